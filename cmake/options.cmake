@@ -1,0 +1,29 @@
+# Build options, sanitizers and warnings.
+option(VERBENA_FUZZ "Build the libFuzzer targets (clang)" OFF)
+set(VERBENA_CRASH_ROUNDS 60 CACHE STRING "Rounds of kill -9 in the test run; tests/crash/kill_test.py --rounds 200 by hand")
+set(VERBENA_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(verbena_flags INTERFACE)
+target_compile_options(verbena_flags INTERFACE -Wall -Wextra -Wpedantic -Wnon-virtual-dtor
+  -Woverloaded-virtual -Wimplicit-fallthrough -Werror=return-type)
+target_include_directories(verbena_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_compile_definitions(verbena_flags INTERFACE VERBENA_VERSION="${PROJECT_VERSION}"
+  BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_DATE_TIME)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 and 13 report these falsely in coroutine frames and std::expected.
+  target_compile_options(verbena_flags INTERFACE -Wshadow=local -Wno-maybe-uninitialized -Wno-mismatched-new-delete)
+endif()
+if(VERBENA_SANITIZE)
+  target_compile_options(verbena_flags INTERFACE -fsanitize=${VERBENA_SANITIZE} -fno-omit-frame-pointer -g1)
+  target_link_options(verbena_flags INTERFACE -fsanitize=${VERBENA_SANITIZE})
+endif()
+if(VERBENA_FUZZ)
+  target_compile_options(verbena_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(verbena_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,19 @@
+// XML replies as a hostile server would write them.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "client/s3_xml.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace verbena::client;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (auto page = parse_list_xml(text); page && page->truncated && page->continuation.empty()) __builtin_trap();
+  static_cast<void>(parse_buckets_xml(text));
+  static_cast<void>(parse_initiate_upload_xml(text));
+  static_cast<void>(parse_complete_upload_xml(text));
+  static_cast<void>(parse_error_xml(text));
+  static_cast<void>(parse_iso_time(text));
+  static_cast<void>(parse_http_time(text));
+  return 0;
+}

@@ -1,0 +1,24 @@
+// What the client reads of a native server: the frame, then the body of every reply type.
+#include <cstdlib>
+
+#include "native/wire/bodies.h"
+#include "native/wire/message.h"
+
+using namespace verbena;
+using namespace verbena::native;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const Bytes message = std::as_bytes(std::span(data, size));
+  if (const auto header = wire::parse_header(message, 32 * KiB)) (void)wire::mac_matches({}, message);
+  (void)wire::decode_error(message);
+  if (const auto reply = wire::decode_object_reply(message)) {
+    if (reply->inline_bytes.size() != reply->inline_size) std::abort();
+  }
+  if (const auto reply = wire::decode_list_reply(message)) {
+    wire::Reader items(reply->items);
+    for (uint32_t i = 0; i < reply->count; ++i) {
+      if (!wire::next_item(items)) std::abort();  // they were checked
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,23 @@
+// The x-amz-rdma-token header: any text parses to a token or an error, and what is served survives a round trip.
+#include <cstdlib>
+
+#include "fabric/ofi/address.h"
+#include "rdma/token.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace verbena;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto address = fabric::ofi::decode_socket_name(text);
+  if (address && fabric::ofi::decode_socket_name(fabric::ofi::encode_socket_name(*address)) != address) std::abort();
+  const auto token = rdma::parse_token(text);
+  if (!token) return 0;
+  if (rdma::redacted(*token).size() > 256) std::abort();
+  if (token->dialect != rdma::Dialect::ofi1) return 0;
+  static_cast<void>(fabric::ofi::decode_socket_name(token->endpoint_name));
+  const auto again = rdma::parse_token(rdma::format_token(*token));
+  if (!again || again->base != token->base || again->size != token->size || again->key != token->key ||
+      again->endpoint_name != token->endpoint_name || again->provider != token->provider) {
+    std::abort();
+  }
+  return 0;
+}

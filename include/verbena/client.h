@@ -1,0 +1,257 @@
+// The client library of Verbena: objects by RDMA where that works, by S3 over HTTP where it does not.
+//
+//   auto client = verbena::Client::connect({.access_key = "...", .secret_key = "..."});
+//   auto buffer = client->allocate(1 << 20);
+//   auto got = client->get("bucket", "key", *buffer);       // got->transfer says which way the bytes went
+//
+// Every call reports failure through Outcome<T>; nothing here throws (std::bad_alloc apart). A Client is cheap to copy
+// (copies share connections, sessions and buffers) and every function may be called from any thread.
+// Sizes and offsets are bytes.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace verbena {
+
+// The way that bytes go.
+enum class Via : uint8_t {
+  automatic,  // native, else token, else http
+  native,     // messages and one-sided operations on the fabric
+  token,      // S3 over HTTP; the payload by RDMA (x-amz-rdma-token)
+  http,       // S3 over HTTP
+};
+
+enum class ErrorCode : uint8_t {
+  invalid_argument = 1,
+  no_such_bucket,
+  no_such_key,
+  no_such_upload,
+  bucket_exists,
+  bucket_not_empty,
+  precondition_failed,
+  not_modified,
+  invalid_range,
+  access_denied,  // known, but may not; or the signature does not match
+  unknown_access_key,
+  checksum_mismatch,  // bytes arrived that are not the object's; what was written is not to be trusted
+  buffer_too_small,
+  too_large,
+  slow_down,          // the server is overloaded; retries are used up
+  unsupported,        // the server, or the door that was asked for, cannot do this
+  connection_failed,  // nothing reached the server
+  timed_out,
+  outcome_unknown,  // the connection broke after the request was sent: the server may or may not have done it
+  malformed_reply,
+  server_error,
+  local_error,  // this machine: no memory, no device
+};
+
+struct ClientError {
+  ErrorCode code = ErrorCode::server_error;
+  std::string message = {};     // one line for people; never holds a secret
+  std::string s3_code = {};     // "NoSuchKey"; empty when the failure did not come as an S3 error
+  int http_status = 0;          // 0: not from HTTP
+  std::string request_id = {};  // the server's, when it gave one
+};
+
+template <class T = void>
+using Outcome = std::expected<T, ClientError>;
+
+struct ClientOptions {
+  std::string endpoint = "http://127.0.0.1:9000";  // S3: scheme://host[:port]
+  // host:port, or http(s)://host:port; empty: the endpoint's host and port 9100. Payloads by native and token are
+  // outside TLS also with an https endpoint: only Via::http keeps them inside.
+  std::string native_endpoint = {};
+  std::string access_key = {}, secret_key = {}, session_token = {};  // empty access key: anonymous, HTTP only
+  std::string region = "us-east-1";
+  Via via = Via::automatic;       // anything but automatic never falls back: it fails
+  std::string provider = "auto";  // native: auto | local | verbs | tcp | efa | cxi
+  std::string ca_file = {};       // PEM, for https; empty: the system's certificates
+  bool insecure = false;          // https without verifying the server
+  std::chrono::milliseconds connect_timeout{5'000};
+  std::chrono::milliseconds operation_timeout{60'000};  // without any progress
+  unsigned attempts_max = 4;                            // of one operation, backoff in between
+  size_t connections_max = 32;                          // kept alive while idle
+  unsigned async_threads = 8;                           // asynchronous operations in flight
+  uint64_t multipart_threshold = 64u << 20;             // HTTP and token PUTs above this go in parts
+  uint64_t part_size = 16u << 20;                       // 5 MiB or more
+  unsigned parts_in_flight = 4;
+  uint64_t token_size_min = 64u << 10;  // automatic: smaller transfers are not worth a token
+  bool sign_payload = true;             // plain HTTP: SHA-256 of PUT bodies is signed (https: never)
+  bool verify_checksums = true;         // of whole-object GETs, when the server knows one
+};
+
+// How one operation's payload travelled.
+struct Transfer {
+  Via door = Via::http;
+  std::string provider = {};  // "local", "tcp", "verbs;ofi_rxm"; "http" or "https" for the HTTP door
+  uint64_t bytes = 0;
+  std::string fell_back_reason = {};  // why a faster door was not used; empty when none was skipped
+  unsigned attempts = 1;
+};
+
+struct ObjectInfo {
+  std::string key = {};
+  uint64_t size = 0;
+  std::string etag = {};  // without quotes
+  std::chrono::system_clock::time_point last_modified = {};
+  std::string content_type = {};
+  std::map<std::string, std::string> metadata = {};  // x-amz-meta-*, names without the prefix
+  std::string checksum = {};                         // "CRC32C:yZRlqg=="; empty when none is known
+  std::string version_id = {};
+};
+
+struct Range {
+  uint64_t offset = 0;
+  uint64_t length = 0;  // 0: to the end
+};
+
+struct GetOptions {
+  std::optional<Range> range = {};
+  std::string if_match = {}, if_none_match = {};  // ETag without quotes, or "*"
+  // Fill GetReply::info with content type, metadata and checksum, too (the HTTP doors always do).
+  bool metadata = false;
+};
+struct GetReply {
+  ObjectInfo info = {};  // size: the whole object's
+  uint64_t bytes = 0;    // written to the start of the buffer
+  Transfer transfer = {};
+};
+
+struct PutOptions {
+  std::string content_type = {};
+  std::map<std::string, std::string> metadata = {};
+  std::string if_match = {}, if_none_match = {};
+};
+struct PutReply {
+  std::string etag = {};
+  std::string version_id = {};
+  Transfer transfer = {};
+};
+
+struct ListOptions {
+  std::string prefix = {};
+  std::string delimiter = {};     // "/" for one level
+  std::string after = {};         // keys after this one
+  std::string continuation = {};  // ListPage::continuation of the page before
+  unsigned max_keys = 1000;       // 1 .. 1000
+};
+struct ListPage {
+  std::vector<ObjectInfo> objects = {};
+  std::vector<std::string> common_prefixes = {};
+  bool truncated = false;
+  std::string continuation = {};
+};
+struct BucketInfo {
+  std::string name = {};
+  std::chrono::system_clock::time_point created = {};
+};
+enum class BucketDurability : uint8_t {
+  sync,    // a PUT is acknowledged when it is on disk
+  memory,  // acknowledged from memory and written behind: scratch data
+};
+
+class Client;
+
+// Memory that is ready for RDMA. A handle: copies and slices share the memory, which lives as long as any of them.
+class Buffer {
+ public:
+  Buffer() = default;
+  std::span<std::byte> bytes() const { return bytes_; }
+  std::byte* data() const { return bytes_.data(); }
+  size_t size() const { return bytes_.size(); }
+  explicit operator bool() const { return memory_ != nullptr; }
+  // A part of it; empty when [offset, offset + size) does not lie inside.
+  Buffer slice(size_t offset, size_t size) const;
+
+ private:
+  friend class Client;
+  struct Memory;
+  std::shared_ptr<Memory> memory_;
+  std::span<std::byte> bytes_;
+};
+
+// Fills its argument completely unless the end comes first; returns the bytes filled.
+using Reader = std::function<Outcome<size_t>(std::span<std::byte>)>;
+template <class T>
+using Callback = std::function<void(Outcome<T>)>;
+
+class Client {
+ public:
+  // Checks the options and finds out which doors are open. An unreachable server is connection_failed.
+  static Outcome<Client> connect(ClientOptions options);
+
+  // Memory that is cheapest to transfer (page-aligned, shared with a server on the same host). Zeroed.
+  Outcome<Buffer> allocate(size_t size) const;
+  // The caller's own memory, which must outlive the buffer and all its copies.
+  Outcome<Buffer> register_memory(void* data, size_t size) const;
+
+  // GET into memory. buffer_too_small when the object (or range) does not fit; nothing is then promised about the
+  // buffer's content, nor after any other error. Plain memory is staged through a registered buffer where the door
+  // needs that.
+  Outcome<GetReply> get(const std::string& bucket, const std::string& key, const Buffer& into,
+                        const GetOptions& options = {}) const;
+  Outcome<GetReply> get(const std::string& bucket, const std::string& key, std::span<std::byte> into,
+                        const GetOptions& options = {}) const;
+  // Several ranges of one version of the object, packed one after the other. GetOptions::range is ignored.
+  Outcome<GetReply> get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
+                               const Buffer& into, const GetOptions& options = {}) const;
+
+  Outcome<PutReply> put(const std::string& bucket, const std::string& key, const Buffer& from,
+                        const PutOptions& options = {}) const;
+  Outcome<PutReply> put(const std::string& bucket, const std::string& key, std::span<const std::byte> from,
+                        const PutOptions& options = {}) const;
+  // Of unknown length, in bounded memory (multipart_threshold plus part_size times parts_in_flight).
+  Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
+                               const PutOptions& options = {}) const;
+
+  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key) const;
+  // Succeeds for a key that does not exist, as S3 does.
+  Outcome<> remove(const std::string& bucket, const std::string& key) const;
+  Outcome<ListPage> list(const std::string& bucket, const ListOptions& options = {}) const;
+  // All pages, object by object, in key order. The callback returns false to stop. ListOptions::delimiter is ignored.
+  Outcome<> for_each(const std::string& bucket, const std::string& prefix,
+                     const std::function<bool(const ObjectInfo&)>& visit) const;
+
+  Outcome<> make_bucket(const std::string& bucket, BucketDurability durability = BucketDurability::sync) const;
+  Outcome<> remove_bucket(const std::string& bucket) const;
+  Outcome<std::vector<BucketInfo>> buckets() const;
+
+  // Asynchronous: several may be in flight (ClientOptions::async_threads). Memory must stay until the outcome is there.
+  // Callbacks run on the client's threads, must not block for long, and may start further operations.
+  std::future<Outcome<GetReply>> get_async(std::string bucket, std::string key, Buffer into,
+                                           GetOptions options = {}) const;
+  std::future<Outcome<PutReply>> put_async(std::string bucket, std::string key, Buffer from,
+                                           PutOptions options = {}) const;
+  void get_async(std::string bucket, std::string key, Buffer into, GetOptions options, Callback<GetReply> done) const;
+  void put_async(std::string bucket, std::string key, Buffer from, PutOptions options, Callback<PutReply> done) const;
+
+  // Which door an operation of `size` bytes would try first now.
+  Via preferred(uint64_t size = 1u << 20) const;
+
+ private:
+  class Impl;
+  explicit Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+// "native", "token", "http", "auto".
+std::string_view to_string(Via via);
+// nullopt for anything else.
+std::optional<Via> parse_via(std::string_view text);
+// The enumerator's name ("no_such_key").
+std::string_view to_string(ErrorCode code);
+
+}  // namespace verbena

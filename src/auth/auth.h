@@ -1,0 +1,129 @@
+// Who is asking. SigV4 in all its forms (AWS Signature Version 4: header, presigned query, streaming payloads), and the
+// credentials behind it. Sources: AWS "Signature Version 4 signing process", "Signature calculations: transferring
+// payload in multiple chunks", "... with trailing headers".
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace verbena::auth {
+
+struct Credentials {
+  std::string access_key;
+  std::string secret_key;
+  std::string session_token;  // clients only; empty for none
+};
+
+class CredentialStore {
+ public:
+  virtual ~CredentialStore() = default;
+  // nullptr when unknown. The pointer is valid until the store changes.
+  virtual const Credentials* find(std::string_view access_key) const = 0;
+};
+
+// The root key alone, until there are users.
+class RootCredentials : public CredentialStore {
+ public:
+  explicit RootCredentials(Credentials root) : root_(std::move(root)) {}
+  const Credentials* find(std::string_view access_key) const override {
+    return access_key == root_.access_key ? &root_ : nullptr;
+  }
+
+ private:
+  Credentials root_;
+};
+
+struct HeaderView {
+  std::string_view name;  // any case
+  std::string_view value;
+};
+
+// A request as it came over the wire, before any decoding.
+struct RequestView {
+  std::string_view method;
+  std::string_view path;   // still percent-encoded, without the query
+  std::string_view query;  // still percent-encoded, without '?'
+  std::span<const HeaderView> headers;
+};
+
+// How the payload is protected (x-amz-content-sha256).
+enum class Payload : uint8_t {
+  none,                      // anonymous request without the header: nothing to check
+  unsigned_payload,          // UNSIGNED-PAYLOAD
+  sha256,                    // a hex digest of the whole body
+  chunked_signed,            // STREAMING-AWS4-HMAC-SHA256-PAYLOAD
+  chunked_signed_trailer,    // STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER
+  chunked_unsigned_trailer,  // STREAMING-UNSIGNED-PAYLOAD-TRAILER
+};
+
+struct Identity {
+  bool anonymous = true;
+  std::string access_key;                   // of the credentials that signed
+  std::vector<std::string> signed_headers;  // lower case, sorted
+  bool signs(std::string_view header) const;
+};
+
+struct Verified {
+  Identity identity;
+  Payload payload = Payload::none;
+  std::string payload_sha256;  // hex, with Payload::sha256
+  // For chunk signatures:
+  std::string seed_signature;  // hex
+  std::string amz_date;        // "20260102T030405Z"
+  std::string scope;           // "20260102/us-east-1/s3/aws4_request"
+  std::array<std::byte, 32> signing_key{};
+};
+
+class Verifier {
+ public:
+  struct Options {
+    std::string region = "us-east-1";  // other regions are accepted in the scope; this is what errors name
+    std::string service = "s3";
+    int64_t skew_max_s = 15 * 60;
+    int64_t presign_max_s = 7 * 24 * 3600;
+  };
+  Verifier(const CredentialStore& credentials, const WallClock& clock, Options options);
+
+  // Anonymous requests (no signature anywhere) succeed with identity.anonymous. Signing keys are cached per
+  // access key, date and region. Compares in constant time. Thread-safe.
+  Result<Verified> verify(const RequestView& request) const;
+
+ private:
+  struct KeyCache;
+  const CredentialStore& credentials_;
+  const WallClock& clock_;
+  Options options_;
+  std::shared_ptr<KeyCache> cache_;
+};
+
+// Client side. Adds what signing needs (x-amz-date, x-amz-content-sha256, authorization, x-amz-security-token) to
+// `headers`, which must already hold host and everything that is to be signed (all of them are).
+void sign(const Credentials& credentials, std::string_view region, std::string_view service, const WallClock& clock,
+          std::string_view method, std::string_view path, std::string_view query, std::string_view payload_hash,
+          std::vector<std::pair<std::string, std::string>>& headers);
+
+// A presigned query string (without '?') valid for `expires_s` seconds; payload UNSIGNED-PAYLOAD, signed header host.
+std::string presign(const Credentials& credentials, std::string_view region, const WallClock& clock,
+                    std::string_view method, std::string_view host, std::string_view path, std::string_view query,
+                    int64_t expires_s);
+
+// The key derivation "AWS4" + secret -> date -> region -> service -> aws4_request.
+std::array<std::byte, 32> signing_key(std::string_view secret, std::string_view date, std::string_view region,
+                                      std::string_view service);
+
+// AWS's UriEncode: everything but A-Za-z0-9-._~ becomes %XX (upper case); '/' is kept when `keep_slash`.
+std::string uri_encode(std::string_view text, bool keep_slash);
+// nullopt for a '%' without two hexadecimal digits. '+' stays '+'.
+std::optional<std::string> uri_decode(std::string_view text);
+
+}  // namespace verbena::auth

@@ -1,0 +1,219 @@
+#include "auth/claim.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "auth/timestamp.h"
+
+namespace verbena::auth {
+namespace {
+
+constexpr size_t signed_headers_max = 256;  // bounds the work of building the canonical headers
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+bool is_signature(std::string_view text) {
+  return text.size() == 64 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+// "<access key>/20260102/us-east-1/s3/aws4_request". Split from the end: an access key may contain a slash.
+bool parse_credential(std::string_view text, Claim& claim) {
+  std::string_view parts[4];
+  for (int i = 3; i >= 0; --i) {
+    const size_t slash = text.rfind('/');
+    if (slash == std::string_view::npos) return false;
+    parts[i] = text.substr(slash + 1);
+    text = text.substr(0, slash);
+  }
+  if (text.empty() || text.size() > 256 || parts[0].size() != 8 || parts[1].empty() || parts[1].size() > 64 ||
+      parts[2].empty() || parts[2].size() > 64 || parts[3] != "aws4_request") {
+    return false;
+  }
+  if (!std::all_of(parts[0].begin(), parts[0].end(), [](char c) { return c >= '0' && c <= '9'; })) return false;
+  claim.access_key = text;
+  claim.date = parts[0];
+  claim.region = parts[1];
+  claim.service = parts[2];
+  return true;
+}
+
+bool parse_signed_headers(std::string_view text, Claim& claim) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(';'), text.size());
+    const std::string_view name = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const bool upper = std::any_of(name.begin(), name.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+    if (name.empty() || upper || claim.signed_headers.size() == signed_headers_max) return false;
+    if (!claim.signed_headers.empty() && claim.signed_headers.back() >= name) return false;
+    claim.signed_headers.emplace_back(name);
+  }
+  return std::binary_search(claim.signed_headers.begin(), claim.signed_headers.end(), "host");
+}
+
+Result<void> find_date(const RequestView& request, Claim& claim) {
+  VB_ASSIGN(const HeaderView* amz, single_header(request, "x-amz-date"));
+  if (amz != nullptr) {
+    const auto time = parse_amz_date(trim(amz->value));
+    if (!time) return fail(Errc::access_denied, "x-amz-date is not of the form 20260102T030405Z.");
+    claim.time_s = *time;
+    claim.amz_date = trim(amz->value);
+    return {};
+  }
+  VB_ASSIGN(const HeaderView* date, single_header(request, "date"));
+  const auto time = date != nullptr ? parse_http_date(trim(date->value)) : std::nullopt;
+  if (!time) return fail(Errc::access_denied, "A signed request needs a valid Date or x-amz-date header.");
+  claim.time_s = *time;
+  claim.amz_date = format_amz_date(*time);
+  return {};
+}
+
+// "AWS4-HMAC-SHA256 Credential=..., SignedHeaders=..., Signature=..."
+Result<void> parse_fields(std::string_view text, Claim& claim) {
+  constexpr auto code = Errc::authorization_header_malformed;
+  bool credential = false, names = false, signature = false;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(','), text.size());
+    const std::string_view field = trim(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const size_t equals = field.find('=');
+    if (equals == std::string_view::npos) return fail(code, "The Authorization header has a field without a value.");
+    const std::string_view name = field.substr(0, equals);
+    const std::string_view value = field.substr(equals + 1);
+    if (name == "Credential" && !credential) {
+      credential = true;
+      if (!parse_credential(value, claim))
+        return fail(code, "The credential in the Authorization header is malformed.");
+    } else if (name == "SignedHeaders" && !names) {
+      names = true;
+      if (!parse_signed_headers(value, claim)) {
+        return fail(code, "SignedHeaders must be lower case, sorted, and include host.");
+      }
+    } else if (name == "Signature" && !signature) {
+      signature = true;
+      if (!is_signature(value)) return fail(code, "The signature is not 64 hexadecimal digits.");
+      claim.signature = value;
+    } else {
+      return fail(code, "The Authorization header has an unknown or repeated field.");
+    }
+  }
+  if (!credential || !names || !signature) {
+    return fail(code, "The Authorization header lacks Credential, SignedHeaders or Signature.");
+  }
+  return {};
+}
+
+Result<Claim> parse_header_claim(const RequestView& request, std::string_view authorization) {
+  Claim claim;
+  const size_t space = std::min(authorization.find(' '), authorization.size());
+  const std::string_view mechanism = authorization.substr(0, space);
+  if (mechanism == "AWS")
+    return fail(Errc::invalid_request, "Signature version 2 is not accepted: use AWS4-HMAC-SHA256.");
+  if (mechanism != algorithm_name) return fail(Errc::invalid_argument, "The authorization mechanism is not supported.");
+  VB_TRY(parse_fields(trim(authorization.substr(space)), claim));
+  VB_TRY(find_date(request, claim));
+  if (std::string_view(claim.amz_date).substr(0, 8) != claim.date) {
+    return fail(Errc::authorization_header_malformed, "The date in the credential scope is not the request's date.");
+  }
+  VB_ASSIGN(const HeaderView* hash, single_header(request, "x-amz-content-sha256"));
+  if (hash == nullptr) return fail(Errc::missing_security_header, "x-amz-content-sha256 is missing.");
+  claim.payload_hash = trim(hash->value);
+  VB_ASSIGN(const HeaderView* token, single_header(request, "x-amz-security-token"));
+  if (token != nullptr) claim.session_token = trim(token->value);
+  return claim;
+}
+
+// The one argument of that name; nullptr when absent, an error when it is there twice.
+Result<const std::string*> single_argument(std::span<const QueryArgument> arguments, std::string_view name) {
+  const std::string* found = nullptr;
+  for (const auto& argument : arguments) {
+    if (argument.name != name) continue;
+    if (found != nullptr) return fail(Errc::authorization_query_error, "A query authorization argument is repeated.");
+    found = &argument.value;
+  }
+  return found;
+}
+
+Result<Claim> parse_query_claim(const RequestView& request, std::span<const QueryArgument> arguments) {
+  constexpr auto code = Errc::authorization_query_error;
+  Claim claim;
+  claim.presigned = true;
+  VB_ASSIGN(const std::string* algorithm, single_argument(arguments, "X-Amz-Algorithm"));
+  VB_ASSIGN(const std::string* credential, single_argument(arguments, "X-Amz-Credential"));
+  VB_ASSIGN(const std::string* date, single_argument(arguments, "X-Amz-Date"));
+  VB_ASSIGN(const std::string* expires, single_argument(arguments, "X-Amz-Expires"));
+  VB_ASSIGN(const std::string* names, single_argument(arguments, "X-Amz-SignedHeaders"));
+  VB_ASSIGN(const std::string* signature, single_argument(arguments, "X-Amz-Signature"));
+  if (!algorithm || !credential || !date || !expires || !names || !signature) {
+    return fail(code,
+                "Query authorization needs X-Amz-Algorithm, Credential, Date, Expires, SignedHeaders, Signature.");
+  }
+  if (*algorithm != algorithm_name) return fail(code, "X-Amz-Algorithm must be AWS4-HMAC-SHA256.");
+  if (!parse_credential(*credential, claim)) return fail(code, "X-Amz-Credential is malformed.");
+  if (!parse_signed_headers(*names, claim)) {
+    return fail(code, "X-Amz-SignedHeaders must be lower case, sorted, and include host.");
+  }
+  if (!is_signature(*signature)) return fail(code, "X-Amz-Signature is not 64 hexadecimal digits.");
+  claim.signature = *signature;
+  const auto time = parse_amz_date(*date);
+  if (!time) return fail(code, "X-Amz-Date is not of the form 20260102T030405Z.");
+  claim.time_s = *time;
+  claim.amz_date = *date;
+  if (std::string_view(claim.amz_date).substr(0, 8) != claim.date) {
+    return fail(code, "The date in X-Amz-Credential is not that of X-Amz-Date.");
+  }
+  const char* end = expires->data() + expires->size();
+  const auto [stop, error] = std::from_chars(expires->data(), end, claim.expires_s);
+  if (error != std::errc() || stop != end || expires->empty()) return fail(code, "X-Amz-Expires must be a number.");
+  // The query's hash, else the header's: clients that sign a hash into a URL send it either way.
+  VB_ASSIGN(const std::string* hash, single_argument(arguments, "X-Amz-Content-Sha256"));
+  VB_ASSIGN(const HeaderView* hash_header, single_header(request, "x-amz-content-sha256"));
+  claim.payload_hash = hash != nullptr          ? std::string_view(*hash)
+                       : hash_header != nullptr ? trim(hash_header->value)
+                                                : unsigned_payload_name;
+  VB_ASSIGN(const std::string* token, single_argument(arguments, "X-Amz-Security-Token"));
+  if (token != nullptr) claim.session_token = *token;
+  return claim;
+}
+
+bool has_argument(std::span<const QueryArgument> arguments, std::string_view name) {
+  return std::any_of(arguments.begin(), arguments.end(), [&](const auto& a) { return a.name == name; });
+}
+
+}  // namespace
+
+Result<const HeaderView*> single_header(const RequestView& request, std::string_view name) {
+  const HeaderView* found = nullptr;
+  for (const auto& header : request.headers) {
+    if (!equal_ignoring_case(header.name, name)) continue;
+    if (found != nullptr) return fail(Errc::invalid_request, "A header that authorization depends on is repeated.");
+    found = &header;
+  }
+  return found;
+}
+
+Result<std::optional<Claim>> parse_claim(const RequestView& request, std::span<const QueryArgument> arguments) {
+  VB_ASSIGN(const HeaderView* authorization, single_header(request, "authorization"));
+  const bool query = has_argument(arguments, "X-Amz-Algorithm") || has_argument(arguments, "X-Amz-Signature") ||
+                     has_argument(arguments, "X-Amz-Credential");
+  if (authorization == nullptr && !query) {
+    if (has_argument(arguments, "AWSAccessKeyId") || has_argument(arguments, "Signature")) {
+      return fail(Errc::invalid_request, "Signature version 2 is not accepted: use AWS4-HMAC-SHA256.");
+    }
+    return std::nullopt;
+  }
+  if (authorization != nullptr && query)
+    return fail(Errc::invalid_argument, "Only one authorization mechanism is allowed.");
+  if (query) {
+    VB_ASSIGN(Claim claim, parse_query_claim(request, arguments));
+    return claim;
+  }
+  VB_ASSIGN(Claim claim, parse_header_claim(request, trim(authorization->value)));
+  return claim;
+}
+
+}  // namespace verbena::auth

@@ -1,0 +1,34 @@
+// What a request says about its signature, parsed and checked for shape but not yet believed. Internal to auth/.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "auth/auth.h"
+#include "auth/canonical_request.h"
+
+namespace verbena::auth {
+
+struct Claim {
+  bool presigned = false;  // in the query instead of the Authorization header
+  std::string access_key;
+  std::string date, region, service;        // of the credential scope
+  std::vector<std::string> signed_headers;  // lower case, sorted, without repetition, host among them
+  std::string signature;                    // 64 lower-case hexadecimal digits
+  std::string amz_date;                     // "20260102T030405Z"
+  int64_t time_s = 0;                       // the same in seconds since the epoch
+  int64_t expires_s = 0;                    // presigned only
+  std::string payload_hash;                 // as it stands in the canonical request
+  std::string session_token;                // empty for none
+};
+
+// nullopt for an anonymous request. Errors: authorization_header_malformed, authorization_query_error,
+// invalid_request (signature version 2), invalid_argument (two mechanisms, an unknown one), access_denied (no date),
+// missing_security_header (no x-amz-content-sha256).
+Result<std::optional<Claim>> parse_claim(const RequestView& request, std::span<const QueryArgument> arguments);
+
+// The one header of that (lower-case) name; nullptr when absent. invalid_request when it is there twice.
+Result<const HeaderView*> single_header(const RequestView& request, std::string_view name);
+
+}  // namespace verbena::auth

@@ -1,0 +1,69 @@
+#include <algorithm>
+
+#include "auth/auth.h"
+#include "auth/canonical_request.h"
+#include "auth/timestamp.h"
+
+namespace verbena::auth {
+namespace {
+
+using HeaderList = std::vector<std::pair<std::string, std::string>>;
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+void set_header(HeaderList& headers, std::string_view name, std::string_view value) {
+  std::erase_if(headers, [&](const auto& header) { return equal_ignoring_case(header.first, name); });
+  headers.emplace_back(name, value);
+}
+
+std::vector<std::string> sorted_names(const HeaderList& headers) {
+  std::vector<std::string> names;
+  names.reserve(headers.size());
+  for (const auto& header : headers) names.push_back(lower_case(header.first));
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+}  // namespace
+
+void sign(const Credentials& credentials, std::string_view region, std::string_view service, const WallClock& clock,
+          std::string_view method, std::string_view path, std::string_view query, std::string_view payload_hash,
+          HeaderList& headers) {
+  const std::string amz_date = format_amz_date(clock.now_s());
+  const std::string_view date = std::string_view(amz_date).substr(0, 8);
+  set_header(headers, "x-amz-date", amz_date);
+  set_header(headers, "x-amz-content-sha256", payload_hash);
+  if (!credentials.session_token.empty()) set_header(headers, "x-amz-security-token", credentials.session_token);
+  std::erase_if(headers, [](const auto& header) { return equal_ignoring_case(header.first, "authorization"); });
+
+  const auto names = sorted_names(headers);
+  std::vector<HeaderView> views;
+  views.reserve(headers.size());
+  for (const auto& header : headers) views.push_back({header.first, header.second});
+  std::string lines;
+  for (const auto& name : names) append_canonical_header(lines, name, views);
+  const std::string joined_names = join_names(names);
+
+  const auto arguments = parse_query(query);
+  const auto encoded_path = canonical_path(path);
+  const auto hash = canonical_request_hash(method, encoded_path ? std::string_view(*encoded_path) : path,
+                                           arguments ? canonical_query(*arguments) : std::string(query), lines,
+                                           joined_names, payload_hash);
+  const std::string scope = scope_of(date, region, service);
+  const auto key = signing_key(credentials.secret_key, date, region, service);
+
+  std::string value(algorithm_name);
+  value += " Credential=" + credentials.access_key + "/" + scope;
+  value += ", SignedHeaders=" + joined_names;
+  value += ", Signature=" + signature_of(key, string_to_sign(amz_date, scope, hash));
+  headers.emplace_back("authorization", std::move(value));
+}
+
+}  // namespace verbena::auth

@@ -1,0 +1,37 @@
+// A bounded cache of derived signing keys. Internal to auth/.
+#pragma once
+
+#include <array>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+
+#include "auth/auth.h"
+
+namespace verbena::auth {
+
+using SigningKey = std::array<std::byte, 32>;
+
+// Deriving a key costs four HMACs and its result holds for a day. Direct-mapped: a collision evicts, nothing grows.
+// Thread-safe; a hit takes a shared lock. Only keys whose signature verified are put here, so that a stranger cannot
+// evict the ones in use.
+class SigningKeyCache {
+ public:
+  bool find(const Credentials& credentials, std::string_view date, std::string_view region, SigningKey& out) const;
+  void put(const Credentials& credentials, std::string_view date, std::string_view region, const SigningKey& key);
+
+ private:
+  struct Entry {
+    std::string access_key, secret_key, date, region;  // the secret too: a key whose secret changed must not match
+    SigningKey key{};
+  };
+  static constexpr size_t slots = 64;
+  static size_t slot_of(std::string_view access_key, std::string_view date, std::string_view region);
+  static bool matches(const Entry& entry, const Credentials& credentials, std::string_view date,
+                      std::string_view region);
+
+  mutable std::shared_mutex mutex_;
+  std::array<Entry, slots> entries_;
+};
+
+}  // namespace verbena::auth

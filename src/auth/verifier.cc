@@ -1,0 +1,146 @@
+#include <algorithm>
+
+#include "auth/auth.h"
+#include "auth/canonical_request.h"
+#include "auth/claim.h"
+#include "auth/signing_key.h"
+#include "base/bytes.h"
+
+namespace verbena::auth {
+
+struct Verifier::KeyCache : SigningKeyCache {};
+
+namespace {
+
+Result<Payload> payload_kind(std::string_view text, std::string& sha256_out) {
+  if (text == unsigned_payload_name) return Payload::unsigned_payload;
+  if (text == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD") return Payload::chunked_signed;
+  if (text == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER") return Payload::chunked_signed_trailer;
+  if (text == "STREAMING-UNSIGNED-PAYLOAD-TRAILER") return Payload::chunked_unsigned_trailer;
+  const bool hex = text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
+                     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+                   });
+  if (!hex) return fail(Errc::invalid_request, "x-amz-content-sha256 is neither a SHA-256 nor a known payload kind.");
+  sha256_out = text;
+  return Payload::sha256;
+}
+
+bool is_amz(std::string_view name) { return name.size() > 6 && equal_ignoring_case(name.substr(0, 6), "x-amz-"); }
+
+// A header that S3 acts upon must be signed: else whoever sees a request in flight, or holds a presigned URL, could add
+// one. The payload hash and the date need not be: both are part of what is signed anyway.
+Result<void> check_all_signed(const RequestView& request, const Claim& claim) {
+  for (const auto& header : request.headers) {
+    if (!is_amz(header.name) || equal_ignoring_case(header.name, "x-amz-content-sha256") ||
+        equal_ignoring_case(header.name, "x-amz-date")) {
+      continue;
+    }
+    const auto& names = claim.signed_headers;
+    const bool is_signed = std::any_of(names.begin(), names.end(),
+                                       [&](const auto& name) { return equal_ignoring_case(name, header.name); });
+    if (!is_signed) return fail(Errc::missing_signed_header, "An x-amz- header of the request is not signed.");
+  }
+  return {};
+}
+
+Result<void> check_time(const Claim& claim, int64_t now_s, const Verifier::Options& options) {
+  if (!claim.presigned) {
+    const int64_t skew = now_s > claim.time_s ? now_s - claim.time_s : claim.time_s - now_s;
+    if (skew > options.skew_max_s) return fail(Errc::request_time_too_skewed, "auth: clock skew");
+    return {};
+  }
+  if (claim.expires_s < 1 || claim.expires_s > options.presign_max_s) {
+    return fail(Errc::authorization_query_error, "X-Amz-Expires must be between 1 and 604800 seconds.");
+  }
+  if (claim.time_s > now_s + options.skew_max_s) return fail(Errc::access_denied, "The request is not valid yet.");
+  if (now_s > claim.time_s + claim.expires_s) return fail(Errc::access_denied, "Request has expired.");
+  return {};
+}
+
+Result<void> check_scope(const Claim& claim, const Verifier::Options& options) {
+  if (claim.service == options.service) return {};
+  const auto code = claim.presigned ? Errc::authorization_query_error : Errc::authorization_header_malformed;
+  return fail(code, "The credential scope names another service.");
+}
+
+// Temporary credentials carry a token; the others must not.
+Result<void> check_session(const Claim& claim, const Credentials& credentials) {
+  if (!equal_constant_time(as_bytes(claim.session_token), as_bytes(credentials.session_token))) {
+    return fail(Errc::invalid_token, "The session token does not belong to this access key.");
+  }
+  return {};
+}
+
+bool signature_matches(const RequestView& request, const Claim& claim, std::span<const QueryArgument> arguments,
+                       std::string_view scope, const SigningKey& key) {
+  std::string lines;
+  for (const auto& name : claim.signed_headers) {
+    if (!append_canonical_header(lines, name, request.headers)) return false;
+  }
+  const std::string names = join_names(claim.signed_headers);
+  const std::string query = canonical_query(arguments, claim.presigned ? "X-Amz-Signature" : "");
+  const auto matches = [&](std::string_view path) {
+    const auto hash = canonical_request_hash(request.method, path, query, lines, names, claim.payload_hash);
+    const auto expected = signature_of(key, string_to_sign(claim.amz_date, scope, hash));
+    return equal_constant_time(as_bytes(expected), as_bytes(claim.signature));
+  };
+  // S3 signs the path encoded once from the key's bytes. Clients that encode fewer or other characters sign what
+  // they send. Both name the same key, so either may be signed.
+  const auto path = canonical_path(request.path);
+  if (path && matches(*path)) return true;
+  return path != request.path && matches(request.path);
+}
+
+Result<Verified> anonymous(const RequestView& request) {
+  Verified out;
+  VB_ASSIGN(const HeaderView* hash, single_header(request, "x-amz-content-sha256"));
+  if (hash == nullptr) return out;
+  VB_ASSIGN(out.payload, payload_kind(hash->value, out.payload_sha256));
+  if (out.payload == Payload::chunked_signed || out.payload == Payload::chunked_signed_trailer) {
+    return fail(Errc::invalid_request, "A payload with chunk signatures needs a signed request.");
+  }
+  return out;
+}
+
+}  // namespace
+
+bool Identity::signs(std::string_view header) const {
+  return std::any_of(signed_headers.begin(), signed_headers.end(),
+                     [&](const auto& name) { return equal_ignoring_case(name, header); });
+}
+
+Verifier::Verifier(const CredentialStore& credentials, const WallClock& clock, Options options)
+    : credentials_(credentials), clock_(clock), options_(std::move(options)), cache_(std::make_shared<KeyCache>()) {}
+
+Result<Verified> Verifier::verify(const RequestView& request) const {
+  const auto arguments = parse_query(request.query);
+  if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
+  VB_ASSIGN(std::optional<Claim> claim, parse_claim(request, *arguments));
+  if (!claim) return anonymous(request);
+
+  VB_TRY(check_scope(*claim, options_));
+  VB_TRY(check_time(*claim, clock_.now_s(), options_));
+  VB_TRY(check_all_signed(request, *claim));
+  Verified out;
+  VB_ASSIGN(out.payload, payload_kind(claim->payload_hash, out.payload_sha256));
+
+  const Credentials* credentials = credentials_.find(claim->access_key);
+  if (credentials == nullptr) return fail(Errc::invalid_access_key_id, "auth: unknown access key");
+  VB_TRY(check_session(*claim, *credentials));
+  const bool cached = cache_->find(*credentials, claim->date, claim->region, out.signing_key);
+  if (!cached) out.signing_key = signing_key(credentials->secret_key, claim->date, claim->region, claim->service);
+  out.scope = scope_of(claim->date, claim->region, claim->service);
+  if (!signature_matches(request, *claim, *arguments, out.scope, out.signing_key)) {
+    return fail(Errc::signature_does_not_match, "auth: signature");
+  }
+  if (!cached) cache_->put(*credentials, claim->date, claim->region, out.signing_key);
+
+  out.identity.anonymous = false;
+  out.identity.access_key = std::move(claim->access_key);
+  out.identity.signed_headers = std::move(claim->signed_headers);
+  out.seed_signature = std::move(claim->signature);
+  out.amz_date = std::move(claim->amz_date);
+  return out;
+}
+
+}  // namespace verbena::auth

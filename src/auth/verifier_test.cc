@@ -1,0 +1,318 @@
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <thread>
+
+#include "auth/auth.h"
+#include "auth/canonical_request.h"
+#include "auth/test_clock.h"
+#include "auth/timestamp.h"
+
+namespace verbena::auth {
+namespace {
+
+using HeaderList = std::vector<std::pair<std::string, std::string>>;
+
+const Credentials root{"AKIAVERBENA", "a secret/with+odd characters", ""};
+
+class VerifierTest : public testing::Test {
+ protected:
+  HeaderList signed_headers(std::string_view method = "GET", std::string_view path = "/bucket/key",
+                            std::string_view query = "", HeaderList headers = {{"host", "localhost:9000"}},
+                            std::string_view hash = unsigned_payload_name) {
+    sign(root, "us-east-1", "s3", clock_, method, path, query, hash, headers);
+    return headers;
+  }
+  Result<Verified> verify(const HeaderList& headers, std::string_view method = "GET",
+                          std::string_view path = "/bucket/key", std::string_view query = "") {
+    std::vector<HeaderView> views;
+    for (const auto& [name, value] : headers) views.push_back({name, value});
+    return verifier_.verify({method, path, query, views});
+  }
+  Errc error_of(const HeaderList& headers, std::string_view method = "GET", std::string_view path = "/bucket/key",
+                std::string_view query = "") {
+    const auto verified = verify(headers, method, path, query);
+    return verified ? Errc::ok : verified.error().code;
+  }
+  std::string presigned(std::string_view query = "", int64_t expires_s = 600) {
+    return presign(root, "us-east-1", clock_, "GET", "localhost:9000", "/bucket/key", query, expires_s);
+  }
+  static std::string& value_of(HeaderList& headers, std::string_view name) {
+    for (auto& header : headers) {
+      if (header.first == name) return header.second;
+    }
+    headers.emplace_back(name, "");
+    return headers.back().second;
+  }
+  static void replace(std::string& text, std::string_view from, std::string_view to) {
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+  }
+
+  const HeaderList host_{{"host", "localhost:9000"}};
+  FixedClock clock_{1'767'323'045};
+  RootCredentials store_{root};
+  Verifier verifier_{store_, clock_, {}};
+};
+
+TEST_F(VerifierTest, ARequestWithoutASignatureIsAnonymous) {
+  const auto verified = verify(host_);
+  ASSERT_TRUE(verified);
+  EXPECT_TRUE(verified->identity.anonymous);
+  EXPECT_EQ(verified->payload, Payload::none);
+}
+
+TEST_F(VerifierTest, AnonymousUploadsMayStreamWithoutSignaturesButNotWithThem) {
+  auto headers = host_;
+  value_of(headers, "x-amz-content-sha256") = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+  ASSERT_TRUE(verify(headers));
+  EXPECT_EQ(verify(headers)->payload, Payload::chunked_unsigned_trailer);
+  value_of(headers, "x-amz-content-sha256") = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
+  EXPECT_EQ(error_of(headers), Errc::invalid_request);
+}
+
+TEST_F(VerifierTest, WhatWasSignedCannotBeChanged) {
+  const auto headers = signed_headers("GET", "/bucket/key", "prefix=a%20b");
+  EXPECT_EQ(error_of(headers, "GET", "/bucket/key", "prefix=a%20b"), Errc::ok);
+  EXPECT_EQ(error_of(headers, "PUT", "/bucket/key", "prefix=a%20b"), Errc::signature_does_not_match);
+  EXPECT_EQ(error_of(headers, "GET", "/bucket/kez", "prefix=a%20b"), Errc::signature_does_not_match);
+  EXPECT_EQ(error_of(headers, "GET", "/bucket/key", "prefix=a%20c"), Errc::signature_does_not_match);
+  EXPECT_EQ(error_of(headers, "GET", "/bucket/key", "prefix=a%20b&x="), Errc::signature_does_not_match);
+  for (const char* name : {"host", "x-amz-content-sha256"}) {
+    auto changed = headers;
+    value_of(changed, name) = std::string(name) == "host" ? "elsewhere" : std::string(64, '0');
+    EXPECT_EQ(error_of(changed, "GET", "/bucket/key", "prefix=a%20b"), Errc::signature_does_not_match) << name;
+  }
+}
+
+TEST_F(VerifierTest, APlusInAQueryIsASpaceAndNotAPlus) {
+  const auto headers = signed_headers("GET", "/bucket/", "prefix=a%20b");
+  EXPECT_EQ(error_of(headers, "GET", "/bucket/", "prefix=a+b"), Errc::ok);
+  EXPECT_EQ(error_of(headers, "GET", "/bucket/", "prefix=a%2Bb"), Errc::signature_does_not_match);
+}
+
+TEST_F(VerifierTest, SlashesAndDotsInAPathAreNotNormalised) {
+  const auto headers = signed_headers("GET", "/bucket//a/../b/./c/");
+  EXPECT_EQ(error_of(headers, "GET", "/bucket//a/../b/./c/"), Errc::ok);
+  EXPECT_EQ(error_of(headers, "GET", "/bucket/b/c/"), Errc::signature_does_not_match);
+}
+
+TEST_F(VerifierTest, BlanksAroundAndInsideValuesDoNotMatter) {
+  auto headers = signed_headers("GET", "/bucket/key", "", {{"host", "h"}, {"x-amz-meta-a", "one two"}});
+  value_of(headers, "x-amz-meta-a") = "  one \t  two ";
+  EXPECT_EQ(error_of(headers), Errc::ok);
+  value_of(headers, "x-amz-meta-a") = "onetwo";
+  EXPECT_EQ(error_of(headers), Errc::signature_does_not_match);
+}
+
+TEST_F(VerifierTest, RepeatedHeadersAreJoinedInOrder) {
+  auto headers =
+      signed_headers("GET", "/bucket/key", "", {{"host", "h"}, {"x-amz-meta-a", "1"}, {"X-Amz-Meta-A", "2"}});
+  EXPECT_EQ(error_of(headers), Errc::ok);
+  std::swap(headers[1].second, headers[2].second);
+  EXPECT_EQ(error_of(headers), Errc::signature_does_not_match);
+}
+
+TEST_F(VerifierTest, AnUnknownKeyIsNamedAsSuch) {
+  auto headers = signed_headers();
+  replace(value_of(headers, "authorization"), "AKIAVERBENA", "AKIASOMEONE");
+  EXPECT_EQ(error_of(headers), Errc::invalid_access_key_id);
+}
+
+TEST_F(VerifierTest, AClockOffByMoreThanAQuarterHourIsSkewed) {
+  const auto headers = signed_headers();
+  const int64_t now = clock_.now_s();
+  for (int64_t offset : {-900, 0, 900}) {
+    clock_.set(now + offset);
+    EXPECT_EQ(error_of(headers), Errc::ok) << offset;
+  }
+  for (int64_t offset : {-901, 901, 86400 * 365}) {
+    clock_.set(now + offset);
+    EXPECT_EQ(error_of(headers), Errc::request_time_too_skewed) << offset;
+  }
+}
+
+TEST_F(VerifierTest, AnAmzHeaderThatIsNotSignedIsRefused) {
+  auto headers = signed_headers();
+  value_of(headers, "X-Amz-Copy-Source") = "/other/key";
+  EXPECT_EQ(error_of(headers), Errc::missing_signed_header);
+  EXPECT_EQ(error_of({{"host", "localhost:9000"}, {"x-amz-rdma-token", "t"}}, "GET", "/bucket/key", presigned()),
+            Errc::missing_signed_header);
+}
+
+TEST_F(VerifierTest, ASignedHeaderThatIsNotThereDoesNotMatch) {
+  auto headers = signed_headers("GET", "/bucket/key", "", {{"host", "h"}, {"range", "bytes=0-1"}});
+  std::erase_if(headers, [](const auto& h) { return h.first == "range"; });
+  EXPECT_EQ(error_of(headers), Errc::signature_does_not_match);
+}
+
+TEST_F(VerifierTest, WithoutAPayloadHashTheRequestIsRefused) {
+  auto headers = signed_headers();
+  std::erase_if(headers, [](const auto& h) { return h.first == "x-amz-content-sha256"; });
+  EXPECT_EQ(error_of(headers), Errc::missing_security_header);
+}
+
+TEST_F(VerifierTest, APayloadHashOfUnknownKindIsRefused) {
+  EXPECT_EQ(error_of(signed_headers("GET", "/bucket/key", "", host_, "STREAMING-SOMETHING")), Errc::invalid_request);
+  EXPECT_EQ(error_of(signed_headers("GET", "/bucket/key", "", host_, std::string(64, 'G'))), Errc::invalid_request);
+}
+
+TEST_F(VerifierTest, OlderAndForeignMechanismsAreRefusedClearly) {
+  auto headers = host_;
+  value_of(headers, "authorization") = "AWS AKIAVERBENA:frJIUN8DYpKDtOLCwo//yllqDzg=";
+  EXPECT_EQ(error_of(headers), Errc::invalid_request);
+  value_of(headers, "authorization") = "Bearer abc";
+  EXPECT_EQ(error_of(headers), Errc::invalid_argument);
+  EXPECT_EQ(error_of(host_, "GET", "/bucket/key", "AWSAccessKeyId=a&Signature=b&Expires=1"), Errc::invalid_request);
+}
+
+TEST_F(VerifierTest, TwoMechanismsAtOnceAreRefused) {
+  EXPECT_EQ(error_of(signed_headers(), "GET", "/bucket/key", presigned()), Errc::invalid_argument);
+  auto headers = signed_headers();
+  headers.emplace_back("Authorization", value_of(headers, "authorization"));
+  EXPECT_EQ(error_of(headers), Errc::invalid_request);
+}
+
+TEST_F(VerifierTest, AMalformedAuthorizationHeaderIsNamedAsSuch) {
+  const auto good = value_of(*std::make_unique<HeaderList>(signed_headers()), "authorization");
+  const std::pair<std::string_view, std::string_view> edits[] = {{"Credential=", "Credentiel="},
+                                                                 {"/aws4_request", "/aws5_request"},
+                                                                 {"/aws4_request", ""},
+                                                                 {"/s3/", "/ec2/"},
+                                                                 {"/20260102/", "/2026010/"},
+                                                                 {"/20260102/", "/20260103/"},
+                                                                 {"host;", "Host;"},
+                                                                 {"host;", ""},
+                                                                 {"host;", "host;host;"},
+                                                                 {"host;", "host;;"},
+                                                                 {", Signature=", ", Signature=g"},
+                                                                 {", Signature=", ", Signatur="},
+                                                                 {", Signature=", ", x, Signature="},
+                                                                 {"SignedHeaders=", "SignedHeaders=zz;"}};
+  for (const auto& [from, to] : edits) {
+    auto headers = signed_headers();
+    replace(value_of(headers, "authorization"), from, to);
+    EXPECT_EQ(error_of(headers), Errc::authorization_header_malformed) << from << " -> " << to;
+  }
+  for (size_t cut = 18; cut < good.size(); cut += 7) {
+    auto headers = signed_headers();
+    value_of(headers, "authorization") = good.substr(0, cut);
+    EXPECT_EQ(error_of(headers), Errc::authorization_header_malformed) << good.substr(0, cut);
+  }
+}
+
+TEST_F(VerifierTest, APresignedRequestIsValidUntilItExpires) {
+  const auto query = presigned("response-content-type=text%2Fplain", 60);
+  const int64_t now = clock_.now_s();
+  EXPECT_EQ(error_of(host_, "GET", "/bucket/key", query), Errc::ok);
+  EXPECT_EQ(error_of(host_, "PUT", "/bucket/key", query), Errc::signature_does_not_match);
+  clock_.set(now + 60);
+  EXPECT_EQ(error_of(host_, "GET", "/bucket/key", query), Errc::ok);
+  clock_.set(now + 61);
+  EXPECT_EQ(error_of(host_, "GET", "/bucket/key", query), Errc::access_denied);
+  clock_.set(now - 901);
+  EXPECT_EQ(error_of(host_, "GET", "/bucket/key", query), Errc::access_denied);
+}
+
+TEST_F(VerifierTest, APresignedRequestLivesAtMostAWeek) {
+  for (int64_t expires : {0L, -1L, 604801L, 9'000'000'000'000'000'000L}) {
+    EXPECT_EQ(error_of(host_, "GET", "/bucket/key", presigned("", expires)), Errc::authorization_query_error);
+  }
+  EXPECT_EQ(error_of(host_, "GET", "/bucket/key", presigned("", 604800)), Errc::ok);
+}
+
+TEST_F(VerifierTest, APresignedQueryThatLacksOrRepeatsAnArgumentIsMalformed) {
+  const auto good = presigned();
+  for (std::string_view name : {"X-Amz-Algorithm=AWS4-HMAC-SHA256", "X-Amz-Date=", "X-Amz-Expires=600",
+                                "X-Amz-SignedHeaders=host", "X-Amz-Signature="}) {
+    auto query = good;
+    replace(query, name, "x=");
+    EXPECT_EQ(error_of(host_, "GET", "/bucket/key", query), Errc::authorization_query_error) << name;
+  }
+  EXPECT_EQ(error_of(host_, "GET", "/bucket/key", good + "&X-Amz-Expires=600"), Errc::authorization_query_error);
+  EXPECT_EQ(error_of(host_, "GET", "/bucket/key", good + "&x=%zz"), Errc::invalid_uri);
+}
+
+TEST_F(VerifierTest, ASessionTokenMustBelongToTheKey) {
+  auto headers = signed_headers("GET", "/bucket/key", "", {{"host", "h"}, {"x-amz-security-token", "stolen"}});
+  EXPECT_EQ(error_of(headers), Errc::invalid_token);
+
+  const Credentials temporary{"AKIATEMP", "secret", "token"};
+  RootCredentials store(temporary);
+  Verifier verifier(store, clock_, {});
+  const auto query = presign(temporary, "us-east-1", clock_, "GET", "h", "/b/k", "", 60);
+  const HeaderView host{"host", "h"};
+  EXPECT_TRUE(verifier.verify({"GET", "/b/k", query, {&host, 1}}));
+}
+
+TEST_F(VerifierTest, OtherRegionsAreAccepted) {
+  auto headers = host_;
+  sign(root, "eu-central-1", "s3", clock_, "GET", "/bucket/key", "", unsigned_payload_name, headers);
+  const auto verified = verify(headers);
+  ASSERT_TRUE(verified);
+  EXPECT_EQ(verified->scope, "20260102/eu-central-1/s3/aws4_request");
+}
+
+TEST_F(VerifierTest, ManyKeysRegionsAndThreadsShareTheBoundedKeyCache) {
+  std::vector<std::thread> threads;
+  std::atomic<int> failures{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 200; ++i) {
+        HeaderList headers{{"host", "h"}};
+        sign(root, "region-" + std::to_string((i * 7 + t) % 100), "s3", clock_, "GET", "/b/k", "",
+             unsigned_payload_name, headers);
+        if (!verify(headers, "GET", "/b/k")) ++failures;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+}
+
+TEST_F(VerifierTest, WhatIsSignedVerifiesWhateverTheBytes) {
+  EXPECT_TRUE(rc::check([&](const std::string& key, const std::string& argument, const std::string& value) {
+    const std::string path = "/bucket/" + uri_encode(key, true);
+    const std::string query = "prefix=" + uri_encode(argument, false);
+    std::string clean;
+    for (char c : value) {
+      if (c >= ' ' && c < 127) clean += c;
+    }
+    auto headers = signed_headers("PUT", path, query, {{"host", "localhost"}, {"x-amz-meta-v", clean}});
+    RC_ASSERT(verify(headers, "PUT", path, query).has_value());
+    RC_ASSERT(!verify(headers, "PUT", path + "x", query).has_value());
+    const auto url = presign(root, "us-east-1", clock_, "GET", "localhost", path, query, 60);
+    RC_ASSERT(verify({{"host", "localhost"}}, "GET", path, url).has_value());
+  }));
+}
+
+TEST(Uri, EncodingAndDecodingAreInverse) {
+  EXPECT_TRUE(rc::check([](const std::string& text) {
+    RC_ASSERT(uri_decode(uri_encode(text, false)) == text);
+    RC_ASSERT(uri_decode(uri_encode(text, true)) == text);
+  }));
+  EXPECT_EQ(uri_encode("a/b c~*'", true), "a/b%20c~%2A%27");
+  EXPECT_EQ(uri_encode("/", false), "%2F");
+}
+
+TEST(Uri, ABrokenPercentSequenceIsNoText) {
+  for (const char* text : {"%", "%2", "a%", "%zz", "%2g", "%%20"}) EXPECT_FALSE(uri_decode(text)) << text;
+  EXPECT_EQ(uri_decode("%41%2f+"), "A/+");
+}
+
+TEST(Timestamp, OnlyDatesThatExistAreDates) {
+  EXPECT_EQ(parse_amz_date("20130524T000000Z"), example_day);
+  EXPECT_EQ(format_amz_date(example_day), "20130524T000000Z");
+  EXPECT_EQ(parse_http_date("Fri, 24 May 2013 00:00:00 GMT"), example_day);
+  for (const char* text : {"20130532T000000Z", "20130229T000000Z", "20131301T000000Z", "20130524T240000Z", "2013",
+                           "20130524T000000", "2013052xT000000Z", ""}) {
+    EXPECT_FALSE(parse_amz_date(text)) << text;
+  }
+  for (const char* text : {"Fri, 24 Mai 2013 00:00:00 GMT", "Fri, 24 anF 2013 00:00:00 GMT", "Friday", ""}) {
+    EXPECT_FALSE(parse_http_date(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace verbena::auth

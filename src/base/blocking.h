@@ -1,0 +1,60 @@
+// Blocking work (RocksDB, file metadata, fsync) runs here, never on an event loop. The pool is bounded: when its queue
+// is full, a call fails with slow_down at once instead of piling up.
+#pragma once
+
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <functional>
+#include <memory>
+#include <type_traits>
+
+#include "base/result.h"
+#include "base/task.h"
+
+namespace verbena {
+
+class BlockingPool {
+ public:
+  // `threads` workers; at most `queue_max` submissions wait.
+  BlockingPool(unsigned threads, size_t queue_max);
+  ~BlockingPool();  // finishes what was submitted, then joins
+  BlockingPool(const BlockingPool&) = delete;
+
+  // Runs `fn` (returning a Result<T>) on a worker and resumes the caller on its own executor with what it returned.
+  // `reason` is a static string; it labels verbena_blocking_calls_total and verbena_blocking_microseconds_total.
+  template <class Fn>
+  Task<std::invoke_result_t<Fn>> run(const char* reason, Fn fn) {
+    using R = std::invoke_result_t<Fn>;
+    auto executor = co_await boost::asio::this_coro::executor;
+    auto initiate = [this, reason, executor](auto handler, Fn work) {
+      // The handler is shared because std::function copies what it holds.
+      auto shared = std::make_shared<decltype(handler)>(std::move(handler));
+      auto done = [executor, shared](R result) {
+        boost::asio::post(executor, [shared, result = std::move(result)]() mutable { (*shared)(std::move(result)); });
+      };
+      // What the work holds goes before the caller hears: it may take down next what the work was using.
+      auto job = [done, work = std::make_shared<Fn>(std::move(work))]() mutable {
+        R result = (*work)();
+        work.reset();
+        done(std::move(result));
+      };
+      if (!submit(reason, std::move(job))) {
+        done(fail(Errc::slow_down, "blocking pool is full"));
+      }
+    };
+    co_return co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(R)>(
+        std::move(initiate), boost::asio::use_awaitable, std::move(fn));
+  }
+
+  // The plain form: false when the queue is full (then `work` never runs).
+  bool submit(const char* reason, std::function<void()> work);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace verbena

@@ -1,0 +1,92 @@
+#include "base/checksum.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace verbena {
+namespace {
+
+// Check values of the CRC catalogue for "123456789"; digests from FIPS 180 and RFC 1321.
+TEST(Checksum, KnownValues) {
+  const auto digits = as_bytes("123456789");
+  EXPECT_EQ(crc32(digits), 0xcbf43926u);
+  EXPECT_EQ(crc32c(digits), 0xe3069283u);
+  EXPECT_EQ(crc64_nvme(digits), 0xae8b14860a799888u);
+  Digest md5(Algorithm::md5);
+  md5.update(as_bytes("abc"));
+  EXPECT_EQ(md5.finish_hex(), "900150983cd24fb0d6963f7d28e17f72");
+  Digest sha1(Algorithm::sha1);
+  sha1.update(as_bytes("abc"));
+  EXPECT_EQ(sha1.finish_hex(), "a9993e364706816aba3e25717850c26c9cd0d89d");
+  EXPECT_EQ(to_hex(as_bytes(sha256(as_bytes("abc")))),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  Digest crc(Algorithm::crc32);
+  crc.update(digits);
+  EXPECT_EQ(crc.finish_base64(), "y/Q5Jg==");
+}
+
+// RFC 4231, test case 2.
+TEST(Checksum, HmacMatchesItsRfc) {
+  EXPECT_EQ(to_hex(as_bytes(hmac_sha256(as_bytes("Jefe"), as_bytes("what do ya want for nothing?")))),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+// The vector of the SipHash paper's appendix: key 00..0f, data 00..0e.
+TEST(Checksum, SipHashMatchesItsPaper) {
+  std::byte key[16];
+  std::byte data[15];
+  for (int i = 0; i < 16; ++i) key[i] = static_cast<std::byte>(i);
+  for (int i = 0; i < 15; ++i) data[i] = static_cast<std::byte>(i);
+  EXPECT_EQ(siphash24(key, data), 0xa129ca6149be45e5u);
+}
+
+TEST(Checksum, PiecesAndCombinationsGiveTheWhole) {
+  std::mt19937 random(3);
+  std::vector<std::byte> data(100'003);
+  for (auto& b : data) b = static_cast<std::byte>(random());
+  const Bytes whole(data);
+  for (size_t cut : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, size_t{4097}, size_t{99'999}, data.size()}) {
+    const auto a = whole.first(cut);
+    const auto b = whole.subspan(cut);
+    EXPECT_EQ(crc32(b, crc32(a)), crc32(whole));
+    EXPECT_EQ(crc32c(b, crc32c(a)), crc32c(whole));
+    EXPECT_EQ(crc64_nvme(b, crc64_nvme(a)), crc64_nvme(whole));
+    EXPECT_EQ(crc32_combine(crc32(a), crc32(b), b.size()), crc32(whole));
+    EXPECT_EQ(crc32c_combine(crc32c(a), crc32c(b), b.size()), crc32c(whole));
+    EXPECT_EQ(crc64_nvme_combine(crc64_nvme(a), crc64_nvme(b), b.size()), crc64_nvme(whole));
+  }
+}
+
+// Bit by bit, as the NVMe specification defines it.
+uint64_t crc64_reference(Bytes data) {
+  uint64_t crc = ~uint64_t{0};
+  for (const std::byte b : data) {
+    crc ^= static_cast<uint64_t>(b);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x9a6c9329ac4bc9b5 : 0);
+  }
+  return ~crc;
+}
+
+TEST(Checksum, Crc64OfEveryLengthAndAlignmentIsTheDefinitions) {
+  std::mt19937 random(5);
+  std::vector<std::byte> data(5'000);
+  for (auto& b : data) b = static_cast<std::byte>(random());
+  for (size_t size = 0; size < 1'100; ++size) {
+    const auto piece = Bytes(data).subspan(size % 17, size);
+    ASSERT_EQ(crc64_nvme(piece), crc64_reference(piece)) << size;
+  }
+  EXPECT_EQ(crc64_nvme(data), crc64_reference(data));
+  EXPECT_EQ(crc64_nvme(Bytes(data).subspan(777), crc64_nvme(Bytes(data).first(777))), crc64_reference(data));
+}
+
+TEST(Checksum, NamesAreThoseOfS3) {
+  EXPECT_EQ(parse_algorithm("crc64nvme"), Algorithm::crc64nvme);
+  EXPECT_EQ(parse_algorithm("SHA256"), Algorithm::sha256);
+  EXPECT_FALSE(parse_algorithm("CRC33"));
+  EXPECT_FALSE(parse_algorithm(""));
+  EXPECT_EQ(digest_size(Algorithm::crc64nvme), 8u);
+}
+
+}  // namespace
+}  // namespace verbena

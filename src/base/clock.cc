@@ -1,0 +1,15 @@
+#include "base/clock.h"
+
+namespace verbena {
+
+int64_t WallClock::now_us() const {
+  using namespace std::chrono;
+  return duration_cast<microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+const WallClock& system_clock() {
+  static const WallClock clock;
+  return clock;
+}
+
+}  // namespace verbena

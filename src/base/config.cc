@@ -1,0 +1,236 @@
+#include "base/config.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace verbena {
+namespace {
+
+constexpr size_t file_size_max = 1 * MiB;
+constexpr int depth_max = 4;
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+// "; did you mean rdma.port?", or nothing when no key is near.
+template <class Name>
+std::string suggestion(std::string_view unknown, Name name_of) {
+  std::string best;
+  size_t best_distance = SIZE_MAX;
+  for (const auto& key : config_keys()) {
+    const std::string name = name_of(key);
+    const size_t distance = edit_distance(unknown.substr(0, 64), name);
+    if (distance < best_distance) best_distance = distance, best = name;
+  }
+  return best_distance <= std::max<size_t>(3, best.size() / 3) ? "; did you mean " + best + "?" : "";
+}
+
+const ConfigKey* find_key(std::string_view name) {
+  for (const auto& key : config_keys()) {
+    if (key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+std::string unknown_key(std::string_view name) {
+  return "unknown key '" + log::printable(name, 64) + "'" +
+         suggestion(name, [](const ConfigKey& key) { return std::string(key.name); });
+}
+
+bool is_section(std::string_view name) {
+  return std::any_of(config_keys().begin(), config_keys().end(), [&](const ConfigKey& key) {
+    return key.name.size() > name.size() && key.name.starts_with(name) && key.name[name.size()] == '.';
+  });
+}
+
+// A scalar, or a sequence of scalars joined by commas for keys that take lists.
+std::expected<std::string, std::string> text_of(const YAML::Node& node, const ConfigKey& key) {
+  if (node.IsNull()) return "";
+  if (node.IsScalar()) return node.Scalar();
+  if (!node.IsSequence() || !key.list) return std::unexpected(key.list ? "wants a value or a list" : "wants one value");
+  std::string joined;
+  for (const auto& item : node) {
+    if (!item.IsScalar()) return std::unexpected("wants a list of plain values");
+    joined += (joined.empty() ? "" : ",") + item.Scalar();
+  }
+  return joined;
+}
+
+class YamlWalk {
+ public:
+  YamlWalk(Config& config, std::string_view origin) : config_(config), origin_(origin) {}
+
+  ConfigResult walk(const YAML::Node& node, const std::string& prefix, int depth) {
+    if (node.IsNull()) return {};
+    if (!node.IsMap() || depth > depth_max)
+      return wrong(node, prefix.empty() ? "wants 'key: value' lines" : prefix + " wants keys");
+    std::vector<std::string> seen;
+    for (const auto& entry : node) {
+      if (!entry.first.IsScalar()) return wrong(entry.first, "a key must be a plain word");
+      const std::string name = prefix.empty() ? entry.first.Scalar() : prefix + "." + entry.first.Scalar();
+      if (std::find(seen.begin(), seen.end(), name) != seen.end())
+        return wrong(entry.first, name + " stands here twice");
+      seen.push_back(name);
+      if (auto done = set(name, entry.first, entry.second, depth); !done) return done;
+    }
+    return {};
+  }
+
+ private:
+  ConfigResult set(const std::string& name, const YAML::Node& at, const YAML::Node& value, int depth) {
+    const ConfigKey* key = find_key(name);
+    if (key == nullptr) {
+      if (is_section(name)) return walk(value, name, depth + 1);
+      return wrong(at, unknown_key(name));
+    }
+    const auto text = text_of(value, *key);
+    if (!text) return wrong(value, name + " " + text.error());
+    if (text->empty()) return {};  // an empty value leaves the default
+    if (auto problem = key->set(config_, *text); !problem.empty()) return wrong(value, name + ": " + problem);
+    return {};
+  }
+
+  std::unexpected<std::string> wrong(const YAML::Node& node, const std::string& text) const {
+    return std::unexpected(std::string(origin_) + ":" + std::to_string(node.Mark().line + 1) + ": " + text);
+  }
+
+  Config& config_;
+  std::string_view origin_;
+};
+
+// yaml-cpp recurses on nesting without a bound (a file of a million '[' overflows its stack), and aliases can expand
+// exponentially. A configuration needs neither, so both are refused before the parser sees them.
+ConfigResult check_shape(std::string_view text, std::string_view origin) {
+  size_t line = 1;
+  int open = 0;
+  size_t indent = 0;
+  bool at_start = true;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') {
+      ++line, indent = 0, at_start = true;
+      continue;
+    }
+    if (at_start && (c == ' ' || c == '-' || c == '?')) {
+      if (++indent > 64)
+        return std::unexpected(std::string(origin) + ":" + std::to_string(line) + ": nested too deeply");
+      continue;
+    }
+    at_start = false;
+    if (c == '[' || c == '{') ++open;
+    if (c == ']' || c == '}') --open;
+    if (open > depth_max)
+      return std::unexpected(std::string(origin) + ":" + std::to_string(line) + ": nested too deeply");
+    const bool word_start =
+        i == 0 || text[i - 1] == ' ' || text[i - 1] == '\n' || text[i - 1] == ',' || text[i - 1] == '[';
+    if (word_start && (c == '&' || c == '*')) {
+      return std::unexpected(std::string(origin) + ":" + std::to_string(line) +
+                             ": anchors and aliases are not used here");
+    }
+  }
+  return {};
+}
+
+// Kubernetes and Docker describe a service called "verbena" to every container with variables of these names
+// (VERBENA_SERVICE_HOST, VERBENA_PORT_9000_TCP_ADDR); they are not meant for us.
+bool describes_a_service(std::string_view variable) {
+  return variable.starts_with("VERBENA_SERVICE_") || variable == "VERBENA_PORT" ||
+         variable.starts_with("VERBENA_PORT_");
+}
+
+}  // namespace
+
+std::string environment_name(const ConfigKey& key) {
+  std::string name = "VERBENA_";
+  for (const char c : key.name) name += c == '.' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return name;
+}
+
+ConfigResult apply_yaml(Config& config, std::string_view text, std::string_view origin) {
+  if (text.size() > file_size_max)
+    return std::unexpected(std::string(origin) + ": larger than " + format_size(file_size_max));
+  if (auto shape = check_shape(text, origin); !shape) return shape;
+  YAML::Node root;
+  try {
+    root = YAML::Load(std::string(text));
+    return YamlWalk(config, origin).walk(root, "", 0);
+  } catch (const YAML::Exception& e) {
+    return std::unexpected(std::string(origin) + ":" + std::to_string(e.mark.line + 1) + ": " + e.msg);
+  }
+}
+
+ConfigResult apply_environment(Config& config, const char* const* environment,
+                               std::span<const std::string_view> ignored) {
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    const std::string_view entry(*environment);
+    const size_t equals = entry.find('=');
+    if (!entry.starts_with("VERBENA_") || equals == std::string_view::npos) continue;
+    const auto name = entry.substr(0, equals);
+    if (std::find(ignored.begin(), ignored.end(), name) != ignored.end() || describes_a_service(name)) continue;
+    const auto key = std::find_if(config_keys().begin(), config_keys().end(),
+                                  [&](const ConfigKey& k) { return environment_name(k) == name; });
+    if (key == config_keys().end()) {
+      return std::unexpected("environment: unknown variable " + log::printable(name, 64) +
+                             suggestion(name, environment_name));
+    }
+    if (auto problem = key->set(config, std::string(entry.substr(equals + 1))); !problem.empty()) {
+      return std::unexpected("environment: " + std::string(name) + ": " + problem);
+    }
+  }
+  return {};
+}
+
+ConfigResult apply_value(Config& config, std::string_view name, const std::string& text) {
+  const ConfigKey* key = find_key(name);
+  if (key == nullptr) return std::unexpected(unknown_key(name));
+  if (auto problem = key->set(config, text); !problem.empty())
+    return std::unexpected(std::string(name) + ": " + problem);
+  return {};
+}
+
+ConfigResult check(const Config& config) {
+  if (config.tls.certificate.empty() != config.tls.key.empty()) {
+    return std::unexpected("tls.certificate and tls.key go together: one of them is missing");
+  }
+  if (!config.rdma.enable_zero_copy) {
+    return std::unexpected(
+        "rdma.enable_zero_copy: false is not possible: every transfer starts in registered memory, and there is "
+        "no other path (leave the key out)");
+  }
+  const bool names_hardware =
+      !config.rdma.device_name.empty() || config.rdma.ib_port || config.rdma.gid_index != "auto";
+  const bool verbs_possible = std::any_of(config.rdma.provider.begin(), config.rdma.provider.end(),
+                                          [](const std::string& p) { return p == "auto" || p == "verbs"; });
+  if (config.rdma.enabled && names_hardware && !verbs_possible) {
+    return std::unexpected(
+        "rdma.device_name, rdma.ib_port and rdma.gid_index choose a verbs device, but rdma.provider names only " +
+        config.rdma.provider.front());
+  }
+  return {};
+}
+
+std::string config_reference() {
+  std::string text = "| key | environment | default | what it does |\n| --- | --- | --- | --- |\n";
+  for (const auto& key : config_keys()) {
+    text += "| `" + std::string(key.name) + "` | `" + environment_name(key) + "` | " +
+            (key.fallback.empty() ? "" : "`" + std::string(key.fallback) + "`") + " | " + std::string(key.help) +
+            " |\n";
+  }
+  return text;
+}
+
+}  // namespace verbena

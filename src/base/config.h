@@ -1,0 +1,95 @@
+// Configuration: YAML, with environment variables (VERBENA_RDMA_PORT=9100 for rdma.port) above it and flags above
+// those. One table (config_keys) describes every key; parsing, documentation and error messages all come from it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <expected>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/log.h"
+
+namespace verbena {
+
+struct Config {
+  std::string domain;  // virtual-host addressing: bucket.<domain>
+  std::string region = "us-east-1";
+  uint64_t arena_size = 256 * MiB;  // bytes of buffers
+  unsigned cores = 0;               // threads with an event loop each; 0: one per CPU, at most 16
+  bool pin_cores = false;
+  unsigned blocking_threads = 8;
+  log::Level log_level = log::Level::info;
+  std::string access_log = "off";  // "off", "-" (standard output) or a file
+
+  struct Http {
+    std::string address = "127.0.0.1";
+    uint16_t port = 9000;  // 0: any free one
+    uint64_t header_bytes_max = 64 * KiB;
+    uint64_t connections_max = 10'000;
+    std::chrono::seconds idle_timeout{75};
+    std::chrono::seconds header_timeout{30};
+    std::chrono::seconds body_timeout{60};
+  } http;
+
+  struct Tls {
+    std::string certificate;  // PEM file; both or neither
+    std::string key;
+  } tls;
+
+  struct Rdma {
+    bool enabled = true;
+    std::vector<std::string> provider{"auto"};  // in order of preference
+    std::string address = "127.0.0.1";
+    uint16_t port = 9100;            // the native door's HTTP listener; 0: any free one
+    uint16_t fabric_port_first = 0;  // fabric listeners; 0: any
+    uint16_t fabric_port_last = 0;
+    // These name hardware. Unset means every usable device and the provider's defaults.
+    std::string device_name;
+    std::optional<int> ib_port;
+    std::string gid_index = "auto";
+    bool enable_zero_copy = true;
+    std::optional<uint64_t> max_send_wr, max_recv_wr, max_sge, cq_size;
+    std::string local_socket;                 // path prefix of the same-host sockets; empty: DIR/local.sock
+    std::vector<std::string> token_networks;  // CIDRs that a token may make the server dial besides the HTTP peer
+    std::chrono::milliseconds operation_timeout{5000};
+    uint64_t inline_bytes_max = 4 * KiB;  // native: bytes that ride in a message
+    uint64_t sessions_max = 1024;
+    uint64_t credits = 64;  // requests in flight per session
+    std::chrono::seconds session_idle_timeout{300};
+  } rdma;
+};
+
+// One key: its dotted name, its environment variable, its default as text, what it does, and how a text sets it.
+struct ConfigKey {
+  std::string_view name;      // "rdma.port"
+  std::string_view fallback;  // the default, as one would write it
+  std::string_view help;
+  // Empty on success, else what is wrong with the text ("not a port number").
+  std::function<std::string(Config&, const std::string& text)> set;
+  bool list = false;  // a YAML sequence, or its items separated by commas
+};
+
+std::span<const ConfigKey> config_keys();
+std::string environment_name(const ConfigKey& key);  // "VERBENA_RDMA_PORT"
+
+// Messages are for people and name the file, line and key; values of unknown keys are never printed.
+using ConfigResult = std::expected<void, std::string>;
+// The text of a YAML file. `origin` is its name in messages.
+ConfigResult apply_yaml(Config& config, std::string_view text, std::string_view origin);
+// VERBENA_* variables. Unknown ones with that prefix are errors too, but for those in `ignored`.
+ConfigResult apply_environment(Config& config, const char* const* environment,
+                               std::span<const std::string_view> ignored);
+// One key by its dotted name (flags).
+ConfigResult apply_value(Config& config, std::string_view name, const std::string& text);
+// What holds between keys: TLS files come in pairs, port ranges are ordered.
+ConfigResult check(const Config& config);
+// All keys with defaults and help, as Markdown table rows (docs/configuration.md).
+std::string config_reference();
+
+}  // namespace verbena

@@ -1,0 +1,202 @@
+// The table of configuration keys.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <type_traits>
+
+#include "base/config.h"
+
+namespace verbena {
+namespace {
+
+std::string parse_bool(bool& into, const std::string& text) {
+  if (text == "true" || text == "yes" || text == "on" || text == "1") return into = true, "";
+  if (text == "false" || text == "no" || text == "off" || text == "0") return into = false, "";
+  return "not true or false";
+}
+
+template <class N>
+std::string parse_number(N& into, const std::string& text, uint64_t low, uint64_t high) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) {
+    return "not a number from " + std::to_string(low) + " to " + std::to_string(high);
+  }
+  into = static_cast<N>(value);
+  return "";
+}
+
+template <class N>
+std::string parse_optional(std::optional<N>& into, const std::string& text, uint64_t low, uint64_t high) {
+  N value{};
+  auto wrong = parse_number(value, text, low, high);
+  if (wrong.empty()) into = value;
+  return wrong;
+}
+
+std::string parse_bytes(uint64_t& into, const std::string& text, uint64_t low, uint64_t high) {
+  const auto value = parse_size(text);
+  if (!value || *value < low || *value > high) {
+    return "not a size from " + format_size(low) + " to " + format_size(high);
+  }
+  into = *value;
+  return "";
+}
+
+template <class Duration>
+std::string parse_duration(Duration& into, const std::string& text, uint64_t low, uint64_t high) {
+  uint64_t value = 0;
+  auto wrong = parse_number(value, text, low, high);
+  if (wrong.empty()) into = Duration(value);
+  return wrong;
+}
+
+std::string parse_list(std::vector<std::string>& into, const std::string& text, size_t items_max) {
+  std::vector<std::string> items;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    std::string item = text.substr(at, comma - at);
+    while (!item.empty() && item.front() == ' ') item.erase(item.begin());
+    while (!item.empty() && item.back() == ' ') item.pop_back();
+    if (!item.empty()) items.push_back(std::move(item));
+    at = comma + 1;
+  }
+  if (items.size() > items_max) return "more than " + std::to_string(items_max) + " items";
+  into = std::move(items);
+  return "";
+}
+
+std::string parse_text(std::string& into, const std::string& text) {
+  if (text.size() > 1024) return "longer than 1024 characters";
+  into = text;
+  return "";
+}
+
+std::string parse_level(log::Level& into, const std::string& text) {
+  static constexpr std::array<std::string_view, 5> names{"trace", "debug", "info", "warn", "error"};
+  const auto it = std::find(names.begin(), names.end(), text);
+  if (it == names.end()) return "not one of trace, debug, info, warn, error";
+  into = static_cast<log::Level>(it - names.begin());
+  return "";
+}
+
+std::string parse_providers(std::vector<std::string>& into, const std::string& text) {
+  static constexpr std::array<std::string_view, 6> known{"auto", "verbs", "efa", "cxi", "tcp", "local"};
+  std::vector<std::string> items;
+  if (auto wrong = parse_list(items, text, known.size()); !wrong.empty()) return wrong;
+  for (const auto& item : items) {
+    if (std::find(known.begin(), known.end(), item) == known.end()) {
+      return "'" + log::printable(item, 32) + "' is not one of auto, verbs, efa, cxi, tcp, local";
+    }
+  }
+  if (items.empty()) return "no provider named";
+  into = std::move(items);
+  return "";
+}
+
+std::string parse_gid_index(std::string& into, const std::string& text) {
+  int index = 0;
+  if (text != "auto" && !parse_number(index, text, 0, 255).empty()) return "not 'auto' or a number from 0 to 255";
+  into = text;
+  return "";
+}
+
+std::string parse_port_range(Config::Rdma& rdma, const std::string& text) {
+  const size_t dash = text.find('-');
+  uint16_t first = 0;
+  uint16_t last = 0;
+  if (dash == std::string::npos || !parse_number(first, text.substr(0, dash), 1, 65535).empty() ||
+      !parse_number(last, text.substr(dash + 1), 1, 65535).empty() || last < first) {
+    return "not a range like 9101-9116";
+  }
+  rdma.fabric_port_first = first;
+  rdma.fabric_port_last = last;
+  return "";
+}
+
+using C = Config;
+using S = const std::string;
+
+const std::array keys{
+    ConfigKey{"domain", "", "virtual-host addressing: requests for `bucket.DOMAIN` name that bucket",
+              [](C& c, S& t) { return parse_text(c.domain, t); }},
+    ConfigKey{"region", "us-east-1", "the region that the server names",
+              [](C& c, S& t) { return parse_text(c.region, t); }},
+    ConfigKey{"arena_size", "256 MiB", "memory for buffers, registered with every fabric",
+              [](C& c, S& t) { return parse_bytes(c.arena_size, t, 32 * MiB, 4 * TiB); }},
+    ConfigKey{"cores", "0", "threads with an event loop each; 0: one per CPU, at most 16",
+              [](C& c, S& t) { return parse_number(c.cores, t, 0, 256); }},
+    ConfigKey{"pin_cores", "false", "pin each of them to a CPU", [](C& c, S& t) { return parse_bool(c.pin_cores, t); }},
+    ConfigKey{"blocking_threads", "8", "threads for calls that block (index, file metadata)",
+              [](C& c, S& t) { return parse_number(c.blocking_threads, t, 1, 256); }},
+    ConfigKey{"log_level", "info", "trace, debug, info, warn or error",
+              [](C& c, S& t) { return parse_level(c.log_level, t); }},
+    ConfigKey{"access_log", "off", "a line for each request: `off`, `-` (standard output) or a file",
+              [](C& c, S& t) { return parse_text(c.access_log, t); }},
+
+    ConfigKey{"http.address", "127.0.0.1", "where the S3 door listens",
+              [](C& c, S& t) { return parse_text(c.http.address, t); }},
+    ConfigKey{"http.port", "9000", "its port; 0: any free one",
+              [](C& c, S& t) { return parse_number(c.http.port, t, 0, 65535); }},
+    ConfigKey{"http.header_bytes_max", "64 KiB", "longest request head",
+              [](C& c, S& t) { return parse_bytes(c.http.header_bytes_max, t, 8 * KiB, MiB); }},
+    ConfigKey{"http.connections_max", "10000", "connections at once, over all cores",
+              [](C& c, S& t) { return parse_number(c.http.connections_max, t, 1, 1'000'000); }},
+    ConfigKey{"http.idle_timeout", "75", "seconds a connection may rest between requests",
+              [](C& c, S& t) { return parse_duration(c.http.idle_timeout, t, 1, 86'400); }},
+    ConfigKey{"http.header_timeout", "30", "seconds from a request's first byte to the end of its head",
+              [](C& c, S& t) { return parse_duration(c.http.header_timeout, t, 1, 3600); }},
+    ConfigKey{"http.body_timeout", "60", "seconds without a byte of a body, in either direction",
+              [](C& c, S& t) { return parse_duration(c.http.body_timeout, t, 1, 3600); }},
+
+    ConfigKey{"tls.certificate", "", "PEM file with the certificate chain; with tls.key, HTTP becomes HTTPS",
+              [](C& c, S& t) { return parse_text(c.tls.certificate, t); }},
+    ConfigKey{"tls.key", "", "PEM file with the private key", [](C& c, S& t) { return parse_text(c.tls.key, t); }},
+
+    ConfigKey{"rdma.enabled", "true", "the native door and RDMA tokens",
+              [](C& c, S& t) { return parse_bool(c.rdma.enabled, t); }},
+    ConfigKey{"rdma.provider", "auto", "auto, verbs, efa, cxi, tcp, local, or a list in order of preference",
+              [](C& c, S& t) { return parse_providers(c.rdma.provider, t); }, true},
+    ConfigKey{"rdma.address", "127.0.0.1", "where the native door and the fabric listen",
+              [](C& c, S& t) { return parse_text(c.rdma.address, t); }},
+    ConfigKey{"rdma.port", "9100", "the native door's port; 0: any free one",
+              [](C& c, S& t) { return parse_number(c.rdma.port, t, 0, 65535); }},
+    ConfigKey{"rdma.fabric_ports", "", "range for the fabric's own listeners, like 9101-9116; empty: any",
+              [](C& c, S& t) { return parse_port_range(c.rdma, t); }},
+    ConfigKey{"rdma.device_name", "", "RDMA device, like mlx5_0; empty: every usable one",
+              [](C& c, S& t) { return parse_text(c.rdma.device_name, t); }},
+    ConfigKey{"rdma.ib_port", "", "port of that device",
+              [](C& c, S& t) { return parse_optional(c.rdma.ib_port, t, 1, 255); }},
+    ConfigKey{"rdma.gid_index", "auto", "entry of the port's GID table; its interface's address becomes the source",
+              [](C& c, S& t) { return parse_gid_index(c.rdma.gid_index, t); }},
+    ConfigKey{"rdma.enable_zero_copy", "true", "one-sided operations start in the memory that disk reads land in",
+              [](C& c, S& t) { return parse_bool(c.rdma.enable_zero_copy, t); }},
+    ConfigKey{"rdma.max_send_wr", "", "send work requests per queue pair; empty: the provider's own",
+              [](C& c, S& t) { return parse_optional(c.rdma.max_send_wr, t, 1, 1 << 20); }},
+    ConfigKey{"rdma.max_recv_wr", "", "receive work requests per queue pair",
+              [](C& c, S& t) { return parse_optional(c.rdma.max_recv_wr, t, 1, 1 << 20); }},
+    ConfigKey{"rdma.max_sge", "", "scatter-gather entries per work request",
+              [](C& c, S& t) { return parse_optional(c.rdma.max_sge, t, 1, 256); }},
+    ConfigKey{"rdma.cq_size", "", "completion queue entries",
+              [](C& c, S& t) { return parse_optional(c.rdma.cq_size, t, 1, 1 << 22); }},
+    ConfigKey{"rdma.local_socket", "", "path prefix of the same-host sockets; empty: DIR/local.sock",
+              [](C& c, S& t) { return parse_text(c.rdma.local_socket, t); }},
+    ConfigKey{"rdma.token_networks", "", "networks (CIDR) that a token may make the server dial besides the HTTP peer",
+              [](C& c, S& t) { return parse_list(c.rdma.token_networks, t, 64); }, true},
+    ConfigKey{"rdma.operation_timeout_ms", "5000", "longest one-sided operation before its endpoint is closed",
+              [](C& c, S& t) { return parse_duration(c.rdma.operation_timeout, t, 10, 600'000); }},
+    ConfigKey{"rdma.inline_bytes_max", "4 KiB", "native door: longest payload that rides in a message",
+              [](C& c, S& t) { return parse_bytes(c.rdma.inline_bytes_max, t, 0, 64 * KiB); }},
+    ConfigKey{"rdma.sessions_max", "1024", "native sessions at once",
+              [](C& c, S& t) { return parse_number(c.rdma.sessions_max, t, 1, 1'000'000); }},
+    ConfigKey{"rdma.credits", "64", "requests in flight per session",
+              [](C& c, S& t) { return parse_number(c.rdma.credits, t, 1, 4096); }},
+    ConfigKey{"rdma.session_idle_timeout", "300", "seconds a native session may rest",
+              [](C& c, S& t) { return parse_duration(c.rdma.session_idle_timeout, t, 1, 86'400); }},
+};
+
+}  // namespace
+
+std::span<const ConfigKey> config_keys() { return keys; }
+
+}  // namespace verbena

@@ -1,0 +1,138 @@
+#include "base/config.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace verbena {
+namespace {
+
+TEST(Config, EveryKeySetsItsField) {
+  Config config;
+  const auto done = apply_yaml(config, R"(
+log_level: debug
+arena_size: 1 GiB
+http: {address: 0.0.0.0, port: 9002}
+rdma:
+  provider: [verbs, tcp]
+  port: 9300
+  fabric_ports: 9301-9316
+  device_name: mlx5_0
+  ib_port: 1
+  gid_index: 3
+  max_send_wr: 128
+  max_recv_wr: 128
+  max_sge: 4
+  cq_size: 256
+  token_networks: [10.0.0.0/8, "fd00::/8"]
+)",
+                               "test.yaml");
+  ASSERT_TRUE(done) << done.error();
+  EXPECT_EQ(config.log_level, log::Level::debug);
+  EXPECT_EQ(config.arena_size, GiB);
+  EXPECT_EQ(config.http.address, "0.0.0.0");
+  EXPECT_EQ(config.http.port, 9002);
+  EXPECT_EQ(config.rdma.provider, (std::vector<std::string>{"verbs", "tcp"}));
+  EXPECT_EQ(config.rdma.fabric_port_last, 9316);
+  EXPECT_EQ(config.rdma.ib_port, 1);
+  EXPECT_EQ(config.rdma.gid_index, "3");
+  EXPECT_EQ(config.rdma.cq_size, 256u);
+  EXPECT_EQ(config.rdma.token_networks.size(), 2u);
+  EXPECT_TRUE(check(config));
+}
+
+TEST(Config, DefaultsInTheTableAreTheStructsOwn) {
+  Config from_table;
+  for (const auto& key : config_keys()) {
+    if (key.fallback.empty()) continue;
+    EXPECT_EQ(key.set(from_table, std::string(key.fallback)), "") << key.name;
+  }
+  const Config built_in;
+  EXPECT_EQ(from_table.http.port, built_in.http.port);
+  EXPECT_EQ(from_table.arena_size, built_in.arena_size);
+  EXPECT_EQ(from_table.rdma.port, built_in.rdma.port);
+  EXPECT_EQ(from_table.rdma.operation_timeout, built_in.rdma.operation_timeout);
+  EXPECT_EQ(from_table.rdma.inline_bytes_max, built_in.rdma.inline_bytes_max);
+  EXPECT_EQ(from_table.rdma.provider, built_in.rdma.provider);
+}
+
+TEST(Config, TheDocumentNamesEveryKeyAsItIs) {
+  std::ostringstream text;
+  text << std::ifstream(VERBENA_SOURCE_DIR "/docs/configuration.md").rdbuf();
+  EXPECT_NE(text.str().find(config_reference()), std::string::npos) << "docs/configuration.md should hold:\n"
+                                                                    << config_reference();
+}
+
+TEST(Config, AnUnknownKeyNamesItsLineAndTheNearestKnownKey) {
+  Config config;
+  const auto done = apply_yaml(config, "log_level: info\nrdma:\n  prot: 9100\n", "v.yaml");
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), "v.yaml:3: unknown key 'rdma.prot'; did you mean rdma.port?");
+  EXPECT_EQ(apply_yaml(config, "zzzzzzzzzzzzzzzz: 1", "v.yaml").error(), "v.yaml:1: unknown key 'zzzzzzzzzzzzzzzz'");
+}
+
+TEST(Config, BadValuesSayWhatIsWanted) {
+  Config config;
+  const std::pair<const char*, const char*> cases[] = {
+      {"http: {port: 70000}", "v.yaml:1: http.port: not a number from 0 to 65535"},
+      {"http: {port: -1}", "v.yaml:1: http.port: not a number from 0 to 65535"},
+      {"arena_size: huge", "v.yaml:1: arena_size: not a size from 32 MiB to 4 TiB"},
+      {"rdma: {provider: shm}", "v.yaml:1: rdma.provider: 'shm' is not one of auto, verbs, efa, cxi, tcp, local"},
+      {"rdma: {fabric_ports: 9200-9100}", "v.yaml:1: rdma.fabric_ports: not a range like 9101-9116"},
+      {"log_level: [a]", "v.yaml:1: log_level wants one value"},
+      {"http: 3", "v.yaml:1: http wants keys"},
+      {"region: a\nregion: b", "v.yaml:2: region stands here twice"},
+      {"just text", "v.yaml:1: wants 'key: value' lines"},
+  };
+  for (const auto& [text, message] : cases) {
+    const auto done = apply_yaml(config, text, "v.yaml");
+    ASSERT_FALSE(done) << text;
+    EXPECT_EQ(done.error(), message);
+  }
+}
+
+TEST(Config, HostileFilesAreRefusedBeforeTheParser) {
+  Config config;
+  EXPECT_FALSE(apply_yaml(config, std::string(100'000, '['), "v.yaml"));
+  EXPECT_FALSE(apply_yaml(config, "a: &x [1]\nb: *x\n", "v.yaml"));
+  EXPECT_FALSE(apply_yaml(config, std::string(2 * MiB, ' '), "v.yaml"));
+  std::string stairs;
+  for (int i = 0; i < 2000; ++i) stairs += std::string(static_cast<size_t>(i), ' ') + "a:\n";
+  EXPECT_FALSE(apply_yaml(config, stairs, "v.yaml"));
+  EXPECT_FALSE(apply_yaml(config, std::string(3000, '-').replace(1, 1, " "), "v.yaml"));
+}
+
+TEST(Config, TheEnvironmentOverridesAndIsCheckedToo) {
+  Config config;
+  const char* good[] = {"PATH=/bin", "VERBENA_RDMA_PORT=9400", "VERBENA_ROOT_SECRET_KEY=x", nullptr};
+  const std::string_view ignored[] = {"VERBENA_ROOT_SECRET_KEY"};
+  ASSERT_TRUE(apply_environment(config, good, ignored));
+  EXPECT_EQ(config.rdma.port, 9400);
+  const char* bad[] = {"VERBENA_RDMA_PROT=9400", nullptr};
+  EXPECT_EQ(apply_environment(config, bad, ignored).error(),
+            "environment: unknown variable VERBENA_RDMA_PROT; did you mean VERBENA_RDMA_PORT?");
+}
+
+TEST(Config, VariablesThatDescribeAServiceOfThisNameAreNotKeys) {
+  Config config;
+  const char* kubernetes[] = {"VERBENA_SERVICE_HOST=10.0.0.1", "VERBENA_SERVICE_PORT_HTTP=9000",
+                              "VERBENA_PORT=tcp://10.0.0.1:9000", "VERBENA_PORT_9000_TCP_ADDR=10.0.0.1", nullptr};
+  EXPECT_TRUE(apply_environment(config, kubernetes, {}));
+}
+
+TEST(Config, WhatHoldsBetweenKeysIsChecked) {
+  Config config;
+  config.tls.key = "key.pem";
+  EXPECT_FALSE(check(config));
+  config = {};
+  config.rdma.enable_zero_copy = false;
+  EXPECT_FALSE(check(config));
+  config = {};
+  config.rdma.provider = {"tcp"};
+  config.rdma.device_name = "mlx5_0";
+  EXPECT_FALSE(check(config));
+}
+
+}  // namespace
+}  // namespace verbena

@@ -1,0 +1,118 @@
+#include "base/core.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+
+#include "base/clock.h"
+
+namespace verbena {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Spinning yields, since the client that we wait for may need this very core. Where processes with work of their own
+// want it too, a yield costs whole time slices (seen: 20 ms a request under a compiler's load), while a thread that
+// sleeps is woken at once. So a yield that came back late suspends spinning, each time for longer.
+class PoliteSpin {
+ public:
+  bool allowed(Deadline now) const { return now >= again_at_; }
+  void yield(Deadline now) {
+    sched_yield();
+    const auto back = SteadyClock::now();
+    if (back - now > late) {
+      pause_ = std::clamp<std::chrono::nanoseconds>(pause_ * 2, pause_min, pause_max);
+      again_at_ = back + pause_;
+    } else if (back - again_at_ > pause_) {
+      pause_ = 0ns;
+    }
+  }
+
+ private:
+  static constexpr auto late = 1ms, pause_min = 20ms, pause_max = 1000ms;
+  std::chrono::nanoseconds pause_{0};
+  Deadline again_at_{};
+};
+
+}  // namespace
+
+Core::Core(Options options) : options_(options), io_(1) {}
+Core::~Core() = default;
+
+void Core::add(Pollable* pollable) { pollables_.push_back(pollable); }
+
+void Core::remove(Pollable* pollable) {
+  // Leaves a hole instead of shifting: poll_all() may be walking the list.
+  std::replace(pollables_.begin(), pollables_.end(), pollable, static_cast<Pollable*>(nullptr));
+}
+
+size_t Core::poll_all() {
+  size_t progress = 0;
+  for (size_t i = 0; i < pollables_.size(); ++i) {
+    if (pollables_[i] != nullptr) progress += pollables_[i]->poll();
+  }
+  std::erase(pollables_, nullptr);
+  return progress;
+}
+
+// Ready to sleep only if everyone is: one that cannot be woken keeps the loop polling.
+bool Core::arm_all() {
+  for (size_t i = 0; i < pollables_.size(); ++i) {
+    if (pollables_[i] != nullptr && !pollables_[i]->arm()) {
+      for (size_t j = 0; j <= i; ++j) {
+        if (pollables_[j] != nullptr) pollables_[j]->disarm();
+      }
+      return false;
+    }
+  }
+  return true;
+}
+
+void Core::run() {
+  if (options_.pin_to_cpu >= 0) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(options_.pin_to_cpu, &set);
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // best effort: a container may forbid it
+  }
+  auto guard = boost::asio::make_work_guard(io_);
+  auto last_progress = SteadyClock::now();
+  PoliteSpin spin;
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    size_t progress = io_.poll();
+    progress += poll_all();
+    if (progress != 0) {
+      last_progress = SteadyClock::now();
+      continue;
+    }
+    const auto now = SteadyClock::now();
+    if (!pollables_.empty() && now - last_progress < options_.spin_for && spin.allowed(now)) {
+      spin.yield(now);
+      continue;
+    }
+    const bool armed = arm_all();
+    const bool busy = std::any_of(pollables_.begin(), pollables_.end(), [](Pollable* p) { return p && p->busy(); });
+    // Sleep until the io_context has an event. Where a pollable cannot be woken by one, or has operations in flight
+    // (some providers signal no descriptor for those), sleep only briefly.
+    const auto nap = !armed ? std::chrono::microseconds(200)
+                     : busy ? std::chrono::microseconds(1000)
+                            : std::chrono::microseconds(100'000);
+    const bool woken = io_.run_one_for(nap) != 0;
+    if (armed) {
+      for (auto* p : pollables_) {
+        if (p != nullptr) p->disarm();
+      }
+    }
+    if (woken) last_progress = SteadyClock::now();
+  }
+}
+
+void Core::stop() {
+  stopping_.store(true, std::memory_order_relaxed);
+  boost::asio::post(io_, [] {});
+}
+
+}  // namespace verbena

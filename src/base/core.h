@@ -1,0 +1,64 @@
+// A core: one pinned thread with its own event loop. Everything that belongs to a core runs on its thread alone, so
+// most of the house takes no locks. Work for another core is posted to it.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+
+namespace verbena {
+
+// Something that makes progress only when asked (a fabric endpoint, a shared-memory ring).
+class Pollable {
+ public:
+  virtual ~Pollable() = default;
+  // Makes progress without blocking. Returns how much happened (0: nothing).
+  virtual size_t poll() = 0;
+  // True while operations are in flight whose completion only poll() can bring: the loop then does not sleep for long.
+  virtual bool busy() const = 0;
+  // The loop is about to sleep: get ready to be woken through the io_context (wait objects, eventfd flags).
+  // False when there is work already, or when this cannot be woken: then the loop polls on.
+  virtual bool arm() = 0;
+  // The loop woke up.
+  virtual void disarm() = 0;
+};
+
+class Core {
+ public:
+  struct Options {
+    unsigned index = 0;
+    int pin_to_cpu = -1;                     // -1: do not pin
+    std::chrono::microseconds spin_for{50};  // how long to poll after the last progress before sleeping
+  };
+  explicit Core(Options options);
+  ~Core();
+  Core(const Core&) = delete;
+
+  unsigned index() const { return options_.index; }
+  boost::asio::io_context& io() { return io_; }
+
+  // On this core's thread (or before run()). A pollable is removed before it is destroyed; either may be called
+  // from inside a poll.
+  void add(Pollable* pollable);
+  void remove(Pollable* pollable);
+
+  // Runs until stop(). Call from the thread that is to be this core's.
+  void run();
+  void stop();  // from any thread
+
+ private:
+  size_t poll_all();
+  bool arm_all();
+
+  Options options_;
+  boost::asio::io_context io_;
+  std::vector<Pollable*> pollables_;
+  std::atomic<bool> stopping_{false};
+};
+
+}  // namespace verbena

@@ -1,0 +1,85 @@
+#include "base/core.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <optional>
+#include <thread>
+
+#include "base/blocking.h"
+#include "base/metrics.h"
+
+namespace verbena {
+namespace {
+
+class CountingPollable : public Pollable {
+ public:
+  size_t poll() override { return ++polls < 100 ? 1 : 0; }
+  bool busy() const override { return false; }
+  bool arm() override { return ++arms > 0; }
+  void disarm() override { ++disarms; }
+  int polls = 0;
+  int arms = 0;
+  int disarms = 0;
+};
+
+TEST(Core, PollsThenSleepsAndWakesForPostedWork) {
+  Core core({});
+  CountingPollable pollable;
+  core.add(&pollable);
+  std::thread thread([&core] { core.run(); });
+  std::atomic<bool> ran{false};
+  boost::asio::post(core.io(), [&] {
+    ran = true;
+    core.remove(&pollable);
+  });
+  while (!ran) std::this_thread::yield();
+  core.stop();
+  thread.join();
+  EXPECT_EQ(pollable.arms, pollable.disarms);
+}
+
+Task<> on_the_pool(BlockingPool& pool, Core& core, std::thread::id& worker, Result<int>& answer, bool& back_home) {
+  const auto home = std::this_thread::get_id();
+  auto work = [&worker]() -> Result<int> {
+    worker = std::this_thread::get_id();
+    return 42;
+  };
+  answer = co_await pool.run("test.work", work);
+  back_home = std::this_thread::get_id() == home;
+  core.stop();
+}
+
+TEST(BlockingPool, RunsElsewhereAndResumesAtHome) {
+  Core core({});
+  std::optional<BlockingPool> pool(std::in_place, 1, 8);
+  std::thread::id worker;
+  Result<int> answer = fail(Errc::internal);
+  bool back_home = false;
+  boost::asio::co_spawn(core.io(), on_the_pool(*pool, core, worker, answer, back_home), boost::asio::detached);
+  core.run();
+  EXPECT_EQ(answer.value(), 42);
+  EXPECT_TRUE(back_home);
+  EXPECT_NE(worker, std::this_thread::get_id());
+  pool.reset();  // a call is counted when it has ended, which may be after its caller went on
+  EXPECT_NE(metrics::exposition().find("verbena_blocking_calls_total{reason=\"test.work\"} 1"), std::string::npos);
+}
+
+TEST(BlockingPool, AFullQueueAnswersAtOnce) {
+  BlockingPool pool(1, 1);
+  std::atomic<bool> go{false};
+  std::atomic<bool> started{false};
+  ASSERT_TRUE(pool.submit("test.block", [&] {
+    started = true;
+    while (!go) std::this_thread::yield();
+  }));
+  while (!started) std::this_thread::yield();
+  EXPECT_TRUE(pool.submit("test.queued", [] {}));
+  EXPECT_FALSE(pool.submit("test.refused", [] {}));
+  go = true;
+}
+
+}  // namespace
+}  // namespace verbena

@@ -1,0 +1,119 @@
+// CRC32, CRC32C (ISA-L), CRC64NVME (our own: Debian 12's ISA-L has none), and the CRC of concatenations.
+#include <isa-l/crc.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/checksum.h"
+#include "base/crc64_fold.h"
+
+namespace verbena {
+namespace {
+
+constexpr uint32_t crc32_polynomial = 0xedb88320;               // reflected 0x04c11db7
+constexpr uint32_t crc32c_polynomial = 0x82f63b78;              // reflected 0x1edc6f41
+constexpr uint64_t crc64_nvme_polynomial = 0x9a6c9329ac4bc9b5;  // reflected 0xad93d23594c93659
+
+// Slicing by 16: sixteen tables, sixteen bytes a step.
+using Tables = std::array<std::array<uint64_t, 256>, 16>;
+const Tables& crc64_tables() {
+  static const Tables tables = [] {
+    Tables t{};
+    for (unsigned i = 0; i < 256; ++i) {
+      uint64_t crc = i;
+      for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? crc64_nvme_polynomial : 0);
+      t[0][i] = crc;
+    }
+    for (unsigned i = 0; i < 256; ++i) {
+      for (size_t k = 1; k < t.size(); ++k) t[k][i] = (t[k - 1][i] >> 8) ^ t[0][t[k - 1][i] & 0xff];
+    }
+    return t;
+  }();
+  return tables;
+}
+
+// The register after `data`.
+uint64_t crc64_by_table(uint64_t crc, Bytes data) {
+  const Tables& t = crc64_tables();
+  const auto* p = reinterpret_cast<const uint8_t*>(data.data());
+  size_t n = data.size();
+  for (; n >= 16; n -= 16, p += 16) {
+    uint64_t a = 0;
+    uint64_t b = 0;
+    std::memcpy(&a, p, 8);
+    std::memcpy(&b, p + 8, 8);
+    a ^= crc;
+    crc = t[15][a & 0xff] ^ t[14][a >> 8 & 0xff] ^ t[13][a >> 16 & 0xff] ^ t[12][a >> 24 & 0xff] ^
+          t[11][a >> 32 & 0xff] ^ t[10][a >> 40 & 0xff] ^ t[9][a >> 48 & 0xff] ^ t[8][a >> 56] ^ t[7][b & 0xff] ^
+          t[6][b >> 8 & 0xff] ^ t[5][b >> 16 & 0xff] ^ t[4][b >> 24 & 0xff] ^ t[3][b >> 32 & 0xff] ^
+          t[2][b >> 40 & 0xff] ^ t[1][b >> 48 & 0xff] ^ t[0][b >> 56];
+  }
+  for (; n > 0; --n, ++p) crc = (crc >> 8) ^ t[0][(crc ^ *p) & 0xff];
+  return crc;
+}
+
+// Polynomials over GF(2) modulo the CRC's, reflected: the top bit stands for x^0.
+template <class U>
+U multiply(U a, U b, U polynomial) {
+  constexpr U one = U{1} << (sizeof(U) * 8 - 1);
+  U product = 0;
+  for (U mask = one; mask != 0; mask >>= 1) {
+    if ((a & mask) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? polynomial : 0);
+  }
+  return product;
+}
+
+// x^(8 * bytes) modulo the polynomial, by repeated squaring.
+template <class U>
+U shift_by(uint64_t bytes, U polynomial) {
+  constexpr U one = U{1} << (sizeof(U) * 8 - 1);
+  U power = one >> 8;  // x^8
+  U result = one;
+  for (; bytes != 0; bytes >>= 1) {
+    if ((bytes & 1) != 0) result = multiply(result, power, polynomial);
+    power = multiply(power, power, polynomial);
+  }
+  return result;
+}
+
+}  // namespace
+
+// ISA-L's crc32_iscsi takes and gives the raw register; crc32_gzip_refl inverts by itself.
+uint32_t crc32c(Bytes data, uint32_t seed) {
+  auto* p = reinterpret_cast<unsigned char*>(const_cast<std::byte*>(data.data()));
+  uint32_t crc = ~seed;
+  for (size_t left = data.size(); left > 0;) {
+    const int n = static_cast<int>(std::min<size_t>(left, 1 << 30));
+    crc = crc32_iscsi(p, n, crc);
+    p += n;
+    left -= static_cast<size_t>(n);
+  }
+  return ~crc;
+}
+
+uint32_t crc32(Bytes data, uint32_t seed) {
+  return crc32_gzip_refl(seed, reinterpret_cast<const unsigned char*>(data.data()), data.size());
+}
+
+uint64_t crc64_nvme(Bytes data, uint64_t seed) {
+  uint64_t state = ~seed;
+  if (data.size() >= crc64_fold_size_min && crc64_can_fold()) {
+    std::byte folded[16];
+    data = data.subspan(crc64_fold(state, data, folded));
+    state = crc64_by_table(0, folded);
+  }
+  return ~crc64_by_table(state, data);
+}
+
+uint32_t crc32_combine(uint32_t a, uint32_t b, uint64_t b_size) {
+  return multiply(shift_by(b_size, crc32_polynomial), a, crc32_polynomial) ^ b;
+}
+uint32_t crc32c_combine(uint32_t a, uint32_t b, uint64_t b_size) {
+  return multiply(shift_by(b_size, crc32c_polynomial), a, crc32c_polynomial) ^ b;
+}
+uint64_t crc64_nvme_combine(uint64_t a, uint64_t b, uint64_t b_size) {
+  return multiply(shift_by(b_size, crc64_nvme_polynomial), a, crc64_nvme_polynomial) ^ b;
+}
+
+}  // namespace verbena

@@ -1,0 +1,191 @@
+// Digest: CRCs and OpenSSL's hashes behind one interface; HMAC and SipHash.
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "base/checksum.h"
+
+namespace verbena {
+namespace {
+
+// Fetched once: EVP_sha256() and friends look their implementation up at every init (OpenSSL 3, crypto(7)).
+const EVP_MD* fetched(Algorithm algorithm) {
+  static const EVP_MD* const sha1 = EVP_MD_fetch(nullptr, "SHA1", nullptr);
+  static const EVP_MD* const sha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  static const EVP_MD* const md5 = EVP_MD_fetch(nullptr, "MD5", nullptr);
+  switch (algorithm) {
+    case Algorithm::sha1:
+      return sha1;
+    case Algorithm::sha256:
+      return sha256;
+    case Algorithm::md5:
+      return md5;
+    default:
+      return nullptr;
+  }
+}
+
+void check(bool ok) {
+  if (!ok) std::abort();  // OpenSSL fails here only when memory is gone or the digest is forbidden by policy
+}
+
+template <class U>
+std::string big_endian(U value) {
+  std::string raw(sizeof(U), '\0');
+  for (size_t i = 0; i < sizeof(U); ++i) raw[i] = static_cast<char>(value >> (8 * (sizeof(U) - 1 - i)));
+  return raw;
+}
+
+uint64_t load64(const std::byte* p) {
+  uint64_t v = 0;
+  std::memcpy(&v, p, 8);
+  return v;
+}
+
+}  // namespace
+
+struct Digest::Evp {
+  EVP_MD_CTX* context = nullptr;
+  Evp() : context(EVP_MD_CTX_new()) { check(context != nullptr); }
+  ~Evp() { EVP_MD_CTX_free(context); }
+  Evp(const Evp&) = delete;
+  Evp& operator=(const Evp&) = delete;
+};
+
+std::string_view to_string(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::crc32:
+      return "CRC32";
+    case Algorithm::crc32c:
+      return "CRC32C";
+    case Algorithm::crc64nvme:
+      return "CRC64NVME";
+    case Algorithm::sha1:
+      return "SHA1";
+    case Algorithm::sha256:
+      return "SHA256";
+    case Algorithm::md5:
+      return "MD5";
+  }
+  return "";
+}
+
+std::optional<Algorithm> parse_algorithm(std::string_view name) {
+  for (auto algorithm : {Algorithm::crc32, Algorithm::crc32c, Algorithm::crc64nvme, Algorithm::sha1, Algorithm::sha256,
+                         Algorithm::md5}) {
+    const auto known = to_string(algorithm);
+    if (known.size() == name.size() && std::equal(known.begin(), known.end(), name.begin(), [](char a, char b) {
+          return a == (b >= 'a' && b <= 'z' ? b - 'a' + 'A' : b);
+        })) {
+      return algorithm;
+    }
+  }
+  return std::nullopt;
+}
+
+size_t digest_size(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::crc32:
+    case Algorithm::crc32c:
+      return 4;
+    case Algorithm::crc64nvme:
+      return 8;
+    case Algorithm::sha1:
+      return 20;
+    case Algorithm::sha256:
+      return 32;
+    case Algorithm::md5:
+      return 16;
+  }
+  return 0;
+}
+
+Digest::Digest(Algorithm algorithm) : algorithm_(algorithm) {
+  if (const EVP_MD* md = fetched(algorithm); md != nullptr) {
+    evp_ = std::make_unique<Evp>();
+    check(EVP_DigestInit_ex2(evp_->context, md, nullptr) == 1);
+  }
+}
+Digest::Digest(Digest&&) noexcept = default;
+Digest& Digest::operator=(Digest&&) noexcept = default;
+Digest::~Digest() = default;
+
+void Digest::update(Bytes data) {
+  switch (algorithm_) {
+    case Algorithm::crc32:
+      crc_ = crc32(data, static_cast<uint32_t>(crc_));
+      break;
+    case Algorithm::crc32c:
+      crc_ = crc32c(data, static_cast<uint32_t>(crc_));
+      break;
+    case Algorithm::crc64nvme:
+      crc_ = crc64_nvme(data, crc_);
+      break;
+    default:
+      check(EVP_DigestUpdate(evp_->context, data.data(), data.size()) == 1);
+  }
+}
+
+std::string Digest::finish() {
+  if (evp_ == nullptr) {
+    return algorithm_ == Algorithm::crc64nvme ? big_endian(crc_) : big_endian(static_cast<uint32_t>(crc_));
+  }
+  std::string raw(digest_size(algorithm_), '\0');
+  check(EVP_DigestFinal_ex(evp_->context, reinterpret_cast<unsigned char*>(raw.data()), nullptr) == 1);
+  return raw;
+}
+
+std::string Digest::finish_base64() { return to_base64(as_bytes(finish())); }
+std::string Digest::finish_hex() { return to_hex(as_bytes(finish())); }
+
+std::string sha256(Bytes data) {
+  Digest digest(Algorithm::sha256);
+  digest.update(data);
+  return digest.finish();
+}
+
+std::string hmac_sha256(Bytes key, Bytes data) {
+  std::string raw(32, '\0');
+  unsigned size = 0;
+  // HMAC() refuses a null key pointer even for an empty key.
+  static const char empty = 0;
+  const void* key_data = key.empty() ? &empty : static_cast<const void*>(key.data());
+  check(HMAC(fetched(Algorithm::sha256), key_data, static_cast<int>(key.size()),
+             reinterpret_cast<const unsigned char*>(data.data()), data.size(),
+             reinterpret_cast<unsigned char*>(raw.data()), &size) != nullptr);
+  return raw;
+}
+
+uint64_t siphash24(const std::byte (&key)[16], Bytes data) {
+  const uint64_t k0 = load64(key);
+  const uint64_t k1 = load64(key + 8);
+  uint64_t v0 = k0 ^ 0x736f6d6570736575;
+  uint64_t v1 = k1 ^ 0x646f72616e646f6d;
+  uint64_t v2 = k0 ^ 0x6c7967656e657261;
+  uint64_t v3 = k1 ^ 0x7465646279746573;
+  auto round = [&] {
+    v0 += v1, v1 = std::rotl(v1, 13) ^ v0, v0 = std::rotl(v0, 32);
+    v2 += v3, v3 = std::rotl(v3, 16) ^ v2;
+    v0 += v3, v3 = std::rotl(v3, 21) ^ v0;
+    v2 += v1, v1 = std::rotl(v1, 17) ^ v2, v2 = std::rotl(v2, 32);
+  };
+  auto absorb = [&](uint64_t m) {
+    v3 ^= m;
+    round();
+    round();
+    v0 ^= m;
+  };
+  size_t i = 0;
+  for (; i + 8 <= data.size(); i += 8) absorb(load64(data.data() + i));
+  uint64_t last = static_cast<uint64_t>(data.size()) << 56;
+  for (size_t j = 0; i + j < data.size(); ++j) last |= static_cast<uint64_t>(data[i + j]) << (8 * j);
+  absorb(last);
+  v2 ^= 0xff;
+  for (int n = 0; n < 4; ++n) round();
+  return v0 ^ v1 ^ v2 ^ v3;
+}
+
+}  // namespace verbena

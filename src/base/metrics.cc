@@ -1,0 +1,88 @@
+#include "base/metrics.h"
+
+#include <prometheus/client_metric.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <deque>
+#include <mutex>
+#include <vector>
+
+namespace verbena::metrics {
+namespace {
+
+template <class Metric>
+struct Family {
+  std::string help;
+  std::map<Labels, Metric*> metrics;
+};
+
+// Lives for the whole program and is never destroyed: threads may count until the very end.
+struct Registry {
+  std::mutex mutex;
+  std::deque<Counter> counters;  // stable addresses
+  std::deque<Gauge> gauges;
+  std::map<std::string, Family<Counter>, std::less<>> counter_families;
+  std::map<std::string, Family<Gauge>, std::less<>> gauge_families;
+};
+
+Registry& registry() {
+  static auto* const instance = new Registry;
+  return *instance;
+}
+
+template <class Metric>
+Metric& find(std::map<std::string, Family<Metric>, std::less<>>& families, std::deque<Metric>& all,
+             std::string_view name, std::string_view help, const Labels& labels) {
+  auto& family = families[std::string(name)];
+  if (family.help.empty()) family.help = help;
+  auto& slot = family.metrics[labels];
+  if (slot == nullptr) slot = &all.emplace_back();
+  return *slot;
+}
+
+template <class Metric, class Fill>
+void collect(const std::map<std::string, Family<Metric>, std::less<>>& families, prometheus::MetricType type, Fill fill,
+             std::vector<prometheus::MetricFamily>& out) {
+  for (const auto& [name, family] : families) {
+    prometheus::MetricFamily exported{name, family.help, type, {}};
+    for (const auto& [labels, metric] : family.metrics) {
+      prometheus::ClientMetric sample;
+      for (const auto& [key, value] : labels) sample.label.push_back({key, value});
+      fill(sample, static_cast<double>(metric->value()));
+      exported.metric.push_back(std::move(sample));
+    }
+    out.push_back(std::move(exported));
+  }
+}
+
+}  // namespace
+
+Counter& counter(std::string_view name, std::string_view help, const Labels& labels) {
+  auto& r = registry();
+  const std::lock_guard lock(r.mutex);
+  return find(r.counter_families, r.counters, name, help, labels);
+}
+
+Gauge& gauge(std::string_view name, std::string_view help, const Labels& labels) {
+  auto& r = registry();
+  const std::lock_guard lock(r.mutex);
+  return find(r.gauge_families, r.gauges, name, help, labels);
+}
+
+std::string exposition() {
+  std::vector<prometheus::MetricFamily> families;
+  {
+    auto& r = registry();
+    const std::lock_guard lock(r.mutex);
+    collect(
+        r.counter_families, prometheus::MetricType::Counter,
+        [](prometheus::ClientMetric& m, double v) { m.counter.value = v; }, families);
+    collect(
+        r.gauge_families, prometheus::MetricType::Gauge,
+        [](prometheus::ClientMetric& m, double v) { m.gauge.value = v; }, families);
+  }
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace verbena::metrics

@@ -1,0 +1,96 @@
+#include "base/result.h"
+
+#include <cstring>
+
+namespace verbena {
+
+std::string_view to_string(Errc code) {
+  switch (code) {
+#define VB_NAME(name) \
+  case Errc::name:    \
+    return #name
+    VB_NAME(ok);
+    VB_NAME(no_such_bucket);
+    VB_NAME(no_such_key);
+    VB_NAME(no_such_upload);
+    VB_NAME(no_such_version);
+    VB_NAME(bucket_already_exists);
+    VB_NAME(bucket_already_owned_by_you);
+    VB_NAME(bucket_not_empty);
+    VB_NAME(invalid_bucket_name);
+    VB_NAME(precondition_failed);
+    VB_NAME(not_modified);
+    VB_NAME(invalid_range);
+    VB_NAME(invalid_argument);
+    VB_NAME(invalid_request);
+    VB_NAME(malformed_xml);
+    VB_NAME(invalid_part);
+    VB_NAME(invalid_part_order);
+    VB_NAME(entity_too_small);
+    VB_NAME(entity_too_large);
+    VB_NAME(key_too_long);
+    VB_NAME(metadata_too_large);
+    VB_NAME(bad_digest);
+    VB_NAME(invalid_digest);
+    VB_NAME(content_sha256_mismatch);
+    VB_NAME(incomplete_body);
+    VB_NAME(missing_content_length);
+    VB_NAME(method_not_allowed);
+    VB_NAME(not_implemented);
+    VB_NAME(conditional_conflict);
+    VB_NAME(invalid_uri);
+    VB_NAME(malformed_trailer);
+    VB_NAME(missing_security_header);
+    VB_NAME(invalid_copy_source);
+    VB_NAME(invalid_location_constraint);
+    VB_NAME(invalid_checksum);
+    VB_NAME(request_header_too_large);
+    VB_NAME(invalid_encryption);
+    VB_NAME(access_denied);
+    VB_NAME(invalid_access_key_id);
+    VB_NAME(signature_does_not_match);
+    VB_NAME(request_time_too_skewed);
+    VB_NAME(expired_token);
+    VB_NAME(authorization_header_malformed);
+    VB_NAME(authorization_query_error);
+    VB_NAME(invalid_token);
+    VB_NAME(missing_signed_header);
+    VB_NAME(invalid_rdma_token);
+    VB_NAME(rdma_not_supported);
+    VB_NAME(rdma_transfer_failed);
+    VB_NAME(internal);
+    VB_NAME(slow_down);
+    VB_NAME(service_unavailable);
+    VB_NAME(insufficient_storage);
+    VB_NAME(corrupt_object);
+    VB_NAME(request_timeout);
+    VB_NAME(io_error);
+    VB_NAME(would_block);
+    VB_NAME(cancelled);
+    VB_NAME(timed_out);
+    VB_NAME(closed);
+    VB_NAME(not_found);
+    VB_NAME(unsupported);
+    VB_NAME(malformed);
+    VB_NAME(too_large);
+    VB_NAME(out_of_memory);
+    VB_NAME(connection_failed);
+    VB_NAME(bad_config);
+#undef VB_NAME
+  }
+  return "unknown";
+}
+
+std::string describe(const Error& error) {
+  std::string text(to_string(error.code));
+  if (error.context != nullptr && *error.context != '\0') {
+    text += ": ";
+    text += error.context;
+  }
+  if (error.sys != 0) {
+    text += " (errno " + std::to_string(error.sys) + ": " + std::strerror(error.sys) + ")";
+  }
+  return text;
+}
+
+}  // namespace verbena

@@ -1,0 +1,135 @@
+// Result and Error: the one way that functions in Verbena fail.
+//
+// Result<T> is std::expected<T, Error>. Error is three words and never allocates, so it may be made on any path.
+// Exceptions are for start-up and bindings only. Error codes are shared by every room and every door; their S3
+// names and HTTP statuses live in s3/errors.cc alone, and the native protocol sends their numbers
+// (docs/native-protocol.md), so enumerators keep their values once released.
+#pragma once
+
+#include <cstdint>
+#include <expected>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace verbena {
+
+enum class Errc : uint16_t {
+  ok = 0,
+
+  // What a request asked for cannot be had: client-side outcomes.
+  no_such_bucket = 1,
+  no_such_key = 2,
+  no_such_upload = 3,
+  no_such_version = 4,
+  bucket_already_exists = 5,
+  bucket_already_owned_by_you = 6,
+  bucket_not_empty = 7,
+  invalid_bucket_name = 8,
+  precondition_failed = 9,
+  not_modified = 10,
+  invalid_range = 11,
+  invalid_argument = 12,
+  invalid_request = 13,
+  malformed_xml = 14,
+  invalid_part = 15,
+  invalid_part_order = 16,
+  entity_too_small = 17,
+  entity_too_large = 18,
+  key_too_long = 19,
+  metadata_too_large = 20,
+  bad_digest = 21,
+  invalid_digest = 22,
+  content_sha256_mismatch = 23,
+  incomplete_body = 24,
+  missing_content_length = 25,
+  method_not_allowed = 26,
+  not_implemented = 27,
+  conditional_conflict = 28,
+  invalid_uri = 29,
+  malformed_trailer = 30,
+  missing_security_header = 31,
+  invalid_copy_source = 32,
+  invalid_location_constraint = 33,
+  invalid_checksum = 34,
+  request_header_too_large = 35,
+  invalid_encryption = 36,
+
+  // Who may do what.
+  access_denied = 64,
+  invalid_access_key_id = 65,
+  signature_does_not_match = 66,
+  request_time_too_skewed = 67,
+  expired_token = 68,
+  authorization_header_malformed = 69,
+  authorization_query_error = 70,
+  invalid_token = 71,
+  missing_signed_header = 72,
+
+  // RDMA (PROTOCOLS: S3 with a token).
+  invalid_rdma_token = 96,
+  rdma_not_supported = 97,
+  rdma_transfer_failed = 98,
+
+  // The server's own state.
+  internal = 128,
+  slow_down = 129,
+  service_unavailable = 130,
+  insufficient_storage = 131,
+  corrupt_object = 132,
+  request_timeout = 133,
+  io_error = 134,
+
+  // Inside the house: a caller maps these before they reach a client.
+  would_block = 160,
+  cancelled = 161,
+  timed_out = 162,
+  closed = 163,
+  not_found = 164,
+  unsupported = 165,
+  malformed = 166,
+  too_large = 167,
+  out_of_memory = 168,
+  connection_failed = 169,
+  bad_config = 170,
+};
+
+// Why something failed. `context` must point to a string with static storage duration.
+struct [[nodiscard]] Error {
+  Errc code = Errc::internal;
+  int sys = 0;  // errno, or a provider's own (positive) code; 0 when there is none
+  const char* context = "";
+
+  friend bool operator==(const Error& a, Errc code) { return a.code == code; }
+};
+
+template <class T = void>
+using Result = std::expected<T, Error>;
+
+// fail(Errc::io_error, "volume: pread", errno)
+[[nodiscard]] inline std::unexpected<Error> fail(Errc code, const char* context = "", int sys = 0) {
+  return std::unexpected<Error>(Error{code, sys, context});
+}
+
+// The enumerator's name, as written above ("no_such_key").
+std::string_view to_string(Errc code);
+
+// "no_such_key: index: get (errno 2: No such file or directory)". For logs and tests; never holds secrets.
+std::string describe(const Error& error);
+
+}  // namespace verbena
+
+// VB_TRY(expr): return the error of `expr` to the caller, if there is one. VB_CO_TRY does so in a coroutine.
+// VB_ASSIGN(var, expr): declare `var` with the value of `expr`, or return its error.
+#define VB_CONCAT_(a, b) a##b
+#define VB_CONCAT(a, b) VB_CONCAT_(a, b)
+#define VB_TRY_(tmp, ret, ...) \
+  if (auto tmp = (__VA_ARGS__); !tmp) ret ::std::unexpected<::verbena::Error>(tmp.error())
+#define VB_ASSIGN_(tmp, ret, var, ...)                            \
+  auto tmp = (__VA_ARGS__);                                       \
+  if (!tmp) ret ::std::unexpected<::verbena::Error>(tmp.error()); \
+  var = ::std::move(*tmp)
+#define VB_TRY(...) VB_TRY_(VB_CONCAT(vb_try_, __COUNTER__), return, __VA_ARGS__)
+#define VB_CO_TRY(...) VB_TRY_(VB_CONCAT(vb_try_, __COUNTER__), co_return, __VA_ARGS__)
+#define VB_ASSIGN(var, ...) VB_ASSIGN_(VB_CONCAT(vb_assign_, __COUNTER__), return, var, __VA_ARGS__)
+#define VB_CO_ASSIGN(var, ...) VB_ASSIGN_(VB_CONCAT(vb_assign_, __COUNTER__), co_return, var, __VA_ARGS__)

@@ -1,0 +1,51 @@
+// `verbena bench`: what is measured, and one row of what came out.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <expected>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verbena/client.h"
+
+namespace verbena::cli {
+
+struct BenchPlan {
+  std::vector<uint64_t> sizes;         // bytes
+  std::vector<std::string> doors;      // http, token, native
+  std::vector<std::string> providers;  // of the native door: local, tcp, verbs
+  std::vector<std::string> ops;        // get, put
+  std::vector<unsigned> concurrency;   // callers at once, one operation each
+  std::chrono::milliseconds duration{1'000};
+  uint64_t count = 0;  // operations per caller; 0: by duration
+  BucketDurability durability = BucketDurability::memory;
+  bool checksums = false;  // let the client verify each GET inside the timed section
+};
+
+// Fields as in the JSON. Empty optionals are null: not measured, or not known.
+struct BenchRow {
+  std::string door, provider, op;
+  uint64_t size = 0;
+  unsigned concurrency = 1;
+  std::optional<double> p50_us, p99_us, p999_us;
+  double ops_per_s = 0, bytes_per_s = 0;
+  std::optional<double> server_cpu_s_per_gb;  // 10^9 bytes
+};
+
+// The value below which `part` (0..1) of the samples lie; samples in ns are reordered. nullopt without samples.
+std::optional<double> percentile_us(std::vector<uint32_t>& samples_ns, double part);
+// Fills percentiles and rates from what the callers measured together.
+void summarize(BenchRow& row, std::vector<uint32_t>& samples_ns, double seconds);
+
+std::string bench_json(const BenchRow& row);
+// Columns that line up with bench_table_line's.
+std::string bench_table_head();
+std::string bench_table_line(const BenchRow& row);
+
+// "4KiB,64KiB" and "1,4". The error names the item.
+std::expected<std::vector<uint64_t>, std::string> parse_sizes(const std::vector<std::string>& items);
+std::expected<std::vector<unsigned>, std::string> parse_counts(const std::vector<std::string>& items);
+
+}  // namespace verbena::cli

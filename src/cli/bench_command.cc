@@ -1,0 +1,250 @@
+// `verbena bench`: every door, size and concurrency in one run, side by side with memcpy and libfabric's own tests.
+#include <fmt/core.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <cstdlib>
+#include <memory>
+#include <span>
+
+#include "base/bytes.h"
+#include "cli/bench_runner.h"
+#include "cli/client_flags.h"
+#include "cli/commands.h"
+#include "cli/report.h"
+
+namespace verbena::cli {
+namespace {
+
+struct BenchArguments {
+  ClientFlags client;
+  std::vector<std::string> sizes{"4KiB", "64KiB", "1MiB", "16MiB"};
+  std::vector<std::string> doors{"http", "token", "native"};
+  std::vector<std::string> providers{"local", "tcp"};
+  std::vector<std::string> ops{"get", "put"};
+  std::vector<std::string> concurrency{"1"};
+  double seconds = 1;
+  uint64_t count = 0;
+  std::string bucket, server_directory, durability = "memory", fabtests = "auto";
+  bool json = false, checksums = false, no_memcpy = false;
+};
+
+// A bucket of our own, emptied and removed at the end.
+class BenchBucket {
+ public:
+  static Outcome<std::unique_ptr<BenchBucket>> make(const Client& client, std::string name,
+                                                    BucketDurability durability) {
+    const bool own = name.empty();
+    if (own) {
+      std::byte raw[6];
+      fill_random(raw);
+      name = "verbena-bench-" + to_hex(raw);
+      if (auto made = client.make_bucket(name, durability); !made) return std::unexpected(made.error());
+    }
+    return std::unique_ptr<BenchBucket>(new BenchBucket(client, std::move(name), own));
+  }
+  ~BenchBucket() {
+    if (!own_) return;
+    auto emptied = client_.for_each(
+        name_, "", [this](const ObjectInfo& info) { return client_.remove(name_, info.key).has_value(); });
+    auto removed = client_.remove_bucket(name_);
+    if (!emptied || !removed) report("s3://" + name_, "could not be removed again", exit_failure);
+  }
+  const std::string& name() const { return name_; }
+
+ private:
+  BenchBucket(Client client, std::string name, bool own)
+      : client_(std::move(client)), name_(std::move(name)), own_(own) {}
+  Client client_;
+  std::string name_;
+  bool own_;
+};
+
+struct Lane {
+  std::string door, provider;
+};
+
+std::vector<Lane> lanes_of(const BenchPlan& plan) {
+  std::vector<Lane> lanes;
+  for (const std::string& door : plan.doors) {
+    if (door == "native") {
+      for (const std::string& provider : plan.providers) lanes.push_back({door, provider});
+    } else if (door == "token") {
+      for (const std::string& provider : plan.providers) {
+        if (provider != "local") lanes.push_back({door, provider});
+      }
+    } else {
+      lanes.push_back({door, "auto"});
+    }
+  }
+  return lanes;
+}
+
+std::optional<BenchPlan> plan_of(const BenchArguments& arguments) {
+  BenchPlan plan;
+  auto sizes = parse_sizes(arguments.sizes);
+  if (!sizes) return report("--sizes", sizes.error(), exit_usage), std::nullopt;
+  auto concurrency = parse_counts(arguments.concurrency);
+  if (!concurrency) return report("--concurrency", concurrency.error(), exit_usage), std::nullopt;
+  plan.sizes = std::move(*sizes);
+  plan.concurrency = std::move(*concurrency);
+  plan.doors = arguments.doors;
+  plan.providers = arguments.providers;
+  plan.ops = arguments.ops;
+  plan.duration = std::chrono::milliseconds(static_cast<int64_t>(arguments.seconds * 1000));
+  plan.count = arguments.count;
+  plan.durability = arguments.durability == "sync" ? BucketDurability::sync : BucketDurability::memory;
+  plan.checksums = arguments.checksums;
+  return plan;
+}
+
+class Printer {
+ public:
+  explicit Printer(bool json) : json_(json) {
+    if (!json_) fmt::print("{}\n", bench_table_head());
+  }
+  void row(const BenchRow& row) {
+    fmt::print("{}\n", json_ ? bench_json(row) : bench_table_line(row));
+    std::fflush(stdout);
+  }
+
+ private:
+  bool json_;
+};
+
+// All rows of one door and provider. Returns the exit code.
+int run_lane(const Lane& lane, const BenchServer& server, const std::string& bucket, const BenchPlan& plan,
+             Printer& printer) {
+  ClientOptions options = server.options();
+  options.via = *parse_via(lane.door);
+  options.provider = lane.provider;
+  options.verify_checksums = plan.checksums;
+  options.multipart_threshold = 5 * GiB;  // one object, one transfer
+  const Via door = options.via;
+  const std::string name = lane.provider == "auto" ? lane.door : lane.door + " (" + lane.provider + ")";
+  auto client = Client::connect(options);
+  if (!client) return report(name, client.error());
+  int worst = exit_ok;
+  for (const std::string& op : plan.ops) {
+    for (const uint64_t size : plan.sizes) {
+      for (const unsigned concurrency : plan.concurrency) {
+        auto row = measure(*client, server, bucket, door, op, size, concurrency, plan);
+        if (!row) {
+          worst = report(name + " " + op + " " + format_size(size), row.error());
+          continue;
+        }
+        row->provider =
+            lane.door == "http" ? (options.endpoint.starts_with("https") ? "https" : "http") : lane.provider;
+        printer.row(*row);
+      }
+    }
+  }
+  return worst;
+}
+
+std::string fabtests_prefix(const std::string& wanted) {
+  if (wanted == "off") return {};
+  if (wanted != "auto") return wanted;
+  const std::string built = VERBENA_LIBFABRIC_PREFIX;
+  return ::access((built + "/bin/fi_rma_bw").c_str(), X_OK) == 0 ? built : std::string();
+}
+
+int run_yardsticks(const BenchArguments& arguments, const BenchPlan& plan, Printer& printer) {
+  if (!arguments.no_memcpy) {
+    for (const uint64_t size : plan.sizes) {
+      for (const unsigned concurrency : plan.concurrency) printer.row(measure_memcpy(size, concurrency, plan));
+    }
+  }
+  const std::string prefix = fabtests_prefix(arguments.fabtests);
+  if (prefix.empty()) return exit_ok;
+  for (const uint64_t size : plan.sizes) {
+    auto rows = measure_fabtests(prefix, size);
+    if (!rows) return report("fabtests", rows.error(), exit_failure);
+    for (const BenchRow& row : *rows) printer.row(row);
+  }
+  return exit_ok;
+}
+
+int run_bench(const BenchArguments& arguments) {
+  const auto plan = plan_of(arguments);
+  if (!plan) return exit_usage;
+  std::unique_ptr<BenchServer> server;
+  if (arguments.client.endpoint.empty()) {
+    auto started = BenchServer::start(arguments.server_directory);
+    if (!started) return report("bench", started.error(), exit_failure);
+    server = std::move(*started);
+  } else {
+    auto options = arguments.client.options();
+    if (!options) return exit_usage;
+    server = BenchServer::at(std::move(*options));
+  }
+  ClientOptions plain = server->options();
+  plain.via = Via::http;
+  auto client = Client::connect(plain);
+  if (!client) return report(plain.endpoint, client.error());
+  auto bucket = BenchBucket::make(*client, arguments.bucket, plan->durability);
+  if (!bucket) return report("bench", bucket.error());
+
+  if (!arguments.json) {
+    fmt::print("{} bucket, {} per row, against {}\n\n", arguments.durability,
+               plan->count > 0 ? fmt::format("{} operations per caller", plan->count)
+                               : fmt::format("{:.1f} s", arguments.seconds),
+               arguments.client.endpoint.empty() ? "a server of its own on this machine" : plain.endpoint);
+  }
+  Printer printer(arguments.json);
+  int worst = exit_ok;
+  for (const Lane& lane : lanes_of(*plan)) {
+    if (const int code = run_lane(lane, *server, (*bucket)->name(), *plan, printer); code != exit_ok) worst = code;
+  }
+  if (const int code = run_yardsticks(arguments, *plan, printer); code != exit_ok) worst = code;
+  return worst;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("bench", "Measure latency and throughput of every door");
+  auto arguments = std::make_shared<BenchArguments>();
+  arguments->client.add_server_to(*command);
+  command->add_option("--sizes", arguments->sizes, "object sizes")->delimiter(',')->capture_default_str();
+  command->add_option("--doors", arguments->doors, "http, token, native")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"http", "token", "native"}))
+      ->capture_default_str();
+  command->add_option("--providers", arguments->providers, "fabrics of the native and token doors")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--ops", arguments->ops, "get, put")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"get", "put"}))
+      ->capture_default_str();
+  command->add_option("--concurrency", arguments->concurrency, "callers at once")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--duration", arguments->seconds, "seconds per row")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  command->add_option("--count", arguments->count, "operations per caller instead of --duration");
+  command->add_option("--bucket", arguments->bucket,
+                      "an existing bucket (default: one of its own, removed at the end)");
+  command->add_option("--durability", arguments->durability, "of its own bucket: memory or sync")
+      ->check(CLI::IsMember({"memory", "sync"}))
+      ->capture_default_str();
+  command
+      ->add_option("--server", arguments->server_directory,
+                   "folder for the server that it starts (default: a temporary one)")
+      ->type_name("DIR");
+  command->add_option("--fabtests", arguments->fabtests, "prefix of libfabric's tests, auto, or off")
+      ->type_name("PREFIX")
+      ->capture_default_str();
+  command->add_flag("--no-memcpy", arguments->no_memcpy, "without the memcpy rows");
+  command->add_flag("--checksums", arguments->checksums, "verify object checksums inside the timed section, too");
+  command->add_flag("--json", arguments->json, "one JSON object per row");
+  command->footer(
+      "Without --endpoint it starts `verbena server` on a temporary folder and free ports of 127.0.0.1, and ends it.\n"
+      "Bytes are verified by checksum before and after each timed section. server_cpu_s_per_gb is CPU seconds of that\n"
+      "server's process per 10^9 bytes; it is null for a server that was running already. fabtests print means.");
+  command->callback([arguments, &exit_code] { exit_code = run_bench(*arguments); });
+}
+
+}  // namespace verbena::cli

@@ -1,0 +1,25 @@
+// Measures one door at one size: callers in threads, each with its own key and registered buffer.
+#pragma once
+
+#include <string>
+
+#include "cli/bench.h"
+#include "cli/bench_server.h"
+
+namespace verbena::cli {
+
+// Runs `op` ("get" or "put") through the one door that `client` was connected for. Bytes are verified by checksum
+// before and after the timed section. A transfer that went another way is an error.
+Outcome<BenchRow> measure(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
+                          const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
+
+// The yardsticks beside the doors. memcpy of as many bytes between two buffers per caller:
+BenchRow measure_memcpy(uint64_t size, unsigned concurrency, const BenchPlan& plan);
+// libfabric's own fi_rma_bw (writes) and fi_rdm_pingpong (one way) over the tcp provider on 127.0.0.1, from
+// PREFIX/bin. The error is a sentence.
+std::expected<std::vector<BenchRow>, std::string> measure_fabtests(const std::string& prefix, uint64_t size);
+
+// The last line of figures that a fabtests program prints; nullopt when there is none.
+std::optional<BenchRow> parse_fabtests(const std::string& output, uint64_t size);
+
+}  // namespace verbena::cli

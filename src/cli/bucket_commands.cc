@@ -1,0 +1,84 @@
+// rm, mb and rb.
+#include <fmt/core.h>
+
+#include "cli/object_commands.h"
+#include "cli/report.h"
+#include "cli/s3_address.h"
+
+namespace verbena::cli {
+namespace {
+
+// Removes everything whose key begins with `from.key`. Returns the exit code; `removed` counts.
+int remove_below(const Client& client, const S3Address& from, size_t& removed) {
+  int worst = exit_ok;
+  auto listed = client.for_each(from.bucket, from.key, [&](const ObjectInfo& info) {
+    auto gone = client.remove(from.bucket, info.key);
+    if (gone) {
+      ++removed;
+    } else {
+      worst = report(S3Address{from.bucket, info.key}.text(), gone.error());
+    }
+    return worst != exit_connection && worst != exit_access_denied;
+  });
+  if (!listed) return report(from.text(), listed.error());
+  return worst;
+}
+
+// Parses all addresses before anything is done, then runs `each` for every one and keeps the last failure.
+template <class Fn>
+int for_addresses(const BucketArguments& arguments, bool wants_key, Fn&& each) {
+  std::vector<S3Address> addresses;
+  for (const std::string& text : arguments.addresses) {
+    auto address = parse_s3_address(text);
+    if (!address) return report(text, address.error(), exit_usage);
+    if (wants_key && address->key.empty()) return report(text, "the key is missing: s3://BUCKET/KEY", exit_usage);
+    if (!wants_key && !address->key.empty() && !arguments.recursive) {
+      return report(text, "expected s3://BUCKET without a key", exit_usage);
+    }
+    addresses.push_back(std::move(*address));
+  }
+  int worst = exit_ok;
+  auto client = arguments.client.connect(worst);
+  if (!client) return worst;
+  for (const S3Address& address : addresses) {
+    const int code = each(*client, address);
+    if (code != exit_ok) worst = code;
+  }
+  return worst;
+}
+
+}  // namespace
+
+int run_rm(const BucketArguments& arguments) {
+  return for_addresses(arguments, !arguments.recursive, [&](const Client& client, const S3Address& address) -> int {
+    if (!arguments.recursive) {
+      auto gone = client.remove(address.bucket, address.key);
+      return gone ? exit_ok : report(address.text(), gone.error());
+    }
+    size_t removed = 0;
+    const int code = remove_below(client, address, removed);
+    if (arguments.client.verbose) fmt::print(stderr, "{}: {} objects removed\n", address.text(), removed);
+    return code;
+  });
+}
+
+int run_mb(const BucketArguments& arguments) {
+  const auto durability = arguments.durability == "memory" ? BucketDurability::memory : BucketDurability::sync;
+  return for_addresses(arguments, false, [&](const Client& client, const S3Address& address) -> int {
+    auto made = client.make_bucket(address.bucket, durability);
+    return made ? exit_ok : report(address.text(), made.error());
+  });
+}
+
+int run_rb(const BucketArguments& arguments) {
+  return for_addresses(arguments, false, [&](const Client& client, const S3Address& address) -> int {
+    if (arguments.force) {
+      size_t removed = 0;
+      if (const int code = remove_below(client, address, removed); code != exit_ok) return code;
+    }
+    auto gone = client.remove_bucket(address.bucket);
+    return gone ? exit_ok : report(address.text(), gone.error());
+  });
+}
+
+}  // namespace verbena::cli

@@ -1,0 +1,89 @@
+#include "cli/client_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/aws_profile.h"
+#include "cli/report.h"
+
+namespace verbena::cli {
+
+namespace {
+
+constexpr const char* group = "Server";
+
+}  // namespace
+
+void ClientFlags::add_to(CLI::App& command) {
+  add_server_to(command);
+  command
+      .add_option("--via", via, "the way the bytes go: auto, native, token or http (only http keeps them inside TLS)")
+      ->check(CLI::IsMember({"auto", "native", "token", "http"}))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--provider", provider, "fabric: auto, local, verbs, tcp, efa or cxi")
+      ->capture_default_str()
+      ->group(group);
+  command.add_flag("-v,--verbose", verbose, "say which way the bytes went");
+  command.add_flag("-q,--quiet", quiet, "no progress bar and no messages but errors");
+  command.footer(
+      "Keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or from the profile.\n\n" +
+      std::string(exit_code_help));
+}
+
+void ClientFlags::add_server_to(CLI::App& command) {
+  command
+      .add_option("--endpoint", endpoint, "S3 endpoint (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL; http://127.0.0.1:9000)")
+      ->type_name("URL")
+      ->group(group);
+  command.add_option("--native", native, "native door (default: the endpoint's host and port 9100)")
+      ->type_name("HOST:PORT")
+      ->group(group);
+  command.add_option("--region", region, "for signing (AWS_REGION, AWS_DEFAULT_REGION; us-east-1)")->group(group);
+  command.add_option("--profile", profile, "in ~/.aws/credentials and ~/.aws/config (AWS_PROFILE)")->group(group);
+  command.add_option("--ca-file", ca_file, "PEM file of the authorities to trust, for https")->group(group);
+  command.add_flag("--insecure", insecure, "https without checking the server's certificate")->group(group);
+  command.add_flag("--anonymous", anonymous, "do not sign requests")->group(group);
+}
+
+std::optional<ClientOptions> ClientFlags::options() const {
+  const AwsSettings aws = aws_settings(profile);
+  ClientOptions out;
+  if (!aws.endpoint.empty()) out.endpoint = aws.endpoint;
+  if (!endpoint.empty()) out.endpoint = endpoint;
+  out.native_endpoint = native;
+  if (!aws.region.empty()) out.region = aws.region;
+  if (!region.empty()) out.region = region;
+  out.via = parse_via(via).value_or(Via::automatic);
+  out.provider = provider;
+  out.ca_file = ca_file;
+  out.insecure = insecure;
+  if (anonymous) return out;
+  if (aws.access_key.empty() || aws.secret_key.empty()) {
+    report("no keys",
+           "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (`verbena server` shows them at its first start), name a "
+           "--profile, or use --anonymous",
+           exit_usage);
+    return std::nullopt;
+  }
+  out.access_key = aws.access_key;
+  out.secret_key = aws.secret_key;
+  out.session_token = aws.session_token;
+  return out;
+}
+
+std::optional<Client> ClientFlags::connect(int& exit_code) const {
+  auto made = options();
+  if (!made) {
+    exit_code = exit_usage;
+    return std::nullopt;
+  }
+  const std::string where = made->endpoint;
+  auto client = Client::connect(std::move(*made));
+  if (!client) {
+    exit_code = report(where, client.error());
+    return std::nullopt;
+  }
+  return std::move(*client);
+}
+
+}  // namespace verbena::cli

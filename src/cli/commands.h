@@ -1,0 +1,15 @@
+// The program's subcommands. Each function adds its own to `app`; its callback sets `exit_code` (exit_code.h).
+// server_command.h declares add_server_command(CLI::App&, int&) likewise.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace verbena::cli {
+
+void add_object_commands(CLI::App& app, int& exit_code);  // put, get, ls, stat, rm, mb, rb
+void add_bench_command(CLI::App& app, int& exit_code);
+void add_doctor_command(CLI::App& app, int& exit_code);
+
+}  // namespace verbena::cli

@@ -1,0 +1,141 @@
+// put and get.
+#include <fmt/core.h>
+
+#include <filesystem>
+
+#include "cli/object_commands.h"
+#include "cli/report.h"
+#include "cli/s3_address.h"
+#include "cli/transfer_file.h"
+
+namespace verbena::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Local files that cannot be opened are reported under their own name, everything else under the object's.
+int failed(const std::string& object, const std::string& file, const ClientError& error) {
+  if (error.message.starts_with(file + ": ")) {
+    return report(file, error.message.substr(file.size() + 2), exit_code_for(error.code));
+  }
+  return report(object, error);
+}
+
+bool put_options(const CopyArguments& arguments, PutOptions& options) {
+  options.content_type = arguments.content_type;
+  for (const std::string& pair : arguments.metadata) {
+    const size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      report("--meta " + pair, "expected NAME=VALUE", exit_usage);
+      return false;
+    }
+    options.metadata[pair.substr(0, equals)] = pair.substr(equals + 1);
+  }
+  return true;
+}
+
+int put_one(const Client& client, const CopyArguments& arguments, const std::string& file, const S3Address& to,
+            const PutOptions& options) {
+  auto put = upload(client, file, to.bucket, to.key, options, !arguments.client.quiet);
+  if (!put) return failed(to.text(), file, put.error());
+  if (arguments.client.verbose) fmt::print(stderr, "{}: {}\n", to.text(), describe(put->transfer));
+  return exit_ok;
+}
+
+int put_folder(const Client& client, const CopyArguments& arguments, S3Address to, const PutOptions& options) {
+  if (!to.key.empty() && !to.key.ends_with('/')) to.key += '/';
+  std::error_code ec;
+  fs::recursive_directory_iterator files(arguments.from, ec);
+  if (ec) return report(arguments.from, ec.message(), exit_not_found);
+  int worst = exit_ok;
+  for (; files != fs::recursive_directory_iterator(); files.increment(ec)) {
+    if (ec) return report(arguments.from, ec.message(), exit_failure);
+    if (!files->is_regular_file(ec)) continue;
+    S3Address object = to;
+    object.key += files->path().lexically_relative(arguments.from).generic_string();
+    const int code = put_one(client, arguments, files->path().string(), object, options);
+    if (code != exit_ok) worst = code;
+    if (code == exit_connection || code == exit_access_denied) break;  // the next one will not fare better
+  }
+  return worst;
+}
+
+int get_one(const Client& client, const CopyArguments& arguments, const S3Address& from, const std::string& file) {
+  auto got = download(client, from.bucket, from.key, file, !arguments.client.quiet && file != "-");
+  if (!got) return failed(from.text(), file, got.error());
+  if (arguments.client.verbose) fmt::print(stderr, "{}: {}\n", from.text(), describe(got->transfer));
+  return exit_ok;
+}
+
+int get_below(const Client& client, const CopyArguments& arguments, const S3Address& from) {
+  const fs::path folder = arguments.to.empty() ? fs::path(".") : fs::path(arguments.to);
+  // "s3://b/photos/2026" puts 2026/x at FOLDER/2026/x, "s3://b/photos/2026/" puts it at FOLDER/x.
+  const size_t cut = from.key.rfind('/') == std::string::npos ? 0 : from.key.rfind('/') + 1;
+  int worst = exit_ok;
+  size_t found = 0;
+  auto listed = client.for_each(from.bucket, from.key, [&](const ObjectInfo& info) {
+    ++found;
+    const S3Address object{from.bucket, info.key};
+    const std::string_view relative = std::string_view(info.key).substr(cut);
+    if (relative.empty() || relative.ends_with('/')) return true;  // a folder marker
+    const auto path = local_path(folder, relative);
+    if (!path) {
+      worst = report(object.text(), "skipped: its key is no safe file name", exit_failure);
+      return true;
+    }
+    std::error_code ec;
+    fs::create_directories(path->parent_path(), ec);
+    if (ec) {
+      worst = report(path->parent_path().string(), ec.message(), exit_failure);
+      return false;
+    }
+    const int code = get_one(client, arguments, object, path->string());
+    if (code != exit_ok) worst = code;
+    return code != exit_connection && code != exit_access_denied;
+  });
+  if (!listed) return report(from.text(), listed.error());
+  if (found == 0) return report(from.text(), "no key begins with this", exit_not_found);
+  return worst;
+}
+
+}  // namespace
+
+int run_put(const CopyArguments& arguments) {
+  auto to = parse_s3_address(arguments.to);
+  if (!to) return report(arguments.to, to.error(), exit_usage);
+  PutOptions options;
+  if (!put_options(arguments, options)) return exit_usage;
+  if (!arguments.recursive && (to->key.empty() || to->key.ends_with('/'))) {
+    if (arguments.from == "-") return report(arguments.to, "standard input has no name: give the key", exit_usage);
+    to->key += fs::path(arguments.from).filename().string();
+  }
+  int exit_code = exit_ok;
+  auto client = arguments.client.connect(exit_code);
+  if (!client) return exit_code;
+  return arguments.recursive ? put_folder(*client, arguments, *to, options)
+                             : put_one(*client, arguments, arguments.from, *to, options);
+}
+
+int run_get(const CopyArguments& arguments) {
+  auto from = parse_s3_address(arguments.from);
+  if (!from) return report(arguments.from, from.error(), exit_usage);
+  if (from->key.empty() && !arguments.recursive) {
+    return report(arguments.from, "the key is missing (or use --recursive)", exit_usage);
+  }
+  int exit_code = exit_ok;
+  auto client = arguments.client.connect(exit_code);
+  if (!client) return exit_code;
+  if (arguments.recursive) return get_below(*client, arguments, *from);
+
+  const std::string name = fs::path(from->key).filename().string();
+  std::string file = arguments.to.empty() ? "." : arguments.to;
+  std::error_code ec;
+  if (file != "-" && (file.ends_with('/') || fs::is_directory(file, ec))) {
+    const auto path = local_path(file, name);
+    if (!path) return report(arguments.from, "the key's last part is no file name: give FILE", exit_usage);
+    file = path->string();
+  }
+  return get_one(*client, arguments, *from, file);
+}
+
+}  // namespace verbena::cli

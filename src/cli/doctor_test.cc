@@ -1,0 +1,88 @@
+#include "cli/doctor.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+
+namespace verbena::cli {
+namespace {
+
+class Doctor : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "verbena-doctor-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    root = name;
+    roots.sys = root / "sys";
+    roots.proc = root / "proc";
+  }
+  void TearDown() override { std::filesystem::remove_all(root); }
+  void write(const std::filesystem::path& path, const std::string& text) {
+    std::filesystem::create_directories((root / path).parent_path());
+    std::ofstream(root / path) << text << "\n";
+  }
+  std::filesystem::path root;
+  MachineRoots roots;
+};
+
+TEST_F(Doctor, WithoutADeviceSaysHowToMakeOneInSoftware) {
+  write("sys/module/rdma_rxe/refcnt", "0");
+  const Findings findings = check_devices(roots);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].health, Health::warn);
+  EXPECT_NE(findings[0].found.find("loaded"), std::string::npos);
+  EXPECT_NE(findings[0].mend.find("rdma link add rxe0 type rxe netdev eth0"), std::string::npos);
+}
+
+TEST_F(Doctor, DescribesAPortAndItsGids) {
+  const std::string port = "sys/class/infiniband/rxe0/ports/1/";
+  write(port + "state", "4: ACTIVE");
+  write(port + "link_layer", "Ethernet");
+  write(port + "rate", "100 Gb/sec");
+  write(port + "gids/0", "fe80:0000:0000:0000:5054:00ff:fe12:3456");
+  write(port + "gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0001");
+  write(port + "gids/2", "0000:0000:0000:0000:0000:0000:0000:0000");
+  write(port + "gid_attrs/types/1", "RoCE v2");
+  const Findings findings = check_devices(roots);
+  ASSERT_GE(findings.size(), 1u);
+  EXPECT_EQ(findings[0].health, Health::ok) << findings[0].mend;
+  EXPECT_EQ(findings[0].subject, "rdma device rxe0 port 1");
+  EXPECT_NE(findings[0].found.find("2 GIDs (1 RoCE v2, 1 with an IP address)"), std::string::npos) << findings[0].found;
+}
+
+TEST_F(Doctor, APortThatIsDownOrHasNoAddressIsAWarning) {
+  const std::string port = "sys/class/infiniband/mlx5_0/ports/1/";
+  write(port + "state", "1: DOWN");
+  write(port + "link_layer", "InfiniBand");
+  EXPECT_EQ(check_devices(roots)[0].health, Health::warn);
+  write(port + "state", "4: ACTIVE");
+  write(port + "link_layer", "Ethernet");
+  write(port + "gids/0", "fe80:0000:0000:0000:5054:00ff:fe12:3456");
+  const Findings findings = check_devices(roots);
+  EXPECT_EQ(findings[0].health, Health::warn);
+  EXPECT_NE(findings[0].mend.find("ip addr add"), std::string::npos);
+}
+
+TEST_F(Doctor, NoProviderAtAllFails) {
+  const Findings findings = check_providers({});
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].health, Health::fail);
+}
+
+TEST_F(Doctor, ReadsMemoryFromProc) {
+  write("proc/meminfo", "MemAvailable:    100000 kB\nHugePages_Total:     512\nHugePages_Free:      500");
+  const Findings findings = check_memory(roots);
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_EQ(findings[0].found, "500 of 512 free (2 MiB each)");
+  EXPECT_TRUE(findings[0].mend.empty());
+  EXPECT_EQ(findings[1].health, Health::warn) << "100 MB are too little for the arena";
+}
+
+TEST_F(Doctor, MalformedEndpointsAreNamed) {
+  EXPECT_EQ(check_ports("nonsense", "")[0].health, Health::fail);
+  EXPECT_EQ(check_ports("http://127.0.0.1:9000", "x:y:z")[0].health, Health::fail);
+}
+
+}  // namespace
+}  // namespace verbena::cli

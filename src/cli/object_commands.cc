@@ -1,0 +1,67 @@
+#include "cli/object_commands.h"
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+#include "cli/commands.h"
+
+namespace verbena::cli {
+namespace {
+
+// A subcommand whose options land in an Arguments that lives as long as the callback.
+template <class Arguments>
+std::pair<CLI::App*, std::shared_ptr<Arguments>> add(CLI::App& app, int& exit_code, const char* name, const char* help,
+                                                     int (*run)(const Arguments&)) {
+  CLI::App* command = app.add_subcommand(name, help);
+  auto arguments = std::make_shared<Arguments>();
+  arguments->client.add_to(*command);
+  command->callback([arguments, run, &exit_code] { exit_code = run(*arguments); });
+  return {command, arguments};
+}
+
+}  // namespace
+
+void add_object_commands(CLI::App& app, int& exit_code) {
+  auto [put, put_to] = add<CopyArguments>(app, exit_code, "put", "Store a file, a folder or standard input", run_put);
+  put->add_option("FILE", put_to->from, "a file, a folder with --recursive, or - for standard input")->required();
+  put->add_option("S3", put_to->to, "s3://BUCKET/KEY; a KEY that is empty or ends with / gets the file's name")
+      ->required();
+  put->add_flag("-r,--recursive", put_to->recursive, "all files of a folder, KEY being their prefix");
+  put->add_option("--content-type", put_to->content_type, "stored with the object");
+  put->add_option("--meta", put_to->metadata, "user metadata; may be given several times")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+
+  auto [get, get_to] = add<CopyArguments>(app, exit_code, "get", "Fetch an object, or all below a prefix", run_get);
+  get->add_option("S3", get_to->from, "s3://BUCKET/KEY")->required();
+  get->add_option("FILE", get_to->to, "a file, a folder, or - for standard output (default: the key's last part)");
+  get->add_flag("-r,--recursive", get_to->recursive, "all objects whose key begins with KEY, below the folder FILE");
+
+  auto [ls, ls_to] = add<LookArguments>(app, exit_code, "ls", "List buckets or objects", run_ls);
+  ls->add_option("S3", ls_to->address, "s3://BUCKET[/PREFIX]; without it the buckets are listed");
+  ls->add_flag("-r,--recursive", ls_to->recursive, "all objects instead of one level");
+  ls->add_flag("--human", ls_to->human, "sizes as 1.5 MiB");
+  ls->add_flag("--json", ls_to->json, "one JSON object per line");
+
+  auto [stat, stat_to] = add<LookArguments>(app, exit_code, "stat", "Show what is known of an object", run_stat);
+  stat->add_option("S3", stat_to->address, "s3://BUCKET/KEY")->required();
+  stat->add_flag("--json", stat_to->json, "one JSON object");
+
+  auto [rm, rm_to] = add<BucketArguments>(app, exit_code, "rm", "Remove objects", run_rm);
+  rm->add_option("S3", rm_to->addresses, "s3://BUCKET/KEY ...")->required();
+  rm->add_flag("-r,--recursive", rm_to->recursive, "all objects whose key begins with KEY");
+
+  auto [mb, mb_to] = add<BucketArguments>(app, exit_code, "mb", "Make buckets", run_mb);
+  mb->add_option("S3", mb_to->addresses, "s3://BUCKET ...")->required();
+  mb->add_option("--durability", mb_to->durability,
+                 "sync: a PUT is acknowledged when it is on disk; memory: before that (scratch data)")
+      ->check(CLI::IsMember({"sync", "memory"}))
+      ->capture_default_str();
+
+  auto [rb, rb_to] = add<BucketArguments>(app, exit_code, "rb", "Remove buckets", run_rb);
+  rb->add_option("S3", rb_to->addresses, "s3://BUCKET ...")->required();
+  rb->add_flag("--force", rb_to->force, "with everything in them");
+}
+
+}  // namespace verbena::cli

@@ -1,0 +1,39 @@
+// The commands on objects and buckets, one function each; object_commands.cc gives them their options.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/client_flags.h"
+
+namespace verbena::cli {
+
+struct CopyArguments {  // put, get
+  ClientFlags client;
+  std::string from, to;
+  bool recursive = false;
+  std::string content_type;
+  std::vector<std::string> metadata;  // "name=value"
+};
+int run_put(const CopyArguments& arguments);
+int run_get(const CopyArguments& arguments);
+
+struct LookArguments {  // ls, stat
+  ClientFlags client;
+  std::string address;
+  bool recursive = false, human = false, json = false;
+};
+int run_ls(const LookArguments& arguments);
+int run_stat(const LookArguments& arguments);
+
+struct BucketArguments {  // rm, mb, rb
+  ClientFlags client;
+  std::vector<std::string> addresses;
+  bool recursive = false, force = false;
+  std::string durability = "sync";
+};
+int run_rm(const BucketArguments& arguments);
+int run_mb(const BucketArguments& arguments);
+int run_rb(const BucketArguments& arguments);
+
+}  // namespace verbena::cli

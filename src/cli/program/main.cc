@@ -1,0 +1,41 @@
+// The `verbena` program: server and command line in one.
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <cstdio>
+
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#if __has_include("cli/server_command.h")
+#include "cli/server_command.h"
+#endif
+
+int main(int argc, char** argv) {
+  using namespace verbena::cli;
+  // A reader that goes away (`verbena get ... - | head`) shows as EPIPE at the write, which ends the command quietly.
+  std::signal(SIGPIPE, SIG_IGN);
+
+  CLI::App app{"Verbena: an S3-compatible object store whose objects travel by RDMA.", "verbena"};
+  app.set_version_flag("--version", "verbena " VERBENA_VERSION);
+  app.require_subcommand(1);
+  app.footer(exit_code_help);
+  int exit_code = exit_ok;
+#if __has_include("cli/server_command.h")
+  add_server_command(app, exit_code);
+#endif
+  add_object_commands(app, exit_code);
+  add_bench_command(app, exit_code);
+  add_doctor_command(app, exit_code);
+
+  if (argc == 1) {
+    std::fputs(app.help().c_str(), stdout);
+    return exit_usage;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    const int shown = app.exit(problem);  // prints help, the version or what is wrong
+    return shown == 0 ? exit_ok : exit_usage;
+  }
+  return exit_code;
+}

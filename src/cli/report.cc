@@ -1,0 +1,82 @@
+#include "cli/report.h"
+
+#include <fmt/core.h>
+
+#include <cstdio>
+
+#include "base/bytes.h"
+#include "base/log.h"
+
+namespace verbena::cli {
+
+ExitCode exit_code_for(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::no_such_bucket:
+    case ErrorCode::no_such_key:
+    case ErrorCode::no_such_upload:
+      return exit_not_found;
+    case ErrorCode::access_denied:
+    case ErrorCode::unknown_access_key:
+      return exit_access_denied;
+    case ErrorCode::connection_failed:
+    case ErrorCode::timed_out:
+    case ErrorCode::outcome_unknown:
+      return exit_connection;
+    case ErrorCode::bucket_exists:
+    case ErrorCode::bucket_not_empty:
+    case ErrorCode::precondition_failed:
+      return exit_conflict;
+    case ErrorCode::invalid_argument:
+      return exit_usage;
+    default:
+      return exit_failure;
+  }
+}
+
+std::string hint_for(const ClientError& error) {
+  switch (error.code) {
+    case ErrorCode::no_such_bucket:
+      return "`verbena ls` shows the buckets there are, `verbena mb s3://NAME` makes one";
+    case ErrorCode::no_such_key:
+      return "`verbena ls s3://BUCKET/` shows the keys there are";
+    case ErrorCode::unknown_access_key:
+      return "the server does not know this key: check AWS_ACCESS_KEY_ID and --endpoint";
+    case ErrorCode::access_denied:
+      return "check AWS_SECRET_ACCESS_KEY, and that this machine's clock is right";
+    case ErrorCode::connection_failed:
+      return "is the server running there? `verbena doctor` looks; --endpoint and --native say where";
+    case ErrorCode::timed_out:
+      return "the server did not answer in time; try again, or look at its log";
+    case ErrorCode::outcome_unknown:
+      return "the connection broke after the request was sent; `verbena stat` shows whether it was done";
+    case ErrorCode::bucket_not_empty:
+      return "`verbena rb --force` removes a bucket with everything in it";
+    case ErrorCode::slow_down:
+      return "the server is overloaded; try again later";
+    case ErrorCode::unsupported:
+      return "--via auto takes whatever way works";
+    default:
+      return {};
+  }
+}
+
+ExitCode report(std::string_view subject, const ClientError& error) {
+  fmt::print(stderr, "verbena: {}: {}\n", log::printable(subject, 1200), log::printable(error.message, 1000));
+  if (const std::string hint = hint_for(error); !hint.empty()) fmt::print(stderr, "  {}\n", hint);
+  return exit_code_for(error.code);
+}
+
+ExitCode report(std::string_view subject, std::string_view problem, ExitCode code) {
+  fmt::print(stderr, "verbena: {}: {}\n", log::printable(subject, 1200), problem);
+  return code;
+}
+
+std::string describe(const Transfer& transfer) {
+  std::string out = fmt::format("{} by {}", format_size(transfer.bytes), to_string(transfer.door));
+  if (transfer.provider != to_string(transfer.door)) out += fmt::format(" ({})", transfer.provider);
+  if (transfer.attempts > 1) out += fmt::format(", {} attempts", transfer.attempts);
+  if (!transfer.fell_back_reason.empty()) out += fmt::format("; not faster because {}", transfer.fell_back_reason);
+  return out;
+}
+
+}  // namespace verbena::cli

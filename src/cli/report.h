@@ -1,0 +1,20 @@
+// What a command says when it fails: one line that names the thing, then what to do next.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cli/exit_code.h"
+#include "verbena/client.h"
+
+namespace verbena::cli {
+
+// "verbena: s3://b/k: no such key" and, where there is one, a hint. Returns the exit code for it.
+ExitCode report(std::string_view subject, const ClientError& error);
+ExitCode report(std::string_view subject, std::string_view problem, ExitCode code);
+// A hint for an error; empty for none.
+std::string hint_for(const ClientError& error);
+// With --verbose: "s3://b/k: 12 MiB by native (local), 1 try".
+std::string describe(const Transfer& transfer);
+
+}  // namespace verbena::cli

@@ -1,0 +1,161 @@
+#include "cli/server_command.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "base/config.h"
+#include "cli/exit_code.h"
+#include "server/data_directory.h"
+#include "server/server.h"
+
+namespace verbena::cli {
+namespace {
+
+struct Flags {
+  std::string directory;
+  std::string http, rdma, config_path;
+  std::vector<std::string> set;
+};
+
+int fail_with(const std::string& message, int code = exit_failure) {
+  std::fprintf(stderr, "verbena: %s\n", message.c_str());
+  return code;
+}
+
+// "ADDR:PORT", "[V6]:PORT", ":PORT" or "PORT".
+ConfigResult apply_endpoint(Config& config, const std::string& section, const std::string& text) {
+  const size_t colon = text.rfind(':');
+  std::string address = colon == std::string::npos ? "" : text.substr(0, colon);
+  if (address.size() >= 2 && address.front() == '[' && address.back() == ']')
+    address = address.substr(1, address.size() - 2);
+  const std::string port = colon == std::string::npos ? text : text.substr(colon + 1);
+  if (!address.empty()) {
+    if (auto done = apply_value(config, section + ".address", address); !done) return done;
+  }
+  auto done = apply_value(config, section + ".port", port);
+  if (!done) return std::unexpected("--" + section + " " + text + ": wants ADDRESS:PORT (" + done.error() + ")");
+  return done;
+}
+
+std::expected<Config, std::string> read_config(const Flags& flags) {
+  Config config;
+  if (!flags.config_path.empty()) {
+    std::ifstream file(flags.config_path, std::ios::binary);
+    std::ostringstream text;
+    if (!file || !(text << file.rdbuf())) return std::unexpected("cannot read " + flags.config_path);
+    if (auto done = apply_yaml(config, text.str(), flags.config_path); !done) return std::unexpected(done.error());
+  }
+  static constexpr std::string_view other_variables[] = {"VERBENA_ROOT_ACCESS_KEY", "VERBENA_ROOT_SECRET_KEY",
+                                                         "VERBENA_CACHE"};
+  if (auto done = apply_environment(config, environ, other_variables); !done) return std::unexpected(done.error());
+  for (const auto& [section, text] : {std::pair{"http", flags.http}, std::pair{"rdma", flags.rdma}}) {
+    if (text.empty()) continue;
+    if (auto done = apply_endpoint(config, section, text); !done) return std::unexpected(done.error());
+  }
+  for (const auto& assignment : flags.set) {
+    const size_t equals = assignment.find('=');
+    if (equals == std::string::npos) return std::unexpected("--set wants KEY=VALUE");
+    auto done = apply_value(config, assignment.substr(0, equals), assignment.substr(equals + 1));
+    if (!done) return std::unexpected("--set " + done.error());
+  }
+  if (auto done = check(config); !done) return std::unexpected(done.error());
+  return config;
+}
+
+// The endpoints' lines have a fixed form: scripts read them.
+void print_welcome(const server::Endpoints& endpoints, const server::RootKeys& keys, const std::string& directory) {
+  std::string providers;
+  for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
+  std::printf("Verbena %s, data in %s\n\n", VERBENA_VERSION, directory.c_str());
+  std::printf("  S3      %s\n", endpoints.http.c_str());
+  std::printf("  native  %s%s\n\n", endpoints.native.empty() ? "off" : endpoints.native.c_str(),
+              providers.empty() ? "" : ("  (" + providers + ")").c_str());
+  if (keys.from == server::RootKeys::From::generated) {
+    std::printf("  New root keys, shown once and kept in %s/credentials:\n\n", directory.c_str());
+    std::printf("  export AWS_ACCESS_KEY_ID=%s\n  export AWS_SECRET_ACCESS_KEY=%s\n\n",
+                keys.credentials.access_key.c_str(), keys.credentials.secret_key.c_str());
+  } else if (keys.from == server::RootKeys::From::file) {
+    std::printf("  The root keys are in %s/credentials:\n\n", directory.c_str());
+    std::printf("  export AWS_ACCESS_KEY_ID=$(sed -n 1p %s/credentials)\n", directory.c_str());
+    std::printf("  export AWS_SECRET_ACCESS_KEY=$(sed -n 2p %s/credentials)\n\n", directory.c_str());
+  } else {
+    std::printf("  The root keys are VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY.\n\n");
+  }
+  const std::string options =
+      (endpoints.http == "http://127.0.0.1:9000" ? "" : " --endpoint " + endpoints.http) +
+      (endpoints.native == "127.0.0.1:9100" || endpoints.native.empty() ? "" : " --native " + endpoints.native);
+  std::printf("  A first thing to try:\n\n");
+  std::printf("  verbena mb s3://demo%s\n", options.c_str());
+  std::printf("  echo hello | verbena put - s3://demo/hello%s\n", options.c_str());
+  std::printf("  verbena get s3://demo/hello - --verbose%s\n", options.c_str());
+  std::printf("  aws --endpoint-url %s s3 ls s3://demo\n\n", endpoints.http.c_str());
+  std::printf("Ctrl-C stops the server.\n");
+  std::fflush(stdout);
+}
+
+// Each connection and each volume is an open file; the soft limit of a login shell (1024) is meant for select().
+void raise_open_files_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // best effort: accept() says so when it runs out
+}
+
+int serve(const Flags& flags) {
+  auto config = read_config(flags);
+  if (!config) return fail_with(config.error(), exit_usage);
+  // Blocked before any thread starts, so that every thread inherits it and only sigwait() below sees them.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  raise_open_files_limit();
+
+  std::expected<server::RootKeys, std::string> keys;
+  {
+    auto directory = server::DataDirectory::open(flags.directory);
+    if (!directory) return fail_with(directory.error());
+    keys = server::root_keys(*directory);
+    if (!keys) return fail_with(keys.error());
+  }
+  auto started = server::Server::start(*config, flags.directory, keys->credentials);
+  if (!started) return fail_with(started.error());
+  print_welcome((*started)->endpoints(), *keys, flags.directory);
+
+  int received = 0;
+  sigwait(&ends, &received);
+  log::info("server: {} received, stopping", received == SIGINT ? "SIGINT" : "SIGTERM");
+  // Whoever asks twice does not want to wait for requests in flight: the second signal ends the process at once.
+  pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
+  (*started)->stop();
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_server_command(CLI::App& app, int& exit_code) {
+  auto* command = app.add_subcommand("server", "serve a directory over S3, RDMA tokens and the native door");
+  auto flags = std::make_shared<Flags>();
+  command->add_option("DIR", flags->directory, "where objects are kept; made if missing")->required();
+  command->add_option("--http", flags->http, "address of the S3 door (default 127.0.0.1:9000)")->type_name("ADDR:PORT");
+  command->add_option("--rdma", flags->rdma, "address of the native door (default 127.0.0.1:9100)")
+      ->type_name("ADDR:PORT");
+  command->add_option("--config", flags->config_path, "YAML file; docs/configuration.md names every key")
+      ->type_name("FILE");
+  command->add_option("--set", flags->set, "set one configuration key, above file and environment")
+      ->type_name("KEY=VALUE");
+  command->footer(
+      "Flags override VERBENA_* environment variables (VERBENA_RDMA_PORT for rdma.port), which override the file.\n"
+      "Root keys: VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY, else made at the first start and kept in DIR.");
+  command->callback([flags, &exit_code] { exit_code = serve(*flags); });
+}
+
+}  // namespace verbena::cli

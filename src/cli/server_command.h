@@ -1,0 +1,12 @@
+// `verbena server`.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace verbena::cli {
+
+void add_server_command(CLI::App& app, int& exit_code);
+
+}  // namespace verbena::cli

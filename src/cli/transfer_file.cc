@@ -1,0 +1,245 @@
+#include "cli/transfer_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+
+#include "base/bytes.h"
+#include "base/checksum.h"
+#include "client/outcome.h"
+
+namespace verbena::cli {
+
+using client::fault;
+
+namespace {
+
+constexpr uint64_t whole_max = 64 * MiB;  // larger objects come in ranges
+constexpr uint64_t range_bytes = 16 * MiB;
+constexpr size_t ranges_in_flight = 4;
+
+class File {
+ public:
+  explicit File(int fd, bool owned = true) : fd_(fd), owned_(owned) {}
+  ~File() {
+    if (owned_ && fd_ >= 0) ::close(fd_);
+  }
+  File(const File&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+  bool owned_;
+};
+
+std::unexpected<ClientError> local(const std::string& what, int error) {
+  return fault(error == ENOENT ? ErrorCode::no_such_key : ErrorCode::local_error, what + ": " + std::strerror(error));
+}
+
+Outcome<size_t> read_full(int fd, std::span<std::byte> into, const std::string& name) {
+  size_t filled = 0;
+  while (filled < into.size()) {
+    const ssize_t n = ::read(fd, into.data() + filled, into.size() - filled);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return local(name, errno);
+    if (n == 0) break;
+    filled += static_cast<size_t>(n);
+  }
+  return filled;
+}
+
+Outcome<> write_full(int fd, std::span<const std::byte> from, const std::string& name) {
+  while (!from.empty()) {
+    const ssize_t n = ::write(fd, from.data(), from.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return local(name, errno);
+    from = from.subspan(static_cast<size_t>(n));
+  }
+  return {};
+}
+
+// The running digest of an object's known checksum, when it is one over the whole object.
+std::optional<std::pair<Digest, std::string>> expected_digest(const std::string& checksum) {
+  const size_t colon = checksum.find(':');
+  if (colon == std::string::npos || checksum.find('-') != std::string::npos) return std::nullopt;
+  const auto algorithm = parse_algorithm(std::string_view(checksum).substr(0, colon));
+  if (!algorithm) return std::nullopt;
+  return std::pair(Digest(*algorithm), checksum.substr(colon + 1));
+}
+
+Outcome<GetReply> get_whole(const Client& client, const std::string& bucket, const std::string& key, uint64_t size,
+                            int fd, const std::string& name, Progress& bar) {
+  std::vector<std::byte> nothing(1);
+  Buffer buffer;
+  GetReply got;
+  if (size == 0) {
+    OUT_ASSIGN(got, client.get(bucket, key, std::span(nothing)));
+  } else {
+    OUT_ASSIGN(buffer, client.allocate(size));
+    OUT_ASSIGN(got, client.get(bucket, key, buffer));
+  }
+  OUT_TRY(write_full(fd, buffer.bytes().first(std::min<size_t>(got.bytes, buffer.size())), name));
+  bar.add(got.bytes);
+  return got;
+}
+
+struct Flight {
+  Buffer buffer;
+  uint64_t size = 0;
+  std::future<Outcome<GetReply>> reply;
+};
+
+// Ranges in order, a few ahead of the one that is being written.
+Outcome<GetReply> get_in_ranges(const Client& client, const std::string& bucket, const ObjectInfo& info, int fd,
+                                const std::string& name, Progress& bar) {
+  GetReply all;
+  all.info = info;
+  auto digest = expected_digest(info.checksum);
+  std::vector<Buffer> free_buffers;
+  std::deque<Flight> flights;
+  uint64_t asked = 0;
+  Outcome<> state = {};
+  while (state && (asked < info.size || !flights.empty())) {
+    while (asked < info.size && flights.size() < ranges_in_flight) {
+      Flight flight;
+      if (free_buffers.empty()) {
+        auto made = client.allocate(range_bytes);
+        if (!made) {
+          state = std::unexpected(std::move(made).error());
+          break;
+        }
+        flight.buffer = std::move(*made);
+      } else {
+        flight.buffer = std::move(free_buffers.back());
+        free_buffers.pop_back();
+      }
+      flight.size = std::min(range_bytes, info.size - asked);
+      GetOptions options;
+      options.range = Range{asked, flight.size};
+      options.if_match = info.etag;
+      flight.reply = client.get_async(bucket, info.key, flight.buffer.slice(0, flight.size), options);
+      asked += flight.size;
+      flights.push_back(std::move(flight));
+    }
+    if (!state || flights.empty()) break;
+    Flight flight = std::move(flights.front());
+    flights.pop_front();
+    auto got = flight.reply.get();
+    if (!got) {
+      state = std::unexpected(std::move(got).error());
+    } else if (got->bytes != flight.size) {
+      state = fault(ErrorCode::malformed_reply, "a range came back shorter than asked");
+    } else {
+      const auto bytes = flight.buffer.bytes().first(flight.size);
+      if (digest) digest->first.update(bytes);
+      state = write_full(fd, bytes, name);
+      all.bytes += got->bytes;
+      if (all.transfer.bytes == 0 || got->transfer.door == Via::http) all.transfer = got->transfer;
+      all.transfer.bytes = all.bytes;
+      bar.add(got->bytes);
+      free_buffers.push_back(std::move(flight.buffer));
+    }
+  }
+  for (Flight& flight : flights) flight.reply.wait();  // their buffers stay until they have landed
+  if (!state) return std::unexpected(std::move(state).error());
+  if (digest && digest->first.finish_base64() != digest->second) {
+    return fault(ErrorCode::checksum_mismatch, "the bytes that arrived do not match the object's checksum");
+  }
+  return all;
+}
+
+// Removed again unless kept.
+class TemporaryFile {
+ public:
+  static Outcome<std::unique_ptr<TemporaryFile>> beside(const std::filesystem::path& target) {
+    const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
+    std::string name = (folder / ("." + target.filename().string().substr(0, 200) + ".XXXXXX")).string();
+    const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+    if (fd < 0) return local(target.string(), errno);
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    if (::fchmod(fd, 0666 & ~mask) != 0) { /* a file system without modes */
+    }
+    return std::unique_ptr<TemporaryFile>(new TemporaryFile(fd, std::move(name)));
+  }
+  ~TemporaryFile() {
+    if (!name_.empty()) ::unlink(name_.c_str());
+  }
+  int fd() const { return file_.fd(); }
+  Outcome<> keep_as(const std::filesystem::path& target) {
+    if (::rename(name_.c_str(), target.c_str()) != 0) return local(target.string(), errno);
+    name_.clear();
+    return {};
+  }
+
+ private:
+  TemporaryFile(int fd, std::string name) : file_(fd), name_(std::move(name)) {}
+  File file_;
+  std::string name_;
+};
+
+}  // namespace
+
+Outcome<PutReply> upload(const Client& client, const std::string& path, const std::string& bucket,
+                         const std::string& key, const PutOptions& options, bool progress) {
+  const bool from_stdin = path == "-";
+  const File file(from_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC), !from_stdin);
+  if (file.fd() < 0) return local(path, errno);
+  struct stat status{};
+  if (::fstat(file.fd(), &status) != 0) return local(path, errno);
+  if (S_ISDIR(status.st_mode)) return fault(ErrorCode::invalid_argument, "is a folder: use --recursive");
+  const bool sized = S_ISREG(status.st_mode) && !from_stdin;
+  const uint64_t size = sized ? static_cast<uint64_t>(status.st_size) : 0;
+  Progress bar(path, sized ? std::optional(size) : std::nullopt, progress);
+
+  // A file that fits one buffer is read straight into registered memory.
+  if (sized && size > 0 && size <= whole_max) {
+    OUT_ASSIGN(const Buffer buffer, client.allocate(size));
+    OUT_ASSIGN(const size_t n, read_full(file.fd(), buffer.bytes(), path));
+    if (n != size) return fault(ErrorCode::local_error, "the file became shorter while it was read");
+    return client.put(bucket, key, buffer, options);
+  }
+  return client.put_stream(
+      bucket, key,
+      [&](std::span<std::byte> into) -> Outcome<size_t> {
+        OUT_ASSIGN(const size_t n, read_full(file.fd(), into, path));
+        bar.add(n);
+        return n;
+      },
+      options);
+}
+
+Outcome<GetReply> download(const Client& client, const std::string& bucket, const std::string& key,
+                           const std::string& path, bool progress) {
+  OUT_ASSIGN(const ObjectInfo info, client.head(bucket, key));
+  std::unique_ptr<TemporaryFile> temporary;
+  int fd = STDOUT_FILENO;
+  if (path != "-") {
+    OUT_ASSIGN(temporary, TemporaryFile::beside(path));
+    fd = temporary->fd();
+  }
+  Progress bar(key, info.size, progress);
+  Outcome<GetReply> got = info.size <= whole_max ? get_whole(client, bucket, key, info.size, fd, path, bar)
+                                                 : get_in_ranges(client, bucket, info, fd, path, bar);
+  if (got && temporary) OUT_TRY(temporary->keep_as(path));
+  return got;
+}
+
+std::optional<std::filesystem::path> local_path(const std::filesystem::path& folder, std::string_view relative_key) {
+  std::filesystem::path out = folder;
+  if (relative_key.empty() || relative_key.find('\0') != relative_key.npos) return std::nullopt;
+  while (!relative_key.empty()) {
+    const size_t slash = relative_key.find('/');
+    const std::string_view part = relative_key.substr(0, slash);
+    if (part.empty() || part == "." || part == ".." || part.size() > 255) return std::nullopt;
+    out /= part;
+    relative_key.remove_prefix(slash == relative_key.npos ? relative_key.size() : slash + 1);
+  }
+  return out;
+}
+
+}  // namespace verbena::cli

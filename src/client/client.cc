@@ -1,0 +1,136 @@
+// The public face: arguments in, the shared Impl's answers out.
+#include "verbena/client.h"
+
+#include "client/client_impl.h"
+
+namespace verbena {
+
+using client::fault;
+
+Buffer Buffer::slice(size_t offset, size_t size) const {
+  if (offset > bytes_.size() || size > bytes_.size() - offset) return {};
+  Buffer out;
+  out.memory_ = memory_;
+  out.bytes_ = bytes_.subspan(offset, size);
+  return out;
+}
+
+Outcome<Client> Client::connect(ClientOptions options) {
+  OUT_ASSIGN(auto impl, Impl::create(std::move(options)));
+  return Client(std::move(impl));
+}
+
+Outcome<Buffer> Client::allocate(size_t size) const { return impl_->allocate(size); }
+
+Outcome<Buffer> Client::register_memory(void* data, size_t size) const {
+  if (data == nullptr || size == 0) return fault(ErrorCode::invalid_argument, "no memory to register");
+  Buffer out;
+  out.memory_ = std::make_shared<Buffer::Memory>();
+  out.bytes_ = {static_cast<std::byte*>(data), size};
+  return out;
+}
+
+Outcome<GetReply> Client::get(const std::string& bucket, const std::string& key, const Buffer& into,
+                              const GetOptions& options) const {
+  return impl_->get(bucket, key, {into.bytes_, into.memory_ ? into.memory_->native.get() : nullptr}, options);
+}
+
+Outcome<GetReply> Client::get(const std::string& bucket, const std::string& key, std::span<std::byte> into,
+                              const GetOptions& options) const {
+  return impl_->get(bucket, key, {into, nullptr}, options);
+}
+
+Outcome<GetReply> Client::get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
+                                     const Buffer& into, const GetOptions& options) const {
+  return impl_->get_ranges(bucket, key, ranges, {into.bytes_, into.memory_ ? into.memory_->native.get() : nullptr},
+                           options);
+}
+
+Outcome<PutReply> Client::put(const std::string& bucket, const std::string& key, const Buffer& from,
+                              const PutOptions& options) const {
+  return impl_->put(bucket, key, {from.bytes_, from.memory_ ? from.memory_->native.get() : nullptr}, options);
+}
+
+Outcome<PutReply> Client::put(const std::string& bucket, const std::string& key, std::span<const std::byte> from,
+                              const PutOptions& options) const {
+  return impl_->put(bucket, key, {from, nullptr}, options);
+}
+
+Outcome<PutReply> Client::put_stream(const std::string& bucket, const std::string& key, const Reader& from,
+                                     const PutOptions& options) const {
+  return impl_->put_stream(bucket, key, from, options);
+}
+
+Outcome<ObjectInfo> Client::head(const std::string& bucket, const std::string& key) const {
+  return impl_->head(bucket, key);
+}
+
+Outcome<> Client::remove(const std::string& bucket, const std::string& key) const { return impl_->remove(bucket, key); }
+
+Outcome<ListPage> Client::list(const std::string& bucket, const ListOptions& options) const {
+  return impl_->list(bucket, options);
+}
+
+Outcome<> Client::for_each(const std::string& bucket, const std::string& prefix,
+                           const std::function<bool(const ObjectInfo&)>& visit) const {
+  ListOptions options;
+  options.prefix = prefix;
+  for (;;) {
+    OUT_ASSIGN(ListPage page, list(bucket, options));
+    for (const ObjectInfo& object : page.objects) {
+      if (!visit(object)) return {};
+    }
+    if (!page.truncated) return {};
+    options.continuation = std::move(page.continuation);
+  }
+}
+
+Outcome<> Client::make_bucket(const std::string& bucket, BucketDurability durability) const {
+  return impl_->retried(false, [&] { return impl_->s3().make_bucket(bucket, durability); });
+}
+
+Outcome<> Client::remove_bucket(const std::string& bucket) const {
+  return impl_->retried(false, [&] { return impl_->s3().remove_bucket(bucket); });
+}
+
+Outcome<std::vector<BucketInfo>> Client::buckets() const {
+  return impl_->retried(true, [&] { return impl_->s3().buckets(); });
+}
+
+std::future<Outcome<GetReply>> Client::get_async(std::string bucket, std::string key, Buffer into,
+                                                 GetOptions options) const {
+  auto promise = std::make_shared<std::promise<Outcome<GetReply>>>();
+  auto future = promise->get_future();
+  impl_->get_async(
+      std::move(bucket), std::move(key), std::move(into), std::move(options),
+      [promise](Outcome<GetReply> got) { promise->set_value(std::move(got)); }, true);
+  return future;
+}
+
+std::future<Outcome<PutReply>> Client::put_async(std::string bucket, std::string key, Buffer from,
+                                                 PutOptions options) const {
+  auto promise = std::make_shared<std::promise<Outcome<PutReply>>>();
+  auto future = promise->get_future();
+  impl_->put_async(
+      std::move(bucket), std::move(key), std::move(from), std::move(options),
+      [promise](Outcome<PutReply> put) { promise->set_value(std::move(put)); }, true);
+  return future;
+}
+
+void Client::get_async(std::string bucket, std::string key, Buffer into, GetOptions options,
+                       Callback<GetReply> done) const {
+  impl_->get_async(std::move(bucket), std::move(key), std::move(into), std::move(options), std::move(done), false);
+}
+
+void Client::put_async(std::string bucket, std::string key, Buffer from, PutOptions options,
+                       Callback<PutReply> done) const {
+  impl_->put_async(std::move(bucket), std::move(key), std::move(from), std::move(options), std::move(done), false);
+}
+
+Via Client::preferred(uint64_t size) const {
+  if (impl_->options().via != Via::automatic) return impl_->options().via;
+  if (impl_->native_open()) return Via::native;
+  return impl_->wants_token(size) ? Via::token : Via::http;
+}
+
+}  // namespace verbena

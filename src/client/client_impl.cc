@@ -1,0 +1,428 @@
+#include "client/client_impl.h"
+
+#include <sys/mman.h>
+
+#include "client/object_headers.h"
+
+namespace verbena {
+
+using client::fault;
+
+namespace {
+
+constexpr std::chrono::seconds token_rest{10};
+constexpr uint64_t part_size_min = 5 * MiB;
+
+// The door itself is at fault, not the request: another door may do it.
+bool speaks_against_door(const ClientError& error) {
+  return error.code == ErrorCode::connection_failed || error.code == ErrorCode::outcome_unknown ||
+         error.code == ErrorCode::timed_out;
+}
+
+bool get_may_fall_back(const ClientError& error) {
+  return speaks_against_door(error) || error.code == ErrorCode::unsupported || error.code == ErrorCode::server_error ||
+         error.code == ErrorCode::malformed_reply || error.code == ErrorCode::local_error;
+}
+
+// A PUT that may have happened is done again only when doing it twice is as good as once. What the failed attempt lent
+// has been withdrawn by then, so it cannot land after its successor.
+bool put_may_fall_back(const ClientError& error, bool conditional) {
+  if (error.code == ErrorCode::connection_failed || error.code == ErrorCode::unsupported ||
+      error.code == ErrorCode::local_error) {
+    return true;
+  }
+  return !conditional && (speaks_against_door(error) || error.code == ErrorCode::server_error);
+}
+
+void add_reason(std::string& reasons, std::string_view door, const std::string& why) {
+  if (!reasons.empty()) reasons += "; ";
+  if (!why.starts_with(door)) reasons += std::string(door) + ": ";
+  reasons += why;
+}
+
+bool conditional(const PutOptions& options) { return !options.if_match.empty() || !options.if_none_match.empty(); }
+
+}  // namespace
+
+Buffer::Memory::~Memory() {
+  if (own != nullptr) ::munmap(own, own_bytes);
+}
+
+Outcome<std::shared_ptr<Client::Impl>> Client::Impl::create(ClientOptions options) {
+  if (options.part_size < part_size_min || options.part_size > 5 * GiB) {
+    return fault(ErrorCode::invalid_argument, "part_size must be 5 MiB to 5 GiB");
+  }
+  if (options.attempts_max == 0 || options.parts_in_flight == 0) {
+    return fault(ErrorCode::invalid_argument, "attempts_max and parts_in_flight must be at least 1");
+  }
+  if (options.access_key.empty() != options.secret_key.empty()) {
+    return fault(ErrorCode::invalid_argument, "access key and secret key belong together");
+  }
+  std::shared_ptr<Impl> impl(new Impl(std::move(options)));
+  OUT_TRY(impl->open());
+  return impl;
+}
+
+Outcome<> Client::Impl::open() {
+  OUT_ASSIGN(const client::Endpoint s3, client::parse_endpoint(options_.endpoint));
+  // The native door is outside TLS, unless it was named with https://.
+  client::Endpoint native{s3.host, 9100, false};
+  if (options_.native_endpoint.find("://") != std::string::npos) {
+    OUT_ASSIGN(native, client::parse_endpoint(options_.native_endpoint));
+  } else if (!options_.native_endpoint.empty()) {
+    OUT_ASSIGN(native, client::parse_host_port(options_.native_endpoint, 9100));
+  }
+  retry_.attempts_max = options_.attempts_max;
+  const bool anonymous = options_.access_key.empty();
+  if (anonymous && (options_.via == Via::native || options_.via == Via::token)) {
+    return fault(ErrorCode::invalid_argument, "the native and token doors need an access key");
+  }
+
+  client::HttpOptions http{.host = s3.host, .port = s3.port, .tls = s3.tls, .ca_file = options_.ca_file};
+  http.insecure = options_.insecure;
+  http.connect_timeout = options_.connect_timeout;
+  http.stall_timeout = options_.operation_timeout;
+  http.idle_connections_max = options_.connections_max;
+  auto made = client::HttpClient::create(std::move(http));
+  if (!made) return fault(made.error(), "connect");
+  http_ = std::move(*made);
+  client::S3Options s3_options;
+  s3_options.credentials = {options_.access_key, options_.secret_key, options_.session_token};
+  s3_options.region = options_.region;
+  s3_options.sign_payload = options_.sign_payload;
+  s3_options.verify_checksums = options_.verify_checksums;
+  s3_ = std::make_unique<client::S3Http>(*http_, s3_options);
+  workers_ = std::make_unique<client::WorkerPool>(options_.async_threads);
+
+  const bool all = options_.via == Via::automatic && !anonymous;
+  if (all || options_.via == Via::native) {
+    client::NativeOptions session;
+    session.host = native.host;
+    session.port = native.port;
+    session.tls = native.tls;
+    session.insecure = options_.insecure;
+    session.ca_file = options_.ca_file;
+    session.credentials = s3_options.credentials;
+    session.region = options_.region;
+    if (options_.provider != "auto" && !options_.provider.empty()) session.providers = {options_.provider};
+    session.connect_timeout = options_.connect_timeout;
+    session.request_timeout = options_.operation_timeout;
+    session_ = std::make_unique<client::SessionDoor>(std::move(session), options_.verify_checksums);
+    auto opened = session_->session();
+    if (!opened && options_.via == Via::native) return std::unexpected(std::move(opened).error());
+    // Keys that the native door refuses will not do anywhere.
+    if (!opened &&
+        (opened.error().code == ErrorCode::access_denied || opened.error().code == ErrorCode::unknown_access_key)) {
+      return std::unexpected(std::move(opened).error());
+    }
+  }
+  if (options_.via != Via::native) {
+    const bool native_open = session_ && session_->open();
+    if (auto reached = http_->warm_up(); !reached && !native_open) {
+      ClientError error = client::from_error(reached.error(), options_.endpoint);
+      error.code = ErrorCode::connection_failed;
+      return std::unexpected(std::move(error));
+    }
+  }
+  if (all || options_.via == Via::token) {
+    token_ = std::make_unique<client::TokenDoor>(*s3_, options_.provider);
+    if (options_.via == Via::token) OUT_TRY(token_->open());
+  }
+  return {};
+}
+
+Client::Impl::~Impl() {
+  closing_ = true;
+  if (session_) session_->close();  // requests in flight complete, with an error at worst
+  workers_.reset();                 // and their completions run
+}
+
+bool Client::Impl::wants_token(uint64_t size) {
+  if (!token_) return false;
+  if (options_.via == Via::token) return size > 0;
+  return size >= std::max<uint64_t>(options_.token_size_min, 1) && token_->known_to_server() &&
+         SteadyClock::now().time_since_epoch().count() >= token_rests_until_;
+}
+
+void Client::Impl::rest_token(const std::string& why) {
+  token_rests_until_ = deadline_in(token_rest).time_since_epoch().count();
+  std::lock_guard lock(reason_mutex_);
+  token_reason_ = why;
+}
+
+Outcome<GetReply> Client::Impl::get_once(const std::string& bucket, const std::string& key, GetMemory into,
+                                         const GetOptions& options, bool native_too) {
+  std::string reasons;
+  if (session_ && native_too) {
+    auto got = session_->get(bucket, key, into.bytes, into.native, options, {});
+    if (got || options_.via == Via::native || !get_may_fall_back(got.error())) return got;
+    if (speaks_against_door(got.error())) session_->suspend(got.error());
+    add_reason(reasons, "native", got.error().message);
+  }
+  // Without a range the object's size is not known yet: the buffer's is the best guess.
+  uint64_t expected = into.bytes.size();
+  if (options.range && options.range->length > 0) expected = std::min(expected, options.range->length);
+  if (wants_token(expected)) {
+    auto got = token_->get(bucket, key, into.bytes, options);
+    const bool forced = options_.via == Via::token;
+    if (got && forced && got->transfer.door != Via::token && got->bytes > 0) {
+      return fault(ErrorCode::unsupported, got->transfer.fell_back_reason);
+    }
+    if (got) {
+      if (!got->transfer.fell_back_reason.empty()) {
+        rest_token(got->transfer.fell_back_reason);
+        add_reason(reasons, "token", got->transfer.fell_back_reason);
+      }
+      got->transfer.fell_back_reason = std::move(reasons);
+      return got;
+    }
+    if (forced || !get_may_fall_back(got.error())) return got;
+    rest_token(got.error().message);
+    add_reason(reasons, "token", got.error().message);
+  } else if (token_ && options_.via == Via::automatic && expected >= options_.token_size_min) {
+    std::lock_guard lock(reason_mutex_);
+    add_reason(reasons, "token", token_reason_.empty() ? "not known to the server" : token_reason_);
+  }
+  auto got = s3_->get(bucket, key, into.bytes, options);
+  if (got) got->transfer.fell_back_reason = std::move(reasons);
+  return got;
+}
+
+Outcome<GetReply> Client::Impl::get(const std::string& bucket, const std::string& key, GetMemory into,
+                                    const GetOptions& options, bool native_too) {
+  unsigned attempts = 0;
+  auto got =
+      client::with_retries(retry_, true, attempts, [&] { return get_once(bucket, key, into, options, native_too); });
+  if (got) got->transfer.attempts = attempts;
+  return got;
+}
+
+Outcome<GetReply> Client::Impl::get_ranges(const std::string& bucket, const std::string& key,
+                                           std::span<const Range> ranges, GetMemory into, const GetOptions& options) {
+  if (ranges.empty()) return fault(ErrorCode::invalid_argument, "no range");
+  std::string reasons;
+  if (session_) {
+    unsigned attempts = 0;
+    auto got = client::with_retries(
+        retry_, true, attempts, [&] { return session_->get(bucket, key, into.bytes, into.native, options, ranges); });
+    if (got || options_.via == Via::native || !get_may_fall_back(got.error())) return got;
+    add_reason(reasons, "native", got.error().message);
+  }
+  GetReply all;
+  GetOptions one = options;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    one.range = ranges[i];
+    auto got = get(bucket, key, {into.bytes.subspan(all.bytes), nullptr}, one, false);
+    if (!got) return got;
+    if (i == 0) {
+      all.info = got->info;
+      all.transfer = got->transfer;
+      one.if_match = got->info.etag;  // all ranges of one version
+      one.if_none_match.clear();
+    } else if (got->transfer.door == Via::http) {
+      all.transfer.door = Via::http;
+      all.transfer.provider = got->transfer.provider;
+    }
+    all.bytes += got->bytes;
+  }
+  all.transfer.bytes = all.bytes;
+  if (!reasons.empty()) all.transfer.fell_back_reason = reasons;
+  return all;
+}
+
+Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const std::string& key, Bytes from,
+                                             const PutOptions& options, std::string& reason, bool& done) {
+  done = false;
+  client::S3Call call{.method = "PUT", .bucket = bucket, .key = key};
+  OUT_ASSIGN(call.headers, client::put_headers(options));
+  OUT_ASSIGN(auto reply, token_->put(std::move(call), from, crc32c(from), reason));
+  if (!reply) return PutReply();
+  done = true;
+  PutReply out;
+  const ObjectInfo info = client::object_info(*reply, key);
+  out.etag = info.etag;
+  out.version_id = info.version_id;
+  out.transfer.door = Via::token;
+  out.transfer.provider = token_->provider();
+  out.transfer.bytes = from.size();
+  return out;
+}
+
+Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::string& key, PutMemory from,
+                                         const PutOptions& options, bool native_too) {
+  std::string reasons;
+  const bool is_conditional = conditional(options);
+  if (session_ && native_too) {
+    auto put = session_->put(bucket, key, from.bytes, from.native, options);
+    if (put || options_.via == Via::native || !put_may_fall_back(put.error(), is_conditional)) return put;
+    if (speaks_against_door(put.error())) session_->suspend(put.error());
+    add_reason(reasons, "native", put.error().message);
+  }
+  // A server that does not know tokens would answer a conditional PUT by storing nothing under the key, and the PUT
+  // with the body would then fail its own condition: so not before the server is known to know.
+  const bool forced = options_.via == Via::token;
+  if (wants_token(from.bytes.size()) && (forced || !is_conditional || token_->proven())) {
+    std::string why;
+    bool done = false;
+    auto put = put_by_token(bucket, key, from.bytes, options, why, done);
+    if (put && done) {
+      put->transfer.fell_back_reason = std::move(reasons);
+      return put;
+    }
+    if (!put && (forced || !put_may_fall_back(put.error(), is_conditional))) return put;
+    if (put && forced) return fault(ErrorCode::unsupported, why);
+    if (!put) why = put.error().message;
+    rest_token(why);
+    add_reason(reasons, "token", why);
+  } else if (token_ && !forced && from.bytes.size() >= options_.token_size_min) {
+    std::lock_guard lock(reason_mutex_);
+    add_reason(reasons, "token", token_reason_.empty() ? "not known to the server yet" : token_reason_);
+  }
+  auto put = s3_->put(bucket, key, from.bytes, options);
+  if (put) put->transfer.fell_back_reason = std::move(reasons);
+  return put;
+}
+
+Outcome<PutReply> Client::Impl::put(const std::string& bucket, const std::string& key, PutMemory from,
+                                    const PutOptions& options, bool native_too) {
+  const bool native_first = session_ && native_too && (options_.via == Via::native || session_->open());
+  if (!native_first && from.bytes.size() > options_.multipart_threshold) {
+    return put_parts(bucket, key, from.bytes, options);
+  }
+  unsigned attempts = 0;
+  auto put = client::with_retries(retry_, !conditional(options), attempts,
+                                  [&] { return put_once(bucket, key, from, options, native_too); });
+  if (put) put->transfer.attempts = attempts;
+  return put;
+}
+
+Outcome<ObjectInfo> Client::Impl::head(const std::string& bucket, const std::string& key) {
+  return retried(true, [&]() -> Outcome<ObjectInfo> {
+    if (session_) {
+      auto info = session_->head(bucket, key);
+      if (info || options_.via == Via::native || !get_may_fall_back(info.error())) return info;
+      if (speaks_against_door(info.error())) session_->suspend(info.error());
+    }
+    return s3_->head(bucket, key);
+  });
+}
+
+Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key) {
+  return retried(true, [&]() -> Outcome<> {
+    if (session_) {
+      auto removed = session_->remove(bucket, key);
+      if (removed || options_.via == Via::native || !get_may_fall_back(removed.error())) return removed;
+      if (speaks_against_door(removed.error())) session_->suspend(removed.error());
+    }
+    return s3_->remove(bucket, key);
+  });
+}
+
+// Pages of one listing must come from one door: the continuation says which ("n:" native, "h:" HTTP).
+Outcome<ListPage> Client::Impl::list(const std::string& bucket, const ListOptions& options) {
+  if (options.max_keys < 1 || options.max_keys > 1000) {
+    return fault(ErrorCode::invalid_argument, "max_keys must be 1 to 1000");
+  }
+  ListOptions page_options = options;
+  const std::string& from = options.continuation;
+  const bool go_on_native = from.starts_with("n:"), go_on_http = from.starts_with("h:");
+  if (!from.empty()) {
+    if (!go_on_native && !go_on_http) return fault(ErrorCode::invalid_argument, "not a continuation of this client");
+    page_options.continuation = from.substr(2);
+  }
+  if (go_on_native && !session_) return fault(ErrorCode::invalid_argument, "not a continuation of this client");
+  bool native = session_ && !go_on_http;
+  auto page = retried(true, [&]() -> Outcome<ListPage> {
+    if (native) {
+      auto got = session_->list(bucket, page_options);
+      if (got || options_.via == Via::native || go_on_native || !get_may_fall_back(got.error())) return got;
+      native = false;
+    }
+    return s3_->list(bucket, page_options);
+  });
+  if (page && page->truncated) page->continuation.insert(0, native ? "n:" : "h:");
+  return page;
+}
+
+Outcome<Buffer> Client::Impl::allocate(size_t size) {
+  if (size == 0) return fault(ErrorCode::invalid_argument, "a buffer has at least one byte");
+  Buffer out;
+  out.memory_ = std::make_shared<Buffer::Memory>();
+  if (session_ && session_->open()) {
+    if (auto session = session_->session()) {
+      if (auto memory = (*session)->allocate(size)) {
+        out.memory_->native = std::move(*memory);
+        out.bytes_ = out.memory_->native->bytes().first(size);
+        return out;
+      }
+    }
+  }
+  void* mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return fault(ErrorCode::local_error, "no memory for a buffer of that size");
+  out.memory_->own = mapped;
+  out.memory_->own_bytes = size;
+  out.bytes_ = {static_cast<std::byte*>(mapped), size};
+  return out;
+}
+
+void Client::Impl::get_async(std::string bucket, std::string key, Buffer into, GetOptions options,
+                             Callback<GetReply> done, bool inline_done) {
+  const GetMemory memory{into.bytes_, into.memory_ ? into.memory_->native.get() : nullptr};
+  if (!session_ || !session_->open()) {
+    workers_->post([=, this, done = std::move(done)] {
+      static_cast<void>(into);  // the memory lives until the completion
+      done(get(bucket, key, memory, options));
+    });
+    return;
+  }
+  // `into` rides along: the memory lives until the completion.
+  auto landed = [=, this, done = std::move(done)](Outcome<GetReply> got) {
+    const bool again = !got && !closing_ && options_.via != Via::native && get_may_fall_back(got.error());
+    if (again) {
+      if (speaks_against_door(got.error())) session_->suspend(got.error());
+      workers_->post([=, this] {
+        static_cast<void>(into);
+        auto second = get(bucket, key, memory, options, false);
+        if (second) add_reason(second->transfer.fell_back_reason, "native", got.error().message);
+        done(std::move(second));
+      });
+    } else if (inline_done) {
+      done(std::move(got));
+    } else {
+      workers_->post([done, got = std::move(got)]() mutable { done(std::move(got)); });
+    }
+  };
+  session_->get_async(bucket, key, memory.bytes, memory.native, options, std::move(landed));
+}
+
+void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, PutOptions options,
+                             Callback<PutReply> done, bool inline_done) {
+  const PutMemory memory{from.bytes_, from.memory_ ? from.memory_->native.get() : nullptr};
+  if (!session_ || !session_->open()) {
+    workers_->post([=, this, done = std::move(done)] {
+      static_cast<void>(from);
+      done(put(bucket, key, memory, options));
+    });
+    return;
+  }
+  auto landed = [=, this, done = std::move(done)](Outcome<PutReply> put_reply) {
+    const bool again = !put_reply && !closing_ && options_.via != Via::native &&
+                       put_may_fall_back(put_reply.error(), conditional(options));
+    if (again) {
+      if (speaks_against_door(put_reply.error())) session_->suspend(put_reply.error());
+      workers_->post([=, this] {
+        static_cast<void>(from);
+        auto second = put(bucket, key, memory, options, false);
+        if (second) add_reason(second->transfer.fell_back_reason, "native", put_reply.error().message);
+        done(std::move(second));
+      });
+    } else if (inline_done) {
+      done(std::move(put_reply));
+    } else {
+      workers_->post([done, put_reply = std::move(put_reply)]() mutable { done(std::move(put_reply)); });
+    }
+  };
+  session_->put_async(bucket, key, memory.bytes, memory.native, options, std::move(landed));
+}
+
+}  // namespace verbena

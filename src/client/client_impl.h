@@ -1,0 +1,114 @@
+// What a Client's copies share: the doors, in order of preference, and the rules for falling back.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "client/endpoint.h"
+#include "client/http_client.h"
+#include "client/retry.h"
+#include "client/s3_http.h"
+#include "client/session_door.h"
+#include "client/token_door.h"
+#include "client/worker_pool.h"
+#include "verbena/client.h"
+
+namespace verbena {
+
+// `native` keeps the mapping that a native session shares with its server; `own` is plain page-aligned memory; neither:
+// the caller's.
+struct Buffer::Memory {
+  std::shared_ptr<client::NativeMemory> native;
+  void* own = nullptr;
+  size_t own_bytes = 0;
+  ~Memory();
+};
+
+// Memory of a call: where, and what it lies in if that is a native session's.
+template <class Byte>
+struct CallMemory {
+  std::span<Byte> bytes;
+  const client::NativeMemory* native = nullptr;
+};
+using GetMemory = CallMemory<std::byte>;
+using PutMemory = CallMemory<const std::byte>;
+
+class Client::Impl {
+ public:
+  static Outcome<std::shared_ptr<Impl>> create(ClientOptions options);
+  ~Impl();
+
+  Outcome<GetReply> get(const std::string& bucket, const std::string& key, GetMemory into, const GetOptions& options,
+                        bool native_too = true);
+  Outcome<GetReply> get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
+                               GetMemory into, const GetOptions& options);
+  Outcome<PutReply> put(const std::string& bucket, const std::string& key, PutMemory from, const PutOptions& options,
+                        bool native_too = true);
+  Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
+                               const PutOptions& options);
+
+  // `inline_done`: the completion may run on a fabric's progress thread (it only wakes someone up).
+  void get_async(std::string bucket, std::string key, Buffer into, GetOptions options, Callback<GetReply> done,
+                 bool inline_done);
+  void put_async(std::string bucket, std::string key, Buffer from, PutOptions options, Callback<PutReply> done,
+                 bool inline_done);
+
+  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key);
+  Outcome<> remove(const std::string& bucket, const std::string& key);
+  Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
+
+  Outcome<Buffer> allocate(size_t size);
+
+  bool native_open() const { return session_ && session_->open(); }
+  bool wants_token(uint64_t size);
+  client::S3Http& s3() { return *s3_; }
+  // Retries of operations that only HTTP has.
+  template <class Fn>
+  auto retried(bool idempotent, Fn&& operation) {
+    unsigned attempts = 0;
+    return client::with_retries(retry_, idempotent, attempts, std::forward<Fn>(operation));
+  }
+  const ClientOptions& options() const { return options_; }
+
+ private:
+  explicit Impl(ClientOptions options) : options_(std::move(options)) {}
+  Outcome<> open();
+  Outcome<GetReply> get_once(const std::string& bucket, const std::string& key, GetMemory into,
+                             const GetOptions& options, bool native_too);
+  Outcome<PutReply> put_once(const std::string& bucket, const std::string& key, PutMemory from,
+                             const PutOptions& options, bool native_too);
+  Outcome<PutReply> put_by_token(const std::string& bucket, const std::string& key, Bytes from,
+                                 const PutOptions& options, std::string& reason, bool& done);
+  void rest_token(const std::string& why);
+
+  // Multipart. A worker's current part: bytes of the caller's, or its own.
+  struct Upload;
+  struct Piece {
+    Bytes bytes;
+    std::vector<std::byte> own;
+  };
+  using NextPart = std::function<Outcome<bool>(Piece&)>;  // false: no more
+  Outcome<PutReply> put_parts(const std::string& bucket, const std::string& key, Bytes from, const PutOptions& options);
+  // `next` gives part after part; `helpers_max` threads besides the caller's send them.
+  Outcome<PutReply> run_upload(const std::string& bucket, const std::string& key, unsigned helpers_max,
+                               const NextPart& next, const PutOptions& options);
+  Outcome<client::CompletedPart> put_part(const Upload& upload, int number, Bytes from, uint32_t crc32c,
+                                          Transfer& transfer);
+  Outcome<PutReply> finish_upload(Upload& upload, const PutOptions& options);
+
+  ClientOptions options_;
+  client::RetryPolicy retry_;
+  std::unique_ptr<client::HttpClient> http_;
+  std::unique_ptr<client::S3Http> s3_;
+  std::unique_ptr<client::TokenDoor> token_;      // null: never (anonymous, or another door was asked for)
+  std::unique_ptr<client::SessionDoor> session_;  // likewise
+  std::atomic<int64_t> token_rests_until_{0};     // steady clock, ns
+  std::mutex reason_mutex_;
+  std::string token_reason_;
+  std::atomic<bool> closing_{false};
+  std::unique_ptr<client::WorkerPool> workers_;
+};
+
+}  // namespace verbena

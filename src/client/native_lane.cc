@@ -1,0 +1,336 @@
+#include "client/native_lane.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace verbena::client {
+namespace {
+
+namespace wire = native::wire;
+
+constexpr std::chrono::milliseconds nap{20};  // deadlines are looked at this often
+constexpr std::chrono::milliseconds bye_patience{100};
+
+}  // namespace
+
+NativeLane::NativeLane(std::unique_ptr<fabric::Link> link, Setup setup)
+    : setup_(std::move(setup)),
+      link_(std::move(link)),
+      provider_(link_->provider()),
+      message_size_max_(std::min<size_t>(link_->message_size_max(), setup_.endpoint.message_size_max)),
+      slots_(setup_.credits),
+      buffer_(message_size_max_) {
+  for (uint32_t slot = setup_.credits; slot > 0; --slot) free_slots_.push_back(slot - 1);
+}
+
+NativeLane::~NativeLane() { close(); }
+
+NativeLane::Lock NativeLane::enter() {
+  entering_.fetch_add(1);
+  if (link_waits_.load()) link_->wake();
+  Lock lock(mutex_);
+  entering_.fetch_sub(1);
+  return lock;
+}
+
+// A leader that only ever unlocked and locked again would starve the others.
+void NativeLane::let_in(Lock& lock) {
+  if (entering_.load() == 0) return;
+  lock.unlock();
+  for (int i = 0; i < 64 && entering_.load() != 0; ++i) sched_yield();
+  lock.lock();
+}
+
+Result<void> NativeLane::run(NativeCall& call, const Prepare& prepare) {
+  Lock lock = enter();
+  if (auto sent = submit(lock, call, prepare); !sent) {
+    call.lent.reset();
+    fire(lock);
+    return sent;
+  }
+  await(lock, call);
+  fire(lock);
+  return call.outcome;
+}
+
+void NativeLane::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) {
+  Lock lock = enter();
+  call->asynchronous = true;
+  auto sent = submit(lock, *call, prepare);
+  if (!sent) {
+    call->lent.reset();
+    call->outcome = sent;
+    finished_.push_back(std::move(call));
+  } else {
+    (void)call.release();  // owned by its slot now
+    ++async_in_flight_;
+    start_progress_thread();
+    if (!led_) progress_wanted_.notify_one();
+  }
+  fire(lock);
+}
+
+Result<void> NativeLane::submit(Lock& lock, NativeCall& call, const Prepare& prepare) {
+  VB_TRY(take_slot(lock, call));
+  wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
+  Body body{out, *link_, staging_};
+  auto prepared = prepare(body);
+  if (prepared && !out.ok()) prepared = fail(Errc::request_header_too_large, "native: request exceeds a message");
+  if (prepared) prepared = transmit(call, body.flags, out.size());
+  if (!prepared && slots_[call.request & 0xffffffff] == &call) {
+    slots_[call.request & 0xffffffff] = nullptr;
+    free_slots_.push_back(static_cast<uint32_t>(call.request));
+    slot_freed_.notify_one();
+  }
+  return prepared;
+}
+
+Result<void> NativeLane::take_slot(Lock& lock, NativeCall& call) {
+  const auto free = [this] { return !free_slots_.empty() || broken_; };
+  // Someone leads, or the progress thread is about to, as long as a slot is taken.
+  if (!free() && !slot_freed_.wait_until(lock, call.deadline, free)) return fail(Errc::timed_out, "native: no credit");
+  if (broken_) return fail(Errc::closed, "native: the session is broken");
+  const uint32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  call.request = uint64_t{++generation_} << 32 | slot;
+  slots_[slot] = &call;
+  return {};
+}
+
+Result<void> NativeLane::transmit(NativeCall& call, uint8_t flags, size_t body_size) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - SteadyClock::now()).count();
+  const wire::Header header{.type = static_cast<uint8_t>(call.type),
+                            .flags = flags,
+                            .session = setup_.session,
+                            .sequence = ++last_sequence_,
+                            .request = call.request,
+                            .body_length = static_cast<uint32_t>(body_size),
+                            .timeout_ms = static_cast<uint32_t>(std::clamp<int64_t>(left, 1, 0xffffffff))};
+  const size_t size = wire::seal(setup_.keys.to_server, header, buffer_);
+  call.received_before = received_;
+  for (;;) {
+    auto sent = link_->send(Bytes(buffer_).first(size));
+    if (sent) return {};
+    if (sent.error() != Errc::would_block) {
+      break_off(sent.error());
+      return fail(Errc::closed, "native: the link broke", sent.error().sys);
+    }
+    poll_once();
+    if (broken_) return fail(Errc::closed, "native: the link broke");
+    if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: the link takes no message");
+  }
+}
+
+void NativeLane::await(Lock& lock, NativeCall& call) {
+  while (!call.done) {
+    if (led_) {
+      call.sleeping = true;
+      lock.unlock();
+      call.state.wait(NativeCall::waiting);
+      lock.lock();
+      call.sleeping = false;
+      if (call.state.load() != NativeCall::lead) continue;
+      call.state = NativeCall::waiting;
+      if (call.done) {  // finished just as the lead was handed to it
+        hand_over();
+        return;
+      }
+    }
+    led_ = true;
+    const auto until = [&call] { return call.done; };
+    lead(lock, until);
+    hand_over();
+  }
+}
+
+template <class Until>
+void NativeLane::lead(Lock& lock, Until until) {
+  last_progress_ = SteadyClock::now();
+  while (!until() && !broken_) {
+    const uint64_t before = received_;
+    poll_once();
+    if (!finished_.empty()) fire(lock);
+    if (received_ != before) continue;
+    const auto now = SteadyClock::now();
+    expire(now);
+    if (until() || broken_) break;
+    if (now - last_progress_ > setup_.spin_for) {
+      link_waits_ = true;
+      if (entering_.load() == 0) link_->wait(now + nap);
+      link_waits_ = false;
+    } else {
+      sched_yield();  // the server may need this very core
+    }
+    let_in(lock);
+  }
+}
+
+// The leader leaves: the next sleeper leads, else the progress thread if there is work for it.
+void NativeLane::hand_over() {
+  led_ = false;
+  for (NativeCall* call : slots_) {
+    if (call == nullptr || !call->sleeping || call->state.load() != NativeCall::waiting) continue;
+    led_ = true;  // reserved for it
+    call->state = NativeCall::lead;
+    call->state.notify_one();
+    return;
+  }
+  if (async_in_flight_ > 0) progress_wanted_.notify_one();
+}
+
+void NativeLane::poll_once() {
+  const auto handler = [this](Bytes message) { receive(message); };
+  auto polled = link_->poll(handler);
+  if (!polled) return break_off(polled.error());
+  if (*polled != 0) last_progress_ = SteadyClock::now();
+}
+
+// Whatever is not exactly the reply to one of our requests is passed over.
+void NativeLane::receive(Bytes message) {
+  const auto header = wire::parse_header(message, message_size_max_);
+  if (!header || header->session != setup_.session) return;
+  if (!wire::mac_matches(setup_.keys.to_client, message) || !seen_.accept(header->sequence)) return;
+  ++received_;
+  if (header->type == (static_cast<uint8_t>(wire::Type::bye) | wire::reply_bit)) {
+    return break_off({.code = Errc::closed, .sys = 0, .context = "native: the server ended the session"});
+  }
+  const uint64_t slot = header->request & 0xffffffff;
+  if (slot >= slots_.size() || slots_[slot] == nullptr || slots_[slot]->request != header->request) return;
+  NativeCall& call = *slots_[slot];
+  if (header->type != (static_cast<uint8_t>(call.type) | wire::reply_bit)) return;
+  const Bytes body = wire::body_of(message);
+  const auto code = wire::decode_error(body);
+  if (!code) {
+    finish(call, fail(Errc::malformed, "native: reply"), Answer::came);
+  } else if (*code != Errc::ok) {
+    finish(call, fail(*code, "native: the server's answer"), Answer::came);
+  } else {
+    finish(call, call.answered(body), Answer::came);
+  }
+}
+
+void NativeLane::finish(NativeCall& call, Result<void> outcome, Answer answer) {
+  call.outcome = outcome;
+  // From here on nothing lands in the caller's memory. Without an answer, an operation may still be under way.
+  if (call.lent != nullptr && answer == Answer::missing) call.lent->revoke();
+  call.lent.reset();
+  const auto slot = static_cast<uint32_t>(call.request);
+  slots_[slot] = nullptr;
+  free_slots_.push_back(slot);
+  slot_freed_.notify_one();
+  call.done = true;
+  if (call.asynchronous) {
+    --async_in_flight_;
+    finished_.emplace_back(static_cast<AsyncCall*>(&call));
+  } else if (call.sleeping && call.state.load() == NativeCall::waiting) {
+    call.state = NativeCall::finished;
+    call.state.notify_one();
+  }
+}
+
+void NativeLane::expire(Deadline now) {
+  for (NativeCall* call : slots_) {
+    if (call == nullptr || call->deadline > now) continue;
+    // Silence since it was sent: the server may have forgotten the session.
+    if (call->received_before == received_) broken_ = true;
+    finish(*call, fail(Errc::timed_out, "native: no answer in time"), Answer::missing);
+  }
+  if (broken_) break_off({.code = Errc::closed, .sys = 0, .context = "native: the server is silent"});
+}
+
+void NativeLane::break_off(Error why) {
+  broken_ = true;
+  for (NativeCall* call : slots_) {
+    if (call != nullptr) finish(*call, fail(Errc::closed, why.context, why.sys), Answer::missing);
+  }
+  slot_freed_.notify_all();
+}
+
+// Runs the completions of what has finished, outside the lock.
+void NativeLane::fire(Lock& lock) {
+  while (!finished_.empty()) {
+    auto batch = std::move(finished_);
+    finished_.clear();
+    lock.unlock();
+    for (auto& call : batch) {
+      call->settle(*call);
+      if (call->outcome) {
+        call->complete(std::move(call->object));
+      } else {
+        call->complete(std::unexpected(call->outcome.error()));
+      }
+    }
+    batch.clear();
+    lock.lock();
+  }
+}
+
+void NativeLane::start_progress_thread() {
+  if (!progress_.joinable()) progress_ = std::thread([this] { progress_thread(); });
+}
+
+void NativeLane::progress_thread() {
+  Lock lock(mutex_);
+  while (!closing_) {
+    if (led_ || async_in_flight_ == 0 || broken_) {
+      progress_wanted_.wait(lock);
+      continue;
+    }
+    led_ = true;
+    const auto until = [this] {
+      if (async_in_flight_ == 0 || closing_) return true;
+      // A caller that waits polls with less delay than a wake-up costs it.
+      return std::ranges::any_of(slots_, [](NativeCall* call) { return call != nullptr && call->sleeping; });
+    };
+    lead(lock, until);
+    fire(lock);
+    hand_over();
+  }
+}
+
+Result<void> NativeLane::hello(Deadline deadline) {
+  CodeCall call;
+  call.type = wire::Type::hello;
+  call.deadline = deadline;
+  const auto prepare = [this](Body& body) -> Result<void> {
+    const std::string address = link_->address();
+    const wire::Hello hello{.message_size_max = static_cast<uint32_t>(message_size_max_), .address = address};
+    encode(body.out, hello);
+    return {};
+  };
+  return run(call, prepare);
+}
+
+void NativeLane::close() {
+  Lock lock = enter();
+  if (closing_) return;
+  closing_ = true;
+  if (!broken_) {
+    CodeCall bye;
+    bye.type = wire::Type::bye;
+    bye.deadline = deadline_in(bye_patience);
+    (void)transmit(bye, 0, 0);
+  }
+  break_off({.code = Errc::closed, .sys = 0, .context = "native: the session was closed"});
+  fire(lock);
+  staging_.clear();
+  progress_wanted_.notify_all();
+  std::thread progress = std::move(progress_);
+  lock.unlock();
+  if (progress.joinable()) progress.join();
+}
+
+Result<StagingBlock> NativeLane::allocate(size_t size) {
+  Lock lock = enter();
+  if (broken_) return fail(Errc::closed, "native: the session is broken");
+  return link_->allocate(size);
+}
+
+void NativeLane::release(StagingBlock block, bool reusable) {
+  Lock lock = enter();
+  if (reusable && !closing_) staging_.give_back(std::move(block));
+  block.reset();  // under the lock: the link is used by one thread at a time
+}
+
+}  // namespace verbena::client

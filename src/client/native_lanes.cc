@@ -1,0 +1,80 @@
+#include "client/native_lanes.h"
+
+#include <optional>
+
+#include "base/log.h"
+#include "client/native_dial.h"
+#include "client/native_handshake.h"
+
+namespace verbena::client {
+
+namespace wire = native::wire;
+
+Result<std::vector<std::unique_ptr<NativeLane>>> NativeLanes::connect(const NativeGrant& grant,
+                                                                      const NativeOptions& options,
+                                                                      const NativeDial& dial,
+                                                                      std::string_view provider) {
+  std::vector<std::unique_ptr<NativeLane>> lanes;
+  for (const NativeEndpoint& endpoint : grant.endpoints) {
+    if (!same_provider(provider, endpoint.provider)) continue;
+    VB_ASSIGN(auto link, dial(endpoint));
+    NativeLane::Setup setup{.endpoint = endpoint,
+                            .session = grant.session,
+                            .keys = wire::derive_lane(grant.master, endpoint.index),
+                            .credits = grant.credits,
+                            .spin_for = options.spin_for};
+    lanes.push_back(std::make_unique<NativeLane>(std::move(link), std::move(setup)));
+    VB_TRY(lanes.back()->hello(deadline_in(options.connect_timeout)));
+  }
+  return lanes;
+}
+
+Result<std::shared_ptr<NativeLanes>> NativeLanes::open(const NativeOptions& options, const NativeDial& dial) {
+  Error last{.code = Errc::connection_failed, .sys = 0, .context = "native: no common provider"};
+  std::optional<NativeGrant> grant;
+  for (const std::string& provider : options.providers) {
+    if (!grant) {
+      VB_ASSIGN(grant, request_session(options));
+    }
+    auto lanes = connect(*grant, options, dial, provider);
+    if (!lanes) {
+      log::debug("native: provider {} does not connect: {}", provider, describe(lanes.error()));
+      last = lanes.error();
+      grant.reset();  // it may have ended with the lanes that did connect
+      continue;
+    }
+    if (lanes->empty()) continue;
+    std::shared_ptr<NativeLanes> all(new NativeLanes);
+    all->lanes_ = std::move(*lanes);
+    all->credits_ = grant->credits;
+    all->idle_timeout_ = grant->idle_timeout;
+    all->by_core_.resize(std::max(1u, grant->cores), 0);
+    for (uint32_t i = 0; i < all->lanes_.size(); ++i) {
+      const uint32_t core = all->lanes_[i]->endpoint().core;
+      if (core < all->by_core_.size()) all->by_core_[core] = i;
+    }
+    all->touch();
+    return all;
+  }
+  return fail(Errc::connection_failed, last.context, last.sys);
+}
+
+NativeLanes::~NativeLanes() { close(); }
+
+void NativeLanes::close() {
+  for (auto& lane : lanes_) lane->close();
+}
+
+NativeLane& NativeLanes::lane_of(std::string_view bucket, std::string_view key) {
+  return *lanes_[by_core_[wire::core_of(bucket, key, static_cast<uint32_t>(by_core_.size()))]];
+}
+
+bool NativeLanes::stale() const {
+  for (const auto& lane : lanes_) {
+    if (lane->broken()) return true;
+  }
+  // Early enough that the server has not let it go first.
+  return SteadyClock::now() - last_used_.load(std::memory_order_relaxed) > idle_timeout_ * 3 / 4;
+}
+
+}  // namespace verbena::client

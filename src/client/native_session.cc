@@ -1,0 +1,259 @@
+#include "client/native_session.h"
+
+#include <mutex>
+
+#include "client/native_dial.h"
+#include "client/native_lanes.h"
+#include "client/native_request.h"
+
+namespace verbena::client {
+namespace {
+
+namespace wire = native::wire;
+
+class LentMemory final : public NativeMemory {
+ public:
+  explicit LentMemory(StagingBlock block) : block_(std::move(block)) {}
+  MutableBytes bytes() const override { return *block_; }
+
+ private:
+  StagingBlock block_;
+};
+
+// The session is lost, and whether the server acted on the request is not known.
+bool lost(const Error& error) { return error == Errc::closed || error == Errc::connection_failed; }
+
+}  // namespace
+
+struct NativeSession::State {
+  explicit State(NativeOptions given) : options(std::move(given)) {
+    dial = options.dial ? options.dial : make_native_dial(options);
+  }
+
+  // The session to use now, opened anew if the last one broke.
+  Result<std::shared_ptr<NativeLanes>> lanes() {
+    std::lock_guard lock(mutex);
+    if (closed) return fail(Errc::closed, "native: the session was closed");
+    if (current == nullptr || current->stale()) {
+      // Requests in flight on the old one may still use it. It is let go here, on a caller's thread: its own progress
+      // thread could not join itself.
+      if (current != nullptr) retired.push_back(std::move(current));
+      std::erase_if(retired, [](const auto& old) { return old.use_count() == 1; });
+      VB_ASSIGN(current, NativeLanes::open(options, dial));
+    }
+    current->touch();
+    return current;
+  }
+
+  // Runs `request` on a session; once more on a new one if that was lost and the request may be repeated.
+  template <class T, class Request>
+  Result<T> repeat(bool repeatable, Request request) {
+    for (int attempt = 0;; ++attempt) {
+      VB_ASSIGN(const auto lanes, this->lanes());
+      Result<T> result = request(*lanes);
+      if (result || !lost(result.error()) || !repeatable || attempt == 1) return result;
+    }
+  }
+
+  Deadline deadline(std::chrono::milliseconds timeout) const {
+    return deadline_in(timeout.count() > 0 ? timeout : options.request_timeout);
+  }
+
+  const NativeOptions options;
+  NativeDial dial;
+  std::mutex mutex;
+  std::shared_ptr<NativeLanes> current;
+  std::vector<std::shared_ptr<NativeLanes>> retired;
+  bool closed = false;
+};
+
+NativeSession::NativeSession(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+Result<std::unique_ptr<NativeSession>> NativeSession::open(NativeOptions options) {
+  auto state = std::make_shared<State>(std::move(options));
+  VB_TRY(state->lanes());
+  return std::unique_ptr<NativeSession>(new NativeSession(std::move(state)));
+}
+
+NativeSession::~NativeSession() {
+  std::vector<std::shared_ptr<NativeLanes>> all;
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->closed = true;
+    all = std::move(state_->retired);
+    if (state_->current != nullptr) all.push_back(std::move(state_->current));
+  }
+  for (auto& lanes : all) lanes->close();
+}
+
+Result<NativeObject> NativeSession::get(const NativeGet& request) {
+  VB_TRY(check(request));
+  const auto once = [&](NativeLanes& lanes) -> Result<NativeObject> {
+    NativeLane& lane = lanes.lane_of(request.bucket, request.key);
+    ObjectCall call;
+    call.type = wire::Type::get;
+    call.deadline = state_->deadline(request.timeout);
+    const auto prepare = [&](NativeLane::Body& body) {
+      return prepare_get(request, lane.endpoint().inline_max_bytes, call, body);
+    };
+    const auto done = lane.run(call, prepare);
+    call.outcome = done;
+    settle(lane, call);
+    if (!done) return std::unexpected(done.error());
+    return std::move(call.object);
+  };
+  return state_->repeat<NativeObject>(true, once);
+}
+
+Result<NativeObject> NativeSession::head(const NativeGet& request) {
+  VB_TRY(check(request));
+  const auto once = [&](NativeLanes& lanes) -> Result<NativeObject> {
+    ObjectCall call;
+    call.type = wire::Type::head;
+    call.deadline = state_->deadline(request.timeout);
+    const auto prepare = [&](NativeLane::Body& body) { return prepare_head(request, body); };
+    VB_TRY(lanes.lane_of(request.bucket, request.key).run(call, prepare));
+    return std::move(call.object);
+  };
+  return state_->repeat<NativeObject>(true, once);
+}
+
+Result<NativeObject> NativeSession::put(const NativePut& request) {
+  VB_TRY(check(request));
+  const auto once = [&](NativeLanes& lanes) -> Result<NativeObject> {
+    NativeLane& lane = lanes.lane_of(request.bucket, request.key);
+    ObjectCall call;
+    call.type = wire::Type::put;
+    call.deadline = state_->deadline(request.timeout);
+    const auto prepare = [&](NativeLane::Body& body) {
+      return prepare_put(request, lane.endpoint().inline_max_bytes, call, body);
+    };
+    const auto done = lane.run(call, prepare);
+    call.outcome = done;
+    settle(lane, call);
+    if (!done) return std::unexpected(done.error());
+    return std::move(call.object);
+  };
+  // Without conditions, storing the same bytes twice is storing them once.
+  return state_->repeat<NativeObject>(request.if_match.empty() && request.if_none_match.empty(), once);
+}
+
+Result<void> NativeSession::remove(std::string_view bucket, std::string_view key, std::string_view if_match) {
+  if (bucket.size() > wire::bucket_size_max) return fail(Errc::invalid_bucket_name, "native: bucket");
+  if (key.empty()) return fail(Errc::invalid_request, "native: empty key");
+  if (key.size() > wire::key_size_max) return fail(Errc::key_too_long, "native: key");
+  const auto once = [&](NativeLanes& lanes) -> Result<void> {
+    CodeCall call;
+    call.type = wire::Type::del;
+    call.deadline = state_->deadline({});
+    const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
+      const wire::Delete message{.bucket = bucket, .key = key, .if_match = if_match};
+      encode(body.out, message);
+      return {};
+    };
+    return lanes.lane_of(bucket, key).run(call, prepare);
+  };
+  // A second delete could hit what someone stored in between.
+  return state_->repeat<void>(false, once);
+}
+
+Result<NativePage> NativeSession::list(const NativeList& request) {
+  NativePage all;
+  std::string after(request.after);
+  size_t wanted = static_cast<size_t>(std::clamp<int>(request.max_keys, 0, wire::list_keys_max));
+  for (;;) {
+    const auto once = [&](NativeLanes& lanes) -> Result<NativePage> {
+      ListCall call;
+      call.type = wire::Type::list;
+      call.deadline = state_->deadline(request.timeout);
+      const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
+        const wire::List message{.bucket = request.bucket,
+                                 .prefix = request.prefix,
+                                 .delimiter = request.delimiter,
+                                 .after = after,
+                                 .max_keys = static_cast<uint32_t>(wanted)};
+        encode(body.out, message);
+        return {};
+      };
+      VB_TRY(lanes.any().run(call, prepare));
+      return std::move(call.page);
+    };
+    VB_ASSIGN(NativePage page, state_->repeat<NativePage>(true, once));
+    const size_t got = page.entries.size() + page.common_prefixes.size();
+    std::ranges::move(page.entries, std::back_inserter(all.entries));
+    std::ranges::move(page.common_prefixes, std::back_inserter(all.common_prefixes));
+    all.truncated = page.truncated;
+    all.next_after = page.next_after;
+    if (!page.truncated || got >= wanted) return all;
+    wanted -= got;
+    after = page.next_after;
+  }
+}
+
+Result<void> NativeSession::ping() {
+  const auto once = [&](NativeLanes& lanes) -> Result<void> {
+    CodeCall call;
+    call.type = wire::Type::ping;
+    call.deadline = state_->deadline({});
+    const auto prepare = [](NativeLane::Body&) -> Result<void> { return {}; };
+    return lanes.any().run(call, prepare);
+  };
+  return state_->repeat<void>(true, once);
+}
+
+namespace {
+
+// The completion settles the staging first, and keeps the lanes alive until then.
+std::unique_ptr<AsyncCall> make_async(wire::Type type, Deadline deadline, std::shared_ptr<NativeLanes> lanes,
+                                      NativeLane& lane, NativeSession::Done done) {
+  auto call = std::make_unique<AsyncCall>();
+  call->type = type;
+  call->deadline = deadline;
+  call->settle = [lanes = std::move(lanes), &lane](ObjectCall& settled) { settle(lane, settled); };
+  call->complete = std::move(done);
+  return call;
+}
+
+}  // namespace
+
+void NativeSession::get_async(const NativeGet& request, Done done) {
+  if (auto checked = check(request); !checked) return done(std::unexpected(checked.error()));
+  auto lanes = state_->lanes();
+  if (!lanes) return done(std::unexpected(lanes.error()));
+  NativeLane& lane = (*lanes)->lane_of(request.bucket, request.key);
+  auto call = make_async(wire::Type::get, state_->deadline(request.timeout), *lanes, lane, std::move(done));
+  const auto prepare = [&, raw = call.get()](NativeLane::Body& body) {
+    return prepare_get(request, lane.endpoint().inline_max_bytes, *raw, body);
+  };
+  lane.start(std::move(call), prepare);
+}
+
+void NativeSession::put_async(const NativePut& request, Done done) {
+  if (auto checked = check(request); !checked) return done(std::unexpected(checked.error()));
+  auto lanes = state_->lanes();
+  if (!lanes) return done(std::unexpected(lanes.error()));
+  NativeLane& lane = (*lanes)->lane_of(request.bucket, request.key);
+  auto call = make_async(wire::Type::put, state_->deadline(request.timeout), *lanes, lane, std::move(done));
+  const auto prepare = [&, raw = call.get()](NativeLane::Body& body) {
+    return prepare_put(request, lane.endpoint().inline_max_bytes, *raw, body);
+  };
+  lane.start(std::move(call), prepare);
+}
+
+Result<std::shared_ptr<NativeMemory>> NativeSession::allocate(size_t size) {
+  VB_ASSIGN(const auto lanes, state_->lanes());
+  VB_ASSIGN(auto block, lanes->any().allocate(size));
+  return std::make_shared<LentMemory>(std::move(block));
+}
+
+std::string NativeSession::provider() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->current == nullptr ? std::string() : state_->current->provider();
+}
+
+uint32_t NativeSession::credits() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->current == nullptr ? 0 : state_->current->credits();
+}
+
+}  // namespace verbena::client

@@ -1,0 +1,168 @@
+// The client's end of the native protocol (docs/native-protocol.md): one session with one server, a link per core of
+// the server, requests pipelined up to the session's credits.
+//
+// Thread-safe. A synchronous call polls the fabric itself until its answer is in (no hop to another thread); while
+// asynchronous requests are in flight and nobody polls, a progress thread of the link does.
+// A session that broke (the server restarted, or forgot it) is opened anew by the next request; get, head and list, and
+// a put without conditions, are then repeated once by themselves.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "auth/auth.h"
+#include "base/bytes.h"
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "fabric/fabric.h"
+
+namespace verbena::client {
+
+// One of the server's endpoints, as the session's answer lists it.
+struct NativeEndpoint {
+  uint16_t index = 0;  // its number in the session: binds the message keys
+  uint32_t core = 0;
+  std::string provider;  // "local", "tcp", "verbs;ofi_rxm"
+  std::string address;   // ofi: fi_getname bytes; local: socket path
+  uint32_t inline_max_bytes = 0;
+  uint32_t message_size_max = 0;
+};
+
+using NativeDial = std::function<Result<std::unique_ptr<fabric::Link>>(const NativeEndpoint&)>;
+
+struct NativeOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 9100;
+  bool tls = false;
+  bool insecure = false;  // TLS without verifying the server's certificate
+  std::string ca_file;    // PEM; empty: the system's store
+  auth::Credentials credentials;
+  std::string region = "us-east-1";
+  // In order of preference; "verbs" also means "verbs;ofi_rxm". Ones that the server does not offer are passed over.
+  std::vector<std::string> providers = {"local", "verbs", "tcp"};
+  std::chrono::milliseconds connect_timeout{5'000};
+  std::chrono::milliseconds request_timeout{30'000};
+  std::chrono::microseconds spin_for{100};  // how long a waiting caller polls before it sleeps
+  const WallClock* clock = &system_clock();
+  NativeDial dial;  // tests; empty: fabric/local and fabric/ofi
+};
+
+// Memory that is cheapest to lend to the server: on `local` it is shared with it, so that a request copies once.
+// Outlives the session that made it; after a reconnect requests with it are staged.
+class NativeMemory {
+ public:
+  virtual ~NativeMemory() = default;
+  virtual MutableBytes bytes() const = 0;
+};
+
+struct NativeRange {  // first-last inclusive; last unset: to the end; first unset: the last `last` bytes
+  std::optional<uint64_t> first, last;
+};
+
+struct NativeChecksum {
+  Algorithm algorithm = Algorithm::crc64nvme;
+  std::string value;   // raw digest bytes
+  uint16_t parts = 0;  // 0: full object
+};
+
+// Views need to live only until the call (also get_async) returns; `into` until the completion.
+struct NativeGet {
+  std::string_view bucket, key;
+  MutableBytes into;                     // get: too_large (nothing written) when the bytes do not fit
+  const NativeMemory* memory = nullptr;  // `into` lies inside it; nullptr: any memory, lent or staged as needed
+  std::span<const NativeRange> ranges;   // at most 64; their bytes land one after the other
+  int part_number = 0;
+  std::span<const std::string> if_match, if_none_match;  // at most 8 each
+  std::optional<int64_t> if_modified_since_s, if_unmodified_since_s;
+  bool full_headers = false;             // give back all stored headers
+  std::chrono::milliseconds timeout{0};  // 0: the session's
+};
+
+struct NativePut {
+  std::string_view bucket, key;
+  Bytes from;
+  const NativeMemory* memory = nullptr;                          // `from` lies inside it
+  std::span<const std::pair<std::string, std::string>> headers;  // content-type, x-amz-meta-*, ...: lower-case names
+  std::span<const NativeChecksum> expected;                      // verified before anything becomes visible
+  std::optional<Algorithm> compute;
+  std::string_view if_match, if_none_match;
+  std::chrono::milliseconds timeout{0};
+};
+
+// What the server tells of an object.
+struct NativeObject {
+  uint64_t length = 0;  // bytes delivered or stored; head: what a get would deliver
+  uint64_t object_size = 0;
+  int64_t modified_us = 0;
+  bool partial = false;
+  uint32_t parts = 0;  // of a multipart upload
+  std::string etag, version_id;
+  std::vector<NativeChecksum> checksums;
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;         // offset and length, as resolved
+  std::vector<std::pair<std::string, std::string>> headers;  // with full_headers
+};
+
+struct NativeList {
+  std::string_view bucket, prefix, delimiter, after;
+  int max_keys = 1000;
+  std::chrono::milliseconds timeout{0};
+};
+struct NativeListEntry {
+  std::string key, etag;
+  uint64_t size = 0;
+  int64_t modified_us = 0;
+};
+struct NativePage {
+  std::vector<NativeListEntry> entries;
+  std::vector<std::string> common_prefixes;
+  bool truncated = false;
+  std::string next_after;
+};
+
+class NativeSession {
+ public:
+  // The server's own code for a refused session (access_denied, signature_does_not_match, slow_down, ...);
+  // connection_failed: no HTTP listener there, or no common provider works; unsupported: it is no native door.
+  static Result<std::unique_ptr<NativeSession>> open(NativeOptions options);
+  ~NativeSession();  // says BYE; requests in flight end with `closed` before it returns
+  NativeSession(const NativeSession&) = delete;
+
+  // Errors: the server's Errc; too_large; timed_out (the memory has been withdrawn: nothing lands later);
+  // closed, connection_failed (the session broke and could not be opened anew).
+  Result<NativeObject> get(const NativeGet& request);
+  Result<NativeObject> head(const NativeGet& request);
+  Result<NativeObject> put(const NativePut& request);
+  Result<void> remove(std::string_view bucket, std::string_view key, std::string_view if_match = {});
+  // One page; collects as many messages as it takes.
+  Result<NativePage> list(const NativeList& request);
+  Result<void> ping();
+
+  // The completion runs on a progress thread or inside another thread's call; it must not block nor call this session.
+  // Blocks only while no credit is free. A completion always comes, once, also before this returns.
+  // Not repeated after a broken session (`closed`).
+  using Done = std::function<void(Result<NativeObject>)>;
+  void get_async(const NativeGet& request, Done done);
+  void put_async(const NativePut& request, Done done);
+
+  // out_of_memory, closed.
+  Result<std::shared_ptr<NativeMemory>> allocate(size_t size);
+
+  std::string provider() const;  // the one in use now
+  uint32_t credits() const;      // requests in flight per core of the server
+
+ private:
+  struct State;
+  explicit NativeSession(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace verbena::client

@@ -1,0 +1,38 @@
+#include "client/retry.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/bytes.h"
+
+namespace verbena::client {
+
+bool worth_retrying(const ClientError& error, bool idempotent) {
+  switch (error.code) {
+    case ErrorCode::slow_down:
+      return true;  // the server did nothing
+    case ErrorCode::connection_failed:
+      return true;  // nothing reached it
+    case ErrorCode::timed_out:
+    case ErrorCode::outcome_unknown:
+    case ErrorCode::server_error:
+    case ErrorCode::checksum_mismatch:
+      return idempotent;
+    default:
+      return false;
+  }
+}
+
+std::chrono::milliseconds backoff(const RetryPolicy& policy, unsigned attempt, uint64_t random) {
+  const unsigned doublings = std::min(attempt > 0 ? attempt - 1 : 0u, 20u);
+  const int64_t most = std::min<int64_t>(policy.cap.count(), policy.base.count() << doublings);
+  return std::chrono::milliseconds(most <= 0 ? 0 : static_cast<int64_t>(random % (static_cast<uint64_t>(most) + 1)));
+}
+
+void sleep_before_retry(const RetryPolicy& policy, unsigned attempt) {
+  uint64_t random = 0;
+  fill_random(std::as_writable_bytes(std::span(&random, 1)));
+  std::this_thread::sleep_for(backoff(policy, attempt, random));
+}
+
+}  // namespace verbena::client

@@ -1,0 +1,58 @@
+#include "client/retry.h"
+
+#include <gtest/gtest.h>
+
+namespace verbena::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+ClientError error_of(ErrorCode code) { return {code, "x", {}, 0, {}}; }
+
+TEST(Retry, BackoffDoublesUpToTheCap) {
+  const RetryPolicy policy{.attempts_max = 10, .base = 50ms, .cap = 2s};
+  EXPECT_LE(backoff(policy, 1, UINT64_MAX), 50ms);
+  for (unsigned attempt = 1; attempt < 100; ++attempt) {
+    for (uint64_t random : {uint64_t{0}, uint64_t{12345678901}, UINT64_MAX}) {
+      EXPECT_GE(backoff(policy, attempt, random), 0ms);
+      EXPECT_LE(backoff(policy, attempt, random),
+                std::min<std::chrono::milliseconds>(2s, 50ms * (1 << std::min(attempt - 1, 20u))));
+    }
+  }
+  EXPECT_EQ(backoff(policy, 3, 200), 200ms);
+  EXPECT_EQ(backoff(policy, 3, 201), 0ms);
+}
+
+TEST(Retry, OnlyWhatCannotHaveHappenedIsRepeatedWhenTwiceIsNotOnce) {
+  EXPECT_TRUE(worth_retrying(error_of(ErrorCode::slow_down), false));
+  EXPECT_TRUE(worth_retrying(error_of(ErrorCode::connection_failed), false));
+  for (ErrorCode code : {ErrorCode::timed_out, ErrorCode::outcome_unknown, ErrorCode::server_error}) {
+    EXPECT_FALSE(worth_retrying(error_of(code), false));
+    EXPECT_TRUE(worth_retrying(error_of(code), true));
+  }
+  for (ErrorCode code : {ErrorCode::no_such_key, ErrorCode::access_denied, ErrorCode::invalid_argument}) {
+    EXPECT_FALSE(worth_retrying(error_of(code), true));
+  }
+}
+
+TEST(Retry, GivesUpAfterTheLastAttempt) {
+  const RetryPolicy policy{.attempts_max = 3, .base = 0ms, .cap = 0ms};
+  unsigned attempts = 0, calls = 0;
+  auto outcome = with_retries(policy, true, attempts, [&]() -> Outcome<int> {
+    ++calls;
+    return fault(ErrorCode::slow_down, "busy");
+  });
+  EXPECT_FALSE(outcome);
+  EXPECT_EQ(calls, 3u);
+  EXPECT_EQ(attempts, 3u);
+  outcome = with_retries(policy, true, attempts, [&]() -> Outcome<int> {
+    if (++calls == 5) return 7;
+    return fault(ErrorCode::slow_down, "busy");
+  });
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(*outcome, 7);
+  EXPECT_EQ(attempts, 2u);
+}
+
+}  // namespace
+}  // namespace verbena::client

@@ -1,0 +1,249 @@
+#include "client/s3_http.h"
+
+#include "base/checksum.h"
+
+namespace verbena::client {
+namespace {
+
+constexpr std::string_view unsigned_payload = "UNSIGNED-PAYLOAD";
+constexpr std::string_view empty_sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+std::string path_of(const S3Call& call) {
+  std::string path = "/";
+  if (!call.bucket.empty()) path += auth::uri_encode(call.bucket, false);
+  if (!call.key.empty()) path += "/" + auth::uri_encode(call.key, true);
+  return path;
+}
+
+std::string query_of(const S3Call& call) {
+  std::string out;
+  for (const auto& [name, value] : call.query) {
+    if (!out.empty()) out += '&';
+    out += auth::uri_encode(name, false) + "=" + auth::uri_encode(value, false);
+  }
+  return out;
+}
+
+std::string default_message(ErrorCode code, int status) {
+  switch (code) {
+    case ErrorCode::no_such_bucket:
+      return "no such bucket";
+    case ErrorCode::no_such_key:
+      return "no such key";
+    case ErrorCode::access_denied:
+      return "access denied";
+    case ErrorCode::precondition_failed:
+      return "a condition was not met";
+    case ErrorCode::not_modified:
+      return "not modified";
+    case ErrorCode::invalid_range:
+      return "the range lies outside the object";
+    case ErrorCode::slow_down:
+      return "the server is overloaded";
+    default:
+      return "the server answered with status " + std::to_string(status);
+  }
+}
+
+ClientError error_of(const HttpReply& reply, const S3Call& call) {
+  XmlError xml = parse_error_xml(reply.body);
+  ClientError out;
+  out.http_status = reply.status;
+  out.code = code_for(xml.code, reply.status, !call.key.empty());
+  out.s3_code = std::move(xml.code);
+  out.message = xml.message.empty() ? default_message(out.code, reply.status) : std::move(xml.message);
+  out.request_id = std::move(xml.request_id);
+  if (out.request_id.empty()) out.request_id = std::string(reply.header("x-amz-request-id").value_or(""));
+  return out;
+}
+
+PutReply put_reply(const HttpReply& reply) {
+  PutReply out;
+  out.etag = object_info(reply, {}).etag;
+  out.version_id = std::string(reply.header("x-amz-version-id").value_or(""));
+  return out;
+}
+
+Outcome<> check_names(const S3Call& call) {
+  if (call.bucket.empty() && !call.key.empty()) return fault(ErrorCode::invalid_argument, "the bucket name is empty");
+  if (call.bucket.size() > 255) return fault(ErrorCode::invalid_argument, "the bucket name is too long");
+  if (call.bucket.find('/') != std::string::npos) return fault(ErrorCode::invalid_argument, "a bucket name has no '/'");
+  if (call.key.size() > 1024) return fault(ErrorCode::too_large, "the key is longer than 1024 bytes");
+  return {};
+}
+
+}  // namespace
+
+Outcome<HttpReply> S3Http::call(const S3Call& call) {
+  OUT_TRY(check_names(call));
+  const std::string path = path_of(call);
+  const std::string query = query_of(call);
+  HttpRequest request;
+  request.method = call.method;
+  request.target = query.empty() ? path : path + "?" + query;
+  request.headers = call.headers;
+  request.headers.emplace_back("host", http_.host_header());
+  request.body = call.body;
+  request.into = call.into;
+  request.replayable = call.replayable;
+  if (!options_.credentials.access_key.empty()) {
+    std::string hash(empty_sha256);
+    if (call.unsigned_payload) {
+      hash = unsigned_payload;
+    } else if (!call.body.empty()) {
+      const bool sign = options_.sign_payload && !http_.options().tls;
+      hash = sign ? to_hex(verbena::as_bytes(sha256(call.body))) : std::string(unsigned_payload);
+    }
+    auth::sign(options_.credentials, options_.region, "s3", system_clock(), request.method, path, query, hash,
+               request.headers);
+  }
+  auto reply = http_.request(request);
+  if (!reply) {
+    ClientError error = from_error(reply.error(), "http");
+    if (reply.error().code == Errc::too_large && call.into) {
+      error.message = "the object does not fit the buffer of " + std::to_string(call.into->size()) + " bytes";
+    } else if (reply.error().code == Errc::too_large) {
+      error.code = ErrorCode::malformed_reply;
+    } else if (reply.error().code == Errc::bad_config) {
+      error.code = ErrorCode::local_error;
+    }
+    return std::unexpected(std::move(error));
+  }
+  if (reply->status / 100 != 2) return std::unexpected(error_of(*reply, call));
+  return std::move(*reply);
+}
+
+Outcome<GetReply> S3Http::get(const std::string& bucket, const std::string& key, MutableBytes into,
+                              const GetOptions& options) {
+  S3Call request{.method = "GET", .bucket = bucket, .key = key, .headers = get_headers(options), .into = into};
+  if (options_.verify_checksums && !options.range) request.headers.emplace_back("x-amz-checksum-mode", "ENABLED");
+  OUT_ASSIGN(const HttpReply reply, call(request));
+  GetReply out;
+  out.info = object_info(reply, key);
+  out.bytes = reply.body_bytes;
+  if (options.range && reply.status != 206) {
+    return fault(ErrorCode::malformed_reply, "the server ignored the range");
+  }
+  if (!options.range && options_.verify_checksums && !matches(checksum_of(reply), Bytes(into).first(out.bytes))) {
+    return fault(ErrorCode::checksum_mismatch, "the bytes that arrived do not match the object's checksum");
+  }
+  out.transfer.door = Via::http;
+  out.transfer.provider = provider();
+  out.transfer.bytes = out.bytes;
+  return out;
+}
+
+Outcome<PutReply> S3Http::put(const std::string& bucket, const std::string& key, Bytes from,
+                              const PutOptions& options) {
+  const bool conditional = !options.if_match.empty() || !options.if_none_match.empty();
+  S3Call request{.method = "PUT", .bucket = bucket, .key = key, .body = from, .replayable = !conditional};
+  OUT_ASSIGN(request.headers, put_headers(options));
+  request.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(crc32c(from)));
+  OUT_ASSIGN(const HttpReply reply, call(request));
+  PutReply out = put_reply(reply);
+  out.transfer.door = Via::http;
+  out.transfer.provider = provider();
+  out.transfer.bytes = from.size();
+  return out;
+}
+
+Outcome<ObjectInfo> S3Http::head(const std::string& bucket, const std::string& key) {
+  S3Call request{.method = "HEAD", .bucket = bucket, .key = key, .headers = {{"x-amz-checksum-mode", "ENABLED"}}};
+  OUT_ASSIGN(const HttpReply reply, call(request));
+  return object_info(reply, key);
+}
+
+Outcome<> S3Http::remove(const std::string& bucket, const std::string& key) {
+  if (key.empty()) return fault(ErrorCode::invalid_argument, "the key is empty");
+  OUT_TRY(call({.method = "DELETE", .bucket = bucket, .key = key}));
+  return {};
+}
+
+Outcome<ListPage> S3Http::list(const std::string& bucket, const ListOptions& options) {
+  if (bucket.empty()) return fault(ErrorCode::invalid_argument, "the bucket name is empty");
+  S3Call request{.method = "GET", .bucket = bucket, .query = {{"encoding-type", "url"}, {"list-type", "2"}}};
+  if (!options.continuation.empty()) request.query.emplace_back("continuation-token", options.continuation);
+  if (!options.delimiter.empty()) request.query.emplace_back("delimiter", options.delimiter);
+  request.query.emplace_back("max-keys", std::to_string(options.max_keys));
+  if (!options.prefix.empty()) request.query.emplace_back("prefix", options.prefix);
+  if (!options.after.empty()) request.query.emplace_back("start-after", options.after);
+  OUT_ASSIGN(const HttpReply reply, call(request));
+  return parse_list_xml(reply.body);
+}
+
+Outcome<> S3Http::make_bucket(const std::string& bucket, BucketDurability durability) {
+  if (bucket.empty()) return fault(ErrorCode::invalid_argument, "the bucket name is empty");
+  S3Call request{.method = "PUT", .bucket = bucket, .replayable = false};
+  if (durability == BucketDurability::memory) request.headers.emplace_back("x-verbena-durability", "memory");
+  OUT_TRY(call(request));
+  return {};
+}
+
+Outcome<> S3Http::remove_bucket(const std::string& bucket) {
+  if (bucket.empty()) return fault(ErrorCode::invalid_argument, "the bucket name is empty");
+  OUT_TRY(call({.method = "DELETE", .bucket = bucket, .replayable = false}));
+  return {};
+}
+
+Outcome<std::vector<BucketInfo>> S3Http::buckets() {
+  OUT_ASSIGN(const HttpReply reply, call({.method = "GET"}));
+  return parse_buckets_xml(reply.body);
+}
+
+Outcome<std::string> S3Http::create_upload(const std::string& bucket, const std::string& key,
+                                           const PutOptions& options) {
+  S3Call request{.method = "POST", .bucket = bucket, .key = key, .query = {{"uploads", ""}}, .replayable = false};
+  PutOptions unconditional = options;  // conditions belong to the completion
+  unconditional.if_match.clear();
+  unconditional.if_none_match.clear();
+  OUT_ASSIGN(request.headers, put_headers(unconditional));
+  request.headers.emplace_back("x-amz-checksum-algorithm", "CRC32C");
+  request.headers.emplace_back("x-amz-checksum-type", "FULL_OBJECT");
+  OUT_ASSIGN(const HttpReply reply, call(request));
+  return parse_initiate_upload_xml(reply.body);
+}
+
+Outcome<CompletedPart> S3Http::put_part(const std::string& bucket, const std::string& key, const std::string& upload_id,
+                                        int number, Bytes from, uint32_t crc32c) {
+  const std::string checksum = crc32c_base64(crc32c);
+  S3Call request{.method = "PUT",
+                 .bucket = bucket,
+                 .key = key,
+                 .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload_id}},
+                 .headers = {{"x-amz-checksum-crc32c", checksum}},
+                 .body = from};
+  OUT_ASSIGN(const HttpReply reply, call(request));
+  CompletedPart part{number, put_reply(reply).etag, checksum};
+  if (part.etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
+  return part;
+}
+
+Outcome<PutReply> S3Http::complete_upload(const std::string& bucket, const std::string& key,
+                                          const std::string& upload_id, const std::vector<CompletedPart>& parts,
+                                          uint32_t whole_crc32c, const PutOptions& options) {
+  const std::string xml = complete_upload_xml(parts);
+  S3Call request{.method = "POST",
+                 .bucket = bucket,
+                 .key = key,
+                 .query = {{"uploadId", upload_id}},
+                 .body = as_bytes(xml),
+                 .replayable = false};
+  PutOptions conditions;
+  conditions.if_match = options.if_match;
+  conditions.if_none_match = options.if_none_match;
+  OUT_ASSIGN(request.headers, put_headers(conditions));
+  request.headers.emplace_back("content-type", "application/xml");
+  request.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(whole_crc32c));
+  request.headers.emplace_back("x-amz-checksum-type", "FULL_OBJECT");
+  OUT_ASSIGN(const HttpReply reply, call(request));
+  PutReply out = put_reply(reply);
+  OUT_ASSIGN(out.etag, parse_complete_upload_xml(reply.body));
+  return out;
+}
+
+Outcome<> S3Http::abort_upload(const std::string& bucket, const std::string& key, const std::string& upload_id) {
+  OUT_TRY(call({.method = "DELETE", .bucket = bucket, .key = key, .query = {{"uploadId", upload_id}}}));
+  return {};
+}
+
+}  // namespace verbena::client

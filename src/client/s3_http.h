@@ -1,0 +1,71 @@
+// S3's verbs over HTTP: signed requests, checked replies. One try each; retries and the choice of a door are the
+// client's. Thread-safe.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "auth/auth.h"
+#include "client/http_client.h"
+#include "client/object_headers.h"
+#include "client/outcome.h"
+#include "client/s3_xml.h"
+
+namespace verbena::client {
+
+struct S3Call {
+  std::string method = "GET";
+  std::string bucket = {}, key = {};                            // empty bucket: the service; empty key: the bucket
+  std::vector<std::pair<std::string, std::string>> query = {};  // decoded
+  HttpHeaders headers = {};
+  Bytes body = {};
+  bool unsigned_payload = false;          // UNSIGNED-PAYLOAD whatever the options say
+  std::optional<MutableBytes> into = {};  // for the body of a 2xx
+  bool replayable = true;                 // see HttpRequest::replayable
+};
+
+struct S3Options {
+  auth::Credentials credentials;
+  std::string region = "us-east-1";
+  bool sign_payload = true;
+  bool verify_checksums = true;
+};
+
+class S3Http {
+ public:
+  S3Http(HttpClient& http, S3Options options) : http_(http), options_(std::move(options)) {}
+
+  // The reply when its status is 2xx, else the error it stands for.
+  Outcome<HttpReply> call(const S3Call& call);
+
+  Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into,
+                        const GetOptions& options);
+  Outcome<PutReply> put(const std::string& bucket, const std::string& key, Bytes from, const PutOptions& options);
+  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key);
+  Outcome<> remove(const std::string& bucket, const std::string& key);
+  Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
+  Outcome<> make_bucket(const std::string& bucket, BucketDurability durability);
+  Outcome<> remove_bucket(const std::string& bucket);
+  Outcome<std::vector<BucketInfo>> buckets();
+
+  Outcome<std::string> create_upload(const std::string& bucket, const std::string& key, const PutOptions& options);
+  // `crc32c` is of the part's bytes.
+  Outcome<CompletedPart> put_part(const std::string& bucket, const std::string& key, const std::string& upload_id,
+                                  int number, Bytes from, uint32_t crc32c);
+  Outcome<PutReply> complete_upload(const std::string& bucket, const std::string& key, const std::string& upload_id,
+                                    const std::vector<CompletedPart>& parts, uint32_t whole_crc32c,
+                                    const PutOptions& options);
+  Outcome<> abort_upload(const std::string& bucket, const std::string& key, const std::string& upload_id);
+
+  HttpClient& http() { return http_; }
+  const S3Options& options() const { return options_; }
+  std::string provider() const { return http_.options().tls ? "https" : "http"; }
+
+ private:
+  HttpClient& http_;
+  S3Options options_;
+};
+
+}  // namespace verbena::client

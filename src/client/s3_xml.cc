@@ -1,0 +1,202 @@
+#include "client/s3_xml.h"
+
+#include <ctime>
+#include <pugixml.hpp>
+
+#include <charconv>
+#include <cstring>
+
+#include "auth/auth.h"
+
+namespace verbena::client {
+namespace {
+
+constexpr size_t list_entries_max = 100'000;
+constexpr int xml_depth_max = 32;
+
+// pugixml frees nested nodes by recursion, so depth is bounded before it builds a tree.
+bool depth_is_sane(std::string_view xml) {
+  int depth = 0;
+  for (size_t i = 0; i + 1 < xml.size(); ++i) {
+    if (xml[i] != '<') continue;
+    if (xml[i + 1] == '/') {
+      --depth;
+    } else if (xml[i + 1] != '?' && xml[i + 1] != '!') {
+      const size_t close = xml.find('>', i);
+      if (close == xml.npos) return true;  // the parser will say so
+      if (xml[close - 1] != '/' && ++depth > xml_depth_max) return false;
+      i = close;
+    }
+  }
+  return true;
+}
+
+bool load(pugi::xml_document& document, std::string_view xml) {
+  if (xml.size() > xml_reply_bytes_max || !depth_is_sane(xml)) return false;
+  // parse_minimal leaves comments, instructions and DTDs unread; escapes are wanted.
+  return static_cast<bool>(document.load_buffer(
+      xml.data(), xml.size(),
+      pugi::parse_minimal | pugi::parse_escapes | pugi::parse_cdata | pugi::parse_ws_pcdata_single));
+}
+
+std::string_view text(const pugi::xml_node& node, const char* child) { return node.child_value(child); }
+
+std::string unquoted(std::string_view etag) {
+  if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') etag = etag.substr(1, etag.size() - 2);
+  return std::string(etag);
+}
+
+auto malformed(const char* what) {
+  return fault(ErrorCode::malformed_reply, std::string("the server's reply is not a valid ") + what);
+}
+
+// encoding-type=url writes a space as '+' or "%20", depending on the server.
+std::optional<std::string> url_decoded(std::string_view encoded, bool is_encoded) {
+  if (!is_encoded) return std::string(encoded);
+  std::string plus_as_space(encoded);
+  for (char& c : plus_as_space) {
+    if (c == '+') c = ' ';
+  }
+  return auth::uri_decode(plus_as_space);
+}
+
+std::string escape_xml(std::string_view raw) {
+  std::string out;
+  for (char c : raw) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::optional<uint64_t> number(std::string_view digits) {
+  uint64_t value = 0;
+  auto [end, ec] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (ec != std::errc() || end != digits.data() + digits.size() || digits.empty()) return std::nullopt;
+  return value;
+}
+
+std::chrono::system_clock::time_point from_tm(std::tm& when, int milliseconds) {
+  const time_t seconds = ::timegm(&when);
+  return std::chrono::system_clock::from_time_t(seconds) + std::chrono::milliseconds(milliseconds);
+}
+
+}  // namespace
+
+XmlError parse_error_xml(std::string_view xml) {
+  pugi::xml_document document;
+  if (!load(document, xml)) return {};
+  const pugi::xml_node error = document.child("Error");
+  return {std::string(text(error, "Code").substr(0, 256)), std::string(text(error, "Message").substr(0, 2048)),
+          std::string(text(error, "RequestId").substr(0, 256))};
+}
+
+Outcome<ListPage> parse_list_xml(std::string_view xml) {
+  pugi::xml_document document;
+  if (!load(document, xml)) return malformed("object list");
+  const pugi::xml_node root = document.child("ListBucketResult");
+  if (!root) return malformed("object list");
+  const bool encoded = text(root, "EncodingType") == "url";
+  ListPage page;
+  for (const pugi::xml_node& entry : root.children("Contents")) {
+    auto key = url_decoded(text(entry, "Key"), encoded);
+    auto size = number(text(entry, "Size"));
+    if (!key || key->empty() || !size || page.objects.size() >= list_entries_max) return malformed("object list");
+    ObjectInfo info;
+    info.key = std::move(*key);
+    info.size = *size;
+    info.etag = unquoted(text(entry, "ETag"));
+    info.last_modified = parse_iso_time(text(entry, "LastModified"));
+    page.objects.push_back(std::move(info));
+  }
+  for (const pugi::xml_node& entry : root.children("CommonPrefixes")) {
+    auto prefix = url_decoded(text(entry, "Prefix"), encoded);
+    if (!prefix || page.common_prefixes.size() >= list_entries_max) return malformed("object list");
+    page.common_prefixes.push_back(std::move(*prefix));
+  }
+  page.truncated = text(root, "IsTruncated") == "true";
+  page.continuation = text(root, "NextContinuationToken");
+  // A truncated page without a way on would make callers loop for ever.
+  if (page.truncated && page.continuation.empty()) return malformed("object list");
+  return page;
+}
+
+Outcome<std::vector<BucketInfo>> parse_buckets_xml(std::string_view xml) {
+  pugi::xml_document document;
+  if (!load(document, xml)) return malformed("bucket list");
+  const pugi::xml_node root = document.child("ListAllMyBucketsResult");
+  if (!root) return malformed("bucket list");
+  std::vector<BucketInfo> out;
+  for (const pugi::xml_node& entry : root.child("Buckets").children("Bucket")) {
+    if (out.size() >= list_entries_max) return malformed("bucket list");
+    out.push_back({std::string(text(entry, "Name")), parse_iso_time(text(entry, "CreationDate"))});
+  }
+  return out;
+}
+
+Outcome<std::string> parse_initiate_upload_xml(std::string_view xml) {
+  pugi::xml_document document;
+  if (!load(document, xml)) return malformed("upload");
+  std::string id(text(document.child("InitiateMultipartUploadResult"), "UploadId"));
+  if (id.empty() || id.size() > 2048) return malformed("upload");
+  return id;
+}
+
+Outcome<std::string> parse_complete_upload_xml(std::string_view xml) {
+  if (XmlError error = parse_error_xml(xml); !error.code.empty()) {
+    ClientError out{code_for(error.code, 500, true), error.message, error.code, 200, error.request_id};
+    return std::unexpected(std::move(out));
+  }
+  pugi::xml_document document;
+  if (!load(document, xml)) return malformed("upload");
+  std::string etag = unquoted(text(document.child("CompleteMultipartUploadResult"), "ETag"));
+  if (etag.empty()) return malformed("upload");
+  return etag;
+}
+
+std::string complete_upload_xml(const std::vector<CompletedPart>& parts) {
+  std::string out = R"(<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">)";
+  for (const CompletedPart& part : parts) {
+    out += "<Part><PartNumber>" + std::to_string(part.number) + "</PartNumber><ETag>&quot;" + escape_xml(part.etag) +
+           "&quot;</ETag>";
+    if (!part.crc32c_base64.empty()) out += "<ChecksumCRC32C>" + part.crc32c_base64 + "</ChecksumCRC32C>";
+    out += "</Part>";
+  }
+  return out + "</CompleteMultipartUpload>";
+}
+
+std::chrono::system_clock::time_point parse_iso_time(std::string_view iso) {
+  const std::string copy(iso.substr(0, 64));
+  std::tm when{};
+  const char* rest = ::strptime(copy.c_str(), "%Y-%m-%dT%H:%M:%S", &when);
+  if (rest == nullptr) return {};
+  int milliseconds = 0;
+  if (*rest == '.') {
+    int scale = 100;
+    for (++rest; *rest >= '0' && *rest <= '9'; ++rest, scale /= 10) milliseconds += (*rest - '0') * scale;
+  }
+  return from_tm(when, milliseconds);
+}
+
+std::chrono::system_clock::time_point parse_http_time(std::string_view http) {
+  const std::string copy(http.substr(0, 64));
+  std::tm when{};
+  if (::strptime(copy.c_str(), "%a, %d %b %Y %H:%M:%S", &when) == nullptr) return {};
+  return from_tm(when, 0);
+}
+
+}  // namespace verbena::client

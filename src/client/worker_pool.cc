@@ -1,0 +1,66 @@
+#include "client/worker_pool.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+
+namespace verbena::client {
+
+struct WorkerPool::State {
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<std::function<void()>> queue;
+  size_t idle = 0;
+  bool stopping = false;
+};
+
+WorkerPool::WorkerPool(unsigned threads_max)
+    : state_(std::make_shared<State>()), threads_max_(std::max(1u, threads_max)) {}
+
+WorkerPool::~WorkerPool() {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+  }
+  state_->wake.notify_all();
+  for (std::thread& thread : threads_) {
+    if (thread.get_id() == std::this_thread::get_id()) {
+      thread.detach();  // it ends by itself once this returns; the state outlives us
+    } else {
+      thread.join();
+    }
+  }
+}
+
+void WorkerPool::post(std::function<void()> work) {
+  bool grow = false;
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->queue.push_back(std::move(work));
+    grow = state_->idle < state_->queue.size();
+  }
+  state_->wake.notify_one();
+  if (!grow) return;
+  std::lock_guard lock(threads_mutex_);
+  if (threads_.size() < threads_max_) {
+    threads_.emplace_back([state = state_] { run(state); });
+  }
+}
+
+void WorkerPool::run(const std::shared_ptr<State>& state) {
+  std::unique_lock lock(state->mutex);
+  for (;;) {
+    ++state->idle;
+    state->wake.wait(lock, [&] { return !state->queue.empty() || state->stopping; });
+    --state->idle;
+    if (state->queue.empty()) return;
+    auto work = std::move(state->queue.front());
+    state->queue.pop_front();
+    lock.unlock();
+    work();
+    work = nullptr;  // what it holds goes before the lock is taken
+    lock.lock();
+  }
+}
+
+}  // namespace verbena::client

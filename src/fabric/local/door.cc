@@ -1,0 +1,279 @@
+#include "fabric/local/door.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+
+#include "base/log.h"
+#include "fabric/local/counters.h"
+#include "fabric/local/socket_file.h"
+
+namespace verbena::fabric::local {
+
+namespace {
+
+void watch(int epoll, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP;
+  event.data.fd = fd;
+  ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+void signal(int eventfd) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(eventfd, &one, sizeof one);
+}
+
+void log_joined(PeerId peer, int socket) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size);
+  log::info("local: client joined peer={} pid={} uid={} gid={}", peer, credentials.pid, credentials.uid,
+            credentials.gid);
+}
+
+}  // namespace
+
+template <class Event>
+void Door::post(Event event) {
+  auto guarded = [alive = alive_, event = std::move(event)]() mutable {
+    if (auto held = alive.lock()) event();
+  };
+  boost::asio::post(core_.io(), std::move(guarded));
+}
+
+Result<std::unique_ptr<Door>> Door::open(Core& core, const std::string& socket_path, const Options& options,
+                                         DoorEvents* events, std::weak_ptr<void> alive) {
+  std::unique_ptr<Door> door(new Door(core, options, events, std::move(alive)));
+  door->memory_bytes_ = std::make_shared<Budget>(options.memory_size_max);
+  door->epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  door->wakeup_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!door->epoll_ || !door->wakeup_) return fail(Errc::io_error, "local: epoll", errno);
+  VB_TRY(door->bind(socket_path));
+  watch(door->epoll_.get(), door->wakeup_.get());
+  watch(door->epoll_.get(), door->listener_.get());
+  door->thread_ = std::thread(&Door::run, door.get());
+  return door;
+}
+
+Result<void> Door::bind(const std::string& path) {
+  VB_ASSIGN(Listener listener, listen_at(path));
+  listener_ = std::move(listener.socket);
+  device_ = listener.device;
+  inode_ = listener.inode;
+  path_ = path;
+  return {};
+}
+
+Door::~Door() {
+  if (!path_.empty()) remove_socket_file(path_, device_, inode_);
+  if (!thread_.joinable()) return;
+  stopping_.store(true);
+  signal(wakeup_.get());
+  thread_.join();
+  for (auto& [fd, connection] : connections_) ::shutdown(fd, SHUT_RDWR);
+}
+
+void Door::drop(PeerId peer) {
+  {
+    std::lock_guard lock(mutex_);
+    dropped_.push_back(peer);
+  }
+  signal(wakeup_.get());
+}
+
+void Door::run() {
+  while (!stopping_.load()) {
+    epoll_event events[64];
+    // With handshakes under way, look for slow ones now and then.
+    const int timeout_ms = handshakes() == 0 ? -1 : 50;
+    const int count = ::epoll_wait(epoll_.get(), events, 64, timeout_ms);
+    for (int i = 0; i < count; ++i) {
+      const int fd = events[i].data.fd;
+      if (fd == wakeup_.get()) {
+        uint64_t drained;
+        [[maybe_unused]] const ssize_t got = ::read(fd, &drained, sizeof drained);
+      } else if (fd == listener_.get()) {
+        accept_all();
+      } else {
+        serve(fd);
+      }
+    }
+    close_dropped();
+    close_slow_ones();
+  }
+}
+
+size_t Door::handshakes() const { return connections_.size() - descriptors_.size(); }
+
+void Door::accept_all() {
+  for (int taken = 0; taken < 64; ++taken) {
+    Fd accepted(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!accepted) {
+      // Out of descriptors: the listener stays readable, so do not spin on it.
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+        log::warn("local: cannot accept: errno={}", errno);
+        ::usleep(100'000);
+      }
+      return;
+    }
+    if (handshakes() >= options_.handshakes_max) {
+      auto oldest = connections_.end();
+      for (auto it = connections_.begin(); it != connections_.end(); ++it) {
+        if (it->second.peer == 0 && (oldest == connections_.end() || it->second.deadline < oldest->second.deadline)) {
+          oldest = it;
+        }
+      }
+      if (oldest != connections_.end()) {
+        refuse(oldest->second, Errc::slow_down);
+        close(oldest->first, false);
+      }
+    }
+    const int fd = accepted.get();
+    Connection connection;
+    connection.socket = std::make_shared<Socket>(std::move(accepted));
+    connection.deadline = deadline_in(options_.handshake_timeout);
+    connections_.insert_or_assign(fd, std::move(connection));
+    watch(epoll_.get(), fd);
+  }
+}
+
+// One packet a turn: a client that sends many does not keep the others waiting.
+void Door::serve(int fd) {
+  const auto found = connections_.find(fd);
+  if (found == connections_.end()) return;
+  auto packet = receive_packet(fd);
+  if (!packet) {
+    if (packet.error().code != Errc::would_block) close(fd, true);
+    return;
+  }
+  if (!handle(found->second, std::move(*packet))) close(fd, true);
+}
+
+// False: close the connection.
+bool Door::handle(Connection& connection, Packet packet) {
+  auto message = parse_control(packet.bytes, packet.descriptors.size());
+  const bool has_joined = connection.peer != 0;
+  if (message && !has_joined && message->type == ControlType::hello) return welcome(connection);
+  if (message && has_joined && message->type == ControlType::share) {
+    return share(connection, *message, std::move(packet.descriptors[0]));
+  }
+  if (message && has_joined && message->type == ControlType::withdraw && withdraw(connection, *message)) return true;
+
+  for (auto& fd : packet.descriptors) dispose(std::move(fd));
+  if (has_joined) {
+    Counters::get().violations.add();
+    log::warn("local: client broke the socket protocol peer={}", connection.peer);
+  } else {
+    refuse(connection, message ? Errc::malformed : message.error().code);
+  }
+  return false;
+}
+
+bool Door::welcome(Connection& connection) {
+  if (descriptors_.size() >= options_.peers_max) {
+    refuse(connection, Errc::slow_down);
+    return false;
+  }
+  auto region = SharedRegion::create(options_.ring_size, options_.message_size_max);
+  Fd doorbell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!region || !doorbell) {
+    log::warn("local: no resources for a client: {}", region ? "eventfd" : describe(region.error()));
+    refuse(connection, Errc::slow_down);
+    return false;
+  }
+  connection.peer = peer_next_++;
+  connection.budgets = {memory_bytes_, std::make_shared<Budget>(options_.client_memory_size_max),
+                        std::make_shared<Budget>(options_.client_memory_count_max)};
+  descriptors_.emplace(connection.peer, connection.socket->get());
+  log_joined(connection.peer, connection.socket->get());
+  Counters::get().peers.add();
+  post([events = events_, peer = connection.peer, socket = connection.socket, region = std::move(*region),
+        doorbell = std::move(doorbell)]() mutable {
+    events->joined(peer, std::move(socket), std::move(region), std::move(doorbell));
+  });
+  return true;
+}
+
+bool Door::share(Connection& connection, const ControlMessage& message, Fd fd) {
+  ControlMessage reply{.type = ControlType::shared, .request = message.request};
+  if (connection.key_next > memory_key_max) return false;  // a million in one connection: it can reconnect
+  auto memory = ClientMemory::map(std::move(fd), message.a, connection.budgets);
+  if (!memory) {
+    Counters::get().memory_refused.add();
+    if (!std::exchange(connection.refusal_logged, true)) {
+      log::warn("local: shared memory refused peer={}: {}", connection.peer, describe(memory.error()));
+    }
+    reply.status = static_cast<uint32_t>(memory.error().code);
+    // A client that does not read its replies cannot be served.
+    return send_control(connection.socket->get(), reply).has_value();
+  }
+  const uint32_t key = connection.key_next++;
+  connection.keys.push_back(key);
+  reply.a = key;
+  post([events = events_, peer = connection.peer, key, memory = std::move(*memory), reply]() mutable {
+    events->memory_shared(peer, key, std::move(memory), reply);
+  });
+  return true;
+}
+
+bool Door::withdraw(Connection& connection, const ControlMessage& message) {
+  const auto found = std::find(connection.keys.begin(), connection.keys.end(), message.a);
+  if (found == connection.keys.end()) return false;
+  post([events = events_, peer = connection.peer, key = *found,
+        reply = ControlMessage{.type = ControlType::shared, .request = message.request}] {
+    events->memory_withdrawn(peer, key, reply);
+  });
+  connection.keys.erase(found);
+  return true;
+}
+
+void Door::refuse(Connection& connection, Errc code) {
+  Counters::get().refused.add();
+  const ControlMessage refusal{.type = ControlType::refused, .status = static_cast<uint32_t>(code)};
+  [[maybe_unused]] auto sent = send_control(connection.socket->get(), refusal);  // it may not be listening any more
+}
+
+void Door::close(int fd, bool tell) {
+  auto node = connections_.extract(fd);
+  if (node.empty()) return;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  ::shutdown(fd, SHUT_RDWR);
+  const PeerId peer = node.mapped().peer;
+  if (peer == 0) return;
+  descriptors_.erase(peer);
+  if (tell) {
+    post([events = events_, peer] { events->gone(peer); });
+  }
+}
+
+void Door::close_slow_ones() {
+  if (handshakes() == 0) return;
+  const auto now = SteadyClock::now();
+  std::vector<int> slow;
+  for (auto& [fd, connection] : connections_) {
+    if (connection.peer == 0 && connection.deadline < now) slow.push_back(fd);
+  }
+  for (int fd : slow) {
+    refuse(connections_.at(fd), Errc::timed_out);
+    close(fd, false);
+  }
+}
+
+void Door::close_dropped() {
+  std::vector<PeerId> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    dropped.swap(dropped_);
+  }
+  for (PeerId peer : dropped) {
+    const auto found = descriptors_.find(peer);
+    if (found != descriptors_.end()) close(found->second, false);
+  }
+}
+
+}  // namespace verbena::fabric::local

@@ -1,0 +1,112 @@
+// The door of a port: a thread that accepts connections, shakes hands, and takes the memory that clients share. All
+// that may block or take long (receiving and closing foreign descriptors, mapping memory) happens here; the core's
+// thread sees finished things, in order, through DoorEvents.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/core.h"
+#include "fabric/local/client_memory.h"
+#include "fabric/local/control.h"
+#include "fabric/local/disposer.h"
+#include "fabric/local/local.h"
+#include "fabric/local/shared_region.h"
+
+namespace verbena::fabric::local {
+
+// A connected client's socket. The door receives on it; door and core send (packets are atomic, and never block).
+class Socket {
+ public:
+  explicit Socket(Fd fd) : fd_(std::move(fd)) {}
+  ~Socket() { dispose(std::move(fd_)); }
+  int get() const { return fd_.get(); }
+
+ private:
+  Fd fd_;
+};
+
+// Called on the core's thread, in the order in which the door saw things happen.
+class DoorEvents {
+ public:
+  // A client shook hands. It was not welcomed yet: whoever implements this does, once it is ready for messages.
+  virtual void joined(PeerId peer, std::shared_ptr<Socket> socket, SharedRegion region, Fd doorbell) = 0;
+  // A client shared memory (under `key`), and waits for `reply`.
+  virtual void memory_shared(PeerId peer, uint32_t key, std::shared_ptr<ClientMemory> memory,
+                             const ControlMessage& reply) = 0;
+  // A client withdrew memory, and waits for `reply` before it shares more.
+  virtual void memory_withdrawn(PeerId peer, uint32_t key, const ControlMessage& reply) = 0;
+  virtual void gone(PeerId peer) = 0;
+
+ protected:
+  ~DoorEvents() = default;
+};
+
+class Door {
+ public:
+  // `events` is called through `core` while `alive` is.
+  static Result<std::unique_ptr<Door>> open(Core& core, const std::string& socket_path, const Options& options,
+                                            DoorEvents* events, std::weak_ptr<void> alive);
+  ~Door();  // joins the thread, closes all connections and removes the socket file
+
+  // From any thread: closes that client's connection. gone() is not called for it.
+  void drop(PeerId peer);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  struct Connection {
+    std::shared_ptr<Socket> socket;
+    PeerId peer = 0;    // 0: has not said hello
+    Deadline deadline;  // for hello
+    MemoryBudgets budgets;
+    uint32_t key_next = 0;
+    bool refusal_logged = false;  // once is enough: the rest is counted
+    std::vector<uint32_t> keys;
+  };
+
+  Door(Core& core, const Options& options, DoorEvents* events, std::weak_ptr<void> alive)
+      : core_(core), options_(options), events_(events), alive_(std::move(alive)) {}
+  Result<void> bind(const std::string& path);
+  void run();
+  void accept_all();
+  void serve(int fd);
+  bool handle(Connection& connection, Packet packet);
+  bool welcome(Connection& connection);
+  bool share(Connection& connection, const ControlMessage& message, Fd fd);
+  bool withdraw(Connection& connection, const ControlMessage& message);
+  void refuse(Connection& connection, Errc code);
+  void close(int fd, bool tell);
+  void close_slow_ones();
+  void close_dropped();
+  size_t handshakes() const;
+  template <class Event>
+  void post(Event event);
+
+  Core& core_;
+  const Options options_;
+  DoorEvents* const events_;
+  const std::weak_ptr<void> alive_;
+  std::string path_;
+  uint64_t device_ = 0, inode_ = 0;  // of our socket file
+  Fd listener_;
+  Fd epoll_;
+  Fd wakeup_;
+  std::shared_ptr<Budget> memory_bytes_;
+  std::unordered_map<int, Connection> connections_;  // by descriptor
+  std::unordered_map<PeerId, int> descriptors_;      // of those that shook hands
+  PeerId peer_next_ = 1;
+
+  std::mutex mutex_;
+  std::vector<PeerId> dropped_;  // guarded by mutex_
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace verbena::fabric::local

@@ -1,0 +1,342 @@
+#include "fabric/local/port.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <bit>
+#include <boost/asio/post.hpp>
+
+#include "base/log.h"
+#include "fabric/local/bus_guard.h"
+#include "fabric/local/counters.h"
+
+namespace verbena::fabric::local {
+
+namespace {
+
+constexpr PeerId own_doorbell_id = 0;  // no peer has it
+constexpr int messages_per_turn = 16;  // of one peer, before the next has its turn
+constexpr size_t turns_until_idle = 4096;
+
+Result<void> watch_edges(int epoll, int fd, PeerId id) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;  // edges: nobody has to read the counter that the client shares
+  event.data.u64 = id;
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) return fail(Errc::io_error, "local: watch doorbell", errno);
+  return {};
+}
+
+}  // namespace
+
+Result<void> LocalPort::open(const std::string& socket_path) {
+  if (options_.ring_size < 4096 || !std::has_single_bit(options_.ring_size) || options_.ring_size > GiB ||
+      options_.message_size_max == 0 || options_.ring_size / 4 < options_.message_size_max) {
+    return fail(Errc::bad_config, "local: ring_size is a power of two and holds four messages");
+  }
+  install_bus_guard();
+  message_.resize(options_.message_size_max);
+  own_doorbell_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!own_doorbell_ || !epoll) return fail(Errc::io_error, "local: epoll", errno);
+  VB_TRY(watch_edges(epoll.get(), own_doorbell_.get(), own_doorbell_id));
+  boost::system::error_code error;
+  doorbells_.assign(epoll.get(), error);
+  if (error) return fail(Errc::io_error, "local: watch doorbells", error.value());
+  epoll.release();
+  VB_ASSIGN(door_, Door::open(core_, socket_path, options_, this, alive_));
+  wait_for_doorbells();
+  core_.add(this);
+  return {};
+}
+
+LocalPort::~LocalPort() {
+  if (door_) core_.remove(this);
+  door_.reset();
+  for (auto& [id, peer] : peers_) peer->memory->gone = true;
+}
+
+// --- What the door saw -----------------------------------------------------------------------------------------------
+
+void LocalPort::joined(PeerId id, std::shared_ptr<Socket> socket, SharedRegion region, Fd doorbell) {
+  const int descriptors[] = {region.memfd(), doorbell.get()};
+  const ControlMessage welcome{.type = ControlType::welcome,
+                               .a = options_.ring_size,
+                               .b = options_.message_size_max,
+                               .c = options_.client_memory_size_max};
+  if (!watch_edges(doorbells_.native_handle(), doorbell.get(), id) ||
+      !send_control(socket->get(), welcome, descriptors)) {
+    door_->drop(id);
+    return;
+  }
+  region.close_memfd();
+  auto memory = std::make_shared<PeerMemory>(PeerMemory{std::move(region)});
+  auto peer = std::make_unique<Peer>(Peer{.id = id,
+                                          .socket = std::move(socket),
+                                          .memory = memory,
+                                          .doorbell = std::move(doorbell),
+                                          .requests = Consumer(memory->region.to_server()),
+                                          .replies = Producer(memory->region.to_client()),
+                                          .windows = {}});
+  active_.push_back(peer.get());
+  peers_.emplace(id, std::move(peer));
+}
+
+void LocalPort::memory_shared(PeerId id, uint32_t key, std::shared_ptr<ClientMemory> memory,
+                              const ControlMessage& reply) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return;
+  peer->windows.emplace(key, std::move(memory));
+  if (!send_control(peer->socket->get(), reply)) violated(*peer, "does not read its socket");
+}
+
+void LocalPort::memory_withdrawn(PeerId id, uint32_t key, const ControlMessage& reply) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return;
+  peer->windows.erase(key);  // counted no more when the reply goes out, so that the client can share again
+  if (!send_control(peer->socket->get(), reply)) violated(*peer, "does not read its socket");
+}
+
+void LocalPort::gone(PeerId id) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return;
+  log::info("local: client left peer={}", id);
+  remove(*peer, true);
+  sweep();
+}
+
+// --- Port ------------------------------------------------------------------------------------------------------------
+
+LocalPort::Peer* LocalPort::find(PeerId id) {
+  const auto found = peers_.find(id);
+  return found == peers_.end() ? nullptr : found->second.get();
+}
+
+Result<PeerId> LocalPort::add_peer(std::string_view) {
+  return fail(Errc::unsupported, "local: clients come to the socket themselves");
+}
+
+void LocalPort::remove_peer(PeerId id) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return;
+  door_->drop(id);
+  remove(*peer, false);
+  sweep();
+}
+
+Result<void> LocalPort::send_joined(PeerId id, Bytes first, Bytes second) {
+  const size_t size = first.size() + second.size();
+  if (size == 0 || size > options_.message_size_max) return fail(Errc::too_large, "local: message size");
+  Peer* peer = find(id);
+  if (peer == nullptr) return fail(Errc::closed, "local: no such peer");
+  Control& control = peer->memory->region.control();
+  auto outcome = Producer::Push::violated;
+  bool sleeps = false;
+  const bool whole = survives_bus_error([&] {
+    outcome = peer->replies.push(first, second);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // see Control
+    sleeps = control.client_sleeps.load(std::memory_order_relaxed) != 0 &&
+             control.client_sleeps.exchange(0, std::memory_order_relaxed) != 0;
+  });
+  if (!whole || outcome == Producer::Push::violated) {
+    violated(*peer, "ring to the client");
+    sweep();
+    return fail(Errc::closed, "local: peer broke its ring");
+  }
+  if (outcome == Producer::Push::full) return fail(Errc::would_block, "local: ring is full");
+  if (sleeps) wake(*peer);
+  return {};
+}
+
+Result<std::unique_ptr<Window>> LocalPort::open_window(PeerId id, const WindowDescriptor& lent, Access access) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return fail(Errc::closed, "local: no such peer");
+  const WindowKey key = WindowKey::unpack(lent.key);
+  const auto memory = peer->windows.find(key.memory);
+  if (memory == peer->windows.end() || key.slot >= grants_max) {
+    return fail(Errc::invalid_argument, "local: no such window");
+  }
+  if (lent.size > memory->second->size() || lent.base > memory->second->size() - lent.size) {
+    return fail(Errc::invalid_argument, "local: window lies outside its memory");
+  }
+  uint64_t grant = 0;
+  const Grant& shared = peer->memory->region.grant(key.slot);
+  survives_bus_error([&] { grant = shared.grant.load(std::memory_order_acquire); });
+  if (grant >> 8 != key.generation || grant == 0) return fail(Errc::invalid_argument, "local: window is not lent");
+  if ((grant & 0xff) != static_cast<uint8_t>(access)) {
+    return fail(Errc::access_denied, "local: window is lent for the other direction");
+  }
+  return std::make_unique<LocalWindow>(peer->memory, memory->second, copies_, lent, access);
+}
+
+// --- Peers that come to an end ---------------------------------------------------------------------------------------
+
+void LocalPort::violated(Peer& peer, const char* what) {
+  if (peer.removed) return;
+  Counters::get().violations.add();
+  log::warn("local: client broke the protocol peer={} what=\"{}\"", peer.id, what);
+  door_->drop(peer.id);
+  remove(peer, true);
+}
+
+// The Peer itself stays until sweep(): callers up the stack may still hold it.
+void LocalPort::remove(Peer& peer, bool tell) {
+  if (peer.removed) return;
+  peer.removed = true;
+  peer.memory->gone = true;
+  ::epoll_ctl(doorbells_.native_handle(), EPOLL_CTL_DEL, peer.doorbell.get(), nullptr);  // the client holds a duplicate
+  std::erase(active_, polling_ ? nullptr : &peer);  // a poll in progress walks the list; it erases afterwards
+  auto node = peers_.extract(peer.id);
+  const PeerId id = peer.id;
+  removed_.push_back(std::move(node.mapped()));
+  if (!tell) return;
+  // Not from here: this may run inside a send() of whoever is told.
+  boost::asio::post(core_.io(), [this, id, alive = std::weak_ptr<char>(alive_)] {
+    if (!alive.expired() && on_gone_) on_gone_(id);
+  });
+}
+
+void LocalPort::sweep() {
+  if (polling_) return;
+  removed_.clear();
+}
+
+void LocalPort::wake(Peer& peer) {
+  Counters::get().wakes.add();
+  // A full socket buffer is fine (there are wake-ups in it), a closed socket is the door's business.
+  [[maybe_unused]] auto sent = send_control(peer.socket->get(), ControlMessage{.type = ControlType::wake});
+}
+
+// --- Polling ---------------------------------------------------------------------------------------------------------
+
+size_t LocalPort::poll() {
+  size_t progress = 0;
+  polling_ = true;
+  for (size_t i = 0; i < active_.size(); ++i) {
+    if (!active_[i]->removed) progress += serve(*active_[i]);
+  }
+  if (copies_->resume_one()) ++progress;
+  polling_ = false;
+  if (!removed_.empty()) {
+    std::erase_if(active_, [](Peer* peer) { return peer->removed; });
+    sweep();
+  }
+  if (++turns_ % turns_until_idle == 0) demote_idle();
+  return progress;
+}
+
+size_t LocalPort::serve(Peer& peer) {
+  size_t served = 0;
+  while (served < messages_per_turn && !peer.removed) {
+    auto outcome = Consumer::Pop::violated;
+    size_t size = 0;
+    const bool whole = survives_bus_error([&] {
+      Bytes view;
+      outcome = peer.requests.peek(view);
+      if (outcome != Consumer::Pop::message) return;
+      size = view.size();
+      std::memcpy(message_.data(), view.data(), size);
+      peer.requests.release();
+    });
+    if (!whole || outcome == Consumer::Pop::violated) {
+      violated(peer, "ring to the server");
+      return served + 1;
+    }
+    if (outcome == Consumer::Pop::none) break;
+    ++served;
+    if (on_message_) on_message_(peer.id, Bytes(message_.data(), size));
+  }
+  if (served == 0 || peer.removed) return served;
+  peer.heard = true;
+  Control& control = peer.memory->region.control();
+  bool wants_space = false;
+  survives_bus_error([&] {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    wants_space = control.client_wants_space.load(std::memory_order_relaxed) != 0 &&
+                  control.client_wants_space.exchange(0, std::memory_order_relaxed) != 0;
+  });
+  if (wants_space) wake(peer);
+  return served;
+}
+
+void LocalPort::activate(Peer& peer) {
+  peer.heard = true;
+  if (peer.active) return;
+  peer.active = true;
+  wakes_up(peer);
+  active_.push_back(&peer);
+}
+
+// Whoever said nothing for `turns_until_idle` turns is waited for instead of polled, so that many idle clients cost
+// nothing.
+void LocalPort::demote_idle() {
+  std::erase_if(active_, [this](Peer* peer) {
+    if (peer->heard || !falls_asleep(*peer)) {
+      peer->heard = false;
+      return false;
+    }
+    peer->active = false;
+    return true;
+  });
+}
+
+// Asks the client to ring from now on. False when there is something to do already.
+bool LocalPort::falls_asleep(Peer& peer) {
+  Control& control = peer.memory->region.control();
+  bool pending = true;
+  survives_bus_error([&] {
+    control.server_sleeps.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    pending = peer.requests.pending();
+    if (pending) control.server_sleeps.store(0, std::memory_order_relaxed);
+  });
+  return !pending;
+}
+
+bool LocalPort::wakes_up(Peer& peer) {
+  return survives_bus_error([&] { peer.memory->region.control().server_sleeps.store(0, std::memory_order_relaxed); });
+}
+
+bool LocalPort::arm() {
+  for (Peer* peer : active_) {
+    if (falls_asleep(*peer)) continue;
+    // The loop naps when someone refuses to be armed. There is work: wake it at once.
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(own_doorbell_.get(), &one, sizeof one);
+    return false;
+  }
+  return copies_->empty();
+}
+
+void LocalPort::disarm() {
+  for (Peer* peer : active_) wakes_up(*peer);
+}
+
+void LocalPort::wait_for_doorbells() {
+  auto answer = [this, alive = std::weak_ptr<char>(alive_)](const boost::system::error_code& error) {
+    if (error || alive.expired()) return;
+    answer_doorbells();
+    wait_for_doorbells();
+  };
+  doorbells_.async_wait(boost::asio::posix::stream_descriptor::wait_read, std::move(answer));
+}
+
+void LocalPort::answer_doorbells() {
+  epoll_event events[64];
+  int count;
+  do {
+    count = ::epoll_wait(doorbells_.native_handle(), events, 64, 0);
+    for (int i = 0; i < count; ++i) {
+      if (Peer* peer = find(events[i].data.u64)) activate(*peer);
+    }
+  } while (count == 64);
+}
+
+Result<std::unique_ptr<Port>> listen(Core& core, const std::string& socket_path, Options options) {
+  auto port = std::make_unique<LocalPort>(core, options);
+  VB_TRY(port->open(socket_path));
+  return port;
+}
+
+}  // namespace verbena::fabric::local

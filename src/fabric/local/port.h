@@ -1,0 +1,86 @@
+// The server's end: one Port per core. Polls the rings of clients that were heard from lately; the others announce
+// themselves through their doorbell (an eventfd each, all in one epoll set that the core's loop watches).
+#pragma once
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric/local/door.h"
+#include "fabric/local/window.h"
+
+namespace verbena::fabric::local {
+
+class LocalPort final : public Port, public Pollable, private DoorEvents {
+ public:
+  LocalPort(Core& core, const Options& options) : core_(core), options_(options), doorbells_(core.io()) {}
+  Result<void> open(const std::string& socket_path);
+  ~LocalPort() override;
+
+  void on_message(OnMessage handler) override { on_message_ = std::move(handler); }
+  void on_gone(OnGone handler) override { on_gone_ = std::move(handler); }
+  size_t message_size_max() const override { return options_.message_size_max; }
+  std::string address() const override { return door_->path(); }
+  Result<PeerId> add_peer(std::string_view address) override;
+  void remove_peer(PeerId peer) override;
+  Result<void> send(PeerId peer, Bytes message) override { return send_joined(peer, message, {}); }
+  Result<void> send_joined(PeerId peer, Bytes first, Bytes second) override;
+  Result<std::unique_ptr<Window>> open_window(PeerId peer, const WindowDescriptor& lent, Access access) override;
+
+  size_t poll() override;
+  bool busy() const override { return !copies_->empty(); }
+  bool arm() override;
+  void disarm() override;
+
+ private:
+  struct Peer {
+    PeerId id;
+    std::shared_ptr<Socket> socket;
+    std::shared_ptr<PeerMemory> memory;
+    Fd doorbell;
+    Consumer requests;
+    Producer replies;
+    std::unordered_map<uint32_t, std::shared_ptr<ClientMemory>> windows;
+    bool active = true;  // polled; else waited for
+    bool heard = true;   // since the last look at who is idle
+    bool removed = false;
+  };
+
+  void joined(PeerId peer, std::shared_ptr<Socket> socket, SharedRegion region, Fd doorbell) override;
+  void memory_shared(PeerId peer, uint32_t key, std::shared_ptr<ClientMemory> memory,
+                     const ControlMessage& reply) override;
+  void memory_withdrawn(PeerId peer, uint32_t key, const ControlMessage& reply) override;
+  void gone(PeerId peer) override;
+
+  Peer* find(PeerId peer);
+  size_t serve(Peer& peer);
+  void wake(Peer& peer);
+  void violated(Peer& peer, const char* what);
+  void remove(Peer& peer, bool tell);
+  void activate(Peer& peer);
+  void demote_idle();
+  void sweep();
+  bool falls_asleep(Peer& peer);
+  bool wakes_up(Peer& peer);
+  void wait_for_doorbells();
+  void answer_doorbells();
+
+  Core& core_;
+  const Options options_;
+  OnMessage on_message_;
+  OnGone on_gone_;
+  Fd own_doorbell_;
+  boost::asio::posix::stream_descriptor doorbells_;  // the epoll set
+  std::unordered_map<PeerId, std::unique_ptr<Peer>> peers_;
+  std::vector<Peer*> active_;
+  std::vector<std::unique_ptr<Peer>> removed_;  // until nobody is using them
+  std::vector<std::byte> message_;              // the private copy that on_message sees
+  std::shared_ptr<CopyQueue> copies_ = std::make_shared<CopyQueue>();
+  size_t turns_ = 0;
+  bool polling_ = false;
+  std::shared_ptr<char> alive_ = std::make_shared<char>();
+  std::unique_ptr<Door> door_;
+};
+
+}  // namespace verbena::fabric::local

@@ -1,0 +1,123 @@
+// A single-producer single-consumer ring of messages in memory that both ends can write.
+//
+// Each end keeps its own index privately and only publishes it; the other end's index and every length are copied once
+// and then checked, so a peer that scribbles over all of it can bring garbage messages or be found out (`violated`),
+// never a wild access. The data is mapped twice in a row, so that a record is contiguous wherever it starts.
+//
+// A record: 8 bytes of header (length, zero), the message, padding to 64 bytes. Records start on a cache line, so that
+// producer and consumer never write to the same one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "base/bytes.h"
+
+namespace verbena::fabric::local {
+
+// Two cache lines apart: the prefetcher fetches lines in pairs.
+inline constexpr size_t line_pair = 128;
+
+struct RingIndices {
+  alignas(line_pair) std::atomic<uint64_t> head;  // bytes ever published; the producer's
+  alignas(line_pair) std::atomic<uint64_t> tail;  // bytes ever consumed; the consumer's
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+inline constexpr size_t record_alignment = 64;
+inline constexpr size_t record_header_size = 8;
+constexpr uint64_t record_size(uint64_t message_size) {
+  return (message_size + record_header_size + record_alignment - 1) & ~uint64_t{record_alignment - 1};
+}
+
+// `data` is `capacity` bytes, mapped twice in a row. capacity is a power of two, a multiple of the page size.
+struct RingMemory {
+  RingIndices* indices = nullptr;
+  std::byte* data = nullptr;
+  uint64_t capacity = 0;
+  uint64_t message_size_max = 0;  // record_size(message_size_max) <= capacity
+};
+
+class Producer {
+ public:
+  enum class Push { ok, full, violated };
+
+  explicit Producer(const RingMemory& memory) : ring_(memory) {}
+
+  // Appends one message, the two parts joined; 1 .. message_size_max bytes together (the caller checked).
+  Push push(Bytes first, Bytes second) {
+    const uint64_t size = first.size() + second.size();
+    const uint64_t need = record_size(size);
+    if (need > ring_.capacity - (head_ - tail_seen_)) {
+      const uint64_t tail = ring_.indices->tail.load(std::memory_order_acquire);
+      if (tail - tail_seen_ > head_ - tail_seen_) return Push::violated;  // backwards, or beyond what was published
+      tail_seen_ = tail;
+      if (need > ring_.capacity - (head_ - tail_seen_)) return Push::full;
+    }
+    std::byte* at = ring_.data + (head_ & (ring_.capacity - 1));
+    const uint64_t header = size;
+    std::memcpy(at, &header, sizeof header);
+    if (!first.empty()) std::memcpy(at + record_header_size, first.data(), first.size());
+    if (!second.empty()) std::memcpy(at + record_header_size + first.size(), second.data(), second.size());
+    head_ += need;
+    ring_.indices->head.store(head_, std::memory_order_release);
+    return Push::ok;
+  }
+
+  // Whether a message of `size` bytes would fit now. Looks at the shared index.
+  bool fits(uint64_t size) const {
+    const uint64_t used = head_ - ring_.indices->tail.load(std::memory_order_acquire);
+    return used <= ring_.capacity && record_size(size) <= ring_.capacity - used;
+  }
+
+ private:
+  RingMemory ring_;
+  uint64_t head_ = 0;
+  uint64_t tail_seen_ = 0;
+};
+
+class Consumer {
+ public:
+  enum class Pop { none, message, violated };
+
+  explicit Consumer(const RingMemory& memory) : ring_(memory) {}
+
+  // Finds the next message. `view` points into the ring: who does not trust the producer copies it (its length is a
+  // private copy already), then calls release().
+  Pop peek(Bytes& view) {
+    if (head_seen_ == tail_) {
+      const uint64_t head = ring_.indices->head.load(std::memory_order_acquire);
+      if (head == tail_) return Pop::none;
+      const uint64_t available = head - tail_;
+      if (available > ring_.capacity || available % record_alignment != 0) return Pop::violated;
+      head_seen_ = head;
+    }
+    const std::byte* at = ring_.data + (tail_ & (ring_.capacity - 1));
+    uint64_t header;
+    std::memcpy(&header, at, sizeof header);
+    asm volatile("" : "+r"(header));  // one load: what is checked is what is used
+    if (header == 0 || header > ring_.message_size_max || record_size(header) > head_seen_ - tail_)
+      return Pop::violated;
+    view = {at + record_header_size, static_cast<size_t>(header)};
+    taken_ = record_size(header);
+    return Pop::message;
+  }
+  // Gives the space of the message that peek() found back to the producer.
+  void release() {
+    tail_ += taken_;
+    taken_ = 0;
+    ring_.indices->tail.store(tail_, std::memory_order_release);
+  }
+
+  // Whether peek() would find something.
+  bool pending() const { return head_seen_ != tail_ || ring_.indices->head.load(std::memory_order_acquire) != tail_; }
+
+ private:
+  RingMemory ring_;
+  uint64_t tail_ = 0;
+  uint64_t head_seen_ = 0;
+  uint64_t taken_ = 0;
+};
+
+}  // namespace verbena::fabric::local

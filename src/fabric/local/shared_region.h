@@ -1,0 +1,84 @@
+// The memfd that a server makes for one peer: control words, grants, and two rings.
+//
+//   0          Control (one page)
+//   4 KiB      Grants: one cache line for each window the client can lend at once
+//   128 KiB    ring client -> server, then ring server -> client, `ring_size` bytes each
+//
+// The server makes and seals it (no shrinking, no growing, no more seals), so its size is what the server chose. It is
+// not written to before the client uses it: its pages are charged to whoever touches them first.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/result.h"
+#include "fabric/local/fd.h"
+#include "fabric/local/ring.h"
+
+namespace verbena::fabric::local {
+
+struct Control {
+  RingIndices to_server;
+  RingIndices to_client;
+  // "I am about to sleep: wake me after you have published." Set by the sleeper before its last look at the ring, with
+  // a full fence between (and one between publishing and reading this on the other side): one of the two always sees
+  // the other. Who finds it set clears it and wakes: the server by one byte on the socket, the client by eventfd.
+  alignas(line_pair) std::atomic<uint32_t> server_sleeps;
+  alignas(line_pair) std::atomic<uint32_t> client_sleeps;
+  // The client met a full ring and sleeps until there is space.
+  std::atomic<uint32_t> client_wants_space;
+};
+static_assert(sizeof(Control) <= 4096);
+
+// The right to touch one lent window, revocable at once: the client sets `grant` when it lends and clears it when it
+// withdraws, then waits while `busy`. The server sets `busy`, fences, and compares `grant` before each slice it copies.
+// A client that lies here gives itself late bytes or waits for itself.
+struct Grant {
+  alignas(64) std::atomic<uint64_t> grant;  // generation << 8 | Access bits; 0: nothing is lent
+  std::atomic<uint32_t> busy;
+};
+static_assert(sizeof(Grant) == 64);
+inline constexpr size_t grants_max = 1024;
+
+// WindowDescriptor::key of this transport: which memfd, which grant, and the grant's generation.
+struct WindowKey {
+  uint32_t memory = 0;      // 20 bits
+  uint32_t slot = 0;        // 12 bits
+  uint32_t generation = 0;  // 32 bits
+  uint64_t pack() const { return uint64_t{generation} << 32 | uint64_t{slot} << 20 | memory; }
+  static WindowKey unpack(uint64_t key) {
+    return {static_cast<uint32_t>(key & 0xfffff), static_cast<uint32_t>(key >> 20 & 0xfff),
+            static_cast<uint32_t>(key >> 32)};
+  }
+};
+inline constexpr uint32_t memory_key_max = 0xfffff;
+
+class SharedRegion {
+ public:
+  // Server: a new, sealed region. ring_size is a power of two and a multiple of the page size.
+  static Result<SharedRegion> create(size_t ring_size, size_t message_size_max);
+  // Client: maps what the server sent.
+  static Result<SharedRegion> attach(Fd memfd, size_t ring_size, size_t message_size_max);
+
+  int memfd() const { return memfd_.get(); }
+  void close_memfd() { memfd_ = Fd(); }
+  Control& control() const { return *reinterpret_cast<Control*>(head_.data()); }
+  Grant& grant(size_t slot) const { return reinterpret_cast<Grant*>(head_.data() + 4096)[slot]; }
+  RingMemory to_server() const { return {&control().to_server, to_server_.data(), ring_size_, message_size_max_}; }
+  RingMemory to_client() const { return {&control().to_client, to_client_.data(), ring_size_, message_size_max_}; }
+
+ private:
+  static Result<SharedRegion> map(Fd memfd, size_t ring_size, size_t message_size_max);
+
+  Fd memfd_;
+  Mapping head_;
+  Mapping to_server_;
+  Mapping to_client_;
+  size_t ring_size_ = 0;
+  size_t message_size_max_ = 0;
+};
+
+// `size` bytes of `fd` from `offset`, mapped twice in a row.
+Result<Mapping> map_twice(int fd, size_t offset, size_t size);
+
+}  // namespace verbena::fabric::local

@@ -1,0 +1,200 @@
+// What the tests of this room share: a port on a core of its own, and a client without manners.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_future.hpp>
+#include <filesystem>
+#include <future>
+#include <thread>
+
+#include "fabric/local/control.h"
+#include "fabric/local/counters.h"
+#include "fabric/local/local.h"
+#include "fabric/local/pool.h"
+#include "fabric/local/shared_region.h"
+#include "fabric/local/socket_file.h"
+
+namespace verbena::fabric::local::testing {
+
+inline std::vector<std::byte> pattern(size_t size, unsigned seed = 1) {
+  std::vector<std::byte> bytes(size);
+  uint32_t x = seed * 2654435761u + 1;
+  for (auto& b : bytes) {
+    x = x * 1664525u + 1013904223u;
+    b = static_cast<std::byte>(x >> 24);
+  }
+  return bytes;
+}
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    char name[] = "/tmp/verbena-local-XXXXXX";
+    path_ = ::mkdtemp(name);
+  }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+inline Deadline soon() { return deadline_in(std::chrono::seconds(30)); }
+
+// A server that echoes every message, on its own core. `on_core` runs something on the core's thread.
+class Server {
+ public:
+  explicit Server(const std::string& path, Options options = {},
+                  std::chrono::microseconds spin_for = std::chrono::microseconds(50))
+      : core_({.index = 0, .pin_to_cpu = -1, .spin_for = spin_for}) {
+    auto port = listen(core_, path, options);
+    EXPECT_TRUE(port) << (port ? "" : describe(port.error()));
+    if (!port) return;
+    port_ = std::move(*port);
+    port_->on_message([this](PeerId peer, Bytes message) {
+      last_peer_.store(peer);
+      ++messages_;
+      [[maybe_unused]] auto sent = port_->send(peer, message);
+    });
+    port_->on_gone([this](PeerId) { ++gone_; });
+    thread_ = std::thread([this] { core_.run(); });
+  }
+  ~Server() {
+    core_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  template <class Fn>
+  auto on_core(Fn fn) {
+    std::packaged_task<std::invoke_result_t<Fn>()> task(std::move(fn));
+    auto future = task.get_future();
+    boost::asio::post(core_.io(), [&task] { task(); });
+    return future.get();
+  }
+  // Runs a window operation on the core's thread and waits for it.
+  Result<void> wait_for(Task<Result<void>> task) {
+    return boost::asio::co_spawn(core_.io(), std::move(task), boost::asio::use_future).get();
+  }
+
+  Port& port() { return *port_; }
+  Core& core() { return core_; }
+  PeerId last_peer() const { return last_peer_.load(); }
+  size_t gone() const { return gone_.load(); }
+  size_t messages() const { return messages_.load(); }
+  void wait_for_gone(size_t count) {
+    const auto deadline = soon();
+    while (gone() < count && SteadyClock::now() < deadline) std::this_thread::yield();
+    ASSERT_GE(gone(), count);
+  }
+
+ private:
+  Core core_;
+  std::unique_ptr<Port> port_;
+  std::thread thread_;
+  std::atomic<PeerId> last_peer_{0};
+  std::atomic<size_t> gone_{0}, messages_{0};
+};
+
+inline std::unique_ptr<Link> must_connect(const std::string& path, Options options = {}) {
+  options.handshake_timeout = std::chrono::seconds(20);
+  auto link = connect(path, options);
+  EXPECT_TRUE(link) << (link ? "" : describe(link.error()));
+  return link ? std::move(*link) : nullptr;
+}
+
+// Waits for one message and returns it; empty when the link closed or time ran out.
+inline std::vector<std::byte> receive(Link& link, Deadline deadline = soon()) {
+  std::vector<std::byte> got;
+  while (SteadyClock::now() < deadline) {
+    auto polled = link.poll([&](Bytes message) { got.assign(message.begin(), message.end()); });
+    if (!polled || *polled != 0) return got;
+    link.wait(deadline);
+  }
+  return got;
+}
+
+inline std::vector<std::byte> echo(Link& link, Bytes message) {
+  if (!link.send(message)) return {};
+  return receive(link);
+}
+
+// Waits until poll() reports that the server is gone.
+inline bool sees_closed(Link& link) {
+  const auto deadline = soon();
+  while (SteadyClock::now() < deadline) {
+    if (!link.poll([](Bytes) {})) return true;
+    link.wait(deadline_in(std::chrono::milliseconds(20)));
+  }
+  return false;
+}
+
+// Speaks the socket protocol by hand, and holds the shared region to scribble into.
+struct RawClient {
+  Fd socket;
+  SharedRegion region;
+  Fd doorbell;
+  ControlMessage welcome;
+
+  static Result<Packet> receive(int socket, Deadline deadline = soon()) {
+    for (;;) {
+      auto packet = receive_packet(socket);
+      if (packet || packet.error() != Errc::would_block || SteadyClock::now() > deadline) return packet;
+      std::this_thread::yield();
+    }
+  }
+  static RawClient join(const std::string& path) {
+    RawClient raw;
+    raw.socket = std::move(*connect_to(path));
+    EXPECT_TRUE(send_control(raw.socket.get(), {.type = ControlType::hello}));
+    auto packet = receive(raw.socket.get());
+    EXPECT_TRUE(packet);
+    raw.welcome = *parse_control(packet->bytes, packet->descriptors.size());
+    EXPECT_EQ(raw.welcome.type, ControlType::welcome);
+    raw.region = std::move(*SharedRegion::attach(std::move(packet->descriptors[0]), raw.welcome.a, raw.welcome.b));
+    raw.doorbell = std::move(packet->descriptors[1]);
+    return raw;
+  }
+  void ring() {
+    const uint64_t one = 1;
+    EXPECT_EQ(::write(doorbell.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  }
+  // The server's answer to sharing `fd`: its status, or closed.
+  Errc share(int fd, uint64_t size) {
+    const int fds[] = {fd};
+    EXPECT_TRUE(send_control(socket.get(), {.type = ControlType::share, .request = 7, .a = size}, fds));
+    auto packet = receive(socket.get());
+    if (!packet) return packet.error().code;
+    auto reply = parse_control(packet->bytes, packet->descriptors.size());
+    EXPECT_TRUE(reply && reply->type == ControlType::shared && reply->request == 7);
+    return static_cast<Errc>(reply->status);
+  }
+  bool is_dropped() {
+    const auto deadline = soon();
+    while (SteadyClock::now() < deadline) {
+      auto packet = receive(socket.get(), deadline);
+      if (!packet) return packet.error() == Errc::closed;
+    }
+    return false;
+  }
+};
+
+// A memfd as an honest client makes it, unless told otherwise.
+inline Fd shared_memfd(size_t size, int seals, bool backed = true, unsigned flags = 0) {
+  Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
+  EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(size)), 0);
+  if (backed && size != 0) {
+    EXPECT_EQ(::posix_fallocate(fd.get(), 0, static_cast<off_t>(size)), 0);
+  }
+  if (seals != 0) {
+    EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+  }
+  return fd;
+}
+
+}  // namespace verbena::fabric::local::testing

@@ -1,0 +1,103 @@
+#include "fabric/local/window.h"
+
+#include <algorithm>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "fabric/local/bus_guard.h"
+
+namespace verbena::fabric::local {
+
+Task<> CopyQueue::wait_for_turn() {
+  auto initiate = [this](auto handler) {
+    auto shared = std::make_shared<decltype(handler)>(std::move(handler));  // std::function copies what it holds
+    waiting_.push_back([shared] { (*shared)(); });
+  };
+  co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void()>(std::move(initiate),
+                                                                                      boost::asio::use_awaitable);
+}
+
+bool CopyQueue::resume_one() {
+  if (waiting_.empty()) return false;
+  auto next = std::move(waiting_.front());
+  waiting_.pop_front();
+  next();
+  return true;
+}
+
+LocalWindow::LocalWindow(std::shared_ptr<PeerMemory> peer, std::shared_ptr<ClientMemory> memory,
+                         std::shared_ptr<CopyQueue> queue, const WindowDescriptor& lent, Access access)
+    : peer_(std::move(peer)),
+      memory_(std::move(memory)),
+      queue_(std::move(queue)),
+      data_(memory_->data() + lent.base),
+      size_(lent.size),
+      key_(WindowKey::unpack(lent.key)),
+      access_(access) {}
+
+Result<void> LocalWindow::check(Access wanted, size_t size, uint64_t at) const {
+  if (access_ != wanted) return fail(Errc::access_denied, "local: window is lent for the other direction");
+  if (at > size_ || size > size_ - at) return fail(Errc::invalid_argument, "local: past the end of the window");
+  return {};
+}
+
+Result<void> LocalWindow::copy(std::byte* to, const std::byte* from, size_t size) {
+  if (peer_->gone) return fail(Errc::closed, "local: the window's client is gone");
+  Grant& grant = peer_->region.grant(key_.slot);
+  const uint64_t wanted = uint64_t{key_.generation} << 8 | static_cast<uint8_t>(access_);
+  bool granted = false;
+  const bool whole = survives_bus_error([&] {
+    grant.busy.store(1, std::memory_order_relaxed);
+    // Either the client's withdrawal is seen here, or `busy` is seen by the client, which then waits for it.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (grant.grant.load(std::memory_order_acquire) == wanted) {
+      std::memcpy(to, from, size);
+      granted = true;
+    }
+    grant.busy.store(0, std::memory_order_release);
+  });
+  if (!whole) {
+    survives_bus_error([&] { grant.busy.store(0, std::memory_order_release); });
+    return fail(Errc::rdma_transfer_failed, "local: a page of the window is gone");
+  }
+  if (!granted) return fail(Errc::cancelled, "local: the client withdrew the window");
+  return {};
+}
+
+Result<void> LocalWindow::write_now(Bytes from, uint64_t at) {
+  VB_TRY(check(Access::server_writes, from.size(), at));
+  return from.empty() ? Result<void>{} : copy(data_ + at, from.data(), from.size());
+}
+
+Result<void> LocalWindow::read_now(MutableBytes into, uint64_t at) {
+  VB_TRY(check(Access::server_reads, into.size(), at));
+  return into.empty() ? Result<void>{} : copy(into.data(), data_ + at, into.size());
+}
+
+Task<Result<void>> LocalWindow::write(Bytes from, uint64_t at, Deadline deadline) {
+  VB_CO_TRY(check(Access::server_writes, from.size(), at));
+  for (size_t done = 0; done < from.size();) {
+    const size_t size = std::min(slice_size, from.size() - done);
+    VB_CO_TRY(copy(data_ + at + done, from.data() + done, size));
+    done += size;
+    if (done == from.size()) break;
+    co_await queue_->wait_for_turn();
+    if (SteadyClock::now() > deadline) co_return fail(Errc::timed_out, "local: window write");
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> LocalWindow::read(MutableBytes into, uint64_t at, Deadline deadline) {
+  VB_CO_TRY(check(Access::server_reads, into.size(), at));
+  for (size_t done = 0; done < into.size();) {
+    const size_t size = std::min(slice_size, into.size() - done);
+    VB_CO_TRY(copy(into.data() + done, data_ + at + done, size));
+    done += size;
+    if (done == into.size()) break;
+    co_await queue_->wait_for_turn();
+    if (SteadyClock::now() > deadline) co_return fail(Errc::timed_out, "local: window read");
+  }
+  co_return Result<void>{};
+}
+
+}  // namespace verbena::fabric::local

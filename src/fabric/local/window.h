@@ -1,0 +1,63 @@
+// Memory that a client lent for a request, as the server sees it.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "fabric/fabric.h"
+#include "fabric/local/client_memory.h"
+#include "fabric/local/shared_region.h"
+
+namespace verbena::fabric::local {
+
+// Long copies let the rings have a turn between slices. A post to the io_context would not do: its poll() runs whatever
+// is ready before the core polls the rings again. So the port resumes one long copy at each of its own turns.
+class CopyQueue {
+ public:
+  Task<> wait_for_turn();
+  // Resumes the copy that waits longest. False when none waits.
+  bool resume_one();
+  bool empty() const { return waiting_.empty(); }
+
+ private:
+  std::deque<std::function<void()>> waiting_;
+};
+
+// What a peer's windows share with its port; outlives the peer while a window is open.
+struct PeerMemory {
+  SharedRegion region;
+  bool gone = false;  // no copy starts any more
+};
+
+class LocalWindow final : public Window {
+ public:
+  // 30 us of memcpy: short enough for whoever waits behind it.
+  static constexpr size_t slice_size = 512 * KiB;
+
+  // The caller checked that base and size lie inside `memory`.
+  LocalWindow(std::shared_ptr<PeerMemory> peer, std::shared_ptr<ClientMemory> memory, std::shared_ptr<CopyQueue> queue,
+              const WindowDescriptor& lent, Access access);
+
+  uint64_t size() const override { return size_; }
+  Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) override;
+  Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline deadline) override;
+  size_t immediate_size_max() const override { return slice_size; }
+  Result<void> write_now(Bytes from, uint64_t at) override;
+  Result<void> read_now(MutableBytes into, uint64_t at) override;
+
+ private:
+  Result<void> check(Access wanted, size_t size, uint64_t at) const;
+  // Copies while the grant is there. Both directions; one memcpy.
+  Result<void> copy(std::byte* to, const std::byte* from, size_t size);
+
+  std::shared_ptr<PeerMemory> peer_;
+  std::shared_ptr<ClientMemory> memory_;
+  std::shared_ptr<CopyQueue> queue_;
+  std::byte* data_;
+  uint64_t size_;
+  WindowKey key_;
+  Access access_;
+};
+
+}  // namespace verbena::fabric::local

@@ -1,0 +1,75 @@
+// A disposable endpoint for the windows of few peers. One-sided operations cannot be cancelled; closing the endpoint is
+// the only thing that ends one (DESIGN section 5). So whatever goes wrong, the endpoint is closed, what it flushed is
+// collected, and only then do its operations resume. Its address vector only grows, to `peers_max`; then the endpoint
+// is retired with its last peer.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fabric/ofi/domain.h"
+#include "fabric/ofi/transfer.h"
+#include "fabric/ofi/waiter.h"
+
+namespace verbena::fabric::ofi {
+
+class DataEndpoint {
+ public:
+  static constexpr size_t peers_max = 4;
+
+  // `depth`: chunks in flight. `io`: to be woken by completions, where the domain's own descriptor does not tell.
+  static Result<std::unique_ptr<DataEndpoint>> open(Domain& domain, size_t depth, boost::asio::io_context& io);
+  ~DataEndpoint();
+  DataEndpoint(const DataEndpoint&) = delete;
+
+  Result<void> add_peer(const std::shared_ptr<DataPeer>& peer);
+  const std::vector<std::shared_ptr<DataPeer>>& peers() const { return peers_; }
+  bool has_room() const { return peers_.size() < peers_max; }
+
+  void start(Transfer& transfer);
+  bool busy() const { return !transfers_.empty(); }
+
+  // Posts what fits and collects what completed. Finished transfers move to `done`. False: the endpoint is broken and
+  // must be closed; the transfers that broke it carry an error in their outcome.
+  bool progress(std::vector<Transfer*>& done, size_t& events);
+  // Marks transfers past their deadline as failed. False as above.
+  bool check_deadlines(SteadyClock::time_point now);
+  // Fails all transfers of one peer; false when there were any: the endpoint must then be closed.
+  bool fail_peer(const DataPeer& peer, const Error& error);
+  // Closes and flushes. Afterwards no memory is touched any more; returns the transfers that were still under way:
+  // with an error those that were to blame, and without one those that others dragged along.
+  std::vector<Transfer*> close(std::vector<Transfer*>& done);
+
+  bool arm();  // as Pollable::arm()
+
+ private:
+  struct Chunk {
+    fi_context2 context{};  // first: a completion's context is the chunk's address
+    Transfer* transfer = nullptr;
+    uint64_t size = 0;
+  };
+  DataEndpoint(Domain& domain, size_t depth) : domain_(domain), depth_(depth) {}
+  Result<void> open_handles(boost::asio::io_context& io);
+  bool post_all();
+  ssize_t post_one(Transfer& transfer);
+  bool collect(size_t& events);
+  void complete(Chunk& chunk, int error);
+  void take_finished(std::vector<Transfer*>& done);
+
+  Domain& domain_;
+  size_t depth_;
+  FidPtr<fid_cq> queue_;
+  FidPtr<fid_av> addresses_;
+  FidPtr<fid_ep> endpoint_;
+  std::optional<Waiter> waiter_;
+  std::string name_;
+  std::vector<std::shared_ptr<DataPeer>> peers_;
+  std::vector<Transfer*> transfers_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;
+  std::vector<Chunk*> free_chunks_;
+  SteadyClock::time_point post_after_{};  // a connection is being made: do not ask at every poll
+  std::chrono::microseconds backoff_{0};
+};
+
+}  // namespace verbena::fabric::ofi

@@ -1,0 +1,255 @@
+#include "fabric/ofi/data_pool.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "fabric/ofi/metrics.h"
+#include "fabric/ofi/window.h"
+
+namespace verbena::fabric::ofi {
+namespace {
+
+constexpr auto scan_every = std::chrono::milliseconds(1);
+constexpr auto idle_scan_every = std::chrono::milliseconds(250);
+constexpr unsigned attempts_max = 8;
+
+const char* failure_reason(const Error& error) {
+  if (error.code == Errc::closed) return "closed";
+  if (error.code == Errc::cancelled) return "peer_removed";
+  return error.sys == FI_ETIMEDOUT ? "deadline" : "failed";
+}
+
+}  // namespace
+
+DataPool::DataPool(Core& core, Domain& domain, const memory::Arena& arena, const Options& options, size_t depth)
+    : core_(core), domain_(domain), arena_(arena), options_(options), depth_(depth) {}
+
+DataPool::~DataPool() { close(); }
+
+Result<std::unique_ptr<Window>> DataPool::open_window(std::string_view name, const WindowDescriptor& lent,
+                                                      Access access) {
+  if (closed_) return fail(Errc::closed, "fabric");
+  if (lent.base + lent.size < lent.base) return fail(Errc::invalid_rdma_token, "window: base + size overflows");
+  auto& peer = peers_[std::string(name)];
+  if (!peer) {
+    peer = std::make_shared<DataPeer>();
+    peer->name = name;
+  }
+  // Bound at once, so that a full pool is known before anything else is done for the request.
+  const std::shared_ptr<DataPeer> kept = peer;
+  ++kept->windows;
+  if (const auto bound = bind(kept); !bound) {
+    close_window(kept);
+    return std::unexpected(bound.error());
+  }
+  DataMetrics::of_process().windows.add();
+  return std::make_unique<PoolWindow>(self_, kept, lent, access);
+}
+
+void DataPool::close_window(const std::shared_ptr<DataPeer>& peer) {
+  --peer->windows;
+  peer->used_at = SteadyClock::now();
+  if (peer->windows == 0 && peer->endpoint == nullptr) peers_.erase(peer->name);
+}
+
+void DataPool::forget(std::string_view name) {
+  const auto it = peers_.find(std::string(name));
+  if (it == peers_.end() || it->second->endpoint == nullptr) return;
+  const auto peer = it->second;
+  DataEndpoint& endpoint = *peer->endpoint;
+  const bool idle = endpoint.fail_peer(*peer, Error{Errc::cancelled, 0, "fabric: the peer was removed"});
+  if (!idle || endpoint.peers().size() == 1) recycle(endpoint, "peer_removed");
+}
+
+Result<void> DataPool::bind(const std::shared_ptr<DataPeer>& peer) {
+  peer->used_at = SteadyClock::now();
+  if (peer->endpoint != nullptr) return {};
+  DataEndpoint* endpoint = nullptr;
+  if (endpoints_.size() < options_.data_endpoints_max || drop_least_used()) {
+    VB_ASSIGN(auto opened, DataEndpoint::open(domain_, depth_, core_.io()));
+    endpoint = endpoints_.emplace_back(std::move(opened)).get();
+    DataMetrics::of_process().endpoints_opened.add();
+    DataMetrics::of_process().endpoints.add(1);
+  } else {
+    endpoint = room_for_one_more();
+  }
+  if (endpoint == nullptr) return fail(Errc::slow_down, "fabric: every data endpoint is taken");
+  peer->connect_by = deadline_in(options_.connect_deadline);
+  return endpoint->add_peer(peer);
+}
+
+// Peers share an endpoint only when there are no more: an idle one first.
+DataEndpoint* DataPool::room_for_one_more() {
+  DataEndpoint* best = nullptr;
+  for (const auto& endpoint : endpoints_) {
+    if (!endpoint->has_room()) continue;
+    if (best == nullptr || (best->busy() && !endpoint->busy()) ||
+        (best->busy() == endpoint->busy() && endpoint->peers().size() < best->peers().size())) {
+      best = endpoint.get();
+    }
+  }
+  return best;
+}
+
+// Closes the endpoint without open windows that was used longest ago.
+bool DataPool::drop_least_used() {
+  DataEndpoint* oldest = nullptr;
+  SteadyClock::time_point oldest_at = SteadyClock::time_point::max();
+  for (const auto& endpoint : endpoints_) {
+    SteadyClock::time_point used_at{};
+    bool idle = !endpoint->busy();
+    for (const auto& peer : endpoint->peers()) {
+      if (peer->endpoint != endpoint.get()) continue;
+      idle = idle && peer->windows == 0;
+      used_at = std::max(used_at, peer->used_at);
+    }
+    if (idle && used_at < oldest_at) {
+      oldest = endpoint.get();
+      oldest_at = used_at;
+    }
+  }
+  if (oldest == nullptr) return false;
+  recycle(*oldest, "least_used");
+  return true;
+}
+
+Result<void> DataPool::start(Transfer& transfer) {
+  if (closed_) return fail(Errc::closed, "fabric");
+  DataPeer& peer = *transfer.peer;
+  if (peer.bytes_in_flight != 0 && peer.bytes_in_flight + transfer.size > options_.transfer_bytes_per_peer_max) {
+    return fail(Errc::slow_down, "fabric: too many bytes in flight to one peer");
+  }
+  VB_TRY(bind(transfer.peer));
+  if (!peer.connected && peer.bytes_in_flight == 0) peer.connect_by = deadline_in(options_.connect_deadline);
+  transfer.deadline = std::min(transfer.deadline, deadline_in(options_.operation_deadline));
+  peer.bytes_in_flight += transfer.size;
+  ++transfers_;
+  peer.endpoint->start(transfer);
+  return {};
+}
+
+size_t DataPool::poll() {
+  if (closed_) return 0;
+  size_t events = 0;
+  if (transfers_ != 0) {
+    // Backwards: recycling removes the endpoint and may append one.
+    for (size_t i = endpoints_.size(); i-- > 0;) {
+      DataEndpoint& endpoint = *endpoints_[i];
+      if (endpoint.busy() && !endpoint.progress(done_, events)) recycle(endpoint, "failed");
+    }
+  }
+  const auto now = SteadyClock::now();
+  if (now >= next_scan_) scan(now);
+  events += done_.size();
+  resume_finished();
+  return events;
+}
+
+void DataPool::scan(SteadyClock::time_point now) {
+  next_scan_ = now + scan_every;
+  for (size_t i = endpoints_.size(); i-- > 0;) {
+    DataEndpoint& endpoint = *endpoints_[i];
+    if (endpoint.busy() && !endpoint.check_deadlines(now)) recycle(endpoint, "deadline");
+  }
+  if (now < next_idle_scan_) return;
+  next_idle_scan_ = now + idle_scan_every;
+  for (size_t i = endpoints_.size(); i-- > 0;) {
+    DataEndpoint& endpoint = *endpoints_[i];
+    if (endpoint.busy()) continue;
+    size_t events = 0;
+    // Providers with an event queue per endpoint (rxm) learn only so that a peer went away.
+    if (!domain_.is_tcp()) endpoint.progress(done_, events);
+    const bool unused = std::all_of(endpoint.peers().begin(), endpoint.peers().end(), [&](const auto& peer) {
+      return peer->endpoint != &endpoint || (peer->windows == 0 && now - peer->used_at > options_.idle_peer_keep);
+    });
+    if (unused) recycle(endpoint, "idle");
+  }
+}
+
+void DataPool::recycle(DataEndpoint& endpoint, const char* reason) {
+  const auto it = std::find_if(endpoints_.begin(), endpoints_.end(),
+                               [&endpoint](const auto& owned) { return owned.get() == &endpoint; });
+  const std::unique_ptr<DataEndpoint> owner = std::move(*it);
+  endpoints_.erase(it);
+  endpoints_recycled(reason).add();
+  DataMetrics::of_process().endpoints.add(-1);
+  auto under_way = owner->close(done_);
+  for (const auto& peer : owner->peers()) {
+    if (peer->endpoint != owner.get()) continue;
+    peer->endpoint = nullptr;
+    if (peer->windows == 0) peers_.erase(peer->name);
+  }
+  restart(std::move(under_way));
+}
+
+// Those to blame end with their error; the others go on elsewhere, from their start (writing the same bytes again, or
+// reading into the same memory, is harmless).
+void DataPool::restart(std::vector<Transfer*> transfers) {
+  const auto now = SteadyClock::now();
+  for (Transfer* transfer : transfers) {
+    if (!transfer->outcome) {
+      done_.push_back(transfer);
+      continue;
+    }
+    transfer->posted = 0;
+    transfer->completed = 0;
+    transfer->chunks = 0;
+    Result<void> bound;
+    if (closed_) {
+      bound = fail(Errc::closed, "fabric");
+    } else if (++transfer->attempts > attempts_max || now >= transfer->deadline) {
+      bound = fail(Errc::rdma_transfer_failed, "fabric: its data endpoint was recycled too often");
+    } else {
+      bound = bind(transfer->peer);
+    }
+    if (bound) {
+      transfer->peer->endpoint->start(*transfer);
+    } else {
+      transfer->outcome = bound;
+      done_.push_back(transfer);
+    }
+  }
+}
+
+// Last step of a poll: a resumed coroutine may call anything here.
+void DataPool::resume_finished() {
+  while (!done_.empty()) {
+    std::vector<Transfer*> finished;
+    finished.swap(done_);
+    for (Transfer* transfer : finished) {
+      auto& metrics = DataMetrics::of_process();
+      if (transfer->outcome) {
+        (transfer->is_write ? metrics.writes : metrics.reads).add();
+        (transfer->is_write ? metrics.written_bytes : metrics.read_bytes).add(transfer->size);
+      } else {
+        operation_failures(failure_reason(transfer->outcome.error())).add();
+      }
+      transfer->peer->bytes_in_flight -= transfer->size;
+      --transfers_;
+      // The transfer lives in the frame that this resumes.
+      auto handler = std::move(*transfer->handler);
+      const Result<void> outcome = transfer->outcome;
+      handler(outcome);
+    }
+  }
+}
+
+bool DataPool::arm() {
+  if (transfers_ == 0) return true;
+  return std::all_of(endpoints_.begin(), endpoints_.end(), [](const auto& endpoint) { return endpoint->arm(); });
+}
+
+void DataPool::close() {
+  if (closed_) return;
+  closed_ = true;
+  *self_ = nullptr;
+  for (const auto& endpoint : endpoints_) {
+    for (const auto& peer : endpoint->peers()) {
+      endpoint->fail_peer(*peer, Error{Errc::closed, 0, "fabric: closed with operations in flight"});
+    }
+  }
+  while (!endpoints_.empty()) recycle(*endpoints_.back(), "closed");
+  resume_finished();
+}
+
+}  // namespace verbena::fabric::ofi

@@ -1,0 +1,62 @@
+// The data endpoints of one core, and which peers they serve: dialled on demand, kept connected while the peer is used,
+// bounded, recycled on failure.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/core.h"
+#include "fabric/ofi/data_endpoint.h"
+#include "fabric/ofi/ofi.h"
+
+namespace verbena::fabric::ofi {
+
+class DataPool {
+ public:
+  DataPool(Core& core, Domain& domain, const memory::Arena& arena, const Options& options, size_t depth);
+  ~DataPool();  // close() came first
+  DataPool(const DataPool&) = delete;
+
+  // A window of the peer with this (checked) endpoint name. slow_down when every endpoint is taken.
+  Result<std::unique_ptr<Window>> open_window(std::string_view name, const WindowDescriptor& lent, Access access);
+  // Its operations in flight fail.
+  void forget(std::string_view name);
+
+  size_t poll();
+  bool busy() const { return transfers_ != 0; }
+  bool arm();
+  // Ends everything with `closed`. Windows may outlive this; their operations then answer `closed`.
+  void close();
+  size_t endpoints() const { return endpoints_.size(); }
+
+ private:
+  friend class PoolWindow;
+  Result<void> start(Transfer& transfer);
+  Result<void> bind(const std::shared_ptr<DataPeer>& peer);
+  DataEndpoint* room_for_one_more();
+  bool drop_least_used();
+  void recycle(DataEndpoint& endpoint, const char* reason);
+  void restart(std::vector<Transfer*> transfers);
+  void scan(SteadyClock::time_point now);
+  void resume_finished();
+  void close_window(const std::shared_ptr<DataPeer>& peer);
+
+  Core& core_;
+  Domain& domain_;
+  const memory::Arena& arena_;
+  const Options options_;
+  const size_t depth_;
+  // Windows hold it to learn that the pool is gone.
+  std::shared_ptr<DataPool*> self_ = std::make_shared<DataPool*>(this);
+  std::unordered_map<std::string, std::shared_ptr<DataPeer>> peers_;
+  std::vector<std::unique_ptr<DataEndpoint>> endpoints_;
+  std::vector<Transfer*> done_;  // finished, to be resumed at the end of a poll
+  size_t transfers_ = 0;         // started and not resumed
+  bool closed_ = false;
+  SteadyClock::time_point next_scan_{};
+  SteadyClock::time_point next_idle_scan_{};
+};
+
+}  // namespace verbena::fabric::ofi

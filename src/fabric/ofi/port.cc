@@ -1,0 +1,152 @@
+#include "fabric/ofi/port.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "fabric/ofi/address.h"
+
+namespace verbena::fabric::ofi {
+namespace {
+
+constexpr size_t peers_per_port_max = 65536;
+constexpr size_t lease_size = 1 * MiB;  // of message buffers
+
+}  // namespace
+
+Result<std::unique_ptr<CoreFabric>> open(Core& core, memory::Arena& arena, const Options& options) {
+  VB_ASSIGN(auto fabric, OfiCoreFabric::open(core, arena, options));
+  return std::unique_ptr<CoreFabric>(std::move(fabric));
+}
+
+Result<std::unique_ptr<OfiCoreFabric>> OfiCoreFabric::open(Core& core, memory::Arena& arena, const Options& options) {
+  VB_ASSIGN(const auto limits, depths(options));
+  VB_ASSIGN(const auto source, source_address(options));
+  VB_ASSIGN(auto info, choose(options, Role::server, source));
+  std::unique_ptr<OfiCoreFabric> self(new OfiCoreFabric(core));
+  VB_ASSIGN(self->domain_, Domain::open(std::move(info)));
+  VB_TRY(self->domain_->register_local(arena.mapping()));
+  VB_TRY(self->listen(options, limits, arena));
+  self->pool_ = std::make_unique<DataPool>(core, *self->domain_, arena, options, limits.sends);
+  if (const int fd = self->messages_->wait_fd(); fd >= 0) self->waiter_ = std::make_unique<Waiter>(core.io(), fd);
+  add_own_endpoint(self->address());
+  core.add(self.get());
+  self->added_ = true;
+  log::info("fabric: core {} listens with provider {} ({})", core.index(), self->provider(),
+            self->waiter_ ? "sleeps on a wait descriptor" : "polls");
+  return self;
+}
+
+// Takes the first port of the range that is free.
+Result<void> OfiCoreFabric::listen(const Options& options, const Depths& limits, memory::Arena& arena) {
+  MessageEndpoint::Shape shape;
+  shape.message_size_max = options.message_size_max;
+  shape.receives = limits.receives;
+  shape.sends = limits.sends;
+  shape.completions = limits.completions;
+  shape.send_deadline = options.send_deadline;
+  std::vector<MutableBytes> memory;
+  const size_t slots_per_lease = std::max<size_t>(1, lease_size / shape.message_size_max);
+  for (size_t slots = 0; slots < shape.receives + shape.sends; slots += slots_per_lease) {
+    VB_ASSIGN(auto lease, arena.lease(slots_per_lease * shape.message_size_max));
+    memory.push_back(lease.bytes());
+    message_memory_.push_back(std::move(lease));
+  }
+  const uint32_t last = std::max(options.port_first, options.port_last);
+  Error why;
+  for (uint32_t port = options.port_first; port <= last; ++port) {
+    shape.port = static_cast<uint16_t>(port);
+    auto opened = MessageEndpoint::open(*domain_, shape, memory);
+    if (opened) {
+      messages_ = std::move(*opened);
+      return {};
+    }
+    // Providers report a taken port in different words, so any failure of a given port moves on.
+    why = opened.error();
+    if (port == 0) return std::unexpected(why);
+  }
+  log::error("fabric: no port from {} to {} can be listened on: {}", options.port_first, last, describe(why));
+  return fail(Errc::bad_config, "fabric: no free port in the configured range", why.sys);
+}
+
+OfiCoreFabric::~OfiCoreFabric() {
+  if (added_) core_.remove(this);
+  if (pool_) pool_->close();
+  if (messages_) remove_own_endpoint(messages_->name());
+  waiter_.reset();
+  messages_.reset();  // before the memory that it receives into
+}
+
+// A claimed endpoint name in the form that the address vector takes. For socket addresses it is rebuilt from what was
+// understood of it; other formats have one size only.
+Result<std::string> OfiCoreFabric::checked_name(std::string_view claimed) const {
+  if (!has_socket_addresses(domain_->info())) {
+    if (claimed.size() != messages_->name().size()) return fail(Errc::malformed, "endpoint name: size");
+    return std::string(claimed);
+  }
+  const auto address = decode_socket_name(claimed);
+  const auto own = decode_socket_name(messages_->name());
+  if (!address || !own) return fail(Errc::malformed, "endpoint name: not a socket address");
+  if (address->ip.is_v4() != own->ip.is_v4()) return fail(Errc::malformed, "endpoint name: another address family");
+  if (is_own_endpoint(*address)) return fail(Errc::malformed, "endpoint name: the server's own");
+  return encode_socket_name(*address);
+}
+
+Result<PeerId> OfiCoreFabric::add_peer(std::string_view address) {
+  if (peers_.size() >= peers_per_port_max) return fail(Errc::slow_down, "fabric: peers of a port");
+  VB_ASSIGN(auto name, checked_name(address));
+  VB_ASSIGN(const auto added, messages_->add_peer(name));
+  const PeerId id = next_peer_++;
+  peers_.emplace(id, Peer{std::move(name), added});
+  return id;
+}
+
+void OfiCoreFabric::remove_peer(PeerId peer) {
+  const auto it = peers_.find(peer);
+  if (it == peers_.end()) return;
+  const Peer removed = it->second;
+  peers_.erase(it);
+  messages_->remove_peer(removed.address);
+  // Another session of the same client may still use its data endpoint.
+  const bool shared = std::any_of(peers_.begin(), peers_.end(),
+                                  [&removed](const auto& other) { return other.second.name == removed.name; });
+  if (!shared) pool_->forget(removed.name);
+}
+
+Result<void> OfiCoreFabric::send_joined(PeerId peer, Bytes first, Bytes second) {
+  const auto it = peers_.find(peer);
+  if (it == peers_.end()) return fail(Errc::closed, "fabric: no such peer");
+  return messages_->send(it->second.address, first, second);
+}
+
+Result<std::unique_ptr<Window>> OfiCoreFabric::open_window(PeerId peer, const WindowDescriptor& lent, Access access) {
+  const auto it = peers_.find(peer);
+  if (it == peers_.end()) return fail(Errc::closed, "fabric: no such peer");
+  if (!serves(access)) return fail(Errc::rdma_not_supported, "iWARP: a read would expose the server's memory");
+  return pool_->open_window(it->second.name, lent, access);
+}
+
+Result<std::unique_ptr<Window>> OfiCoreFabric::open_window(std::string_view endpoint_name, const WindowDescriptor& lent,
+                                                           Access access) {
+  const auto name = checked_name(endpoint_name);
+  if (!name) return fail(Errc::invalid_rdma_token, name.error().context);
+  if (!serves(access)) return fail(Errc::rdma_not_supported, "iWARP: a read would expose the server's memory");
+  return pool_->open_window(*name, lent, access);
+}
+
+size_t OfiCoreFabric::poll() {
+  size_t events = messages_->progress();
+  events += messages_->deliver([this](Bytes message) {
+    if (on_message_) on_message_(0, message);
+  });
+  return events + pool_->poll();
+}
+
+bool OfiCoreFabric::busy() const { return messages_->sends_in_flight() != 0 || pool_->busy(); }
+
+bool OfiCoreFabric::arm() {
+  if (!waiter_ || !pool_->arm() || !messages_->try_wait()) return false;
+  waiter_->arm();
+  return true;
+}
+
+}  // namespace verbena::fabric::ofi

@@ -1,0 +1,243 @@
+#include "fabric/ofi/provider.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "base/log.h"
+#include "fabric/ofi/address.h"
+#include "fabric/ofi/gid.h"
+
+namespace verbena::fabric::ofi {
+namespace {
+
+constexpr uint32_t api_version = FI_VERSION(2, 0);
+constexpr char verbs_name[] = "verbs;ofi_rxm";
+
+// libfabric reads its variables at the first fi_getinfo of the process, and has no other way to set these. A variable
+// that the operator exported stays as it is.
+void set_environment(const Depths& depths) {
+  static std::once_flag once;
+  std::call_once(once, [&depths] {
+    const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 0); };
+    const std::string sends = std::to_string(depths.sends);
+    const std::string receives = std::to_string(depths.receives);
+    // rxm sizes its queues as (rx + tx) x universe; its default exceeds what many devices have.
+    set("FI_UNIVERSE_SIZE", "16");
+    // Otherwise rxm keeps the connection of a peer that left the address vector.
+    set("FI_AV_REMOVE_CLEANUP", "1");
+    // Without a shared receive context, rxm 2.1 crashes when a connection with unread messages closes: it flushes its
+    // queue after closing the connection's endpoint, and posts receives to that again (rxm_close_conn).
+    set("FI_OFI_RXM_USE_SRX", "1");
+    // Windows are registered once per request and withdrawn by closing: a cache would keep them reachable. Its
+    // monitors would also patch this process's munmap.
+    set("FI_MR_CACHE_MAX_COUNT", "0");
+    set("FI_MR_CACHE_MONITOR", "disabled");
+    for (const char* name : {"FI_OFI_RXM_TX_SIZE", "FI_OFI_RXM_MSG_TX_SIZE", "FI_VERBS_TX_SIZE"}) set(name, sends);
+    for (const char* name : {"FI_OFI_RXM_RX_SIZE", "FI_OFI_RXM_MSG_RX_SIZE", "FI_VERBS_RX_SIZE"}) set(name, receives);
+  });
+}
+
+InfoPtr make_hints(Role role, const std::string& provider) {
+  InfoPtr hints(fi_allocinfo());
+  if (!hints) return hints;
+  hints->caps = FI_MSG | FI_SEND | FI_RECV | FI_RMA;
+  // Never FI_REMOTE_*: nobody may reach into the server's memory.
+  hints->caps |= role == Role::server ? FI_READ | FI_WRITE : FI_REMOTE_READ | FI_REMOTE_WRITE;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  // All of what FI_MR_BASIC means; the provider clears what it does not need.
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());
+  return hints;
+}
+
+bool is_wildcard(const std::string& address) { return address.empty() || address == "0.0.0.0" || address == "::"; }
+
+std::optional<EndpointAddress> source_of(const fi_info& info) {
+  if (info.src_addr == nullptr) return std::nullopt;
+  std::string name(static_cast<const char*>(info.src_addr), info.src_addrlen);
+  // Before binding the port is 0, which no name may have.
+  if (name.size() >= sizeof(sockaddr_in)) {
+    auto* in = reinterpret_cast<sockaddr_in*>(name.data());
+    if (in->sin_port == 0) in->sin_port = htons(1);
+  }
+  return decode_socket_name(name);
+}
+
+// An interface that others can reach comes before loopback; link-local ones never serve.
+int rank(const fi_info& info) {
+  const auto source = source_of(info);
+  if (!source) return 1;
+  if (source->ip.is_v6() && source->ip.to_v6().is_link_local()) return -1;
+  if (source->ip.is_loopback()) return source->ip.is_v4() ? 2 : 1;
+  return source->ip.is_v4() ? 4 : 3;
+}
+
+bool wants_rdma_device(const Options& options) {
+  return options.device_name || options.ib_port || (options.gid_index && *options.gid_index != "auto");
+}
+
+// A key that only the verbs provider can honour.
+Result<void> check_device_keys(const Options& options, const std::string& provider) {
+  if (provider == verbs_name) return {};
+  const char* key = options.device_name                                   ? "device_name"
+                    : options.ib_port                                     ? "ib_port"
+                    : (options.gid_index && *options.gid_index != "auto") ? "gid_index"
+                                                                          : nullptr;
+  if (key == nullptr) return {};
+  log::error("fabric: rdma.{} selects an RDMA device, which the provider {} does not use", key, provider);
+  return fail(Errc::bad_config, "rdma: device_name, ib_port and gid_index need the provider verbs");
+}
+
+// The chosen provider must have room for what the keys ask.
+Result<void> check_limits(const Options& options, const fi_info& info) {
+  const auto refuse = [&info](const char* key, size_t asked, size_t has) {
+    log::error("fabric: rdma.{}: {} asked, the provider {} has {}", key, asked, provider_name(info), has);
+    return fail(Errc::bad_config, "rdma: a key exceeds what the provider has");
+  };
+  if (options.max_sge && *options.max_sge > info.tx_attr->iov_limit) {
+    return refuse("max_sge", *options.max_sge, info.tx_attr->iov_limit);
+  }
+  if (options.message_size_max > info.ep_attr->max_msg_size) {
+    return refuse("message_size_max", options.message_size_max, info.ep_attr->max_msg_size);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Depths> depths(const Options& options) {
+  Depths d;
+  d.sends = options.max_send_wr.value_or(d.sends);
+  d.receives = options.max_recv_wr.value_or(d.receives);
+  if (d.sends == 0 || d.receives == 0 || d.sends > 65536 || d.receives > 65536) {
+    return fail(Errc::bad_config, "rdma: max_send_wr and max_recv_wr are 1 to 65536");
+  }
+  if (options.max_sge && *options.max_sge == 0) return fail(Errc::bad_config, "rdma: max_sge is at least 1");
+  const size_t needed = d.sends + d.receives;
+  d.completions = options.cq_size.value_or(needed);
+  if (d.completions < needed) {
+    log::error("fabric: rdma.cq_size: {} asked, max_send_wr + max_recv_wr need {}", d.completions, needed);
+    return fail(Errc::bad_config, "rdma: cq_size is below max_send_wr + max_recv_wr");
+  }
+  return d;
+}
+
+bool has_socket_addresses(const fi_info& info) {
+  return info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN || info.addr_format == FI_SOCKADDR_IN6;
+}
+
+Result<std::vector<std::string>> preferences(std::string_view provider) {
+  std::vector<std::string> names;
+  while (!provider.empty()) {
+    const auto comma = provider.find(',');
+    std::string_view one = provider.substr(0, comma);
+    provider = comma == std::string_view::npos ? std::string_view{} : provider.substr(comma + 1);
+    while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
+    while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
+    if (one == "auto") {
+      names.insert(names.end(), {verbs_name, "tcp"});
+    } else if (one == "verbs" || one == verbs_name) {
+      names.emplace_back(verbs_name);
+    } else if (one == "tcp" || one == "efa" || one == "cxi") {
+      names.emplace_back(one);
+    } else if (one != "local") {  // fabric/local serves that one
+      log::error("fabric: rdma.provider: {} is not one of auto, verbs, tcp, efa, cxi, local", log::printable(one));
+      return fail(Errc::bad_config, "rdma.provider: unknown provider");
+    }
+  }
+  if (names.empty()) return fail(Errc::bad_config, "rdma.provider: names no fabric provider");
+  return names;
+}
+
+Result<std::string> source_address(const Options& options) {
+  if (!wants_rdma_device(options)) return is_wildcard(options.bind_address) ? std::string() : options.bind_address;
+  VB_ASSIGN(const auto names, preferences(options.provider));
+  if (std::find(names.begin(), names.end(), verbs_name) == names.end()) {
+    VB_TRY(check_device_keys(options, names.front()));
+  }
+  GidChoice choice;
+  choice.device = options.device_name.value_or("");
+  choice.port = options.ib_port.value_or(1);
+  if (options.gid_index && *options.gid_index != "auto") {
+    char* end = nullptr;
+    const unsigned long index = std::strtoul(options.gid_index->c_str(), &end, 10);
+    if (options.gid_index->empty() || *end != '\0' || index > 1023) {
+      return fail(Errc::bad_config, "rdma.gid_index: auto or a number");
+    }
+    choice.index = static_cast<unsigned>(index);
+  }
+  return gid_source_address(choice);
+}
+
+Result<InfoPtr> choose(const Options& options, Role role, const std::string& source) {
+  VB_ASSIGN(const auto limits, depths(options));
+  VB_ASSIGN(const auto names, preferences(options.provider));
+  set_environment(limits);
+  const char* node = source.empty() ? nullptr : source.c_str();
+  const uint64_t flags = source.empty() ? 0 : FI_SOURCE;
+  for (const auto& name : names) {
+    // `auto` with a device key means verbs and nothing else.
+    if (wants_rdma_device(options) && name != verbs_name) continue;
+    InfoPtr hints = make_hints(role, name);
+    if (!hints) return fail(Errc::out_of_memory, "fi_allocinfo");
+    hints->tx_attr->size = limits.sends;
+    hints->rx_attr->size = limits.receives;
+    if (options.max_sge) hints->tx_attr->iov_limit = *options.max_sge;
+    fi_info* list = nullptr;
+    int ret = fi_getinfo(api_version, node, nullptr, flags, hints.get(), &list);
+    if (ret != 0 && options.max_sge) {  // say that it was this key, not the provider's absence
+      hints->tx_attr->iov_limit = 0;
+      ret = fi_getinfo(api_version, node, nullptr, flags, hints.get(), &list);
+    }
+    if (ret != 0) continue;
+    const InfoPtr owner(list);
+    const fi_info* best = nullptr;
+    for (const fi_info* i = list; i != nullptr; i = i->next) {
+      if (provider_name(*i) != name) continue;  // "tcp" also lists "tcp;ofi_rxm"
+      if (rank(*i) >= 0 && (best == nullptr || rank(*i) > rank(*best))) best = i;
+    }
+    if (best == nullptr) continue;
+    VB_TRY(check_limits(options, *best));
+    InfoPtr chosen(fi_dupinfo(best));
+    if (!chosen) return fail(Errc::out_of_memory, "fi_dupinfo");
+    chosen->next = nullptr;
+    return chosen;
+  }
+  if (wants_rdma_device(options)) VB_TRY(check_device_keys(options, names.front()));
+  log::warn("fabric: no provider of \"{}\" at address \"{}\"", log::printable(options.provider),
+            log::printable(source));
+  return fail(Errc::unsupported, "no fabric provider at this address");
+}
+
+std::vector<ProviderInfo> discover() {
+  std::vector<ProviderInfo> found;
+  if (const auto limits = depths(Options{})) set_environment(*limits);
+  for (const char* name : {verbs_name, "efa", "cxi", "tcp"}) {
+    const InfoPtr hints = make_hints(Role::server, name);
+    fi_info* list = nullptr;
+    if (!hints || fi_getinfo(api_version, nullptr, nullptr, 0, hints.get(), &list) != 0) continue;
+    const InfoPtr owner(list);
+    for (const fi_info* i = list; i != nullptr; i = i->next) {
+      if (provider_name(*i) != name) continue;
+      ProviderInfo info;
+      info.provider = name;
+      info.fabric = i->fabric_attr->name != nullptr ? i->fabric_attr->name : "";
+      info.domain = i->domain_attr->name != nullptr ? i->domain_attr->name : "";
+      info.message_bytes_max = i->ep_attr->max_msg_size;
+      info.usable = rank(*i) >= 0;
+      if (const auto source = source_of(*i)) info.address = source->ip.to_string();
+      found.push_back(std::move(info));
+    }
+  }
+  return found;
+}
+
+}  // namespace verbena::fabric::ofi

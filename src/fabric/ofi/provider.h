@@ -1,0 +1,40 @@
+// Which provider, with which device and address: Options -> one fi_info.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fabric/ofi/fid.h"
+#include "fabric/ofi/ofi.h"
+
+namespace verbena::fabric::ofi {
+
+// Work requests with their defaults filled in.
+struct Depths {
+  size_t sends = 128;
+  size_t receives = 128;
+  size_t completions = 256;
+};
+
+// bad_config when they contradict each other.
+Result<Depths> depths(const Options& options);
+
+enum class Role { server, client };
+
+// The best fi_info for the options. `source`: text of the local address ("": any interface). Its port is 0: any.
+Result<InfoPtr> choose(const Options& options, Role role, const std::string& source);
+
+// The address that Options ask to bind: bind_address, or the one of the selected GID; "" for a wildcard.
+Result<std::string> source_address(const Options& options);
+
+// "tcp", "verbs;ofi_rxm": the name that tokens carry.
+inline std::string_view provider_name(const fi_info& info) { return info.fabric_attr->prov_name; }
+
+// Names are socket addresses (else their format is the provider's own: efa, cxi).
+bool has_socket_addresses(const fi_info& info);
+
+// Provider "auto"/"a,b" -> names as fi_getinfo knows them, in order. bad_config for an unknown one.
+Result<std::vector<std::string>> preferences(std::string_view provider);
+
+}  // namespace verbena::fabric::ofi

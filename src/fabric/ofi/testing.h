@@ -1,0 +1,161 @@
+// Test support: a server core and clients in one process. The provider comes from VERBENA_TEST_PROVIDER (default tcp)
+// and the address from VERBENA_TEST_ADDRESS (default 127.0.0.1), so that the same tests run on a verbs device.
+#pragma once
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fabric/ofi/ofi.h"
+
+namespace verbena::fabric::ofi::testing {
+
+inline std::string from_environment(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
+inline Options test_options() {
+  Options options;
+  options.provider = from_environment("VERBENA_TEST_PROVIDER", "tcp");
+  options.bind_address = from_environment("VERBENA_TEST_ADDRESS", "127.0.0.1");
+  return options;
+}
+
+// One core with its fabric, running on a thread of its own.
+class TestServer {
+ public:
+  explicit TestServer(const Options& options = test_options(), size_t arena_bytes = 64 * MiB)
+      : arena(std::move(*memory::Arena::create(arena_bytes))), core(Core::Options{}) {
+    auto opened = open(core, *arena, options);
+    if (opened) {
+      fabric = std::move(*opened);
+    } else {
+      error = opened.error();
+    }
+    thread_ = std::thread([this] { core.run(); });
+  }
+  ~TestServer() {
+    call([this] { fabric.reset(); });
+    core.stop();
+    thread_.join();
+  }
+
+  // Runs `f` on the core's thread and waits.
+  template <class F>
+  std::invoke_result_t<F> call(F f) {
+    auto task = std::make_shared<std::packaged_task<std::invoke_result_t<F>()>>(std::move(f));
+    auto result = task->get_future();
+    boost::asio::post(core.io(), [task] { (*task)(); });
+    return result.get();
+  }
+
+  // Starts a coroutine on the core; the future has what it returns.
+  template <class T>
+  std::future<T> spawn(Task<T> task) {
+    auto promise = std::make_shared<std::promise<T>>();
+    auto future = promise->get_future();
+    boost::asio::co_spawn(core.io(), std::move(task),
+                          [promise](std::exception_ptr, T value) { promise->set_value(std::move(value)); });
+    return future;
+  }
+
+  memory::Lease lease(size_t size, std::byte fill) {
+    auto lease = std::move(*arena->lease(size));
+    std::fill_n(lease.data(), size, fill);
+    return lease;
+  }
+
+  std::unique_ptr<memory::Arena> arena;
+  Core core;
+  std::unique_ptr<CoreFabric> fabric;
+  Error error;
+
+ private:
+  std::thread thread_;
+};
+
+// A client whose Link is polled by a thread of its own, unless frozen.
+class TestClient {
+ public:
+  explicit TestClient(const TestServer* server = nullptr, const Options& options = test_options())
+      : link(std::move(*connect(options, server != nullptr ? server->fabric->port().address() : ""))) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~TestClient() { stop(); }
+
+  // Ends the polling thread and the link: the peer vanishes.
+  void stop() {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+    link.reset();
+  }
+  void freeze(bool frozen) {
+    frozen_ = frozen;
+    // Neither a poll nor a wait (which makes progress, too) is under way when this returns.
+    while (parked_ != frozen) std::this_thread::yield();
+  }
+  Result<void> send(Bytes message) {
+    for (int i = 0; i < 100'000; ++i) {
+      {
+        const std::lock_guard lock(polling_);
+        const auto sent = link->send(message);
+        if (sent || sent.error().code != Errc::would_block) return sent;
+      }
+      std::this_thread::yield();
+    }
+    return fail(Errc::timed_out, "test: send");
+  }
+  std::vector<std::string> received() {
+    const std::lock_guard lock(polling_);
+    return received_;
+  }
+
+  std::unique_ptr<Link> link;
+
+ private:
+  void run() {
+    while (!stopping_) {
+      parked_ = frozen_.load();
+      if (parked_) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        continue;
+      }
+      {
+        const std::lock_guard lock(polling_);
+        static_cast<void>(link->poll([this](Bytes message) { received_.emplace_back(as_text(message)); }));
+      }
+      link->wait(deadline_in(std::chrono::microseconds(200)));
+    }
+  }
+
+  std::mutex polling_;
+  std::atomic<bool> frozen_{false};
+  std::atomic<bool> parked_{false};  // the thread has seen that it is frozen
+  std::atomic<bool> stopping_{false};
+  std::vector<std::string> received_;
+  std::thread thread_;
+};
+
+// Polls `condition` for a bounded time.
+template <class F>
+bool eventually(F condition, std::chrono::seconds limit = std::chrono::seconds(20)) {
+  const auto deadline = deadline_in(limit);
+  while (SteadyClock::now() < deadline) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return condition();
+}
+
+}  // namespace verbena::fabric::ofi::testing

@@ -1,0 +1,25 @@
+// Lets a core sleep on a libfabric wait descriptor through its io_context.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+
+#include <memory>
+
+namespace verbena::fabric::ofi {
+
+class Waiter {
+ public:
+  // Does not own `fd`.
+  Waiter(boost::asio::io_context& io, int fd);
+  ~Waiter();
+  Waiter(const Waiter&) = delete;
+
+  // An event on the descriptor now wakes the io_context, once.
+  void arm();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace verbena::fabric::ofi

@@ -1,0 +1,52 @@
+// A request's body off the wire: Content-Length or chunked (RFC 9112 section 7.1). Internal to http/.
+#pragma once
+
+#include "http/head_parser.h"
+#include "http/input.h"
+#include "memory/stream.h"
+
+namespace verbena::http {
+
+// Reads straight into the caller's buffer. Errors: incomplete_body (the client closed), request_timeout (it stalled),
+// invalid_request (broken chunk framing). After an error the connection can carry no further request.
+class Body : public memory::Source {
+ public:
+  Body(Wire& wire, Input& input) : wire_(wire), input_(input) {}
+
+  // Before the handler runs. `answered` tells whether an answer has begun: then "100 Continue" is out of place.
+  void start(const RequestHead& head, std::chrono::nanoseconds stall_timeout, const bool* answered);
+
+  std::optional<uint64_t> size() const override { return size_; }
+  Task<Result<size_t>> read(MutableBytes into) override;
+
+  bool complete() const { return done_; }
+  uint64_t bytes_read() const { return bytes_read_; }
+  // Whether the rest is worth reading so that the connection may live on: it is short, and the client sends it.
+  bool can_drain() const;
+  // Reads the rest. False when it is longer than that, or broken.
+  Task<bool> drain();
+
+  static constexpr uint64_t drain_max = 256 * KiB;
+
+ private:
+  Task<Result<void>> ask_to_continue();
+  Task<Result<void>> next_chunk();
+  Task<Result<void>> read_trailers();
+  Task<Result<std::string_view>> line(size_t size_max);  // without CRLF; valid until the next read
+  Error broken(Error error);
+
+  Wire& wire_;
+  Input& input_;
+  const bool* answered_ = nullptr;
+  std::chrono::nanoseconds stall_timeout_{};
+  std::optional<uint64_t> size_;
+  uint64_t remaining_ = 0;  // of the body, or of the current chunk
+  uint64_t bytes_read_ = 0;
+  bool chunked_ = false;
+  bool first_chunk_ = true;
+  bool done_ = true;
+  bool continue_pending_ = false;
+  std::optional<Error> error_;
+};
+
+}  // namespace verbena::http

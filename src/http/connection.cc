@@ -1,0 +1,204 @@
+#include "http/connection.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "base/log.h"
+#include "http/response_head.h"
+
+namespace verbena::http {
+namespace {
+
+// A client that is still sending when it is refused would lose the answer to a reset: its bytes are read and dropped
+// for a while after the answer (RFC 9112 section 9.6).
+constexpr std::chrono::seconds linger_total{30};
+constexpr std::chrono::seconds linger_silence{5};
+
+constexpr size_t small_body_max = 16 * KiB;  // copied behind the head: one write, one TLS record
+
+}  // namespace
+
+Connection::Connection(std::shared_ptr<ListenerState> listener, Wire::tcp::socket socket, std::string peer_address)
+    : listener_(std::move(listener)),
+      place_(listener_->add(this)),
+      wire_(std::move(socket), listener_->tls()),
+      input_(wire_),
+      body_(wire_, input_),
+      sink_(*this),
+      peer_address_(std::move(peer_address)) {}
+
+Connection::~Connection() { listener_->remove(place_); }
+
+Task<void> Connection::serve(std::shared_ptr<Connection> self) {
+  self->wire_.set_owner(std::static_pointer_cast<void>(self));
+  if (self->secure()) {
+    if (!co_await self->wire_.handshake(self->listener_->limits().header_timeout)) co_return;
+  }
+  Next next = Next::keep;
+  while (next == Next::keep && !self->listener_->stopping()) next = co_await self->exchange();
+  if (next == Next::linger) co_await self->linger();
+  self->wire_.close();
+}
+
+Task<int> Connection::read_head() {
+  const Limits& limits = listener_->limits();
+  HeadScanner scanner;
+  std::optional<Deadline> head_deadline;
+  bool first = true;
+  for (;;) {
+    if (first) {
+      // Some clients end a body with a line too many (RFC 9112 section 2.2: ignore it).
+      while (input_.view().starts_with("\r\n")) input_.consume(2);
+      first = input_.empty() || input_.view() == "\r";
+    }
+    if (!first) {
+      const auto status = scanner.scan(input_.view());
+      if (status == HeadScanner::Status::complete && scanner.size() <= limits.header_bytes_max) break;
+      if (status == HeadScanner::Status::bad) co_return 400;
+      if (input_.view().size() >= limits.header_bytes_max) co_return 431;
+      if (!head_deadline) head_deadline = deadline_in(limits.header_timeout);
+    }
+    idle_ = input_.empty();
+    const auto timeout = head_deadline
+                             ? *head_deadline - SteadyClock::now()
+                             : std::chrono::nanoseconds(input_.empty() ? limits.idle_timeout : limits.header_timeout);
+    auto n = co_await input_.fill(limits.header_bytes_max, timeout);
+    idle_ = false;
+    if (!n && n.error() == Errc::timed_out && !input_.empty()) co_return 408;
+    if (!n || *n == 0) co_return -1;
+  }
+  const int status = parse_head(input_.view().substr(0, scanner.size()), head_);
+  if (status == 0) input_.consume(scanner.size());
+  co_return status;
+}
+
+Task<Connection::Next> Connection::exchange() {
+  response_ = nullptr;
+  declared_ = bytes_out_ = 0;
+  begun_ = finished_ = close_requested_ = keep_alive_ = false;
+  if (const int status = co_await read_head(); status != 0) {
+    if (status < 0) co_return Next::close;
+    co_return co_await refuse(status);
+  }
+  body_.start(head_, listener_->limits().body_stall_timeout, &begun_);
+  const bool ran = co_await run_handler();
+  if (begun_ && !finished_) co_return Next::close;  // cut: what was promised did not come
+  if (!begun_) {
+    if (ran) log::error("http: a handler gave no answer, method={}", log::printable(head_.method));
+    s3::Response failed;
+    failed.status = 500;
+    close_requested_ = true;
+    (void)co_await reply(failed);
+    co_return Next::linger;
+  }
+  if (!keep_alive_) co_return body_.complete() ? Next::close : Next::linger;
+  if (!body_.complete() && !co_await body_.drain()) co_return Next::linger;
+  input_.shrink();
+  co_return Next::keep;
+}
+
+Task<bool> Connection::run_handler() {
+  try {
+    co_await listener_->handler()(*this);
+    co_return true;
+  } catch (const std::exception& e) {
+    log::error("http: a handler threw: {}", e.what());
+    co_return false;
+  }
+}
+
+// A head that cannot be trusted: nothing after it on this connection can be either.
+Task<Connection::Next> Connection::refuse(int status) {
+  log::debug("http: refused a request head, peer={} status={}", peer_address_, status);
+  head_.method.clear();
+  body_.start(RequestHead{}, listener_->limits().body_stall_timeout, &begun_);
+  s3::Response response;
+  response.status = status;
+  close_requested_ = true;
+  if (!co_await reply(response)) co_return Next::close;
+  co_return Next::linger;
+}
+
+Task<void> Connection::linger() {
+  wire_.shutdown_send();
+  const Deadline end = deadline_in(linger_total);
+  auto scratch = std::make_unique<std::array<std::byte, 64 * KiB>>();
+  while (SteadyClock::now() < end && !listener_->stopping()) {
+    auto n = co_await wire_.read_some(*scratch, linger_silence);
+    if (!n || *n == 0) co_return;
+  }
+}
+
+void Connection::write_head(s3::Response& response, std::optional<uint64_t> content_length) {
+  begun_ = true;
+  response_ = &response;
+  keep_alive_ = head_.keep_alive && !close_requested_ && !listener_->stopping() && body_.can_drain();
+  ResponseHead head;
+  head.status = response.status;
+  head.headers = &response.headers;
+  head.content_length = content_length;
+  head.close = !keep_alive_;
+  head.keep_alive_1_0 = keep_alive_ && head_.http_1_0;
+  append_response_head(wire_.head(), head);
+}
+
+memory::Sink& Connection::sink(s3::Response& response) {
+  response_ = &response;
+  return sink_;
+}
+
+Task<Result<void>> Connection::reply(s3::Response& response) {
+  if (begun_) co_return fail(Errc::internal, "http: a second answer to one request");
+  const bool bodyless = response.status == 204 || response.status == 304;
+  const bool send_body = !bodyless && !response.no_body && head_.method != "HEAD";
+  std::optional<uint64_t> length;
+  if (send_body) {
+    length = response.body.size();
+  } else if (!bodyless) {
+    length = response.content_length.value_or(response.no_body ? 0 : response.body.size());
+  }
+  write_head(response, length);
+  const auto timeout = listener_->limits().body_stall_timeout;
+  if (send_body) {
+    bytes_out_ = response.body.size();
+    if (response.body.size() <= small_body_max) {
+      wire_.head() += response.body;
+    } else {
+      // Borrowed: flush() does not return before the wire is done with it.
+      memory::Chunk borrowed{memory::Lease(), as_bytes(response.body)};
+      (void)co_await wire_.send(std::move(borrowed), timeout);
+    }
+  }
+  auto sent = co_await wire_.flush(timeout);
+  finished_ = sent.has_value();
+  co_return sent;
+}
+
+Task<Result<void>> Connection::ResponseSink::begin(uint64_t length) {
+  Connection& c = connection_;
+  if (c.begun_) co_return fail(Errc::internal, "http: a second answer to one request");
+  c.declared_ = length;
+  c.write_head(*c.response_, length);  // goes out with the first chunk
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Connection::ResponseSink::push(memory::Chunk chunk) {
+  Connection& c = connection_;
+  if (!c.begun_ || chunk.bytes.size() > c.declared_ - c.bytes_out_) {
+    co_return fail(Errc::internal, "http: more bytes than the answer's head promised");
+  }
+  c.bytes_out_ += chunk.bytes.size();
+  co_return co_await c.wire_.send(std::move(chunk), c.listener_->limits().body_stall_timeout);
+}
+
+Task<Result<void>> Connection::ResponseSink::finish() {
+  Connection& c = connection_;
+  if (!c.begun_ || c.bytes_out_ != c.declared_) {
+    co_return fail(Errc::internal, "http: fewer bytes than the answer's head promised");
+  }
+  VB_CO_TRY(co_await c.wire_.flush(c.listener_->limits().body_stall_timeout));
+  c.finished_ = true;
+  co_return Result<void>{};
+}
+
+}  // namespace verbena::http

@@ -1,0 +1,82 @@
+// One connection: its exchanges, one after the other. Internal to http/.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "http/body.h"
+#include "http/head_parser.h"
+#include "http/input.h"
+#include "http/listener.h"
+#include "http/server.h"
+#include "http/wire.h"
+
+namespace verbena::http {
+
+class Connection final : public Exchange, public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(std::shared_ptr<ListenerState> listener, Wire::tcp::socket socket, std::string peer_address);
+  ~Connection() override;
+
+  // The coroutine of a connection's whole life. The pointer is its owner.
+  static Task<void> serve(std::shared_ptr<Connection> self);
+
+  Wire& wire() { return wire_; }
+  bool idle() const { return idle_; }  // between requests, nothing of the next one seen
+
+  // Exchange
+  std::string_view method() const override { return head_.method; }
+  std::string_view path() const override { return head_.path; }
+  std::string_view query() const override { return head_.query; }
+  const s3::Headers& headers() const override { return head_.headers; }
+  std::optional<uint64_t> content_length() const override { return head_.content_length; }
+  bool secure() const override { return wire_.secure(); }
+  std::string_view peer_address() const override { return peer_address_; }
+  memory::Source& body() override { return body_; }
+  memory::Sink& sink(s3::Response& response) override;
+  Task<Result<void>> reply(s3::Response& response) override;
+  void close_after() override { close_requested_ = true; }
+  Progress progress() const override { return {begun_, body_.bytes_read(), bytes_out_}; }
+
+ private:
+  class ResponseSink final : public memory::Sink {
+   public:
+    explicit ResponseSink(Connection& connection) : connection_(connection) {}
+    Task<Result<void>> begin(uint64_t length) override;
+    Task<Result<void>> push(memory::Chunk chunk) override;
+    Task<Result<void>> finish() override;
+
+   private:
+    Connection& connection_;
+  };
+  enum class Next { keep, close, linger };
+
+  Task<Next> exchange();
+  Task<int> read_head();  // 0: parsed; -1: nobody there any more; else the status to refuse it with
+  Task<Next> refuse(int status);
+  Task<bool> run_handler();
+  Task<void> linger();
+  void write_head(s3::Response& response, std::optional<uint64_t> content_length);
+
+  std::shared_ptr<ListenerState> listener_;
+  ListenerState::Place place_;
+  Wire wire_;
+  Input input_;
+  Body body_;
+  ResponseSink sink_;
+  RequestHead head_;
+  std::string peer_address_;
+
+  // Of the exchange in progress:
+  s3::Response* response_ = nullptr;
+  uint64_t declared_ = 0;  // by the answer's head
+  uint64_t bytes_out_ = 0;
+  bool begun_ = false;
+  bool finished_ = false;
+  bool close_requested_ = false;
+  bool keep_alive_ = false;  // what the answer's head told the client
+
+  bool idle_ = true;
+};
+
+}  // namespace verbena::http

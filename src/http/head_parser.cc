@@ -1,0 +1,167 @@
+#include "http/head_parser.h"
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/basic_parser.hpp>
+#include <cstring>
+
+namespace verbena::http {
+namespace {
+
+namespace beast = boost::beast;
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool equals_ignoring_case(std::string_view a, std::string_view lower_case) {
+  return std::equal(a.begin(), a.end(), lower_case.begin(), lower_case.end(),
+                    [](char x, char y) { return lower(x) == y; });
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+// Beast's parser, writing into a RequestHead whose strings are reused.
+class Parser : public beast::http::basic_parser<true> {
+ public:
+  explicit Parser(RequestHead& head) : head_(head) {}
+  int version() const { return version_; }
+  size_t header_count() const { return count_; }
+
+ private:
+  using verb = beast::http::verb;
+  using field = beast::http::field;
+  using error_code = beast::error_code;
+  using text = beast::string_view;
+
+  void on_request_impl(verb, text method, text target, int version, error_code&) override {
+    head_.method.assign(method.data(), method.size());
+    head_.path.assign(target.data(), target.size());
+    version_ = version;
+  }
+  void on_field_impl(field, text name, text value, error_code& ec) override {
+    if (count_ == header_count_max) {
+      ec = beast::http::error::header_limit;
+      return;
+    }
+    if (count_ == head_.headers.size()) head_.headers.emplace_back();
+    auto& header = head_.headers[count_++];
+    header.first.assign(name.data(), name.size());
+    for (char& c : header.first) c = lower(c);
+    const auto trimmed = trim({value.data(), value.size()});
+    header.second.assign(trimmed.data(), trimmed.size());
+  }
+  void on_response_impl(int, text, int, error_code&) override {}
+  void on_header_impl(error_code&) override {}
+  void on_body_init_impl(boost::optional<std::uint64_t> const&, error_code&) override {}
+  size_t on_body_impl(text, error_code&) override { return 0; }
+  void on_chunk_header_impl(std::uint64_t, text, error_code&) override {}
+  size_t on_chunk_body_impl(std::uint64_t, text, error_code&) override { return 0; }
+  void on_finish_impl(error_code&) override {}
+
+  RequestHead& head_;
+  size_t count_ = 0;
+  int version_ = 11;
+};
+
+// "/path?query" or "http://host/path?query" (RFC 9112 section 3.2.2: its host then replaces the Host header).
+int split_target(RequestHead& head, std::string& authority) {
+  std::string& target = head.path;
+  if (target.size() > target_size_max) return 414;
+  const size_t hash = target.find('#');
+  if (hash != std::string::npos) return 400;
+  if (target.front() != '/') {
+    const size_t scheme = target.find("://");
+    if (scheme == std::string::npos) return 400;
+    const std::string_view name(target.data(), scheme);
+    if (!equals_ignoring_case(name, "http") && !equals_ignoring_case(name, "https")) return 400;
+    const size_t end = std::min(target.find_first_of("/?", scheme + 3), target.size());
+    authority = target.substr(scheme + 3, end - scheme - 3);
+    if (authority.empty() || authority.find('@') != std::string::npos) return 400;
+    target.erase(0, end);
+    if (target.empty() || target.front() != '/') target.insert(0, 1, '/');
+  }
+  const size_t question = target.find('?');
+  if (question == std::string::npos) {
+    head.query.clear();
+  } else {
+    head.query.assign(target, question + 1);
+    target.resize(question);
+  }
+  return 0;
+}
+
+// What Beast leaves to its user. Where two recipients could read a message differently, it is refused.
+int check_fields(RequestHead& head, const std::string& authority) {
+  int hosts = 0, lengths = 0, encodings = 0;
+  head.expect_continue = false;
+  for (auto& [name, value] : head.headers) {
+    if (name == "host") {
+      ++hosts;
+      if (!authority.empty()) value = authority;
+    } else if (name == "content-length") {
+      ++lengths;
+      if (value.empty() || !std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; }))
+        return 400;
+    } else if (name == "transfer-encoding") {
+      ++encodings;
+      if (!equals_ignoring_case(value, "chunked")) return 501;
+    } else if (name == "expect") {
+      if (!equals_ignoring_case(value, "100-continue")) return 417;
+      head.expect_continue = !head.http_1_0;
+    }
+  }
+  if (hosts > 1 || (hosts == 0 && !head.http_1_0) || lengths > 1 || encodings > 1) return 400;
+  if (encodings == 1 && (lengths == 1 || head.http_1_0)) return 400;
+  return 0;
+}
+
+}  // namespace
+
+HeadScanner::Status HeadScanner::scan(std::string_view bytes) {
+  while (at_ < bytes.size()) {
+    const void* found = std::memchr(bytes.data() + at_, '\n', bytes.size() - at_);
+    if (found == nullptr) break;
+    const size_t lf = static_cast<size_t>(static_cast<const char*>(found) - bytes.data());
+    if (lf == 0 || bytes[lf - 1] != '\r') return Status::bad;
+    if (lf >= 3 && bytes[lf - 2] == '\n') {
+      at_ = lf + 1;
+      return Status::complete;
+    }
+    // The byte after decides whether the line goes on; until it is here, this LF stays unread.
+    if (lf + 1 == bytes.size()) {
+      at_ = lf;
+      return Status::more;
+    }
+    if (bytes[lf + 1] == ' ' || bytes[lf + 1] == '\t') return Status::bad;
+    at_ = lf + 1;
+  }
+  at_ = bytes.size();
+  return Status::more;
+}
+
+int parse_head(std::string_view bytes, RequestHead& head) {
+  Parser parser(head);
+  parser.header_limit(static_cast<std::uint32_t>(bytes.size() + 1));  // the caller has bounded it
+  parser.body_limit(boost::none);
+  beast::error_code ec;
+  parser.put(boost::asio::buffer(bytes.data(), bytes.size()), ec);
+  if (ec == beast::http::error::header_limit) return 431;
+  if (ec == beast::http::error::bad_version) return 505;
+  if ((ec && ec != beast::http::error::need_more) || !parser.is_header_done()) return 400;
+  head.headers.resize(parser.header_count());
+  head.http_1_0 = parser.version() < 11;
+  head.keep_alive = parser.keep_alive();
+  if (head.method.empty() || head.method.size() > 32 || head.path.empty()) return 400;
+  std::string authority;
+  if (const int status = split_target(head, authority); status != 0) return status;
+  if (const int status = check_fields(head, authority); status != 0) return status;
+  head.chunked = parser.chunked();
+  const auto length = parser.content_length();
+  head.content_length = !head.chunked && length ? std::optional<uint64_t>(*length) : std::nullopt;
+  return 0;
+}
+
+}  // namespace verbena::http

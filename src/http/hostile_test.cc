@@ -1,0 +1,144 @@
+// Heads and timings that are wrong on purpose.
+#include <gtest/gtest.h>
+
+#include "http/head_parser.h"
+#include "http/test_server.h"
+
+namespace verbena::http {
+namespace {
+
+Answer ask(std::string_view request, Limits limits = {}) {
+  TestServer server(limits);
+  TestClient client(server.port());
+  auto answer = client.ask(request);
+  if (answer.status != 200) {
+    EXPECT_EQ(answer.header("Connection"), "close");
+    client.half_close();
+    EXPECT_TRUE(client.closed());
+  }
+  return answer;
+}
+
+TEST(Hostile, ShapesOfRequestSmugglingAreRefused) {
+  const char* requests[] = {
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3, 3\r\n\r\nabc",
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: +3\r\n\r\nabc",
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: -3\r\n\r\nabc",
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 0x3\r\n\r\nabc",
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length:\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length : 3\r\n\r\nabc",
+      "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+      "POST /echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+      "GET / HTTP/1.1\r\nHost: h\r\nX: a\r\n b\r\n\r\n",
+      "GET / HTTP/1.1\r\nHost: h\r\nX: a\r\n\tb\r\n\r\n",
+      "GET / HTTP/1.1\nHost: h\n\n",
+      "GET / HTTP/1.1\r\nHost: h\n\r\n",
+      "GET / HTTP/1.1\r\nHost: h\r\nX: a\rb\r\n\r\n",
+      "GET / HTTP/1.1\r\nHost: h\r\n: empty\r\n\r\n",
+      "GET / HTTP/1.1\r\nHost: h\r\nno colon\r\n\r\n",
+      "GET / HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n",
+      "GET / HTTP/1.1\r\n\r\n",
+      "GET  / HTTP/1.1\r\nHost: h\r\n\r\n",
+      "GET a HTTP/1.1\r\nHost: h\r\n\r\n",
+      "GET * HTTP/1.1\r\nHost: h\r\n\r\n",
+      "GET /#x HTTP/1.1\r\nHost: h\r\n\r\n",
+      "GET ftp://h/ HTTP/1.1\r\nHost: h\r\n\r\n",
+      "GET http://user@h/ HTTP/1.1\r\nHost: h\r\n\r\n",
+      "CONNECT h:443 HTTP/1.1\r\nHost: h\r\n\r\n",
+      " GET / HTTP/1.1\r\nHost: h\r\n\r\n",
+      "\x16\x03\x01\x02\r\n\r\n",
+  };
+  for (const char* request : requests) EXPECT_EQ(ask(request).status, 400) << request;
+  EXPECT_EQ(ask("GET / HTTP/1.1\r\nHost: h\r\nX: a" + std::string(1, '\0') + "b\r\n\r\n").status, 400);
+}
+
+TEST(Hostile, OtherTransferCodingsAndExpectationsAreNamed) {
+  EXPECT_EQ(ask("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n").status, 501);
+  EXPECT_EQ(ask("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n").status, 501);
+  EXPECT_EQ(ask("POST /echo HTTP/1.1\r\nHost: h\r\nExpect: cookies\r\nContent-Length: 1\r\n\r\na").status, 417);
+  for (const char* line : {"GET / HTTP/2.0", "GET / HTTP/1.1 ", "GET /a b HTTP/1.1"}) {
+    EXPECT_EQ(ask(std::string(line) + "\r\nHost: h\r\n\r\n").status, 505) << line;
+  }
+}
+
+TEST(Hostile, HeadsOverTheLimitAreRefusedAndThoseBelowAreNot) {
+  const Limits limits{.header_bytes_max = 64 * KiB};
+  EXPECT_EQ(ask("GET / HTTP/1.1\r\nHost: h\r\nX: " + std::string(60'000, 'x') + "\r\n\r\n", limits).status, 200);
+  EXPECT_EQ(ask("GET / HTTP/1.1\r\nHost: h\r\nX: " + std::string(66'000, 'x') + "\r\n\r\n", limits).status, 431);
+  EXPECT_EQ(ask("GET /" + std::string(17'000, 'x') + " HTTP/1.1\r\nHost: h\r\n\r\n", limits).status, 414);
+  std::string many = "GET / HTTP/1.1\r\nHost: h\r\n";
+  for (int i = 0; i < 300; ++i) many += "X: 1\r\n";
+  EXPECT_EQ(ask(many + "\r\n", limits).status, 431);
+}
+
+TEST(Hostile, AHeadThatNeverEndsIsGivenUp) {
+  TestServer server(Limits{.header_timeout = std::chrono::seconds(1)});
+  TestClient client(server.port());
+  client.send("GET / HTTP/1.1\r\nHost");
+  EXPECT_EQ(client.read().status, 408);
+  client.half_close();
+  EXPECT_TRUE(client.closed());
+}
+
+TEST(Hostile, ADrippingHeadDoesNotOutliveItsTime) {
+  TestServer server(Limits{.header_timeout = std::chrono::seconds(1)});
+  TestClient client(server.port());
+  client.send("GET / HTTP/1.1\r\n");
+  bool cut = false;
+  for (int i = 0; i < 1000 && !cut; ++i) {
+    cut = !client.send("X: 1\r\n");
+    pollfd waiting{client.fd(), POLLIN, 0};
+    cut = cut || ::poll(&waiting, 1, 20) != 0;
+  }
+  EXPECT_TRUE(cut);
+}
+
+TEST(Hostile, AnIdleConnectionIsClosed) {
+  TestServer server(Limits{.idle_timeout = std::chrono::seconds(1)});
+  TestClient client(server.port());
+  EXPECT_EQ(client.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
+  EXPECT_TRUE(client.closed());
+}
+
+TEST(Hostile, AStalledBodyIsAnsweredAndClosed) {
+  TestServer server(Limits{.body_stall_timeout = std::chrono::seconds(1)});
+  TestClient client(server.port());
+  client.send("PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc");
+  const auto answer = client.read();
+  EXPECT_EQ(answer.body, "request_timeout");
+  EXPECT_EQ(answer.header("Connection"), "close");
+  client.half_close();
+  EXPECT_TRUE(client.closed());
+}
+
+TEST(Hostile, AReaderThatStopsReadingIsCutAndItsLeasesComeBack) {
+  const int cuts = test_cuts;
+  TestServer server(Limits{.body_stall_timeout = std::chrono::seconds(1)});
+  TestClient client(server.port());
+  client.send("GET /send?200000000 HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_TRUE(server.wait_for_connections(1));
+  EXPECT_TRUE(server.wait_for_connections(0));
+  EXPECT_EQ(test_cuts, cuts + 1);
+  EXPECT_EQ(test_arena().leased_bytes(), 0u);
+}
+
+TEST(HeadScanner, FindsTheEndHoweverTheBytesArrive) {
+  const std::string_view head = "GET / HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n";
+  for (size_t step = 1; step <= head.size(); ++step) {
+    HeadScanner scanner;
+    auto status = HeadScanner::Status::more;
+    for (size_t size = step; status == HeadScanner::Status::more && size < head.size() + step; size += step) {
+      status = scanner.scan(head.substr(0, std::min(size, head.size())));
+    }
+    EXPECT_EQ(status, HeadScanner::Status::complete) << step;
+    EXPECT_EQ(scanner.size(), head.size());
+  }
+}
+
+}  // namespace
+}  // namespace verbena::http

@@ -1,0 +1,62 @@
+// What the connections of one listener share. Internal to http/.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include "base/metrics.h"
+#include "http/server.h"
+
+namespace verbena::http {
+
+class Connection;
+
+class ListenerState : public std::enable_shared_from_this<ListenerState> {
+ public:
+  using tcp = boost::asio::ip::tcp;
+  ListenerState(Core& core, Limits limits, std::optional<boost::asio::ssl::context> tls, Handler handler);
+  ~ListenerState();
+
+  Result<uint16_t> bind(std::string_view address, uint16_t port);
+  void start();
+  void stop();       // no new connections; idle ones go at once
+  void close_all();  // every wait of every connection fails
+
+  const Limits& limits() const { return limits_; }
+  const Handler& handler() const { return handler_; }
+  boost::asio::ssl::context* tls() { return tls_ ? &*tls_ : nullptr; }
+  bool stopping() const { return stopping_; }
+  Core& core() { return core_; }
+  size_t connections() const { return count_.load(std::memory_order_relaxed); }
+
+  using Place = std::list<Connection*>::iterator;
+  Place add(Connection* connection);
+  void remove(Place place);
+
+ private:
+  static Task<void> accept_loop(std::shared_ptr<ListenerState> self);
+  static Task<void> sweep_loop(std::shared_ptr<ListenerState> self);
+  void admit(tcp::socket socket);
+
+  Core& core_;
+  const Limits limits_;
+  std::optional<boost::asio::ssl::context> tls_;
+  const Handler handler_;
+  tcp::acceptor acceptor_;
+  boost::asio::steady_timer sweep_timer_;
+  std::list<Connection*> connections_;
+  std::atomic<size_t> count_{0};
+  uint16_t bound_port_ = 0;
+  bool stopping_ = false;
+  metrics::Gauge& open_gauge_;
+  metrics::Counter& accepted_;
+  metrics::Counter& refused_;
+};
+
+}  // namespace verbena::http

@@ -1,0 +1,153 @@
+#include "http/s3_handler.h"
+
+#include <atomic>
+
+#include "base/log.h"
+#include "http/payload.h"
+#include "http/request_metrics.h"
+
+namespace verbena::http {
+namespace {
+
+struct Context {
+  const auth::Verifier& verifier;
+  s3::Router& router;
+  AccessLog* access_log;
+  const WallClock& clock;
+  RequestMetrics metrics;
+};
+
+// 16 upper-case hexadecimal digits: a counter scrambled by a secret of the process, so that ids neither repeat nor
+// tell how many requests there were.
+std::string make_request_id() {
+  static const uint64_t start = [] {
+    uint64_t value;
+    fill_random({reinterpret_cast<std::byte*>(&value), sizeof value});
+    return value;
+  }();
+  static std::atomic<uint64_t> counter{0};
+  // splitmix64's finalizer (Steele, Lea, Flood 2014): a bijection.
+  uint64_t x = start + counter.fetch_add(1, std::memory_order_relaxed) * 0x9e3779b97f4a7c15u;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  std::string id(16, '0');
+  for (size_t i = id.size(); i-- > 0; x >>= 4) id[i] = "0123456789ABCDEF"[x & 15];
+  return id;
+}
+
+// "Bucket.S3.Example.com:9000" -> "bucket.s3.example.com"; "[::1]:9000" -> "[::1]".
+std::string host_of(const s3::Headers& headers) {
+  for (const auto& [name, value] : headers) {
+    if (name != "host") continue;
+    std::string host = value;
+    const size_t colon = host.rfind(':');
+    const size_t bracket = host.rfind(']');
+    if (colon != std::string::npos && (bracket == std::string::npos || colon > bracket)) host.resize(colon);
+    for (char& c : host) {
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return host;
+  }
+  return {};
+}
+
+Result<auth::Verified> authenticate(const Context& context, const Exchange& exchange) {
+  thread_local std::vector<auth::HeaderView> views;  // verify() does not suspend: one per thread is enough
+  views.clear();
+  for (const auto& [name, value] : exchange.headers()) views.push_back({name, value});
+  return context.verifier.verify({exchange.method(), exchange.path(), exchange.query(), views});
+}
+
+s3::Request make_request(const Exchange& exchange, auth::Identity identity, const std::string& request_id,
+                         std::optional<uint64_t> length) {
+  s3::Request request;
+  request.caller.identity = std::move(identity);
+  request.caller.secure = exchange.secure();
+  request.caller.peer_address = exchange.peer_address();
+  request.caller.request_id = request_id;
+  request.method = exchange.method();
+  request.host = host_of(exchange.headers());
+  request.raw_path = exchange.path();
+  request.raw_query = exchange.query();
+  request.headers = exchange.headers();
+  request.content_length = length;
+  return request;
+}
+
+// A request that the router never sees.
+Task<void> refuse(Exchange& exchange, const Error& error, const std::string& request_id, s3::Response& response) {
+  s3::fill_error(response, error, exchange.path(), request_id);
+  if (exchange.method() == "HEAD") response.no_body = true;
+  (void)co_await exchange.reply(response);
+}
+
+Task<void> route(Context& context, Exchange& exchange, const auth::Verified& verified, PayloadSource& payload,
+                 const std::string& request_id, s3::Response& response) {
+  const s3::Request request = make_request(exchange, verified.identity, request_id, payload.length());
+  auto trailing = [&payload] { return payload.trailers(); };
+  const bool whole =
+      co_await context.router.handle(request, payload.source(), std::move(trailing), response, exchange.sink(response));
+  if (!whole) {
+    exchange.close_after();  // the connection is cut: a shorter body must not look whole
+  } else if (!exchange.progress().begun) {
+    (void)co_await exchange.reply(response);
+  }
+}
+
+void note(Context& context, const Exchange& exchange, std::string_view access_key, const s3::Response& response,
+          std::string_view request_id, int64_t time_us, int64_t duration_us) {
+  const bool token_door = response.rdma_bytes != 0;
+  const auto progress = exchange.progress();
+  context.metrics.note(token_door, exchange.method(), response.status, progress.bytes_in, progress.bytes_out,
+                       response.rdma_bytes, duration_us);
+  if (context.access_log == nullptr) return;
+  AccessLine line;
+  line.time_us = time_us;
+  line.peer = exchange.peer_address();
+  line.access_key = access_key;
+  line.method = exchange.method();
+  line.path = exchange.path();
+  line.door = token_door ? "token" : "http";
+  line.status = response.status;
+  line.error_code = response.error_code;
+  line.bytes_in = progress.bytes_in;
+  line.bytes_out = progress.bytes_out;
+  line.rdma_bytes = response.rdma_bytes;
+  line.duration_us = duration_us;
+  line.request_id = request_id;
+  context.access_log->write(line);
+}
+
+Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
+  const auto started = SteadyClock::now();
+  const int64_t time_us = context->clock.now_us();
+  const std::string request_id = make_request_id();
+  s3::Response response;
+  std::string access_key;
+
+  const auto verified = authenticate(*context, exchange);
+  if (verified) {
+    access_key = verified->identity.access_key;
+    PayloadSource payload;
+    if (auto opened = payload.open(exchange, *verified); opened) {
+      co_await route(*context, exchange, *verified, payload, request_id, response);
+    } else {
+      co_await refuse(exchange, opened.error(), request_id, response);
+    }
+  } else {
+    co_await refuse(exchange, verified.error(), request_id, response);
+  }
+  const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - started);
+  note(*context, exchange, access_key, response, request_id, time_us, taken.count());
+}
+
+}  // namespace
+
+Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3HandlerOptions options) {
+  auto context = std::make_shared<Context>(
+      Context{verifier, router, options.access_log, options.clock != nullptr ? *options.clock : system_clock(), {}});
+  return [context = std::move(context)](Exchange& exchange) { return handle(context, exchange); };
+}
+
+}  // namespace verbena::http

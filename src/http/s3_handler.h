@@ -1,0 +1,21 @@
+// S3 over HTTP: from an exchange to a request that the router serves.
+#pragma once
+
+#include "auth/auth.h"
+#include "base/clock.h"
+#include "http/access_log.h"
+#include "http/server.h"
+#include "s3/router.h"
+
+namespace verbena::http {
+
+struct S3HandlerOptions {
+  AccessLog* access_log = nullptr;   // nullptr: none
+  const WallClock* clock = nullptr;  // nullptr: the machine's
+};
+
+// Authenticates, unwraps the payload (signed hash, aws-chunked), calls the router, writes the access log and the
+// metrics. All arguments outlive every connection that the handler serves. One handler may serve all cores.
+Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3HandlerOptions options = {});
+
+}  // namespace verbena::http

@@ -1,0 +1,162 @@
+// Signed requests over a socket to a router over a store in memory.
+#include "http/s3_handler.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "auth/auth.h"
+#include "http/test_server.h"
+#include "s3/test_memory_store.h"
+
+namespace verbena::http {
+namespace {
+
+class S3Handler : public testing::Test {
+ protected:
+  S3Handler() {
+    char pattern[] = "/tmp/verbena-s3-XXXXXX";
+    directory_ = ::mkdtemp(pattern);
+    log_ = std::move(*AccessLog::open(log_path()));
+    server_ = std::make_unique<TestServer>(Limits{}, std::nullopt,
+                                           make_s3_handler(verifier_, router_, {.access_log = log_.get()}));
+    client_ = std::make_unique<TestClient>(server_->port());
+  }
+  ~S3Handler() override {
+    server_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+  std::string log_path() const { return directory_ + "/access.log"; }
+
+  std::string request(std::string_view method, std::string_view target, std::string_view hash,
+                      std::vector<std::pair<std::string, std::string>> headers = {}, std::string_view body = {}) {
+    headers.emplace_back("host", "localhost:9000");
+    const size_t mark = std::min(target.find('?'), target.size());
+    if (!hash.empty()) {
+      auth::sign(root_, "us-east-1", "s3", system_clock(), method, target.substr(0, mark),
+                 target.substr(std::min(mark + 1, target.size())), hash, headers);
+    }
+    std::string text = std::string(method) + " " + std::string(target) + " HTTP/1.1\r\n";
+    for (const auto& [name, value] : headers) text += name + ": " + value + "\r\n";
+    if (method == "PUT" || !body.empty()) text += "content-length: " + std::to_string(body.size()) + "\r\n";
+    return text + "\r\n" + std::string(body);
+  }
+  Answer ask(std::string_view method, std::string_view target, std::string_view body = {},
+             std::string_view hash = "UNSIGNED-PAYLOAD",
+             std::vector<std::pair<std::string, std::string>> headers = {}) {
+    return client_->ask(request(method, target, hash, std::move(headers), body));
+  }
+  std::string read_log() {
+    server_->stop();
+    log_.reset();
+    std::ifstream file(log_path());
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  const auth::Credentials root_{"AKIDROOT", "very secret", ""};
+  auth::RootCredentials store_of_keys_{root_};
+  auth::Verifier verifier_{store_of_keys_, system_clock(), {}};
+  s3::test::MemoryStore store_{test_arena()};
+  s3::Service service_{store_, test_arena(), system_clock()};
+  s3::Router router_{service_, nullptr, {}};
+  std::string directory_;
+  std::unique_ptr<AccessLog> log_;
+  std::unique_ptr<TestServer> server_;
+  std::unique_ptr<TestClient> client_;
+};
+
+TEST_F(S3Handler, AnObjectGoesInAndComesOutOverOneConnection) {
+  EXPECT_EQ(ask("PUT", "/bucket").status, 200);
+  for (size_t size : {0, 1, 4096, 3'000'000}) {
+    const auto body = pattern(size);
+    const auto put = ask("PUT", "/bucket/a%20key", body);
+    EXPECT_EQ(put.status, 200) << put.body;
+    const auto get = ask("GET", "/bucket/a%20key");
+    EXPECT_EQ(get.status, 200);
+    EXPECT_TRUE(get.body == body);
+    EXPECT_EQ(get.header("ETag"), put.header("ETag"));
+    const auto head = ask("HEAD", "/bucket/a%20key");
+    EXPECT_EQ(head.header("Content-Length"), std::to_string(size));
+  }
+  EXPECT_EQ(server_->listener().connections(), 1u);
+}
+
+TEST_F(S3Handler, EveryAnswerCarriesOneRequestId) {
+  for (const auto& answer : {ask("GET", "/"), ask("GET", "/none/key"), client_->ask(request("GET", "/", ""))}) {
+    const auto id = answer.header("x-amz-request-id");
+    EXPECT_EQ(id.size(), 16u);
+    EXPECT_EQ(answer.head.find("x-amz-request-id"), answer.head.rfind("x-amz-request-id"));
+  }
+}
+
+TEST_F(S3Handler, ASignedHashThatIsNotTheBodysStoresNothing) {
+  ask("PUT", "/bucket");
+  const auto hash = to_hex(as_bytes(sha256(as_bytes("hello"))));
+  EXPECT_EQ(ask("PUT", "/bucket/k", "hello", hash).status, 200);
+  const auto wrong = ask("PUT", "/bucket/other", "jello", hash);
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_NE(wrong.body.find("<Code>XAmzContentSHA256Mismatch</Code>"), std::string::npos) << wrong.body;
+  EXPECT_EQ(ask("GET", "/bucket/other").status, 404);
+  EXPECT_EQ(ask("PUT", "/bucket/other", "", hash).status, 400);
+  EXPECT_EQ(ask("GET", "/bucket/k").body, "hello");
+}
+
+TEST_F(S3Handler, AnUnsignedStreamWithATrailingChecksumIsStoredDecoded) {
+  ask("PUT", "/bucket");
+  Digest digest(Algorithm::crc32);
+  digest.update(as_bytes("hello world"));
+  const std::string crc = digest.finish_base64();
+  const auto put = [&](const std::string& checksum, const std::string& length) {
+    return ask("PUT", "/bucket/k", "5\r\nhello\r\n6\r\n world\r\n0\r\nx-amz-checksum-crc32:" + checksum + "\r\n\r\n",
+               "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+               {{"content-encoding", "aws-chunked"},
+                {"x-amz-decoded-content-length", length},
+                {"x-amz-sdk-checksum-algorithm", "CRC32"},
+                {"x-amz-trailer", "x-amz-checksum-crc32"}});
+  };
+  const auto stored = put(crc, "11");
+  EXPECT_EQ(stored.status, 200) << stored.body;
+  EXPECT_EQ(stored.header("x-amz-checksum-crc32"), crc);
+  const auto get = ask("GET", "/bucket/k");
+  EXPECT_EQ(get.body, "hello world");
+  EXPECT_EQ(get.header("content-encoding"), "");
+  EXPECT_EQ(put("AAAAAA==", "11").status, 400);
+  EXPECT_EQ(put(crc, "12").status, 400);
+  EXPECT_EQ(put(crc, "x").status, 411);
+  EXPECT_EQ(ask("GET", "/bucket/k").body, "hello world");
+}
+
+TEST_F(S3Handler, StrangersAndForgersAreRefused) {
+  EXPECT_EQ(client_->ask(request("PUT", "/bucket", "")).status, 403);
+  auto forged = request("GET", "/", "UNSIGNED-PAYLOAD");
+  char& digit = forged[forged.find("Signature=") + 10];
+  digit = digit == '0' ? '1' : '0';
+  const auto answer = client_->ask(forged);
+  EXPECT_EQ(answer.status, 403);
+  EXPECT_NE(answer.body.find("<Code>SignatureDoesNotMatch</Code>"), std::string::npos) << answer.body;
+}
+
+TEST_F(S3Handler, APresignedAddressIsEnough) {
+  ask("PUT", "/bucket");
+  ask("PUT", "/bucket/k", "hello");
+  const auto query = auth::presign(root_, "us-east-1", system_clock(), "GET", "localhost:9000", "/bucket/k", "", 60);
+  EXPECT_EQ(client_->ask("GET /bucket/k?" + query + " HTTP/1.1\r\nHost: localhost:9000\r\n\r\n").body, "hello");
+}
+
+TEST_F(S3Handler, TheAccessLogNamesTheRequestAndNoSecret) {
+  const auto query = auth::presign(root_, "us-east-1", system_clock(), "GET", "localhost:9000", "/bucket/k", "", 60);
+  client_->ask("GET /bucket/k?" + query + " HTTP/1.1\r\nHost: localhost:9000\r\n\r\n");
+  ask("PUT", "/bucket");
+  const auto log = read_log();
+  EXPECT_NE(
+      log.find("peer=127.0.0.1 key=AKIDROOT method=GET path=\"/bucket/k\" door=http status=404 error=NoSuchBucket"),
+      std::string::npos)
+      << log;
+  EXPECT_NE(log.find("method=PUT path=\"/bucket\" door=http status=200 error=-"), std::string::npos) << log;
+  EXPECT_EQ(log.find("Signature"), std::string::npos);
+  EXPECT_EQ(log.find("X-Amz"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace verbena::http

@@ -1,0 +1,27 @@
+#include "http/sha256_source.h"
+
+namespace verbena::http {
+
+Sha256Source::Sha256Source(memory::Source& wire, std::string expected)
+    : wire_(wire), expected_(std::move(expected)), digest_(Algorithm::sha256) {}
+
+Task<Result<size_t>> Sha256Source::read(MutableBytes into) {
+  if (error_) co_return std::unexpected(*error_);
+  if (ended_) co_return size_t{0};
+  auto n = co_await wire_.read(into);
+  if (!n) {
+    error_ = n.error();
+    co_return std::unexpected(*error_);
+  }
+  digest_.update(Bytes(into).first(*n));
+  read_ += *n;
+  // A reader that knows the size may never ask again: the last byte is where it must hear of a mismatch.
+  ended_ = *n < into.size() || read_ == wire_.size();
+  if (ended_ && digest_.finish_hex() != expected_) {
+    error_ = Error{Errc::content_sha256_mismatch, 0, "the body does not have the SHA-256 that was signed"};
+    co_return std::unexpected(*error_);
+  }
+  co_return *n;
+}
+
+}  // namespace verbena::http

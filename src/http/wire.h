@@ -1,0 +1,86 @@
+// One connection's bytes: TCP, with or without TLS. Internal to http/.
+//
+// Reading and writing carry a time-out, kept as a plain deadline that the listener's sweep looks at: arming a timer per
+// read would cost more than the read. All on one core's thread.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/task.h"
+#include "memory/arena.h"
+
+namespace verbena::http {
+
+class Wire {
+ public:
+  using tcp = boost::asio::ip::tcp;
+  using TlsStream = boost::asio::ssl::stream<tcp::socket&>;
+
+  Wire(tcp::socket socket, boost::asio::ssl::context* tls);
+  Wire(const Wire&) = delete;
+
+  // What keeps this wire alive while the kernel or OpenSSL works for it. Set once, before anything else.
+  void set_owner(std::weak_ptr<void> owner) { owner_ = std::move(owner); }
+  bool secure() const { return tls_ != nullptr; }
+  tcp::socket& socket() { return socket_; }
+
+  Task<Result<void>> handshake(std::chrono::nanoseconds timeout);
+
+  // At least one byte, or 0 at the end of the stream. timed_out, closed.
+  Task<Result<size_t>> read_some(MutableBytes into, std::chrono::nanoseconds timeout);
+
+  // Bytes that go out before the next chunk, in the same write where possible. Append, then send() or flush().
+  std::string& head() { return head_; }
+  // Takes the chunk; returns once at most one is still waiting to go out. `timeout` is for each step forward.
+  Task<Result<void>> send(memory::Chunk chunk, std::chrono::nanoseconds timeout);
+  // Returns when all is out (given to the kernel), or nothing more will go.
+  Task<Result<void>> flush(std::chrono::nanoseconds timeout);
+
+  // Lets go of whoever waits, if the deadline has passed. For the listener's sweep.
+  void expire(Deadline now);
+  // Every wait from now on fails.
+  void cancel();
+  void shutdown_send();
+  void close();
+
+ private:
+  struct Out {
+    memory::Chunk chunk;
+    Bytes rest;
+  };
+  bool idle() const { return head_sent_ == head_.size() && queue_.empty(); }
+  void start();  // sends what can be sent now, and arranges for the rest
+  void start_tls();
+  void on_ready(const boost::system::error_code& ec);
+  void on_tls_written(const boost::system::error_code& ec, size_t n);
+  bool write_plain();  // false: the kernel takes no more for now
+  void advance(size_t n);
+  void fail_with(Errc code, int sys);
+  void wake();
+  Task<Result<void>> wait_until(size_t queued_max, std::chrono::nanoseconds timeout);
+
+  tcp::socket socket_;
+  std::unique_ptr<TlsStream> tls_;
+  std::weak_ptr<void> owner_;
+  boost::asio::steady_timer waiter_;  // fires when cancelled: the queue has moved
+  Deadline deadline_ = Deadline::max();
+  std::chrono::nanoseconds write_timeout_{};
+  std::string head_;
+  size_t head_sent_ = 0;
+  std::deque<Out> queue_;
+  std::string flat_;      // TLS: small pieces joined into one record
+  bool writing_ = false;  // an asynchronous write or wait is under way
+  bool cancelled_ = false;
+  bool timed_out_ = false;
+  std::optional<Error> error_;  // of writing; it stays
+};
+
+}  // namespace verbena::http

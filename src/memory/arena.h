@@ -1,0 +1,100 @@
+// The arena: one large mapping that every open fabric domain registers once at start. Buffers are leased from it in
+// size classes and come back by RAII. Disk reads land here, one-sided operations start here, so that a byte can go
+// from disk to wire without a copy.
+//
+// A lease must outlive every operation that may touch it. One-sided operations cannot be cancelled: whoever posts one
+// holds the lease until its completion was collected (DESIGN section 5).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace verbena::memory {
+
+class Arena;
+
+// An owned part of the arena. Move-only; its destructor gives the bytes back. Thread-safe to destroy on any thread.
+class Lease {
+ public:
+  Lease() = default;
+  Lease(Lease&& other) noexcept : arena_(other.arena_), data_(other.data_), size_(other.size_), block_(other.block_) {
+    other.arena_ = nullptr;
+    other.data_ = nullptr;
+    other.size_ = 0;
+  }
+  Lease& operator=(Lease&& other) noexcept {
+    Lease taken(std::move(other));
+    std::swap(arena_, taken.arena_);
+    std::swap(data_, taken.data_);
+    std::swap(size_, taken.size_);
+    std::swap(block_, taken.block_);
+    return *this;
+  }
+  ~Lease() { release(); }
+
+  explicit operator bool() const { return data_ != nullptr; }
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }       // what was asked for
+  size_t capacity() const { return block_; }  // the size class, a multiple of 4096
+  MutableBytes bytes() const { return {data_, size_}; }
+  void release();
+
+ private:
+  friend class Arena;
+  Lease(Arena* arena, std::byte* data, size_t size, size_t block)
+      : arena_(arena), data_(data), size_(size), block_(block) {}
+  Arena* arena_ = nullptr;
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  size_t block_ = 0;
+};
+
+// Bytes to hand on, with the lease that keeps them alive. `bytes` lies inside `lease`.
+struct Chunk {
+  Lease lease;
+  Bytes bytes;
+};
+
+class Arena {
+ public:
+  static constexpr size_t alignment = 4096;          // of every lease: fits O_DIRECT
+  static constexpr size_t lease_size_max = 4 * MiB;  // the largest size class
+
+  // Maps `bytes` (rounded up to 4 MiB), with huge pages where the machine has them free.
+  static Result<std::unique_ptr<Arena>> create(size_t bytes);
+  ~Arena();  // every lease must be back
+  Arena(const Arena&) = delete;
+
+  // A buffer of at least `size` bytes (1 .. lease_size_max). slow_down when the arena is full: the caller answers 503.
+  // Thread-safe. Contents are whatever was there.
+  Result<Lease> lease(size_t size);
+
+  MutableBytes mapping() const { return mapping_; }  // for registration
+  bool huge_pages() const { return huge_pages_; }
+  size_t leased_bytes() const;  // size classes' bytes now out
+  bool contains(const void* p, size_t size) const;
+
+ private:
+  friend class Lease;
+  struct Classes;
+  Arena(MutableBytes mapping, bool huge_pages);
+  void give_back(std::byte* data, size_t block);
+
+  MutableBytes mapping_;
+  bool huge_pages_ = false;
+  std::unique_ptr<Classes> classes_;
+};
+
+inline void Lease::release() {
+  if (arena_ != nullptr) arena_->give_back(data_, block_);
+  arena_ = nullptr;
+  data_ = nullptr;
+  size_ = 0;
+}
+
+}  // namespace verbena::memory

@@ -1,0 +1,38 @@
+// Source and Sink: where a PUT's bytes come from and where a GET's bytes go. One handler in s3/ serves a verb for all
+// doors; the doors differ in these two alone.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/task.h"
+#include "memory/arena.h"
+
+namespace verbena::memory {
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  // Length in bytes when known before reading (decoded length for aws-chunked).
+  virtual std::optional<uint64_t> size() const = 0;
+  // Fills `into` from its start, completely unless the end comes first. Returns the bytes filled; fewer than
+  // into.size() (also 0) only at the end. At the end, the source has verified what it can (declared length, payload
+  // signature, chunk signatures, trailers); a violation is the error of the call that meets it, and the caller must
+  // then store nothing.
+  virtual Task<Result<size_t>> read(MutableBytes into) = 0;
+};
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  // Called once, before any byte. An error means that nothing was sent and another sink may be tried.
+  virtual Task<Result<void>> begin(uint64_t length) = 0;
+  // The next bytes, in order. Takes the chunk and may return before they are out (the sink keeps the lease until
+  // then), so that reading the next chunk overlaps with sending this one. A sink bounds how many it holds.
+  virtual Task<Result<void>> push(Chunk chunk) = 0;
+  // All bytes were pushed. Returns when they are out (HTTP: given to the kernel; RDMA: completed).
+  // Not called after an error: the sink's destructor, or the error's own path, has drained what was posted.
+  virtual Task<Result<void>> finish() = 0;
+};
+
+}  // namespace verbena::memory

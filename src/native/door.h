@@ -1,0 +1,65 @@
+// What all parts of the door share. Private to this room.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "base/metrics.h"
+#include "native/native.h"
+#include "native/session_table.h"
+#include "native/wire/message.h"
+
+namespace verbena::native {
+
+struct Metrics {
+  Metrics();
+  metrics::Counter* dropped[wire::drop_count];
+  metrics::Counter* requests[32];  // by request type; nullptr where there is none
+  metrics::Counter* failed[32];
+  metrics::Counter& inline_in;  // bytes
+  metrics::Counter& inline_out;
+  metrics::Counter& window_in;
+  metrics::Counter& window_out;
+  metrics::Counter& sessions_made;
+  metrics::Counter& sessions_refused;
+  metrics::Gauge& sessions;
+
+  void drop(wire::Drop reason) { dropped[static_cast<size_t>(reason)]->add(); }
+};
+
+struct EndpointInfo {
+  unsigned core = 0;
+  std::string provider, address;
+  uint32_t inline_max_bytes = 0;
+  uint32_t message_size_max = 0;
+};
+
+struct Door {
+  Door(s3::Service& service, const auth::Verifier& verifier, const auth::CredentialStore& credentials, Options options)
+      : service(service),
+        verifier(verifier),
+        credentials(credentials),
+        options(std::move(options)),
+        sessions({.sessions_max = this->options.sessions_max,
+                  .idle_timeout = this->options.idle_timeout,
+                  .hello_timeout = this->options.hello_timeout}) {}
+
+  s3::Service& service;
+  const auth::Verifier& verifier;
+  const auth::CredentialStore& credentials;
+  Options options;
+  SessionTable sessions;
+  NonceMemory nonces;
+  Metrics metrics;
+  std::atomic<bool> stopping{false};
+  std::vector<EndpointInfo> endpoints;  // complete before the first session
+};
+
+// The default of Options::may_dial.
+bool may_dial_peer(std::string_view provider, std::string_view address, std::string_view http_peer);
+
+// Codes that stay inside the house become ones that clients know.
+Errc wire_code(Errc code);
+
+}  // namespace verbena::native

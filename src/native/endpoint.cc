@@ -1,0 +1,203 @@
+#include "native/endpoint.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
+#include <array>
+
+namespace verbena::native {
+namespace {
+
+constexpr size_t spare_ops_max = 256;
+
+}  // namespace
+
+Endpoint::Endpoint(std::shared_ptr<Door> door, Core& core, fabric::Port& port, uint16_t index)
+    : door_(std::move(door)), core_(core), port_(port), index_(index) {
+  fill_random(std::as_writable_bytes(std::span(&request_ids_, 1)));
+}
+
+void Endpoint::start() {
+  // The port may outlive the door, hence the shared pointers.
+  port_.on_message([self = shared_from_this()](fabric::PeerId from, Bytes message) { self->receive(from, message); });
+  port_.on_gone([self = shared_from_this()](fabric::PeerId peer) { self->gone(peer); });
+  // Owns its timer, so that neither the loop nor this must outlive the other.
+  boost::asio::co_spawn(core_.io(), sweep_forever(weak_from_this()), boost::asio::detached);
+}
+
+void Endpoint::abandon() {
+  // Each of them holds this endpoint.
+  auto waiting = std::move(waiting_);
+  waiting_.clear();
+}
+
+// Checks in the order of their cost. Nothing but a counter tells a hostile sender what was wrong.
+void Endpoint::receive(fabric::PeerId from, Bytes message) {
+  Metrics& metrics = door_->metrics;
+  const auto header = wire::parse_header(message, info().message_size_max);
+  if (!header) return metrics.drop(header.error());
+  Lane* lane = lanes_.find(header->session);
+  if (lane == nullptr) {
+    if (header->type != static_cast<uint8_t>(wire::Type::hello)) return metrics.drop(wire::Drop::unknown_session);
+    return hello(from, *header, message);
+  }
+  if (lane->closed) return metrics.drop(wire::Drop::lane_closed);
+  if (from != 0 && from != lane->peer) return metrics.drop(wire::Drop::wrong_peer);
+  if (!wire::mac_matches(lane->keys.to_server, message)) return metrics.drop(wire::Drop::bad_mac);
+  if (!lane->seen.accept(header->sequence)) return metrics.drop(wire::Drop::replayed);
+  lane->touched = true;
+  dispatch(*lane, *header, wire::body_of(message));
+}
+
+void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
+  Metrics& metrics = door_->metrics;
+  if (header.type >= std::size(metrics.requests) || metrics.requests[header.type] == nullptr) {
+    return metrics.drop(wire::Drop::bad_type);
+  }
+  metrics.requests[header.type]->add();
+  switch (static_cast<wire::Type>(header.type)) {
+    case wire::Type::hello:  // a second one changes nothing
+    case wire::Type::ping:
+      return answer(lane, header, Errc::ok);
+    case wire::Type::bye:
+      return close(lane);
+    default:
+      break;
+  }
+  if (door_->stopping.load(std::memory_order_relaxed)) return answer(lane, header, Errc::service_unavailable);
+  if (lane.in_flight >= door_->options.credits) {
+    metrics.drop(wire::Drop::no_credit);
+    return answer(lane, header, Errc::slow_down);
+  }
+  // A request that can be answered from memory at once would be served here, before a coroutine is made for it.
+  start_verb(lane, header, body);
+}
+
+void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
+  OpPtr op = take_op(lane, header);
+  bool loaded = false;
+  Task<void> (*serve)(OpPtr) = nullptr;
+  switch (static_cast<wire::Type>(header.type)) {
+    case wire::Type::get:
+      loaded = load_get(*op, body), serve = serve_get;
+      break;
+    case wire::Type::head:
+      loaded = load_get(*op, body), serve = serve_head;
+      break;
+    case wire::Type::put:
+      loaded = load_put(*op, body), serve = serve_put;
+      break;
+    case wire::Type::del:
+      loaded = load_delete(*op, body), serve = serve_delete;
+      break;
+    case wire::Type::list:
+      loaded = load_list(*op, body), serve = serve_list;
+      break;
+    default:
+      return;
+  }
+  if (!loaded) {
+    door_->metrics.drop(wire::Drop::malformed);
+    op->fail(Errc::invalid_request);
+    return reply(std::move(op));
+  }
+  boost::asio::co_spawn(core_.io(), serve(std::move(op)), boost::asio::detached);
+}
+
+OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
+  OpPtr op;
+  if (spare_ops_.empty()) {
+    op.reset(new Op);
+  } else {
+    op.reset(spare_ops_.back().release());
+    spare_ops_.pop_back();
+  }
+  op->endpoint = shared_from_this();
+  op->lane = lanes_.share(lane.session->id);
+  op->header = header;
+  op->outcome = Errc::ok;
+  op->body_size = 0;
+  if (op->reply.size() < lane.message_size_max) op->reply.resize(lane.message_size_max);
+  op->caller = lane.caller;
+  static constexpr char digits[] = "0123456789ABCDEF";
+  op->caller.request_id.resize(16);
+  ++request_ids_;
+  for (int i = 0; i < 16; ++i) op->caller.request_id[i] = digits[request_ids_ >> (60 - 4 * i) & 15];
+  ++lane.in_flight;
+  in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // one writer
+  return op;
+}
+
+void Endpoint::recycle(Op* op) {
+  std::unique_ptr<Op> owned(op);
+  --owned->lane->in_flight;
+  in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  owned->lane.reset();
+  if (spare_ops_.size() < spare_ops_max) spare_ops_.push_back(std::move(owned));
+}
+
+void Endpoint::answer(Lane& lane, const wire::Header& header, Errc code) {
+  std::array<std::byte, wire::frame_size + 2> message;
+  wire::Writer body(MutableBytes(message).subspan(wire::header_size, 2));
+  wire::encode_error(body, code);
+  const wire::Header out{.type = static_cast<uint8_t>(header.type | wire::reply_bit),
+                         .session = lane.session->id,
+                         .sequence = ++lane.last_sequence,
+                         .request = header.request,
+                         .body_length = 2};
+  wire::seal(lane.keys.to_client, out, message);
+  // A peer that lets its queue fill with answers of two bytes gets no more of them.
+  if (!port_.send(lane.peer, message)) door_->metrics.drop(wire::Drop::undeliverable);
+}
+
+void Endpoint::reply(OpPtr op) {
+  Lane& lane = *op->lane;
+  if (op->outcome != Errc::ok) door_->metrics.failed[op->header.type]->add();
+  if (lane.closed) return;
+  const wire::Header header{.type = static_cast<uint8_t>(op->header.type | wire::reply_bit),
+                            .session = lane.session->id,
+                            .sequence = ++lane.last_sequence,
+                            .request = op->header.request,
+                            .body_length = static_cast<uint32_t>(op->body_size)};
+  wire::seal(lane.keys.to_client, header, op->reply);
+  auto sent = send(*op);
+  if (sent) return;
+  if (sent.error() != Errc::would_block) {
+    door_->metrics.drop(wire::Drop::undeliverable);
+    return close(lane);
+  }
+  op->reply_by = deadline_in(door_->options.reply_deadline);
+  waiting_.push_back(std::move(op));
+  if (!polled_) core_.add(this);
+  polled_ = true;
+}
+
+Result<void> Endpoint::send(Op& op) {
+  return port_.send(op.lane->peer, Bytes(op.reply).first(op.body_size + wire::frame_size));
+}
+
+size_t Endpoint::poll() {
+  auto self = shared_from_this();  // the last op may hold the last reference
+  size_t progress = 0;
+  for (size_t left = waiting_.size(); left > 0; --left) {
+    OpPtr op = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (op->lane->closed) continue;
+    auto sent = send(*op);
+    if (sent) {
+      ++progress;
+    } else if (sent.error() == Errc::would_block && SteadyClock::now() < op->reply_by) {
+      waiting_.push_back(std::move(op));
+    } else {
+      door_->metrics.drop(wire::Drop::undeliverable);
+      close(*op->lane);
+    }
+  }
+  if (waiting_.empty() && polled_) {
+    core_.remove(this);
+    polled_ = false;
+  }
+  return progress;
+}
+
+}  // namespace verbena::native

@@ -1,0 +1,116 @@
+// How lanes begin and end.
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "base/log.h"
+#include "native/endpoint.h"
+
+namespace verbena::native {
+
+// The first message of a session on this endpoint. Until its MAC was checked nothing is made.
+void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes message) {
+  Metrics& metrics = door_->metrics;
+  auto session = door_->sessions.find(header.session);
+  if (session == nullptr) return metrics.drop(wire::Drop::unknown_session);
+  const wire::LaneKeys keys = wire::derive_lane(session->master, index_);
+  if (!wire::mac_matches(keys.to_server, message)) return metrics.drop(wire::Drop::bad_mac);
+  const auto hello = wire::decode_hello(wire::body_of(message));
+  if (!hello || hello->message_size_max < wire::message_size_min) return metrics.drop(wire::Drop::malformed);
+
+  auto lane = std::make_shared<Lane>();
+  if (!lane->seen.accept(header.sequence)) return metrics.drop(wire::Drop::replayed);
+  lane->peer = from;
+  if (from == 0) {
+    auto peer = dial(*session, hello->address);
+    if (!peer) {
+      log::warn("native: cannot answer a session's address provider={} peer={} reason=\"{}\"", info().provider,
+                session->peer_address, describe(peer.error()));
+      return metrics.drop(wire::Drop::wrong_peer);
+    }
+    lane->peer = *peer;
+    lane->dialled = true;
+  }
+  lane->session = session;
+  lane->keys = keys;
+  lane->touched = true;
+  lane->message_size_max =
+      std::min({size_t{info().message_size_max}, size_t{hello->message_size_max}, wire::reply_size_max});
+  lane->caller.identity = session->identity;
+  lane->caller.door = s3::Door::native;
+  lane->caller.secure = false;  // RDMA is outside TLS
+  lane->caller.peer_address = session->peer_address;
+  session->claimed = true;
+  session->lanes_open.fetch_add(1);
+  lanes_.add(lane);
+  metrics.requests[header.type]->add();
+  // By way of an op, because a connection that is still being made may not take it at once.
+  OpPtr op = take_op(*lane, header);
+  op->fail(Errc::ok);
+  reply(std::move(op));
+}
+
+Result<fabric::PeerId> Endpoint::dial(const Session& session, std::string_view address) {
+  const auto& may_dial = door_->options.may_dial;
+  const bool allowed = may_dial ? may_dial(info().provider, address, session.peer_address)
+                                : may_dial_peer(info().provider, address, session.peer_address);
+  if (!allowed) return fail(Errc::access_denied, "native: the address is not the session's own");
+  return port_.add_peer(address);
+}
+
+void Endpoint::gone(fabric::PeerId peer) {
+  lanes_.each([&](const std::shared_ptr<Lane>& lane) {
+    if (lane->peer == peer && !lane->closed) close(*lane);
+  });
+}
+
+// Requests of the lane that are being served end by themselves: their windows fail now, and their replies are not sent.
+void Endpoint::close(Lane& lane) {
+  if (lane.closed) return;
+  lane.closed = true;
+  if (lane.dialled) port_.remove_peer(lane.peer);
+  if (lane.session->lanes_open.fetch_sub(1) == 1) {
+    door_->sessions.end(lane.session->id);
+    door_->metrics.sessions.set(static_cast<int64_t>(door_->sessions.size()));
+  }
+}
+
+void Endpoint::sweep() {
+  const auto now = SteadyClock::now();
+  bool dead = false;
+  lanes_.each([&](const std::shared_ptr<Lane>& lane) {
+    if (lane->touched || lane->in_flight > 0) {
+      lane->session->last_used_ns =
+          std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count();
+    }
+    lane->touched = false;
+    if (!lane->session->ended) return;
+    if (!lane->closed) {
+      answer(*lane, {.type = static_cast<uint8_t>(wire::Type::bye)}, Errc::closed);
+      close(*lane);
+    }
+    dead = true;
+  });
+  // An ended session's id is gone from the table, so nothing recorded of it can come back to life.
+  if (dead) lanes_.keep_if([](const Lane& lane) { return !lane.session->ended; });
+  if (index_ == 0) {
+    door_->sessions.sweep(now);
+    door_->metrics.sessions.set(static_cast<int64_t>(door_->sessions.size()));
+  }
+}
+
+Task<void> Endpoint::sweep_forever(std::weak_ptr<Endpoint> endpoint) {
+  boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+  for (;;) {
+    if (auto self = endpoint.lock()) {
+      self->sweep();
+    } else {
+      co_return;
+    }
+    timer.expires_after(std::chrono::seconds(1));
+    co_await timer.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+  }
+}
+
+}  // namespace verbena::native

@@ -1,0 +1,290 @@
+#include "native/test_door.h"
+
+namespace verbena::native {
+namespace {
+
+class EndpointTest : public DoorTest {
+ protected:
+  EndpointTest() : DoorTest({.credits = 4, .reply_deadline = std::chrono::milliseconds(20)}) {}
+  static wire::Get get_of(std::string_view key) {
+    wire::Get get;
+    get.bucket = "bucket";
+    get.key = key;
+    get.inline_max = 4096;
+    return get;
+  }
+};
+
+TEST_F(EndpointTest, ASmallObjectIsPutAndReadInline) {
+  FakePeer peer = hello();
+  wire::Put put;
+  put.bucket = "bucket";
+  put.key = "a";
+  put.size = 5;
+  put.compute = Algorithm::crc64nvme;
+  put.headers.add({"content-type", "text/plain"});
+  put.headers.add({"x-amz-meta-colour", "blue"});
+  deliver(peer, peer.seal(wire::Type::put, 2, put, 0, "hello"));
+  auto body = reply_body(peer);
+  const auto stored = wire::decode_object_reply(body);
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(stored->length, 5u);
+  EXPECT_NE(stored->etag.find('-'), std::string_view::npos);
+
+  deliver(peer, peer.seal(wire::Type::get, 3, get_of("a"), wire::flag_full_headers));
+  uint64_t request = 0;
+  body = reply_body(peer, &request);
+  const auto got = wire::decode_object_reply(body);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(request, 3u);
+  EXPECT_EQ(as_text(got->inline_bytes), "hello");
+  EXPECT_EQ(got->checksums.count, 1u);
+  ASSERT_EQ(got->headers.count, 2u);
+  EXPECT_EQ(got->headers[1].value, "blue");
+  EXPECT_EQ(door_->in_flight(), 0u);
+}
+
+TEST_F(EndpointTest, RangesComeOneAfterTheOther) {
+  FakePeer peer = hello();
+  store_.put("bucket", "digits", "0123456789");
+  wire::Get get = get_of("digits");
+  get.ranges.add({7, wire::open_end});
+  get.ranges.add({0, 1});
+  get.ranges.add({wire::open_end, 2});
+  deliver(peer, peer.seal(wire::Type::get, 2, get));
+  const auto body = reply_body(peer);
+  const auto reply = wire::decode_object_reply(body);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(as_text(reply->inline_bytes), "7890189");
+  EXPECT_TRUE(reply->partial);
+  ASSERT_EQ(reply->ranges.count, 3u);
+  EXPECT_EQ(reply->ranges[2].offset, 8u);
+  EXPECT_EQ(reply->object_size, 10u);
+
+  get.ranges.add({10, 12});
+  deliver(peer, peer.seal(wire::Type::get, 3, get));
+  EXPECT_EQ(reply_code(peer), Errc::invalid_range);
+}
+
+TEST_F(EndpointTest, BytesThatFitNeitherReplyNorWindowAreTooLarge) {
+  FakePeer peer = hello();
+  store_.put("bucket", "big", std::string(5000, 'x'));
+  deliver(peer, peer.seal(wire::Type::get, 2, get_of("big")));
+  EXPECT_EQ(reply_code(peer), Errc::too_large);
+  wire::Get get = get_of("big");
+  get.window = {0, 4999, 1};
+  deliver(peer, peer.seal(wire::Type::get, 3, get, wire::flag_window));
+  EXPECT_EQ(reply_code(peer), Errc::too_large);
+}
+
+TEST_F(EndpointTest, ErrorsAreS3s) {
+  FakePeer peer = hello();
+  deliver(peer, peer.seal(wire::Type::get, 2, get_of("none")));
+  EXPECT_EQ(reply_code(peer), Errc::no_such_key);
+  wire::Get get = get_of("a");
+  get.bucket = "elsewhere";
+  deliver(peer, peer.seal(wire::Type::head, 3, get));
+  EXPECT_EQ(reply_code(peer), Errc::no_such_bucket);
+  wire::Put put;
+  put.bucket = "bucket";
+  put.key = "a";
+  put.size = 1;
+  put.expected.add({Algorithm::crc32c, 0, "none"});
+  deliver(peer, peer.seal(wire::Type::put, 4, put, 0, "x"));
+  EXPECT_EQ(reply_code(peer), Errc::bad_digest);
+  EXPECT_FALSE(store_.objects["bucket"].contains("a"));
+}
+
+TEST_F(EndpointTest, AHeaderThatWouldEndItsLineIsNotStored) {
+  FakePeer peer = hello();
+  wire::Put put;
+  put.bucket = "bucket";
+  put.key = "a";
+  put.headers.add({"x-amz-meta-a", "b\r\nset-cookie: c"});
+  deliver(peer, peer.seal(wire::Type::put, 2, put));
+  EXPECT_NE(reply_code(peer), Errc::ok);
+  EXPECT_FALSE(store_.objects["bucket"].contains("a"));
+}
+
+TEST_F(EndpointTest, AKeyIsListedAndDeleted) {
+  FakePeer peer = hello();
+  for (int i = 0; i < 1000; ++i) store_.put("bucket", "key/" + std::to_string(1000 + i), "x");
+  std::string after;
+  int count = 0;
+  for (int page = 0; page < 100; ++page) {
+    wire::List list;
+    list.bucket = "bucket";
+    list.prefix = "key/";
+    list.after = after;
+    deliver(peer, peer.seal(wire::Type::list, 2, list));
+    const auto body = reply_body(peer);
+    const auto reply = wire::decode_list_reply(body);
+    ASSERT_TRUE(reply);
+    wire::Reader items(reply->items);
+    for (uint32_t i = 0; i < reply->count; ++i) after = wire::next_item(items)->key;
+    count += static_cast<int>(reply->count);
+    if (!reply->truncated) break;
+  }
+  EXPECT_EQ(count, 1000) << "a page that fills its message goes on in the next";
+  const wire::Delete del{.bucket = "bucket", .key = "key/1000", .if_match = {}};
+  deliver(peer, peer.seal(wire::Type::del, 3, del));
+  EXPECT_EQ(reply_code(peer), Errc::ok);
+  EXPECT_EQ(store_.objects["bucket"].size(), 999u);
+}
+
+TEST_F(EndpointTest, ForgedReplayedTruncatedAndOversizedMessagesAreDroppedAndCountedWhileOthersWork) {
+  FakePeer peer = hello(1), other = hello(2);
+  store_.put("bucket", "a", "bytes");
+  const auto good = peer.seal(wire::Type::get, 2, get_of("a"));
+  const uint64_t macs = dropped("bad_mac"), truncated = dropped("truncated"), lengths = dropped("bad_length"),
+                 oversized = dropped("oversized"), replays = dropped("replayed"), peers = dropped("wrong_peer"),
+                 unknown = dropped("unknown_session"), magics = dropped("bad_magic");
+
+  auto forged = good;
+  forged.back() ^= std::byte{1};
+  deliver(peer, forged);
+  EXPECT_EQ(dropped("bad_mac"), macs + 1);
+  for (size_t size = 0; size < good.size(); ++size) {
+    port_.receive(peer.id, Bytes(good).first(size));
+  }
+  EXPECT_EQ(dropped("truncated"), truncated + wire::frame_size);
+  EXPECT_EQ(dropped("bad_length"), lengths + good.size() - wire::frame_size);
+  deliver(peer, std::vector<std::byte>(16 * KiB + 1));
+  EXPECT_EQ(dropped("oversized"), oversized + 1);
+  deliver(peer, std::vector<std::byte>(100));
+  EXPECT_EQ(dropped("bad_magic"), magics + 1);
+  deliver(other, good);  // another peer speaks for this session
+  EXPECT_EQ(dropped("wrong_peer"), peers + 1);
+  FakePeer stranger = peer;
+  stranger.session ^= 1;
+  deliver(stranger, stranger.seal(wire::Type::ping, 9, Bytes{}));
+  EXPECT_EQ(dropped("unknown_session"), unknown + 1);
+  EXPECT_TRUE(port_.sent.empty()) << "nobody is answered";
+
+  deliver(peer, good);
+  EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
+  deliver(peer, good);
+  EXPECT_EQ(dropped("replayed"), replays + 1);
+  EXPECT_TRUE(port_.sent.empty());
+  deliver(other, other.seal(wire::Type::get, 2, get_of("a")));
+  EXPECT_TRUE(wire::decode_object_reply(reply_body(other)));
+}
+
+TEST_F(EndpointTest, AMessageOfOneEndpointIsWorthNothingOnAnother) {
+  FakePort second;
+  NativeDoor door(service_, verifier_, credentials_, {});
+  ASSERT_TRUE(door.attach(core_, second, "local", "/elsewhere"));
+  FakePeer peer = hello();
+  FakePeer same = peer;
+  same.keys = wire::derive_lane(peer.master, 1);
+  const uint64_t before = dropped("bad_mac");
+  deliver(peer, same.seal(wire::Type::ping, 5, Bytes{}));
+  EXPECT_EQ(dropped("bad_mac"), before + 1);
+}
+
+TEST_F(EndpointTest, AnAuthenticMessageWithAMalformedBodyIsAnswered) {
+  FakePeer peer = hello();
+  const std::byte junk[3] = {};
+  for (auto type : {wire::Type::get, wire::Type::head, wire::Type::put, wire::Type::del, wire::Type::list}) {
+    deliver(peer, peer.seal(type, 2, Bytes(junk)));
+    EXPECT_EQ(reply_code(peer), Errc::invalid_request);
+  }
+  EXPECT_EQ(door_->in_flight(), 0u);
+}
+
+TEST_F(EndpointTest, AnUnknownTypeIsDropped) {
+  FakePeer peer = hello();
+  const uint64_t before = dropped("bad_type");
+  for (int type : {0, 4, 31, 32, 0x90, 0xff}) deliver(peer, peer.seal(static_cast<wire::Type>(type), 2, Bytes{}));
+  EXPECT_EQ(dropped("bad_type"), before + 6);
+}
+
+TEST_F(EndpointTest, RequestsBeyondTheCreditsAreTurnedAway) {
+  FakePeer peer = hello();
+  store_.put("bucket", "a", "bytes");
+  for (uint64_t i = 0; i < 6; ++i) port_.receive(peer.id, peer.seal(wire::Type::get, i, get_of("a")));
+  EXPECT_EQ(door_->in_flight(), 4u);
+  EXPECT_EQ(reply_code(peer), Errc::slow_down);
+  EXPECT_EQ(reply_code(peer), Errc::slow_down);
+  run();
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
+  EXPECT_EQ(door_->in_flight(), 0u);
+}
+
+TEST_F(EndpointTest, APeerThatTakesNoRepliesLosesItsLaneAndNothingElse) {
+  FakePeer peer = hello(1), other = hello(2);
+  store_.put("bucket", "a", "bytes");
+  port_.full = true;
+  deliver(peer, peer.seal(wire::Type::get, 2, get_of("a")));
+  EXPECT_EQ(door_->in_flight(), 1u) << "the reply waits";
+  const uint64_t before = dropped("undeliverable");
+  std::thread loop([this] { core_.run(); });
+  for (int i = 0; i < 500 && door_->in_flight() != 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  core_.stop();
+  loop.join();
+  EXPECT_EQ(door_->in_flight(), 0u);
+  EXPECT_EQ(dropped("undeliverable"), before + 1);
+  EXPECT_EQ(door_->sessions(), 1u);
+  port_.full = false;
+  core_.io().restart();
+  deliver(other, other.seal(wire::Type::get, 2, get_of("a")));
+  EXPECT_TRUE(wire::decode_object_reply(reply_body(other)));
+}
+
+TEST_F(EndpointTest, ASessionEndsWithItsPeerAndCannotBeRevived) {
+  FakePeer peer = hello();
+  const wire::Hello greeting{.message_size_max = 16 * KiB, .address = {}};
+  port_.gone(peer.id);
+  EXPECT_EQ(door_->sessions(), 0u);
+  const uint64_t before = dropped("lane_closed");
+  deliver(peer, peer.seal(wire::Type::hello, 2, greeting));
+  EXPECT_EQ(dropped("lane_closed"), before + 1);
+  EXPECT_TRUE(port_.sent.empty());
+}
+
+TEST_F(EndpointTest, ByeEndsASession) {
+  FakePeer peer = hello();
+  EXPECT_EQ(door_->sessions(), 1u);
+  deliver(peer, peer.seal(wire::Type::bye, 2, Bytes{}));
+  EXPECT_EQ(door_->sessions(), 0u);
+}
+
+TEST_F(EndpointTest, OnlyAHelloOpensALane) {
+  FakePeer peer = open_session();
+  const uint64_t before = dropped("unknown_session");
+  deliver(peer, peer.seal(wire::Type::get, 2, get_of("a")));
+  EXPECT_EQ(dropped("unknown_session"), before + 1);
+  FakePeer forger = peer;
+  forger.keys.to_server.bytes[0] ^= std::byte{1};
+  const wire::Hello greeting{.message_size_max = 16 * KiB, .address = {}};
+  const uint64_t macs = dropped("bad_mac");
+  deliver(forger, forger.seal(wire::Type::hello, 3, greeting));
+  EXPECT_EQ(dropped("bad_mac"), macs + 1);
+  EXPECT_TRUE(port_.sent.empty());
+}
+
+TEST_F(EndpointTest, WhereTheSenderIsUnknownTheAddressMustBeThePeersOwn) {
+  const auto hello_from = [&](std::string_view address) {
+    FakePeer peer = open_session(0);
+    const wire::Hello greeting{.message_size_max = 16 * KiB, .address = address};
+    deliver(peer, peer.seal(wire::Type::hello, 1, greeting));
+    const bool answered = !port_.sent.empty();
+    port_.sent.clear();
+    return answered;
+  };
+  using namespace std::string_view_literals;
+  EXPECT_TRUE(hello_from("\x02\x00\x1f\x90\x7f\x00\x00\x01\0\0\0\0\0\0\0\0"sv));   // 127.0.0.1, as the HTTP peer
+  EXPECT_FALSE(hello_from("\x02\x00\x1f\x90\x0a\x00\x00\x01\0\0\0\0\0\0\0\0"sv));  // 10.0.0.1
+  EXPECT_FALSE(hello_from("\x02\x00\x1f\x90"sv));
+  EXPECT_FALSE(hello_from(""sv));
+}
+
+TEST_F(EndpointTest, AStoppingDoorRefusesRequests) {
+  FakePeer peer = hello();
+  door_->stop();
+  deliver(peer, peer.seal(wire::Type::get, 2, get_of("a")));
+  EXPECT_EQ(reply_code(peer), Errc::service_unavailable);
+}
+
+}  // namespace
+}  // namespace verbena::native

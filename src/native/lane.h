@@ -1,0 +1,86 @@
+// A lane: one session on one endpoint. It has keys, sequence numbers and credits of its own, so that serving a message
+// takes no lock. Used on its endpoint's core alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "fabric/fabric.h"
+#include "native/session_table.h"
+#include "native/wire/message.h"
+#include "s3/request.h"
+
+namespace verbena::native {
+
+struct Lane {
+  std::shared_ptr<Session> session;
+  wire::LaneKeys keys;
+  wire::ReplayWindow seen;
+  uint64_t last_sequence = 0;  // of what we sent
+  fabric::PeerId peer = 0;
+  bool dialled = false;  // the peer was made by add_peer()
+  bool closed = false;   // kept until the session ends, so that its sequence numbers stay used
+  bool touched = false;  // a message came since the last sweep
+  uint32_t in_flight = 0;
+  size_t message_size_max = 0;  // both ends' limit
+  s3::Caller caller;
+};
+
+// Session id -> lane. Ids are random, so they are their own hash.
+class LaneMap {
+ public:
+  Lane* find(uint64_t session) const {
+    if (slots_.empty()) return nullptr;
+    for (size_t i = session & mask();; i = (i + 1) & mask()) {
+      if (slots_[i] == nullptr) return nullptr;
+      if (slots_[i]->session->id == session) return slots_[i].get();
+    }
+  }
+  std::shared_ptr<Lane> share(uint64_t session) const {
+    if (slots_.empty()) return nullptr;
+    for (size_t i = session & mask(); slots_[i] != nullptr; i = (i + 1) & mask()) {
+      if (slots_[i]->session->id == session) return slots_[i];
+    }
+    return nullptr;
+  }
+  void add(std::shared_ptr<Lane> lane) {
+    if ((count_ + 1) * 2 > slots_.size())
+      rebuild(std::max<size_t>(16, slots_.size() * 2), [](const Lane&) { return true; });
+    place(std::move(lane));
+  }
+  template <class Predicate>
+  void keep_if(Predicate keep) {
+    rebuild(slots_.size(), keep);
+  }
+  template <class Visitor>
+  void each(Visitor visit) const {
+    for (const auto& lane : slots_) {
+      if (lane != nullptr) visit(lane);
+    }
+  }
+  size_t size() const { return count_; }
+
+ private:
+  size_t mask() const { return slots_.size() - 1; }
+  void place(std::shared_ptr<Lane> lane) {
+    size_t i = lane->session->id & mask();
+    while (slots_[i] != nullptr) i = (i + 1) & mask();
+    slots_[i] = std::move(lane);
+    ++count_;
+  }
+  template <class Predicate>
+  void rebuild(size_t size, Predicate keep) {
+    auto old = std::move(slots_);
+    slots_.assign(size, nullptr);
+    count_ = 0;
+    for (auto& lane : old) {
+      if (lane != nullptr && keep(*lane)) place(std::move(lane));
+    }
+  }
+
+  std::vector<std::shared_ptr<Lane>> slots_;  // a power of two, at most half full
+  size_t count_ = 0;
+};
+
+}  // namespace verbena::native

@@ -1,0 +1,68 @@
+// The native door: sessions made by one signed HTTP request, then messages on a fabric (docs/native-protocol.md).
+//
+//   NativeDoor door(service, verifier, credentials, options);
+//   for each core and each of its ports:  door.attach(core, port, provider, address);   // all before the first request
+//   http listener on 9100:                handler = door.session_handler();
+//   ...
+//   door.stop(); wait until door.in_flight() == 0; stop the cores for good; then destroy door, ports and cores, in any
+//   order.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "auth/auth.h"
+#include "base/core.h"
+#include "fabric/fabric.h"
+#include "http/server.h"
+#include "s3/service.h"
+
+namespace verbena::native {
+
+struct Options {
+  size_t sessions_max = 4096;        // of the process; more: slow_down
+  uint32_t credits = 64;             // requests in flight per session and endpoint
+  uint32_t inline_max_bytes = 4096;  // fabrics between hosts
+  // On one host a copy through the shared window is cheaper than a MAC over the same bytes.
+  uint32_t local_inline_max_bytes = 512;
+  std::chrono::seconds idle_timeout{600};                // a session without a message for this long ends
+  std::chrono::seconds hello_timeout{30};                // a session must be used within this
+  std::chrono::milliseconds operation_deadline{10'000};  // of one one-sided operation
+  std::chrono::milliseconds reply_deadline{10'000};      // a client that does not take its replies for so long is gone
+  // May the server dial the fabric address that a client told in HELLO? Default: the address is an IP socket address
+  // whose IP is the one its HTTP request came from, or, if that came over loopback, one of this host's own.
+  std::function<bool(std::string_view provider, std::string_view address, std::string_view http_peer)> may_dial{};
+};
+
+class NativeDoor {
+ public:
+  // The references outlive the door.
+  NativeDoor(s3::Service& service, const auth::Verifier& verifier, const auth::CredentialStore& credentials,
+             Options options);
+  ~NativeDoor();
+  NativeDoor(const NativeDoor&) = delete;
+
+  // Serves `port`, which belongs to `core`, from now on. Call on the core's thread or before it runs, and before any
+  // session is made. `address`: what clients dial; empty: port.address() (ofi). For `local` the socket's path.
+  // bad_config when the port's messages are too short for the protocol. `port` lives until the door has stopped.
+  Result<void> attach(Core& core, fabric::Port& port, std::string_view provider, std::string address = {});
+
+  // For the listener on 9100: POST /-/session (signed), GET /-/health (open), GET /-/metrics (open on loopback,
+  // elsewhere signed). Usable on any core. Valid while the door lives.
+  http::Handler session_handler();
+
+  // Refuses new sessions and requests (service_unavailable). Any thread.
+  void stop();
+  // Requests being served. Any thread.
+  size_t in_flight() const;
+  size_t sessions() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace verbena::native

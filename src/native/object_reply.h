@@ -1,0 +1,19 @@
+// From what S3 says of an object to the reply's fields.
+#pragma once
+
+#include "native/wire/bodies.h"
+#include "store/store.h"
+
+namespace verbena::native {
+
+struct ObjectAnswer {
+  bool partial = false;
+  uint64_t length = 0;
+  wire::Few<wire::Placed, wire::ranges_max> ranges;
+};
+
+// False when it does not fit. `inline_size` bytes are to follow.
+bool encode_answer(wire::Writer& out, const store::ObjectInfo& info, const ObjectAnswer& answer, uint32_t inline_size,
+                   bool full_headers);
+
+}  // namespace verbena::native

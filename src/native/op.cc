@@ -1,0 +1,130 @@
+#include "native/op.h"
+
+#include <algorithm>
+
+#include "native/door.h"
+#include "native/endpoint.h"
+
+namespace verbena::native {
+
+void RecycleOp::operator()(Op* op) const {
+  auto endpoint = std::move(op->endpoint);
+  if (endpoint == nullptr) {
+    delete op;
+  } else {
+    endpoint->recycle(op);
+  }
+}
+
+void Op::fail(Errc code) {
+  outcome = wire_code(code);
+  wire::Writer out(body_space());
+  wire::encode_error(out, outcome);
+  body_size = out.size();
+}
+
+std::chrono::milliseconds Op::operation_deadline() const {
+  const auto limit = endpoint->door().options.operation_deadline;
+  if (header.timeout_ms == 0) return limit;
+  return std::min(limit, std::chrono::milliseconds(header.timeout_ms));
+}
+
+s3::ByteRange byte_range(wire::Range range) {
+  s3::ByteRange out;
+  if (range.first == wire::open_end) {
+    out.suffix = range.last;
+  } else {
+    out.first = range.first;
+    if (range.last != wire::open_end) out.last = range.last;
+  }
+  return out;
+}
+
+namespace {
+
+void assign(std::vector<std::string>& to, const auto& from) {
+  to.resize(from.count);
+  for (size_t i = 0; i < from.count; ++i) to[i].assign(from[i]);
+}
+
+std::optional<int64_t> time_or_none(int64_t s) { return s == wire::no_time ? std::nullopt : std::optional<int64_t>(s); }
+
+void assign(std::optional<std::string>& to, std::string_view from) {
+  if (from.empty()) {
+    to.reset();
+  } else {
+    to.emplace(from);
+  }
+}
+
+}  // namespace
+
+bool load_get(Op& op, Bytes body) {
+  const auto get = wire::decode_get(body);
+  if (!get) return false;
+  op.get.bucket.assign(get->bucket);
+  op.get.key.assign(get->key);
+  op.get.part_number.reset();
+  if (get->part_number != 0) op.get.part_number = get->part_number;
+  assign(op.get.preconditions.if_match, get->if_match);
+  assign(op.get.preconditions.if_none_match, get->if_none_match);
+  op.get.preconditions.if_modified_since_s = time_or_none(get->if_modified_since_s);
+  op.get.preconditions.if_unmodified_since_s = time_or_none(get->if_unmodified_since_s);
+  op.ranges.assign(get->ranges.begin(), get->ranges.end());
+  op.get.range.reset();
+  if (op.ranges.size() == 1) op.get.range = byte_range(op.ranges[0]);
+  op.window = get->window;
+  op.inline_max = get->inline_max;
+  const auto backwards = [](const wire::Range& range) {
+    return range.first != wire::open_end && range.last < range.first;
+  };
+  if (std::ranges::any_of(op.ranges, backwards)) return false;
+  return op.ranges.size() <= 1 || !op.get.part_number;
+}
+
+bool load_put(Op& op, Bytes body) {
+  const auto put = wire::decode_put(body, op.has(wire::flag_window));
+  if (!put) return false;
+  op.put.bucket.assign(put->bucket);
+  op.put.key.assign(put->key);
+  op.put.md5_etag = false;
+  op.put.compute = put->compute;
+  assign(op.put.content_md5, put->content_md5);
+  assign(op.put.conditions.if_match, put->if_match);
+  assign(op.put.conditions.if_none_match, put->if_none_match);
+  op.put.expected.clear();
+  for (const auto& sum : put->expected) {
+    op.put.expected.push_back({.algorithm = sum.algorithm, .value = std::string(sum.value)});
+  }
+  op.put.headers.clear();
+  for (const auto& header : put->headers) {
+    op.put.headers.emplace_back(header.name, header.value);
+  }
+  op.window = put->window;
+  op.put_size = put->size;
+  op.inline_bytes.assign(put->inline_bytes.begin(), put->inline_bytes.end());
+  return true;
+}
+
+bool load_delete(Op& op, Bytes body) {
+  const auto request = wire::decode_delete(body);
+  if (!request) return false;
+  op.bucket.assign(request->bucket);
+  op.key.assign(request->key);
+  op.conditions = {};
+  assign(op.conditions.if_match, request->if_match);
+  return true;
+}
+
+bool load_list(Op& op, Bytes body) {
+  const auto request = wire::decode_list(body);
+  if (!request) return false;
+  op.bucket.assign(request->bucket);
+  op.list.prefix.assign(request->prefix);
+  op.list.delimiter.assign(request->delimiter);
+  op.list.after.assign(request->after);
+  op.list.max_keys = static_cast<int>(std::min(request->max_keys, wire::list_keys_max));
+  return true;
+}
+
+}  // namespace verbena::native

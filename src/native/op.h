@@ -1,0 +1,76 @@
+// One request being served: its arguments (copied out of the message, which does not outlive the call that brought it)
+// and its reply. Recycled, strings and all, so that a warm door allocates nothing for them.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "native/lane.h"
+#include "native/wire/bodies.h"
+#include "native/wire/message.h"
+#include "s3/service.h"
+
+namespace verbena::native {
+
+class Endpoint;
+
+struct Op {
+  std::shared_ptr<Endpoint> endpoint;
+  std::shared_ptr<Lane> lane;
+  wire::Header header;
+  s3::Caller caller;
+  Deadline reply_by;  // set when the reply has to wait for the peer's queue
+
+  // The whole reply message: body_size bytes of body at wire::header_size.
+  std::vector<std::byte> reply;
+  size_t body_size = 0;
+  Errc outcome = Errc::ok;
+
+  // GET and HEAD
+  s3::GetRequest get;
+  wire::Descriptor window;
+  uint32_t inline_max = 0;
+  std::vector<wire::Range> ranges;
+  // PUT
+  s3::PutRequest put;
+  std::vector<std::byte> inline_bytes;
+  uint64_t put_size = 0;
+  // DELETE and LIST
+  std::string bucket, key;
+  store::CommitConditions conditions;
+  store::ListRequest list;
+
+  bool has(wire::Flags flag) const { return (header.flags & flag) != 0; }
+  // Space for a reply's body, MAC left out.
+  MutableBytes body_space() {
+    return MutableBytes(reply).subspan(wire::header_size, lane->message_size_max - wire::frame_size);
+  }
+  void fail(Errc code);
+  // One-sided operations of this request end by then, each.
+  std::chrono::milliseconds operation_deadline() const;
+};
+
+struct RecycleOp {
+  void operator()(Op* op) const;
+};
+using OpPtr = std::unique_ptr<Op, RecycleOp>;
+
+s3::ByteRange byte_range(wire::Range range);
+
+// From a message's body to an Op's arguments. False: malformed.
+bool load_get(Op& op, Bytes body);
+bool load_put(Op& op, Bytes body);
+bool load_delete(Op& op, Bytes body);
+bool load_list(Op& op, Bytes body);
+
+// The verbs. Each replies through the op's endpoint.
+Task<void> serve_get(OpPtr op);
+Task<void> serve_head(OpPtr op);
+Task<void> serve_put(OpPtr op);
+Task<void> serve_delete(OpPtr op);
+Task<void> serve_list(OpPtr op);
+
+}  // namespace verbena::native

@@ -1,0 +1,183 @@
+#include "native/session_http.h"
+
+#include <boost/asio/ip/address.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "s3/router.h"
+
+namespace verbena::native {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t body_size_max = 16 * KiB;
+
+Result<auth::Verified> authenticate(Door& door, http::Exchange& exchange) {
+  std::vector<auth::HeaderView> headers;
+  for (const auto& [name, value] : exchange.headers()) headers.push_back({name, value});
+  VB_ASSIGN(auto verified, door.verifier.verify({exchange.method(), exchange.path(), exchange.query(), headers}));
+  if (verified.identity.anonymous) return fail(Errc::access_denied, "native: a session needs a signature");
+  return verified;
+}
+
+Task<Result<std::string>> read_body(http::Exchange& exchange) {
+  const auto length = exchange.content_length();
+  if (!length) co_return fail(Errc::missing_content_length, "native: session request");
+  if (*length > body_size_max) co_return fail(Errc::entity_too_large, "native: session request");
+  std::string body(*length, '\0');
+  const MutableBytes into = std::as_writable_bytes(std::span(body.data(), body.size()));
+  VB_CO_ASSIGN(const size_t got, co_await exchange.body().read(into));
+  if (got != body.size()) co_return fail(Errc::incomplete_body, "native: session request");
+  co_return body;
+}
+
+struct Wanted {
+  wire::Nonce nonce;
+  std::vector<std::string> providers;  // none: all
+};
+
+Result<Wanted> parse_wanted(const std::string& body) {
+  const Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return fail(Errc::invalid_request, "native: session request is no JSON object");
+  const auto version = json.find("version");
+  if (version == json.end() || !version->is_number_integer() || *version != wire::version) {
+    return fail(Errc::not_implemented, "native: protocol version");
+  }
+  const auto nonce = json.find("client_nonce");
+  if (nonce == json.end() || !nonce->is_string()) return fail(Errc::invalid_request, "native: client nonce");
+  const auto raw = from_hex(nonce->get_ref<const std::string&>());
+  Wanted wanted;
+  if (!raw || raw->size() != wanted.nonce.size()) return fail(Errc::invalid_request, "native: client nonce");
+  std::ranges::copy(*raw, wanted.nonce.begin());
+  if (const auto providers = json.find("providers"); providers != json.end()) {
+    if (!providers->is_array() || providers->size() > 16) return fail(Errc::invalid_request, "native: providers");
+    for (const Json& name : *providers) {
+      if (!name.is_string()) return fail(Errc::invalid_request, "native: providers");
+      wanted.providers.push_back(name.get<std::string>());
+    }
+  }
+  return wanted;
+}
+
+// "verbs" wants "verbs;ofi_rxm" too: the part before ';' is the core provider.
+bool wants(const Wanted& wanted, std::string_view provider) {
+  if (wanted.providers.empty()) return true;
+  return std::ranges::any_of(wanted.providers, [&](std::string_view name) {
+    return name == provider || name == provider.substr(0, provider.find(';'));
+  });
+}
+
+Json endpoints_json(const Door& door, const Wanted& wanted) {
+  Json list = Json::array();
+  for (size_t i = 0; i < door.endpoints.size(); ++i) {
+    const EndpointInfo& endpoint = door.endpoints[i];
+    if (!wants(wanted, endpoint.provider)) continue;
+    list.push_back({{"index", i},
+                    {"core", endpoint.core},
+                    {"provider", endpoint.provider},
+                    {"address", to_hex(as_bytes(endpoint.address))},
+                    {"inline_max_bytes", endpoint.inline_max_bytes},
+                    {"message_size_max", endpoint.message_size_max}});
+  }
+  return list;
+}
+
+Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Response& response) {
+  // The body is hashed into the signature, so that the nonce and the wishes are the signer's own.
+  VB_CO_ASSIGN(const auto verified, authenticate(door, exchange));
+  if (verified.payload != auth::Payload::sha256) {
+    co_return fail(Errc::missing_signed_header, "native: a session request needs x-amz-content-sha256 of its body");
+  }
+  VB_CO_ASSIGN(const std::string body, co_await read_body(exchange));
+  if (to_hex(as_bytes(sha256(as_bytes(body)))) != verified.payload_sha256) {
+    co_return fail(Errc::content_sha256_mismatch, "native: session request");
+  }
+  VB_CO_ASSIGN(const Wanted wanted, parse_wanted(body));
+  if (door.stopping) co_return fail(Errc::service_unavailable, "native: stopping");
+  const auth::Credentials* credentials = door.credentials.find(verified.identity.access_key);
+  if (credentials == nullptr) co_return fail(Errc::invalid_access_key_id, "native: session");
+  if (!door.nonces.fresh(wanted.nonce, SteadyClock::now())) {
+    co_return fail(Errc::access_denied, "native: this session request was used before");
+  }
+
+  auto session = std::make_shared<Session>();
+  session->identity = verified.identity;
+  session->identity.signed_headers.clear();  // of the HTTP request; messages have none, and copy this
+  session->peer_address = exchange.peer_address();
+  session->secure = exchange.secure();
+  wire::Nonce server_nonce;
+  fill_random(server_nonce);
+  VB_CO_TRY(door.sessions.add(session, wanted.nonce, server_nonce, credentials->secret_key));
+  door.metrics.sessions_made.add();
+  door.metrics.sessions.set(static_cast<int64_t>(door.sessions.size()));
+
+  unsigned cores = 0;
+  for (const EndpointInfo& endpoint : door.endpoints) cores = std::max(cores, endpoint.core + 1);
+  const Json answer = {{"version", wire::version},
+                       {"session", fmt::format("{:016x}", session->id)},
+                       {"server_nonce", to_hex(server_nonce)},
+                       {"credits", door.options.credits},
+                       {"idle_timeout_s", door.options.idle_timeout.count()},
+                       {"cores", cores},
+                       {"key_hash", "crc32c"},
+                       {"endpoints", endpoints_json(door, wanted)}};
+  response.body = answer.dump();
+  response.headers.emplace_back("content-type", "application/json");
+  response.headers.emplace_back("cache-control", "no-store");
+  response.headers.emplace_back("x-verbena-proof", wire::answer_proof(session->master, response.body));
+  log::info("native: session opened access_key={} peer={}", log::printable(verified.identity.access_key),
+            session->peer_address);
+  co_return Result<void>{};
+}
+
+Result<void> show_metrics(Door& door, http::Exchange& exchange, s3::Response& response) {
+  boost::system::error_code ec;
+  const auto peer = boost::asio::ip::make_address(std::string(exchange.peer_address()), ec);
+  if (ec || !peer.is_loopback()) VB_TRY(authenticate(door, exchange));
+  response.headers.emplace_back("content-type", "text/plain; version=0.0.4");
+  response.body = metrics::exposition();
+  return {};
+}
+
+void show_health(Door& door, s3::Response& response) {
+  const bool stopping = door.stopping;
+  response.status = stopping ? 503 : 200;
+  response.headers.emplace_back("content-type", "text/plain");
+  response.body = stopping ? "stopping\n" : "ok\n";
+}
+
+std::string request_id() {
+  uint64_t id = 0;
+  fill_random(std::as_writable_bytes(std::span(&id, 1)));
+  return fmt::format("{:016X}", id);
+}
+
+}  // namespace
+
+Task<void> serve_http(std::shared_ptr<Door> door, http::Exchange& exchange) {
+  s3::Response response;
+  Result<void> done;
+  const std::string_view path = exchange.path(), method = exchange.method();
+  if (path == "/-/session" && method == "POST") {
+    done = co_await make_session(*door, exchange, response);
+    if (!done) door->metrics.sessions_refused.add();
+  } else if (path == "/-/health" && (method == "GET" || method == "HEAD")) {
+    show_health(*door, response);
+    response.no_body = method == "HEAD";
+  } else if (path == "/-/metrics" && method == "GET") {
+    done = show_metrics(*door, exchange, response);
+  } else {
+    done = fail(Errc::method_not_allowed, "native: no such resource");
+  }
+  if (!done) {
+    response = {};
+    s3::fill_error(response, done.error(), path, request_id());
+    // The native client reads this number instead of XML.
+    response.headers.emplace_back("x-verbena-error", std::to_string(static_cast<unsigned>(done.error().code)));
+    exchange.close_after();  // the body may not have been read
+  }
+  (void)co_await exchange.reply(response);
+}
+
+}  // namespace verbena::native

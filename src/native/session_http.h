@@ -1,0 +1,13 @@
+// The HTTP side of the native door: the request that makes a session, health and metrics.
+#pragma once
+
+#include <memory>
+
+#include "http/server.h"
+#include "native/door.h"
+
+namespace verbena::native {
+
+Task<void> serve_http(std::shared_ptr<Door> door, http::Exchange& exchange);
+
+}  // namespace verbena::native

@@ -1,0 +1,82 @@
+// Sessions of the whole process: made by the HTTP listener's cores, claimed by the fabric's cores, ended by idleness.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "auth/auth.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "native/wire/keys.h"
+
+namespace verbena::native {
+
+struct Session {
+  uint64_t id = 0;
+  wire::MasterKey master;
+  auth::Identity identity;
+  std::string peer_address;              // IP of the HTTP request that made it
+  bool secure = false;                   // that request came over TLS (the messages never do)
+  std::atomic<int64_t> last_used_ns{0};  // steady clock; refreshed by the lanes' sweeps, not by each message
+  std::atomic<uint32_t> lanes_open{0};
+  std::atomic<bool> claimed{false};  // a HELLO came
+  std::atomic<bool> ended{false};    // out of the table: its lanes close at their next sweep
+};
+
+// Thread-safe. Never asked for a message of a lane that is open: each endpoint keeps its lanes itself.
+class SessionTable {
+ public:
+  struct Limits {
+    size_t sessions_max = 4096;
+    std::chrono::nanoseconds idle_timeout{};
+    std::chrono::nanoseconds hello_timeout{};
+  };
+  explicit SessionTable(Limits limits) : limits_(limits) {}
+
+  // Gives `session` a random id that is not in use. slow_down when the table is full.
+  Result<void> add(const std::shared_ptr<Session>& session, wire::Nonce client, wire::Nonce server,
+                   std::string_view secret_key);
+  std::shared_ptr<Session> find(uint64_t id) const;
+  void end(uint64_t id);
+  // Ends the sessions that were idle for too long or never used. Returns how many.
+  size_t sweep(SteadyClock::time_point now);
+  size_t size() const { return size_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr size_t shard_count = 16;
+  struct Shard {
+    mutable std::mutex mutex;
+    std::unordered_map<uint64_t, std::shared_ptr<Session>> sessions;
+  };
+  Shard& shard(uint64_t id) { return shards_[id % shard_count]; }
+  const Shard& shard(uint64_t id) const { return shards_[id % shard_count]; }
+
+  Limits limits_;
+  std::array<Shard, shard_count> shards_;
+  std::atomic<size_t> size_{0};
+};
+
+// Client nonces of late, so that a session request that someone recorded opens no second session while its signature
+// is still good. Bounded: the oldest are forgotten first. Thread-safe.
+class NonceMemory {
+ public:
+  // False for a nonce that is remembered.
+  bool fresh(const wire::Nonce& nonce, SteadyClock::time_point now);
+
+ private:
+  static constexpr size_t size_max = 1 << 16;
+  static constexpr std::chrono::minutes keep_for{31};  // a signature is good from 15 minutes before to 15 after
+  std::mutex mutex_;
+  std::unordered_set<std::string> known_;
+  std::deque<std::pair<SteadyClock::time_point, std::string>> by_age_;
+};
+
+}  // namespace verbena::native

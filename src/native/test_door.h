@@ -1,0 +1,213 @@
+// For tests: a door between a fake HTTP exchange and a fake port, driven step by step on the test's own thread.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <nlohmann/json.hpp>
+
+#include <deque>
+
+#include "base/metrics.h"
+#include "native/native.h"
+#include "native/test_store.h"
+#include "native/wire/bodies.h"
+#include "native/wire/message.h"
+
+namespace verbena::native {
+
+class FakeExchange final : public http::Exchange {
+ public:
+  FakeExchange(std::string method, std::string path, std::string body)
+      : method_(std::move(method)), path_(std::move(path)), body_(std::move(body)), source_(body_) {}
+  std::string_view method() const override { return method_; }
+  std::string_view path() const override { return path_; }
+  std::string_view query() const override { return {}; }
+  const s3::Headers& headers() const override { return request_headers; }
+  std::optional<uint64_t> content_length() const override { return body_.size(); }
+  bool secure() const override { return false; }
+  std::string_view peer_address() const override { return peer; }
+  memory::Source& body() override { return source_; }
+  memory::Sink& sink(s3::Response&) override { std::abort(); }
+  Task<Result<void>> reply(s3::Response& r) override {
+    response = r;
+    co_return Result<void>{};
+  }
+  void close_after() override {}
+  Progress progress() const override { return {}; }
+
+  s3::Headers request_headers;
+  s3::Response response;
+  std::string peer = "127.0.0.1";
+
+ private:
+  class Body final : public memory::Source {
+   public:
+    explicit Body(std::string& text) : text_(text) {}
+    std::optional<uint64_t> size() const override { return text_.size(); }
+    Task<Result<size_t>> read(MutableBytes into) override {
+      const size_t n = std::min(into.size(), text_.size() - at_);
+      std::memcpy(into.data(), text_.data() + at_, n);
+      at_ += n;
+      co_return n;
+    }
+
+   private:
+    std::string& text_;
+    size_t at_ = 0;
+  };
+  std::string method_, path_, body_;
+  Body source_;
+};
+
+class FakePort final : public fabric::Port {
+ public:
+  void on_message(OnMessage handler) override { receive = std::move(handler); }
+  void on_gone(OnGone handler) override { gone = std::move(handler); }
+  size_t message_size_max() const override { return 16 * KiB; }
+  std::string address() const override { return "fake"; }
+  Result<fabric::PeerId> add_peer(std::string_view) override { return ++peers; }
+  void remove_peer(fabric::PeerId peer) override { removed.push_back(peer); }
+  Result<void> send(fabric::PeerId peer, Bytes message) override {
+    if (full) return fail(Errc::would_block);
+    sent.push_back({peer, {message.begin(), message.end()}});
+    return {};
+  }
+  Result<std::unique_ptr<fabric::Window>> open_window(fabric::PeerId, const fabric::WindowDescriptor&,
+                                                      fabric::Access) override {
+    return fail(Errc::rdma_transfer_failed);
+  }
+
+  OnMessage receive;
+  OnGone gone;
+  bool full = false;
+  fabric::PeerId peers = 100;
+  std::vector<fabric::PeerId> removed;
+  std::deque<std::pair<fabric::PeerId, std::vector<std::byte>>> sent;
+};
+
+// A client's view of its session on one endpoint.
+struct FakePeer {
+  uint64_t session = 0;
+  wire::MasterKey master;
+  wire::LaneKeys keys;
+  uint64_t sequence = 0;
+  fabric::PeerId id = 1;
+
+  std::vector<std::byte> seal(wire::Type type, uint64_t request, Bytes body, uint8_t flags = 0) {
+    std::vector<std::byte> message(wire::frame_size + body.size());
+    std::ranges::copy(body, message.begin() + wire::header_size);
+    const wire::Header header{.type = static_cast<uint8_t>(type),
+                              .flags = flags,
+                              .session = session,
+                              .sequence = ++sequence,
+                              .request = request,
+                              .body_length = static_cast<uint32_t>(body.size()),
+                              .timeout_ms = 1000};
+    wire::seal(keys.to_server, header, message);
+    return message;
+  }
+  template <class T>
+  std::vector<std::byte> seal(wire::Type type, uint64_t request, const T& fields, uint8_t flags = 0,
+                              std::string_view inline_bytes = {}) {
+    std::vector<std::byte> body(8 * KiB);
+    wire::Writer out(body);
+    EXPECT_TRUE(encode(out, fields));
+    out.text(inline_bytes);
+    EXPECT_TRUE(out.ok());
+    return seal(type, request, Bytes(body).first(out.size()), flags);
+  }
+};
+
+class DoorTest : public testing::Test {
+ protected:
+  explicit DoorTest(Options options = {})
+      : arena_(*memory::Arena::create(8 * MiB)),
+        store_(*arena_),
+        service_{store_, *arena_, system_clock()},
+        credentials_({.access_key = "AKROOT", .secret_key = "secret/root", .session_token = {}}),
+        verifier_(credentials_, system_clock(), {}),
+        core_(Core::Options{}),
+        door_(std::make_unique<NativeDoor>(service_, verifier_, credentials_, std::move(options))) {
+    EXPECT_TRUE(door_->attach(core_, port_, "local", "/nowhere"));
+    store_.objects["bucket"];
+  }
+
+  // Runs what is ready, spawned coroutines included.
+  void run() {
+    for (int i = 0; i < 200; ++i) {
+      if (core_.io().poll() == 0) core_.io().restart();
+    }
+  }
+  void serve(http::Exchange& exchange) {
+    auto handler = door_->session_handler();
+    boost::asio::co_spawn(core_.io(), handler(exchange), boost::asio::detached);
+    run();
+  }
+  static std::string wanted(const wire::Nonce& nonce) {
+    return nlohmann::json{{"version", 1}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}}.dump();
+  }
+  static void sign(FakeExchange& exchange, std::string_view body, std::string_view secret = "secret/root",
+                   std::string_view key = "AKROOT") {
+    exchange.request_headers = {{"host", "server"}};
+    auth::sign({.access_key = std::string(key), .secret_key = std::string(secret), .session_token = {}}, "us-east-1",
+               "s3", system_clock(), exchange.method(), exchange.path(), "", to_hex(as_bytes(sha256(as_bytes(body)))),
+               exchange.request_headers);
+  }
+  FakePeer open_session(fabric::PeerId id = 1) {
+    wire::Nonce nonce;
+    fill_random(nonce);
+    const std::string body = wanted(nonce);
+    FakeExchange exchange("POST", "/-/session", body);
+    sign(exchange, body);
+    serve(exchange);
+    EXPECT_EQ(exchange.response.status, 200) << exchange.response.body;
+    FakePeer peer;
+    peer.id = id;
+    const auto answer = nlohmann::json::parse(exchange.response.body);
+    peer.session = std::stoull(answer["session"].get<std::string>(), nullptr, 16);
+    wire::Nonce server;
+    std::ranges::copy(*from_hex(answer["server_nonce"].get<std::string>()), server.begin());
+    peer.master = wire::derive_master("secret/root", nonce, server, peer.session);
+    peer.keys = wire::derive_lane(peer.master, 0);
+    return peer;
+  }
+  FakePeer hello(fabric::PeerId id = 1) {
+    FakePeer peer = open_session(id);
+    const wire::Hello hello{.message_size_max = 16 * KiB, .address = {}};
+    deliver(peer, peer.seal(wire::Type::hello, 1, hello));
+    EXPECT_EQ(reply_code(peer), Errc::ok);
+    return peer;
+  }
+  void deliver(const FakePeer& peer, const std::vector<std::byte>& message) {
+    port_.receive(peer.id, message);
+    run();
+  }
+  // The next reply, checked; empty when there is none.
+  std::vector<std::byte> reply_body(const FakePeer& peer, uint64_t* request = nullptr) {
+    if (port_.sent.empty()) return {};
+    auto [to, message] = std::move(port_.sent.front());
+    port_.sent.pop_front();
+    EXPECT_EQ(to, peer.id);
+    const auto header = wire::parse_header(message, 16 * KiB);
+    EXPECT_TRUE(header && wire::mac_matches(peer.keys.to_client, message));
+    if (request != nullptr) *request = header->request;
+    const Bytes body = wire::body_of(message);
+    return {body.begin(), body.end()};
+  }
+  std::optional<Errc> reply_code(const FakePeer& peer) { return wire::decode_error(reply_body(peer)); }
+  static uint64_t dropped(const char* reason) {
+    return metrics::counter("verbena_native_dropped_total", "", {{"reason", reason}}).value();
+  }
+
+  std::unique_ptr<memory::Arena> arena_;
+  TestStore store_;
+  s3::Service service_;
+  auth::RootCredentials credentials_;
+  auth::Verifier verifier_;
+  Core core_;
+  FakePort port_;
+  std::unique_ptr<NativeDoor> door_;
+};
+
+}  // namespace verbena::native

@@ -1,0 +1,157 @@
+// Bodies of requests and replies. Decoding happens in place: every string_view and span points into the message.
+// encode() returns false when the writer's space does not suffice; decode() returns nullopt for anything that is not
+// exactly one well-formed body. Field order and widths: docs/native-protocol.md.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "base/checksum.h"
+#include "base/result.h"
+#include "native/wire/cursor.h"
+
+namespace verbena::native::wire {
+
+inline constexpr size_t ranges_max = 64;
+inline constexpr size_t etags_max = 8;
+inline constexpr size_t checksums_max = 6;
+inline constexpr size_t headers_max = 128;
+inline constexpr size_t address_size_max = 192;  // bytes, as in the token door
+inline constexpr size_t key_size_max = 1024;
+inline constexpr size_t bucket_size_max = 255;
+inline constexpr uint32_t list_keys_max = 1000;
+inline constexpr int64_t no_time = std::numeric_limits<int64_t>::min();
+inline constexpr uint64_t open_end = ~uint64_t{0};
+
+// A list of bounded length without allocation.
+template <class T, size_t N>
+struct Few {
+  T items[N];
+  uint16_t count = 0;
+
+  // False when full.
+  bool add(const T& item) {
+    if (count == N) return false;
+    items[count++] = item;
+    return true;
+  }
+  const T* begin() const { return items; }
+  const T* end() const { return items + count; }
+  const T& operator[](size_t i) const { return items[i]; }
+};
+
+// first-last inclusive; last open_end: to the end; first open_end: the last `last` bytes.
+struct Range {
+  uint64_t first, last;
+};
+struct ChecksumView {
+  Algorithm algorithm;
+  uint16_t parts;
+  std::string_view value;
+};
+struct HeaderPair {
+  std::string_view name, value;
+};
+struct Descriptor {  // as fabric::WindowDescriptor, which this room does not know
+  uint64_t base = 0, size = 0, key = 0;
+};
+
+struct Hello {
+  uint32_t message_size_max = 0;  // longest message that the client receives
+  std::string_view address;       // ofi: fi_getname bytes of the client's endpoint; empty on `local`
+};
+bool encode(Writer& out, const Hello& hello);
+std::optional<Hello> decode_hello(Bytes body);
+
+// GET and HEAD.
+struct Get {
+  std::string_view bucket, key;
+  Descriptor window;         // counts with flag_window
+  uint32_t inline_max = 0;   // most bytes that may ride in the reply; 0 for HEAD
+  uint16_t part_number = 0;  // 0: none
+  int64_t if_modified_since_s = no_time, if_unmodified_since_s = no_time;
+  Few<Range, ranges_max> ranges;  // none: the whole object. Bytes land one range after the other
+  Few<std::string_view, etags_max> if_match, if_none_match;
+};
+bool encode(Writer& out, const Get& get);
+std::optional<Get> decode_get(Bytes body);
+
+struct Put {
+  std::string_view bucket, key;
+  Descriptor window;  // counts with flag_window: the object is its first `size` bytes
+  uint64_t size = 0;
+  std::optional<Algorithm> compute;          // compute and store this checksum even if none is expected
+  std::string_view content_md5;              // 16 raw bytes or none
+  std::string_view if_match, if_none_match;  // empty: no condition
+  Few<ChecksumView, checksums_max> expected;
+  Few<HeaderPair, headers_max> headers;
+  Bytes inline_bytes;  // `size` bytes without flag_window, none with it
+};
+// Writes all but the inline bytes, which the caller appends (they end the body).
+bool encode(Writer& out, const Put& put);
+std::optional<Put> decode_put(Bytes body, bool has_window);
+
+struct Delete {
+  std::string_view bucket, key;
+  std::string_view if_match;
+};
+bool encode(Writer& out, const Delete& request);
+std::optional<Delete> decode_delete(Bytes body);
+
+struct List {
+  std::string_view bucket, prefix, delimiter, after;
+  uint32_t max_keys = list_keys_max;
+};
+bool encode(Writer& out, const List& request);
+std::optional<List> decode_list(Bytes body);
+
+// Every reply's body starts with a u16 Errc; an error's body is that alone.
+bool encode_error(Writer& out, Errc code);
+std::optional<Errc> decode_error(Bytes body);
+
+struct Placed {  // a range as it was resolved
+  uint64_t offset, length;
+};
+
+// GET, HEAD and PUT on success.
+struct ObjectReply {
+  bool partial = false;
+  uint64_t length = 0;  // bytes delivered (GET), stored (PUT) or that a GET would deliver (HEAD)
+  uint64_t object_size = 0;
+  int64_t modified_us = 0;
+  uint32_t parts = 0;  // of a multipart upload; 0: none
+  std::string_view etag, version;
+  Few<ChecksumView, checksums_max> checksums;
+  Few<Placed, ranges_max> ranges;
+  Few<HeaderPair, headers_max> headers;
+  uint32_t inline_size = 0;  // bytes in the message after all this; 0: they went into the window
+  Bytes inline_bytes;        // set by decoding
+};
+// Writes all but the inline bytes, which the caller appends (they end the body).
+bool encode(Writer& out, const ObjectReply& reply);
+std::optional<ObjectReply> decode_object_reply(Bytes body);
+
+struct ListItem {
+  bool common_prefix = false;
+  std::string_view key;
+  uint64_t size = 0;
+  int64_t modified_us = 0;
+  std::string_view etag;
+};
+// LIST on success: as many items as fit into one message. After a truncated page the client asks again with `after` =
+// the last item's key.
+struct ListReply {
+  bool truncated = false;
+  uint32_t count = 0;
+  Bytes items;  // encoded one after the other; read with next_item()
+};
+inline constexpr size_t list_reply_head_size = 8;
+void encode_list_head(Writer& out, bool truncated, uint32_t count);
+bool encode(Writer& out, const ListItem& item);
+// All items were checked.
+std::optional<ListReply> decode_list_reply(Bytes body);
+std::optional<ListItem> next_item(Reader& items);
+
+}  // namespace verbena::native::wire

@@ -1,0 +1,105 @@
+// Reading and writing little-endian fields with bounds, in place. A cursor that ran out stays failed: callers check
+// once at the end instead of after each field.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "base/bytes.h"
+
+namespace verbena::native::wire {
+
+class Reader {
+ public:
+  explicit Reader(Bytes bytes) : bytes_(bytes) {}
+
+  uint8_t u8() { return number<uint8_t>(); }
+  uint16_t u16() { return number<uint16_t>(); }
+  uint32_t u32() { return number<uint32_t>(); }
+  uint64_t u64() { return number<uint64_t>(); }
+  int64_t i64() { return static_cast<int64_t>(u64()); }
+
+  // Empty once failed. Points into the message.
+  Bytes bytes(size_t size) {
+    if (size > bytes_.size() - at_) {
+      failed_ = true;
+      at_ = bytes_.size();
+      return {};
+    }
+    Bytes taken = bytes_.subspan(at_, size);
+    at_ += size;
+    return taken;
+  }
+  std::string_view text(size_t size) { return as_text(bytes(size)); }
+
+  size_t left() const { return bytes_.size() - at_; }
+  void fail() { failed_ = true; }
+  bool ok() const { return !failed_; }
+  // Every byte was read and none was missing: trailing bytes are as malformed as missing ones.
+  bool complete() const { return !failed_ && left() == 0; }
+
+ private:
+  template <class T>
+  T number() {
+    Bytes raw = bytes(sizeof(T));
+    T value = 0;
+    for (size_t i = 0; i < raw.size(); ++i) {
+      value = static_cast<T>(value | static_cast<T>(static_cast<uint64_t>(raw[i]) << (8 * i)));
+    }
+    return value;
+  }
+
+  Bytes bytes_;
+  size_t at_ = 0;
+  bool failed_ = false;
+};
+
+class Writer {
+ public:
+  explicit Writer(MutableBytes bytes) : bytes_(bytes) {}
+
+  void u8(uint8_t v) { number(v); }
+  void u16(uint16_t v) { number(v); }
+  void u32(uint32_t v) { number(v); }
+  void u64(uint64_t v) { number(v); }
+  void i64(int64_t v) { number(static_cast<uint64_t>(v)); }
+  void bytes(Bytes b) {
+    MutableBytes place = reserve(b.size());
+    if (!place.empty()) std::memcpy(place.data(), b.data(), b.size());
+  }
+  void text(std::string_view t) { bytes(as_bytes(t)); }
+  // Space to be filled by the caller; empty once failed.
+  MutableBytes reserve(size_t size) {
+    if (size > bytes_.size() - at_) {
+      failed_ = true;
+      return {};
+    }
+    MutableBytes place = bytes_.subspan(at_, size);
+    at_ += size;
+    return place;
+  }
+
+  size_t size() const { return at_; }
+  size_t left() const { return bytes_.size() - at_; }
+  bool ok() const { return !failed_; }
+  void fail() { failed_ = true; }
+  // Goes back to an earlier size(), also out of failure.
+  void rewind(size_t size) {
+    at_ = size;
+    failed_ = false;
+  }
+
+ private:
+  template <class T>
+  void number(T v) {
+    MutableBytes place = reserve(sizeof(T));
+    for (size_t i = 0; i < place.size(); ++i) place[i] = static_cast<std::byte>(v >> (8 * i));
+  }
+
+  MutableBytes bytes_;
+  size_t at_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace verbena::native::wire

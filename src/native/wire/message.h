@@ -1,0 +1,98 @@
+// The frame of every native message: header, body, MAC. Layout in docs/native-protocol.md.
+//
+//   0  u32 magic "VNB" and the version     16 u64 sequence         36 u32 timeout_ms
+//   4  u8 type  5 u8 flags  6 u16 zero     24 u64 request          40 body
+//   8  u64 session                         32 u32 body_length      ...  u64 MAC over all that precedes it
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <expected>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "native/wire/keys.h"
+
+namespace verbena::native::wire {
+
+inline constexpr uint8_t version = 1;
+inline constexpr uint32_t magic = 'V' | 'N' << 8 | 'B' << 16 | version << 24;
+inline constexpr size_t header_size = 40;
+inline constexpr size_t mac_size = 8;
+inline constexpr size_t frame_size = header_size + mac_size;
+// A transport whose longest message is below this cannot carry the protocol (one key of 1,024 bytes and its metadata).
+inline constexpr size_t message_size_min = 4096;
+// Replies are no longer than this, whatever the transport takes: each request in flight has a buffer of that size.
+inline constexpr size_t reply_size_max = 32 * KiB;
+
+enum class Type : uint8_t {
+  hello = 1,
+  ping = 2,
+  bye = 3,
+  get = 16,
+  head = 17,
+  put = 18,
+  del = 19,
+  list = 20,
+};
+inline constexpr uint8_t reply_bit = 0x80;  // a reply's type is its request's with this bit
+
+enum Flags : uint8_t {
+  flag_window = 1,        // GET, PUT: the window descriptor counts
+  flag_full_headers = 2,  // GET, HEAD: answer with all stored headers
+};
+
+struct Header {
+  uint8_t type = 0;
+  uint8_t flags = 0;
+  uint64_t session = 0;
+  uint64_t sequence = 0;
+  uint64_t request = 0;  // chosen by the client, echoed by the reply
+  uint32_t body_length = 0;
+  uint32_t timeout_ms = 0;  // requests: how long the client will wait; 0: the server's own limit
+};
+
+// Why a message was dropped. Names are the metric's label values.
+enum class Drop : uint8_t {
+  truncated,
+  oversized,
+  bad_magic,
+  bad_length,
+  unknown_session,
+  wrong_peer,
+  bad_mac,
+  replayed,
+  bad_type,
+  malformed,
+  no_credit,
+  lane_closed,
+  undeliverable,
+};
+inline constexpr size_t drop_count = 13;
+std::string_view to_string(Drop drop);
+
+// Checks lengths, magic and version; the MAC is not looked at. `size_max`: the transport's longest message.
+std::expected<Header, Drop> parse_header(Bytes message, size_t size_max);
+inline Bytes body_of(Bytes message) { return message.subspan(header_size, message.size() - frame_size); }
+
+// Over the whole message but its last 8 bytes. The length was checked by parse_header().
+bool mac_matches(const MacKey& key, Bytes message);
+
+// `buffer` holds a body of header.body_length bytes at header_size; writes the header and the MAC around it.
+// Returns the message's length. The buffer has frame_size + body_length bytes at least.
+size_t seal(const MacKey& key, const Header& header, MutableBytes buffer);
+
+// Which sequence numbers were seen (the algorithm of RFC 6479). Starts before 1.
+class ReplayWindow {
+ public:
+  static constexpr uint64_t width = 1024;  // numbers: far above what any credit allows in flight
+  // True, once, for each number that is new and not older than the window.
+  bool accept(uint64_t sequence);
+
+ private:
+  static constexpr uint64_t words = width / 64 + 1;  // one spare word, so that the tail clears as the head moves
+  std::array<uint64_t, words> bits_{};
+  uint64_t highest_ = 0;
+};
+
+}  // namespace verbena::native::wire

@@ -1,0 +1,149 @@
+#include "native/wire/bodies.h"
+
+namespace verbena::native::wire {
+namespace {
+
+enum ReplyFlags : uint8_t { reply_partial = 1 };
+
+void put_text8(Writer& out, std::string_view text) {
+  if (text.size() > 0xff) return out.fail();
+  out.u8(static_cast<uint8_t>(text.size()));
+  out.text(text);
+}
+void put_text16(Writer& out, std::string_view text) {
+  if (text.size() > 0xffff) return out.fail();
+  out.u16(static_cast<uint16_t>(text.size()));
+  out.text(text);
+}
+
+bool known(uint8_t algorithm) {
+  return algorithm >= static_cast<uint8_t>(Algorithm::crc32) && algorithm <= static_cast<uint8_t>(Algorithm::md5);
+}
+
+}  // namespace
+
+bool encode_error(Writer& out, Errc code) {
+  out.u16(static_cast<uint16_t>(code));
+  return out.ok();
+}
+
+std::optional<Errc> decode_error(Bytes body) {
+  Reader in(body);
+  const auto code = static_cast<Errc>(in.u16());
+  if (!in.ok()) return std::nullopt;
+  return code;
+}
+
+bool encode(Writer& out, const ObjectReply& reply) {
+  out.u16(static_cast<uint16_t>(Errc::ok));
+  out.u8(reply.partial ? reply_partial : 0);
+  out.u8(static_cast<uint8_t>(reply.checksums.count));
+  out.u32(reply.inline_size);
+  out.u64(reply.length);
+  out.u64(reply.object_size);
+  out.i64(reply.modified_us);
+  out.u32(reply.parts);
+  out.u16(reply.ranges.count);
+  out.u16(reply.headers.count);
+  put_text8(out, reply.etag);
+  put_text8(out, reply.version);
+  for (const ChecksumView& sum : reply.checksums) {
+    out.u8(static_cast<uint8_t>(sum.algorithm));
+    out.u16(sum.parts);
+    put_text8(out, sum.value);
+  }
+  for (const Placed& range : reply.ranges) {
+    out.u64(range.offset);
+    out.u64(range.length);
+  }
+  for (const HeaderPair& header : reply.headers) {
+    put_text16(out, header.name);
+    put_text16(out, header.value);
+  }
+  return out.ok();
+}
+
+std::optional<ObjectReply> decode_object_reply(Bytes body) {
+  Reader in(body);
+  std::optional<ObjectReply> result(std::in_place);
+  ObjectReply& reply = *result;
+  if (in.u16() != static_cast<uint16_t>(Errc::ok)) return std::nullopt;
+  const uint8_t flags = in.u8();
+  if ((flags & ~reply_partial) != 0) return std::nullopt;
+  reply.partial = (flags & reply_partial) != 0;
+  const size_t sums = in.u8();
+  reply.inline_size = in.u32();
+  reply.length = in.u64();
+  reply.object_size = in.u64();
+  reply.modified_us = in.i64();
+  reply.parts = in.u32();
+  const size_t ranges = in.u16(), headers = in.u16();
+  if (sums > checksums_max || ranges > ranges_max || headers > headers_max) return std::nullopt;
+  reply.etag = in.text(in.u8());
+  reply.version = in.text(in.u8());
+  for (size_t i = 0; i < sums && in.ok(); ++i) {
+    const uint8_t algorithm = in.u8();
+    const uint16_t parts = in.u16();
+    const std::string_view value = in.text(in.u8());
+    if (!known(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return std::nullopt;
+    reply.checksums.add({static_cast<Algorithm>(algorithm), parts, value});
+  }
+  for (size_t i = 0; i < ranges && in.ok(); ++i) {
+    const uint64_t offset = in.u64(), length = in.u64();
+    reply.ranges.add({offset, length});
+  }
+  for (size_t i = 0; i < headers && in.ok(); ++i) {
+    const std::string_view name = in.text(in.u16());
+    reply.headers.add({name, in.text(in.u16())});
+  }
+  if (!in.ok() || in.left() != reply.inline_size) return std::nullopt;
+  reply.inline_bytes = in.bytes(in.left());
+  return result;
+}
+
+void encode_list_head(Writer& out, bool truncated, uint32_t count) {
+  out.u16(static_cast<uint16_t>(Errc::ok));
+  out.u16(truncated ? 1 : 0);
+  out.u32(count);
+}
+
+bool encode(Writer& out, const ListItem& item) {
+  out.u8(item.common_prefix ? 1 : 0);
+  out.u64(item.size);
+  out.i64(item.modified_us);
+  put_text16(out, item.key);
+  put_text8(out, item.etag);
+  return out.ok();
+}
+
+std::optional<ListItem> next_item(Reader& items) {
+  ListItem item;
+  const uint8_t kind = items.u8();
+  item.common_prefix = kind == 1;
+  item.size = items.u64();
+  item.modified_us = items.i64();
+  const size_t key_size = items.u16();
+  item.key = items.text(key_size);
+  item.etag = items.text(items.u8());
+  if (!items.ok() || kind > 1 || key_size > key_size_max) return std::nullopt;
+  return item;
+}
+
+std::optional<ListReply> decode_list_reply(Bytes body) {
+  Reader in(body);
+  ListReply reply;
+  if (in.u16() != static_cast<uint16_t>(Errc::ok)) return std::nullopt;
+  const uint16_t truncated = in.u16();
+  reply.truncated = truncated == 1;
+  reply.count = in.u32();
+  if (!in.ok() || truncated > 1) return std::nullopt;
+  reply.items = in.bytes(in.left());
+  Reader items(reply.items);
+  for (uint32_t i = 0; i < reply.count; ++i) {
+    if (!next_item(items)) return std::nullopt;
+  }
+  if (!items.complete()) return std::nullopt;
+  return reply;
+}
+
+}  // namespace verbena::native::wire

@@ -1,0 +1,206 @@
+#include "native/wire/bodies.h"
+
+namespace verbena::native::wire {
+namespace {
+
+void put_text8(Writer& out, std::string_view text) {
+  if (text.size() > 0xff) return out.fail();
+  out.u8(static_cast<uint8_t>(text.size()));
+  out.text(text);
+}
+void put_text16(Writer& out, std::string_view text) {
+  if (text.size() > 0xffff) return out.fail();
+  out.u16(static_cast<uint16_t>(text.size()));
+  out.text(text);
+}
+std::string_view get_text8(Reader& in) { return in.text(in.u8()); }
+
+std::string_view get_text16(Reader& in, size_t size_max) {
+  const size_t size = in.u16();
+  if (size > size_max) in.fail();
+  return in.text(size);
+}
+
+void put_descriptor(Writer& out, const Descriptor& d) {
+  out.u64(d.base);
+  out.u64(d.size);
+  out.u64(d.key);
+}
+Descriptor get_descriptor(Reader& in) {
+  Descriptor d;
+  d.base = in.u64();
+  d.size = in.u64();
+  d.key = in.u64();
+  return d;
+}
+
+template <class List>
+void put_etags(Writer& out, const List& etags) {
+  out.u8(static_cast<uint8_t>(etags.count));
+  for (std::string_view etag : etags) put_text8(out, etag);
+}
+template <class List>
+void get_etags(Reader& in, List& etags) {
+  const size_t count = in.u8();
+  if (count > etags_max) return in.fail();
+  for (size_t i = 0; i < count && in.ok(); ++i) etags.add(get_text8(in));
+}
+
+}  // namespace
+
+bool encode(Writer& out, const Hello& hello) {
+  out.u32(hello.message_size_max);
+  put_text16(out, hello.address);
+  return out.ok();
+}
+
+std::optional<Hello> decode_hello(Bytes body) {
+  Reader in(body);
+  Hello hello;
+  hello.message_size_max = in.u32();
+  hello.address = get_text16(in, address_size_max);
+  if (!in.complete()) return std::nullopt;
+  return hello;
+}
+
+bool encode(Writer& out, const Get& get) {
+  put_descriptor(out, get.window);
+  out.u32(get.inline_max);
+  out.u16(get.part_number);
+  out.i64(get.if_modified_since_s);
+  out.i64(get.if_unmodified_since_s);
+  put_text16(out, get.bucket);
+  put_text16(out, get.key);
+  out.u16(get.ranges.count);
+  for (const Range& range : get.ranges) {
+    out.u64(range.first);
+    out.u64(range.last);
+  }
+  put_etags(out, get.if_match);
+  put_etags(out, get.if_none_match);
+  return out.ok();
+}
+
+std::optional<Get> decode_get(Bytes body) {
+  Reader in(body);
+  std::optional<Get> result(std::in_place);
+  Get& get = *result;
+  get.window = get_descriptor(in);
+  get.inline_max = in.u32();
+  get.part_number = in.u16();
+  get.if_modified_since_s = in.i64();
+  get.if_unmodified_since_s = in.i64();
+  get.bucket = get_text16(in, bucket_size_max);
+  get.key = get_text16(in, key_size_max);
+  const size_t ranges = in.u16();
+  if (ranges > ranges_max) in.fail();
+  for (size_t i = 0; i < ranges && in.ok(); ++i) {
+    const uint64_t first = in.u64(), last = in.u64();
+    get.ranges.add({first, last});
+  }
+  get_etags(in, get.if_match);
+  get_etags(in, get.if_none_match);
+  if (!in.complete()) return std::nullopt;
+  return result;
+}
+
+bool encode(Writer& out, const Put& put) {
+  put_descriptor(out, put.window);
+  out.u64(put.size);
+  out.u8(put.compute ? static_cast<uint8_t>(*put.compute) : 0);
+  put_text8(out, put.content_md5);
+  put_text16(out, put.bucket);
+  put_text16(out, put.key);
+  put_text8(out, put.if_match);
+  put_text8(out, put.if_none_match);
+  out.u8(static_cast<uint8_t>(put.expected.count));
+  for (const ChecksumView& sum : put.expected) {
+    out.u8(static_cast<uint8_t>(sum.algorithm));
+    put_text8(out, sum.value);
+  }
+  out.u16(put.headers.count);
+  for (const HeaderPair& header : put.headers) {
+    put_text16(out, header.name);
+    put_text16(out, header.value);
+  }
+  return out.ok();
+}
+
+// MD5 is none of S3's checksums: it has a field of its own (Content-MD5).
+static bool known(uint8_t algorithm) {
+  return algorithm >= static_cast<uint8_t>(Algorithm::crc32) && algorithm <= static_cast<uint8_t>(Algorithm::sha256);
+}
+
+std::optional<Put> decode_put(Bytes body, bool has_window) {
+  Reader in(body);
+  std::optional<Put> result(std::in_place);
+  Put& put = *result;
+  put.window = get_descriptor(in);
+  put.size = in.u64();
+  const uint8_t compute = in.u8();
+  if (known(compute)) put.compute = static_cast<Algorithm>(compute);
+  if (compute != 0 && !known(compute)) in.fail();
+  put.content_md5 = get_text8(in);
+  if (!put.content_md5.empty() && put.content_md5.size() != 16) in.fail();
+  put.bucket = get_text16(in, bucket_size_max);
+  put.key = get_text16(in, key_size_max);
+  put.if_match = get_text8(in);
+  put.if_none_match = get_text8(in);
+  const size_t sums = in.u8();
+  if (sums > checksums_max) in.fail();
+  for (size_t i = 0; i < sums && in.ok(); ++i) {
+    const uint8_t algorithm = in.u8();
+    const std::string_view value = get_text8(in);
+    if (!known(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return std::nullopt;
+    put.expected.add({static_cast<Algorithm>(algorithm), 0, value});
+  }
+  const size_t headers = in.u16();
+  if (headers > headers_max) in.fail();
+  for (size_t i = 0; i < headers && in.ok(); ++i) {
+    const std::string_view name = get_text16(in, 0xffff);
+    put.headers.add({name, get_text16(in, 0xffff)});
+  }
+  if (!in.ok() || in.left() != (has_window ? 0 : put.size)) return std::nullopt;
+  put.inline_bytes = in.bytes(in.left());
+  return result;
+}
+
+bool encode(Writer& out, const Delete& request) {
+  put_text16(out, request.bucket);
+  put_text16(out, request.key);
+  put_text8(out, request.if_match);
+  return out.ok();
+}
+
+std::optional<Delete> decode_delete(Bytes body) {
+  Reader in(body);
+  Delete request;
+  request.bucket = get_text16(in, bucket_size_max);
+  request.key = get_text16(in, key_size_max);
+  request.if_match = get_text8(in);
+  if (!in.complete()) return std::nullopt;
+  return request;
+}
+
+bool encode(Writer& out, const List& request) {
+  out.u32(request.max_keys);
+  put_text16(out, request.bucket);
+  put_text16(out, request.prefix);
+  put_text16(out, request.delimiter);
+  put_text16(out, request.after);
+  return out.ok();
+}
+
+std::optional<List> decode_list(Bytes body) {
+  Reader in(body);
+  List request;
+  request.max_keys = in.u32();
+  request.bucket = get_text16(in, bucket_size_max);
+  request.prefix = get_text16(in, key_size_max);
+  request.delimiter = get_text16(in, key_size_max);
+  request.after = get_text16(in, key_size_max);
+  if (!in.complete()) return std::nullopt;
+  return request;
+}
+
+}  // namespace verbena::native::wire

@@ -1,0 +1,122 @@
+#include "rdma/fabric_token_windows.h"
+
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/metrics.h"
+#include "fabric/ofi/address.h"
+
+namespace verbena::rdma {
+namespace {
+
+namespace ip = boost::asio::ip;
+namespace ofi = fabric::ofi;
+
+metrics::Counter& refused(const char* reason) {
+  return metrics::counter("verbena_rdma_tokens_refused_total", "Tokens that opened no window", {{"reason", reason}});
+}
+
+// The first `bits` bits of two addresses are equal.
+template <class Bytes>
+bool same_prefix(const Bytes& a, const Bytes& b, unsigned bits) {
+  for (size_t i = 0; i < a.size() && bits > 0; ++i) {
+    const unsigned n = std::min(bits, 8u);
+    const auto mask = static_cast<uint8_t>(0xff << (8 - n));
+    if ((a[i] & mask) != (b[i] & mask)) return false;
+    bits -= n;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<Network> Network::parse(std::string_view text) {
+  const auto slash = text.find('/');
+  boost::system::error_code error;
+  Network network;
+  network.base_ = ip::make_address(std::string(text.substr(0, slash)), error);
+  if (error) return fail(Errc::bad_config, "network: not an address");
+  const unsigned width = network.base_.is_v4() ? 32 : 128;
+  network.bits_ = width;
+  if (slash != std::string_view::npos) {
+    const auto digits = text.substr(slash + 1);
+    const auto [end, bad] = std::from_chars(digits.data(), digits.data() + digits.size(), network.bits_);
+    if (bad != std::errc{} || end != digits.data() + digits.size() || network.bits_ > width) {
+      return fail(Errc::bad_config, "network: prefix length");
+    }
+  }
+  return network;
+}
+
+bool Network::contains(const ip::address& address) const {
+  if (address.is_v4() != base_.is_v4()) return false;
+  if (address.is_v4()) return same_prefix(address.to_v4().to_bytes(), base_.to_v4().to_bytes(), bits_);
+  return same_prefix(address.to_v6().to_bytes(), base_.to_v6().to_bytes(), bits_);
+}
+
+Result<std::unique_ptr<FabricTokenWindows>> FabricTokenWindows::create(const Options& options) {
+  auto self = std::make_unique<FabricTokenWindows>();
+  for (const auto& text : options.networks) {
+    VB_ASSIGN(auto network, Network::parse(text));
+    self->networks_.push_back(std::move(network));
+  }
+  self->own_ports_ = options.own_ports;
+  return self;
+}
+
+void FabricTokenWindows::add(Core& core, ofi::CoreFabric& fabric) {
+  auto entry = std::make_shared<Entry>();
+  entry->fabric = &fabric;
+  entries_.push_back(entry);
+  boost::asio::post(core.io(), [entry] { entry->thread = std::this_thread::get_id(); });
+}
+
+// A token makes the server dial an address: a tool for whoever wants it to dial someone else.
+Result<void> FabricTokenWindows::check_address(const Token& token, std::string_view peer_address) const {
+  const auto address = ofi::decode_socket_name(token.endpoint_name);
+  if (!address) {
+    refused("malformed_name").add();
+    return fail(Errc::invalid_rdma_token, "token: endpoint name is not an address of its provider");
+  }
+  const bool own_port = std::find(own_ports_.begin(), own_ports_.end(), address->port) != own_ports_.end();
+  if (ofi::is_own_endpoint(*address) || (own_port && ofi::is_host_address(address->ip))) {
+    refused("own_address").add();
+    return fail(Errc::invalid_rdma_token, "token: the server's own address");
+  }
+  const bool in_network = std::any_of(networks_.begin(), networks_.end(),
+                                      [&address](const Network& network) { return network.contains(address->ip); });
+  if (!in_network && !ofi::same_address(address->ip, peer_address)) {
+    refused("third_party").add();
+    return fail(Errc::invalid_rdma_token, "token: neither the peer's address nor in a configured network");
+  }
+  return {};
+}
+
+Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open(const Token& token, std::string_view peer_address,
+                                                                 fabric::Access access) {
+  if (token.dialect != Dialect::ofi1) {
+    refused("dialect").add();
+    return fail(Errc::rdma_not_supported, "token: dialect");
+  }
+  const auto here = std::this_thread::get_id();
+  const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const auto& candidate) {
+    return candidate->thread.load(std::memory_order_relaxed) == here && candidate->fabric->provider() == token.provider;
+  });
+  if (entry == entries_.end()) {
+    refused("provider").add();
+    return fail(Errc::rdma_not_supported, "token: its provider is not open here");
+  }
+  // efa and cxi names hold no address that could be compared with the HTTP peer's.
+  if (token.provider != "tcp" && !token.provider.starts_with("verbs")) {
+    refused("provider").add();
+    return fail(Errc::rdma_not_supported, "token: its provider has no comparable addresses");
+  }
+  VB_TRY(check_address(token, peer_address));
+  auto window = (*entry)->fabric->open_window(token.endpoint_name, {token.base, token.size, token.key}, access);
+  if (!window) refused(window.error().code == Errc::slow_down ? "busy" : "fabric").add();
+  return window;
+}
+
+}  // namespace verbena::rdma

@@ -1,0 +1,63 @@
+// TokenWindows over the fabrics that the server opened.
+#pragma once
+
+#include <boost/asio/ip/address.hpp>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/core.h"
+#include "fabric/ofi/ofi.h"
+#include "rdma/token_windows.h"
+
+namespace verbena::rdma {
+
+// An address range in CIDR form: "10.0.0.0/8", "fd00::/8"; an address alone is a range of one.
+class Network {
+ public:
+  static Result<Network> parse(std::string_view text);  // bad_config
+  bool contains(const boost::asio::ip::address& address) const;
+
+ private:
+  boost::asio::ip::address base_;
+  unsigned bits_ = 0;
+};
+
+class FabricTokenWindows final : public TokenWindows {
+ public:
+  struct Options {
+    // A token may name an endpoint there although the HTTP peer has another address (clients behind a proxy, hosts with
+    // a network for storage).
+    std::vector<std::string> networks;
+    // Ports that this server listens on (HTTP, ...): on this host's own addresses no token may make it dial them.
+    std::vector<uint16_t> own_ports;
+  };
+  static Result<std::unique_ptr<FabricTokenWindows>> create(const Options& options);
+
+  // Before the core runs, or on its thread. A core may have several fabrics (providers). `fabric` outlives this.
+  void add(Core& core, fabric::ofi::CoreFabric& fabric);
+
+  // One more of the own ports, known only after listening on port 0. Before the cores run.
+  void add_own_port(uint16_t port) { own_ports_.push_back(port); }
+
+  // Called on a core's thread; a core without fabrics answers rdma_not_supported.
+  Result<std::unique_ptr<fabric::Window>> open(const Token& token, std::string_view peer_address,
+                                               fabric::Access access) override;
+
+ private:
+  struct Entry {
+    fabric::ofi::CoreFabric* fabric;
+    std::atomic<std::thread::id> thread;  // of its core, once that runs
+  };
+  Result<void> check_address(const Token& token, std::string_view peer_address) const;
+
+  std::vector<Network> networks_;
+  std::vector<uint16_t> own_ports_;
+  std::vector<std::shared_ptr<Entry>> entries_;
+};
+
+}  // namespace verbena::rdma

@@ -1,0 +1,224 @@
+#include "rdma/fabric_token_windows.h"
+
+#include <gtest/gtest.h>
+
+#include "fabric/ofi/address.h"
+#include "fabric/ofi/testing.h"
+
+namespace verbena::rdma {
+namespace {
+
+using fabric::Access;
+using fabric::ofi::EndpointAddress;
+using fabric::ofi::testing::TestClient;
+using fabric::ofi::testing::TestServer;
+
+// A server core that takes tokens, and a client that makes them.
+class TokenWindowsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(server.fabric) << describe(server.error);
+    windows = make({});
+  }
+  std::unique_ptr<FabricTokenWindows> make(const FabricTokenWindows::Options& options) {
+    auto made = std::move(*FabricTokenWindows::create(options));
+    made->add(server.core, *server.fabric);
+    return made;
+  }
+  Token token_of(const fabric::Lent& lent) {
+    Token token;
+    token.provider = client.link->provider();
+    token.endpoint_name = client.link->address();
+    token.base = lent.descriptor().base;
+    token.size = lent.descriptor().size;
+    token.key = lent.descriptor().key;
+    return token;
+  }
+  Errc open(const Token& token, std::string_view peer) {
+    return server.call([&] {
+      const auto window = windows->open(token, peer, Access::server_writes);
+      return window ? Errc::ok : window.error().code;
+    });
+  }
+  std::string own_address() { return fabric::ofi::decode_socket_name(client.link->address())->ip.to_string(); }
+
+  TestServer server;
+  TestClient client;
+  std::vector<std::byte> memory = std::vector<std::byte>(1 * MiB);
+  std::unique_ptr<FabricTokenWindows> windows;
+};
+
+TEST_F(TokenWindowsTest, OpenForThePeerItselfOnly) {
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  const Token token = *parse_token(format_token(token_of(*lent)));
+  EXPECT_EQ(open(token, own_address()), Errc::ok);
+  EXPECT_EQ(open(token, "::ffff:" + own_address()), Errc::ok);
+  EXPECT_EQ(open(token, "10.1.2.3"), Errc::invalid_rdma_token);
+  EXPECT_EQ(open(token, ""), Errc::invalid_rdma_token);
+  EXPECT_EQ(open(token, "::1"), Errc::invalid_rdma_token);
+}
+
+TEST_F(TokenWindowsTest, OpenForAConfiguredNetwork) {
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  windows = make({.networks = {"fd00::/8", own_address() + "/32"}, .own_ports = {}});
+  EXPECT_EQ(open(token_of(*lent), "10.1.2.3"), Errc::ok);
+}
+
+TEST_F(TokenWindowsTest, NeverDialTheServerItself) {
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  Token token = token_of(*lent);
+  token.endpoint_name = server.fabric->port().address();
+  EXPECT_EQ(open(token, own_address()), Errc::invalid_rdma_token);
+  windows = make({.networks = {"0.0.0.0/0"}, .own_ports = {9000}});
+  for (const char* own : {"127.0.0.1", "127.9.9.9"}) {
+    token.endpoint_name = fabric::ofi::encode_socket_name({boost::asio::ip::make_address(own), 9000});
+    EXPECT_EQ(open(token, own_address()), Errc::invalid_rdma_token) << own;
+  }
+}
+
+TEST_F(TokenWindowsTest, DeclineWhatIsNotServed) {
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  Token token = token_of(*lent);
+  for (const char* provider : {"shm", "sockets", "efa", "nonsense"}) {
+    token.provider = provider;
+    EXPECT_EQ(open(token, own_address()), Errc::rdma_not_supported) << provider;
+  }
+  token = token_of(*lent);
+  token.dialect = Dialect::cuobject;
+  EXPECT_EQ(open(token, own_address()), Errc::rdma_not_supported);
+  token.dialect = Dialect::hipobj;
+  EXPECT_EQ(open(token, own_address()), Errc::rdma_not_supported);
+}
+
+TEST_F(TokenWindowsTest, RefuseNamesThatAreNoAddress) {
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  Token token = token_of(*lent);
+  for (const std::string& name :
+       {std::string("x"), std::string(16, '\0'), std::string(192, 'a'), token.endpoint_name + "x"}) {
+    token.endpoint_name = name;
+    EXPECT_EQ(open(token, own_address()), Errc::invalid_rdma_token);
+  }
+}
+
+TEST_F(TokenWindowsTest, AreNotServedOnAThreadThatIsNoCore) {
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  const auto window = windows->open(token_of(*lent), own_address(), Access::server_writes);
+  ASSERT_FALSE(window);
+  EXPECT_EQ(window.error().code, Errc::rdma_not_supported);
+}
+
+TEST(Network, ContainsItsAddresses) {
+  const auto in = [](const char* network, const char* address) {
+    return Network::parse(network)->contains(boost::asio::ip::make_address(address));
+  };
+  EXPECT_TRUE(in("10.0.0.0/8", "10.255.1.2"));
+  EXPECT_FALSE(in("10.0.0.0/8", "11.0.0.1"));
+  EXPECT_TRUE(in("10.1.2.0/23", "10.1.3.4"));
+  EXPECT_FALSE(in("10.1.2.0/23", "10.1.4.4"));
+  EXPECT_TRUE(in("0.0.0.0/0", "1.2.3.4"));
+  EXPECT_FALSE(in("0.0.0.0/0", "::1"));
+  EXPECT_TRUE(in("fd00::/8", "fd12::1"));
+  EXPECT_TRUE(in("10.1.2.3", "10.1.2.3"));
+  EXPECT_FALSE(in("10.1.2.3", "10.1.2.4"));
+  for (const char* bad : {"", "/8", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/8x", "fd00::/129", "localhost"}) {
+    EXPECT_FALSE(Network::parse(bad)) << bad;
+  }
+}
+
+// A GET and a PUT: chunks of arena memory through a token's window.
+Task<Result<void>> push_all(memory::Sink* sink, memory::Arena* arena, uint64_t length, size_t piece) {
+  VB_CO_TRY(co_await sink->begin(length));
+  for (uint64_t at = 0; at < length; at += piece) {
+    const size_t n = std::min<uint64_t>(piece, length - at);
+    VB_CO_ASSIGN(auto lease, arena->lease(n));
+    for (size_t i = 0; i < n; ++i) lease.data()[i] = static_cast<std::byte>((at + i) * 7 >> 3);
+    const Bytes bytes(lease.data(), n);
+    // Named: GCC 12 destroys an aggregate temporary of a co_await expression twice.
+    memory::Chunk chunk{std::move(lease), bytes};
+    VB_CO_TRY(co_await sink->push(std::move(chunk)));
+  }
+  co_return co_await sink->finish();
+}
+
+Task<Result<uint64_t>> read_all(memory::Source* source, memory::Arena* arena, size_t piece) {
+  uint64_t total = 0;
+  VB_CO_ASSIGN(auto lease, arena->lease(piece));
+  for (;;) {
+    VB_CO_ASSIGN(const size_t n, co_await source->read(lease.bytes()));
+    for (size_t i = 0; i < n; ++i) {
+      if (lease.data()[i] != static_cast<std::byte>((total + i) * 7 >> 3)) co_return fail(Errc::bad_digest);
+    }
+    total += n;
+    if (n < piece) co_return total;
+  }
+}
+
+class WindowStreams : public TokenWindowsTest {
+ protected:
+  std::unique_ptr<fabric::Window> window_of(const fabric::Lent& lent, Access access) {
+    return server.call([&] { return std::move(*windows->open(token_of(lent), own_address(), access)); });
+  }
+  static constexpr std::chrono::milliseconds deadline{20'000};
+};
+
+TEST_F(WindowStreams, MoveAWholeObjectBothWays) {
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{100'000}, size_t{1 * MiB}}) {
+    const auto target = std::move(*client.link->lend(memory, Access::server_writes));
+    auto sink = std::make_unique<WindowSink>(window_of(*target, Access::server_writes), deadline);
+    const auto pushed = server.spawn(push_all(sink.get(), server.arena.get(), size, 64 * KiB)).get();
+    ASSERT_TRUE(pushed) << describe(pushed.error());
+    EXPECT_EQ(sink->bytes_written(), size);
+    for (size_t i = 0; i < size; ++i) ASSERT_EQ(memory[i], static_cast<std::byte>(i * 7 >> 3));
+    server.call([&] { sink.reset(); });
+
+    const auto origin = std::move(*client.link->lend(memory, Access::server_reads));
+    auto source = std::make_unique<WindowSource>(window_of(*origin, Access::server_reads), size, deadline);
+    const auto taken = server.spawn(read_all(source.get(), server.arena.get(), 64 * KiB)).get();
+    ASSERT_TRUE(taken) << describe(taken.error());
+    EXPECT_EQ(*taken, size);
+    server.call([&] { source.reset(); });
+  }
+}
+
+TEST_F(WindowStreams, DeclineAnObjectThatDoesNotFit) {
+  const auto target = std::move(*client.link->lend(memory, Access::server_writes));
+  auto sink = std::make_unique<WindowSink>(window_of(*target, Access::server_writes), deadline);
+  const auto pushed = server.spawn(push_all(sink.get(), server.arena.get(), memory.size() + 1, 64 * KiB)).get();
+  ASSERT_FALSE(pushed);
+  EXPECT_EQ(pushed.error().code, Errc::rdma_not_supported);
+  server.call([&] { sink.reset(); });
+}
+
+TEST_F(WindowStreams, FailOnAFrozenOwnerAndKeepNoLease) {
+  const size_t before = server.arena->leased_bytes();
+  const auto target = std::move(*client.link->lend(memory, Access::server_writes));
+  Token token = token_of(*target);
+  client.freeze(true);
+  auto sink = std::make_unique<WindowSink>(window_of(*target, Access::server_writes), std::chrono::milliseconds(300));
+  const auto pushed = server.spawn(push_all(sink.get(), server.arena.get(), memory.size(), 64 * KiB)).get();
+  ASSERT_FALSE(pushed);
+  EXPECT_EQ(pushed.error().code, Errc::rdma_transfer_failed);
+  server.call([&] { sink.reset(); });
+  EXPECT_EQ(server.arena->leased_bytes(), before);
+}
+
+Task<Result<void>> push_one(memory::Sink* sink, memory::Chunk chunk, uint64_t length) {
+  VB_CO_TRY(co_await sink->begin(length));
+  co_return co_await sink->push(std::move(chunk));
+}
+
+TEST_F(WindowStreams, DroppedMidWayGiveTheirLeasesBackWhenTheWritesEnd) {
+  const size_t before = server.arena->leased_bytes();
+  const auto target = std::move(*client.link->lend(memory, Access::server_writes));
+  client.freeze(true);
+  auto sink = std::make_unique<WindowSink>(window_of(*target, Access::server_writes), std::chrono::milliseconds(500));
+  auto lease = server.lease(64 * KiB, std::byte{1});
+  const Bytes bytes = lease.bytes();
+  ASSERT_TRUE(server.spawn(push_one(sink.get(), {std::move(lease), bytes}, memory.size())).get());
+  server.call([&] { sink.reset(); });
+  EXPECT_GT(server.arena->leased_bytes(), before) << "the write is still under way";
+  EXPECT_TRUE(fabric::ofi::testing::eventually([&] { return server.arena->leased_bytes() == before; }));
+}
+
+}  // namespace
+}  // namespace verbena::rdma

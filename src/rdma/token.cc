@@ -1,0 +1,144 @@
+#include "rdma/token.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "base/bytes.h"
+
+namespace verbena::rdma {
+namespace {
+
+constexpr size_t fields_max = 7;                // cuObject has most
+constexpr size_t provider_size_max = 64;        // characters
+constexpr uint64_t window_size_max = 64 * TiB;  // beyond any object; smaller bounds are the store's
+
+bool is_hex(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  });
+}
+
+std::optional<uint64_t> parse_hex(std::string_view text) {
+  if (!is_hex(text) || text.size() > 16) return std::nullopt;
+  uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  return value;
+}
+
+struct Fields {
+  std::array<std::string_view, fields_max> at;
+  size_t count = 0;  // fields_max + 1: more than that
+};
+
+Fields split(std::string_view text) {
+  Fields fields;
+  for (;;) {
+    const auto colon = text.find(':');
+    if (fields.count == fields_max) {
+      ++fields.count;
+      return fields;
+    }
+    fields.at[fields.count++] = text.substr(0, colon);
+    if (colon == std::string_view::npos) return fields;
+    text.remove_prefix(colon + 1);
+  }
+}
+
+// addr:size:rkey:lid:dctn:gid_present:gid, of fixed widths (81 characters).
+bool is_cuobject(const Fields& fields) {
+  constexpr std::array<size_t, 7> widths = {16, 8, 8, 4, 6, 1, 32};
+  if (fields.count != widths.size()) return false;
+  for (size_t i = 0; i < widths.size(); ++i) {
+    if (fields.at[i].size() != widths[i] || !is_hex(fields.at[i])) return false;
+  }
+  return true;
+}
+
+// Provider names as fi_info prints them: "tcp", "verbs;ofi_rxm".
+bool is_provider(std::string_view text) {
+  return !text.empty() && text.size() <= provider_size_max && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == ';';
+  });
+}
+
+Result<Token> parse_ofi1(const Fields& fields) {
+  const auto bad = [](const char* what) { return fail(Errc::invalid_rdma_token, what); };
+  const auto base = parse_hex(fields.at[0]);
+  const auto size = parse_hex(fields.at[1]);
+  if (!base) return bad("token: base");
+  if (!size || *size > window_size_max) return bad("token: size");
+  if (*base + *size < *base) return bad("token: base + size overflows");
+  if (!is_provider(fields.at[3])) return bad("token: provider");
+  if (fields.at[4].size() > 2 * endpoint_name_size_max) return bad("token: endpoint name too long");
+  const auto name = from_hex(fields.at[4]);
+  if (!name || name->empty()) return bad("token: endpoint name");
+  if (!is_hex(fields.at[5])) return bad("token: key");
+  Token token;
+  if (fields.at[5].size() > 16) {
+    token.dialect = Dialect::ofi1_raw;
+    return token;
+  }
+  token.provider = fields.at[3];
+  token.endpoint_name = as_text(*name);
+  token.base = *base;
+  token.size = *size;
+  token.key = *parse_hex(fields.at[5]);
+  return token;
+}
+
+void append_hex(std::string& text, uint64_t value) {
+  char digits[16];
+  const auto end = std::to_chars(digits, digits + sizeof digits, value, 16).ptr;
+  text.append(digits, end);
+}
+
+}  // namespace
+
+Result<Token> parse_token(std::string_view text) {
+  if (text.empty() || text.size() > token_size_max) return fail(Errc::invalid_rdma_token, "token: length");
+  Token token;
+  if (text.starts_with("hipobj-")) {
+    token.dialect = Dialect::hipobj;
+    return token;
+  }
+  const Fields fields = split(text);
+  if (is_cuobject(fields)) {
+    token.dialect = Dialect::cuobject;
+    token.size = *parse_hex(fields.at[1]);
+    return token;
+  }
+  if (fields.count == 6 && fields.at[2] == "ofi1") return parse_ofi1(fields);
+  return fail(Errc::invalid_rdma_token, "token: no known dialect");
+}
+
+std::string format_token(const Token& token) {
+  std::string text;
+  append_hex(text, token.base);
+  text += ':';
+  append_hex(text, token.size);
+  text += ":ofi1:";
+  text += token.provider;
+  text += ':';
+  text += to_hex(as_bytes(token.endpoint_name));
+  text += ':';
+  append_hex(text, token.key);
+  return text;
+}
+
+std::string redacted(const Token& token) {
+  switch (token.dialect) {
+    case Dialect::cuobject:
+      return "cuobject";
+    case Dialect::hipobj:
+      return "hipobj";
+    case Dialect::ofi1_raw:
+      return "ofi1 with a raw key";
+    case Dialect::ofi1:
+      break;
+  }
+  return "ofi1 provider=" + token.provider + " size=" + std::to_string(token.size);
+}
+
+}  // namespace verbena::rdma

@@ -1,0 +1,56 @@
+// From a token to a window: checks the address a token makes the server dial, then opens a window on a data endpoint.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "fabric/fabric.h"
+#include "memory/stream.h"
+#include "rdma/token.h"
+
+namespace verbena::rdma {
+
+class TokenWindows {
+ public:
+  virtual ~TokenWindows() = default;
+
+  // invalid_rdma_token: the endpoint name is not an address of the provider's format, or not the HTTP peer's address
+  //   (nor in a configured network), or the server's own;
+  // rdma_not_supported: another dialect, a provider that is not open here, `shm`, a window that the device cannot take.
+  // Runs on the calling core; the window belongs to that core.
+  virtual Result<std::unique_ptr<fabric::Window>> open(const Token& token, std::string_view peer_address,
+                                                       fabric::Access access) = 0;
+};
+
+// A GET's bytes into a client's window. finish() returns when every write has completed.
+// After any error the window has been drained: nothing lands later.
+class WindowSink : public memory::Sink {
+ public:
+  WindowSink(std::unique_ptr<fabric::Window> window, std::chrono::milliseconds deadline);
+  ~WindowSink() override;
+  // rdma_not_supported when the window is smaller than `length`: the caller declines and sends the body.
+  Task<Result<void>> begin(uint64_t length) override;
+  Task<Result<void>> push(memory::Chunk chunk) override;
+  Task<Result<void>> finish() override;
+  uint64_t bytes_written() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// A PUT's bytes out of a client's window: `size` bytes from its start.
+class WindowSource : public memory::Source {
+ public:
+  WindowSource(std::unique_ptr<fabric::Window> window, uint64_t size, std::chrono::milliseconds deadline);
+  ~WindowSource() override;
+  std::optional<uint64_t> size() const override;
+  // `into` must be arena memory.
+  Task<Result<size_t>> read(MutableBytes into) override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace verbena::rdma

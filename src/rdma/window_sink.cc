@@ -1,0 +1,105 @@
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <optional>
+
+#include "rdma/token_windows.h"
+
+namespace verbena::rdma {
+namespace {
+
+// Chunks on their way at once: reading the next from disk overlaps with these.
+constexpr unsigned in_flight_max = 4;
+
+}  // namespace
+
+// Shared with the writes under way: they keep leases and window until their completions came, whatever becomes of the
+// sink.
+struct WindowSink::State {
+  std::unique_ptr<fabric::Window> window;
+  std::chrono::milliseconds deadline;
+  uint64_t length = 0;
+  uint64_t posted = 0;
+  uint64_t written = 0;
+  unsigned in_flight = 0;
+  Result<void> outcome;
+  std::optional<boost::asio::steady_timer> changed;  // cancelled when a write ends
+
+  static Task<void> write(std::shared_ptr<State> state, memory::Chunk chunk, uint64_t at);
+  static Task<void> wait_below(std::shared_ptr<State> state, unsigned limit);
+};
+
+Task<void> WindowSink::State::write(std::shared_ptr<State> state, memory::Chunk chunk, uint64_t at) {
+  const auto done = co_await state->window->write(chunk.bytes, at, deadline_in(state->deadline));
+  chunk.lease.release();
+  if (done) {
+    state->written += chunk.bytes.size();
+  } else if (state->outcome) {
+    state->outcome = done;
+  }
+  --state->in_flight;
+  if (state->changed) state->changed->cancel();
+}
+
+// Until fewer than `limit` writes are under way.
+Task<void> WindowSink::State::wait_below(std::shared_ptr<State> state, unsigned limit) {
+  while (state->in_flight >= limit) {
+    if (!state->changed) state->changed.emplace(co_await boost::asio::this_coro::executor);
+    state->changed->expires_at(boost::asio::steady_timer::time_point::max());
+    boost::system::error_code cancelled;
+    co_await state->changed->async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, cancelled));
+  }
+}
+
+WindowSink::WindowSink(std::unique_ptr<fabric::Window> window, std::chrono::milliseconds deadline)
+    : state_(std::make_shared<State>()) {
+  state_->window = std::move(window);
+  state_->deadline = deadline;
+}
+
+WindowSink::~WindowSink() = default;
+
+Task<Result<void>> WindowSink::begin(uint64_t length) {
+  if (length > state_->window->size())
+    co_return fail(Errc::rdma_not_supported, "the window is smaller than the object");
+  state_->length = length;
+  co_return Result<void>{};
+}
+
+Task<Result<void>> WindowSink::push(memory::Chunk chunk) {
+  const auto state = state_;
+  if (state->outcome) co_await State::wait_below(state, in_flight_max);
+  if (!state->outcome) {
+    // Nothing lands after an error was told.
+    co_await State::wait_below(state, 1);
+    co_return state->outcome;
+  }
+  const uint64_t size = chunk.bytes.size();
+  if (size > state->length - state->posted) {
+    co_await State::wait_below(state, 1);
+    co_return fail(Errc::internal, "window sink: more bytes than announced");
+  }
+  if (size == 0) co_return Result<void>{};
+  const uint64_t at = state->posted;
+  state->posted += size;
+  ++state->in_flight;
+  auto executor = co_await boost::asio::this_coro::executor;
+  boost::asio::co_spawn(executor, State::write(state, std::move(chunk), at), boost::asio::detached);
+  co_return Result<void>{};
+}
+
+Task<Result<void>> WindowSink::finish() {
+  const auto state = state_;
+  co_await State::wait_below(state, 1);
+  if (!state->outcome) co_return state->outcome;
+  if (state->written != state->length) co_return fail(Errc::internal, "window sink: fewer bytes than announced");
+  co_return Result<void>{};
+}
+
+uint64_t WindowSink::bytes_written() const { return state_->written; }
+
+}  // namespace verbena::rdma

@@ -1,0 +1,171 @@
+// Buckets: create, head, delete, list, and what clients ask of them on the way.
+#include <fmt/core.h>
+
+#include "s3/acl.h"
+#include "s3/authorize.h"
+#include "s3/http_date.h"
+#include "s3/listing.h"
+#include "s3/names.h"
+#include "s3/verbs.h"
+#include "s3/xml.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr std::string_view durability_header = "x-verbena-durability";
+constexpr size_t create_document_max = 64 * KiB;
+
+Result<std::optional<store::Durability>> read_durability(const Context& context) {
+  const auto header = context.request.header(durability_header);
+  if (!header) return std::nullopt;
+  if (*header == "sync") return store::Durability::sync;
+  if (*header == "memory") return store::Durability::memory;
+  return fail(Errc::invalid_argument, "x-verbena-durability must be memory or sync.");
+}
+
+}  // namespace
+
+std::string owner_acl_xml() {
+  XmlWriter xml("AccessControlPolicy");
+  write_owner(xml, "Owner");
+  xml.open("AccessControlList");
+  xml.open("Grant");
+  xml.open_with("Grantee", "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\"");
+  xml.element("ID", root_account);
+  xml.element("DisplayName", root_account);
+  xml.close();
+  xml.element("Permission", "FULL_CONTROL");
+  return xml.finish();
+}
+
+Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
+                                 store::Durability durability) {
+  VB_CO_TRY(authorize(caller));
+  VB_CO_TRY(check_bucket_name(bucket));
+  store::BucketInfo info;
+  info.name = bucket;
+  info.created_us = service.clock.now_us();
+  info.owner = root_account;
+  info.durability = durability;
+  auto created = co_await service.store.create_bucket(std::move(info));
+  if (!created && created.error() == Errc::bucket_already_exists) {
+    VB_CO_ASSIGN(const store::BucketInfo present, co_await service.store.bucket(bucket));
+    if (present.owner == root_account) co_return fail(Errc::bucket_already_owned_by_you, "create bucket");
+  }
+  co_return created;
+}
+
+Task<Result<store::BucketInfo>> head_bucket(Service& service, const Caller& caller, const std::string& bucket) {
+  VB_CO_TRY(authorize(caller));
+  VB_CO_TRY(check_bucket_name(bucket));
+  co_return co_await service.store.bucket(bucket);
+}
+
+Task<Result<void>> delete_bucket(Service& service, const Caller& caller, const std::string& bucket) {
+  VB_CO_TRY(authorize(caller));
+  VB_CO_TRY(check_bucket_name(bucket));
+  co_return co_await service.store.remove_bucket(bucket);
+}
+
+Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Caller& caller) {
+  VB_CO_TRY(authorize(caller));
+  co_return co_await service.store.buckets();
+}
+
+Task<Result<void>> serve_create_bucket(Context& context) {
+  VB_CO_ASSIGN(const auto durability, read_durability(context));
+  VB_CO_ASSIGN(const std::string text, co_await read_document(context, create_document_max));
+  if (!text.empty()) {
+    VB_CO_ASSIGN(const std::string region, parse_create_bucket(text));
+    if (!region.empty() && region != context.service.region) {
+      context.error_fields.emplace_back("LocationConstraint", region);
+      co_return fail(Errc::invalid_location_constraint, "create bucket");
+    }
+  }
+  const auto wanted = durability.value_or(store::Durability::sync);
+  auto created = co_await create_bucket(context.service, context.caller(), context.bucket, wanted);
+  // In us-east-1 AWS answers the owner's second CreateBucket with 200, elsewhere with 409.
+  if (!created && created.error() == Errc::bucket_already_owned_by_you && context.service.region == "us-east-1") {
+    if (durability) VB_CO_TRY(co_await context.service.store.set_durability(context.bucket, *durability));
+    created = {};
+  }
+  VB_CO_TRY(std::move(created));
+  context.reply_header("location", "/" + context.bucket);
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_head_bucket(Context& context) {
+  VB_CO_ASSIGN(const store::BucketInfo info, co_await head_bucket(context.service, context.caller(), context.bucket));
+  context.reply_header("x-amz-bucket-region", context.service.region);
+  context.reply_header("x-amz-access-point-alias", "false");
+  context.reply_header(std::string(durability_header),
+                       info.durability == store::Durability::memory ? "memory" : "sync");
+  context.reply_header("content-type", "application/xml");
+  context.response.no_body = true;
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_delete_bucket(Context& context) {
+  VB_CO_TRY(co_await delete_bucket(context.service, context.caller(), context.bucket));
+  context.response.status = 204;
+  context.response.no_body = true;
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_list_buckets(Context& context) {
+  VB_CO_ASSIGN(const int64_t max, context.query.number("max-buckets", 1, 10'000, 10'000,
+                                                       "Argument max-buckets must be an integer between 1 and 10000."));
+  const auto prefix = context.query.get_or_empty("prefix");
+  const auto after = context.query.get_or_empty("continuation-token");
+  const auto region = context.query.get("bucket-region");
+  VB_CO_ASSIGN(const auto buckets, co_await list_buckets(context.service, context.caller()));
+  XmlWriter xml("ListAllMyBucketsResult");
+  write_owner(xml, "Owner");
+  xml.open("Buckets");
+  int64_t written = 0;
+  std::string_view last;
+  bool truncated = false;
+  for (const auto& bucket : buckets) {
+    if (!bucket.name.starts_with(prefix) || (!after.empty() && bucket.name <= after)) continue;
+    if (region && *region != context.service.region) continue;
+    if ((truncated = written == max)) break;
+    xml.open("Bucket");
+    xml.element("Name", bucket.name);
+    xml.element("CreationDate", format_iso8601(bucket.created_us));
+    xml.element("BucketRegion", context.service.region);
+    xml.close();
+    last = bucket.name;
+    ++written;
+  }
+  xml.close();
+  if (truncated) xml.element("ContinuationToken", last);
+  if (!prefix.empty()) xml.element("Prefix", prefix);
+  context.reply_xml(xml.finish());
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_bucket_location(Context& context) {
+  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
+  // AWS's oldest region has no name here; the root element itself holds the text.
+  const std::string region = context.service.region == "us-east-1" ? "" : context.service.region;
+  context.reply_xml(
+      fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<LocationConstraint xmlns=\""
+                  "http://s3.amazonaws.com/doc/2006-03-01/\">{}</LocationConstraint>",
+                  region));
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_bucket_versioning(Context& context) {
+  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
+  XmlWriter xml("VersioningConfiguration");  // empty: never enabled
+  context.reply_xml(xml.finish());
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_bucket_acl(Context& context) {
+  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
+  context.reply_xml(owner_acl_xml());
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,206 @@
+// Buckets, and what the router refuses.
+#include "s3/test_rig.h"
+
+namespace verbena::s3::test {
+namespace {
+
+using Buckets = Rig;
+
+TEST_F(Buckets, AreMadeListedAndRemoved) {
+  const Reply made = call("PUT", "/one");
+  EXPECT_EQ(made.status, 200);
+  EXPECT_EQ(made.header("location"), "/one");
+  make_bucket("two");
+  Reply r = call("GET", "/");
+  EXPECT_EQ(r.count("<Bucket>"), 2u);
+  EXPECT_EQ(r.element("Name"), "one");
+  EXPECT_EQ(call("HEAD", "/one").status, 200);
+  EXPECT_EQ(call("HEAD", "/one").header("x-amz-bucket-region"), "us-east-1");
+  EXPECT_EQ(call("HEAD", "/none").status, 404);
+  EXPECT_TRUE(call("HEAD", "/none").no_body);
+  call("PUT", "/one/k", {}, "x");
+  EXPECT_EQ(call("DELETE", "/one").code, "BucketNotEmpty");
+  call("DELETE", "/one/k");
+  EXPECT_EQ(call("DELETE", "/one").status, 204);
+  EXPECT_EQ(call("DELETE", "/one").code, "NoSuchBucket");
+  EXPECT_EQ(call("PUT", "/Bad_Name").code, "InvalidBucketName");
+}
+
+TEST_F(Buckets, ListingIsPaged) {
+  for (const char* name : {"aaa", "bbb", "bcc", "ddd"}) make_bucket(name);
+  Reply r = call("GET", "/?max-buckets=2");
+  EXPECT_EQ(r.count("<Bucket>"), 2u);
+  EXPECT_EQ(r.element("ContinuationToken"), "bbb");
+  r = call("GET", "/?max-buckets=2&continuation-token=bbb");
+  EXPECT_EQ(r.element("Name"), "bcc");
+  EXPECT_EQ(r.element("ContinuationToken"), "(none)");
+  EXPECT_EQ(call("GET", "/?prefix=b").count("<Bucket>"), 2u);
+  EXPECT_EQ(call("GET", "/?max-buckets=0").code, "InvalidArgument");
+}
+
+TEST_F(Buckets, MadeAgainByTheOwnerIs200InUsEast1And409Elsewhere) {
+  make_bucket("one");
+  EXPECT_EQ(call("PUT", "/one").status, 200);
+  service.region = "eu-west-1";
+  const Reply again = call("PUT", "/one");
+  EXPECT_EQ(again.status, 409);
+  EXPECT_EQ(again.code, "BucketAlreadyOwnedByYou");
+  EXPECT_EQ(again.element("BucketName"), "one");
+}
+
+TEST_F(Buckets, TheLocationConstraintMustBeOurRegion) {
+  const auto body = [](const std::string& region) {
+    return "<CreateBucketConfiguration><LocationConstraint>" + region +
+           "</LocationConstraint></CreateBucketConfiguration>";
+  };
+  EXPECT_EQ(call("PUT", "/one", {}, body("us-east-1")).status, 200);
+  EXPECT_EQ(call("PUT", "/two", {}, body("eu-west-1")).code, "InvalidLocationConstraint");
+  EXPECT_EQ(call("PUT", "/two", {}, "<x>").code, "MalformedXML");
+  EXPECT_EQ(call("HEAD", "/two").status, 404);
+  Reply r = call("GET", "/one?location");
+  EXPECT_NE(r.body.find("\"></LocationConstraint>"), std::string::npos);
+  service.region = "eu-west-1";
+  EXPECT_NE(call("GET", "/one?location").body.find(">eu-west-1<"), std::string::npos);
+}
+
+TEST_F(Buckets, DurabilityIsABucketsProperty) {
+  EXPECT_EQ(call("PUT", "/fast", {{"x-verbena-durability", "memory"}}).status, 200);
+  EXPECT_EQ(call("HEAD", "/fast").header("x-verbena-durability"), "memory");
+  make_bucket("safe");
+  EXPECT_EQ(call("HEAD", "/safe").header("x-verbena-durability"), "sync");
+  EXPECT_EQ(call("PUT", "/odd", {{"x-verbena-durability", "maybe"}}).code, "InvalidArgument");
+  // Made again without the header it stays; with it, it changes.
+  EXPECT_EQ(call("PUT", "/fast").status, 200);
+  EXPECT_EQ(call("HEAD", "/fast").header("x-verbena-durability"), "memory");
+  EXPECT_EQ(call("PUT", "/fast", {{"x-verbena-durability", "sync"}}).status, 200);
+  EXPECT_EQ(call("HEAD", "/fast").header("x-verbena-durability"), "sync");
+}
+
+TEST_F(Buckets, CheapQuestionsAreAnswered) {
+  make_bucket();
+  EXPECT_NE(call("GET", "/bucket?versioning").body.find("<VersioningConfiguration"), std::string::npos);
+  EXPECT_EQ(call("GET", "/bucket?acl").element("Permission"), "FULL_CONTROL");
+  for (const char* what : {"versioning", "acl", "location", "uploads"}) {
+    EXPECT_EQ(call("GET", std::string("/none?") + what).code, "NoSuchBucket") << what;
+  }
+}
+
+TEST_F(Buckets, AnonymousCallersMayDoNothing) {
+  make_bucket();
+  put("k", "x");
+  for (const char* method : {"GET", "PUT", "HEAD", "DELETE", "POST"}) {
+    for (const char* target : {"/", "/bucket", "/bucket/k", "/bucket/k?uploads", "/none"}) {
+      Call c;
+      c.method = method;
+      c.target = target;
+      c.anonymous = true;
+      EXPECT_EQ(call(c).status, 403) << method << target;
+    }
+  }
+  EXPECT_EQ(call("GET", "/bucket/k").body, "x");
+}
+
+TEST_F(Buckets, WhatDoesNotExistIsRefusedAndNeverIgnored) {
+  make_bucket();
+  put("k", "old");
+  for (const char* sub : {"acl", "tagging", "retention", "legal-hold", "torrent", "restore", "select", "renameObject",
+                          "unheard-of", "encryption", "annotation", "uploads=x&foo"}) {
+    for (const char* method : {"GET", "PUT", "POST", "DELETE"}) {
+      const bool known =
+          std::string_view(method) == "GET" && (std::string_view(sub) == "acl" || std::string_view(sub) == "tagging");
+      if (known) continue;
+      const Reply r = call(method, std::string("/bucket/k?") + sub, {}, "new");
+      EXPECT_EQ(r.status, 501) << method << " " << sub;
+      EXPECT_EQ(r.code, "NotImplemented");
+    }
+  }
+  for (const char* sub : {"versioning",
+                          "policy",
+                          "policyStatus",
+                          "lifecycle",
+                          "cors",
+                          "website",
+                          "tagging",
+                          "notification",
+                          "replication",
+                          "logging",
+                          "encryption",
+                          "object-lock",
+                          "publicAccessBlock",
+                          "ownershipControls",
+                          "acl",
+                          "requestPayment",
+                          "accelerate",
+                          "inventory",
+                          "analytics",
+                          "metrics",
+                          "intelligent-tiering",
+                          "session",
+                          "unheard-of"}) {
+    for (const char* method : {"PUT", "DELETE", "POST"}) {
+      EXPECT_EQ(call(method, std::string("/bucket?") + sub, {}, "<x/>").status, 501) << method << " " << sub;
+    }
+  }
+  for (const char* sub : {"policy", "lifecycle", "cors", "versions", "website", "tagging", "unheard-of",
+                          "prefix%20delimiter", "prefix+delimiter=x"}) {
+    EXPECT_EQ(call("GET", std::string("/bucket?") + sub).status, 501) << sub;
+  }
+  EXPECT_EQ(call("GET", "/bucket/k").body, "old");
+  EXPECT_EQ(call("HEAD", "/bucket").status, 200);
+}
+
+TEST_F(Buckets, HeadersThatAskForWhatDoesNotExistAreRefused) {
+  make_bucket();
+  const Headers refused = {{"x-amz-server-side-encryption", "AES256"},
+                           {"x-amz-server-side-encryption-customer-algorithm", "AES256"},
+                           {"x-amz-tagging", "a=b"},
+                           {"x-amz-object-lock-mode", "GOVERNANCE"},
+                           {"x-amz-object-lock-legal-hold", "ON"},
+                           {"x-amz-acl", "public-read"},
+                           {"x-amz-grant-read", "id=1"},
+                           {"x-amz-storage-class", "GLACIER"},
+                           {"x-amz-website-redirect-location", "/x"},
+                           {"x-amz-write-offset-bytes", "0"},
+                           {"x-amz-expected-bucket-owner", "123456789012"}};
+  for (const auto& header : refused) {
+    const Reply r = put("k", "x", {header});
+    EXPECT_EQ(r.status, 501) << header.first;
+    EXPECT_EQ(r.element("Header"), header.first);
+  }
+  EXPECT_EQ(call("GET", "/bucket/k").status, 404);
+  EXPECT_EQ(put("k", "x", {{"x-amz-acl", "private"}, {"x-amz-storage-class", "STANDARD"}}).status, 200);
+  // In a presigned URL they stand in the query.
+  EXPECT_EQ(call("PUT", "/bucket/k?X-Amz-Signature=a&x-amz-acl=public-read", {}, "x").status, 501);
+  EXPECT_EQ(call("PUT", "/bucket/k?X-Amz-Signature=a&x-amz-meta-a=1&x-id=PutObject", {}, "x").status, 200);
+  EXPECT_EQ(call("HEAD", "/bucket/k").header("x-amz-meta-a"), "1");
+  EXPECT_EQ(call("PUT", "/bucket/k?x-amz-meta-a=1%0d%0ax:y", {}, "x").status, 400);
+}
+
+TEST_F(Buckets, OtherMethodsAreNotAllowed) {
+  make_bucket();
+  const Reply r = call("PATCH", "/bucket/k");
+  EXPECT_EQ(r.status, 405);
+  EXPECT_EQ(r.element("Method"), "PATCH");
+  EXPECT_EQ(call("POST", "/").status, 405);
+  EXPECT_EQ(call("POST", "/bucket", {{"content-type", "multipart/form-data"}}, "x").status, 501);
+}
+
+TEST_F(Buckets, VirtualHostsReachTheSameObjects) {
+  make_bucket("my.bucket");
+  options.domain = "s3.test";
+  Call c;
+  c.method = "PUT";
+  c.target = "/a/b";
+  c.host = "my.bucket.s3.test";
+  c.body = "data";
+  EXPECT_EQ(call(c).status, 200);
+  EXPECT_EQ(call("GET", "/my.bucket/a/b").body, "data");
+  c.method = "GET";
+  c.target = "/?list-type=2";
+  c.host = "my.bucket.localhost";
+  c.body = "";
+  EXPECT_EQ(call(c).element("Key"), "a/b");
+}
+
+}  // namespace
+}  // namespace verbena::s3::test

@@ -1,0 +1,74 @@
+// What an HTTP verb works on: the request with bucket, key and query already resolved, and where its answer goes.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "memory/stream.h"
+#include "rdma/token_windows.h"
+#include "s3/query.h"
+#include "s3/request.h"
+#include "s3/router.h"
+#include "s3/service.h"
+
+namespace verbena::s3 {
+
+// A sink that remembers what became of it: whether the head is out, and whether the sink (not the store) failed.
+class WatchedSink : public memory::Sink {
+ public:
+  explicit WatchedSink(memory::Sink& inner) : inner_(inner) {}
+  Task<Result<void>> begin(uint64_t length) override;
+  Task<Result<void>> push(memory::Chunk chunk) override;
+  Task<Result<void>> finish() override;
+  bool begun() const { return begun_; }
+  bool failed() const { return failed_; }
+
+ private:
+  memory::Sink& inner_;
+  bool begun_ = false;
+  bool failed_ = false;
+};
+
+// A source that remembers whether it was the one to fail.
+class WatchedSource : public memory::Source {
+ public:
+  explicit WatchedSource(memory::Source& inner) : inner_(inner) {}
+  std::optional<uint64_t> size() const override { return inner_.size(); }
+  Task<Result<size_t>> read(MutableBytes into) override;
+  bool failed() const { return failed_; }
+
+ private:
+  memory::Source& inner_;
+  bool failed_ = false;
+};
+
+struct Context {
+  Service& service;
+  rdma::TokenWindows* windows;
+  const Router::Options& options;
+  const Request& request;
+  const std::function<Headers()>& trailing;
+  memory::Source& body;
+  Response& response;
+  WatchedSink sink;
+  std::string bucket{}, key{};
+  Query query{};
+  Headers hoisted{};        // x-amz-* that a presigned URL carries in its query instead of in headers
+  Headers error_fields{};   // extra elements of <Error>, added by whoever knows them
+  Headers error_headers{};  // headers that an error response keeps (Content-Range of a 416, ETag of a 304)
+
+  const Caller& caller() const { return request.caller; }
+  std::optional<std::string_view> header(std::string_view name) const;
+  void reply_header(std::string name, std::string value) {
+    response.headers.emplace_back(std::move(name), std::move(value));
+  }
+  // 200 with an XML body.
+  void reply_xml(std::string xml);
+};
+
+// The whole request body, at most `bytes_max` (entity_too_large), checked against Content-MD5 and x-amz-checksum-*.
+Task<Result<std::string>> read_document(Context& context, size_t bytes_max);
+
+}  // namespace verbena::s3

@@ -1,0 +1,21 @@
+// What went through which door. Payload bytes of objects only.
+#pragma once
+
+#include <cstdint>
+
+#include "s3/request.h"
+
+namespace verbena::s3 {
+
+enum class Direction : uint8_t { in, out };  // PUT, GET
+
+// verbena_door_bytes_total{door,direction}. Called by whoever owns the door's end of a verb.
+void count_bytes(Door door, Direction direction, uint64_t bytes);
+// verbena_token_declines_total{direction}: a token was answered with x-amz-rdma-reply: 501 before any transfer.
+void count_decline(Direction direction);
+// verbena_token_fallbacks_total: a GET's transfer failed and the body took over.
+void count_fallback();
+// verbena_token_failures_total: a PUT's transfer failed.
+void count_failure();
+
+}  // namespace verbena::s3

@@ -1,0 +1,216 @@
+#include "s3/errors.h"
+
+#include "base/bytes.h"
+#include "s3/router.h"
+#include "s3/xml.h"
+
+namespace verbena::s3 {
+namespace {
+
+// AWS puts an opaque host id here; ours says which kind of server answered.
+constexpr std::string_view host_id = "dmVyYmVuYQ==";
+
+constexpr ErrorForm internal_error = {"InternalError", 500, "We encountered an internal error. Please try again."};
+
+}  // namespace
+
+ErrorForm error_form(Errc code) {
+  switch (code) {
+    case Errc::no_such_bucket:
+      return {"NoSuchBucket", 404, "The specified bucket does not exist"};
+    case Errc::no_such_key:
+      return {"NoSuchKey", 404, "The specified key does not exist."};
+    case Errc::no_such_upload:
+      return {"NoSuchUpload", 404,
+              "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted "
+              "or completed."};
+    case Errc::no_such_version:
+      return {"NoSuchVersion", 404, "The specified version does not exist."};
+    case Errc::bucket_already_exists:
+      return {"BucketAlreadyExists", 409,
+              "The requested bucket name is not available. The bucket namespace is shared by all users of the system. "
+              "Please select a different name and try again."};
+    case Errc::bucket_already_owned_by_you:
+      return {"BucketAlreadyOwnedByYou", 409,
+              "Your previous request to create the named bucket succeeded and you already own it."};
+    case Errc::bucket_not_empty:
+      return {"BucketNotEmpty", 409, "The bucket you tried to delete is not empty"};
+    case Errc::invalid_bucket_name:
+      return {"InvalidBucketName", 400, "The specified bucket is not valid."};
+    case Errc::precondition_failed:
+      return {"PreconditionFailed", 412, "At least one of the pre-conditions you specified did not hold"};
+    case Errc::not_modified:
+      return {"NotModified", 304, "Not Modified"};
+    case Errc::invalid_range:
+      return {"InvalidRange", 416, "The requested range is not satisfiable"};
+    case Errc::invalid_argument:
+      return {"InvalidArgument", 400, "Invalid Argument"};
+    case Errc::invalid_request:
+      return {"InvalidRequest", 400, "Invalid Request"};
+    case Errc::malformed_xml:
+      return {"MalformedXML", 400,
+              "The XML you provided was not well-formed or did not validate against our published schema"};
+    case Errc::invalid_part:
+      return {"InvalidPart", 400,
+              "One or more of the specified parts could not be found. The part may not have been uploaded, or the "
+              "specified entity tag may not match the part's entity tag."};
+    case Errc::invalid_part_order:
+      return {"InvalidPartOrder", 400,
+              "The list of parts was not in ascending order. Parts must be ordered by part number."};
+    case Errc::entity_too_small:
+      return {"EntityTooSmall", 400, "Your proposed upload is smaller than the minimum allowed size"};
+    case Errc::entity_too_large:
+      return {"EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed size"};
+    case Errc::key_too_long:
+      return {"KeyTooLongError", 400, "Your key is too long"};
+    case Errc::metadata_too_large:
+      return {"MetadataTooLarge", 400, "Your metadata headers exceed the maximum allowed metadata size"};
+    case Errc::bad_digest:
+      return {"BadDigest", 400, "The Content-MD5 or checksum value you specified did not match what we received."};
+    case Errc::invalid_digest:
+      return {"InvalidDigest", 400, "The Content-MD5 you specified was invalid."};
+    case Errc::content_sha256_mismatch:
+      return {"XAmzContentSHA256Mismatch", 400,
+              "The provided 'x-amz-content-sha256' header does not match what was computed."};
+    case Errc::incomplete_body:
+      return {"IncompleteBody", 400,
+              "You did not provide the number of bytes specified by the Content-Length HTTP header."};
+    case Errc::missing_content_length:
+      return {"MissingContentLength", 411, "You must provide the Content-Length HTTP header."};
+    case Errc::method_not_allowed:
+      return {"MethodNotAllowed", 405, "The specified method is not allowed against this resource."};
+    case Errc::not_implemented:
+      return {"NotImplemented", 501, "A header or query you provided implies functionality that is not implemented."};
+    case Errc::conditional_conflict:
+      return {"ConditionalRequestConflict", 409,
+              "The conditional request cannot succeed due to a conflicting operation against this resource."};
+    case Errc::invalid_uri:
+      return {"InvalidURI", 400, "Couldn't parse the specified URI."};
+    case Errc::malformed_trailer:
+      return {"MalformedTrailerError", 400,
+              "The request contained trailing data that was not well-formed or did not conform to our published "
+              "schema."};
+    case Errc::missing_security_header:
+      return {"MissingSecurityHeader", 400, "Your request was missing a required header."};
+    case Errc::invalid_copy_source:
+      return {"InvalidArgument", 400, "Copy Source must mention the source bucket and key: sourcebucket/sourcekey"};
+    case Errc::invalid_location_constraint:
+      return {"InvalidLocationConstraint", 400, "The specified location-constraint is not valid"};
+    case Errc::invalid_checksum:
+      return {"InvalidRequest", 400, "The value of a checksum header or trailer is invalid."};
+    case Errc::request_header_too_large:
+      return {"RequestHeaderSectionTooLarge", 400, "Your request header section exceeds the maximum allowed size."};
+    case Errc::invalid_encryption:
+      return {"InvalidEncryptionAlgorithmError", 400, "The encryption request you specified is not valid."};
+
+    case Errc::access_denied:
+      return {"AccessDenied", 403, "Access Denied"};
+    case Errc::invalid_access_key_id:
+      return {"InvalidAccessKeyId", 403, "The AWS Access Key Id you provided does not exist in our records."};
+    case Errc::signature_does_not_match:
+      return {"SignatureDoesNotMatch", 403,
+              "The request signature we calculated does not match the signature you provided. Check your key and "
+              "signing method."};
+    case Errc::request_time_too_skewed:
+      return {"RequestTimeTooSkewed", 403,
+              "The difference between the request time and the current time is too large."};
+    case Errc::expired_token:
+      return {"ExpiredToken", 400, "The provided token has expired."};
+    case Errc::authorization_header_malformed:
+      return {"AuthorizationHeaderMalformed", 400, "The authorization header you provided is invalid."};
+    case Errc::authorization_query_error:
+      return {"AuthorizationQueryParametersError", 400,
+              "The authorization query parameters that you provided are not valid."};
+    case Errc::invalid_token:
+      return {"InvalidToken", 400, "The provided token is malformed or otherwise invalid."};
+    case Errc::missing_signed_header:
+      return {"AccessDenied", 403, "There were headers present in the request which were not signed"};
+
+    case Errc::invalid_rdma_token:
+      return {"InvalidRDMAToken", 400, "The RDMA token is malformed or not acceptable."};
+    case Errc::rdma_not_supported:
+      return {"RDMANotSupported", 501, "The server declines RDMA for this request. Send it again with a body."};
+    case Errc::rdma_transfer_failed:
+      return {"RDMATransferFailed", 500, "The RDMA transfer failed. Nothing was stored."};
+
+    case Errc::slow_down:
+      return {"SlowDown", 503, "Please reduce your request rate."};
+    case Errc::service_unavailable:
+      return {"ServiceUnavailable", 503, "Service is unable to handle request. Please try again."};
+    case Errc::insufficient_storage:
+      return {"InsufficientStorage", 507, "The server has no space left."};
+    case Errc::corrupt_object:
+      return {"InternalError", 500, "The object's stored bytes do not match their checksum."};
+    case Errc::request_timeout:
+      return {"RequestTimeout", 400,
+              "Your socket connection to the server was not read from or written to within the timeout period."};
+    // An allocation that failed is a full server, not a broken one.
+    case Errc::out_of_memory:
+      return {"SlowDown", 503, "Please reduce your request rate."};
+
+    case Errc::ok:
+    case Errc::internal:
+    case Errc::io_error:
+    case Errc::would_block:
+    case Errc::cancelled:
+    case Errc::timed_out:
+    case Errc::closed:
+    case Errc::not_found:
+    case Errc::unsupported:
+    case Errc::malformed:
+    case Errc::too_large:
+    case Errc::connection_failed:
+    case Errc::bad_config:
+      return internal_error;
+  }
+  return internal_error;
+}
+
+std::string_view error_message(const Error& error) {
+  const std::string_view context = error.context;
+  return context.ends_with('.') ? context : error_form(error.code).message;
+}
+
+std::string error_xml(const Error& error, std::string_view resource, std::string_view request_id,
+                      const Headers& fields) {
+  XmlWriter xml("Error", XmlWriter::plain);
+  xml.element("Code", error_form(error.code).code);
+  xml.element("Message", error_message(error));
+  for (const auto& [name, value] : fields) xml.element(name, value);
+  xml.element("Resource", resource);
+  xml.element("RequestId", request_id);
+  xml.element("HostId", host_id);
+  return xml.finish();
+}
+
+void add_request_ids(Response& response, std::string_view request_id) {
+  for (const auto& [name, value] : response.headers) {
+    if (name == "x-amz-request-id") return;
+  }
+  response.headers.emplace_back("x-amz-request-id", request_id);
+  response.headers.emplace_back("x-amz-id-2", host_id);
+}
+
+void fill_error_with(Response& response, const Error& error, std::string_view resource, std::string_view request_id,
+                     const Headers& fields) {
+  const ErrorForm form = error_form(error.code);
+  response.status = form.status;
+  response.error_code = form.code;
+  response.headers.clear();
+  response.content_length.reset();
+  add_request_ids(response, request_id);
+  if (form.status == 304) {
+    response.body.clear();
+    response.no_body = true;
+    return;
+  }
+  response.headers.emplace_back("content-type", "application/xml");
+  if (form.status == 503) response.headers.emplace_back("retry-after", "1");
+  response.body = error_xml(error, resource, request_id, fields);
+}
+
+void fill_error(Response& response, const Error& error, std::string_view resource, std::string_view request_id) {
+  fill_error_with(response, error, resource, request_id, {});
+}
+
+}  // namespace verbena::s3

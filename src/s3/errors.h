@@ -1,0 +1,35 @@
+// S3's error codes, statuses and messages: here and nowhere else.
+//
+// The message a client sees is the table's, unless the error's context is a whole sentence (it ends with a full stop):
+// such contexts are written for clients and replace it. All other contexts are for logs.
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+#include "s3/request.h"
+
+namespace verbena::s3 {
+
+struct ErrorForm {
+  std::string_view code;  // "NoSuchKey"
+  int status = 500;       // HTTP
+  std::string_view message;
+};
+
+// Of every Errc. Codes that should not leave the house come out as InternalError.
+ErrorForm error_form(Errc code);
+std::string_view error_message(const Error& error);
+
+// <Error> as AWS writes it. `fields` are the extra elements that some codes carry (BucketName, Key, ...).
+std::string error_xml(const Error& error, std::string_view resource, std::string_view request_id,
+                      const Headers& fields = {});
+
+// As fill_error in router.h, with the extra elements. Clears what a verb had put into the response.
+void fill_error_with(Response& response, const Error& error, std::string_view resource, std::string_view request_id,
+                     const Headers& fields);
+
+// x-amz-request-id and x-amz-id-2, which every response carries.
+void add_request_ids(Response& response, std::string_view request_id);
+
+}  // namespace verbena::s3

@@ -1,0 +1,207 @@
+// GET and HEAD of an object.
+#include "s3/get.h"
+
+#include <fmt/core.h>
+
+#include "s3/authorize.h"
+#include "s3/checksums.h"
+#include "s3/conditions.h"
+#include "s3/door_metrics.h"
+#include "s3/headers.h"
+#include "s3/http_date.h"
+#include "s3/names.h"
+#include "s3/read_ahead.h"
+#include "s3/token.h"
+#include "s3/verbs.h"
+
+namespace verbena::s3 {
+namespace {
+
+Result<void> check_names(const Caller& caller, const GetRequest& request) {
+  VB_TRY(authorize(caller));
+  VB_TRY(check_bucket_name(request.bucket));
+  return check_key(request.key);
+}
+
+// Part n of a multipart object; any other object is its own part 1.
+Result<Extent> part_extent(const store::ObjectInfo& info, int number) {
+  if (info.parts.empty()) {
+    if (number == 1) return Extent{0, info.size, info.size > 0};
+    return fail(Errc::invalid_range, "The requested partnumber is not satisfiable.");
+  }
+  // Parts are counted, not named: a completed object's part 2 is its second part, whatever number it was uploaded as.
+  uint64_t offset = 0;
+  int index = 0;
+  for (const auto& part : info.parts) {
+    if (++index == number) return Extent{offset, part.size, part.size > 0};
+    offset += part.size;
+  }
+  return fail(Errc::invalid_range, "The requested partnumber is not satisfiable.");
+}
+
+// Conditions first, then the range (RFC 9110 section 13.2.2).
+Result<Extent> select_extent(const store::ObjectInfo& info, const GetRequest& request) {
+  VB_TRY(check_preconditions(request.preconditions, info));
+  if (request.part_number) return part_extent(info, *request.part_number);
+  if (request.range && range_applies(request.preconditions, info)) return resolve_range(*request.range, info.size);
+  return Extent{0, info.size, false};
+}
+
+Result<GetRequest> read_get_request(const Context& context) {
+  VB_TRY(check_version(context));
+  GetRequest request;
+  request.bucket = context.bucket;
+  request.key = context.key;
+  request.preconditions = read_preconditions(context, "");
+  if (const auto header = context.request.header("range")) request.range = parse_range(*header);
+  if (context.query.has("partNumber")) {
+    constexpr const char* context_text = "Part number must be an integer between 1 and 10000, inclusive.";
+    VB_ASSIGN(const int64_t number, context.query.number("partNumber", 1, store::part_number_max, 0, context_text));
+    if (number == 0) return fail(Errc::invalid_argument, context_text);
+    if (request.range) {
+      return fail(Errc::invalid_request, "Cannot specify both Range header and partNumber query parameter.");
+    }
+    request.part_number = static_cast<int>(number);
+  }
+  return request;
+}
+
+// What a refusal still says about the object: a 304 its validators, a 416 its size.
+void describe_refusal(Context& context, const Error& error, const store::ObjectInfo& seen) {
+  if (error == Errc::not_modified) {
+    context.error_headers.emplace_back("etag", fmt::format("\"{}\"", seen.etag));
+    context.error_headers.emplace_back("last-modified", format_http_date(seen.modified_us / 1'000'000));
+    for (const auto& header : seen.headers) {
+      if (header.first == "cache-control" || header.first == "expires") context.error_headers.push_back(header);
+    }
+  } else if (error == Errc::invalid_range) {
+    context.error_headers.emplace_back("content-range", fmt::format("bytes */{}", seen.size));
+    if (const auto range = context.request.header("range")) context.error_fields.emplace_back("RangeRequested", *range);
+    context.error_fields.emplace_back("ActualObjectSize", std::to_string(seen.size));
+  } else if (error == Errc::precondition_failed) {
+    context.error_fields.emplace_back("Condition", error.context);
+  }
+}
+
+}  // namespace
+
+Task<Result<OpenObject>> open_object_seen(Service& service, const Caller& caller, const GetRequest& request,
+                                          store::ObjectInfo* seen) {
+  VB_CO_TRY(check_names(caller, request));
+  VB_CO_ASSIGN(auto reader, co_await service.store.open(request.bucket, request.key));
+  const auto extent = select_extent(reader->info(), request);
+  if (!extent) {
+    if (seen != nullptr) *seen = reader->info();
+    co_return std::unexpected(extent.error());
+  }
+  co_return OpenObject{std::move(reader), extent->offset, extent->length, extent->partial};
+}
+
+Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request) {
+  co_return co_await open_object_seen(service, caller, request, nullptr);
+}
+
+Task<Result<void>> push_object(Service&, const OpenObject& object, memory::Sink& sink) {
+  if (object.length == 0) {
+    VB_CO_TRY(co_await sink.begin(0));
+    co_return co_await sink.finish();
+  }
+  // The first chunk is read before the head goes out: rot found there is an error, not a body that is cut.
+  const auto first = static_cast<size_t>(std::min<uint64_t>(object.length, store::ObjectReader::chunk_size_max));
+  VB_CO_ASSIGN(memory::Chunk chunk, co_await object.reader->read(object.offset, first));
+  if (first == object.length) {
+    VB_CO_TRY(co_await sink.begin(object.length));
+    VB_CO_TRY(co_await sink.push(std::move(chunk)));
+    co_return co_await sink.finish();
+  }
+  auto executor = co_await boost::asio::this_coro::executor;
+  ReadAhead rest(executor, object.reader, object.offset + first, object.length - first);
+  rest.start();
+  VB_CO_TRY(co_await sink.begin(object.length));
+  VB_CO_TRY(co_await sink.push(std::move(chunk)));
+  while (!rest.done()) {
+    VB_CO_ASSIGN(memory::Chunk next, co_await rest.next());
+    VB_CO_TRY(co_await sink.push(std::move(next)));
+  }
+  co_return co_await sink.finish();
+}
+
+Task<Result<HeadReply>> head_object_seen(Service& service, const Caller& caller, const GetRequest& request,
+                                         store::ObjectInfo* seen) {
+  VB_CO_TRY(check_names(caller, request));
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await service.store.stat(request.bucket, request.key));
+  const auto extent = select_extent(info, request);
+  if (!extent) {
+    if (seen != nullptr) *seen = std::move(info);
+    co_return std::unexpected(extent.error());
+  }
+  co_return HeadReply{std::move(info), extent->offset, extent->length, extent->partial};
+}
+
+Task<Result<HeadReply>> head_object(Service& service, const Caller& caller, const GetRequest& request) {
+  co_return co_await head_object_seen(service, caller, request, nullptr);
+}
+
+Result<void> check_version(const Context& context) {
+  const auto version = context.query.get("versionId");
+  if (version && *version != "null") return fail(Errc::no_such_version, "versionId");
+  return {};
+}
+
+Result<void> fill_object_response(Context& context, const store::ObjectInfo& info, const Extent& extent,
+                                  const GetRequest& request) {
+  context.response.status = extent.partial ? 206 : 200;
+  add_object_headers(context.response, info);
+  if (extent.partial) {
+    const uint64_t last = extent.offset + extent.length - (extent.length > 0 ? 1 : 0);
+    context.reply_header("content-range", fmt::format("bytes {}-{}/{}", extent.offset, last, info.size));
+  }
+  const bool parts = !info.parts.empty();
+  if (request.part_number && parts) context.reply_header("x-amz-mp-parts-count", std::to_string(info.parts.size()));
+  if (context.header("x-amz-checksum-mode") == "ENABLED") {
+    // Of the bytes that go out: a whole object or a whole part. A range has none.
+    if (request.part_number && parts) {
+      add_checksum_headers(context.response, info.parts[static_cast<size_t>(*request.part_number) - 1].checksums);
+    } else if (!extent.partial || extent.length == info.size) {
+      add_checksum_headers(context.response, info.checksums);
+    }
+  }
+  return apply_response_overrides(context);
+}
+
+Task<Result<void>> serve_get_object(Context& context) {
+  VB_CO_ASSIGN(const GetRequest request, read_get_request(context));
+  VB_CO_ASSIGN(const auto token, read_token(context));
+  store::ObjectInfo seen;
+  auto object = co_await open_object_seen(context.service, context.caller(), request, &seen);
+  if (!object) {
+    describe_refusal(context, object.error(), seen);
+    co_return std::unexpected(object.error());
+  }
+  const Extent extent{object->offset, object->length, object->partial};
+  VB_CO_TRY(fill_object_response(context, object->info(), extent, request));
+  if (token) {
+    VB_CO_ASSIGN(const TokenOutcome outcome, co_await push_by_token(context, *object, *token));
+    if (outcome == TokenOutcome::done) co_return Result<void>();
+  }
+  VB_CO_TRY(co_await push_object(context.service, *object, context.sink));
+  count_bytes(Door::http, Direction::out, object->length);
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_head_object(Context& context) {
+  VB_CO_ASSIGN(const GetRequest request, read_get_request(context));
+  store::ObjectInfo seen;
+  auto head = co_await head_object_seen(context.service, context.caller(), request, &seen);
+  if (!head) {
+    describe_refusal(context, head.error(), seen);
+    co_return std::unexpected(head.error());
+  }
+  const Extent extent{head->offset, head->length, head->partial};
+  VB_CO_TRY(fill_object_response(context, head->info, extent, request));
+  context.response.no_body = true;
+  context.response.content_length = head->length;
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,166 @@
+#include "s3/headers.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/bytes.h"
+#include "s3/http_date.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr size_t user_metadata_bytes_max = 2 * KiB;
+constexpr size_t system_headers_bytes_max = 8 * KiB;
+constexpr std::string_view user_prefix = "x-amz-meta-";
+constexpr std::array<std::string_view, 6> system_headers = {
+    "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"};
+
+constexpr std::array<std::string_view, 14> refused_prefixes = {
+    "x-amz-server-side-encryption",
+    "x-amz-copy-source-server-side-encryption",
+    "x-amz-object-lock-",
+    "x-amz-bucket-object-lock-",
+    "x-amz-grant-",
+    "x-amz-tagging",
+    "x-amz-website-redirect-location",
+    "x-amz-bypass-governance-retention",
+    "x-amz-mfa",
+    "x-amz-write-offset-bytes",
+    "x-amz-rename-source",
+    "x-amz-if-match-",
+    "x-amz-expected-bucket-owner",
+    "x-amz-source-expected-bucket-owner",
+};
+
+// RFC 9110 section 5.6.2.
+bool is_token(std::string_view text) {
+  constexpr std::string_view extra = "!#$%&'*+-.^_`|~";
+  return !text.empty() && std::ranges::all_of(text, [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+           extra.find(c) != std::string_view::npos;
+  });
+}
+
+// A line end in a value would let whoever sets it write headers of its own into a later answer.
+bool is_field_value(std::string_view text) {
+  return std::ranges::none_of(text,
+                              [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; });
+}
+
+bool is_system_header(std::string_view name) { return std::ranges::find(system_headers, name) != system_headers.end(); }
+
+std::string without_aws_chunked(std::string_view encodings) {
+  std::string kept;
+  while (!encodings.empty()) {
+    const size_t cut = std::min(encodings.find(','), encodings.size());
+    std::string_view one = encodings.substr(0, cut);
+    encodings.remove_prefix(std::min(cut + 1, encodings.size()));
+    while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
+    while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
+    if (one.empty() || one == "aws-chunked") continue;
+    if (!kept.empty()) kept += ',';
+    kept += one;
+  }
+  return kept;
+}
+
+// One value per name: HTTP lets a repeated header be written as one with commas (RFC 9110 section 5.3).
+void add(Headers& headers, std::string_view name, std::string_view value) {
+  const auto same = [&](const auto& header) { return header.first == name; };
+  if (auto it = std::ranges::find_if(headers, same); it != headers.end()) {
+    it->second.append(",").append(value);
+  } else {
+    headers.emplace_back(name, value);
+  }
+}
+
+bool refused(std::string_view name, std::string_view value) {
+  if (name == "x-amz-acl") {
+    // One account owns everything, so these two say what is already so.
+    return value != "private" && value != "bucket-owner-full-control";
+  }
+  if (name == "x-amz-storage-class") return value != "STANDARD";
+  if (name == "x-amz-tagging-directive") return value != "COPY";  // nothing has tags: a copy of them is true
+  if (name == "x-amz-object-ownership") return value != "BucketOwnerEnforced";
+  if (name == "x-amz-bucket-object-lock-enabled") return value != "false" && value != "False";
+  return std::ranges::any_of(refused_prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+}  // namespace
+
+Result<Headers> read_object_headers(const Context& context) {
+  Headers headers;
+  const auto take = [&](const Headers& from) {
+    for (const auto& [name, value] : from) {
+      if (name == "content-encoding") {
+        if (auto kept = without_aws_chunked(value); !kept.empty()) add(headers, name, kept);
+      } else if (is_system_header(name) || name.starts_with(user_prefix)) {
+        add(headers, name, value);
+      }
+    }
+  };
+  take(context.request.headers);
+  take(context.hoisted);
+  VB_TRY(check_object_headers(headers));
+  return headers;
+}
+
+Result<void> check_object_headers(const Headers& headers) {
+  size_t user_bytes = 0, system_bytes = 0;
+  for (const auto& [name, value] : headers) {
+    if (!is_field_value(value)) return fail(Errc::invalid_argument, "A header value holds a control character.");
+    if (name.starts_with(user_prefix)) {
+      if (!is_token(name) || std::ranges::any_of(name, [](char c) { return c >= 'A' && c <= 'Z'; })) {
+        return fail(Errc::invalid_argument, "The name of a metadata header is not valid.");
+      }
+      user_bytes += name.size() - user_prefix.size() + value.size();
+    } else if (is_system_header(name)) {
+      system_bytes += name.size() + value.size();
+    } else {
+      return fail(Errc::invalid_argument, "A header that objects do not have.");
+    }
+  }
+  if (user_bytes > user_metadata_bytes_max) return fail(Errc::metadata_too_large, "user metadata");
+  if (system_bytes > system_headers_bytes_max) return fail(Errc::request_header_too_large, "system headers");
+  return {};
+}
+
+Result<void> refuse_unimplemented_headers(Context& context) {
+  for (const Headers* headers : {&context.request.headers, static_cast<const Headers*>(&context.hoisted)}) {
+    for (const auto& [name, value] : *headers) {
+      if (!name.starts_with("x-amz-") || !refused(name, value)) continue;
+      context.error_fields.emplace_back("Header", name);
+      return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
+    }
+  }
+  return {};
+}
+
+void add_object_headers(Response& response, const store::ObjectInfo& info) {
+  auto& headers = response.headers;
+  headers.emplace_back("etag", fmt::format("\"{}\"", info.etag));
+  headers.emplace_back("last-modified", format_http_date(info.modified_us / 1'000'000));
+  headers.emplace_back("accept-ranges", "bytes");
+  bool typed = false;
+  for (const auto& header : info.headers) {
+    typed |= header.first == "content-type";
+    headers.push_back(header);
+  }
+  if (!typed) headers.emplace_back("content-type", "binary/octet-stream");  // S3's default
+}
+
+Result<void> apply_response_overrides(Context& context) {
+  constexpr std::string_view prefix = "response-";
+  for (const auto& [name, value] : context.query.items()) {
+    if (!name.starts_with(prefix)) continue;
+    if (!is_field_value(value)) return fail(Errc::invalid_argument, "A response header value is not valid.");
+    const std::string_view header = std::string_view(name).substr(prefix.size());
+    std::erase_if(context.response.headers, [&](const auto& present) { return present.first == header; });
+    context.reply_header(std::string(header), value);
+  }
+  return {};
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,146 @@
+#include "s3/http_date.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <chrono>
+
+namespace verbena::s3 {
+namespace {
+
+constexpr std::array<std::string_view, 7> days = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+constexpr std::array<std::string_view, 7> long_days = {"Sunday",   "Monday", "Tuesday", "Wednesday",
+                                                       "Thursday", "Friday", "Saturday"};
+constexpr std::array<std::string_view, 12> months = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                                     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+
+struct Civil {
+  int year = 0;
+  unsigned month = 0, day = 0;  // from 1
+  int hour = 0, minute = 0, second = 0;
+  unsigned weekday = 0;  // Sunday is 0
+};
+
+Civil to_civil(int64_t seconds) {
+  using namespace std::chrono;
+  const sys_seconds time{std::chrono::seconds(seconds)};
+  const auto day = floor<std::chrono::days>(time);
+  const year_month_day date{day};
+  const hh_mm_ss clock{time - day};
+  return {static_cast<int>(date.year()),
+          static_cast<unsigned>(date.month()),
+          static_cast<unsigned>(date.day()),
+          static_cast<int>(clock.hours().count()),
+          static_cast<int>(clock.minutes().count()),
+          static_cast<int>(clock.seconds().count()),
+          weekday{day}.c_encoding()};
+}
+
+std::optional<int64_t> to_seconds(const Civil& c) {
+  using namespace std::chrono;
+  const year_month_day date{year{c.year}, month{c.month}, day{c.day}};
+  // A leap second (":60") is legal in HTTP dates.
+  if (!date.ok() || c.hour > 23 || c.minute > 59 || c.second > 60) return std::nullopt;
+  return sys_days{date}.time_since_epoch().count() * int64_t{86400} + c.hour * 3600 + c.minute * 60 + c.second;
+}
+
+// Reads a date from left to right; the first mismatch makes everything fail.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view text) : rest_(text) {}
+  bool literal(std::string_view text) {
+    if (!rest_.starts_with(text)) return false;
+    rest_.remove_prefix(text.size());
+    return true;
+  }
+  template <size_t n>
+  bool one_of(const std::array<std::string_view, n>& names, unsigned& index) {
+    for (unsigned i = 0; i < n; ++i) {
+      if (literal(names[i])) return index = i, true;
+    }
+    return false;
+  }
+  bool digits(size_t count, int& value) {
+    if (rest_.size() < count) return false;
+    value = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (rest_[i] < '0' || rest_[i] > '9') return false;
+      value = value * 10 + (rest_[i] - '0');
+    }
+    rest_.remove_prefix(count);
+    return true;
+  }
+  bool clock(Civil& c) {
+    return digits(2, c.hour) && literal(":") && digits(2, c.minute) && literal(":") && digits(2, c.second);
+  }
+  bool month(Civil& c) {
+    unsigned index = 0;
+    if (!one_of(months, index)) return false;
+    c.month = index + 1;
+    return true;
+  }
+  bool day(size_t count, Civil& c) {
+    int value = 0;
+    if (!digits(count, value)) return false;
+    c.day = static_cast<unsigned>(value);
+    return true;
+  }
+  bool end() const { return rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+};
+
+std::optional<int64_t> parse_imf(std::string_view text) {
+  Cursor in(text);
+  Civil c;
+  if (in.one_of(days, c.weekday) && in.literal(", ") && in.day(2, c) && in.literal(" ") && in.month(c) &&
+      in.literal(" ") && in.digits(4, c.year) && in.literal(" ") && in.clock(c) && in.literal(" GMT") && in.end()) {
+    return to_seconds(c);
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> parse_rfc850(std::string_view text) {
+  Cursor in(text);
+  Civil c;
+  if (in.one_of(long_days, c.weekday) && in.literal(", ") && in.day(2, c) && in.literal("-") && in.month(c) &&
+      in.literal("-") && in.digits(2, c.year) && in.literal(" ") && in.clock(c) && in.literal(" GMT") && in.end()) {
+    c.year += c.year < 70 ? 2000 : 1900;
+    return to_seconds(c);
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> parse_asctime(std::string_view text) {
+  Cursor in(text);
+  Civil c;
+  if (!(in.one_of(days, c.weekday) && in.literal(" ") && in.month(c) && in.literal(" "))) return std::nullopt;
+  if (in.literal(" ") ? !in.day(1, c) : !in.day(2, c)) return std::nullopt;
+  if (in.literal(" ") && in.clock(c) && in.literal(" ") && in.digits(4, c.year) && in.end()) return to_seconds(c);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string format_http_date(int64_t seconds) {
+  const Civil c = to_civil(seconds);
+  return fmt::format("{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT", days[c.weekday], c.day, months[c.month - 1], c.year,
+                     c.hour, c.minute, c.second);
+}
+
+std::optional<int64_t> parse_http_date(std::string_view text) {
+  if (auto time = parse_imf(text)) return time;
+  if (auto time = parse_rfc850(text)) return time;
+  return parse_asctime(text);
+}
+
+std::string format_iso8601(int64_t microseconds) {
+  const int64_t milliseconds = microseconds / 1000 - (microseconds % 1000 < 0 ? 1 : 0);
+  const int64_t seconds = milliseconds / 1000 - (milliseconds % 1000 < 0 ? 1 : 0);
+  const Civil c = to_civil(seconds);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", c.year, c.month, c.day, c.hour, c.minute, c.second,
+                     milliseconds - seconds * 1000);
+}
+
+}  // namespace verbena::s3

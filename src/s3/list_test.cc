@@ -1,0 +1,121 @@
+#include "base/bytes.h"
+#include "s3/test_rig.h"
+
+namespace verbena::s3::test {
+namespace {
+
+class Lists : public Rig {
+ protected:
+  void SetUp() override { make_bucket(); }
+  void fill() {
+    for (const char* key : {"a", "b/1", "b/2", "b/c/3", "d", "e/1"}) put(key, key);
+  }
+};
+
+std::string encoded(std::string_view token) {
+  std::string out;
+  for (const char c : token) out += c == '+' ? "%2B" : c == '=' ? "%3D" : c == '/' ? "%2F" : std::string(1, c);
+  return out;
+}
+
+TEST_F(Lists, V2ListsKeysInOrder) {
+  fill();
+  const Reply r = call("GET", "/bucket?list-type=2");
+  ASSERT_EQ(r.status, 200);
+  EXPECT_EQ(r.count("<Contents>"), 6u);
+  EXPECT_EQ(r.element("Key"), "a");
+  EXPECT_EQ(r.element("KeyCount"), "6");
+  EXPECT_EQ(r.element("IsTruncated"), "false");
+  EXPECT_EQ(r.element("MaxKeys"), "1000");
+  EXPECT_EQ(r.element("ETag"), "&quot;" + hex_md5("a") + "&quot;");
+  EXPECT_EQ(r.count("<Owner>"), 0u);
+  EXPECT_EQ(call("GET", "/bucket?list-type=2&fetch-owner=true").count("<Owner>"), 6u);
+}
+
+TEST_F(Lists, DelimiterRollsUpPrefixes) {
+  fill();
+  Reply r = call("GET", "/bucket?list-type=2&delimiter=%2F");
+  EXPECT_EQ(r.count("<Contents>"), 2u);
+  EXPECT_EQ(r.count("<CommonPrefixes>"), 2u);
+  EXPECT_EQ(r.element("KeyCount"), "4");
+  r = call("GET", "/bucket?list-type=2&delimiter=%2F&prefix=b%2F");
+  EXPECT_EQ(r.count("<Contents>"), 2u);
+  EXPECT_EQ(r.count("<CommonPrefixes>"), 1u);
+  EXPECT_NE(r.body.find("<Prefix>b/c/</Prefix>"), std::string::npos);
+}
+
+TEST_F(Lists, V2PagesMeetEveryEntryOnce) {
+  fill();
+  for (const char* delimiter : {"", "&delimiter=/"}) {
+    for (int page_size = 1; page_size <= 7; ++page_size) {
+      std::string token;
+      size_t seen = 0;
+      for (int page = 0; page < 10; ++page) {
+        const Reply r = call("GET", fmt::format("/bucket?list-type=2&max-keys={}{}{}", page_size, delimiter,
+                                                token.empty() ? "" : "&continuation-token=" + encoded(token)));
+        ASSERT_EQ(r.status, 200);
+        seen += r.count("<Contents>") + r.count("<CommonPrefixes>");
+        if (r.element("IsTruncated") == "false") break;
+        token = r.element("NextContinuationToken");
+      }
+      EXPECT_EQ(seen, *delimiter == 0 ? 6u : 4u) << page_size << delimiter;
+    }
+  }
+}
+
+TEST_F(Lists, StartAfterSkips) {
+  fill();
+  EXPECT_EQ(call("GET", "/bucket?list-type=2&start-after=b/2").element("Key"), "b/c/3");
+  EXPECT_EQ(call("GET", "/bucket?list-type=2&start-after=b/2").element("StartAfter"), "b/2");
+}
+
+TEST_F(Lists, V1PagesByMarker) {
+  fill();
+  Reply r = call("GET", "/bucket?max-keys=2");
+  EXPECT_EQ(r.element("IsTruncated"), "true");
+  EXPECT_EQ(r.element("NextMarker"), "(none)");
+  EXPECT_EQ(r.count("<Owner>"), 2u);
+  r = call("GET", "/bucket?marker=b/1&max-keys=2");
+  EXPECT_EQ(r.element("Key"), "b/2");
+  EXPECT_EQ(r.element("Marker"), "b/1");
+  r = call("GET", "/bucket?delimiter=/&max-keys=2");
+  EXPECT_EQ(r.element("NextMarker"), "b/");
+  r = call("GET", "/bucket?delimiter=/&max-keys=2&marker=b/");
+  EXPECT_EQ(r.element("Key"), "d");
+  EXPECT_EQ(r.element("IsTruncated"), "false");
+}
+
+TEST_F(Lists, MaxKeysIsBounded) {
+  fill();
+  Reply r = call("GET", "/bucket?list-type=2&max-keys=0");
+  EXPECT_EQ(r.status, 200);
+  EXPECT_EQ(r.element("KeyCount"), "0");
+  EXPECT_EQ(r.element("IsTruncated"), "false");
+  EXPECT_EQ(call("GET", "/bucket?list-type=2&max-keys=5000").element("MaxKeys"), "1000");
+  for (const char* bad : {"-1", "x", "99999999999", "1.5"}) {
+    EXPECT_EQ(call("GET", std::string("/bucket?list-type=2&max-keys=") + bad).code, "InvalidArgument") << bad;
+  }
+  EXPECT_EQ(call("GET", "/none?max-keys=0").code, "NoSuchBucket");
+  EXPECT_EQ(call("GET", "/bucket?list-type=3").code, "InvalidArgument");
+  EXPECT_EQ(call("GET", "/bucket?list-type=2&continuation-token=!!").code, "InvalidArgument");
+  EXPECT_EQ(call("GET", "/bucket?list-type=2&continuation-token=").code, "InvalidArgument");
+  EXPECT_EQ(call("GET", "/bucket?list-type=2&encoding-type=rot13").code, "InvalidArgument");
+}
+
+TEST_F(Lists, OddKeysSurviveUrlEncoding) {
+  put("sp%20ace+plus%01%0A%C3%A9%26", "x");
+  Reply r = call("GET", "/bucket?list-type=2&encoding-type=url&prefix=sp%20");
+  EXPECT_EQ(r.element("Key"), "sp%20ace%2Bplus%01%0A%C3%A9%26");
+  EXPECT_EQ(r.element("Prefix"), "sp%20");
+  EXPECT_EQ(r.element("EncodingType"), "url");
+  r = call("GET", "/bucket?list-type=2");
+  EXPECT_EQ(r.element("Key"), "sp ace+plus&#x1;&#xa;\xc3\xa9&amp;");
+}
+
+TEST_F(Lists, ChecksumsAreNamed) {
+  put("k", "x", {{"x-amz-checksum-sha256", base64_digest(Algorithm::sha256, "x")}});
+  EXPECT_EQ(call("GET", "/bucket?list-type=2").element("ChecksumAlgorithm"), "SHA256");
+}
+
+}  // namespace
+}  // namespace verbena::s3::test

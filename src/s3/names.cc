@@ -1,0 +1,96 @@
+#include "s3/names.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "store/store.h"
+
+namespace verbena::s3 {
+namespace {
+
+bool is_lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+
+// Four decimal groups: such a name could not be told from a host's address.
+bool looks_like_ipv4(std::string_view name) {
+  int groups = 0;
+  size_t digits = 0;
+  for (char c : name) {
+    if (c == '.') {
+      if (digits == 0) return false;
+      ++groups;
+      digits = 0;
+    } else if (c >= '0' && c <= '9') {
+      if (++digits > 3) return false;
+    } else {
+      return false;
+    }
+  }
+  return groups == 3 && digits > 0;
+}
+
+constexpr std::array<std::string_view, 3> reserved_prefixes = {"xn--", "sthree-", "amzn-s3-demo-"};
+constexpr std::array<std::string_view, 5> reserved_suffixes = {"-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"};
+
+}  // namespace
+
+bool valid_utf8(std::string_view text) {
+  const auto* p = reinterpret_cast<const uint8_t*>(text.data());
+  const auto* end = p + text.size();
+  while (p < end) {
+    if (*p < 0x80) {
+      ++p;
+      continue;
+    }
+    int more;
+    uint32_t code, least;
+    if ((*p & 0xe0) == 0xc0) {
+      more = 1, code = *p & 0x1f, least = 0x80;
+    } else if ((*p & 0xf0) == 0xe0) {
+      more = 2, code = *p & 0x0f, least = 0x800;
+    } else if ((*p & 0xf8) == 0xf0) {
+      more = 3, code = *p & 0x07, least = 0x10000;
+    } else {
+      return false;
+    }
+    if (end - p <= more) return false;
+    for (int i = 1; i <= more; ++i) {
+      if ((p[i] & 0xc0) != 0x80) return false;
+      code = code << 6 | (p[i] & 0x3f);
+    }
+    if (code < least || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) return false;
+    p += more + 1;
+  }
+  return true;
+}
+
+Result<void> check_bucket_name(std::string_view name) {
+  constexpr const char* context = "bucket name";
+  if (name.size() < 3 || name.size() > 63) return fail(Errc::invalid_bucket_name, context);
+  if (!is_lower_or_digit(name.front()) || !is_lower_or_digit(name.back())) {
+    return fail(Errc::invalid_bucket_name, context);
+  }
+  for (char c : name) {
+    if (!is_lower_or_digit(c) && c != '-' && c != '.') return fail(Errc::invalid_bucket_name, context);
+  }
+  // Each label between periods begins and ends with a letter or digit, so that the name can be part of a host name.
+  for (std::string_view bad : {"..", ".-", "-."}) {
+    if (name.find(bad) != std::string_view::npos) return fail(Errc::invalid_bucket_name, context);
+  }
+  if (looks_like_ipv4(name)) return fail(Errc::invalid_bucket_name, context);
+  auto starts = [&](std::string_view prefix) { return name.starts_with(prefix); };
+  auto ends = [&](std::string_view suffix) { return name.ends_with(suffix); };
+  if (std::ranges::any_of(reserved_prefixes, starts) || std::ranges::any_of(reserved_suffixes, ends)) {
+    return fail(Errc::invalid_bucket_name, context);
+  }
+  return {};
+}
+
+Result<void> check_key(std::string_view key) {
+  if (key.empty()) return fail(Errc::invalid_argument, "The object key must not be empty.");
+  if (key.size() > store::key_size_max) return fail(Errc::key_too_long, "object key");
+  if (!valid_utf8(key)) return fail(Errc::invalid_uri, "The object key is not valid UTF-8.");
+  return {};
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,160 @@
+// PUT of an object.
+#include "s3/put.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "s3/authorize.h"
+#include "s3/checksums.h"
+#include "s3/conditions.h"
+#include "s3/door_metrics.h"
+#include "s3/headers.h"
+#include "s3/names.h"
+#include "s3/token.h"
+#include "s3/verbs.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr uint64_t put_size_max = 5 * GiB;  // S3: larger objects are uploaded in parts
+constexpr uint64_t chunk_size = 1 * MiB;
+
+// One byte more than is left, where the length is known: the read that meets the end then also brings the source's
+// verdict (signature, trailers), and a small body takes one read.
+size_t next_read(std::optional<uint64_t> size, uint64_t have) {
+  if (!size) return chunk_size;
+  const uint64_t left = *size > have ? *size - have : 0;
+  return static_cast<size_t>(std::min(chunk_size, left + 1));
+}
+
+Result<void> verify(const std::vector<store::Checksum>& expected, const std::vector<store::Checksum>& computed) {
+  for (const auto& wanted : expected) {
+    const auto same = [&](const store::Checksum& c) { return c.algorithm == wanted.algorithm; };
+    const auto found = std::ranges::find_if(computed, same);
+    if (found == computed.end()) return fail(Errc::malformed_trailer, "checksum was not announced");
+    if (found->value != wanted.value) return fail(Errc::bad_digest, "checksum");
+  }
+  return {};
+}
+
+}  // namespace
+
+void BodyDigests::want(Algorithm algorithm) {
+  if (!wants(algorithm)) running_.emplace_back(algorithm);
+}
+
+bool BodyDigests::wants(Algorithm algorithm) const {
+  return std::ranges::any_of(running_, [&](const Digest& digest) { return digest.algorithm() == algorithm; });
+}
+
+void BodyDigests::update(Bytes bytes) {
+  for (Digest& digest : running_) digest.update(bytes);
+}
+
+void BodyDigests::finish() {
+  for (Digest& digest : running_) {
+    if (digest.algorithm() == Algorithm::md5) {
+      md5_ = digest.finish();
+    } else {
+      checksums_.push_back({digest.algorithm(), digest.finish(), 0});
+    }
+  }
+  running_.clear();
+}
+
+std::string random_etag() {
+  std::byte bytes[16];
+  fill_random(bytes);
+  return to_hex(bytes) + "-r";
+}
+
+Task<Result<store::ObjectInfo>> ingest(Service& service, store::ObjectWriter& writer, const PutRequest& request,
+                                       memory::Source& body) {
+  BodyDigests digests;
+  if (request.md5_etag || request.content_md5) digests.want(Algorithm::md5);
+  for (const auto& checksum : request.expected) digests.want(checksum.algorithm);
+  if (request.compute) digests.want(*request.compute);
+
+  const auto size = body.size();
+  store::ObjectInfo info;
+  for (;;) {
+    VB_CO_ASSIGN(memory::Lease lease, service.arena.lease(next_read(size, info.size)));
+    VB_CO_ASSIGN(const size_t got, co_await body.read(lease.bytes()));
+    const bool end = got < lease.size();
+    if (got > 0) {
+      const Bytes bytes = Bytes(lease.bytes()).first(got);
+      digests.update(bytes);
+      info.size += got;
+      if (info.size > put_size_max) co_return fail(Errc::entity_too_large, "put: body");
+      memory::Chunk chunk{std::move(lease), bytes};
+      VB_CO_TRY(co_await writer.append(std::move(chunk)));
+    }
+    if (end) break;
+  }
+  if (size && info.size != *size) co_return fail(Errc::incomplete_body, "put: length");
+
+  digests.finish();
+  if (request.content_md5 && digests.md5() != *request.content_md5) co_return fail(Errc::bad_digest, "Content-MD5");
+  VB_CO_TRY(verify(request.expected, digests.checksums()));
+  if (request.trailing) {
+    VB_CO_ASSIGN(const auto trailed, request.trailing());
+    VB_CO_TRY(verify(trailed, digests.checksums()));
+  }
+  info.etag = request.md5_etag ? to_hex(as_bytes(digests.md5())) : random_etag();
+  info.checksums = digests.checksums();
+  co_return info;
+}
+
+Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutRequest request, memory::Source& body) {
+  VB_CO_TRY(authorize(caller));
+  VB_CO_TRY(check_bucket_name(request.bucket));
+  VB_CO_TRY(check_key(request.key));
+  VB_CO_TRY(check_object_headers(request.headers));
+  const auto size = body.size();
+  if (size.value_or(0) > put_size_max) co_return fail(Errc::entity_too_large, "put: declared length");
+
+  VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, size));
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, *writer, request, body));
+  info.headers = std::move(request.headers);
+  VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));
+  co_return PutReply{std::move(info)};
+}
+
+Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
+  if (context.query.has("versionId")) {
+    return fail(Errc::invalid_argument, "This operation does not accept a version-id.");
+  }
+  PutRequest put;
+  put.bucket = context.bucket;
+  put.key = context.key;
+  if (whole_object) {
+    VB_ASSIGN(put.headers, read_object_headers(context));
+    VB_ASSIGN(put.conditions, read_commit_conditions(context));
+  }
+  VB_TRY(plan_checksums(context, put));
+  return put;
+}
+
+void fill_put_response(Context& context, const store::ObjectInfo& info) {
+  context.reply_header("etag", fmt::format("\"{}\"", info.etag));
+  add_checksum_headers(context.response, info.checksums);
+}
+
+Task<Result<void>> serve_put_object(Context& context) {
+  if (context.header("x-amz-copy-source")) co_return co_await serve_copy_object(context);
+  VB_CO_ASSIGN(const auto token, read_token(context));
+  VB_CO_ASSIGN(PutRequest put, read_put_request(context, true));
+  if (token) {
+    VB_CO_ASSIGN(const TokenPut moved, co_await put_by_token(context, *token, std::move(put)));
+    if (moved.outcome == TokenOutcome::done) fill_put_response(context, moved.reply.info);
+    co_return Result<void>();
+  }
+  VB_CO_ASSIGN(const PutReply reply,
+               co_await put_object(context.service, context.caller(), std::move(put), context.body));
+  fill_put_response(context, reply.info);
+  count_bytes(Door::http, Direction::in, reply.info.size);
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

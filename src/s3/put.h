@@ -1,0 +1,44 @@
+// PUT's inner parts, shared with parts of uploads and copies.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/checksum.h"
+#include "s3/context.h"
+#include "s3/service.h"
+
+namespace verbena::s3 {
+
+// Everything that is computed over a body while it passes.
+class BodyDigests {
+ public:
+  void want(Algorithm algorithm);  // before the first byte; again is fine
+  bool wants(Algorithm algorithm) const;
+  void update(Bytes bytes);
+  // Ends all digests. MD5 is not among the checksums.
+  void finish();
+  const std::string& md5() const { return md5_; }  // raw; empty when not wanted
+  const std::vector<store::Checksum>& checksums() const { return checksums_; }
+
+ private:
+  std::vector<Digest> running_;
+  std::string md5_;
+  std::vector<store::Checksum> checksums_;
+};
+
+// An entity tag that is no MD5 and does not look like one.
+std::string random_etag();
+
+// Reads the body to its end into the writer and verifies what the request expects. Returns size, etag and checksums.
+Task<Result<store::ObjectInfo>> ingest(Service& service, store::ObjectWriter& writer, const PutRequest& request,
+                                       memory::Source& body);
+
+// Bucket, key, checksums and conditions of a PUT or UploadPart. Object headers are read for whole objects only.
+Result<PutRequest> read_put_request(const Context& context, bool whole_object);
+
+// 200 with ETag and checksums.
+void fill_put_response(Context& context, const store::ObjectInfo& info);
+
+}  // namespace verbena::s3

@@ -1,0 +1,37 @@
+// A query string, decoded.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace verbena::s3 {
+
+class Query {
+ public:
+  static constexpr size_t parameters_max = 256;
+
+  // Percent-decodes names and values; '+' is a space, as in HTML forms and at AWS. Empty pieces ("a&&b") are dropped.
+  // invalid_uri for a broken escape, invalid_request for too many parameters.
+  static Result<Query> parse(std::string_view raw);
+
+  bool has(std::string_view name) const { return get(name).has_value(); }
+  std::optional<std::string_view> get(std::string_view name) const;  // the first of that name
+  std::string_view get_or_empty(std::string_view name) const { return get(name).value_or(std::string_view()); }
+  // A decimal number in [min, max]. invalid_argument with `context` for anything else; `fallback` when absent or empty.
+  Result<int64_t> number(std::string_view name, int64_t min, int64_t max, int64_t fallback, const char* context) const;
+
+  const std::vector<std::pair<std::string, std::string>>& items() const { return items_; }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> items_;
+};
+
+// A decimal number without sign or blanks. nullopt for anything else or when it does not fit.
+std::optional<uint64_t> parse_decimal(std::string_view text);
+
+}  // namespace verbena::s3

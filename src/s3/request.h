@@ -1,0 +1,54 @@
+// What a door hands to S3 and gets back. S3 knows no socket and no fabric: bytes come from a Source and go to a Sink.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "auth/auth.h"
+#include "memory/stream.h"
+
+namespace verbena::s3 {
+
+enum class Door : uint8_t { http, token, native };
+
+// Who asks, and through which door. Filled by the door after authentication.
+struct Caller {
+  auth::Identity identity;
+  Door door = Door::http;
+  bool secure = false;       // TLS
+  std::string peer_address;  // IP without port
+  std::string request_id;    // 16 upper-case hex digits, unique per request
+};
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+// One S3 request over HTTP, syntax checked, authenticated; nothing interpreted yet.
+struct Request {
+  Caller caller;
+  std::string method;    // upper case
+  std::string host;      // Host header without port, lower case
+  std::string raw_path;  // percent-encoded, starts with '/'
+  std::string raw_query;
+  Headers headers;                         // names lower case; values trimmed
+  std::optional<uint64_t> content_length;  // of the decoded payload; nullopt when not declared
+
+  // The value of the first header of that (lower-case) name.
+  std::optional<std::string_view> header(std::string_view name) const;
+};
+
+struct Response {
+  int status = 200;
+  Headers headers;       // without content-length, date, server, connection: the door adds those
+  std::string body;      // XML or empty; ignored once a Sink was begun
+  bool no_body = false;  // HEAD, 204, 304: headers only. `content_length` then says what a GET would have
+  std::optional<uint64_t> content_length;
+  // For the access log and metrics.
+  uint64_t rdma_bytes = 0;  // moved by one-sided operations
+  std::string error_code;   // S3's code, empty on success
+};
+
+}  // namespace verbena::s3

@@ -1,0 +1,212 @@
+#include "s3/router.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <span>
+
+#include "s3/address.h"
+#include "s3/authorize.h"
+#include "s3/context.h"
+#include "s3/errors.h"
+#include "s3/headers.h"
+#include "s3/names.h"
+#include "s3/verbs.h"
+
+namespace verbena::s3 {
+namespace {
+
+enum class Scope : uint8_t { service, bucket, object };
+
+using Verb = Task<Result<void>> (*)(Context&);
+
+struct Operation {
+  Scope scope;
+  std::string_view method;
+  std::string_view selector;    // the query parameter that asks for it; empty: none needed
+  std::string_view parameters;  // further ones it takes, between spaces
+  Verb serve;
+};
+
+constexpr std::string_view get_parameters =
+    " versionId partNumber response-content-type response-content-language response-expires response-cache-control "
+    "response-content-disposition response-content-encoding ";
+
+// The first that fits serves. A query parameter that is not an operation's own is one of an operation that does not
+// exist here: 501, never a GET or PUT of the object.
+constexpr std::array operations = {
+    Operation{Scope::service, "GET", "", " max-buckets continuation-token prefix bucket-region ", serve_list_buckets},
+
+    Operation{Scope::bucket, "GET", "location", " ", serve_bucket_location},
+    Operation{Scope::bucket, "GET", "versioning", " ", serve_bucket_versioning},
+    Operation{Scope::bucket, "GET", "acl", " ", serve_bucket_acl},
+    Operation{Scope::bucket, "GET", "uploads",
+              " prefix delimiter key-marker upload-id-marker max-uploads encoding-type ", serve_list_uploads},
+    Operation{Scope::bucket, "GET", "list-type",
+              " prefix delimiter continuation-token start-after fetch-owner max-keys encoding-type ",
+              serve_list_objects_v2},
+    Operation{Scope::bucket, "GET", "", " prefix delimiter marker max-keys encoding-type ", serve_list_objects_v1},
+    Operation{Scope::bucket, "PUT", "", " ", serve_create_bucket},
+    Operation{Scope::bucket, "HEAD", "", " ", serve_head_bucket},
+    Operation{Scope::bucket, "DELETE", "", " ", serve_delete_bucket},
+    Operation{Scope::bucket, "POST", "delete", " ", serve_delete_objects},
+
+    Operation{Scope::object, "GET", "uploadId", " max-parts part-number-marker encoding-type ", serve_list_parts},
+    Operation{Scope::object, "GET", "attributes", " versionId ", serve_object_attributes},
+    Operation{Scope::object, "GET", "acl", " versionId ", serve_object_acl},
+    Operation{Scope::object, "GET", "tagging", " versionId ", serve_object_tagging},
+    Operation{Scope::object, "GET", "", get_parameters, serve_get_object},
+    Operation{Scope::object, "HEAD", "", get_parameters, serve_head_object},
+    Operation{Scope::object, "PUT", "uploadId", " partNumber ", serve_upload_part},
+    Operation{Scope::object, "PUT", "", " versionId ", serve_put_object},
+    Operation{Scope::object, "POST", "uploads", " ", serve_create_upload},
+    Operation{Scope::object, "POST", "uploadId", " ", serve_complete_upload},
+    Operation{Scope::object, "DELETE", "uploadId", " ", serve_abort_upload},
+    Operation{Scope::object, "DELETE", "", " versionId ", serve_delete_object},
+};
+
+bool is_ascii_prefix(std::string_view text, std::string_view lower_prefix) {
+  return text.size() >= lower_prefix.size() &&
+         std::equal(lower_prefix.begin(), lower_prefix.end(), text.begin(),
+                    [](char p, char c) { return p == (c >= 'A' && c <= 'Z' ? c + 32 : c); });
+}
+
+bool takes(const Operation& operation, std::string_view parameter) {
+  if (parameter == operation.selector) return true;
+  // x-amz-*: authentication, or headers that a presigned URL carries. x-id: SDKs name the operation.
+  if (is_ascii_prefix(parameter, "x-amz-") || parameter == "x-id") return true;
+  // The list is separated by spaces, which a decoded name may hold too.
+  return parameter.find(' ') == std::string_view::npos &&
+         operation.parameters.find(" " + std::string(parameter) + " ") != std::string_view::npos;
+}
+
+Result<const Operation*> find_operation(Scope scope, Context& context) {
+  const std::string_view method = context.request.method;
+  bool other_method = true;
+  for (const Operation& operation : operations) {
+    if (operation.scope != scope || operation.method != method) continue;
+    other_method = false;
+    if (!operation.selector.empty() && !context.query.has(operation.selector)) continue;
+    for (const auto& [name, value] : context.query.items()) {
+      if (takes(operation, name)) continue;
+      context.error_fields.emplace_back("Query", name);
+      return fail(Errc::not_implemented, "query parameter");
+    }
+    return &operation;
+  }
+  // POST with nothing of ours in the query is S3's browser upload, or an operation that does not exist here.
+  if (!other_method || (method == "POST" && scope != Scope::service)) return fail(Errc::not_implemented, "operation");
+  context.error_fields.emplace_back("Method", method);
+  context.error_fields.emplace_back("ResourceType", scope == Scope::service  ? "SERVICE"
+                                                    : scope == Scope::bucket ? "BUCKET"
+                                                                             : "OBJECT");
+  return fail(Errc::method_not_allowed, "method");
+}
+
+// A presigned URL may carry x-amz-* headers in its query (SDKs "hoist" them), where they count as headers. Not those of
+// authentication, and not checksums: SDKs hoist the checksum of the empty body that they had when they signed.
+Headers hoisted_headers(const Query& query) {
+  constexpr std::array<std::string_view, 10> left_out = {
+      "x-amz-algorithm", "x-amz-credential",     "x-amz-date",      "x-amz-expires",        "x-amz-signedheaders",
+      "x-amz-signature", "x-amz-security-token", "x-amz-checksum-", "x-amz-content-sha256", "x-amz-sdk-checksum-"};
+  Headers hoisted;
+  for (const auto& [name, value] : query.items()) {
+    if (!is_ascii_prefix(name, "x-amz-")) continue;
+    std::string lower(name);
+    std::ranges::transform(lower, lower.begin(),
+                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    const auto auth = [&](std::string_view prefix) { return lower.starts_with(prefix); };
+    const bool wanted = lower == "x-amz-checksum-mode" || std::ranges::none_of(left_out, auth);
+    if (wanted) hoisted.emplace_back(std::move(lower), value);
+  }
+  return hoisted;
+}
+
+Result<const Operation*> resolve(Context& context) {
+  VB_TRY(authorize(context.caller()));
+  VB_ASSIGN(Address address, resolve_address(context.request.host, context.request.raw_path, context.options.domain));
+  context.bucket = std::move(address.bucket);
+  context.key = std::move(address.key);
+  VB_ASSIGN(context.query, Query::parse(context.request.raw_query));
+  context.hoisted = hoisted_headers(context.query);
+  const Scope scope = context.bucket.empty() ? Scope::service : context.key.empty() ? Scope::bucket : Scope::object;
+  VB_ASSIGN(const Operation* operation, find_operation(scope, context));
+  if (scope != Scope::service) VB_TRY(check_bucket_name(context.bucket));
+  if (scope == Scope::object) VB_TRY(check_key(context.key));
+  VB_TRY(refuse_unimplemented_headers(context));
+  return operation;
+}
+
+// Elements that AWS adds by code.
+void add_standard_fields(Context& context, Errc code) {
+  auto& fields = context.error_fields;
+  switch (code) {
+    case Errc::no_such_bucket:
+    case Errc::invalid_bucket_name:
+    case Errc::bucket_already_exists:
+    case Errc::bucket_already_owned_by_you:
+    case Errc::bucket_not_empty:
+      fields.emplace_back("BucketName", context.bucket);
+      break;
+    case Errc::precondition_failed:
+      if (fields.empty()) fields.emplace_back("Condition", context.header("if-match") ? "If-Match" : "If-None-Match");
+      break;
+    case Errc::no_such_key:
+    case Errc::corrupt_object:
+      fields.emplace_back("Key", context.key);
+      break;
+    case Errc::no_such_upload:
+      fields.emplace_back("UploadId", context.query.get_or_empty("uploadId"));
+      break;
+    case Errc::no_such_version:
+      fields.emplace_back("VersionId", context.query.get_or_empty("versionId"));
+      break;
+    case Errc::invalid_access_key_id:
+      fields.emplace_back("AWSAccessKeyId", context.caller().identity.access_key);
+      break;
+    default:
+      break;
+  }
+}
+
+void fill_context_error(Context& context, const Error& error) {
+  add_standard_fields(context, error.code);
+  fill_error_with(context.response, error, context.request.raw_path, context.caller().request_id, context.error_fields);
+  for (auto& header : context.error_headers) context.response.headers.push_back(std::move(header));
+  if (context.request.method == "HEAD") {
+    context.response.body.clear();
+    context.response.no_body = true;
+    // A HEAD error has no body to name the bucket's region in.
+    context.response.headers.emplace_back("x-amz-bucket-region", context.service.region);
+  }
+}
+
+}  // namespace
+
+Router::Router(Service& service, rdma::TokenWindows* windows, Options options)
+    : service_(service), windows_(windows), options_(std::move(options)) {}
+
+Task<bool> Router::handle(const Request& request, memory::Source& body, std::function<Headers()> trailing,
+                          Response& response, memory::Sink& sink) {
+  Context context{.service = service_,
+                  .windows = windows_,
+                  .options = options_,
+                  .request = request,
+                  .trailing = trailing,
+                  .body = body,
+                  .response = response,
+                  .sink = WatchedSink(sink)};
+  add_request_ids(response, request.caller.request_id);
+  const auto operation = resolve(context);
+  if (!operation) {
+    fill_context_error(context, operation.error());
+    co_return true;
+  }
+  const auto served = co_await (*operation)->serve(context);
+  if (served) co_return true;
+  if (context.sink.begun()) co_return false;
+  fill_context_error(context, served.error());
+  co_return true;
+}
+
+}  // namespace verbena::s3

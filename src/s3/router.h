@@ -1,0 +1,41 @@
+// From an S3 request to the verb that serves it, and from its outcome to a response.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "rdma/token_windows.h"
+#include "s3/request.h"
+#include "s3/service.h"
+
+namespace verbena::s3 {
+
+class Router {
+ public:
+  struct Options {
+    std::string domain;  // virtual-host addressing: bucket.<domain>; empty: path-style, and *.localhost
+    // A token's transfer is given up after this long (PROTOCOLS section 1: clients give up after about 10 s).
+    std::chrono::milliseconds rdma_deadline{8'000};
+  };
+  // `windows` serves x-amz-rdma-token; nullptr when RDMA is off (every token is then declined).
+  Router(Service& service, rdma::TokenWindows* windows, Options options);
+
+  // Serves one request. Fills `response` completely before `sink.begin()`; if the sink is never begun, the door sends
+  // `response` with its body. Never fails: every error becomes a response with AWS's XML. After a begun sink failed,
+  // returns false and the door cuts the connection (a shorter body must not look whole).
+  // `trailing` is called after the source has ended and gives its trailers (aws-chunked); may be null.
+  Task<bool> handle(const Request& request, memory::Source& body, std::function<Headers()> trailing, Response& response,
+                    memory::Sink& sink);
+
+ private:
+  Service& service_;
+  rdma::TokenWindows* windows_;
+  Options options_;
+};
+
+// Fills `response` with an error as AWS writes it. For doors, where a request fails before it reaches the router.
+void fill_error(Response& response, const Error& error, std::string_view resource, std::string_view request_id);
+
+}  // namespace verbena::s3

@@ -1,0 +1,106 @@
+// S3 verbs as typed functions: one handler per verb, used by every door. The HTTP router (router.h) and the native door
+// translate to and from these.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "memory/stream.h"
+#include "s3/request.h"
+#include "store/store.h"
+
+namespace verbena::s3 {
+
+// What the verbs need. One per process; all members outlive it.
+struct Service {
+  store::Store& store;
+  memory::Arena& arena;
+  const WallClock& clock;
+  std::string region = "us-east-1";
+};
+
+// RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.
+struct Preconditions {
+  std::vector<std::string> if_match;
+  std::vector<std::string> if_none_match;
+  std::optional<int64_t> if_modified_since_s;
+  std::optional<int64_t> if_unmodified_since_s;
+  std::optional<std::string>
+      if_range;  // an entity tag as it came, or a date: when it does not hold, the range is ignored
+};
+
+// A byte range as asked for: first-last, first- (last unset), or -suffix (only suffix set).
+struct ByteRange {
+  std::optional<uint64_t> first, last, suffix;
+};
+
+struct GetRequest {
+  std::string bucket, key;
+  std::optional<ByteRange> range;
+  std::optional<int> part_number;
+  Preconditions preconditions;
+};
+
+// An object that may be read: authorized, conditions met, range resolved.
+struct OpenObject {
+  std::shared_ptr<store::ObjectReader> reader;
+  uint64_t offset = 0;   // first byte to send
+  uint64_t length = 0;   // bytes to send
+  bool partial = false;  // 206
+  const store::ObjectInfo& info() const { return reader->info(); }
+};
+
+// Errors: no_such_bucket, no_such_key, precondition_failed, not_modified, invalid_range, access_denied, ...
+Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request);
+// begin, push ..., finish on the sink; reads ahead so that disk and wire overlap.
+Task<Result<void>> push_object(Service& service, const OpenObject& object, memory::Sink& sink);
+
+struct HeadReply {
+  store::ObjectInfo info;
+  uint64_t offset = 0, length = 0;
+  bool partial = false;
+};
+Task<Result<HeadReply>> head_object(Service& service, const Caller& caller, const GetRequest& request);
+
+struct PutRequest {
+  std::string bucket, key;
+  std::vector<std::pair<std::string, std::string>> headers;  // ObjectInfo::headers' rule
+  store::CommitConditions conditions;
+  std::vector<store::Checksum> expected;   // verified before anything becomes visible
+  std::optional<std::string> content_md5;  // 16 raw bytes
+  std::optional<Algorithm> compute;        // compute and store this one even when the client sent none
+  // Called when the source has ended, for checksums that arrive as trailers. May be null.
+  std::function<Result<std::vector<store::Checksum>>()> trailing;
+  bool md5_etag = true;  // false for RDMA and native PUTs: the ETag then contains a '-'
+};
+struct PutReply {
+  store::ObjectInfo info;
+};
+Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutRequest request, memory::Source& body);
+
+struct UploadPartRequest {
+  PutRequest put;
+  std::string upload_id;
+  int part_number = 0;
+};
+Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, UploadPartRequest request,
+                                   memory::Source& body);
+
+Task<Result<void>> delete_object(Service& service, const Caller& caller, const std::string& bucket,
+                                 const std::string& key, store::CommitConditions conditions);
+
+Task<Result<store::ListPage>> list_objects(Service& service, const Caller& caller, const std::string& bucket,
+                                           store::ListRequest request);
+
+Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
+                                 store::Durability durability);
+Task<Result<store::BucketInfo>> head_bucket(Service& service, const Caller& caller, const std::string& bucket);
+Task<Result<void>> delete_bucket(Service& service, const Caller& caller, const std::string& bucket);
+Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Caller& caller);
+
+}  // namespace verbena::s3

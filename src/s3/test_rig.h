@@ -1,0 +1,200 @@
+// For tests: a router over a store in memory, called as the HTTP door calls it.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "s3/router.h"
+#include "s3/test_memory_store.h"
+
+namespace verbena::s3::test {
+
+// Gives a text, and at its end the error that a broken body would have.
+class TextSource : public memory::Source {
+ public:
+  TextSource(std::string text, std::optional<uint64_t> size) : text_(std::move(text)), size_(size) {}
+  std::optional<uint64_t> size() const override { return size_; }
+  Task<Result<size_t>> read(MutableBytes into) override {
+    const size_t n = std::min(into.size(), text_.size() - at_);
+    std::memcpy(into.data(), text_.data() + at_, n);
+    at_ += n;
+    const bool end = n < into.size();
+    if (end && error_at_end) co_return fail(*error_at_end, "source");
+    co_return n;
+  }
+  std::optional<Errc> error_at_end;
+
+ private:
+  std::string text_;
+  std::optional<uint64_t> size_;
+  size_t at_ = 0;
+};
+
+class TextSink : public memory::Sink {
+ public:
+  Task<Result<void>> begin(uint64_t length) override {
+    begun = true;
+    declared = length;
+    co_return Result<void>();
+  }
+  Task<Result<void>> push(memory::Chunk chunk) override {
+    text += as_text(chunk.bytes);
+    co_return Result<void>();
+  }
+  Task<Result<void>> finish() override {
+    finished = true;
+    co_return Result<void>();
+  }
+  bool begun = false, finished = false;
+  uint64_t declared = 0;
+  std::string text;
+};
+
+struct Reply {
+  bool whole = true;  // false: the door must cut the connection
+  int status = 0;
+  Headers headers;
+  std::string body;  // what a client reads
+  bool no_body = false;
+  std::optional<uint64_t> content_length;
+  std::string code;  // S3's error code
+  uint64_t rdma_bytes = 0;
+
+  std::string header(std::string_view name) const {
+    for (const auto& [key, value] : headers) {
+      if (key == name) return value;
+    }
+    return "(none)";
+  }
+  bool has(std::string_view name) const { return header(name) != "(none)"; }
+  // The text of the first element of that name.
+  std::string element(const std::string& name) const {
+    const size_t begin = body.find("<" + name + ">");
+    if (begin == std::string::npos) return "(none)";
+    const size_t from = begin + name.size() + 2;
+    return body.substr(from, body.find("</" + name + ">", from) - from);
+  }
+  size_t count(std::string_view text) const {
+    size_t n = 0;
+    for (size_t at = body.find(text); at != std::string::npos; at = body.find(text, at + 1)) ++n;
+    return n;
+  }
+};
+
+struct Call {
+  std::string method = "GET";
+  std::string target = "/";  // path and query, encoded
+  Headers headers{};
+  std::string body{};
+  bool anonymous = false;
+  std::string host = "127.0.0.1";
+  bool declare_length = true;
+  std::vector<std::string> signed_headers = {"host", "x-amz-date", "x-amz-rdma-bytes", "x-amz-rdma-token"};
+  Headers trailers{};
+  std::optional<Errc> source_error{};
+};
+
+class Rig : public ::testing::Test {
+ protected:
+  Rig() : arena(memory::Arena::create(64 * MiB).value()), store(*arena), service{store, *arena, system_clock()} {}
+
+  template <class T>
+  T run(Task<T> task) {
+    std::optional<T> result;
+    std::exception_ptr thrown;
+    auto done = [&](std::exception_ptr e, T value) {
+      thrown = e;
+      result = std::move(value);
+    };
+    boost::asio::co_spawn(io, std::move(task), done);
+    io.restart();
+    io.run();
+    if (thrown) std::rethrow_exception(thrown);
+    return std::move(*result);
+  }
+
+  Reply call(Call c) {
+    Request request;
+    request.caller.identity.anonymous = c.anonymous;
+    request.caller.identity.access_key = c.anonymous ? "" : "AKID";
+    request.caller.identity.signed_headers = c.signed_headers;
+    request.caller.peer_address = "127.0.0.1";
+    request.caller.request_id = "0123456789ABCDEF";
+    request.method = c.method;
+    request.host = c.host;
+    const size_t mark = std::min(c.target.find('?'), c.target.size());
+    request.raw_path = c.target.substr(0, mark);
+    request.raw_query = c.target.substr(std::min(mark + 1, c.target.size()));
+    request.headers = c.headers;
+    std::optional<uint64_t> length;
+    if (c.declare_length) length = c.body.size();
+    request.content_length = length;
+    TextSource source(c.body, length);
+    source.error_at_end = c.source_error;
+    TextSink sink;
+    Response response;
+    Router router(service, windows, options);
+    std::function<Headers()> trailing = [&] { return c.trailers; };
+    Reply reply;
+    reply.whole = run(router.handle(request, source, trailing, response, sink));
+    reply.status = response.status;
+    reply.headers = response.headers;
+    reply.body = sink.begun ? sink.text : response.no_body ? "" : response.body;
+    reply.no_body = response.no_body;
+    reply.content_length = sink.begun ? std::optional(sink.declared) : response.content_length;
+    reply.code = response.error_code;
+    reply.rdma_bytes = response.rdma_bytes;
+    return reply;
+  }
+  Reply call(const std::string& method, const std::string& target, Headers headers = {}, std::string body = {}) {
+    Call c;
+    c.method = method;
+    c.target = target;
+    c.headers = std::move(headers);
+    c.body = std::move(body);
+    return call(std::move(c));
+  }
+  void make_bucket(const std::string& name = "bucket") { ASSERT_EQ(call("PUT", "/" + name).status, 200); }
+  Reply put(const std::string& key, std::string body, Headers headers = {}) {
+    return call("PUT", "/bucket/" + key, std::move(headers), std::move(body));
+  }
+
+  boost::asio::io_context io;
+  std::unique_ptr<memory::Arena> arena;
+  MemoryStore store;
+  Service service;
+  rdma::TokenWindows* windows = nullptr;
+  Router::Options options;
+};
+
+inline std::string pattern(size_t size) {
+  std::string text(size, '\0');
+  uint32_t state = 12345;
+  for (char& c : text) {
+    state = state * 1664525 + 1013904223;
+    c = static_cast<char>(state >> 24);
+  }
+  return text;
+}
+
+inline std::string base64_digest(Algorithm algorithm, std::string_view text) {
+  Digest digest(algorithm);
+  digest.update(as_bytes(text));
+  return digest.finish_base64();
+}
+
+inline std::string hex_md5(std::string_view text) {
+  Digest digest(Algorithm::md5);
+  digest.update(as_bytes(text));
+  return digest.finish_hex();
+}
+
+}  // namespace verbena::s3::test

@@ -1,0 +1,231 @@
+#include "s3/token.h"
+
+#include <array>
+
+#include "base/bytes.h"
+#include "s3/door_metrics.h"
+#include "s3/errors.h"
+#include "s3/put.h"
+#include "s3/query.h"
+#include "s3/xml.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr std::string_view empty_sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+// Reads nothing: a 0-byte object is stored without posting an operation, since some devices drop those.
+class EmptySource : public memory::Source {
+ public:
+  std::optional<uint64_t> size() const override { return 0; }
+  Task<Result<size_t>> read(MutableBytes) override { co_return size_t{0}; }
+};
+
+std::optional<Error> refuse_window(const Context& context, const rdma::Token& token) {
+  if (context.windows == nullptr) return Error{Errc::rdma_not_supported, 0, "token: RDMA is off"};
+  if (token.dialect != rdma::Dialect::ofi1) return Error{Errc::rdma_not_supported, 0, "token: dialect"};
+  return std::nullopt;
+}
+
+Result<std::unique_ptr<fabric::Window>> open_window(Context& context, const rdma::Token& token, fabric::Access access) {
+  if (auto refusal = refuse_window(context, token)) return std::unexpected(*refusal);
+  return context.windows->open(token, context.caller().peer_address, access);
+}
+
+// A client gives up after about 10 s and uses its memory again. So half of the time that a transfer has is for posting
+// operations, and each operation has the other half: when both are over, nothing is in flight any more.
+std::chrono::milliseconds operation_deadline(const Context& context) { return context.options.rdma_deadline / 2; }
+Deadline last_post(const Context& context) { return deadline_in(context.options.rdma_deadline / 2); }
+
+class BoundedSink : public memory::Sink {
+ public:
+  BoundedSink(rdma::WindowSink& inner, Deadline end) : inner_(inner), last_post_(end) {}
+  Task<Result<void>> begin(uint64_t length) override { co_return co_await inner_.begin(length); }
+  Task<Result<void>> push(memory::Chunk chunk) override {
+    if (SteadyClock::now() < last_post_) co_return co_await inner_.push(std::move(chunk));
+    (void)co_await inner_.finish();  // drains what was posted
+    co_return fail(Errc::timed_out, "token: time to post is over");
+  }
+  Task<Result<void>> finish() override { co_return co_await inner_.finish(); }
+
+ private:
+  rdma::WindowSink& inner_;
+  Deadline last_post_;
+};
+
+// Past its time the window may hold other bytes already: what would be read then must not become an object.
+class BoundedSource : public memory::Source {
+ public:
+  BoundedSource(rdma::WindowSource& inner, Deadline end) : inner_(inner), last_post_(end) {}
+  std::optional<uint64_t> size() const override { return inner_.size(); }
+  Task<Result<size_t>> read(MutableBytes into) override {
+    if (SteadyClock::now() >= last_post_) co_return fail(Errc::timed_out, "token: time to post is over");
+    co_return co_await inner_.read(into);
+  }
+
+ private:
+  rdma::WindowSource& inner_;
+  Deadline last_post_;
+};
+
+void mark_declined(Context& context, Direction direction) {
+  context.reply_header("x-amz-rdma-reply", "501");
+  count_decline(direction);
+}
+
+void mark_moved_out(Context& context, uint64_t bytes) {
+  context.reply_header("x-amz-rdma-reply", std::to_string(context.response.status));
+  context.reply_header("x-amz-rdma-bytes-transferred", std::to_string(bytes));
+  context.response.rdma_bytes = bytes;
+  count_bytes(Door::token, Direction::out, bytes);
+}
+
+// PROTOCOLS: an empty body, nothing that speaks of a body.
+Result<void> check_put_framing(const Context& context) {
+  if (context.request.content_length.value_or(1) != 0) {
+    return fail(Errc::invalid_request, "A request with x-amz-rdma-token must have Content-Length: 0.");
+  }
+  if (context.request.header("content-md5")) {
+    return fail(Errc::invalid_request, "A request with x-amz-rdma-token must not have Content-MD5.");
+  }
+  if (context.request.header("x-amz-trailer") || context.request.header("x-amz-decoded-content-length")) {
+    return fail(Errc::invalid_request, "A request with x-amz-rdma-token must not use aws-chunked.");
+  }
+  const auto hash = context.request.header("x-amz-content-sha256").value_or("UNSIGNED-PAYLOAD");
+  if (hash != "UNSIGNED-PAYLOAD" && hash != empty_sha256) {
+    return fail(Errc::invalid_request, "A request with x-amz-rdma-token must be signed with UNSIGNED-PAYLOAD.");
+  }
+  return {};
+}
+
+// The window's size, or the smaller count that a signed x-amz-rdma-bytes gives.
+Result<uint64_t> put_size(const Context& context, const rdma::Token& token) {
+  uint64_t size = token.size;
+  if (const auto header = context.request.header("x-amz-rdma-bytes")) {
+    if (!context.caller().identity.signs("x-amz-rdma-bytes")) {
+      return fail(Errc::access_denied, "x-amz-rdma-bytes must be among the signed headers.");
+    }
+    const auto bytes = parse_decimal(*header);
+    if (!bytes || *bytes > token.size) {
+      return fail(Errc::invalid_argument, "x-amz-rdma-bytes must be a number of bytes inside the token's window.");
+    }
+    size = *bytes;
+  }
+  if (size > store::part_size_max) return fail(Errc::entity_too_large, "token: window");
+  return size;
+}
+
+// Nothing is stored and nothing looks stored: HTTP 200 as the protocol has it, but no ETag.
+TokenPut decline_put(Context& context) {
+  mark_declined(context, Direction::in);
+  const Error error{Errc::rdma_not_supported, 0, ""};
+  context.response.status = 200;
+  context.response.error_code = error_form(error.code).code;
+  context.reply_header("content-type", "application/xml");
+  context.response.body = error_xml(error, context.request.raw_path, context.caller().request_id);
+  return {};
+}
+
+Task<Result<PutReply>> store_body(Context& context, UploadPartRequest& part, memory::Source& body) {
+  Caller caller = context.caller();
+  caller.door = Door::token;
+  if (part.part_number == 0) co_return co_await put_object(context.service, caller, std::move(part.put), body);
+  co_return co_await upload_part(context.service, caller, std::move(part), body);
+}
+
+// `part.part_number` 0: a whole object.
+Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token, UploadPartRequest part) {
+  VB_CO_TRY(check_put_framing(context));
+  VB_CO_ASSIGN(const uint64_t size, put_size(context, token));
+  part.put.md5_etag = false;
+  std::unique_ptr<fabric::Window> window;
+  if (size > 0 || refuse_window(context, token)) {
+    auto opened = open_window(context, token, fabric::Access::server_reads);
+    if (!opened && (opened.error() == Errc::rdma_not_supported || opened.error() == Errc::io_error)) {
+      co_return decline_put(context);
+    }
+    if (!opened) co_return std::unexpected(opened.error());
+    window = std::move(*opened);
+  }
+  EmptySource empty;
+  std::optional<rdma::WindowSource> out_of_window;
+  std::optional<BoundedSource> bounded;
+  if (window) {
+    out_of_window.emplace(std::move(window), size, operation_deadline(context));
+    bounded.emplace(*out_of_window, last_post(context));
+  }
+  WatchedSource source(bounded ? static_cast<memory::Source&>(*bounded) : empty);
+  auto stored = co_await store_body(context, part, source);
+  if (!stored && source.failed() && stored.error() != Errc::slow_down) {
+    count_failure();
+    co_return fail(Errc::rdma_transfer_failed, stored.error().context, stored.error().sys);
+  }
+  if (!stored) co_return std::unexpected(stored.error());
+  context.reply_header("x-amz-rdma-reply", "200");
+  context.response.rdma_bytes = size;
+  count_bytes(Door::token, Direction::in, size);
+  co_return TokenPut{TokenOutcome::done, std::move(*stored)};
+}
+
+}  // namespace
+
+Result<std::optional<rdma::Token>> read_token(const Context& context) {
+  const auto header = context.request.header("x-amz-rdma-token");
+  if (!header) return std::nullopt;
+  // Whoever could add a token to somebody else's signed request could point our writes at memory of their choice.
+  if (!context.caller().identity.signs("x-amz-rdma-token")) {
+    return fail(Errc::access_denied, "x-amz-rdma-token must be among the signed headers.");
+  }
+  if (header->size() > rdma::token_size_max) return fail(Errc::invalid_rdma_token, "token: length");
+  VB_ASSIGN(rdma::Token token, rdma::parse_token(*header));
+  return token;
+}
+
+Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& object, const rdma::Token& token) {
+  if (object.length == 0 && !refuse_window(context, token)) {
+    mark_moved_out(context, 0);
+    co_return TokenOutcome::done;
+  }
+  // An object that does not fit is never cut.
+  if (token.size < object.length) {
+    mark_declined(context, Direction::out);
+    co_return TokenOutcome::declined;
+  }
+  auto window = open_window(context, token, fabric::Access::server_writes);
+  if (!window && window.error() == Errc::invalid_rdma_token) co_return std::unexpected(window.error());
+  if (!window) {
+    // Not served, or no data endpoint free now: the body always works.
+    mark_declined(context, Direction::out);
+    co_return TokenOutcome::declined;
+  }
+
+  rdma::WindowSink into_window(std::move(*window), operation_deadline(context));
+  BoundedSink bounded(into_window, last_post(context));
+  WatchedSink sink(bounded);
+  auto pushed = co_await push_object(context.service, object, sink);
+  if (pushed) {
+    mark_moved_out(context, object.length);
+    co_return TokenOutcome::done;
+  }
+  if (!sink.failed()) {
+    // The store failed in the middle: what was posted must land before the client hears of it.
+    if (sink.begun()) (void)co_await into_window.finish();
+    co_return std::unexpected(pushed.error());
+  }
+  // The sink has drained what it posted (WindowSink's promise), so the body may follow.
+  context.reply_header("x-amz-rdma-reply", "501");
+  count_fallback();
+  co_return TokenOutcome::declined;
+}
+
+Task<Result<TokenPut>> put_by_token(Context& context, const rdma::Token& token, PutRequest put) {
+  UploadPartRequest whole;
+  whole.put = std::move(put);
+  co_return co_await store_by_token(context, token, std::move(whole));
+}
+
+Task<Result<TokenPut>> upload_part_by_token(Context& context, const rdma::Token& token, UploadPartRequest part) {
+  co_return co_await store_by_token(context, token, std::move(part));
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,330 @@
+// x-amz-rdma-token, case by case of PROTOCOLS section 1.
+#include "s3/test_rig.h"
+
+namespace verbena::s3::test {
+namespace {
+
+// A client's memory, which fails when told to.
+struct ClientMemory {
+  std::string bytes;
+  std::optional<uint64_t> fail_at;  // operations that touch this offset fail
+  int operations = 0;
+};
+
+class FakeWindow : public fabric::Window {
+ public:
+  explicit FakeWindow(ClientMemory& memory) : memory_(memory) {}
+  uint64_t size() const override { return memory_.bytes.size(); }
+  Task<Result<void>> write(Bytes from, uint64_t at, Deadline) override {
+    ++memory_.operations;
+    if (fails(at, from.size())) co_return fail(Errc::rdma_transfer_failed, "fake");
+    std::memcpy(memory_.bytes.data() + at, from.data(), from.size());
+    co_return Result<void>();
+  }
+  Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline) override {
+    ++memory_.operations;
+    if (fails(at, into.size())) co_return fail(Errc::timed_out, "fake");
+    std::memcpy(into.data(), memory_.bytes.data() + at, into.size());
+    co_return Result<void>();
+  }
+
+ private:
+  bool fails(uint64_t at, size_t length) const {
+    return at + length > memory_.bytes.size() ||
+           (memory_.fail_at && *memory_.fail_at >= at && *memory_.fail_at < at + length);
+  }
+  ClientMemory& memory_;
+};
+
+class FakeWindows : public rdma::TokenWindows {
+ public:
+  explicit FakeWindows(ClientMemory& memory) : memory_(memory) {}
+  Result<std::unique_ptr<fabric::Window>> open(const rdma::Token&, std::string_view peer, fabric::Access) override {
+    EXPECT_EQ(peer, "127.0.0.1");
+    if (refuse) return fail(*refuse, "fake");
+    return std::make_unique<FakeWindow>(memory_);
+  }
+  std::optional<Errc> refuse;
+
+ private:
+  ClientMemory& memory_;
+};
+
+class Tokens : public Rig {
+ protected:
+  void SetUp() override {
+    make_bucket();
+    windows = &windows_;
+  }
+  std::string token() const { return fmt::format("1000:{:x}:ofi1:tcp:0200aabb7f000001:7", memory.bytes.size()); }
+  Reply get(Headers headers = {}) {
+    headers.emplace_back("x-amz-rdma-token", token());
+    return call("GET", "/bucket/k", std::move(headers));
+  }
+  Reply put_token(Headers headers = {}, const std::string& target = "/bucket/k") {
+    headers.emplace_back("x-amz-rdma-token", token());
+    return call("PUT", target, std::move(headers));
+  }
+
+  ClientMemory memory;
+  FakeWindows windows_{memory};
+};
+
+TEST_F(Tokens, AGetLandsInTheWindowAndLeavesTheBodyEmpty) {
+  const std::string data = pattern(3 * MiB + 9);
+  put("k", data, {{"content-type", "x/y"}});
+  memory.bytes.assign(4 * MiB, '.');
+  const Reply r = get();
+  EXPECT_EQ(r.status, 200);
+  EXPECT_EQ(r.body, "");
+  EXPECT_FALSE(r.no_body);
+  EXPECT_EQ(r.header("x-amz-rdma-reply"), "200");
+  EXPECT_EQ(r.header("x-amz-rdma-bytes-transferred"), std::to_string(data.size()));
+  EXPECT_EQ(r.header("etag"), "\"" + hex_md5(data) + "\"");
+  EXPECT_EQ(r.header("content-type"), "x/y");
+  EXPECT_EQ(r.rdma_bytes, data.size());
+  EXPECT_TRUE(memory.bytes.substr(0, data.size()) == data);
+  EXPECT_EQ(memory.bytes.find_first_not_of('.', data.size()), std::string::npos);
+  EXPECT_EQ(arena->leased_bytes(), 0u);
+}
+
+TEST_F(Tokens, ARangedGetIs206) {
+  put("k", "0123456789");
+  memory.bytes.assign(4, '.');
+  const Reply r = get({{"range", "bytes=2-5"}});
+  EXPECT_EQ(r.status, 206);
+  EXPECT_EQ(r.header("x-amz-rdma-reply"), "206");
+  EXPECT_EQ(r.header("x-amz-rdma-bytes-transferred"), "4");
+  EXPECT_EQ(r.header("content-range"), "bytes 2-5/10");
+  EXPECT_EQ(memory.bytes, "2345");
+}
+
+TEST_F(Tokens, AGetThatDoesNotFitIsDeclinedWithTheBody) {
+  put("k", "0123456789");
+  memory.bytes.assign(9, '.');
+  const Reply r = get();
+  EXPECT_EQ(r.status, 200);
+  EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
+  EXPECT_FALSE(r.has("x-amz-rdma-bytes-transferred"));
+  EXPECT_EQ(r.body, "0123456789");
+  EXPECT_EQ(memory.operations, 0);
+}
+
+TEST_F(Tokens, AGetIsDeclinedWithoutRdmaOrWithAnotherDialect) {
+  put("k", "data");
+  memory.bytes.assign(100, '.');
+  windows_.refuse = Errc::rdma_not_supported;
+  EXPECT_EQ(get().header("x-amz-rdma-reply"), "501");
+  EXPECT_EQ(get({{"range", "bytes=0-1"}}).status, 206);
+  windows = nullptr;
+  EXPECT_EQ(get().body, "data");
+  windows = &windows_;
+  windows_.refuse = {};
+  const Reply r = call("GET", "/bucket/k",
+                       {{"x-amz-rdma-token",
+                         "0123456789abcdef00001000deadbeef0001abcdef1"
+                         "00000000000000000000ffff0a000001000000"}});
+  EXPECT_TRUE(r.status == 200 || r.status == 400);
+}
+
+TEST_F(Tokens, AFailedTransferFallsBackToTheBody) {
+  const std::string data = pattern(3 * MiB);
+  put("k", data);
+  memory.bytes.assign(4 * MiB, '.');
+  memory.fail_at = 2 * MiB;
+  const Reply r = get();
+  EXPECT_EQ(r.status, 200);
+  EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
+  EXPECT_TRUE(r.body == data);
+  EXPECT_EQ(r.rdma_bytes, 0u);
+  EXPECT_EQ(arena->leased_bytes(), 0u);
+}
+
+TEST_F(Tokens, NothingIsPostedWhenTheTimeIsOver) {
+  put("k", "data");
+  memory.bytes.assign(4, '.');
+  options.rdma_deadline = std::chrono::milliseconds(0);
+  const Reply r = get();
+  EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
+  EXPECT_EQ(r.body, "data");
+  EXPECT_EQ(memory.bytes, "....");
+  EXPECT_EQ(put_token().code, "RDMATransferFailed");
+  EXPECT_EQ(memory.operations, 0);
+  EXPECT_EQ(call("GET", "/bucket/k").body, "data");
+}
+
+TEST_F(Tokens, AStoreErrorDuringATransferIsAPlainError) {
+  put("k", pattern(3 * MiB));
+  memory.bytes.assign(4 * MiB, '.');
+  store.rot_at = 2 * MiB;
+  const Reply r = get();
+  EXPECT_EQ(r.status, 500);
+  EXPECT_FALSE(r.has("x-amz-rdma-reply"));
+  EXPECT_FALSE(r.has("etag"));
+}
+
+TEST_F(Tokens, AnEmptyObjectMovesNothing) {
+  put("k", "");
+  memory.bytes.assign(1, '.');
+  const Reply r = get();
+  EXPECT_EQ(r.header("x-amz-rdma-reply"), "200");
+  EXPECT_EQ(r.header("x-amz-rdma-bytes-transferred"), "0");
+  EXPECT_EQ(memory.operations, 0);
+}
+
+TEST_F(Tokens, OtherErrorsArePlain) {
+  memory.bytes.assign(10, '.');
+  EXPECT_EQ(get().code, "NoSuchKey");
+  EXPECT_FALSE(get().has("x-amz-rdma-reply"));
+  const std::string etag = put("k", "data").header("etag");
+  EXPECT_EQ(get({{"if-none-match", etag}}).status, 304);
+  EXPECT_FALSE(get({{"if-none-match", etag}}).has("x-amz-rdma-reply"));
+  EXPECT_EQ(get({{"range", "bytes=50-"}}).status, 416);
+  EXPECT_EQ(memory.operations, 0);
+}
+
+TEST_F(Tokens, ABadTokenIs400WithoutAReplyHeader) {
+  put("k", "data");
+  for (const std::string& bad : {std::string("nonsense"), std::string(5000, 'a')}) {
+    for (const char* method : {"GET", "PUT"}) {
+      const Reply r = call(method, "/bucket/k", {{"x-amz-rdma-token", bad}});
+      EXPECT_EQ(r.status, 400);
+      EXPECT_EQ(r.code, "InvalidRDMAToken");
+      EXPECT_FALSE(r.has("x-amz-rdma-reply"));
+    }
+  }
+  memory.bytes.assign(10, '.');
+  windows_.refuse = Errc::invalid_rdma_token;
+  EXPECT_EQ(get().code, "InvalidRDMAToken");
+  EXPECT_EQ(put_token().code, "InvalidRDMAToken");
+  EXPECT_EQ(call("GET", "/bucket/k").body, "data");
+}
+
+TEST_F(Tokens, ATokenThatIsNotSignedIsRefused) {
+  put("k", "data");
+  memory.bytes.assign(10, '.');
+  for (const char* method : {"GET", "PUT"}) {
+    Call c;
+    c.method = method;
+    c.target = "/bucket/k";
+    c.headers = {{"x-amz-rdma-token", token()}};
+    c.signed_headers = {"host"};
+    EXPECT_EQ(call(c).code, "AccessDenied");
+  }
+  EXPECT_EQ(memory.operations, 0);
+}
+
+TEST_F(Tokens, HeadIgnoresTheToken) {
+  put("k", "data");
+  const Reply r = call("HEAD", "/bucket/k", {{"x-amz-rdma-token", "nonsense"}});
+  EXPECT_EQ(r.status, 200);
+  EXPECT_EQ(r.content_length, 4u);
+  EXPECT_FALSE(r.has("x-amz-rdma-reply"));
+}
+
+TEST_F(Tokens, APutIsReadOutOfTheWindow) {
+  memory.bytes = pattern(2 * MiB + 77);
+  const std::string crc = base64_digest(Algorithm::crc64nvme, memory.bytes);
+  const Reply r = put_token(
+      {{"x-amz-checksum-crc64nvme", crc}, {"x-amz-meta-a", "1"}, {"x-amz-content-sha256", "UNSIGNED-PAYLOAD"}});
+  ASSERT_EQ(r.status, 200) << r.body;
+  EXPECT_EQ(r.header("x-amz-rdma-reply"), "200");
+  EXPECT_EQ(r.body, "");
+  EXPECT_EQ(r.rdma_bytes, memory.bytes.size());
+  EXPECT_NE(r.header("etag").find('-'), std::string::npos);
+  EXPECT_EQ(r.header("x-amz-checksum-crc64nvme"), crc);
+  const Reply got = call("GET", "/bucket/k");
+  EXPECT_TRUE(got.body == memory.bytes);
+  EXPECT_EQ(got.header("etag"), r.header("etag"));
+  EXPECT_EQ(got.header("x-amz-meta-a"), "1");
+}
+
+TEST_F(Tokens, ASignedSmallerCountIsHonoured) {
+  memory.bytes = "0123456789";
+  ASSERT_EQ(put_token({{"x-amz-rdma-bytes", "4"}}).status, 200);
+  EXPECT_EQ(call("GET", "/bucket/k").body, "0123");
+  EXPECT_EQ(put_token({{"x-amz-rdma-bytes", "11"}}).code, "InvalidArgument");
+  EXPECT_EQ(put_token({{"x-amz-rdma-bytes", "-1"}}).code, "InvalidArgument");
+  const int before = memory.operations;
+  ASSERT_EQ(put_token({{"x-amz-rdma-bytes", "0"}}).status, 200);
+  EXPECT_EQ(memory.operations, before);
+  EXPECT_EQ(call("GET", "/bucket/k").body, "");
+  Call c;
+  c.method = "PUT";
+  c.target = "/bucket/k";
+  c.headers = {{"x-amz-rdma-token", token()}, {"x-amz-rdma-bytes", "4"}};
+  c.signed_headers = {"host", "x-amz-rdma-token"};
+  EXPECT_EQ(call(c).code, "AccessDenied");
+}
+
+TEST_F(Tokens, AWrongChecksumStoresNothing) {
+  memory.bytes = "data";
+  const Reply r = put_token({{"x-amz-checksum-crc32", base64_digest(Algorithm::crc32, "other")}});
+  EXPECT_EQ(r.code, "BadDigest");
+  EXPECT_FALSE(r.has("x-amz-rdma-reply"));
+  EXPECT_EQ(call("GET", "/bucket/k").status, 404);
+}
+
+TEST_F(Tokens, ADeclinedPutLooksLikeNoPut) {
+  memory.bytes = "data";
+  windows_.refuse = Errc::rdma_not_supported;
+  for (int i = 0; i < 2; ++i) {
+    const Reply r = put_token();
+    EXPECT_EQ(r.status, 200);
+    EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
+    EXPECT_EQ(r.element("Code"), "RDMANotSupported");
+    EXPECT_FALSE(r.has("etag"));
+    EXPECT_EQ(call("GET", "/bucket/k").status, 404);
+    windows = nullptr;
+  }
+}
+
+TEST_F(Tokens, AFailedPutStoresNothing) {
+  memory.bytes = pattern(3 * MiB);
+  memory.fail_at = 2 * MiB;
+  const Reply r = put_token();
+  EXPECT_EQ(r.status, 500);
+  EXPECT_EQ(r.code, "RDMATransferFailed");
+  EXPECT_FALSE(r.has("x-amz-rdma-reply"));
+  EXPECT_EQ(call("GET", "/bucket/k").status, 404);
+  EXPECT_EQ(arena->leased_bytes(), 0u);
+}
+
+TEST_F(Tokens, APutWithABodyOrItsHeadersIsRefused) {
+  memory.bytes = "data";
+  const Headers with_token = {{"x-amz-rdma-token", token()}};
+  EXPECT_EQ(call("PUT", "/bucket/k", with_token, "body").code, "InvalidRequest");
+  for (const auto& header : Headers{{"content-md5", base64_digest(Algorithm::md5, "")},
+                                    {"x-amz-trailer", "x-amz-checksum-crc32"},
+                                    {"x-amz-decoded-content-length", "0"},
+                                    {"x-amz-content-sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"}}) {
+    EXPECT_EQ(put_token({header}).code, "InvalidRequest") << header.first;
+  }
+  Call c;
+  c.method = "PUT";
+  c.target = "/bucket/k";
+  c.headers = with_token;
+  c.declare_length = false;
+  EXPECT_EQ(call(c).code, "InvalidRequest");
+  EXPECT_EQ(memory.operations, 0);
+  EXPECT_EQ(call("GET", "/bucket/k").status, 404);
+}
+
+TEST_F(Tokens, PartsMixRdmaAndHttp) {
+  const std::string id = call("POST", "/bucket/k?uploads").element("UploadId");
+  memory.bytes = pattern(5 * MiB);
+  const Reply one = put_token({}, "/bucket/k?partNumber=1&uploadId=" + id);
+  ASSERT_EQ(one.status, 200) << one.body;
+  EXPECT_EQ(one.header("x-amz-rdma-reply"), "200");
+  const Reply two = call("PUT", "/bucket/k?partNumber=2&uploadId=" + id, {}, "tail");
+  const auto part = [](int n, const Reply& r) {
+    return fmt::format("<Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part>", n, r.header("etag"));
+  };
+  const Reply done = call("POST", "/bucket/k?uploadId=" + id, {},
+                          "<CompleteMultipartUpload>" + part(1, one) + part(2, two) + "</CompleteMultipartUpload>");
+  ASSERT_EQ(done.status, 200) << done.body;
+  EXPECT_TRUE(call("GET", "/bucket/k").body == memory.bytes + "tail");
+}
+
+}  // namespace
+}  // namespace verbena::s3::test

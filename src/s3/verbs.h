@@ -1,0 +1,52 @@
+// The HTTP form of each verb. A handler fills the response, or returns the error that the router writes.
+#pragma once
+
+#include "s3/context.h"
+
+namespace verbena::s3 {
+
+// bucket.cc
+Task<Result<void>> serve_list_buckets(Context& context);
+Task<Result<void>> serve_create_bucket(Context& context);
+Task<Result<void>> serve_head_bucket(Context& context);
+Task<Result<void>> serve_delete_bucket(Context& context);
+Task<Result<void>> serve_bucket_location(Context& context);
+Task<Result<void>> serve_bucket_versioning(Context& context);
+Task<Result<void>> serve_bucket_acl(Context& context);
+
+// list.cc
+Task<Result<void>> serve_list_objects_v1(Context& context);
+Task<Result<void>> serve_list_objects_v2(Context& context);
+
+// get.cc
+Task<Result<void>> serve_get_object(Context& context);
+Task<Result<void>> serve_head_object(Context& context);
+
+// attributes.cc
+Task<Result<void>> serve_object_attributes(Context& context);
+Task<Result<void>> serve_object_acl(Context& context);
+Task<Result<void>> serve_object_tagging(Context& context);
+
+// put.cc
+Task<Result<void>> serve_put_object(Context& context);
+
+// delete.cc
+Task<Result<void>> serve_delete_object(Context& context);
+Task<Result<void>> serve_delete_objects(Context& context);
+
+// copy.cc
+Task<Result<void>> serve_copy_object(Context& context);
+Task<Result<void>> serve_upload_part_copy(Context& context);
+
+// multipart.cc, multipart_complete.cc, multipart_list.cc
+Task<Result<void>> serve_create_upload(Context& context);
+Task<Result<void>> serve_upload_part(Context& context);
+Task<Result<void>> serve_abort_upload(Context& context);
+Task<Result<void>> serve_complete_upload(Context& context);
+Task<Result<void>> serve_list_parts(Context& context);
+Task<Result<void>> serve_list_uploads(Context& context);
+
+// Only the version "null" exists: no_such_version for others.
+Result<void> check_version(const Context& context);
+
+}  // namespace verbena::s3

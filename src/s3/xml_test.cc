@@ -1,0 +1,136 @@
+#include "s3/xml.h"
+
+#include <gtest/gtest.h>
+
+#include <fmt/core.h>
+
+namespace verbena::s3 {
+namespace {
+
+TEST(Xml, WriterEscapesAndCloses) {
+  XmlWriter xml("Root");
+  xml.open("A");
+  xml.element("B", "x<y>&\"\x01\n");
+  xml.element("C", 7);
+  xml.element("D", true);
+  xml.quoted("E", "tag");
+  EXPECT_EQ(xml.finish(),
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Root xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><A>"
+            "<B>x&lt;y&gt;&amp;&quot;&#x1;&#xa;</B><C>7</C><D>true</D><E>&quot;tag&quot;</E></A></Root>");
+}
+
+TEST(Xml, DeleteIsRead) {
+  const auto document = parse_delete(
+      "<?xml version=\"1.0\"?><Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>"
+      "<Object><Key>a&amp;b&#x1;</Key><VersionId>null</VersionId></Object>\n<Object><Key> </Key><ETag>\"e\"</ETag>"
+      "</Object><Object><Key><![CDATA[<x>]]>\r\n</Key></Object></Delete>");
+  ASSERT_TRUE(document) << describe(document.error());
+  EXPECT_TRUE(document->quiet);
+  ASSERT_EQ(document->targets.size(), 3u);
+  EXPECT_EQ(document->targets[0].key, "a&b\x01");
+  EXPECT_EQ(document->targets[0].version_id, "null");
+  EXPECT_EQ(document->targets[1].key, " ");
+  EXPECT_EQ(document->targets[1].etag, "e");
+  EXPECT_EQ(document->targets[2].key, "<x>\r\n");
+}
+
+TEST(Xml, DeleteTakesAThousandKeysAndNoMore) {
+  const auto make = [](int n) {
+    std::string xml = "<Delete>";
+    for (int i = 0; i < n; ++i) xml += fmt::format("<Object><Key>{}</Key></Object>", i);
+    return xml + "</Delete>";
+  };
+  EXPECT_EQ(parse_delete(make(1000))->targets.size(), 1000u);
+  EXPECT_EQ(parse_delete(make(1001)).error(), Errc::malformed_xml);
+  EXPECT_EQ(parse_delete(make(0)).error(), Errc::malformed_xml);
+}
+
+TEST(Xml, CompleteTakesTenThousandPartsWithChecksums) {
+  std::string xml = "<CompleteMultipartUpload>";
+  for (int i = 1; i <= 10'000; ++i) {
+    xml += fmt::format(
+        "<Part><ETag>&quot;{:032x}&quot;</ETag><PartNumber>{}</PartNumber>"
+        "<ChecksumSHA256>47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=</ChecksumSHA256></Part>",
+        i, i);
+  }
+  xml += "</CompleteMultipartUpload>";
+  const auto parts = parse_complete(xml);
+  ASSERT_TRUE(parts);
+  EXPECT_EQ(parts->size(), 10'000u);
+  EXPECT_EQ(parts->back().number, 10'000);
+  EXPECT_EQ(parts->back().checksums.at(0).value.size(), 32u);
+  EXPECT_EQ(parts->front().etag, "00000000000000000000000000000001");
+}
+
+TEST(Xml, CompleteChecksItsNumbers) {
+  const auto one = [](std::string_view number) {
+    return parse_complete(fmt::format(
+        "<CompleteMultipartUpload><Part><ETag>e</ETag><PartNumber>{}</PartNumber></Part></CompleteMultipartUpload>",
+        number));
+  };
+  EXPECT_TRUE(one(" 1 "));
+  EXPECT_EQ(one("0").error(), Errc::invalid_argument);
+  EXPECT_EQ(one("10001").error(), Errc::invalid_argument);
+  EXPECT_EQ(one("-1").error(), Errc::invalid_argument);
+  EXPECT_EQ(one("").error(), Errc::invalid_argument);
+  EXPECT_EQ(parse_complete("<CompleteMultipartUpload><Part><ETag>e</ETag></Part></CompleteMultipartUpload>").error(),
+            Errc::malformed_xml);
+  EXPECT_EQ(parse_complete("<CompleteMultipartUpload/>").error(), Errc::malformed_xml);
+}
+
+TEST(Xml, HostileDocumentsAreMalformed) {
+  const std::string nested = [] {
+    std::string xml;
+    for (int i = 0; i < 100'000; ++i) xml += "<a>";
+    return xml;
+  }();
+  std::string deep = "<Delete>";
+  for (int i = 0; i < 20; ++i) deep += "<x>";
+  for (int i = 0; i < 20; ++i) deep += "</x>";
+  deep += "</Delete>";
+  const std::string good = "<Object><Key>k</Key></Object>";
+  const std::vector<std::string> bad = {
+      "",
+      " ",
+      "not xml",
+      "<Delete>",
+      "<Delete></Deleted>",
+      "<Other>" + good + "</Other>",
+      "<!DOCTYPE Delete [<!ENTITY a \"aaaa\">]><Delete>" + good + "</Delete>",
+      "<!DOCTYPE Delete SYSTEM \"file:///etc/passwd\"><Delete>" + good + "</Delete>",
+      "<Delete><Object><Key>&a;</Key></Object></Delete>",
+      "<Delete><Object><Key>&</Key></Object></Delete>",
+      "<Delete><Object><Key>&#xzz;</Key></Object></Delete>",
+      "<Delete><Object></Object></Delete>",
+      "<Delete><Object><Key></Key></Object></Delete>",
+      "<Delete><Object><Key>a</Key><Key>b</Key></Object></Delete>",
+      "<Delete><Object><Key>\xff</Key></Object></Delete>",
+      std::string("<Delete>\0</Delete>", 18),
+      "<Delete><![CDATA[</Delete>",
+      "<Delete><!--</Delete>",
+      "<Delete>" + good + "</Delete><Delete/>",
+      std::string(xml_bytes_max + 1, ' '),
+      nested,
+      deep,
+  };
+  for (const auto& text : bad) {
+    const auto document = parse_delete(text);
+    ASSERT_FALSE(document) << text.substr(0, 80);
+    EXPECT_EQ(document.error(), Errc::malformed_xml) << text.substr(0, 80);
+    EXPECT_FALSE(parse_complete(text));
+    EXPECT_FALSE(parse_create_bucket(text));
+  }
+}
+
+TEST(Xml, CreateBucketGivesTheRegion) {
+  EXPECT_EQ(parse_create_bucket("<CreateBucketConfiguration xmlns=\"x\"><LocationConstraint> eu-west-1 "
+                                "</LocationConstraint></CreateBucketConfiguration>")
+                .value(),
+            "eu-west-1");
+  EXPECT_EQ(parse_create_bucket("<CreateBucketConfiguration/>").value(), "");
+  EXPECT_EQ(parse_create_bucket("<CreateBucketConfiguration><Bucket/></CreateBucketConfiguration>").error(),
+            Errc::not_implemented);
+}
+
+}  // namespace
+}  // namespace verbena::s3

@@ -1,0 +1,80 @@
+#include "server/core_parts.h"
+
+#include <algorithm>
+
+namespace verbena::server {
+namespace {
+
+// What a message carries beside its inline bytes: header, keys, metadata, MAC.
+constexpr size_t message_overhead_max = 12 * KiB;
+
+fabric::ofi::Options ofi_options(const Config::Rdma& rdma, const std::string& provider) {
+  fabric::ofi::Options options;
+  options.provider = provider;
+  options.bind_address = rdma.address;
+  options.port_first = rdma.fabric_port_first;
+  options.port_last = rdma.fabric_port_last;
+  if (!rdma.device_name.empty()) options.device_name = rdma.device_name;
+  options.ib_port = rdma.ib_port;
+  if (rdma.gid_index != "auto") options.gid_index = rdma.gid_index;
+  options.max_send_wr = rdma.max_send_wr;
+  options.max_recv_wr = rdma.max_recv_wr;
+  options.max_sge = rdma.max_sge;
+  options.cq_size = rdma.cq_size;
+  options.message_size_max = std::max<size_t>(options.message_size_max, rdma.inline_bytes_max + message_overhead_max);
+  options.operation_deadline = rdma.operation_timeout;
+  return options;
+}
+
+}  // namespace
+
+FabricChoice choose_fabrics(const Config::Rdma& rdma) {
+  FabricChoice choice;
+  for (const auto& provider : rdma.provider) {
+    if (provider == "local") {
+      choice.local = true;
+      continue;
+    }
+    if (provider == "auto") {
+      choice.local = true;
+    } else {
+      choice.must_open = true;
+    }
+    choice.between_hosts += (choice.between_hosts.empty() ? "" : ",") + provider;
+  }
+  // "auto" anywhere in the list means: whatever opens.
+  if (std::find(rdma.provider.begin(), rdma.provider.end(), "auto") != rdma.provider.end()) choice.must_open = false;
+  return choice;
+}
+
+std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& arena, const Config& config,
+                                              const std::filesystem::path& directory) {
+  const auto choice = choose_fabrics(config.rdma);
+  if (!choice.between_hosts.empty()) {
+    auto opened = fabric::ofi::open(*parts.core, arena, ofi_options(config.rdma, choice.between_hosts));
+    if (opened) {
+      parts.fabric = std::move(*opened);
+    } else if (choice.must_open || opened.error() == Errc::bad_config) {
+      return std::unexpected("rdma.provider " + choice.between_hosts + ": " + describe(opened.error()));
+    } else {
+      log::warn("fabric: no provider between hosts opened ({}); clients of other hosts come by HTTP",
+                describe(opened.error()));
+    }
+  }
+  if (choice.local) {
+    const auto prefix =
+        config.rdma.local_socket.empty() ? (directory / "local.sock").string() : config.rdma.local_socket;
+    parts.local_socket = prefix + "." + std::to_string(parts.core->index());
+    auto opened = fabric::local::listen(*parts.core, parts.local_socket);
+    if (opened) {
+      parts.local = std::move(*opened);
+    } else if (choice.between_hosts.empty()) {
+      return std::unexpected("rdma.provider local: " + parts.local_socket + ": " + describe(opened.error()));
+    } else {
+      log::warn("fabric: the same-host path is off: {}: {}", parts.local_socket, describe(opened.error()));
+    }
+  }
+  return {};
+}
+
+}  // namespace verbena::server

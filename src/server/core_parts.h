@@ -1,0 +1,52 @@
+// What one core owns: its loop, its fabric endpoints, its listeners, its router. Private to this room.
+#pragma once
+
+#include <expected>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/config.h"
+#include "base/core.h"
+#include "fabric/local/local.h"
+#include "fabric/ofi/ofi.h"
+#include "http/server.h"
+#include "s3/router.h"
+
+namespace verbena::server {
+
+// Members are destroyed from the last to the first: listeners, then what they call, then fabrics, then the loop.
+struct CoreParts {
+  std::unique_ptr<Core> core;
+  std::unique_ptr<fabric::ofi::CoreFabric> fabric;  // null when no provider between hosts is open
+  std::unique_ptr<fabric::Port> local;              // null when the same-host path is off
+  std::string local_socket;
+  std::unique_ptr<s3::Router> router;
+  std::unique_ptr<http::Listener> s3_listener;
+  std::unique_ptr<http::Listener> native_listener;
+  std::thread thread;
+
+  // Everything but the loop, which must be still.
+  void close() {
+    native_listener.reset();
+    s3_listener.reset();
+    router.reset();
+    local.reset();
+    fabric.reset();
+  }
+};
+
+// Which fabrics the configuration asks for.
+struct FabricChoice {
+  bool local = false;
+  std::string between_hosts;  // for ofi::Options::provider, in order of preference; empty: none
+  bool must_open = false;     // named outright: failing to open is an error
+};
+FabricChoice choose_fabrics(const Config::Rdma& rdma);
+
+// Opens the fabrics of one core, before it runs. The error names the provider and the key at fault.
+std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& arena, const Config& config,
+                                              const std::filesystem::path& directory);
+
+}  // namespace verbena::server

@@ -1,0 +1,162 @@
+#include "server/data_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/bytes.h"
+
+namespace verbena::server {
+namespace {
+
+constexpr size_t access_key_size_min = 3, access_key_size_max = 128;  // as AWS bounds them
+constexpr size_t secret_key_size_min = 8, secret_key_size_max = 256;
+
+std::unexpected<std::string> cannot(const std::string& what, const std::filesystem::path& path) {
+  return std::unexpected("cannot " + what + " " + path.string() + ": " + std::strerror(errno));
+}
+
+bool printable(std::string_view text) {
+  for (const char c : text) {
+    if (c <= 0x20 || c == 0x7f) return false;
+  }
+  return true;
+}
+
+std::string check_keys(const auth::Credentials& keys) {
+  if (keys.access_key.size() < access_key_size_min || keys.access_key.size() > access_key_size_max ||
+      !printable(keys.access_key) || keys.access_key.find('/') != std::string::npos) {
+    return "the root access key must have 3 to 128 printable characters, without '/'";
+  }
+  if (keys.secret_key.size() < secret_key_size_min || keys.secret_key.size() > secret_key_size_max ||
+      !printable(keys.secret_key)) {
+    return "the root secret key must have 8 to 256 printable characters";
+  }
+  return "";
+}
+
+std::string random_text(std::string_view alphabet, size_t length) {
+  std::string text;
+  while (text.size() < length) {
+    std::byte raw[64];
+    fill_random(raw);
+    for (const std::byte b : raw) {
+      const auto value = static_cast<size_t>(b);
+      // Values past the last whole multiple would favour the alphabet's start.
+      if (value < 256 / alphabet.size() * alphabet.size() && text.size() < length)
+        text += alphabet[value % alphabet.size()];
+    }
+  }
+  return text;
+}
+
+auth::Credentials generate() {
+  static constexpr std::string_view upper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+  static constexpr std::string_view all = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+  return {.access_key = "VB" + random_text(upper, 18), .secret_key = random_text(all, 40), .session_token = ""};
+}
+
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+// Written beside, made durable, then renamed: a crash leaves no half of a credentials file.
+std::expected<void, std::string> save(const std::filesystem::path& path, const auth::Credentials& keys) {
+  const auto beside = path.string() + ".new";
+  ::unlink(beside.c_str());
+  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return cannot("create", beside);
+  const bool written = write_all(fd, keys.access_key + "\n" + keys.secret_key + "\n") && ::fsync(fd) == 0;
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  if (!written) return cannot("write", beside);
+  if (::rename(beside.c_str(), path.c_str()) != 0) return cannot("rename to", path);
+  const int folder = ::open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    ::fsync(folder);
+    ::close(folder);
+  }
+  return {};
+}
+
+std::expected<auth::Credentials, std::string> load(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return cannot("read", path);
+  char text[1024];
+  const ssize_t n = ::read(fd, text, sizeof text);
+  struct stat status{};
+  ::fstat(fd, &status);
+  ::close(fd);
+  if (n < 0) return cannot("read", path);
+  if ((status.st_mode & 077) != 0) {
+    return std::unexpected(path.string() + " can be read by others; run: chmod 600 " + path.string());
+  }
+  const std::string_view all(text, static_cast<size_t>(n));
+  const size_t first = all.find('\n');
+  const size_t second = first == std::string_view::npos ? first : all.find('\n', first + 1);
+  if (second == std::string_view::npos)
+    return std::unexpected(path.string() + " does not hold two lines: access key, secret key");
+  auth::Credentials keys{.access_key = std::string(all.substr(0, first)),
+                         .secret_key = std::string(all.substr(first + 1, second - first - 1)),
+                         .session_token = ""};
+  if (auto wrong = check_keys(keys); !wrong.empty()) return std::unexpected(path.string() + ": " + wrong);
+  return keys;
+}
+
+}  // namespace
+
+std::expected<DataDirectory, std::string> DataDirectory::open(const std::filesystem::path& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return cannot("make", path);
+  const auto lock_path = path / "server.lock";
+  const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock < 0) return cannot("write in", path);
+  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    ::close(lock);
+    return std::unexpected(path.string() + " is in use by another server");
+  }
+  return DataDirectory(std::filesystem::absolute(path), lock);
+}
+
+DataDirectory::DataDirectory(DataDirectory&& other) noexcept : path_(std::move(other.path_)), lock_(other.lock_) {
+  other.lock_ = -1;
+}
+
+DataDirectory::~DataDirectory() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+std::expected<RootKeys, std::string> root_keys(const DataDirectory& directory) {
+  const char* access = std::getenv("VERBENA_ROOT_ACCESS_KEY");
+  const char* secret = std::getenv("VERBENA_ROOT_SECRET_KEY");
+  if ((access == nullptr) != (secret == nullptr)) {
+    return std::unexpected("VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY go together: one of them is missing");
+  }
+  if (access != nullptr) {
+    RootKeys keys{{.access_key = access, .secret_key = secret, .session_token = ""}, RootKeys::From::environment};
+    if (auto wrong = check_keys(keys.credentials); !wrong.empty()) return std::unexpected(wrong);
+    return keys;
+  }
+  const auto path = directory.path() / "credentials";
+  if (std::filesystem::exists(path)) {
+    auto keys = load(path);
+    if (!keys) return std::unexpected(keys.error());
+    return RootKeys{std::move(*keys), RootKeys::From::file};
+  }
+  RootKeys keys{generate(), RootKeys::From::generated};
+  if (auto saved = save(path, keys.credentials); !saved) return std::unexpected(saved.error());
+  return keys;
+}
+
+}  // namespace verbena::server

@@ -1,0 +1,38 @@
+// The data directory: made if missing, owned by one server at a time, and home of the root credentials.
+#pragma once
+
+#include <expected>
+#include <filesystem>
+#include <string>
+
+#include "auth/auth.h"
+
+namespace verbena::server {
+
+// Holds an exclusive lock on DIR/server.lock while it lives.
+class DataDirectory {
+ public:
+  // Makes the directory (mode 0700) when it is missing. The error is a sentence for people.
+  static std::expected<DataDirectory, std::string> open(const std::filesystem::path& path);
+  DataDirectory(DataDirectory&& other) noexcept;
+  DataDirectory& operator=(DataDirectory&&) = delete;
+  ~DataDirectory();
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  DataDirectory(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
+  std::filesystem::path path_;
+  int lock_ = -1;
+};
+
+struct RootKeys {
+  auth::Credentials credentials;
+  enum class From { environment, file, generated } from = From::file;
+};
+
+// The root keys: VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY (both or neither), else DIR/credentials, else new
+// ones that are written there with mode 0600 before anyone uses them.
+std::expected<RootKeys, std::string> root_keys(const DataDirectory& directory);
+
+}  // namespace verbena::server

@@ -1,0 +1,251 @@
+#include "server/server.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/blocking.h"
+#include "base/core.h"
+#include "base/log.h"
+#include "http/s3_handler.h"
+#include "http/server.h"
+#include "memory/arena.h"
+#include "native/native.h"
+#include "rdma/fabric_token_windows.h"
+#include "s3/router.h"
+#include "server/core_parts.h"
+#include "server/data_directory.h"
+#include "store/local/local_store.h"
+
+namespace verbena::server {
+namespace {
+
+constexpr unsigned cores_default_max = 16;
+constexpr size_t blocking_queue_max = 4096;
+constexpr std::chrono::seconds cut_off_max{5};
+
+unsigned core_count(const Config& config) {
+  if (config.cores != 0) return config.cores;
+  return std::clamp(std::thread::hardware_concurrency(), 1u, cores_default_max);
+}
+
+http::Limits http_limits(const Config::Http& http) {
+  return {.header_bytes_max = http.header_bytes_max,
+          .connections_max = http.connections_max,
+          .idle_timeout = http.idle_timeout,
+          .header_timeout = http.header_timeout,
+          .body_stall_timeout = http.body_timeout};
+}
+
+native::Options native_options(const Config::Rdma& rdma) {
+  native::Options options;
+  options.sessions_max = rdma.sessions_max;
+  options.credits = static_cast<uint32_t>(rdma.credits);
+  options.inline_max_bytes = static_cast<uint32_t>(rdma.inline_bytes_max);
+  options.idle_timeout = rdma.session_idle_timeout;
+  options.operation_deadline = rdma.operation_timeout;
+  return options;
+}
+
+// Drain only: the threads being waited for are other ones.
+template <class Done>
+void wait_until(std::chrono::milliseconds longest, Done done) {
+  for (const auto until = deadline_in(longest); !done() && SteadyClock::now() < until;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+std::string at(std::string_view address, uint16_t port) {
+  const bool v6 = address.find(':') != std::string_view::npos;
+  return (v6 ? "[" + std::string(address) + "]" : std::string(address)) + ":" + std::to_string(port);
+}
+
+}  // namespace
+
+// Destroyed from the last member to the first: threads are joined by then, cores go before what their coroutines use.
+struct Server::State {
+  State(const Config& config, DataDirectory directory, auth::Credentials root)
+      : config(config), directory(std::move(directory)), credentials(std::move(root)) {}
+
+  std::expected<void, std::string> open_store();
+  std::expected<void, std::string> open_cores();
+  std::expected<void, std::string> listen();
+  void run();
+  void stop(std::chrono::milliseconds drain);
+
+  Config config;
+  DataDirectory directory;
+  auth::RootCredentials credentials;
+  Endpoints endpoints;
+  std::unique_ptr<memory::Arena> arena;
+  std::unique_ptr<BlockingPool> pool;
+  std::unique_ptr<store::local::LocalStore> store;
+  std::unique_ptr<auth::Verifier> verifier;
+  std::unique_ptr<s3::Service> service;
+  std::unique_ptr<http::AccessLog> access_log;
+  std::unique_ptr<native::NativeDoor> door;
+  std::unique_ptr<rdma::FabricTokenWindows> windows;
+  std::vector<CoreParts> cores;
+  bool stopped = false;
+};
+
+std::expected<void, std::string> Server::State::open_store() {
+  auto made = memory::Arena::create(config.arena_size);
+  if (!made) return std::unexpected("arena_size: " + describe(made.error()));
+  arena = std::move(*made);
+  pool = std::make_unique<BlockingPool>(config.blocking_threads, blocking_queue_max);
+  store::local::Options options;
+  options.directory = directory.path();
+  options.arena = arena.get();
+  options.pool = pool.get();
+  auto opened = store::local::LocalStore::open(options);
+  if (!opened)
+    return std::unexpected("cannot open the store in " + directory.path().string() + ": " + describe(opened.error()));
+  store = std::move(*opened);
+  verifier =
+      std::make_unique<auth::Verifier>(credentials, system_clock(), auth::Verifier::Options{.region = config.region});
+  service = std::make_unique<s3::Service>(s3::Service{*store, *arena, system_clock(), config.region});
+  return {};
+}
+
+std::expected<void, std::string> Server::State::open_cores() {
+  const unsigned count = core_count(config);
+  cores.resize(count);
+  if (config.rdma.enabled) {
+    auto made = rdma::FabricTokenWindows::create({.networks = config.rdma.token_networks, .own_ports = {}});
+    if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
+    windows = std::move(*made);
+    door = std::make_unique<native::NativeDoor>(*service, *verifier, credentials, native_options(config.rdma));
+  }
+  const auto began = SteadyClock::now();
+  for (unsigned i = 0; i < count; ++i) {
+    auto& parts = cores[i];
+    parts.core =
+        std::make_unique<Core>(Core::Options{.index = i, .pin_to_cpu = config.pin_cores ? static_cast<int>(i) : -1});
+    if (config.rdma.enabled) {
+      if (auto opened = open_fabrics(parts, *arena, config, directory.path()); !opened) return opened;
+    }
+    if (parts.fabric != nullptr) {
+      windows->add(*parts.core, *parts.fabric);
+      auto attached = door->attach(*parts.core, parts.fabric->port(), parts.fabric->provider());
+      if (!attached) return std::unexpected("native door: " + describe(attached.error()));
+    }
+    if (parts.local != nullptr) {
+      auto attached = door->attach(*parts.core, *parts.local, "local", parts.local_socket);
+      if (!attached) return std::unexpected("native door: " + describe(attached.error()));
+    }
+    parts.router = std::make_unique<s3::Router>(*service, windows.get(), s3::Router::Options{.domain = config.domain});
+  }
+  if (cores[0].local != nullptr) endpoints.providers.emplace_back("local");
+  if (cores[0].fabric != nullptr) endpoints.providers.emplace_back(cores[0].fabric->provider());
+  if (config.rdma.enabled) {
+    // Each core has a domain of its own, so the arena is registered once per core.
+    const auto took = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - began);
+    log::info("fabric: opened on {} cores, {} registered with each, in {:.1f} ms", count,
+              format_size(arena->mapping().size()), static_cast<double>(took.count()) / 1000.0);
+  }
+  return {};
+}
+
+std::expected<void, std::string> Server::State::listen() {
+  std::optional<http::TlsFiles> tls;
+  if (!config.tls.certificate.empty()) tls = http::TlsFiles{config.tls.certificate, config.tls.key};
+  const auto limits = http_limits(config.http);
+  uint16_t http_port = config.http.port;
+  uint16_t native_port = config.rdma.port;
+  if (config.access_log != "off") {
+    auto opened = http::AccessLog::open(config.access_log);
+    if (!opened) return std::unexpected("access_log: " + config.access_log + ": " + describe(opened.error()));
+    access_log = std::move(*opened);
+  }
+  for (auto& parts : cores) {
+    auto opened = http::listen(*parts.core, config.http.address, http_port, limits, tls,
+                               http::make_s3_handler(*verifier, *parts.router, {.access_log = access_log.get()}));
+    if (!opened) return std::unexpected("http " + at(config.http.address, http_port) + ": " + describe(opened.error()));
+    parts.s3_listener = std::move(*opened);
+    http_port = parts.s3_listener->port();
+    if (door == nullptr) continue;
+    auto native =
+        http::listen(*parts.core, config.rdma.address, native_port, limits, std::nullopt, door->session_handler());
+    if (!native)
+      return std::unexpected("rdma " + at(config.rdma.address, native_port) + ": " + describe(native.error()));
+    parts.native_listener = std::move(*native);
+    native_port = parts.native_listener->port();
+  }
+  endpoints.http = (tls ? "https://" : "http://") + at(config.http.address, http_port);
+  if (door != nullptr) {
+    endpoints.native = at(config.rdma.address, native_port);
+    windows->add_own_port(http_port);
+    windows->add_own_port(native_port);
+  }
+  return {};
+}
+
+void Server::State::run() {
+  for (auto& parts : cores) parts.thread = std::thread([core = parts.core.get()] { core->run(); });
+  std::string providers;
+  for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
+  log::info("server: http={} native={} providers=[{}] cores={} arena={}{} data={}", endpoints.http, endpoints.native,
+            providers, cores.size(), format_size(arena->mapping().size()), arena->huge_pages() ? " (huge pages)" : "",
+            directory.path().string());
+}
+
+void Server::State::stop(std::chrono::milliseconds drain) {
+  if (stopped) return;
+  stopped = true;
+  for (auto& parts : cores) {
+    if (parts.s3_listener != nullptr) parts.s3_listener->stop_accepting();
+    if (parts.native_listener != nullptr) parts.native_listener->stop_accepting();
+  }
+  if (door != nullptr) door->stop();
+  const auto requests = [this] { return door != nullptr ? door->in_flight() : 0; };
+  const auto connections = [this] {
+    size_t count = 0;
+    for (const auto& parts : cores) {
+      if (parts.s3_listener != nullptr) count += parts.s3_listener->connections();
+      if (parts.native_listener != nullptr) count += parts.native_listener->connections();
+    }
+    return count;
+  };
+  wait_until(drain, [&] { return requests() == 0 && connections() == 0; });
+  // What is still there is cut off while the cores run, so that each request unwinds on its own thread.
+  for (auto& parts : cores) {
+    if (parts.s3_listener != nullptr) parts.s3_listener->close();
+    if (parts.native_listener != nullptr) parts.native_listener->close();
+  }
+  // A one-sided operation cannot be cancelled: a request waits for its own until its deadline.
+  wait_until(std::max<std::chrono::milliseconds>(cut_off_max, config.rdma.operation_timeout + std::chrono::seconds(1)),
+             [&] { return requests() == 0 && connections() == 0; });
+  for (auto& parts : cores) parts.core->stop();
+  for (auto& parts : cores) {
+    if (parts.thread.joinable()) parts.thread.join();
+  }
+  // A request that is still there waits for the disk, and what the disk answers is posted to its loop: loops go last.
+  store.reset();
+  pool.reset();
+  // The loops outlive all that has timers or sockets on them.
+  for (auto& parts : cores) parts.close();
+  door.reset();
+  cores.clear();
+}
+
+std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& config,
+                                                                  const std::filesystem::path& directory,
+                                                                  auth::Credentials root) {
+  if (auto sound = check(config); !sound) return std::unexpected(sound.error());
+  log::set_level(config.log_level);
+  auto opened = DataDirectory::open(directory);
+  if (!opened) return std::unexpected(opened.error());
+  auto state = std::make_unique<State>(config, std::move(*opened), std::move(root));
+  if (auto done = state->open_store(); !done) return std::unexpected(done.error());
+  if (auto done = state->open_cores(); !done) return std::unexpected(done.error());
+  if (auto done = state->listen(); !done) return std::unexpected(done.error());
+  state->run();
+  return std::unique_ptr<Server>(new Server(std::move(state)));
+}
+
+Server::Server(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Server::~Server() { stop(); }
+const Endpoints& Server::endpoints() const { return state_->endpoints; }
+void Server::stop(std::chrono::milliseconds drain) { state_->stop(drain); }
+
+}  // namespace verbena::server

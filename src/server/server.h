@@ -1,0 +1,43 @@
+// A whole server in one object.
+#pragma once
+
+#include <chrono>
+#include <expected>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "auth/auth.h"
+#include "base/config.h"
+
+namespace verbena::server {
+
+struct Endpoints {
+  std::string http;                    // "http://127.0.0.1:9000" or "https://..."
+  std::string native;                  // "127.0.0.1:9100"; empty when RDMA is off
+  std::vector<std::string> providers;  // what the native door offers: "local", "tcp", "verbs;ofi_rxm"
+};
+
+class Server {
+ public:
+  // Opens everything and serves from its own threads when it returns. The error is a sentence for people that names
+  // what is wrong (a port in use, a directory that cannot be written, a provider that cannot open).
+  static std::expected<std::unique_ptr<Server>, std::string> start(const Config& config,
+                                                                   const std::filesystem::path& directory,
+                                                                   auth::Credentials root);
+  // Stops as by stop() when that was not called.
+  ~Server();
+  Server(const Server&) = delete;
+
+  const Endpoints& endpoints() const;
+  // Accepts nothing new, lets requests in flight end (at most `drain`), then ends the threads. Blocks.
+  void stop(std::chrono::milliseconds drain = std::chrono::seconds(10));
+
+ private:
+  struct State;
+  explicit Server(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace verbena::server

@@ -1,0 +1,67 @@
+// Writes one blob: bytes in, extents and checksums out. Nothing here is visible to anybody until a mutation names it;
+// a writer that goes away first gives its space back.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "store/local/engine.h"
+
+namespace verbena::store::local {
+
+// A blob whose bytes have been written (not yet synced).
+struct WrittenBlob {
+  BlobRef ref;
+  std::string in_index;           // the value, when ref.kind is in_index
+  std::vector<Segment> segments;  // otherwise
+  std::vector<Run> runs;          // for the mutation that names the blob
+};
+
+// Of one core: all calls on the executor that made the first.
+class BlobWriter : public std::enable_shared_from_this<BlobWriter> {
+ public:
+  BlobWriter(std::shared_ptr<Engine> engine, VolumeKind kind, std::optional<uint64_t> size_hint);
+  ~BlobWriter();
+
+  uint64_t size() const { return size_; }
+  Task<Result<void>> append(memory::Chunk chunk);
+  // Waits for all writes. Once.
+  Task<Result<WrittenBlob>> finish();
+
+ private:
+  using SharedLease = std::shared_ptr<memory::Lease>;
+  Result<void> make_stage(size_t more);
+  Task<Result<void>> flush_stage(bool last);
+  // `bytes`: whole blocks; the last call's may end in a partial one, padded to 4096, of which `padding` bytes are not
+  // data.
+  Task<Result<void>> write_out(SharedLease lease, Bytes bytes, size_t padding);
+  Task<Result<void>> next_run(uint64_t at_least);
+  void end_run();
+  void add_checksums(Bytes data);
+  Task<> wait_for_writes(size_t in_flight_max);
+  static Task<> write_piece(std::shared_ptr<BlobWriter> self, std::shared_ptr<Volume> volume, uint64_t offset,
+                            Bytes bytes, SharedLease lease);
+  std::vector<Segment> make_segments() const;
+
+  std::shared_ptr<Engine> engine_;
+  const VolumeKind kind_;
+  const std::optional<uint64_t> size_hint_;
+  uint64_t size_ = 0;      // bytes appended
+  uint64_t reserved_ = 0;  // bytes of all runs
+  memory::Lease stage_;    // bytes that are not a whole block yet, or were not aligned
+  size_t staged_ = 0;
+  std::vector<Run> runs_;
+  uint64_t run_used_ = 0;  // of the last run
+  std::vector<uint32_t> block_crcs_;
+  size_t in_flight_ = 0;
+  std::optional<boost::asio::steady_timer> wake_;
+  Result<void> state_;  // the first write error
+};
+
+// Adds the blob's records to the batch.
+void add_blob(Transaction& transaction, const WrittenBlob& blob);
+
+}  // namespace verbena::store::local

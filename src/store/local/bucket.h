@@ -1,0 +1,38 @@
+// A bucket as the running engine knows it. All buckets are in memory; the index has them for the next start.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "store/local/record.h"
+
+namespace verbena::store::local {
+
+struct Bucket {
+  uint64_t id = 0;  // never used again, so a bucket of the same name made later shares nothing with this one
+  std::string name;
+  int64_t created_us = 0;
+  std::string owner;
+  mutable std::atomic<Durability> durability{Durability::sync};
+
+  BucketInfo info() const { return {name, created_us, owner, durability.load(std::memory_order_acquire)}; }
+};
+
+// Thread-safe.
+class Buckets {
+ public:
+  std::shared_ptr<const Bucket> find(std::string_view name) const;  // null: no such bucket
+  std::vector<BucketInfo> list() const;                             // by name
+  void add(const BucketRecord& record);
+  void remove(std::string_view name);
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::map<std::string, std::shared_ptr<const Bucket>, std::less<>> buckets_;
+};
+
+}  // namespace verbena::store::local

@@ -1,0 +1,70 @@
+#include "store/local/bucket_ops.h"
+
+#include "store/local/multipart.h"
+#include "store/local/object_ops.h"
+
+namespace verbena::store::local {
+
+Mutation create_bucket_mutation(Engine& engine, BucketInfo info) {
+  auto apply = [&engine, info](Transaction& transaction) -> Result<void> {
+    std::string key = keys::bucket(info.name);
+    auto current = transaction.batch().get(Family::meta, key);
+    if (current) return fail(Errc::bucket_already_exists);
+    if (!(current.error() == Errc::not_found)) return std::unexpected(current.error());
+    BucketRecord record{.id = engine.next_id(), .info = info};
+    if (record.info.created_us == 0) record.info.created_us = transaction.now_us();
+    transaction.batch().put(Family::meta, key, encode(record));
+    transaction.on_commit([&engine, record] { engine.buckets.add(record); });
+    return {};
+  };
+  return {.apply = std::move(apply), .runs = {}, .bucket = nullptr, .takes_space = true};
+}
+
+Mutation set_durability_mutation(std::shared_ptr<const Bucket> bucket, Durability durability) {
+  auto apply = [bucket, durability](Transaction& transaction) -> Result<void> {
+    VB_TRY(check_bucket(transaction, *bucket));
+    BucketRecord record{.id = bucket->id, .info = bucket->info()};
+    record.info.durability = durability;
+    transaction.batch().put(Family::meta, keys::bucket(bucket->name), encode(record));
+    transaction.on_commit([bucket, durability] { bucket->durability.store(durability, std::memory_order_release); });
+    return {};
+  };
+  return {.apply = std::move(apply), .runs = {}, .bucket = nullptr, .takes_space = false};
+}
+
+Mutation remove_bucket_mutation(Engine& engine, std::shared_ptr<const Bucket> bucket) {
+  auto apply = [&engine, bucket](Transaction& transaction) -> Result<void> {
+    VB_TRY(check_bucket(transaction, *bucket));
+    Cursor objects = transaction.batch().cursor(Family::objects, keys::object_prefix(bucket->id));
+    if (objects.valid()) return fail(Errc::bucket_not_empty);
+    VB_TRY(objects.status());
+    // Found first, changed after: a cursor does not like the batch to move under it.
+    std::vector<std::pair<std::string, UploadRecord>> uploads;
+    Cursor cursor = transaction.batch().cursor(Family::uploads, keys::upload_prefix(bucket->id));
+    for (; cursor.valid(); cursor.next()) {
+      VB_ASSIGN(UploadRecord upload, decode_upload(cursor.value()));
+      uploads.emplace_back(cursor.key(), std::move(upload));
+    }
+    VB_TRY(cursor.status());
+    for (const auto& [key, upload] : uploads) VB_TRY(bury_upload(transaction, key, upload));
+    transaction.batch().erase(Family::meta, keys::bucket(bucket->name));
+    transaction.on_commit([&engine, bucket] { engine.buckets.remove(bucket->name); });
+    return {};
+  };
+  return {.apply = std::move(apply), .runs = {}, .bucket = nullptr, .takes_space = false};
+}
+
+Mutation remove_mutation(std::shared_ptr<const Bucket> bucket, std::string key, CommitConditions conditions) {
+  auto apply = [bucket, key, conditions](Transaction& transaction) -> Result<void> {
+    VB_TRY(check_bucket(transaction, *bucket));
+    VB_ASSIGN(auto current, find_object(transaction, *bucket, key));
+    VB_TRY(check_conditions(current, conditions));
+    if (!current) return {};
+    VB_TRY(bury(transaction, current));
+    transaction.batch().erase(Family::objects, keys::object(bucket->id, key));
+    return {};
+  };
+  return {.apply = std::move(apply), .runs = {}, .bucket = bucket, .takes_space = false};
+}
+
+}  // namespace verbena::store::local

@@ -1,0 +1,17 @@
+// Mutations of buckets, and the removal of an object.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "store/local/engine.h"
+
+namespace verbena::store::local {
+
+Mutation create_bucket_mutation(Engine& engine, BucketInfo info);  // bucket_already_exists
+Mutation set_durability_mutation(std::shared_ptr<const Bucket> bucket, Durability durability);
+Mutation remove_bucket_mutation(Engine& engine,
+                                std::shared_ptr<const Bucket> bucket);  // bucket_not_empty; its uploads go too
+Mutation remove_mutation(std::shared_ptr<const Bucket> bucket, std::string key, CommitConditions conditions);
+
+}  // namespace verbena::store::local

@@ -1,0 +1,213 @@
+#include "store/local/committer.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/metrics.h"
+
+namespace verbena::store::local {
+namespace {
+
+metrics::Counter& commits() {
+  static auto& counter = metrics::counter("verbena_store_commits_total", "Index changes committed");
+  return counter;
+}
+metrics::Counter& groups() {
+  static auto& counter = metrics::counter("verbena_store_commit_groups_total", "Groups of commits written at once");
+  return counter;
+}
+
+}  // namespace
+
+void Transaction::kill(const BlobRef& blob) {
+  switch (blob.kind) {
+    case BlobKind::empty:
+      return;
+    case BlobKind::in_index:
+      batch_.erase(Family::in_index, keys::in_index(blob.id));
+      return;
+    case BlobKind::extents:
+      batch_.put(Family::meta, keys::dead(blob.id), "");
+      dead_.push_back(blob.id);
+      return;
+  }
+}
+
+Committer::Committer(Index& index, Volumes& volumes, Garbage& garbage, Options options)
+    : index_(index), volumes_(volumes), garbage_(garbage), options_(options) {
+  lanes_[1].durable = false;
+}
+
+void Committer::start() {
+  for (Lane& lane : lanes_) lane.thread = std::thread(&Committer::loop, this, std::ref(lane));
+}
+
+void Committer::stop() {
+  // The written-behind lane first: it may hand work to the durable one.
+  for (Lane* lane : {&lanes_[1], &lanes_[0]}) {
+    {
+      std::lock_guard lock(lane->mutex);
+      lane->stopping = true;
+      lane->wake.notify_all();
+    }
+    if (lane->thread.joinable()) lane->thread.join();
+  }
+}
+
+Task<Result<void>> Committer::submit(Mutation mutation) {
+  auto executor = co_await boost::asio::this_coro::executor;
+  auto initiate = [this, executor](auto handler, Mutation work) {
+    // The handler is shared because std::function copies what it holds.
+    auto shared = std::make_shared<decltype(handler)>(std::move(handler));
+    auto done = [executor, shared](Result<void> result) {
+      boost::asio::post(executor, [shared, result]() mutable { (*shared)(result); });
+    };
+    enqueue({std::move(work), std::move(done), {}});
+  };
+  co_return co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(Result<void>)>(
+      std::move(initiate), boost::asio::use_awaitable, std::move(mutation));
+}
+
+void Committer::enqueue(Pending pending) {
+  const auto& bucket = pending.mutation.bucket;
+  bool durable = bucket == nullptr || bucket->durability.load(std::memory_order_acquire) == Durability::sync;
+  Lane& lane = lanes_[durable ? 0 : 1];
+  Error refusal{Errc::slow_down, 0, "commit queue is full"};
+  {
+    std::lock_guard lock(lane.mutex);
+    if (lane.stopping) {
+      refusal = {Errc::closed, 0, "store is closed"};
+    } else if (lane.queue.size() < options_.queue_max) {
+      lane.queue.push_back(std::move(pending));
+      lane.wake.notify_one();
+      return;
+    }
+  }
+  garbage_.reclaim(std::move(pending.mutation.runs));
+  pending.done(std::unexpected(refusal));
+}
+
+void Committer::loop(Lane& lane) {
+  std::unique_lock lock(lane.mutex);
+  for (;;) {
+    lane.wake.wait(lock, [&] { return lane.stopping || !lane.queue.empty(); });
+    if (lane.queue.empty()) return;
+    std::vector<Pending> group;
+    while (!lane.queue.empty() && group.size() < options_.group_max) {
+      group.push_back(std::move(lane.queue.front()));
+      lane.queue.pop_front();
+    }
+    lock.unlock();
+    process(lane, std::move(group));
+    lock.lock();
+  }
+}
+
+void Committer::process(Lane& lane, std::vector<Pending> group) {
+  // A bucket that has become durable meanwhile gets what it promises.
+  if (!lane.durable) {
+    std::erase_if(group, [&](Pending& pending) {
+      const auto& bucket = pending.mutation.bucket;
+      if (bucket->durability.load(std::memory_order_acquire) == Durability::memory) return false;
+      enqueue(std::move(pending));
+      return true;
+    });
+  }
+  if (lane.durable) sync_data(group);
+  refuse_without_space(group);
+  write_index(lane, group);
+  for (Pending& pending : group) {
+    // Only a refused mutation still has its runs.
+    garbage_.reclaim(std::move(pending.mutation.runs));
+    // What the closures hold goes before the caller hears: it may end the store next.
+    pending.mutation = {};
+    pending.done(pending.outcome);
+  }
+}
+
+void Committer::sync_data(std::vector<Pending>& group) {
+  for (Pending& pending : group) {
+    for (const Run& run : pending.mutation.runs) {
+      // Volume::sync() is free when the group's first member has paid for all.
+      pending.outcome = run.volume->sync();
+      if (!pending.outcome) break;
+    }
+  }
+}
+
+void Committer::refuse_without_space(std::vector<Pending>& group) {
+  bool asks = std::any_of(group.begin(), group.end(), [](const Pending& p) { return p.mutation.takes_space; });
+  if (!asks) return;
+  auto space = volumes_.has_space();
+  if (space && *space) return;
+  for (Pending& pending : group) {
+    if (pending.outcome && pending.mutation.takes_space) {
+      pending.outcome = fail(Errc::insufficient_storage, "commit: too little free space left");
+    }
+  }
+}
+
+Result<void> Committer::recover_index() {
+  if (!index_.failed()) return {};
+  auto recovered = index_.recover();
+  if (recovered) {
+    garbage_.reclaim(std::exchange(limbo_, {}));
+  } else {
+    log::error("store: the index takes no writes: {}", describe(recovered.error()));
+  }
+  return recovered;
+}
+
+// The members of the group that hold, in the batch.
+std::vector<size_t> Committer::apply(std::vector<Pending>& group, Transaction& transaction) {
+  std::vector<size_t> applied;
+  for (size_t i = 0; i < group.size(); ++i) {
+    Pending& pending = group[i];
+    if (!pending.outcome) continue;
+    size_t dead = transaction.dead_.size(), effects = transaction.effects_.size();
+    transaction.batch_.save();
+    pending.outcome = pending.mutation.apply(transaction);
+    if (pending.outcome) {
+      applied.push_back(i);
+    } else {
+      transaction.batch_.roll_back();
+      transaction.dead_.resize(dead);
+      transaction.effects_.resize(effects);
+    }
+  }
+  return applied;
+}
+
+void Committer::write_index(Lane& lane, std::vector<Pending>& group) {
+  std::lock_guard lock(index_mutex_);
+  Transaction transaction(index_, options_.clock->now_us());
+  Result<void> ready = recover_index();
+  std::vector<size_t> applied;
+  if (ready) {
+    applied = apply(group, transaction);
+    if (!transaction.batch_.empty()) ready = index_.write(transaction.batch_, lane.durable);
+  }
+  if (!ready) {
+    // A crash now may bring the batch back, so the bytes that it names must stay until the index has moved past it.
+    for (size_t i : applied) {
+      auto& runs = group[i].mutation.runs;
+      std::move(runs.begin(), runs.end(), std::back_inserter(limbo_));
+      runs.clear();
+    }
+    for (Pending& pending : group) {
+      if (pending.outcome) pending.outcome = ready;
+    }
+    if (!applied.empty()) (void)recover_index();
+    return;
+  }
+  for (size_t i : applied) {
+    for (const Run& run : group[i].mutation.runs) volumes_.settle(run);
+    group[i].mutation.runs.clear();
+  }
+  for (auto& effect : transaction.effects_) effect();
+  garbage_.add_dead(transaction.dead_);
+  groups().add();
+  commits().add(applied.size());
+}
+
+}  // namespace verbena::store::local

@@ -1,0 +1,110 @@
+// Group commit, and the one place where the index changes. Mutations queue in a lane; its thread takes all that wait,
+// makes their data durable with one fdatasync per volume, evaluates each one's conditions in order against the index
+// and against those before it, writes one batch with one log sync, and answers all.
+//
+// There are two lanes: `durable`, and `written_behind` for buckets with Durability::memory, which neither syncs nor
+// waits for those who do. Conditions and batches of both are serialized by one mutex: that is what makes "one owner per
+// key" hold.
+#pragma once
+
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/task.h"
+#include "store/local/bucket.h"
+#include "store/local/garbage.h"
+#include "store/local/index.h"
+#include "store/local/record.h"
+#include "store/local/volume.h"
+
+namespace verbena::store::local {
+
+// What a mutation sees while it is applied.
+class Transaction {
+ public:
+  Transaction(Index& index, int64_t now_us) : batch_(index), now_us_(now_us) {}
+  Batch& batch() { return batch_; }
+  int64_t now_us() const { return now_us_; }
+  // The blob is no longer named: its bytes go when no reader holds them.
+  void kill(const BlobRef& blob);
+  // Runs after the batch is in the index, before the answer.
+  void on_commit(std::function<void()> effect) { effects_.push_back(std::move(effect)); }
+
+ private:
+  friend class Committer;
+  Batch batch_;
+  int64_t now_us_;
+  std::vector<uint64_t> dead_;
+  std::vector<std::function<void()>> effects_;
+};
+
+struct Mutation {
+  // Evaluates conditions and, only if they hold, changes the batch. On the lane's thread. Nothing that it did is kept
+  // when it fails.
+  std::function<Result<void>(Transaction&)> apply;
+  std::vector<Run> runs;                 // named by the index if this succeeds; the committer's from here on
+  std::shared_ptr<const Bucket> bucket;  // decides the lane; null: durable
+  bool takes_space = false;              // refused when the disk is nearly full; deletes are not
+};
+
+class Committer {
+ public:
+  struct Options {
+    const WallClock* clock = nullptr;
+    size_t queue_max = 4096;
+    size_t group_max = 256;
+  };
+  Committer(Index& index, Volumes& volumes, Garbage& garbage, Options options);
+  ~Committer() { stop(); }
+
+  void start();
+  void stop();  // does what is queued; later submissions fail with closed
+
+  // Returns when the mutation is in the index (and durable, in a sync bucket) or was refused. slow_down when the queue
+  // is full. After io_error and insufficient_storage the change is not visible and will not be, except that a crash
+  // before the index has recovered may bring it back, whole.
+  Task<Result<void>> submit(Mutation mutation);
+
+ private:
+  struct Pending {
+    Mutation mutation;
+    std::function<void(Result<void>)> done;
+    Result<void> outcome;
+  };
+  struct Lane {
+    bool durable = true;
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::deque<Pending> queue;
+    bool stopping = false;
+    std::thread thread;
+  };
+  void enqueue(Pending pending);
+  void loop(Lane& lane);
+  void process(Lane& lane, std::vector<Pending> group);
+  void sync_data(std::vector<Pending>& group);
+  void refuse_without_space(std::vector<Pending>& group);
+  void write_index(Lane& lane, std::vector<Pending>& group);
+  std::vector<size_t> apply(std::vector<Pending>& group, Transaction& transaction);
+  Result<void> recover_index();
+
+  Index& index_;
+  Volumes& volumes_;
+  Garbage& garbage_;
+  const Options options_;
+  Lane lanes_[2];
+  std::mutex index_mutex_;
+  std::vector<Run> limbo_;  // of batches whose outcome is unknown; guarded by index_mutex_
+};
+
+}  // namespace verbena::store::local

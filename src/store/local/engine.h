@@ -1,0 +1,62 @@
+// What all parts of the engine share. Internal to this folder; readers and writers hold it by shared_ptr.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "store/local/bucket.h"
+#include "store/local/committer.h"
+#include "store/local/data_io.h"
+#include "store/local/garbage.h"
+#include "store/local/local_store.h"
+
+namespace verbena::store::local {
+
+struct Engine {
+  explicit Engine(Options o) : options(std::move(o)) {}
+  ~Engine() { stop(); }
+
+  // Directory, lock, format, index, recovery, threads; in this order (recovery.cc).
+  Result<void> start();
+  // Ends the threads. Idempotent.
+  void stop();
+
+  // Ids of buckets, blobs, objects, uploads and volumes: never the same twice, also across crashes. The upper bits
+  // count the starts of the store and are durable before the first id is given out.
+  uint64_t next_id() { return epoch << 40 | next.fetch_add(1, std::memory_order_relaxed); }
+
+  BlockingPool& pool() const { return *options.pool; }
+  Result<std::shared_ptr<const Bucket>> find_bucket(std::string_view name) const {
+    auto bucket = buckets.find(name);
+    if (!bucket) return fail(Errc::no_such_bucket);
+    return bucket;
+  }
+
+  Options options;
+  FileSystem* fs = nullptr;
+  uint64_t epoch = 0;
+  std::atomic<uint64_t> next{1};
+
+  // In the order of what needs what.
+  std::unique_ptr<FileLock> lock;
+  std::unique_ptr<rocksdb::Env> env;
+  std::unique_ptr<Index> index;
+  std::unique_ptr<Volumes> volumes;
+  std::unique_ptr<Garbage> garbage;
+  std::unique_ptr<Committer> committer;
+  std::unique_ptr<DataIo> io;
+  Buckets buckets;
+
+ private:
+  Result<void> open_directory();
+  Result<void> open_index();
+  Result<void> recover_volumes();
+  Result<void> recover_volume(uint64_t id);
+  Result<void> load_buckets();
+  Result<void> queue_dead_blobs();
+};
+
+// S3's limits on keys: 1 to 1024 bytes.
+Result<void> check_key(std::string_view key);
+
+}  // namespace verbena::store::local

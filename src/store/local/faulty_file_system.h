@@ -1,0 +1,92 @@
+// A file system in memory that goes wrong on purpose. For tests: of this engine, of anything built on the seam.
+//
+// It knows what a disk knows: what was synced survives a crash, what was not may be lost, whole or by the sector; a
+// name that was made, renamed or unlinked is certain only after its directory was synced.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+
+#include "store/local/file_system.h"
+
+namespace verbena::store::local {
+
+class FaultyFileSystem final : public FileSystem {
+ public:
+  enum class Fault : uint8_t {
+    none,
+    crash,     // this operation and all that follow fail; only crash() ends it
+    no_space,  // this one operation fails with ENOSPC
+    io_error,  // this one operation fails with EIO
+  };
+  enum class Loss : uint8_t {
+    nothing,   // as after kill -9
+    unsynced,  // all that was not synced is gone
+    torn,      // of what was not synced, a random choice of 512-byte sectors is gone
+  };
+
+  FaultyFileSystem();
+  ~FaultyFileSystem() override;
+
+  // Operations that change something are counted: writes, syncs, allocations, punches, truncations, making, renaming
+  // and unlinking of files. The one with this number (counted from now, first is 0) meets the fault.
+  void fail_at(uint64_t operation, Fault fault);
+  uint64_t operations() const;  // since the last fail_at()
+  bool fault_happened() const;
+  // The machine stops and starts again. All files must be closed.
+  void crash(Loss loss, uint64_t seed);
+
+  void set_capacity(uint64_t bytes);  // of all files together
+  void set_short_io(bool on);         // reads and writes move fewer bytes than asked
+  void fail_reads(bool on);           // EIO on every read of a volume-sized request
+  void flip_bit(const Path& path, uint64_t offset);
+  uint64_t used_bytes() const;
+
+  Result<std::unique_ptr<File>> open(const Path& path, OpenMode mode) override;
+  Result<void> unlink(const Path& path) override;
+  Result<void> rename(const Path& from, const Path& to) override;
+  Result<void> make_directory(const Path& path) override;
+  Result<void> remove_directory(const Path& path) override;
+  Result<void> sync_directory(const Path& path) override;
+  Result<std::vector<std::string>> list(const Path& path) override;
+  Result<FileStat> stat(const Path& path) override;
+  Result<bool> is_directory(const Path& path) override;
+  Result<uint64_t> free_bytes(const Path& path) override;
+  Result<std::unique_ptr<FileLock>> lock(const Path& path) override;
+
+ private:
+  friend class FaultyFile;
+  friend class FaultyLock;
+  static constexpr size_t page_size = 4096;
+  using Page = std::array<std::byte, page_size>;
+  struct Content {
+    std::map<uint64_t, std::shared_ptr<const Page>> pages;
+    uint64_t size = 0;
+  };
+  struct Node {
+    Content now, synced;
+    std::set<uint64_t> dirty;  // pages that differ, perhaps
+  };
+  using Names = std::map<std::string, std::shared_ptr<Node>>;
+
+  static std::string normal(const Path& path);
+  Result<void> begin(bool* apply_then_fail = nullptr);  // counts, meets the fault
+  Result<void> write_pages(Node& node, Bytes from, uint64_t offset);
+  Result<void> reserve_pages(uint64_t n);
+  uint64_t used() const;
+  void tear(Node& node, std::mt19937_64& random);
+
+  mutable std::mutex mutex_;
+  Names now_, synced_;
+  std::set<std::string> directories_, locked_;
+  uint64_t operations_ = 0, fail_at_ = UINT64_MAX, capacity_ = 1 * TiB;
+  Fault fault_ = Fault::none;
+  bool happened_ = false, crashed_ = false, short_io_ = false, fail_reads_ = false;
+  std::mt19937_64 random_{1};
+};
+
+}  // namespace verbena::store::local

@@ -1,0 +1,91 @@
+// The seam under the local engine: every byte that the engine keeps on disk goes through these two interfaces, so that
+// tests can inject short reads, torn and lost writes, ENOSPC, EIO and flipped bits. All calls block; the engine makes
+// them on the blocking pool or on its own threads. Thread-safe.
+//
+// Errors: not_found (ENOENT), insufficient_storage (ENOSPC, EDQUOT), unsupported (the file system cannot), otherwise
+// io_error with the errno.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace verbena::store::local {
+
+// Offsets, lengths and buffers of volume I/O are multiples of this: what O_DIRECT asks for on every disk in use.
+inline constexpr uint64_t disk_alignment = 4096;
+inline constexpr uint64_t align_up(uint64_t n, uint64_t unit = disk_alignment) { return (n + unit - 1) / unit * unit; }
+inline constexpr uint64_t align_down(uint64_t n, uint64_t unit = disk_alignment) { return n / unit * unit; }
+
+struct FileStat {
+  uint64_t size = 0;             // bytes up to the end
+  uint64_t allocated_bytes = 0;  // blocks that the file really holds (st_blocks * 512)
+  int64_t modified_s = 0;        // seconds since the epoch
+};
+
+class File {
+ public:
+  virtual ~File() = default;  // closes
+  // May move fewer bytes than asked for; pread returns 0 only at the end of the file.
+  virtual Result<size_t> pread(MutableBytes into, uint64_t offset) = 0;
+  virtual Result<size_t> pwrite(Bytes from, uint64_t offset) = 0;
+  virtual Result<void> datasync() = 0;
+  // Reserves blocks for the range and extends the file over it.
+  virtual Result<void> allocate(uint64_t offset, uint64_t length) = 0;
+  // Gives the range's blocks back; it reads as zeros afterwards. The file keeps its size.
+  virtual Result<void> punch(uint64_t offset, uint64_t length) = 0;
+  virtual Result<void> truncate(uint64_t size) = 0;
+  virtual Result<FileStat> stat() = 0;
+  // True when I/O bypasses the page cache and so must be aligned.
+  virtual bool direct() const { return false; }
+};
+
+// Holds an exclusive lock until destroyed.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
+struct OpenMode {
+  bool write = false;
+  bool create = false;    // makes the file if it is missing
+  bool truncate = false;  // empties it
+  bool direct = false;    // O_DIRECT where the file system has it, silently without where not
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+  using Path = std::filesystem::path;
+  virtual Result<std::unique_ptr<File>> open(const Path& path, OpenMode mode) = 0;
+  virtual Result<void> unlink(const Path& path) = 0;
+  virtual Result<void> rename(const Path& from, const Path& to) = 0;
+  virtual Result<void> make_directory(const Path& path) = 0;  // parents too; fine when it exists
+  virtual Result<void> remove_directory(const Path& path) = 0;
+  // Names created, renamed or unlinked in the directory survive a crash after this.
+  virtual Result<void> sync_directory(const Path& path) = 0;
+  virtual Result<std::vector<std::string>> list(const Path& path) = 0;  // names without "." and ".."
+  virtual Result<FileStat> stat(const Path& path) = 0;
+  virtual Result<bool> is_directory(const Path& path) = 0;
+  virtual Result<uint64_t> free_bytes(const Path& path) = 0;
+  // Locks `path` (made if missing) against other processes and other holders in this one. would_block when taken.
+  virtual Result<std::unique_ptr<FileLock>> lock(const Path& path) = 0;
+};
+
+// The machine's. Lives for the whole program.
+FileSystem& real_file_system();
+
+// All bytes or an error; a file that ends early is io_error with sys 0.
+Result<void> read_fully(File& file, MutableBytes into, uint64_t offset);
+Result<void> write_fully(File& file, Bytes from, uint64_t offset);
+
+// Writes a small file so that a crash leaves the old one or the new one, whole.
+Result<void> replace_file(FileSystem& fs, const FileSystem::Path& path, std::string_view content);
+Result<std::string> read_small_file(FileSystem& fs, const FileSystem::Path& path, size_t size_max);
+
+}  // namespace verbena::store::local

@@ -1,0 +1,195 @@
+#include "store/local/garbage.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/metrics.h"
+
+namespace verbena::store::local {
+namespace {
+
+constexpr size_t collect_max = 256;  // blobs in one step
+constexpr auto write_behind_every = std::chrono::seconds(1);
+
+metrics::Counter& punched_bytes() {
+  static auto& counter = metrics::counter("verbena_store_punched_bytes_total", "Bytes given back to the file system");
+  return counter;
+}
+
+}  // namespace
+
+void Garbage::start() { thread_ = std::thread(&Garbage::loop, this); }
+
+void Garbage::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wake_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Garbage::drain() {
+  std::unique_lock lock(mutex_);
+  wake_.notify_all();
+  idle_.wait(lock, [&] { return stopped_ || !thread_.joinable() || (!working_ && dead_.empty() && runs_.empty()); });
+}
+
+void Garbage::add_dead(const std::vector<uint64_t>& blobs) {
+  if (blobs.empty()) return;
+  std::lock_guard lock(mutex_);
+  dead_.insert(dead_.end(), blobs.begin(), blobs.end());
+  wake_.notify_all();
+}
+
+void Garbage::reclaim(std::vector<Run> runs) {
+  if (runs.empty()) return;
+  std::lock_guard lock(mutex_);
+  std::move(runs.begin(), runs.end(), std::back_inserter(runs_));
+  wake_.notify_all();
+}
+
+void Garbage::unpin(uint64_t blob) {
+  if (pins_.unpin(blob)) add_dead({blob});
+}
+
+void Garbage::loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (!wake_.wait_for(lock, write_behind_every, [&] { return stopping_ || !dead_.empty() || !runs_.empty(); })) {
+      for (uint64_t blob : std::exchange(dead_again_, {})) dead_.push_back(blob);
+      for (Run& run : std::exchange(runs_again_, {})) runs_.push_back(std::move(run));
+    }
+    bool last = stopping_ && dead_.empty() && runs_.empty();
+    auto runs = std::exchange(runs_, {});
+    size_t n = std::min(dead_.size(), collect_max);
+    std::vector<uint64_t> blobs(dead_.begin(), dead_.begin() + static_cast<ptrdiff_t>(n));
+    dead_.erase(dead_.begin(), dead_.begin() + static_cast<ptrdiff_t>(n));
+    working_ = true;
+    lock.unlock();
+
+    reclaim_now(runs);
+    if (!blobs.empty()) collect(std::move(blobs));
+    if (auto done = volumes_.sync_written_behind(); !done) log::warn("store: write behind: {}", describe(done.error()));
+    (void)index_.sync();
+    tidy(std::exchange(reconsider_, {}), last);
+
+    lock.lock();
+    working_ = false;
+    if (last) stopped_ = true;
+    idle_.notify_all();
+    if (last) return;
+  }
+}
+
+void Garbage::reclaim_now(std::vector<Run>& runs) {
+  std::set<uint64_t> touched;
+  for (Run& run : runs) {
+    // A run that could not be punched stays unsettled: its volume is then not marked clean, and the next start frees
+    // it.
+    if (!punch(run.volume->id(), run.offset, run.length)) {
+      runs_again_.push_back(std::move(run));
+      continue;
+    }
+    volumes_.settle(run);
+    touched.insert(run.volume->id());
+  }
+  runs.clear();
+  if (!touched.empty()) tidy(std::move(touched), false);
+}
+
+void Garbage::collect(std::vector<uint64_t> blobs) {
+  // The change that made them dead may have been written without a sync (`memory` buckets).
+  if (!index_.sync()) {
+    dead_again_.insert(dead_again_.end(), blobs.begin(), blobs.end());
+    return;
+  }
+  Batch batch(index_);
+  std::set<uint64_t> touched;
+  std::vector<uint64_t> collecting;
+  for (uint64_t blob : blobs) {
+    if (!pins_.try_collect(blob)) continue;
+    collecting.push_back(blob);
+    if (auto done = collect_one(blob, batch, touched); !done) {
+      log::warn("store: blob {:x} keeps its space for now: {}", blob, describe(done.error()));
+      dead_again_.push_back(blob);
+    }
+  }
+  // The records go only after the holes are durable; otherwise a crash could forget both.
+  for (uint64_t id : touched) {
+    auto volume = volumes_.cached(id);
+    if (volume && !volume->sync_holes()) {
+      dead_again_.insert(dead_again_.end(), collecting.begin(), collecting.end());
+      for (uint64_t blob : collecting) pins_.collected(blob);
+      return;
+    }
+  }
+  // Unsynced: if these removals are lost, the dead records are back too and the holes are punched again.
+  if (!batch.empty() && !index_.write(batch, /*sync=*/false)) {
+    dead_again_.insert(dead_again_.end(), collecting.begin(), collecting.end());
+  }
+  for (uint64_t blob : collecting) pins_.collected(blob);
+  tidy(std::move(touched), false);
+}
+
+Result<void> Garbage::collect_one(uint64_t blob, Batch& batch, std::set<uint64_t>& touched) {
+  std::vector<std::string> segments;
+  std::vector<Extent> extents;
+  Cursor cursor = index_.cursor(Family::segments, keys::segment_prefix(blob));
+  for (; cursor.valid(); cursor.next()) {
+    VB_ASSIGN(Segment segment, decode_segment(cursor.value()));
+    segments.emplace_back(cursor.key());
+    extents.insert(extents.end(), segment.extents.begin(), segment.extents.end());
+  }
+  VB_TRY(cursor.status());
+  // Neighbours first become one, so that a large object costs few calls.
+  std::vector<Extent> holes;
+  for (const Extent& x : extents) {
+    if (!holes.empty() && holes.back().volume == x.volume && holes.back().offset + holes.back().length == x.offset) {
+      holes.back().length += x.length;
+    } else {
+      holes.push_back(x);
+    }
+  }
+  for (const Extent& hole : holes) VB_TRY(punch(hole.volume, hole.offset, hole.length));
+  for (const std::string& key : segments) batch.erase(Family::segments, key);
+  for (const Extent& x : extents) {
+    batch.erase(Family::extents, keys::extent(x.volume, x.offset));
+    touched.insert(x.volume);
+  }
+  batch.erase(Family::meta, keys::dead(blob));
+  return {};
+}
+
+Result<void> Garbage::punch(uint64_t id, uint64_t offset, uint64_t length) {
+  auto volume = volumes_.open(id);
+  // Already unlinked: this is the repetition after a crash.
+  if (!volume && volume.error() == Errc::not_found) return {};
+  if (!volume) return std::unexpected(volume.error());
+  auto done = (*volume)->file().punch(offset, length);
+  // Where holes do not exist, space comes back when the whole volume is dead.
+  if (!done && done.error() == Errc::unsupported) return {};
+  if (done) punched_bytes().add(length);
+  return done;
+}
+
+void Garbage::tidy(std::set<uint64_t> touched, bool all) {
+  Batch batch(index_);
+  for (auto& volume : volumes_.take_finished(all)) {
+    batch.put(Family::meta, keys::volume_clean(volume->id()), "");
+    touched.insert(volume->id());
+  }
+  if (!batch.empty() && !index_.write(batch, /*sync=*/false)) return;
+  for (uint64_t id : touched) {
+    if (!index_.get(Family::meta, keys::volume_clean(id))) continue;  // still written to, or not settled
+    Cursor cursor = index_.cursor(Family::extents, keys::extent_prefix(id));
+    if (cursor.valid() || !cursor.status()) continue;
+    // The removal of the last extent must be durable before the file that it named goes.
+    if (!index_.sync() || !volumes_.drop(id)) continue;
+    Batch gone(index_);
+    gone.erase(Family::meta, keys::volume_clean(id));
+    (void)index_.write(gone, /*sync=*/false);
+  }
+}
+
+}  // namespace verbena::store::local

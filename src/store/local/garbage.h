@@ -1,0 +1,68 @@
+// Gives space back, on a thread of its own: holes of dead blobs and of runs that were never named, then volumes in
+// which nothing lives. The order is always: the index change is durable, no reader holds the extent, the hole is
+// punched, the records that named it go. A crash between any two steps is mended by doing the step again.
+//
+// The same thread writes behind: it makes what `memory` buckets hold durable about once a second.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "store/local/index.h"
+#include "store/local/pins.h"
+#include "store/local/volume.h"
+
+namespace verbena::store::local {
+
+class Garbage {
+ public:
+  Garbage(Index& index, Volumes& volumes) : index_(index), volumes_(volumes) {}
+  ~Garbage() { stop(); }
+
+  void start();
+  // Does what is queued, ends the volumes and marks them clean. Afterwards nothing is collected any more; what comes
+  // later is found by the next start.
+  void stop();
+  // Waits until everything queued so far is done (blobs that readers hold are not waited for).
+  void drain();
+
+  // These blobs have a dead record in the index.
+  void add_dead(const std::vector<uint64_t>& blobs);
+  // These runs are named by nothing and nobody reads or writes them.
+  void reclaim(std::vector<Run> runs);
+
+  // Nothing may live in this volume any more (before start()).
+  void reconsider(uint64_t volume) { reconsider_.insert(volume); }
+
+  bool pin(uint64_t blob) { return pins_.pin(blob); }
+  void unpin(uint64_t blob);
+
+ private:
+  void loop();
+  void reclaim_now(std::vector<Run>& runs);
+  void collect(std::vector<uint64_t> blobs);
+  // Punches what the blob names and adds the removal of its records to the batch.
+  Result<void> collect_one(uint64_t blob, Batch& batch, std::set<uint64_t>& touched);
+  Result<void> punch(uint64_t volume, uint64_t offset, uint64_t length);
+  void tidy(std::set<uint64_t> touched, bool all);
+
+  Index& index_;
+  Volumes& volumes_;
+  Pins pins_;
+  std::mutex mutex_;
+  std::condition_variable wake_, idle_;
+  std::deque<uint64_t> dead_;
+  std::vector<Run> runs_;
+  // What went wrong; tried again at the next tick. Of the garbage thread alone.
+  std::vector<uint64_t> dead_again_;
+  std::vector<Run> runs_again_;
+  std::set<uint64_t> reconsider_;
+  bool working_ = false, stopping_ = false, stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace verbena::store::local

@@ -1,0 +1,220 @@
+#include "store/local/index.h"
+
+#include <rocksdb/cache.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/listener.h>
+#include <rocksdb/table.h>
+
+#include <cstdarg>
+#include <cstdio>
+
+#include "base/bytes.h"
+#include "base/log.h"
+
+namespace verbena::store::local {
+namespace {
+
+constexpr std::array<const char*, family_count> family_names = {"default",  "objects", "uploads",
+                                                                "segments", "extents", "in_index"};
+
+rocksdb::Slice slice(std::string_view s) { return {s.data(), s.size()}; }
+
+std::unexpected<Error> to_error(const rocksdb::Status& status, const char* context) {
+  if (status.IsNotFound()) return fail(Errc::not_found, context);
+  if (status.IsIncomplete()) return fail(Errc::would_block, context);
+  log::warn("store: index: {}: {}", context, status.ToString());
+  if (status.IsNoSpace()) return fail(Errc::insufficient_storage, context);
+  if (status.IsCorruption()) return fail(Errc::corrupt_object, context);
+  return fail(Errc::io_error, context);
+}
+
+Result<void> checked(const rocksdb::Status& status, const char* context) {
+  if (!status.ok()) return to_error(status, context);
+  return {};
+}
+
+// RocksDB's warnings go to the one log; its chatter goes nowhere.
+class LogBridge final : public rocksdb::Logger {
+ public:
+  LogBridge() : rocksdb::Logger(rocksdb::InfoLogLevel::WARN_LEVEL) {}
+  using rocksdb::Logger::Logv;
+  void Logv(const char* format, va_list args) override { line(log::Level::debug, format, args); }
+  void Logv(rocksdb::InfoLogLevel level, const char* format, va_list args) override {
+    if (level < rocksdb::InfoLogLevel::WARN_LEVEL || level == rocksdb::InfoLogLevel::HEADER_LEVEL) return;
+    line(level == rocksdb::InfoLogLevel::WARN_LEVEL ? log::Level::warn : log::Level::error, format, args);
+  }
+
+ private:
+  static void line(log::Level level, const char* format, va_list args) {
+    char text[512];
+    std::vsnprintf(text, sizeof text, format, args);
+    log::at(level, "store: rocksdb: {}", text);
+  }
+};
+
+rocksdb::ColumnFamilyOptions family_options(Family family, const std::shared_ptr<rocksdb::Cache>& cache) {
+  rocksdb::BlockBasedTableOptions table;
+  table.block_cache = cache;
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+  table.format_version = 5;
+  rocksdb::ColumnFamilyOptions options;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  options.write_buffer_size = 32 * MiB;
+  // Small objects' bytes are often compressed already, and their CRC is over what is stored.
+  options.compression = family == Family::in_index ? rocksdb::kNoCompression : rocksdb::kLZ4Compression;
+  options.force_consistency_checks = true;
+  return options;
+}
+
+// Index::recover() does more than RocksDB's own recovery, and the two get in each other's way.
+class NoSelfRecovery final : public rocksdb::EventListener {
+ public:
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* automatic) override {
+    *automatic = false;
+  }
+};
+
+rocksdb::DBOptions database_options(rocksdb::Env* env) {
+  rocksdb::DBOptions options;
+  if (env != nullptr) options.env = env;
+  options.create_if_missing = true;
+  options.create_missing_column_families = true;
+  options.paranoid_checks = true;
+  // A torn tail of the log is where the machine died: nothing after it was acknowledged.
+  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+  options.avoid_flush_during_shutdown = true;
+  options.max_bgerror_resume_count = 0;
+  options.listeners.push_back(std::make_shared<NoSelfRecovery>());
+  options.max_background_jobs = 2;
+  options.max_total_wal_size = 256 * MiB;
+  options.db_write_buffer_size = 128 * MiB;
+  options.bytes_per_sync = 1 * MiB;
+  options.stats_dump_period_sec = 0;
+  options.stats_persist_period_sec = 0;
+  options.info_log = std::make_shared<LogBridge>();
+  return options;
+}
+
+}  // namespace
+
+Cursor::Cursor(std::unique_ptr<rocksdb::Iterator> it, std::string prefix)
+    : it_(std::move(it)), prefix_(std::move(prefix)) {
+  it_->Seek(prefix_);
+}
+
+bool Cursor::valid() const { return it_->Valid() && it_->key().starts_with(prefix_); }
+
+Result<void> Cursor::status() const { return checked(it_->status(), "iterate"); }
+
+Batch::Batch(Index& index) : index_(index), batch_(rocksdb::BytewiseComparator(), 0, /*overwrite_key=*/true) {}
+
+void Batch::put(Family family, std::string_view key, std::string_view value) {
+  (void)batch_.Put(index_.handle(family), slice(key), slice(value));
+  ++changes_;
+}
+
+void Batch::erase(Family family, std::string_view key) {
+  (void)batch_.Delete(index_.handle(family), slice(key));
+  ++changes_;
+}
+
+void Batch::save() {
+  batch_.SetSavePoint();
+  saved_changes_ = changes_;
+}
+
+void Batch::roll_back() {
+  (void)batch_.RollbackToSavePoint();
+  changes_ = saved_changes_;
+}
+
+Result<std::string> Batch::get(Family family, std::string_view key) {
+  std::string value;
+  auto status = batch_.GetFromBatchAndDB(index_.db_.get(), {}, index_.handle(family), slice(key), &value);
+  VB_TRY(checked(status, "get"));
+  return value;
+}
+
+Cursor Batch::cursor(Family family, std::string prefix) {
+  auto* handle = index_.handle(family);
+  std::unique_ptr<rocksdb::Iterator> base(index_.db_->NewIterator({}, handle));
+  std::unique_ptr<rocksdb::Iterator> both(batch_.NewIteratorWithBase(handle, base.release()));
+  return {std::move(both), std::move(prefix)};
+}
+
+Result<std::unique_ptr<Index>> Index::open(const std::filesystem::path& directory, rocksdb::Env* env) {
+  auto cache = rocksdb::NewLRUCache(256 * MiB);
+  std::vector<rocksdb::ColumnFamilyDescriptor> families;
+  for (size_t i = 0; i < family_count; ++i) {
+    families.emplace_back(family_names[i], family_options(static_cast<Family>(i), cache));
+  }
+  std::unique_ptr<Index> index(new Index);
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  rocksdb::DB* db = nullptr;
+  auto status = rocksdb::DB::Open(database_options(env), directory.string(), families, &handles, &db);
+  if (!status.ok()) return to_error(status, "open index");
+  index->db_.reset(db);
+  for (size_t i = 0; i < family_count; ++i) index->handles_[i] = handles[i];
+  return index;
+}
+
+Index::~Index() {
+  if (!db_) return;
+  for (auto* handle : handles_) (void)db_->DestroyColumnFamilyHandle(handle);
+  (void)db_->Close();
+}
+
+Result<std::string> Index::get(Family family, std::string_view key, Tier tier) {
+  rocksdb::ReadOptions options;
+  if (tier == Tier::cached) options.read_tier = rocksdb::kBlockCacheTier;
+  std::string value;
+  VB_TRY(checked(db_->Get(options, handle(family), slice(key), &value), "get"));
+  return value;
+}
+
+Cursor Index::cursor(Family family, std::string prefix) {
+  rocksdb::ReadOptions options;
+  std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options, handle(family)));
+  return {std::move(it), std::move(prefix)};
+}
+
+Result<void> Index::write(Batch& batch, bool sync) {
+  std::lock_guard lock(write_mutex_);
+  // RocksDB may clear an error by itself; what lies torn in its log is still there until recover().
+  if (failed()) return fail(Errc::io_error, "index: an earlier write failed");
+  rocksdb::WriteOptions options;
+  options.sync = sync;
+  if (!sync) unsynced_.store(true, std::memory_order_release);
+  auto done = checked(db_->Write(options, batch.batch_.GetWriteBatch()), "write");
+  if (!done) failed_.store(true, std::memory_order_release);
+  return done;
+}
+
+Result<void> Index::sync() {
+  std::lock_guard lock(write_mutex_);
+  if (failed()) return fail(Errc::io_error, "index: an earlier write failed");
+  if (!unsynced_.exchange(false, std::memory_order_acq_rel)) return {};
+  auto done = checked(db_->SyncWAL(), "sync log");
+  if (!done) {
+    unsynced_.store(true, std::memory_order_release);
+    failed_.store(true, std::memory_order_release);
+  }
+  return done;
+}
+
+Result<void> Index::recover() {
+  std::lock_guard lock(write_mutex_);
+  VB_TRY(checked(db_->Resume(), "resume"));
+  // A batch whose write failed may lie in the current log, whole or torn. One unlogged key in each family and a flush
+  // of all move every family past that log, so that no crash can replay it and nothing is written behind the tear.
+  rocksdb::WriteOptions unlogged;
+  unlogged.disableWAL = true;
+  std::vector<rocksdb::ColumnFamilyHandle*> all(handles_.begin(), handles_.end());
+  for (auto* family : all) VB_TRY(checked(db_->Put(unlogged, family, "", ""), "recover"));
+  VB_TRY(checked(db_->Flush({}, all), "flush"));
+  unsynced_.store(false, std::memory_order_release);
+  failed_.store(false, std::memory_order_release);
+  return {};
+}
+
+}  // namespace verbena::store::local

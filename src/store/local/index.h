@@ -1,0 +1,93 @@
+// The index: RocksDB behind one wrapper. Knows families and bytes, not what they mean (keys.h and record.h do).
+// Thread-safe, except that a Batch and a Cursor belong to one thread.
+#pragma once
+
+#include <rocksdb/db.h>
+#include <rocksdb/utilities/write_batch_with_index.h>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "store/local/keys.h"
+
+namespace verbena::store::local {
+
+class Index;
+
+// Whether a read may go to disk. cached never blocks: it fails with would_block instead.
+enum class Tier : uint8_t { cached, disk };
+
+// Walks the keys that start with a prefix, in byte order.
+class Cursor {
+ public:
+  Cursor(std::unique_ptr<rocksdb::Iterator> it, std::string prefix);
+  bool valid() const;
+  std::string_view key() const { return {it_->key().data(), it_->key().size()}; }
+  std::string_view value() const { return {it_->value().data(), it_->value().size()}; }
+  void next() { it_->Next(); }
+  void seek(std::string_view key) { it_->Seek(rocksdb::Slice(key.data(), key.size())); }
+  Result<void> status() const;  // look here when valid() says no
+
+ private:
+  std::unique_ptr<rocksdb::Iterator> it_;
+  std::string prefix_;
+};
+
+// Changes that become visible together. Reads through it see them.
+class Batch {
+ public:
+  explicit Batch(Index& index);
+  void put(Family family, std::string_view key, std::string_view value);
+  void erase(Family family, std::string_view key);
+  Result<std::string> get(Family family, std::string_view key);  // not_found
+  Cursor cursor(Family family, std::string prefix);
+  void save();       // start of a part that may be taken back
+  void roll_back();  // to the last save()
+  bool empty() const { return changes_ == 0; }
+
+ private:
+  friend class Index;
+  Index& index_;
+  rocksdb::WriteBatchWithIndex batch_;
+  size_t changes_ = 0, saved_changes_ = 0;
+};
+
+class Index {
+ public:
+  // `env` null: RocksDB's own access to the machine's file system.
+  static Result<std::unique_ptr<Index>> open(const std::filesystem::path& directory, rocksdb::Env* env);
+  ~Index();
+  Index(const Index&) = delete;
+
+  // not_found; would_block (Tier::cached only); corrupt_object; io_error.
+  Result<std::string> get(Family family, std::string_view key, Tier tier = Tier::disk);
+  Cursor cursor(Family family, std::string prefix);
+
+  // Atomic. `sync`: durable when it returns. After an error the outcome is unknown (a crash may bring the batch back)
+  // until recover() has succeeded; then it is certain that the batch did not happen. Until then all writes fail.
+  Result<void> write(Batch& batch, bool sync);
+  // All earlier unsynced writes are durable after this.
+  Result<void> sync();
+  Result<void> recover();
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+
+ private:
+  friend class Batch;
+  Index() = default;
+  rocksdb::ColumnFamilyHandle* handle(Family family) const { return handles_[static_cast<size_t>(family)]; }
+
+  std::unique_ptr<rocksdb::DB> db_;
+  std::array<rocksdb::ColumnFamilyHandle*, family_count> handles_{};
+  // Writes and log syncs one at a time: once one has failed, RocksDB must not be asked for another before recover() (it
+  // asserts that nobody touches a log writer that has failed).
+  std::mutex write_mutex_;
+  std::atomic<bool> unsynced_{false}, failed_{false};
+};
+
+}  // namespace verbena::store::local

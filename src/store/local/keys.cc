@@ -1,0 +1,111 @@
+#include "store/local/keys.h"
+
+namespace verbena::store::local::keys {
+namespace {
+
+void append_be(std::string& out, uint64_t v, int bytes) {
+  for (int i = bytes - 1; i >= 0; --i) out.push_back(static_cast<char>(v >> (8 * i)));
+}
+
+uint64_t read_be(std::string_view in) {
+  uint64_t v = 0;
+  for (char c : in) v = v << 8 | static_cast<uint8_t>(c);
+  return v;
+}
+
+std::string tagged(char tag, uint64_t v) {
+  std::string key(1, tag);
+  append_be(key, v, 8);
+  return key;
+}
+
+std::string number(uint64_t v) {
+  std::string key;
+  append_be(key, v, 8);
+  return key;
+}
+
+}  // namespace
+
+std::string epoch() { return "m:epoch"; }
+std::string bucket_prefix() { return "b"; }
+std::string bucket(std::string_view name) { return "b" + std::string(name); }
+std::string volume_clean(uint64_t volume) { return tagged('v', volume); }
+std::string dead_prefix() { return "d"; }
+std::string dead(uint64_t blob) { return tagged('d', blob); }
+std::optional<uint64_t> parse_dead(std::string_view key) {
+  if (key.size() != 9 || key[0] != 'd') return std::nullopt;
+  return read_be(key.substr(1));
+}
+
+std::string object_prefix(uint64_t bucket) { return number(bucket); }
+std::string object(uint64_t bucket, std::string_view key) { return number(bucket).append(key); }
+
+std::string upload_prefix(uint64_t bucket) { return tagged('u', bucket); }
+
+std::string upload_key_prefix(uint64_t bucket, std::string_view key) {
+  std::string out = upload_prefix(bucket);
+  for (char c : key) {
+    out.push_back(c);
+    if (c == '\0') out.push_back('\xff');
+  }
+  return out;
+}
+
+std::string upload(uint64_t bucket, std::string_view key, std::string_view upload_id) {
+  return upload_key_prefix(bucket, key).append(2, '\0').append(upload_id);
+}
+
+std::optional<std::pair<std::string, std::string>> parse_upload(std::string_view index_key) {
+  if (index_key.size() < 9 || index_key[0] != 'u') return std::nullopt;
+  std::string_view rest = index_key.substr(9);
+  std::string key;
+  for (size_t i = 0; i < rest.size(); ++i) {
+    if (rest[i] != '\0') {
+      key.push_back(rest[i]);
+      continue;
+    }
+    if (i + 1 >= rest.size()) return std::nullopt;
+    char next = rest[++i];
+    if (next == '\0') return std::pair(std::move(key), std::string(rest.substr(i + 1)));
+    if (next != '\xff') return std::nullopt;
+    key.push_back('\0');
+  }
+  return std::nullopt;
+}
+
+std::string part_prefix(uint64_t upload) { return tagged('p', upload); }
+std::string part(uint64_t upload, int number) {
+  std::string key = part_prefix(upload);
+  append_be(key, static_cast<uint64_t>(number), 4);
+  return key;
+}
+std::string object_parts(uint64_t object) { return tagged('o', object); }
+
+std::string segment_prefix(uint64_t blob) { return number(blob); }
+std::string segment(uint64_t blob, uint32_t n) {
+  std::string key = number(blob);
+  append_be(key, n, 4);
+  return key;
+}
+std::string extent_prefix(uint64_t volume) { return number(volume); }
+std::string extent(uint64_t volume, uint64_t offset) {
+  std::string key = number(volume);
+  append_be(key, offset, 8);
+  return key;
+}
+std::optional<std::pair<uint64_t, uint64_t>> parse_extent(std::string_view key) {
+  if (key.size() != 16) return std::nullopt;
+  return std::pair(read_be(key.substr(0, 8)), read_be(key.substr(8)));
+}
+std::string in_index(uint64_t blob) { return number(blob); }
+
+std::optional<std::string> after_prefix(std::string_view prefix) {
+  std::string out(prefix);
+  while (!out.empty() && out.back() == '\xff') out.pop_back();
+  if (out.empty()) return std::nullopt;
+  out.back() = static_cast<char>(static_cast<uint8_t>(out.back()) + 1);
+  return out;
+}
+
+}  // namespace verbena::store::local::keys

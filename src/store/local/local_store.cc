@@ -1,0 +1,194 @@
+#include "store/local/local_store.h"
+
+#include "store/local/bucket_ops.h"
+#include "store/local/engine.h"
+#include "store/local/list.h"
+#include "store/local/multipart.h"
+#include "store/local/object_ops.h"
+#include "store/local/reader.h"
+
+namespace verbena::store::local {
+
+Result<std::unique_ptr<LocalStore>> LocalStore::open(Options options) {
+  if (options.arena == nullptr || options.pool == nullptr) return fail(Errc::invalid_argument, "store: options");
+  if (options.volume_size_max < 1 * MiB) return fail(Errc::invalid_argument, "store: volume_size_max");
+  auto engine = std::make_shared<Engine>(std::move(options));
+  VB_TRY(engine->start());
+  return std::unique_ptr<LocalStore>(new LocalStore(std::move(engine)));
+}
+
+LocalStore::~LocalStore() { engine_->stop(); }
+
+void LocalStore::drain() { engine_->garbage->drain(); }
+
+Result<LocalStore::Usage> LocalStore::usage() {
+  Usage usage;
+  Cursor cursor = engine_->index->cursor(Family::extents, "");
+  for (; cursor.valid(); cursor.next()) {
+    if (cursor.key().empty()) continue;  // the mark that Index::recover() leaves
+    VB_ASSIGN(ExtentOwner owner, decode_extent_owner(cursor.value()));
+    usage.live_bytes += owner.length;
+  }
+  VB_TRY(cursor.status());
+  VB_ASSIGN(auto ids, engine_->volumes->on_disk());
+  for (uint64_t id : ids) {
+    auto stat = engine_->fs->stat(engine_->volumes->path(id));
+    if (!stat) continue;  // unlinked meanwhile
+    usage.allocated_bytes += stat->allocated_bytes;
+    ++usage.volumes;
+  }
+  return usage;
+}
+
+// Buckets.
+
+Task<Result<void>> LocalStore::create_bucket(BucketInfo bucket) {
+  auto engine = engine_;
+  co_return co_await engine->committer->submit(create_bucket_mutation(*engine, std::move(bucket)));
+}
+
+Task<Result<BucketInfo>> LocalStore::bucket(std::string_view name) {
+  VB_CO_ASSIGN(auto found, engine_->find_bucket(name));
+  co_return found->info();
+}
+
+Task<Result<void>> LocalStore::set_durability(std::string_view name, Durability durability) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(name));
+  VB_CO_TRY(co_await engine->committer->submit(set_durability_mutation(found, durability)));
+  if (durability == Durability::memory) co_return Result<void>();
+  // What the bucket acknowledged from memory so far becomes durable, too.
+  auto work = [engine]() -> Result<void> {
+    VB_TRY(engine->volumes->sync_written_behind());
+    return engine->index->sync();
+  };
+  co_return co_await engine->pool().run("durability change", std::move(work));
+}
+
+Task<Result<void>> LocalStore::remove_bucket(std::string_view name) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(name));
+  co_return co_await engine->committer->submit(remove_bucket_mutation(*engine, found));
+}
+
+Task<Result<std::vector<BucketInfo>>> LocalStore::buckets() { co_return engine_->buckets.list(); }
+
+// Objects.
+
+Task<Result<std::shared_ptr<ObjectReader>>> LocalStore::open(std::string_view bucket, std::string_view key) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  // What RocksDB has in memory is answered here and now; only a read from disk is worth a thread.
+  auto opened = open_object(engine, found, key, Tier::cached);
+  if (opened || !(opened.error() == Errc::would_block)) co_return opened;
+  auto work = [engine, found, key = std::string(key)] { return open_object(engine, found, key, Tier::disk); };
+  co_return co_await engine->pool().run("object open", std::move(work));
+}
+
+Task<Result<ObjectInfo>> LocalStore::stat(std::string_view bucket, std::string_view key) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  auto info = stat_object(*engine, *found, key, Tier::cached);
+  if (info || !(info.error() == Errc::would_block)) co_return info;
+  auto work = [engine, found, key = std::string(key)] { return stat_object(*engine, *found, key, Tier::disk); };
+  co_return co_await engine->pool().run("object stat", std::move(work));
+}
+
+Task<Result<std::unique_ptr<ObjectWriter>>> LocalStore::create(std::string_view bucket, std::string_view key,
+                                                               std::optional<uint64_t> size_hint) {
+  VB_CO_ASSIGN(auto found, engine_->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  if (size_hint && *size_hint > object_size_max) co_return fail(Errc::entity_too_large);
+  co_return make_object_writer(engine_, std::move(found), std::string(key), size_hint);
+}
+
+Task<Result<void>> LocalStore::remove(std::string_view bucket, std::string_view key, CommitConditions conditions) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  co_return co_await engine->committer->submit(remove_mutation(found, std::string(key), std::move(conditions)));
+}
+
+Task<Result<ListPage>> LocalStore::list(std::string_view bucket, ListRequest request) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  auto work = [engine, found, request = std::move(request)] { return list_objects(*engine, *found, request); };
+  co_return co_await engine->pool().run("object list", std::move(work));
+}
+
+// Multipart.
+
+Task<Result<UploadInfo>> LocalStore::create_upload(UploadInfo upload) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(upload.bucket));
+  VB_CO_TRY(check_key(upload.key));
+  upload.created_us = engine->options.clock->now_us();
+  upload.upload_id = make_upload_id(upload.created_us);
+  VB_CO_TRY(co_await engine->committer->submit(local::create_upload(engine, found, upload)));
+  co_return upload;
+}
+
+Task<Result<UploadInfo>> LocalStore::upload(std::string_view bucket, std::string_view key, std::string_view upload_id) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  auto work = [engine, found, key = std::string(key), id = std::string(upload_id)] {
+    return find_upload(*engine, *found, key, id);
+  };
+  VB_CO_ASSIGN(UploadRecord record, co_await engine->pool().run("upload stat", std::move(work)));
+  co_return std::move(record.info);
+}
+
+Task<Result<std::unique_ptr<ObjectWriter>>> LocalStore::create_part(std::string_view bucket, std::string_view key,
+                                                                    std::string_view upload_id, int part_number,
+                                                                    std::optional<uint64_t> size_hint) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  if (part_number < 1 || part_number > part_number_max) co_return fail(Errc::invalid_argument, "part number");
+  if (size_hint && *size_hint > part_size_max) co_return fail(Errc::entity_too_large);
+  std::string key_copy(key), id(upload_id);
+  // Asked for now so that a client hears early; the commit decides.
+  auto work = [engine, found, key_copy, id] { return find_upload(*engine, *found, key_copy, id); };
+  VB_CO_TRY(co_await engine->pool().run("upload stat", std::move(work)));
+  co_return make_part_writer(engine, std::move(found), std::move(key_copy), std::move(id), part_number, size_hint);
+}
+
+Task<Result<PartPage>> LocalStore::list_parts(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                              int after_part, int max_parts) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  auto work = [engine, found, key = std::string(key), id = std::string(upload_id), after_part,
+               max_parts]() -> Result<PartPage> {
+    VB_ASSIGN(UploadRecord upload, find_upload(*engine, *found, key, id));
+    return local::list_parts(*engine, upload, after_part, max_parts);
+  };
+  co_return co_await engine->pool().run("part list", std::move(work));
+}
+
+Task<Result<UploadPage>> LocalStore::list_uploads(std::string_view bucket, ListUploadsRequest request) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  auto work = [engine, found, request = std::move(request)] { return local::list_uploads(*engine, *found, request); };
+  co_return co_await engine->pool().run("upload list", std::move(work));
+}
+
+Task<Result<ObjectInfo>> LocalStore::complete_upload(std::string_view bucket, std::string_view key,
+                                                     std::string_view upload_id, std::vector<PartInfo> parts,
+                                                     ObjectInfo info, CommitConditions conditions) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  auto completion = std::make_shared<Completion>(Completion{engine, found, std::string(key), std::string(upload_id),
+                                                            std::move(parts), std::move(info), std::move(conditions)});
+  if (completion->parts.empty()) co_return fail(Errc::invalid_request, "complete: no parts");
+  VB_CO_TRY(co_await engine->committer->submit(local::complete_upload(completion)));
+  co_return std::move(completion->info);
+}
+
+Task<Result<void>> LocalStore::abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  co_return co_await engine->committer->submit(local::abort_upload(found, std::string(key), std::string(upload_id)));
+}
+
+}  // namespace verbena::store::local

@@ -1,0 +1,83 @@
+// The embedded engine behind store.h: an index in RocksDB, data in append-only volume files, group commit.
+//
+// DIR/VERSION  format number; a newer one is refused     DIR/LOCK     held while open
+// DIR/index/   RocksDB                                   DIR/volumes/ data
+//
+// One directory has one open store. The store is used from all cores' threads at once; a writer belongs to the core
+// that made it, a reader may be shared. Readers and writers should be gone before the store is; those that are not keep
+// its files open and answer closed.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "base/blocking.h"
+#include "base/clock.h"
+#include "store/local/file_system.h"
+#include "store/store.h"
+
+namespace verbena::store::local {
+
+struct Engine;
+
+struct Options {
+  std::filesystem::path directory;  // made if missing
+  memory::Arena* arena = nullptr;   // these outlive the store
+  BlockingPool* pool = nullptr;
+  FileSystem* fs = nullptr;  // null: the machine's; else RocksDB runs on it too
+  const WallClock* clock = &system_clock();
+  // Up to here an object's bytes sit in the index. Above it, padding to 4096 (at most 20%) and a second flush cost less
+  // than writing the bytes twice, as RocksDB does (log, then table).
+  uint64_t inline_max = 16 * KiB;
+  uint64_t volume_size_max = 1 * GiB;
+  uint64_t allocate_step = 16 * MiB;   // volumes grow by this; 0: by what is needed
+  uint64_t free_bytes_min = 64 * MiB;  // less free than this: PUTs get insufficient_storage, deletes still work
+};
+
+class LocalStore final : public Store {
+ public:
+  // Blocks: for start-up. Recovers what a crash left. service_unavailable: the directory is in use; unsupported: a
+  // newer format; corrupt_object, io_error.
+  static Result<std::unique_ptr<LocalStore>> open(Options options);
+  // Ends background work, then closes. Blocks.
+  ~LocalStore() override;
+
+  // What the volumes hold.
+  struct Usage {
+    uint64_t live_bytes = 0;       // named by the index
+    uint64_t allocated_bytes = 0;  // blocks the file system holds for it
+    uint64_t volumes = 0;
+  };
+  Result<Usage> usage();  // blocks; walks the space map
+  void drain();           // blocks until the space of everything deleted so far is back
+
+  Task<Result<void>> create_bucket(BucketInfo bucket) override;
+  Task<Result<BucketInfo>> bucket(std::string_view name) override;
+  Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
+  Task<Result<void>> remove_bucket(std::string_view name) override;
+  Task<Result<std::vector<BucketInfo>>> buckets() override;
+  Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key) override;
+  Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key) override;
+  Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
+                                                     std::optional<uint64_t> size_hint) override;
+  Task<Result<void>> remove(std::string_view bucket, std::string_view key, CommitConditions conditions) override;
+  Task<Result<ListPage>> list(std::string_view bucket, ListRequest request) override;
+  Task<Result<UploadInfo>> create_upload(UploadInfo upload) override;
+  Task<Result<UploadInfo>> upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
+  Task<Result<std::unique_ptr<ObjectWriter>>> create_part(std::string_view bucket, std::string_view key,
+                                                          std::string_view upload_id, int part_number,
+                                                          std::optional<uint64_t> size_hint) override;
+  Task<Result<PartPage>> list_parts(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                    int after_part, int max_parts) override;
+  Task<Result<UploadPage>> list_uploads(std::string_view bucket, ListUploadsRequest request) override;
+  Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                           std::vector<PartInfo> parts, ObjectInfo info,
+                                           CommitConditions conditions) override;
+  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
+
+ private:
+  explicit LocalStore(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
+  std::shared_ptr<Engine> engine_;
+};
+
+}  // namespace verbena::store::local

@@ -1,0 +1,146 @@
+// Random histories against a std::map.
+#include <rapidcheck.h>
+
+#include <map>
+
+#include "store/local/test_store.h"
+
+namespace verbena::store::local {
+namespace {
+
+using Model = std::map<std::string, std::string>;
+
+std::string random_key() {
+  static const std::vector<std::string> names = {"a", "a/", "a/b", "a/b/c", "b", std::string("\0", 1), "\xff", "é"};
+  return *rc::gen::elementOf(names);
+}
+
+std::string random_value() {
+  static const std::vector<size_t> sizes = {0, 1, 4096, 16 * KiB, 16 * KiB + 1, 65'536, 65'537, 150'000};
+  return pattern(*rc::gen::elementOf(sizes), *rc::gen::inRange<uint64_t>(0, 1000));
+}
+
+void expect_list(TestStore& t, const Model& model) {
+  std::string prefix = *rc::gen::elementOf(std::vector<std::string>{"", "a", "a/", "b", "zz"});
+  std::string delimiter = *rc::gen::elementOf(std::vector<std::string>{"", "/", "b/"});
+  std::vector<std::string> wanted, got;
+  for (const auto& [key, value] : model) {
+    if (!key.starts_with(prefix)) continue;
+    size_t at = delimiter.empty() ? std::string::npos : key.find(delimiter, prefix.size());
+    std::string item = at == std::string::npos ? key : key.substr(0, at + delimiter.size()) + " (prefix)";
+    if (wanted.empty() || wanted.back() != item) wanted.push_back(item);
+  }
+  ListRequest request{.prefix = prefix, .delimiter = delimiter, .after = "", .max_keys = *rc::gen::inRange(1, 5)};
+  for (int i = 0; i < 20; ++i) {
+    auto page = t.list("b", request);
+    RC_ASSERT(page.has_value());
+    for (const auto& entry : page->entries) {
+      got.push_back(entry.key);
+      RC_ASSERT(entry.info.size == model.at(entry.key).size());
+    }
+    for (const auto& common : page->common_prefixes) got.push_back(common + " (prefix)");
+    if (!page->truncated) break;
+    request.after = page->next_after;
+  }
+  std::sort(wanted.begin(), wanted.end());
+  std::sort(got.begin(), got.end());
+  RC_ASSERT(got == wanted);
+}
+
+void expect_same(TestStore& t, const Model& model) {
+  for (const auto& [key, value] : model) {
+    auto got = t.get("b", key);
+    RC_ASSERT(got.has_value());
+    RC_ASSERT(*got == value);
+  }
+  RC_ASSERT(t.list("b")->entries.size() == model.size());
+}
+
+void multipart(TestStore& t, Model& model) {
+  std::string key = random_key(), whole;
+  auto upload = t.start_upload("b", key);
+  RC_ASSERT(upload.has_value());
+  std::vector<PartInfo> parts;
+  int count = *rc::gen::inRange(1, 4);
+  for (int n = 1; n <= count; ++n) {
+    std::string value = random_value();
+    auto part = t.put_part(*upload, n * 3, value);
+    RC_ASSERT(part.has_value());
+    if (*rc::gen::inRange(0, 4) == 0) continue;  // uploaded, not named
+    parts.push_back(*part);
+    whole += value;
+  }
+  if (parts.empty() || *rc::gen::inRange(0, 4) == 0) {
+    RC_ASSERT(t.run(t.store->abort_upload("b", key, upload->upload_id)).has_value());
+    return;
+  }
+  RC_ASSERT(t.complete(*upload, parts).has_value());
+  model[key] = whole;
+}
+
+void step(TestStore& t, FaultyFileSystem& fs, Model& model) {
+  switch (*rc::gen::inRange(0, 12)) {
+    case 0:
+      return t.reopen();
+    case 1:
+      t.close();
+      fs.crash(FaultyFileSystem::Loss::unsynced, *rc::gen::arbitrary<uint64_t>());
+      return t.open();
+    case 2:
+    case 3: {
+      std::string key = random_key();
+      RC_ASSERT(t.remove("b", key).has_value());
+      model.erase(key);
+      return;
+    }
+    case 4:
+      return multipart(t, model);
+    case 5:
+      return expect_list(t, model);
+    case 6: {
+      std::string key = random_key(), value = random_value();
+      auto done = t.put("b", key, value, {.conditions = {{}, "*"}, .size_hint = {}, .etag = {}});
+      RC_ASSERT(done.has_value() == !model.contains(key));
+      if (done) model[key] = value;
+      return;
+    }
+    default: {
+      std::string key = random_key(), value = random_value();
+      size_t chunk = *rc::gen::elementOf(std::vector<size_t>{5000, 65'536, 1 * MiB});
+      RC_ASSERT(
+          t.put("b", key, value, {.conditions = {}, .chunk_size = chunk, .size_hint = {}, .etag = {}}).has_value());
+      model[key] = value;
+    }
+  }
+}
+
+TEST(Model, AnyHistoryReadsLikeAMap) {
+  bool ok = rc::check("any history reads like a map", [] {
+    FaultyFileSystem fs;
+    TestStore t(&fs);
+    t.options.volume_size_max = 1 * MiB;
+    t.open();
+    t.make_bucket("b");
+    Model model;
+    int steps = *rc::gen::inRange(5, 25);
+    for (int i = 0; i < steps; ++i) step(t, fs, model);
+    expect_same(t, model);
+    t.reopen();
+    expect_same(t, model);
+    t.store->drain();
+    auto usage = t.store->usage();
+    RC_ASSERT(usage.has_value());
+    RC_ASSERT(usage->allocated_bytes == usage->live_bytes);
+  });
+  EXPECT_TRUE(ok);
+}
+
+}  // namespace
+}  // namespace verbena::store::local
+
+// A short run by default; RC_PARAMS="max_success=1000" for a long one.
+int main(int argc, char** argv) {
+  ::setenv("RC_PARAMS", "max_success=30", /*overwrite=*/0);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,235 @@
+#include "store/local/multipart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "store/local/list.h"
+
+namespace verbena::store::local {
+namespace {
+
+constexpr size_t upload_id_size = 48;
+
+bool valid_upload_id(std::string_view id) {
+  return id.size() == upload_id_size && id.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+Result<UploadRecord> upload_in(Transaction& transaction, const Bucket& bucket, std::string_view key,
+                               std::string_view upload_id) {
+  VB_TRY(check_bucket(transaction, bucket));
+  if (!valid_upload_id(upload_id)) return fail(Errc::no_such_upload);
+  auto value = transaction.batch().get(Family::uploads, keys::upload(bucket.id, key, upload_id));
+  if (!value && value.error() == Errc::not_found) return fail(Errc::no_such_upload);
+  if (!value) return std::unexpected(value.error());
+  return decode_upload(*value);
+}
+
+// Parts that were uploaded, by number.
+Result<std::vector<StoredPart>> stored_parts(Transaction& transaction, const UploadRecord& upload) {
+  std::vector<StoredPart> parts;
+  Cursor cursor = transaction.batch().cursor(Family::uploads, keys::part_prefix(upload.id));
+  for (; cursor.valid(); cursor.next()) {
+    VB_ASSIGN(StoredPart part, decode_part(cursor.value()));
+    parts.push_back(std::move(part));
+  }
+  VB_TRY(cursor.status());
+  return parts;
+}
+
+// Splits what is stored into what `wanted` names, in order, and the rest.
+struct Chosen {
+  std::vector<StoredPart> parts, unused;
+  uint64_t size = 0;
+};
+
+Result<Chosen> choose(std::vector<StoredPart> stored, const std::vector<PartInfo>& wanted) {
+  Chosen chosen;
+  auto it = stored.begin();
+  int previous = 0;
+  for (const PartInfo& part : wanted) {
+    if (part.number <= previous) return fail(Errc::invalid_part_order);
+    previous = part.number;
+    for (; it != stored.end() && it->info.number < part.number; ++it) chosen.unused.push_back(std::move(*it));
+    if (it == stored.end() || it->info.number != part.number || it->info.etag != part.etag) {
+      return fail(Errc::invalid_part);
+    }
+    chosen.size += it->blob.size;
+    if (chosen.size > object_size_max) return fail(Errc::entity_too_large);
+    chosen.parts.push_back(std::move(*it++));
+  }
+  std::move(it, stored.end(), std::back_inserter(chosen.unused));
+  return chosen;
+}
+
+Result<void> apply_completion(Transaction& transaction, Completion& c) {
+  VB_ASSIGN(UploadRecord upload, upload_in(transaction, *c.bucket, c.key, c.upload_id));
+  VB_ASSIGN(auto stored, stored_parts(transaction, upload));
+  VB_ASSIGN(Chosen chosen, choose(stored, c.parts));
+  VB_ASSIGN(auto current, find_object(transaction, *c.bucket, c.key));
+  VB_TRY(check_conditions(current, c.conditions));
+
+  VB_TRY(bury(transaction, current));
+  Batch& batch = transaction.batch();
+  for (const StoredPart& part : stored) batch.erase(Family::uploads, keys::part(upload.id, part.info.number));
+  for (const StoredPart& part : chosen.unused) transaction.kill(part.blob);
+  batch.erase(Family::uploads, keys::upload(c.bucket->id, c.key, c.upload_id));
+
+  c.info.size = chosen.size;
+  c.info.modified_us = transaction.now_us();
+  c.info.parts.clear();
+  ObjectRecord record{
+      .id = c.engine->next_id(), .info = c.info, .blob = {}, .part_count = static_cast<uint32_t>(chosen.parts.size())};
+  batch.put(Family::uploads, keys::object_parts(record.id), encode(chosen.parts));
+  batch.put(Family::objects, keys::object(c.bucket->id, c.key), encode(record));
+  for (StoredPart& part : chosen.parts) c.info.parts.push_back(std::move(part.info));
+  return {};
+}
+
+struct PutPart {
+  std::shared_ptr<const Bucket> bucket;
+  std::string key, upload_id;
+  PartInfo info;
+  WrittenBlob blob;
+};
+
+Result<void> apply_part(Transaction& transaction, PutPart& put) {
+  VB_ASSIGN(UploadRecord upload, upload_in(transaction, *put.bucket, put.key, put.upload_id));
+  std::string key = keys::part(upload.id, put.info.number);
+  auto earlier = transaction.batch().get(Family::uploads, key);
+  if (earlier) {
+    VB_ASSIGN(StoredPart part, decode_part(*earlier));
+    transaction.kill(part.blob);
+  } else if (!(earlier.error() == Errc::not_found)) {
+    return std::unexpected(earlier.error());
+  }
+  put.info.modified_us = transaction.now_us();
+  add_blob(transaction, put.blob);
+  transaction.batch().put(Family::uploads, key, encode(StoredPart{put.info, put.blob.ref}));
+  return {};
+}
+
+class PartWriter final : public ObjectWriter {
+ public:
+  PartWriter(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket, std::string key,
+             std::string upload_id, int number, std::optional<uint64_t> size_hint)
+      : engine_(std::move(engine)),
+        put_(std::make_shared<PutPart>()),
+        bytes_(std::make_shared<BlobWriter>(engine_, volume_kind(*bucket), size_hint)) {
+    put_->bucket = std::move(bucket);
+    put_->key = std::move(key);
+    put_->upload_id = std::move(upload_id);
+    put_->info.number = number;
+  }
+
+  Task<Result<void>> append(memory::Chunk chunk) override {
+    if (!bytes_) co_return fail(Errc::invalid_argument, "writer: already committed");
+    if (bytes_->size() + chunk.bytes.size() > part_size_max) co_return fail(Errc::entity_too_large);
+    co_return co_await bytes_->append(std::move(chunk));
+  }
+
+  // A part has no conditions.
+  Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions) override {
+    if (!bytes_) co_return fail(Errc::invalid_argument, "writer: already committed");
+    auto bytes = std::exchange(bytes_, nullptr);
+    if (info.size != bytes->size()) co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
+    auto put = put_;
+    put->info.size = info.size;
+    put->info.etag = info.etag;
+    put->info.checksums = info.checksums;
+    VB_CO_ASSIGN(put->blob, co_await bytes->finish());
+    Mutation mutation{.apply = [put](Transaction& transaction) { return apply_part(transaction, *put); },
+                      .runs = std::move(put->blob.runs),
+                      .bucket = put->bucket,
+                      .takes_space = true};
+    VB_CO_TRY(co_await engine_->committer->submit(std::move(mutation)));
+    info.modified_us = put->info.modified_us;
+    co_return info;
+  }
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<PutPart> put_;
+  std::shared_ptr<BlobWriter> bytes_;
+};
+
+}  // namespace
+
+std::string make_upload_id(int64_t created_us) {
+  std::byte random[16];
+  fill_random(random);
+  return fmt::format("{:016x}", static_cast<uint64_t>(created_us)) + to_hex(random);
+}
+
+Result<UploadRecord> find_upload(Engine& engine, const Bucket& bucket, std::string_view key,
+                                 std::string_view upload_id) {
+  if (!valid_upload_id(upload_id)) return fail(Errc::no_such_upload);
+  auto value = engine.index->get(Family::uploads, keys::upload(bucket.id, key, upload_id));
+  if (!value && value.error() == Errc::not_found) return fail(Errc::no_such_upload);
+  if (!value) return std::unexpected(value.error());
+  VB_ASSIGN(UploadRecord upload, decode_upload(*value));
+  upload.info.bucket = bucket.name;
+  upload.info.key = key;
+  upload.info.upload_id = upload_id;
+  return upload;
+}
+
+Result<PartPage> list_parts(Engine& engine, const UploadRecord& upload, int after_part, int max_parts) {
+  PartPage page;
+  size_t room = static_cast<size_t>(std::clamp(max_parts, 0, part_number_max));
+  Cursor cursor = engine.index->cursor(Family::uploads, keys::part_prefix(upload.id));
+  if (after_part > 0) cursor.seek(keys::part(upload.id, after_part) + '\0');
+  for (; cursor.valid(); cursor.next()) {
+    if (page.parts.size() == room) {
+      page.truncated = room != 0;
+      break;
+    }
+    VB_ASSIGN(StoredPart part, decode_part(cursor.value()));
+    page.parts.push_back(std::move(part.info));
+  }
+  VB_TRY(cursor.status());
+  if (page.truncated) page.next_part_number_marker = page.parts.back().number;
+  return page;
+}
+
+Mutation create_upload(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket, UploadInfo info) {
+  auto apply = [engine, bucket, info](Transaction& transaction) -> Result<void> {
+    VB_TRY(check_bucket(transaction, *bucket));
+    UploadRecord record{.id = engine->next_id(), .info = info};
+    transaction.batch().put(Family::uploads, keys::upload(bucket->id, info.key, info.upload_id), encode(record));
+    return {};
+  };
+  return {.apply = std::move(apply), .runs = {}, .bucket = bucket, .takes_space = true};
+}
+
+Result<void> bury_upload(Transaction& transaction, std::string_view index_key, const UploadRecord& upload) {
+  VB_ASSIGN(auto parts, stored_parts(transaction, upload));
+  for (const StoredPart& part : parts) {
+    transaction.batch().erase(Family::uploads, keys::part(upload.id, part.info.number));
+    transaction.kill(part.blob);
+  }
+  transaction.batch().erase(Family::uploads, index_key);
+  return {};
+}
+
+Mutation abort_upload(std::shared_ptr<const Bucket> bucket, std::string key, std::string upload_id) {
+  auto apply = [bucket, key, upload_id](Transaction& transaction) -> Result<void> {
+    VB_ASSIGN(UploadRecord upload, upload_in(transaction, *bucket, key, upload_id));
+    return bury_upload(transaction, keys::upload(bucket->id, key, upload_id), upload);
+  };
+  return {.apply = std::move(apply), .runs = {}, .bucket = bucket, .takes_space = false};
+}
+
+Mutation complete_upload(std::shared_ptr<Completion> completion) {
+  auto apply = [completion](Transaction& transaction) { return apply_completion(transaction, *completion); };
+  return {.apply = std::move(apply), .runs = {}, .bucket = completion->bucket, .takes_space = true};
+}
+
+std::unique_ptr<ObjectWriter> make_part_writer(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket,
+                                               std::string key, std::string upload_id, int part_number,
+                                               std::optional<uint64_t> size_hint) {
+  return std::make_unique<PartWriter>(std::move(engine), std::move(bucket), std::move(key), std::move(upload_id),
+                                      part_number, size_hint);
+}
+
+}  // namespace verbena::store::local

@@ -1,0 +1,38 @@
+// Multipart uploads. A part is a blob of its own; completing names the parts' blobs in the object's list of parts and
+// moves no byte.
+#pragma once
+
+#include "store/local/object_ops.h"
+
+namespace verbena::store::local {
+
+// 16 hex digits of the creation time, then 32 of randomness: sorts by age, fits a URL, cannot be guessed.
+std::string make_upload_id(int64_t created_us);
+
+// no_such_upload.
+Result<UploadRecord> find_upload(Engine& engine, const Bucket& bucket, std::string_view key,
+                                 std::string_view upload_id);
+Result<PartPage> list_parts(Engine& engine, const UploadRecord& upload, int after_part, int max_parts);
+
+Mutation create_upload(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket, UploadInfo info);
+Mutation abort_upload(std::shared_ptr<const Bucket> bucket, std::string key, std::string upload_id);
+
+// What complete needs, and leaves in `info`.
+struct Completion {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<const Bucket> bucket;
+  std::string key, upload_id;
+  std::vector<PartInfo> parts;
+  ObjectInfo info;
+  CommitConditions conditions;
+};
+Mutation complete_upload(std::shared_ptr<Completion> completion);
+
+// The upload and all of its parts go. Also for removing a bucket.
+Result<void> bury_upload(Transaction& transaction, std::string_view index_key, const UploadRecord& upload);
+
+std::unique_ptr<ObjectWriter> make_part_writer(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket,
+                                               std::string key, std::string upload_id, int part_number,
+                                               std::optional<uint64_t> size_hint);
+
+}  // namespace verbena::store::local

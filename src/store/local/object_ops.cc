@@ -1,0 +1,122 @@
+#include "store/local/object_ops.h"
+
+namespace verbena::store::local {
+namespace {
+
+// What a PUT's mutation needs; shared because std::function copies what it holds.
+struct Put {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<const Bucket> bucket;
+  std::string key;
+  CommitConditions conditions;
+  ObjectInfo info;
+  WrittenBlob blob;
+};
+
+Result<void> apply_put(Transaction& transaction, Put& put) {
+  VB_TRY(check_bucket(transaction, *put.bucket));
+  VB_ASSIGN(auto current, find_object(transaction, *put.bucket, put.key));
+  VB_TRY(check_conditions(current, put.conditions));
+  VB_TRY(bury(transaction, current));
+  put.info.modified_us = transaction.now_us();
+  ObjectRecord record{.id = put.engine->next_id(), .info = put.info, .blob = put.blob.ref, .part_count = 0};
+  add_blob(transaction, put.blob);
+  transaction.batch().put(Family::objects, keys::object(put.bucket->id, put.key), encode(record));
+  return {};
+}
+
+class StoreObjectWriter final : public ObjectWriter {
+ public:
+  StoreObjectWriter(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket, std::string key,
+                    std::optional<uint64_t> size_hint)
+      : engine_(std::move(engine)),
+        bucket_(std::move(bucket)),
+        key_(std::move(key)),
+        bytes_(std::make_shared<BlobWriter>(engine_, volume_kind(*bucket_), size_hint)) {}
+
+  Task<Result<void>> append(memory::Chunk chunk) override {
+    if (!bytes_) co_return fail(Errc::invalid_argument, "writer: already committed");
+    co_return co_await bytes_->append(std::move(chunk));
+  }
+
+  Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
+    if (!bytes_) co_return fail(Errc::invalid_argument, "writer: already committed");
+    auto bytes = std::exchange(bytes_, nullptr);
+    if (info.size != bytes->size()) co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
+    info.parts.clear();
+    auto put = std::make_shared<Put>(Put{engine_, bucket_, key_, std::move(conditions), std::move(info), {}});
+    VB_CO_ASSIGN(put->blob, co_await bytes->finish());
+    Mutation mutation{.apply = [put](Transaction& transaction) { return apply_put(transaction, *put); },
+                      .runs = std::move(put->blob.runs),
+                      .bucket = bucket_,
+                      .takes_space = true};
+    VB_CO_TRY(co_await engine_->committer->submit(std::move(mutation)));
+    co_return std::move(put->info);
+  }
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<const Bucket> bucket_;
+  std::string key_;
+  std::shared_ptr<BlobWriter> bytes_;
+};
+
+bool matches(const std::string& wanted, const ObjectRecord& object) {
+  return wanted == "*" || wanted == object.info.etag;
+}
+
+}  // namespace
+
+VolumeKind volume_kind(const Bucket& bucket) {
+  bool memory = bucket.durability.load(std::memory_order_acquire) == Durability::memory;
+  return memory ? VolumeKind::written_behind : VolumeKind::durable;
+}
+
+Result<void> check_bucket(Transaction& transaction, const Bucket& bucket) {
+  auto value = transaction.batch().get(Family::meta, keys::bucket(bucket.name));
+  if (!value && value.error() == Errc::not_found) return fail(Errc::no_such_bucket);
+  if (!value) return std::unexpected(value.error());
+  VB_ASSIGN(BucketRecord record, decode_bucket(*value));
+  if (record.id != bucket.id) return fail(Errc::no_such_bucket);
+  return {};
+}
+
+Result<std::optional<ObjectRecord>> find_object(Transaction& transaction, const Bucket& bucket, std::string_view key) {
+  auto value = transaction.batch().get(Family::objects, keys::object(bucket.id, key));
+  if (!value && value.error() == Errc::not_found) return std::nullopt;
+  if (!value) return std::unexpected(value.error());
+  return decode_object(*value);
+}
+
+Result<void> check_conditions(const std::optional<ObjectRecord>& current, const CommitConditions& conditions) {
+  if (conditions.if_match) {
+    if (!current) return fail(Errc::no_such_key, "if-match: no object");
+    if (!matches(*conditions.if_match, *current)) return fail(Errc::precondition_failed, "if-match");
+  }
+  if (conditions.if_none_match && current && matches(*conditions.if_none_match, *current)) {
+    return fail(Errc::precondition_failed, "if-none-match");
+  }
+  return {};
+}
+
+Result<std::vector<StoredPart>> object_parts(Transaction& transaction, const ObjectRecord& object) {
+  VB_ASSIGN(std::string value, transaction.batch().get(Family::uploads, keys::object_parts(object.id)));
+  return decode_parts(value);
+}
+
+Result<void> bury(Transaction& transaction, const std::optional<ObjectRecord>& object) {
+  if (!object) return {};
+  transaction.kill(object->blob);
+  if (object->part_count == 0) return {};
+  VB_ASSIGN(auto parts, object_parts(transaction, *object));
+  for (const StoredPart& part : parts) transaction.kill(part.blob);
+  transaction.batch().erase(Family::uploads, keys::object_parts(object->id));
+  return {};
+}
+
+std::unique_ptr<ObjectWriter> make_object_writer(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket,
+                                                 std::string key, std::optional<uint64_t> size_hint) {
+  return std::make_unique<StoreObjectWriter>(std::move(engine), std::move(bucket), std::move(key), size_hint);
+}
+
+}  // namespace verbena::store::local

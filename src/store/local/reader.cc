@@ -1,0 +1,306 @@
+#include "store/local/reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "base/checksum.h"
+#include "base/log.h"
+#include "base/metrics.h"
+
+namespace verbena::store::local {
+namespace {
+
+// A blob's segment, ready to be read.
+struct LoadedSegment {
+  Segment segment;
+  std::vector<uint64_t> starts;                  // of each extent, in bytes from the segment's start
+  std::vector<std::shared_ptr<Volume>> volumes;  // of each extent
+};
+
+// One blob of the object: the whole of it, or a part.
+struct Piece {
+  BlobRef blob;
+  uint64_t start = 0;  // in the object
+};
+
+Result<std::shared_ptr<const LoadedSegment>> load_segment(Engine& engine, uint64_t blob, uint32_t number, Tier tier) {
+  VB_ASSIGN(std::string value, engine.index->get(Family::segments, keys::segment(blob, number), tier));
+  auto loaded = std::make_shared<LoadedSegment>();
+  VB_ASSIGN(loaded->segment, decode_segment(value));
+  uint64_t at = 0;
+  for (const Extent& extent : loaded->segment.extents) {
+    auto volume = engine.volumes->cached(extent.volume);
+    if (!volume && tier == Tier::cached) return fail(Errc::would_block, "volume is not open");
+    if (!volume) {
+      VB_ASSIGN(volume, engine.volumes->open(extent.volume));
+    }
+    loaded->starts.push_back(at);
+    loaded->volumes.push_back(std::move(volume));
+    at += extent.length;
+  }
+  return loaded;
+}
+
+// Keeps the object's blobs from being collected.
+class Hold {
+ public:
+  explicit Hold(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+  ~Hold() { release(); }
+  bool add(uint64_t blob) {
+    if (!engine_->garbage->pin(blob)) return false;
+    blobs_.push_back(blob);
+    return true;
+  }
+  void release() {
+    for (uint64_t blob : blobs_) engine_->garbage->unpin(blob);
+    blobs_.clear();
+  }
+  const std::shared_ptr<Engine>& engine() const { return engine_; }
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  std::vector<uint64_t> blobs_;
+};
+
+class StoreObjectReader final : public ObjectReader {
+ public:
+  StoreObjectReader(std::shared_ptr<Engine> engine, std::string name, ObjectRecord record)
+      : hold_(std::move(engine)), name_(std::move(name)), record_(std::move(record)) {}
+
+  const ObjectInfo& info() const override { return record_.info; }
+  Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
+
+  // Pins and loads; false when the object changed under the call and must be looked up again.
+  Result<bool> prepare(const std::vector<StoredPart>& parts, Tier tier);
+
+ private:
+  Engine& engine() const { return *hold_.engine(); }
+  Result<bool> load_inline(const Piece& piece, Tier tier);
+  Task<Result<std::shared_ptr<const LoadedSegment>>> segment(const Piece& piece, uint32_t number);
+  Task<Result<memory::Chunk>> read_piece(const Piece& piece, uint64_t offset, size_t length);
+  Task<Result<void>> read_blocks(const Piece& piece, uint64_t from, MutableBytes into);
+  Task<Result<void>> read_extents(std::shared_ptr<const LoadedSegment> loaded, uint64_t from, MutableBytes into);
+  Result<void> verify(const Piece& piece, const LoadedSegment& loaded, uint64_t segment_start, uint64_t from,
+                      Bytes bytes) const;
+  std::unexpected<Error> corrupt(const char* what) const;
+
+  Hold hold_;
+  const std::string name_;  // bucket/key, for the log
+  const ObjectRecord record_;
+  std::vector<Piece> pieces_;
+  std::map<uint64_t, std::string> inline_;  // blob -> bytes, verified; small parts too
+  std::mutex mutex_;
+  std::map<std::pair<uint64_t, uint32_t>, std::shared_ptr<const LoadedSegment>> segments_;  // guarded by mutex_
+};
+
+std::unexpected<Error> StoreObjectReader::corrupt(const char* what) const {
+  static auto& counter = metrics::counter("verbena_store_corrupt_reads_total", "Reads that met damaged data");
+  counter.add();
+  log::error("store: {} is damaged: {}", log::printable(name_), what);
+  return fail(Errc::corrupt_object, what);
+}
+
+Result<bool> StoreObjectReader::load_inline(const Piece& piece, Tier tier) {
+  auto value = engine().index->get(Family::in_index, keys::in_index(piece.blob.id), tier);
+  if (!value && value.error() == Errc::not_found) return false;
+  if (!value) return std::unexpected(value.error());
+  auto bytes = decode_inline(*value);
+  if (!bytes || bytes->size() != piece.blob.size) return corrupt("checksum of a small object");
+  value->erase(0, value->size() - bytes->size());
+  inline_.emplace(piece.blob.id, std::move(*value));
+  return true;
+}
+
+Result<bool> StoreObjectReader::prepare(const std::vector<StoredPart>& parts, Tier tier) {
+  uint64_t at = 0;
+  for (const StoredPart& part : parts) {
+    if (part.blob.size != 0) pieces_.push_back({part.blob, at});
+    at += part.blob.size;
+  }
+  if (record_.part_count != 0 && at != record_.info.size) return corrupt("parts do not add up");
+  if (record_.part_count == 0 && record_.blob.size != 0) pieces_.push_back({record_.blob, 0});
+  for (const Piece& piece : pieces_) {
+    bool in_index = piece.blob.kind == BlobKind::in_index;
+    if (!in_index && !hold_.add(piece.blob.id)) return false;
+    if (in_index) {
+      VB_ASSIGN(bool there, load_inline(piece, tier));
+      if (!there) return false;
+    }
+  }
+  if (pieces_.empty() || pieces_.front().blob.kind != BlobKind::extents || record_.part_count != 0) return true;
+  // One blob: its first segment is wanted anyway, and its presence shows that the pin came in time.
+  auto first = load_segment(engine(), record_.blob.id, 0, tier);
+  if (!first && first.error() == Errc::not_found) return false;
+  if (!first) return std::unexpected(first.error());
+  segments_[{record_.blob.id, 0}] = std::move(*first);
+  return true;
+}
+
+Task<Result<memory::Chunk>> StoreObjectReader::read(uint64_t offset, size_t length) {
+  uint64_t size = record_.info.size;
+  if (length == 0 || length > chunk_size_max) co_return fail(Errc::invalid_argument, "reader: length");
+  if (offset > size || length > size - offset) co_return fail(Errc::invalid_range, "reader: range");
+  auto after = std::upper_bound(pieces_.begin(), pieces_.end(), offset,
+                                [](uint64_t at, const Piece& piece) { return at < piece.start; });
+  auto it = std::prev(after);
+  if (offset + length <= it->start + it->blob.size) co_return co_await read_piece(*it, offset - it->start, length);
+  // A range over several parts: gathered.
+  VB_CO_ASSIGN(memory::Lease lease, engine().options.arena->lease(length));
+  size_t done = 0;
+  for (; done < length; ++it) {
+    uint64_t from = offset + done - it->start;
+    size_t n = std::min<uint64_t>(length - done, it->blob.size - from);
+    VB_CO_ASSIGN(memory::Chunk chunk, co_await read_piece(*it, from, n));
+    std::memcpy(lease.data() + done, chunk.bytes.data(), n);
+    done += n;
+  }
+  Bytes bytes(lease.data(), length);
+  co_return memory::Chunk{std::move(lease), bytes};
+}
+
+// `offset` in the blob.
+Task<Result<memory::Chunk>> StoreObjectReader::read_piece(const Piece& piece, uint64_t offset, size_t length) {
+  if (piece.blob.kind == BlobKind::in_index) {
+    VB_CO_ASSIGN(memory::Lease lease, engine().options.arena->lease(length));
+    std::memcpy(lease.data(), inline_.at(piece.blob.id).data() + offset, length);
+    Bytes bytes(lease.data(), length);
+    co_return memory::Chunk{std::move(lease), bytes};
+  }
+  // Whole blocks, since a checksum covers a block.
+  uint64_t from = align_down(offset, block_size);
+  uint64_t to = std::min(align_up(offset + length, block_size), align_up(piece.blob.size));
+  VB_CO_ASSIGN(memory::Lease lease, engine().options.arena->lease(to - from));
+  for (uint64_t at = from; at < to;) {
+    uint64_t end = std::min(to, align_down(at, segment_size) + segment_size);
+    VB_CO_TRY(co_await read_blocks(piece, at, MutableBytes(lease.data() + (at - from), end - at)));
+    at = end;
+  }
+  Bytes bytes(lease.data() + (offset - from), length);
+  co_return memory::Chunk{std::move(lease), bytes};
+}
+
+// Reads and verifies blocks of one segment. `from` in the blob, at the start of a block.
+Task<Result<void>> StoreObjectReader::read_blocks(const Piece& piece, uint64_t from, MutableBytes into) {
+  VB_CO_ASSIGN(auto loaded, co_await segment(piece, static_cast<uint32_t>(from / segment_size)));
+  uint64_t segment_start = align_down(from, segment_size);
+  auto done = co_await read_extents(loaded, from - segment_start, into);
+  if (!done && done.error() == Errc::io_error && done.error().sys == 0) co_return corrupt("the volume ends early");
+  if (!done) {
+    log::error("store: {}: {}", log::printable(name_), describe(done.error()));
+    co_return done;
+  }
+  co_return verify(piece, *loaded, segment_start, from, into);
+}
+
+Task<Result<void>> StoreObjectReader::read_extents(std::shared_ptr<const LoadedSegment> loaded, uint64_t from,
+                                                   MutableBytes into) {
+  const auto& starts = loaded->starts;
+  size_t i = static_cast<size_t>(std::upper_bound(starts.begin(), starts.end(), from) - starts.begin());
+  if (i == 0) co_return fail(Errc::corrupt_object, "segment without extents");
+  for (--i; !into.empty(); ++i) {
+    if (i == starts.size()) co_return fail(Errc::corrupt_object, "segment ends early");
+    const Extent& extent = loaded->segment.extents[i];
+    uint64_t in_extent = from - starts[i];
+    if (in_extent >= extent.length) co_return fail(Errc::corrupt_object, "segment ends early");
+    size_t n = std::min<uint64_t>(into.size(), extent.length - in_extent);
+    VB_CO_TRY(co_await engine().io->read(loaded->volumes[i], extent.offset + in_extent, into.first(n)));
+    into = into.subspan(n);
+    from += n;
+  }
+  co_return Result<void>();
+}
+
+Result<void> StoreObjectReader::verify(const Piece& piece, const LoadedSegment& loaded, uint64_t segment_start,
+                                       uint64_t from, Bytes bytes) const {
+  bytes = bytes.first(std::min<uint64_t>(bytes.size(), piece.blob.size - from));  // the padding is not covered
+  size_t block = (from - segment_start) / block_size;
+  for (; !bytes.empty(); ++block) {
+    size_t n = std::min<size_t>(bytes.size(), block_size);
+    if (block >= loaded.segment.block_crcs.size()) return corrupt("a block has no checksum");
+    if (crc32c(bytes.first(n)) != loaded.segment.block_crcs[block]) return corrupt("checksum of a block");
+    bytes = bytes.subspan(n);
+  }
+  return {};
+}
+
+Task<Result<std::shared_ptr<const LoadedSegment>>> StoreObjectReader::segment(const Piece& piece, uint32_t number) {
+  std::pair key(piece.blob.id, number);
+  {
+    std::lock_guard lock(mutex_);
+    if (auto it = segments_.find(key); it != segments_.end()) co_return it->second;
+  }
+  auto work = [engine = hold_.engine(), key] { return load_segment(*engine, key.first, key.second, Tier::disk); };
+  auto loaded = co_await engine().pool().run("segment load", std::move(work));
+  if (!loaded && (loaded.error() == Errc::not_found || loaded.error() == Errc::malformed)) {
+    co_return corrupt("a segment or its volume is missing");
+  }
+  if (!loaded) co_return loaded;
+  std::lock_guard lock(mutex_);
+  // A reader of a huge object must not collect every checksum it ever met.
+  if (segments_.size() >= 16) segments_.erase(segments_.begin());
+  segments_[key] = *loaded;
+  co_return loaded;
+}
+
+struct Found {
+  ObjectRecord record;
+  std::vector<StoredPart> parts;
+};
+
+// nullopt: the head changed between the two reads.
+Result<std::optional<Found>> look_up(Engine& engine, const Bucket& bucket, std::string_view key, Tier tier) {
+  auto value = engine.index->get(Family::objects, keys::object(bucket.id, key), tier);
+  if (!value && value.error() == Errc::not_found) return fail(Errc::no_such_key);
+  if (!value) return std::unexpected(value.error());
+  Found found;
+  VB_ASSIGN(found.record, decode_object(*value));
+  if (found.record.part_count == 0) return found;
+  auto parts = engine.index->get(Family::uploads, keys::object_parts(found.record.id), tier);
+  if (!parts && parts.error() == Errc::not_found) return std::nullopt;
+  if (!parts) return std::unexpected(parts.error());
+  VB_ASSIGN(found.parts, decode_parts(*parts));
+  for (const StoredPart& part : found.parts) found.record.info.parts.push_back(part.info);
+  return found;
+}
+
+constexpr int attempts_max = 100;  // overwrites that may come between looking up and holding
+
+}  // namespace
+
+Result<ObjectInfo> stat_object(Engine& engine, const Bucket& bucket, std::string_view key, Tier tier) {
+  for (int i = 0; i < attempts_max; ++i) {
+    VB_ASSIGN(auto found, look_up(engine, bucket, key, tier));
+    if (found) return std::move(found->record.info);
+  }
+  return fail(Errc::corrupt_object, "the object's list of parts is missing");
+}
+
+Result<std::shared_ptr<ObjectReader>> open_object(std::shared_ptr<Engine> engine,
+                                                  const std::shared_ptr<const Bucket>& bucket, std::string_view key,
+                                                  Tier tier) {
+  for (int i = 0; i < attempts_max; ++i) {
+    VB_ASSIGN(auto found, look_up(*engine, *bucket, key, tier));
+    if (!found) continue;
+    uint64_t id = found->record.id;
+    bool parts = found->record.part_count != 0;
+    auto reader =
+        std::make_shared<StoreObjectReader>(engine, bucket->name + "/" + std::string(key), std::move(found->record));
+    VB_ASSIGN(bool ready, reader->prepare(found->parts, tier));
+    if (!ready) continue;
+    if (parts) {
+      // Were all pins in time? They were if the object is still there.
+      auto again = engine->index->get(Family::uploads, keys::object_parts(id), tier);
+      if (!again && again.error() == Errc::not_found) continue;
+      if (!again) return std::unexpected(again.error());
+    }
+    return reader;
+  }
+  log::error("store: {}/{} names bytes that are not in the index", bucket->name, log::printable(key));
+  return fail(Errc::corrupt_object, "the object's bytes are missing from the index");
+}
+
+}  // namespace verbena::store::local

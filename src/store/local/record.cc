@@ -1,0 +1,360 @@
+#include "store/local/record.h"
+
+#include "base/checksum.h"
+#include "store/local/file_system.h"
+
+namespace verbena::store::local {
+namespace {
+
+constexpr uint8_t format_version = 1;
+constexpr size_t string_size_max = 16 * MiB;
+
+class Encoder {
+ public:
+  Encoder() { u8(format_version); }
+  void u8(uint8_t v) { out_.push_back(static_cast<char>(v)); }
+  void u32(uint32_t v) {
+    for (int shift = 0; shift < 32; shift += 8) u8(static_cast<uint8_t>(v >> shift));
+  }
+  void varint(uint64_t v) {
+    for (; v >= 0x80; v >>= 7) u8(static_cast<uint8_t>(v | 0x80));
+    u8(static_cast<uint8_t>(v));
+  }
+  void text(std::string_view s) {
+    varint(s.size());
+    out_.append(s);
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+// Failure is sticky: after it every read gives a zero, and finish() says malformed.
+class Decoder {
+ public:
+  explicit Decoder(std::string_view in) : in_(in) {
+    if (u8() != format_version) bad_ = true;
+  }
+  uint8_t u8() {
+    if (!need(1)) return 0;
+    auto v = static_cast<uint8_t>(in_[0]);
+    in_.remove_prefix(1);
+    return v;
+  }
+  uint32_t u32() {
+    uint32_t v = 0;
+    for (int shift = 0; shift < 32; shift += 8) v |= static_cast<uint32_t>(u8()) << shift;
+    return v;
+  }
+  uint64_t varint() {
+    uint64_t v = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      uint8_t b = u8();
+      if (shift == 63 && b > 1) bad_ = true;
+      v |= static_cast<uint64_t>(b & 0x7f) << shift;
+      if ((b & 0x80) == 0 || bad_) return v;
+    }
+    bad_ = true;
+    return 0;
+  }
+  uint64_t varint_max(uint64_t max) {
+    uint64_t v = varint();
+    if (v > max) bad_ = true;
+    return bad_ ? 0 : v;
+  }
+  std::string text() {
+    size_t size = varint_max(string_size_max);
+    if (!need(size)) return {};
+    std::string s(in_.substr(0, size));
+    in_.remove_prefix(size);
+    return s;
+  }
+  // How many elements follow, each of at least `element_min` bytes: bounded by what is there.
+  size_t count(size_t element_min) {
+    uint64_t n = varint();
+    if (bad_ || n > in_.size() / element_min) {
+      bad_ = true;
+      return 0;
+    }
+    return n;
+  }
+  bool ok() const { return !bad_; }
+  void reject() { bad_ = true; }
+  Result<void> finish() const {
+    if (bad_ || !in_.empty()) return fail(Errc::malformed, "index record");
+    return {};
+  }
+
+ private:
+  bool need(size_t n) {
+    if (bad_ || in_.size() < n) bad_ = true;
+    return !bad_;
+  }
+  std::string_view in_;
+  bool bad_ = false;
+};
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+void put(Encoder& e, const Headers& headers) {
+  e.varint(headers.size());
+  for (const auto& [name, value] : headers) {
+    e.text(name);
+    e.text(value);
+  }
+}
+
+Headers get_headers(Decoder& d) {
+  Headers headers(d.count(2));
+  for (auto& [name, value] : headers) {
+    name = d.text();
+    value = d.text();
+  }
+  return headers;
+}
+
+void put(Encoder& e, const std::vector<Checksum>& checksums) {
+  e.varint(checksums.size());
+  for (const Checksum& c : checksums) {
+    e.u8(static_cast<uint8_t>(c.algorithm));
+    e.varint(c.parts);
+    e.text(c.value);
+  }
+}
+
+std::vector<Checksum> get_checksums(Decoder& d) {
+  std::vector<Checksum> checksums(d.count(3));
+  for (Checksum& c : checksums) {
+    uint8_t algorithm = d.u8();
+    if (algorithm < 1 || algorithm > static_cast<uint8_t>(Algorithm::md5)) d.reject();
+    c.algorithm = static_cast<Algorithm>(algorithm);
+    c.parts = static_cast<uint16_t>(d.varint_max(UINT16_MAX));
+    c.value = d.text();
+  }
+  return checksums;
+}
+
+void put(Encoder& e, const BlobRef& blob) {
+  e.u8(static_cast<uint8_t>(blob.kind));
+  e.varint(blob.id);
+  e.varint(blob.size);
+}
+
+BlobRef get_blob(Decoder& d) {
+  BlobRef blob;
+  uint8_t kind = d.u8();
+  if (kind > static_cast<uint8_t>(BlobKind::extents)) d.reject();
+  blob.kind = static_cast<BlobKind>(kind);
+  blob.id = d.varint();
+  blob.size = d.varint_max(object_size_max);
+  if ((blob.kind == BlobKind::empty) != (blob.size == 0)) d.reject();
+  return blob;
+}
+
+void put(Encoder& e, const StoredPart& part) {
+  e.varint(static_cast<uint64_t>(part.info.number));
+  e.varint(part.info.size);
+  e.text(part.info.etag);
+  e.varint(static_cast<uint64_t>(part.info.modified_us));
+  put(e, part.info.checksums);
+  put(e, part.blob);
+}
+
+StoredPart get_part(Decoder& d) {
+  StoredPart part;
+  part.info.number = static_cast<int>(d.varint_max(part_number_max));
+  part.info.size = d.varint_max(object_size_max);
+  part.info.etag = d.text();
+  part.info.modified_us = static_cast<int64_t>(d.varint());
+  part.info.checksums = get_checksums(d);
+  part.blob = get_blob(d);
+  if (part.blob.size != part.info.size) d.reject();
+  return part;
+}
+
+template <class T>
+Result<T> finished(const Decoder& d, T value) {
+  VB_TRY(d.finish());
+  return value;
+}
+
+}  // namespace
+
+std::string encode(const ObjectRecord& record) {
+  Encoder e;
+  e.varint(record.id);
+  e.varint(record.info.size);
+  e.text(record.info.etag);
+  e.varint(static_cast<uint64_t>(record.info.modified_us));
+  e.text(record.info.version_id);
+  put(e, record.info.headers);
+  put(e, record.info.checksums);
+  e.varint(record.part_count);
+  if (record.part_count == 0) put(e, record.blob);
+  return e.take();
+}
+
+Result<ObjectRecord> decode_object(std::string_view bytes) {
+  Decoder d(bytes);
+  ObjectRecord record;
+  record.id = d.varint();
+  record.info.size = d.varint_max(object_size_max);
+  record.info.etag = d.text();
+  record.info.modified_us = static_cast<int64_t>(d.varint());
+  record.info.version_id = d.text();
+  record.info.headers = get_headers(d);
+  record.info.checksums = get_checksums(d);
+  record.part_count = static_cast<uint32_t>(d.varint_max(part_number_max));
+  if (record.part_count == 0) {
+    record.blob = get_blob(d);
+    if (record.blob.size != record.info.size) d.reject();
+  }
+  return finished(d, std::move(record));
+}
+
+std::string encode(const StoredPart& part) {
+  Encoder e;
+  put(e, part);
+  return e.take();
+}
+
+Result<StoredPart> decode_part(std::string_view bytes) {
+  Decoder d(bytes);
+  StoredPart part = get_part(d);
+  return finished(d, std::move(part));
+}
+
+std::string encode(const std::vector<StoredPart>& parts) {
+  Encoder e;
+  e.varint(parts.size());
+  for (const StoredPart& part : parts) put(e, part);
+  return e.take();
+}
+
+Result<std::vector<StoredPart>> decode_parts(std::string_view bytes) {
+  Decoder d(bytes);
+  size_t n = d.count(8);
+  std::vector<StoredPart> parts;
+  for (size_t i = 0; i < n && d.ok(); ++i) parts.push_back(get_part(d));
+  return finished(d, std::move(parts));
+}
+
+std::string encode(const UploadRecord& record) {
+  Encoder e;
+  e.varint(record.id);
+  e.varint(static_cast<uint64_t>(record.info.created_us));
+  e.text(record.info.owner);
+  put(e, record.info.headers);
+  e.u8(record.info.checksum_algorithm ? static_cast<uint8_t>(*record.info.checksum_algorithm) : 0);
+  e.u8(record.info.checksum_full_object ? 1 : 0);
+  return e.take();
+}
+
+Result<UploadRecord> decode_upload(std::string_view bytes) {
+  Decoder d(bytes);
+  UploadRecord record;
+  record.id = d.varint();
+  record.info.created_us = static_cast<int64_t>(d.varint());
+  record.info.owner = d.text();
+  record.info.headers = get_headers(d);
+  uint8_t algorithm = d.u8();
+  if (algorithm > static_cast<uint8_t>(Algorithm::md5)) d.reject();
+  if (algorithm != 0) record.info.checksum_algorithm = static_cast<Algorithm>(algorithm);
+  uint8_t full = d.u8();
+  if (full > 1) d.reject();
+  record.info.checksum_full_object = full == 1;
+  return finished(d, std::move(record));
+}
+
+std::string encode(const BucketRecord& record) {
+  Encoder e;
+  e.varint(record.id);
+  e.text(record.info.name);
+  e.varint(static_cast<uint64_t>(record.info.created_us));
+  e.text(record.info.owner);
+  e.u8(static_cast<uint8_t>(record.info.durability));
+  return e.take();
+}
+
+Result<BucketRecord> decode_bucket(std::string_view bytes) {
+  Decoder d(bytes);
+  BucketRecord record;
+  record.id = d.varint();
+  record.info.name = d.text();
+  record.info.created_us = static_cast<int64_t>(d.varint());
+  record.info.owner = d.text();
+  uint8_t durability = d.u8();
+  if (durability > static_cast<uint8_t>(Durability::memory)) d.reject();
+  record.info.durability = static_cast<Durability>(durability);
+  return finished(d, std::move(record));
+}
+
+std::string encode(const Segment& segment) {
+  Encoder e;
+  e.varint(segment.extents.size());
+  for (const Extent& x : segment.extents) {
+    e.varint(x.volume);
+    e.varint(x.offset / disk_alignment);
+    e.varint(x.length / disk_alignment);
+  }
+  e.varint(segment.block_crcs.size());
+  for (uint32_t crc : segment.block_crcs) e.u32(crc);
+  return e.take();
+}
+
+Result<Segment> decode_segment(std::string_view bytes) {
+  Decoder d(bytes);
+  Segment segment;
+  segment.extents.resize(d.count(3));
+  uint64_t blocks = 0;
+  for (Extent& x : segment.extents) {
+    x.volume = d.varint();
+    x.offset = d.varint_max(UINT64_MAX / disk_alignment / 4) * disk_alignment;
+    x.length = d.varint_max(segment_size / disk_alignment) * disk_alignment;
+    if (x.length == 0) d.reject();
+    // Only the last extent may end inside a block.
+    if (&x != &segment.extents.back() && x.length % block_size != 0) d.reject();
+    blocks += align_up(x.length, block_size) / block_size;
+  }
+  segment.block_crcs.resize(d.count(4));
+  for (uint32_t& crc : segment.block_crcs) crc = d.u32();
+  if (segment.block_crcs.size() != blocks || blocks > segment_size / block_size) d.reject();
+  return finished(d, std::move(segment));
+}
+
+std::string encode(const ExtentOwner& owner) {
+  Encoder e;
+  e.varint(owner.blob);
+  e.varint(owner.length / disk_alignment);
+  return e.take();
+}
+
+Result<ExtentOwner> decode_extent_owner(std::string_view bytes) {
+  Decoder d(bytes);
+  ExtentOwner owner;
+  owner.blob = d.varint();
+  owner.length = d.varint_max(segment_size / disk_alignment) * disk_alignment;
+  if (owner.length == 0) d.reject();
+  return finished(d, owner);
+}
+
+std::string encode_inline(Bytes bytes) {
+  uint32_t crc = crc32c(bytes);
+  std::string value;
+  value.reserve(4 + bytes.size());
+  for (int shift = 0; shift < 32; shift += 8) value.push_back(static_cast<char>(crc >> shift));
+  value.append(as_text(bytes));
+  return value;
+}
+
+Result<std::string_view> decode_inline(std::string_view value) {
+  if (value.size() < 4) return fail(Errc::corrupt_object, "inline blob: too short");
+  uint32_t crc = 0;
+  for (int i = 0; i < 4; ++i) crc |= static_cast<uint32_t>(static_cast<uint8_t>(value[i])) << (8 * i);
+  value.remove_prefix(4);
+  if (crc32c(as_bytes(value)) != crc) return fail(Errc::corrupt_object, "inline blob: checksum");
+  return value;
+}
+
+}  // namespace verbena::store::local

@@ -1,0 +1,176 @@
+// Start: takes the directory, opens the index, gives back the space that no index record names.
+//
+// Cost: only volumes that were not marked clean are looked through, and of those only the space map's keys (one per
+// extent, so at most about 50,000 for 1 GiB of the smallest extents). The number of objects does not matter.
+#include <charconv>
+
+#include "base/log.h"
+#include "store/local/engine.h"
+#include "store/local/seam_env.h"
+
+namespace verbena::store::local {
+namespace {
+
+constexpr int format_number = 1;
+constexpr std::string_view version_head = "verbena local store, format ";
+
+Result<void> check_version(std::string_view text) {
+  int number = 0;
+  if (!text.starts_with(version_head)) return fail(Errc::malformed, "store: VERSION file");
+  text.remove_prefix(version_head.size());
+  auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (ec != std::errc() || number < 1) return fail(Errc::malformed, "store: VERSION file");
+  if (number > format_number)
+    return fail(Errc::unsupported, "store: the directory's format is newer than this program");
+  return {};
+}
+
+}  // namespace
+
+Result<void> Engine::start() {
+  fs = options.fs != nullptr ? options.fs : &real_file_system();
+  VB_TRY(open_directory());
+  VB_TRY(open_index());
+  auto ids = [this] { return next_id(); };
+  volumes =
+      std::make_unique<Volumes>(Volumes::Options{.directory = options.directory / "volumes",
+                                                 .fs = fs,
+                                                 .volume_size_max = align_down(options.volume_size_max, block_size),
+                                                 .allocate_step = align_up(options.allocate_step),
+                                                 .free_bytes_min = options.free_bytes_min,
+                                                 .next_id = ids});
+  garbage = std::make_unique<Garbage>(*index, *volumes);
+  committer = std::make_unique<Committer>(*index, *volumes, *garbage, Committer::Options{.clock = options.clock});
+  io = std::make_unique<DataIo>(*options.pool);
+  VB_TRY(load_buckets());
+  VB_TRY(recover_volumes());
+  VB_TRY(queue_dead_blobs());
+  garbage->start();
+  committer->start();
+  return {};
+}
+
+void Engine::stop() {
+  if (committer) committer->stop();
+  if (garbage) garbage->stop();
+}
+
+Result<void> Engine::open_directory() {
+  const auto& directory = options.directory;
+  VB_TRY(fs->make_directory(directory));
+  auto held = fs->lock(directory / "LOCK");
+  if (!held && held.error() == Errc::would_block) {
+    return fail(Errc::service_unavailable, "store: the directory is in use by another process", held.error().sys);
+  }
+  if (!held) return std::unexpected(held.error());
+  lock = std::move(*held);
+  auto version = read_small_file(*fs, directory / "VERSION", 1 * KiB);
+  if (version) {
+    VB_TRY(check_version(*version));
+  } else if (version.error() == Errc::not_found) {
+    VB_TRY(replace_file(*fs, directory / "VERSION", std::string(version_head) + std::to_string(format_number) + "\n"));
+  } else {
+    return std::unexpected(version.error());
+  }
+  VB_TRY(fs->make_directory(directory / "volumes"));
+  VB_TRY(fs->make_directory(directory / "index"));
+  VB_TRY(fs->sync_directory(directory));
+  // The directory's own name, too: it may have been made just now.
+  auto parent = std::filesystem::absolute(directory).parent_path();
+  if (auto synced = fs->sync_directory(parent); !synced) log::warn("store: {}", describe(synced.error()));
+  return {};
+}
+
+Result<void> Engine::open_index() {
+  if (options.fs != nullptr) env = make_seam_env(*fs);
+  VB_ASSIGN(index, Index::open(options.directory / "index", env.get()));
+  auto stored = index->get(Family::meta, keys::epoch());
+  if (stored) {
+    uint64_t previous = 0;
+    auto [end, ec] = std::from_chars(stored->data(), stored->data() + stored->size(), previous);
+    if (ec != std::errc()) return fail(Errc::corrupt_object, "store: epoch record");
+    epoch = previous + 1;
+  } else if (stored.error() == Errc::not_found) {
+    epoch = 1;
+  } else {
+    return std::unexpected(stored.error());
+  }
+  Batch batch(*index);
+  batch.put(Family::meta, keys::epoch(), std::to_string(epoch));
+  return index->write(batch, /*sync=*/true);
+}
+
+Result<void> Engine::load_buckets() {
+  Cursor cursor = index->cursor(Family::meta, keys::bucket_prefix());
+  for (; cursor.valid(); cursor.next()) {
+    VB_ASSIGN(BucketRecord record, decode_bucket(cursor.value()));
+    buckets.add(record);
+  }
+  return cursor.status();
+}
+
+Result<void> Engine::recover_volumes() {
+  VB_ASSIGN(auto ids, volumes->on_disk());
+  Batch batch(*index);
+  for (uint64_t id : ids) {
+    auto clean = index->get(Family::meta, keys::volume_clean(id));
+    if (clean) continue;
+    if (!(clean.error() == Errc::not_found)) return std::unexpected(clean.error());
+    VB_TRY(recover_volume(id));
+    batch.put(Family::meta, keys::volume_clean(id), "");
+  }
+  if (batch.empty()) return {};
+  return index->write(batch, /*sync=*/false);
+}
+
+// Punches the gaps between what the space map names, cuts off what lies behind it.
+Result<void> Engine::recover_volume(uint64_t id) {
+  VB_ASSIGN(auto volume, volumes->open(id));
+  VB_ASSIGN(FileStat stat, volume->file().stat());
+  uint64_t end = 0, punched = 0;
+  Cursor cursor = index->cursor(Family::extents, keys::extent_prefix(id));
+  for (; cursor.valid(); cursor.next()) {
+    auto place = keys::parse_extent(cursor.key());
+    VB_ASSIGN(ExtentOwner owner, decode_extent_owner(cursor.value()));
+    if (!place) return fail(Errc::corrupt_object, "store: space map");
+    if (place->second > end) {
+      auto hole = volume->file().punch(end, place->second - end);
+      if (!hole && !(hole.error() == Errc::unsupported)) return hole;
+      punched += place->second - end;
+    }
+    end = place->second + owner.length;
+  }
+  VB_TRY(cursor.status());
+  if (stat.size < end) {
+    log::error("store: volume {:016x} ends at {} where the index names bytes up to {}", id, stat.size, end);
+  } else {
+    // Also where the size is right: blocks may have been promised behind the end.
+    VB_TRY(volume->file().truncate(end));
+  }
+  VB_TRY(volume->sync_holes());
+  log::info("store: recovered volume {:016x}: {} in use, {} of gaps freed", id, format_size(end - punched),
+            format_size(punched));
+  garbage->reconsider(id);
+  return {};
+}
+
+Result<void> Engine::queue_dead_blobs() {
+  std::vector<uint64_t> blobs;
+  Cursor cursor = index->cursor(Family::meta, keys::dead_prefix());
+  for (; cursor.valid(); cursor.next()) {
+    auto blob = keys::parse_dead(cursor.key());
+    if (!blob) return fail(Errc::corrupt_object, "store: dead record");
+    blobs.push_back(*blob);
+  }
+  VB_TRY(cursor.status());
+  garbage->add_dead(blobs);
+  return {};
+}
+
+Result<void> check_key(std::string_view key) {
+  if (key.empty()) return fail(Errc::invalid_argument, "key: empty");
+  if (key.size() > key_size_max) return fail(Errc::key_too_long);
+  return {};
+}
+
+}  // namespace verbena::store::local

@@ -1,0 +1,222 @@
+#include "store/local/volume.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/log.h"
+#include "base/metrics.h"
+
+namespace verbena::store::local {
+namespace {
+
+constexpr std::string_view suffix = ".volume";
+
+metrics::Counter& syncs() {
+  static auto& counter = metrics::counter("verbena_store_volume_syncs_total", "fdatasync calls on volumes");
+  return counter;
+}
+
+}  // namespace
+
+Result<void> Volume::sync() {
+  std::lock_guard lock(sync_mutex_);
+  if (failed()) return fail(Errc::io_error, "volume: earlier write or sync failed");
+  uint64_t upto = written_.load(std::memory_order_acquire);
+  if (synced_.load(std::memory_order_acquire) == upto) return {};
+  return sync_locked(upto);
+}
+
+Result<void> Volume::sync_holes() {
+  std::lock_guard lock(sync_mutex_);
+  return sync_locked(written_.load(std::memory_order_acquire));
+}
+
+Result<void> Volume::sync_locked(uint64_t upto) {
+  syncs().add();
+  if (auto done = file_->datasync(); !done) {
+    distrust();
+    log::error("store: volume {:016x} is sealed: {}", id_, describe(done.error()));
+    return done;
+  }
+  synced_.store(upto, std::memory_order_release);
+  return {};
+}
+
+std::filesystem::path Volumes::path(uint64_t id) const {
+  return options_.directory / fmt::format("{:016x}{}", id, suffix);
+}
+
+Result<std::vector<uint64_t>> Volumes::on_disk() {
+  VB_ASSIGN(auto names, options_.fs->list(options_.directory));
+  std::vector<uint64_t> ids;
+  for (const std::string& name : names) {
+    uint64_t id = 0;
+    auto [end, ec] = std::from_chars(name.data(), name.data() + name.size(), id, 16);
+    if (ec == std::errc() && path(id).filename() == name) {
+      ids.push_back(id);
+    } else {
+      log::warn("store: {} is no volume; left alone", log::printable(name));
+    }
+  }
+  return ids;
+}
+
+Result<bool> Volumes::has_space() {
+  VB_ASSIGN(uint64_t free, options_.fs->free_bytes(options_.directory));
+  return free > options_.free_bytes_min;
+}
+
+std::optional<Run> Volumes::take(Active& active, uint64_t bytes) {
+  if (!active.volume || active.volume->failed() || active.cursor + bytes > active.allocated) return std::nullopt;
+  Run run{active.volume, active.cursor, bytes};
+  active.cursor += bytes;
+  active.volume->unsettled.fetch_add(1, std::memory_order_acq_rel);
+  return run;
+}
+
+std::optional<Run> Volumes::try_reserve(VolumeKind kind, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  return take(active_[static_cast<size_t>(kind)], bytes);
+}
+
+Result<Run> Volumes::reserve(VolumeKind kind, uint64_t bytes) {
+  std::lock_guard growing(grow_mutex_);
+  for (;;) {
+    if (auto run = try_reserve(kind, bytes)) return std::move(*run);
+    VB_TRY(grow(kind, bytes));
+  }
+}
+
+Result<void> Volumes::grow(VolumeKind kind, uint64_t bytes) {
+  VB_ASSIGN(bool space, has_space());
+  if (!space) return fail(Errc::insufficient_storage, "volume: too little free space left");
+  std::shared_ptr<Volume> volume;
+  uint64_t from = 0, to = 0;
+  {
+    std::lock_guard lock(mutex_);
+    Active& active = active_[static_cast<size_t>(kind)];
+    if (active.volume && (active.volume->failed() || active.cursor + bytes > options_.volume_size_max)) end(kind);
+    volume = active.volume;
+    from = active.allocated;
+    to = std::min(std::max(active.cursor + bytes, from + options_.allocate_step), options_.volume_size_max);
+  }
+  if (!volume) return start(kind);
+  auto allocated = volume->file().allocate(from, to - from);
+  if (!allocated && allocated.error() != Errc::unsupported) return allocated;
+  std::lock_guard lock(mutex_);
+  active_[static_cast<size_t>(kind)].allocated = to;
+  return {};
+}
+
+Result<void> Volumes::start(VolumeKind kind) {
+  uint64_t id = options_.next_id();
+  bool direct = kind == VolumeKind::durable;
+  VB_ASSIGN(auto file, options_.fs->open(path(id), {.write = true, .create = true, .direct = direct}));
+  auto volume = std::make_shared<Volume>(id, std::move(file));
+  // The name must survive a crash before a commit relies on it.
+  if (auto synced = options_.fs->sync_directory(options_.directory); !synced) {
+    (void)options_.fs->unlink(path(id));
+    return synced;
+  }
+  std::lock_guard lock(mutex_);
+  open_[id] = volume;
+  active_[static_cast<size_t>(kind)] = {std::move(volume), 0, 0};
+  return {};
+}
+
+void Volumes::end(VolumeKind kind) {
+  Active& active = active_[static_cast<size_t>(kind)];
+  ended_.push_back({std::move(active.volume), active.cursor, kind});
+  active = {};
+}
+
+std::optional<Run> Volumes::trim(Run& run, uint64_t used) {
+  if (used >= run.length) return std::nullopt;
+  Run rest{run.volume, run.offset + used, run.length - used};
+  run.length = used;
+  std::lock_guard lock(mutex_);
+  for (Active& active : active_) {
+    if (active.volume == run.volume && active.cursor == rest.offset + rest.length) {
+      active.cursor = rest.offset;
+      return std::nullopt;
+    }
+  }
+  run.volume->unsettled.fetch_add(1, std::memory_order_acq_rel);
+  return rest;
+}
+
+std::shared_ptr<Volume> Volumes::cached(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  auto it = open_.find(id);
+  return it == open_.end() ? nullptr : it->second;
+}
+
+Result<std::shared_ptr<Volume>> Volumes::open(uint64_t id) {
+  if (auto volume = cached(id)) return volume;
+  VB_ASSIGN(auto file, options_.fs->open(path(id), {.write = true, .direct = true}));
+  auto volume = std::make_shared<Volume>(id, std::move(file));
+  std::lock_guard lock(mutex_);
+  return open_.try_emplace(id, std::move(volume)).first->second;
+}
+
+Result<void> Volumes::sync_written_behind() {
+  std::vector<std::shared_ptr<Volume>> dirty;
+  {
+    std::lock_guard lock(mutex_);
+    auto& active = active_[static_cast<size_t>(VolumeKind::written_behind)].volume;
+    if (active && active->dirty()) dirty.push_back(active);
+    for (const Ended& ended : ended_) {
+      if (ended.kind == VolumeKind::written_behind && ended.volume->dirty()) dirty.push_back(ended.volume);
+    }
+  }
+  for (auto& volume : dirty) VB_TRY(volume->sync());
+  return {};
+}
+
+std::vector<std::shared_ptr<Volume>> Volumes::take_finished(bool all) {
+  std::vector<Ended> finished;
+  {
+    std::lock_guard growing(grow_mutex_);
+    std::lock_guard lock(mutex_);
+    if (all) {
+      for (VolumeKind kind : {VolumeKind::durable, VolumeKind::written_behind}) {
+        if (active_[static_cast<size_t>(kind)].volume) end(kind);
+      }
+    }
+    std::erase_if(ended_, [&](Ended& ended) {
+      if (ended.volume->unsettled.load(std::memory_order_acquire) != 0) return false;
+      finished.push_back(ended);
+      return true;
+    });
+  }
+  std::vector<std::shared_ptr<Volume>> volumes;
+  for (Ended& ended : finished) {
+    // Without these the volume is not clean: the next start looks through it again. Synced, because the mark must not
+    // outlive a crash that holes do not.
+    if (!ended.volume->file().truncate(ended.size)) continue;
+    if (!ended.volume->sync_holes()) continue;
+    volumes.push_back(std::move(ended.volume));
+  }
+  return volumes;
+}
+
+bool Volumes::drop(uint64_t id) {
+  {
+    std::lock_guard lock(mutex_);
+    for (const Active& active : active_) {
+      if (active.volume && active.volume->id() == id) return false;
+    }
+    for (const Ended& ended : ended_) {
+      if (ended.volume->id() == id) return false;
+    }
+    open_.erase(id);
+  }
+  if (auto done = options_.fs->unlink(path(id)); !done && done.error() != Errc::not_found) {
+    log::warn("store: volume {:016x}: {}", id, describe(done.error()));
+    return false;
+  }
+  return true;
+}
+
+}  // namespace verbena::store::local

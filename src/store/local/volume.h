@@ -1,0 +1,121 @@
+// Volumes: append-only files that hold extents. Space in a volume is handed out once and never again, so a hole may be
+// punched twice and a lost index record can never point at somebody else's bytes.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "store/local/file_system.h"
+#include "store/local/record.h"
+
+namespace verbena::store::local {
+
+// Which commits a volume serves. `written_behind` volumes (buckets with Durability::memory) go through the page cache.
+enum class VolumeKind : uint8_t { durable = 0, written_behind = 1 };
+
+class Volume {
+ public:
+  Volume(uint64_t id, std::unique_ptr<File> file) : id_(id), file_(std::move(file)) {}
+
+  uint64_t id() const { return id_; }
+  File& file() { return *file_; }
+
+  // A write into the volume has completed; sync() must cover it.
+  void note_written() { written_.fetch_add(1, std::memory_order_acq_rel); }
+  bool dirty() const { return written_.load(std::memory_order_acquire) != synced_.load(std::memory_order_acquire); }
+  // What was written before the call is durable after it. Once this has failed it fails forever: the kernel may have
+  // dropped the pages, so nothing written since the last success can be trusted, and the volume takes no more.
+  Result<void> sync();
+  // Likewise for holes and cuts, which no write counted.
+  Result<void> sync_holes();
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  // A write went wrong: take no more.
+  void distrust() { failed_.store(true, std::memory_order_release); }
+
+  // Runs that no index record names yet and that were not given back either.
+  std::atomic<int> unsettled{0};
+
+ private:
+  const uint64_t id_;
+  const std::unique_ptr<File> file_;
+  std::atomic<uint64_t> written_{0}, synced_{0};
+  std::atomic<bool> failed_{false};
+  Result<void> sync_locked(uint64_t upto);
+  std::mutex sync_mutex_;
+};
+
+// Reserved space. Whoever holds one must in the end settle it (the index names it, or it was punched).
+struct Run {
+  std::shared_ptr<Volume> volume;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+};
+
+class Volumes {
+ public:
+  struct Options {
+    std::filesystem::path directory;
+    FileSystem* fs = nullptr;
+    uint64_t volume_size_max = 1 * GiB;
+    uint64_t allocate_step = 16 * MiB;   // blocks are reserved from the file system in steps; 0: as needed
+    uint64_t free_bytes_min = 64 * MiB;  // new data is refused below this, so that deletes go on working
+    std::function<uint64_t()> next_id;
+  };
+  explicit Volumes(Options options) : options_(std::move(options)) {}
+
+  // Without blocking; nullopt when the volume must grow or another must be started: then reserve().
+  std::optional<Run> try_reserve(VolumeKind kind, uint64_t bytes);
+  // May block. bytes is a multiple of 4096, at most run_max(). insufficient_storage.
+  Result<Run> reserve(VolumeKind kind, uint64_t bytes);
+  uint64_t run_max() const { return options_.volume_size_max; }
+  // Cuts `run` to `used` bytes. The rest goes back to the volume if nothing was reserved behind it; else it is
+  // returned, a run of its own, to be punched.
+  std::optional<Run> trim(Run& run, uint64_t used);
+  void settle(const Run& run) { run.volume->unsettled.fetch_sub(1, std::memory_order_acq_rel); }
+
+  // The volume, opened. nullptr (cached: not open yet; otherwise: no such file).
+  std::shared_ptr<Volume> cached(uint64_t id);
+  Result<std::shared_ptr<Volume>> open(uint64_t id);
+  std::filesystem::path path(uint64_t id) const;
+  Result<std::vector<uint64_t>> on_disk();  // ids of the files there are
+  Result<bool> has_space();                 // more than free_bytes_min is free
+
+  // Makes what `written_behind` volumes hold durable.
+  Result<void> sync_written_behind();
+  // Takes the volumes that take no more and whose runs are all settled: each is cut to its used length, then it is the
+  // caller's to mark clean. With `all`, active ones are ended first (shutdown).
+  std::vector<std::shared_ptr<Volume>> take_finished(bool all);
+  // Forgets a volume and unlinks its file. True when it was allowed: not active, nothing unsettled.
+  bool drop(uint64_t id);
+
+ private:
+  struct Active {
+    std::shared_ptr<Volume> volume;
+    uint64_t cursor = 0;     // next free byte
+    uint64_t allocated = 0;  // the file system has promised blocks up to here
+  };
+  struct Ended {
+    std::shared_ptr<Volume> volume;
+    uint64_t size = 0;
+    VolumeKind kind = VolumeKind::durable;
+  };
+  std::optional<Run> take(Active& active, uint64_t bytes);
+  void end(VolumeKind kind);
+  Result<void> grow(VolumeKind kind, uint64_t bytes);
+  Result<void> start(VolumeKind kind);
+
+  const Options options_;
+  std::mutex grow_mutex_;  // one grows at a time; taken before mutex_
+  std::mutex mutex_;       // guards what follows; never held over I/O
+  Active active_[2];
+  std::vector<Ended> ended_;
+  std::map<uint64_t, std::shared_ptr<Volume>> open_;
+};
+
+}  // namespace verbena::store::local

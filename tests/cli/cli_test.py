@@ -1,0 +1,213 @@
+#!/usr/bin/python3
+"""The command line as its users and their scripts run it."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from verbena_server import Server, client_environment, program  # noqa: E402
+
+OK, FAILURE, USAGE, NOT_FOUND, DENIED, CONNECTION, CONFLICT = range(7)
+MIB = 1024 * 1024
+
+
+class CommandLine(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="verbena-cli-")
+        cls.home = pathlib.Path(cls.folder.name)
+        cls.server = Server().start()
+        cls.env = dict(client_environment(cls.home), AWS_ENDPOINT_URL=cls.server.http)
+
+    @classmethod
+    def tearDownClass(cls):
+        status = cls.server.stop()
+        cls.server.__exit__(ValueError, None, None)  # takes the folder away
+        cls.folder.cleanup()
+        assert status == 0, status
+
+    def run_program(self, *args, expect=OK, env=None, input=None, native=True):
+        more = ["--native", self.server.native] if native else []
+        done = subprocess.run([program(), *args, *more], env=env or self.env, input=input, capture_output=True, timeout=120,
+                              stdin=subprocess.DEVNULL if input is None else None)
+        self.assertEqual(done.returncode, expect, f"{args}\n{done.stdout!r}\n{done.stderr.decode()}")
+        return done
+
+    def bucket(self, name):
+        self.run_program("mb", f"s3://{name}")
+        return f"s3://{name}"
+
+    def test_what_was_put_comes_back_through_every_door(self):
+        bucket = self.bucket("round-trip")
+        for size in (0, 1, 5000, 3 * MIB + 1, 70 * MIB):
+            source, target = self.home / "source", self.home / "target"
+            source.write_bytes(os.urandom(size))
+            for via in ("auto", "native", "token", "http"):
+                with self.subTest(size=size, via=via):
+                    self.run_program("put", str(source), f"{bucket}/k {size}", "--via", via)
+                    done = self.run_program("get", f"{bucket}/k {size}", str(target), "--via", via, "--verbose")
+                    self.assertEqual(source.read_bytes(), target.read_bytes())
+                    if size > 0:
+                        self.assertIn({"auto": "by native", "native": "by native"}.get(via, f"by {via}"), done.stderr.decode())
+        self.run_program("rb", "--force", bucket)
+
+    def test_standard_input_and_output(self):
+        bucket = self.bucket("pipes")
+        data = os.urandom(200_000)
+        self.run_program("put", "-", f"{bucket}/piped", input=data)
+        self.assertEqual(self.run_program("get", f"{bucket}/piped", "-").stdout, data)
+        self.run_program("put", "-", f"{bucket}/", input=b"x", expect=USAGE)
+
+    def test_a_reader_that_goes_away_ends_the_command(self):
+        bucket = self.bucket("broken-pipe")
+        self.run_program("put", "-", f"{bucket}/k", input=os.urandom(2 * MIB))
+        child = subprocess.Popen([program(), "get", f"{bucket}/k", "-", "--native", self.server.native], env=self.env,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        child.stdout.read(10)
+        child.stdout.close()
+        error = child.stderr.read().decode()
+        child.stderr.close()
+        self.assertEqual(child.wait(30), FAILURE, error)
+        self.assertIn("Broken pipe", error)
+
+    def test_exit_codes_tell_what_went_wrong(self):
+        bucket = self.bucket("exit-codes")
+        cases = [
+            (("get", f"{bucket}/nothing", "-"), NOT_FOUND, "no such key"),
+            (("get", "s3://no-such-bucket-here/k", "-"), NOT_FOUND, "bucket"),
+            (("stat", f"{bucket}/nothing"), NOT_FOUND, "verbena: s3://exit-codes/nothing"),
+            (("put", str(self.home / "no file"), f"{bucket}/k"), NOT_FOUND, "No such file"),
+            (("get", "nothing", "-"), USAGE, "s3://"),
+            (("get", f"{bucket}", "-"), USAGE, "key"),
+            (("mb", f"{bucket}/key"), USAGE, "without a key"),
+            (("put",), USAGE, "required"),
+            (("ls", "--nonsense"), USAGE, "nonsense"),
+            (("frobnicate",), USAGE, ""),
+            (("ls", f"{bucket}/none/"), NOT_FOUND, "no key"),
+        ]
+        for args, code, words in cases:
+            with self.subTest(args=args):
+                done = self.run_program(*args, expect=code, native=args[0] != "frobnicate")
+                self.assertIn(words, (done.stderr + done.stdout).decode())
+        self.run_program("put", "-", f"{bucket}/k", input=b"x")
+        self.run_program("rb", bucket, expect=CONFLICT)
+        self.run_program("get", f"{bucket}/k", "-", env=dict(self.env, AWS_SECRET_ACCESS_KEY="wrong"), expect=DENIED)
+        self.run_program("get", f"{bucket}/k", "-", env=dict(self.env, AWS_ACCESS_KEY_ID="WRONG"), expect=DENIED)
+        self.run_program("ls", "--endpoint", "http://127.0.0.1:1", "--via", "http", expect=CONNECTION)
+        keyless = {k: v for k, v in self.env.items() if not k.startswith("AWS_ACCESS")}
+        self.assertIn("AWS_ACCESS_KEY_ID", self.run_program("ls", env=keyless, expect=USAGE).stderr.decode())
+
+    def test_a_failed_download_leaves_nothing_behind(self):
+        bucket = self.bucket("no-partials")
+        folder = self.home / "downloads"
+        folder.mkdir()
+        self.run_program("get", f"{bucket}/nothing", str(folder / "file"), expect=NOT_FOUND)
+        self.run_program("get", f"{bucket}/nothing", str(folder) + "/", expect=NOT_FOUND)
+        self.assertEqual(list(folder.iterdir()), [])
+
+    def test_folders_go_there_and_back(self):
+        bucket = self.bucket("folders")
+        source, target = self.home / "tree", self.home / "copy"
+        for name in ("a", "sub/b", "sub/deep/c d"):
+            path = source / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(name.encode() * 100)
+        self.run_program("put", "-r", str(source), f"{bucket}/in/")
+        self.run_program("get", "-r", f"{bucket}/in/", str(target))
+        for path in source.rglob("*"):
+            if path.is_file():
+                self.assertEqual((target / path.relative_to(source)).read_bytes(), path.read_bytes())
+        one_level = self.run_program("ls", f"{bucket}/in/").stdout.decode()
+        self.assertIn("in/sub/", one_level)
+        self.assertNotIn("in/sub/b", one_level)
+        all_keys = [json.loads(line)["key"] for line in self.run_program("ls", "-r", "--json", bucket).stdout.splitlines()]
+        self.assertEqual(all_keys, ["in/a", "in/sub/b", "in/sub/deep/c d"])
+        self.run_program("rm", "-r", f"{bucket}/in/sub/")
+        self.assertEqual(len(self.run_program("ls", "-r", "--json", bucket).stdout.splitlines()), 1)
+
+    def test_keys_cannot_write_outside_the_folder(self):
+        bucket = self.bucket("escapes")
+        self.run_program("put", "-", f"{bucket}/x/../../evil", input=b"x")
+        target = self.home / "safe" / "inner"
+        target.mkdir(parents=True)
+        done = self.run_program("get", "-r", f"{bucket}/", str(target), expect=FAILURE)
+        self.assertIn("no safe file name", done.stderr.decode())
+        self.assertFalse((self.home / "evil").exists() or (self.home / "safe" / "evil").exists())
+
+    def test_stat_shows_what_was_stored(self):
+        bucket = self.bucket("stats")
+        self.run_program("put", "-", f"{bucket}/k", "--content-type", "text/x-verbena", "--meta", "colour=blue", input=b"hello")
+        about = json.loads(self.run_program("stat", "--json", f"{bucket}/k").stdout)
+        self.assertEqual((about["size"], about["content_type"], about["metadata"]), (5, "text/x-verbena", {"colour": "blue"}))
+        self.assertIn("text/x-verbena", self.run_program("stat", f"{bucket}/k").stdout.decode())
+        self.assertIn("5 B", self.run_program("ls", "--human", bucket).stdout.decode())
+        self.assertIn("s3://stats", self.run_program("ls").stdout.decode())
+
+    def test_it_says_which_way_and_why(self):
+        bucket = self.bucket("which-way")
+        data = os.urandom(300_000)
+        self.run_program("put", "-", f"{bucket}/k", input=data)
+        done = subprocess.run([program(), "get", f"{bucket}/k", "-", "-v", "--native", "127.0.0.1:1"], env=self.env,
+                              capture_output=True, timeout=60)
+        self.assertEqual(done.stdout, data)
+        self.assertIn("by token", done.stderr.decode())
+        self.assertIn("native", done.stderr.decode())
+
+    def test_https_trusts_only_what_it_is_told_to(self):
+        cert, key = str(self.home / "cert.pem"), str(self.home / "key.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                        "-keyout", key, "-out", cert, "-subj", "/CN=verbena test", "-addext", "subjectAltName=IP:127.0.0.1"],
+                       check=True, capture_output=True)
+        with Server(args=["--set", f"tls.certificate={cert}", "--set", f"tls.key={key}"]) as server:
+            self.assertTrue(server.http.startswith("https://"))
+            here = ["--endpoint", server.http, "--native", server.native]
+            done = self.run_program("ls", *here, "--via", "http", native=False, expect=CONNECTION)
+            self.assertIn("certificate", done.stderr.decode())
+            data = os.urandom(300_000)
+            for trust in (["--ca-file", cert], ["--insecure"]):
+                for via in ("http", "token", "native", "auto"):
+                    with self.subTest(trust=trust[0], via=via):
+                        bucket = f"s3://tls-{trust[0].strip('-')}-{via}"
+                        self.run_program("mb", bucket, *here, *trust, native=False)
+                        self.run_program("put", "-", f"{bucket}/k", *here, *trust, "--via", via, native=False, input=data)
+                        got = self.run_program("get", f"{bucket}/k", "-", *here, *trust, "--via", via, native=False)
+                        self.assertEqual(got.stdout, data)
+            # The certificate is for the address, not for this name.
+            name = server.http.replace("127.0.0.1", "localhost")
+            self.run_program("ls", "--endpoint", name, "--ca-file", cert, "--via", "http", native=False, expect=CONNECTION)
+
+    def test_help_and_version(self):
+        self.assertRegex(self.run_program("--version", native=False).stdout.decode(), r"^verbena \d+\.\d+\.\d+")
+        self.assertIn("Exit codes", self.run_program("--help", native=False).stdout.decode())
+        for command in ("server", "put", "get", "ls", "stat", "rm", "mb", "rb", "bench", "doctor"):
+            self.assertIn("Usage", self.run_program(command, "--help", native=False).stdout.decode())
+
+    def test_doctor_finds_the_server(self):
+        done = self.run_program("doctor", "--json", "--endpoint", self.server.http)
+        findings = {f["subject"]: f for f in map(json.loads, done.stdout.splitlines())}
+        self.assertEqual(set(findings["S3 port"]), {"health", "subject", "found", "mend"})
+        self.assertIn("Verbena server answers", findings["S3 port"]["found"])
+        self.assertIn("Verbena server answers", findings["native port"]["found"])
+        self.assertEqual(findings["provider tcp"]["health"], "ok")
+
+    def test_bench_measures_every_door(self):
+        done = self.run_program("bench", "--json", "--count", "5", "--sizes", "4KiB,1MiB", "--concurrency", "1,2",
+                                "--fabtests", "off", native=False)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        fields = ["door", "provider", "op", "size", "concurrency", "p50_us", "p99_us", "p999_us", "ops_per_s", "bytes_per_s",
+                  "server_cpu_s_per_gb"]
+        for row in rows:
+            self.assertEqual(list(row), fields)
+        seen = {(r["door"], r["provider"], r["op"]) for r in rows}
+        for door in (("http", "http"), ("token", "tcp"), ("native", "local"), ("native", "tcp")):
+            for op in ("get", "put"):
+                self.assertIn((*door, op), seen)
+        self.assertIn(("memcpy", "memory", "copy"), seen)
+        self.assertEqual(len(rows), 4 * 2 * 4 + 4)
+
+
+unittest.main(verbosity=2)

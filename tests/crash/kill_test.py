@@ -1,0 +1,150 @@
+#!/usr/bin/python3
+"""kill -9 at any moment loses no acknowledged object and leaves no partial one.
+
+Rounds: writers put, overwrite and delete objects of many sizes (multipart uploads among them) while the server is
+killed at a random moment; after each restart every acknowledged state must be there, whole. Each object's bytes say
+which write made them, so that a mixture of two writes is found out too.
+
+usage: kill_test.py [--rounds N] [--seed N]
+"""
+import argparse
+import hashlib
+import pathlib
+import random
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from verbena_server import Server, boto3_client  # noqa: E402
+
+BUCKET = "crash"
+SIZES = [0, 1, 100, 4096, 16_384, 16_385, 65_536, 65_537, 300_000, 1_500_000]
+PART = 5 * 1024 * 1024
+WRITERS = 4
+KEYS_PER_WRITER = 12
+ABSENT = None
+
+
+def content(key, serial, size):
+    """Bytes that name their write: every 32-byte line is a digest of key, serial and place."""
+    seed = hashlib.sha256(f"{key}:{serial}".encode()).digest()
+    body = bytearray((seed * (size // 32 + 1))[:size])
+    for at in range(0, size - 16, 65_536):
+        body[at:at + 8] = at.to_bytes(8, "little")
+    return bytes(body)
+
+
+class Writer(threading.Thread):
+    """Owns its keys. `certain[key]` is the acknowledged state; `maybe[key]` what was in flight at the kill."""
+
+    def __init__(self, number, seed, states):
+        super().__init__(daemon=True)
+        self.random = random.Random(seed)
+        self.number, self.states = number, states
+        self.maybe = None
+        self.endpoint = None
+        self.acknowledged = 0
+
+    def run(self):
+        s3 = boto3_client(self.endpoint, connect_timeout=5, read_timeout=20)
+        while True:
+            key = f"w{self.number}/key-{self.random.randrange(KEYS_PER_WRITER)}"
+            serial = self.random.getrandbits(48)
+            kind = self.random.random()
+            size = self.random.choice(SIZES) if kind < 0.97 else PART + 70_000
+            new = ABSENT if kind < 0.15 else (serial, size)
+            self.maybe = (key, new)
+            try:
+                if new is ABSENT:
+                    s3.delete_object(Bucket=BUCKET, Key=key)
+                elif size > PART:
+                    self.put_multipart(s3, key, content(key, serial, size))
+                else:
+                    s3.put_object(Bucket=BUCKET, Key=key, Body=content(key, serial, size))
+            except Exception:  # the server was killed: not acknowledged  # noqa: BLE001
+                return
+            self.states[key] = new
+            self.acknowledged += 1
+            self.maybe = None
+
+    @staticmethod
+    def put_multipart(s3, key, body):
+        upload = s3.create_multipart_upload(Bucket=BUCKET, Key=key)["UploadId"]
+        parts = []
+        for number, at in enumerate(range(0, len(body), PART), 1):
+            tag = s3.upload_part(Bucket=BUCKET, Key=key, UploadId=upload, PartNumber=number, Body=body[at:at + PART])["ETag"]
+            parts.append({"PartNumber": number, "ETag": tag})
+        s3.complete_multipart_upload(Bucket=BUCKET, Key=key, UploadId=upload, MultipartUpload={"Parts": parts})
+
+
+def read(s3, key):
+    try:
+        return s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    except s3.exceptions.NoSuchKey:
+        return ABSENT
+
+
+def check(s3, key, states, maybe, round_number):
+    """The key holds its acknowledged state, or the one whose write was in flight. Returns the state it is in."""
+    body = read(s3, key)
+    for state in [states.get(key)] + ([maybe[1]] if maybe and maybe[0] == key else []):
+        if state is ABSENT and body is ABSENT:
+            return state
+        if state is not ABSENT and body is not ABSENT and body == content(key, *state):
+            return state
+    have = "nothing" if body is ABSENT else f"{len(body)} bytes"
+    raise AssertionError(f"round {round_number}: {key} holds {have}; acknowledged {states.get(key)}, in flight {maybe}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    options = parser.parse_args()
+    print(f"seed {options.seed}")
+    chance = random.Random(options.seed)
+    states, acknowledged, started = {}, 0, time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="verbena-crash-") as folder:
+        data = pathlib.Path(folder) / "data"
+        data.mkdir()
+        server = Server(data).start()
+        boto3_client(server.http).create_bucket(Bucket=BUCKET)
+        try:
+            for round_number in range(1, options.rounds + 1):
+                writers = [Writer(n, chance.getrandbits(32), states) for n in range(WRITERS)]
+                for writer in writers:
+                    writer.endpoint = server.http
+                    writer.start()
+                time.sleep(chance.uniform(0.05, 0.7))
+                server.kill()
+                for writer in writers:
+                    writer.join(60)
+                    assert not writer.is_alive(), "a writer hangs after the server's death"
+                    acknowledged += writer.acknowledged
+                server = Server(data).start()
+                s3 = boto3_client(server.http)
+                for writer in writers:
+                    own = [key for key in states if key.startswith(f"w{writer.number}/")]
+                    if writer.maybe and writer.maybe[0] not in own:
+                        own.append(writer.maybe[0])
+                    for key in own:
+                        states[key] = check(s3, key, states, writer.maybe, round_number)
+                listed = {o["Key"] for page in s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+                          for o in page.get("Contents", [])}
+                alive = {key for key, state in states.items() if state is not ABSENT}
+                assert listed == alive, f"round {round_number}: listing differs: {listed ^ alive}"
+            status = server.stop()
+            assert status == 0, f"exit status {status}"
+        finally:
+            if server.process is not None:
+                print(server.log())
+                server.kill()
+    assert acknowledged > options.rounds, "too few acknowledged writes for the test to mean anything"
+    print(f"{options.rounds} rounds of kill -9, {acknowledged} acknowledged writes, none lost, none partial, "
+          f"{time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Tests of the house itself: who includes whom, and what the sources must not contain.
+
+Run from the repository root: house_test.py [ROOT]. Exits non-zero and names file and line for each finding.
+"""
+import pathlib
+import re
+import sys
+
+# Rooms from the top down. A file may include its own room and rooms further down (DESIGN section 3).
+ROOMS = ["cli", "client", "server", "native", "http", "s3", "auth", "rdma", "store", "cache", "fabric", "memory", "base"]
+# The client is not above the server: it shares these rooms with it and no other.
+CLIENT_MAY_USE = {"client", "auth", "rdma", "fabric", "memory", "base"}
+CLIENT_MAY_INCLUDE = re.compile(r"native/wire(\.h$|/)")
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+ANGLE = re.compile(r"^\s*#\s*include\s+<([^>]+)>")
+LINES_MAX = 800
+
+
+def rank(room):
+    return ROOMS.index(room)
+
+
+def check_include(path, room, target):
+    """The finding for one include, or None."""
+    parts = target.split("/")
+    if parts[0] == "verbena":
+        return None if room in ("client", "cli") else "only client/ and cli/ use the public headers"
+    if parts[0] not in ROOMS:
+        return f"'{target}' is not spelled from src/ (room/file.h)"
+    is_test = path.name.endswith("_test.cc") or "test_" in path.name
+    if is_test:
+        return None  # a test may set up more than its room may use
+    if room == "client" and parts[0] not in CLIENT_MAY_USE and not CLIENT_MAY_INCLUDE.match(target):
+        return f"client/ may not use {parts[0]}/"
+    if rank(parts[0]) < rank(room):
+        return f"{room}/ includes {target}: arrows point down only"
+    if room == "s3" and parts[0] == "fabric":
+        return "s3/ knows no fabric"
+    return None
+
+
+def check_source(root, path):
+    findings = []
+    room = path.relative_to(root / "src").parts[0]
+    text = path.read_text()
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        match = INCLUDE.match(line)
+        if match:
+            finding = check_include(path, room, match.group(1))
+            if finding:
+                findings.append((path, number, finding))
+        # GCC 12 frees captures twice when a capturing lambda stands inside a co_await expression.
+        if re.search(r"co_await\b[^;]*\[[^\]\[]*[&=\w][^\]\[]*\]\s*(\([^)]*\))?\s*(mutable\s*)?(->[^{]*)?\{", line):
+            findings.append((path, number, "capturing lambda inside a co_await expression (GCC 12 double free)"))
+        if line.lstrip().startswith("//"):
+            continue
+        # Likewise a braced aggregate among the arguments: name it first.
+        if re.search(r"co_await\b.*[(,] *\{", line) and "[" not in line.split("{")[0]:
+            findings.append((path, number, "braced aggregate inside a co_await expression (GCC 12 double free)"))
+        if re.search(r"\b(TODO|FIXME|XXX)\b", line):
+            findings.append((path, number, "unfinished business: finish it or write an issue"))
+        if len(line) > 120:
+            findings.append((path, number, f"{len(line)} columns, 120 at most"))
+    if path.suffix == ".h" and "#pragma once" not in text:
+        findings.append((path, 1, "header without #pragma once"))
+    if len(lines) > LINES_MAX:
+        findings.append((path, LINES_MAX, f"{len(lines)} lines: look for the second subject"))
+    return findings
+
+
+def check_public_headers(root):
+    """include/ names no third-party type: standard headers and our own only."""
+    findings = []
+    for path in sorted((root / "include").rglob("*.h")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = ANGLE.match(line) or INCLUDE.match(line)
+            if match and "/" in match.group(1) and not match.group(1).startswith("verbena/"):
+                findings.append((path, number, f"public header includes {match.group(1)}"))
+    return findings
+
+
+def check_s3_codes(root):
+    """S3 error codes as strings stand in s3/errors.cc only."""
+    findings = []
+    codes = set(re.findall(r'"([A-Z][A-Za-z0-9]{5,})"', (root / "src/s3/errors.cc").read_text()))
+    codes &= {"NoSuchKey", "NoSuchBucket", "NoSuchUpload", "AccessDenied", "SlowDown", "InvalidRange", "PreconditionFailed",
+              "SignatureDoesNotMatch", "InvalidAccessKeyId", "EntityTooSmall", "BadDigest", "InternalError"}
+    pattern = re.compile(r'"(' + "|".join(sorted(codes)) + r')"') if codes else None
+    for path in sorted((root / "src").rglob("*.cc")):
+        room = path.relative_to(root / "src").parts[0]
+        if pattern is None or path.name in ("errors.cc",) or path.name.endswith("_test.cc") or room in ("client", "cli"):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if pattern.search(line):
+                findings.append((path, number, "an S3 error code outside s3/errors.cc"))
+    return findings
+
+
+def check_rooms_have_readme(root):
+    return [(folder, 1, "a room needs a README.md: what lives here, who may call it")
+            for folder in sorted((root / "src").iterdir())
+            if folder.is_dir() and any(folder.iterdir()) and not list(folder.glob("**/README.md"))]
+
+
+def canary():
+    """The checks must be able to fail: a file that breaks each rule is found out."""
+    bad = pathlib.Path("/src/base/bad.cc")
+    assert check_include(bad, "base", "s3/router.h"), "an include that points up was not found"
+    assert check_include(bad, "s3", "fabric/fabric.h"), "s3 using fabric was not found"
+    assert check_include(bad, "client", "store/store.h"), "client using the store was not found"
+    assert not check_include(bad, "s3", "store/store.h"), "an include that points down was refused"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    canary()
+    findings = []
+    sources = [p for p in sorted((root / "src").rglob("*")) if p.suffix in (".cc", ".h")]
+    assert sources, "no sources found"
+    for path in sources:
+        findings += check_source(root, path)
+    findings += check_public_headers(root) + check_rooms_have_readme(root)
+    if (root / "src/s3/errors.cc").exists():
+        findings += check_s3_codes(root)
+    for path, number, text in findings:
+        print(f"{path.relative_to(root)}:{number}: {text}")
+    print(f"{len(sources)} files, {len(findings)} findings")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""Starts and stops a Verbena server for a test. One way for all scripts under tests/.
+
+The server listens on 127.0.0.1 with ports of its own choosing and is ended by pid.
+"""
+import os
+import pathlib
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+ACCESS_KEY = "VERBENATESTKEY0000AA"
+SECRET_KEY = "test/secret+key0000000000000000000000000"
+START_TIMEOUT_S = 60
+
+
+def program():
+    """The binary under test: $VERBENA, else the release build."""
+    return os.environ.get("VERBENA") or str(pathlib.Path(__file__).resolve().parents[2] / "build" / "verbena")
+
+
+def tool(name):
+    """A client program: Debian's own, whatever else is first in PATH."""
+    system = f"/usr/bin/{name}"
+    return system if os.access(system, os.X_OK) else shutil.which(name) or name
+
+
+def client_environment(home):
+    """An environment for client programs that reads no configuration of the user's."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "VERBENA_", "RCLONE_"))}
+    env.update(AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY, AWS_REGION="us-east-1",
+               AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true", AWS_PAGER="", HOME=str(home),
+               AWS_CONFIG_FILE=str(pathlib.Path(home) / "none"), AWS_SHARED_CREDENTIALS_FILE=str(pathlib.Path(home) / "none"))
+    return env
+
+
+class Server:
+    """A running `verbena server`. `directory` outlives it, so that a test can start another on the same data."""
+
+    def __init__(self, directory=None, args=(), env=None):
+        self.own_directory = directory is None
+        self.directory = str(directory or tempfile.mkdtemp(prefix="verbena-test-"))
+        self.args = list(args)
+        self.env = dict(os.environ, VERBENA_ROOT_ACCESS_KEY=ACCESS_KEY, VERBENA_ROOT_SECRET_KEY=SECRET_KEY, **(env or {}))
+        self.process = None
+        self.http = self.native = None
+        self.log_path = os.path.join(self.directory, "..", os.path.basename(self.directory) + ".log")
+
+    def start(self):
+        log = open(self.log_path, "ab")
+        self.process = subprocess.Popen(
+            [program(), "server", self.directory, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0", *self.args],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self.env)
+        log.close()
+        self._read_endpoints()
+        return self
+
+    def _read_endpoints(self):
+        text, deadline = "", time.monotonic() + START_TIMEOUT_S
+        while self.http is None or self.native is None:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0, deadline - time.monotonic()))
+            chunk = os.read(self.process.stdout.fileno(), 65536).decode() if ready else ""
+            if not chunk:
+                self.kill()
+                raise RuntimeError(f"the server did not start; it printed:\n{text}\n{self.log()}")
+            text += chunk
+            http = re.search(r"^\s*S3\b.*?(https?://[\d.]+:\d+)", text, re.M)
+            native = re.search(r"^\s*native\b.*?([\d.]+:\d+)", text, re.M | re.I)
+            if http and native and text.endswith("\n"):
+                self.http, self.native = http.group(1), native.group(1)
+
+    def log(self):
+        try:
+            return pathlib.Path(self.log_path).read_text(errors="replace")[-8000:]
+        except OSError:
+            return ""
+
+    def kill(self):
+        """kill -9: what a power cut looks like to the process."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process.stdout.close()
+        self.process = self.http = self.native = None
+
+    def stop(self):
+        """A clean end. Returns the exit status."""
+        if self.process is None:
+            return None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"the server did not end within 30 s of SIGTERM\n{self.log()}")
+        self.process.stdout.close()
+        self.process = self.http = self.native = None
+        return status
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, kind, value, trace):
+        try:
+            if kind is None:
+                status = self.stop()
+                assert status in (0, None), f"exit status {status}\n{self.log()}"
+            else:
+                self.kill()
+        finally:
+            if self.own_directory:
+                shutil.rmtree(self.directory, ignore_errors=True)
+                if os.path.exists(self.log_path):
+                    os.unlink(self.log_path)
+
+
+def boto3_client(endpoint, **config):
+    import boto3
+    from botocore.config import Config
+    config.setdefault("retries", {"max_attempts": 1, "mode": "standard"})
+    config.setdefault("s3", {"addressing_style": "path"})
+    return boto3.client("s3", endpoint_url=endpoint, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY,
+                        region_name="us-east-1", config=Config(**config))

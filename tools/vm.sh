@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# Runs a command in a virtual machine that has real RDMA devices: Debian's own kernel with soft-RoCE (rdma_rxe), booted
+# by QEMU without special rights. The guest sees this host's file tree read-only under a tmpfs overlay, so programs built
+# here run there; what it writes is gone with it, except below /out.
+#
+#   tools/vm.sh setup            fetch the kernel package into the cache and make the initial RAM disk, once
+#   tools/vm.sh run CMD...       run CMD in the guest, in this folder; its output and exit status come back
+#
+# environment: VERBENA_CACHE, VM_CPUS (2), VM_MEMORY (2G), VM_TIMEOUT_S (300), VM_OUT (a folder: /out in the guest)
+#
+# In the guest, rxe0 sits on v0 (10.77.0.1) and rxe1 on v1 (10.77.0.2), the two ends of a veth pair. Both ends are in one
+# network namespace, because the rxe of this kernel keeps its sockets in the first one; policy routing makes packets
+# between the two addresses cross the pair instead of the loopback device.
+set -euo pipefail
+cache=${VERBENA_CACHE:-$HOME/.cache/verbena}/vm
+modules="virtio_pci virtio_console virtio_rng 9pnet_virtio 9p overlay dummy veth sch_netem rdma_rxe rdma_ucm ib_umad crc32_generic"
+
+die() { echo "vm: $*" >&2; exit 98; }
+
+need_tools() {
+  local tool package
+  while read -r tool package; do
+    command -v "$tool" >/dev/null || die "$tool is missing: apt-get install $package (or ./dev setup)"
+  done <<'T'
+qemu-system-x86_64 qemu-system-x86
+busybox busybox-static
+depmod kmod
+cpio cpio
+zstd zstd
+xz xz-utils
+python3 python3
+T
+}
+
+kernel_version() {  # what Debian's linux-image-amd64 depends on today: "6.1.0-56-amd64"
+  apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: linux-image-\([0-9].*-amd64\)$/\1/p' | head -1
+}
+
+setup() {
+  need_tools
+  mkdir -p "$cache"
+  if [ ! -s "$cache/version" ]; then
+    local version
+    version=$(kernel_version)
+    [ -n "$version" ] || { apt-get update -qq; version=$(kernel_version); }
+    [ -n "$version" ] || die "apt knows no linux-image-amd64"
+    (cd "$cache" && chmod 755 . && apt-get download -qq "linux-image-$version" 2>/dev/null)
+    rm -rf "$cache/kernel"
+    dpkg -x "$cache"/linux-image-*.deb "$cache/kernel"
+    rm -f "$cache"/linux-image-*.deb
+    make_kernel "$version"
+    make_initrd "$version"
+    echo "$version" >"$cache/version"
+  fi
+}
+
+# The ELF image inside the vmlinuz boots without the self-decompressor, which is slow on an emulated CPU.
+make_kernel() {
+  python3 - "$cache/kernel/boot/vmlinuz-$1" >"$cache/vmlinux" <<'P'
+import lzma, subprocess, sys
+image = open(sys.argv[1], "rb").read()
+xz, zstd = image.find(b"\xfd7zXZ\0"), image.find(b"\x28\xb5\x2f\xfd")
+if xz > 0:
+    elf = lzma.LZMADecompressor().decompress(image[xz:])
+else:
+    elf = subprocess.run(["zstd", "-dcq"], input=image[zstd:], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+assert elf.startswith(b"\x7fELF"), "no ELF image in the kernel package"
+sys.stdout.buffer.write(elf)
+P
+}
+
+make_initrd() {
+  local version=$1 kernel=$cache/kernel root module file name
+  root=$(mktemp -d)
+  depmod -b "$kernel" "$version"
+  mkdir -p "$root"/{bin,mod,proc,dev,sys,lo,rw,new}
+  cp "$(command -v busybox)" "$root/bin/busybox"
+  for module in $modules; do modprobe -d "$kernel" -S "$version" --show-depends "$module"; done |
+    awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r file; do
+      name=$(basename "${file%.xz}")
+      case $file in *.xz) xz -dc "$file" >"$root/mod/$name" ;; *) cp "$file" "$root/mod/$name" ;; esac
+      strip --strip-debug "$root/mod/$name"
+      echo "$name"
+    done >"$root/mod.order"
+  mv "$root/mod.order" "$root/mod/order"
+  cat >"$root/init" <<I
+#!/bin/busybox sh
+export PATH=/bin
+/bin/busybox --install -s /bin
+mount -t proc p /proc; mount -t sysfs s /sys; mount -t devtmpfs d /dev
+while read m; do
+  case \$m in dummy.ko) o=numdummies=0 ;; *) o= ;; esac
+  insmod /mod/\$m \$o || echo "insmod \$m failed"
+done </mod/order
+o=trans=virtio,version=9p2000.L,msize=512000
+mount -t 9p -o ro,\$o,cache=loose root /lo || poweroff -f
+mount -t tmpfs -o size=75% t /rw; mkdir /rw/upper /rw/work
+mount -t overlay -o lowerdir=/lo,upperdir=/rw/upper,workdir=/rw/work o /new || poweroff -f
+mkdir -p /new/out /new/lib/modules
+mount --bind /new$kernel/lib/modules /new/lib/modules
+mount -t 9p -o \$o,cache=none out /new/out
+for m in proc sys dev; do mount --move /\$m /new/\$m; done
+mkdir -p /new/dev/pts /new/dev/shm
+mount -t devpts p /new/dev/pts; mount -t tmpfs t /new/dev/shm; mount -t tmpfs t /new/run
+exec chroot /new /bin/bash /out/guest.sh
+I
+  chmod +x "$root/init"
+  (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$cache/initrd.gz"
+  rm -rf "$root"
+}
+
+guest_script() {
+  cat <<'G'
+exec </dev/null
+export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin FI_UNIVERSE_SIZE=16
+ulimit -l unlimited
+ip link set lo up
+ip link add v0 type veth peer name v1
+for n in 0 1; do
+  sysctl -q -w net.ipv4.conf.v$n.rp_filter=0 net.ipv4.conf.v$n.accept_local=1
+  ip link set v$n mtu 4200
+  ip addr add 10.77.0.$((n + 1))/24 dev v$n
+  ip link set v$n up
+done
+sysctl -q -w net.ipv4.conf.all.rp_filter=0
+ip route add 10.77.0.2 dev v0 src 10.77.0.1 table 101
+ip route add 10.77.0.1 dev v1 src 10.77.0.2 table 102
+ip rule add pref 10 iif lo from 10.77.0.1 to 10.77.0.2 lookup 101
+ip rule add pref 10 iif lo from 10.77.0.2 to 10.77.0.1 lookup 102
+ip rule add pref 100 lookup local
+ip rule del pref 0
+for n in 0 1; do rdma link add rxe$n type rxe netdev v$n; done
+G
+  echo "console=\$(echo /dev/vport*p1)"
+  echo "cd $(printf %q "$PWD")"
+  echo "( $(printf '%q ' "$@") ) >\$console 2>&1"
+  echo 'echo $? >/out/status; sync; busybox poweroff -f'
+}
+
+run() {
+  [ $# -gt 0 ] || die "usage: tools/vm.sh run CMD..."
+  setup
+  local out=${VM_OUT:-} own_out=
+  if [ -z "$out" ]; then out=$(mktemp -d); own_out=yes; fi
+  rm -f "$out/status"
+  guest_script "$@" >"$out/guest.sh"
+  timeout "${VM_TIMEOUT_S:-300}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max,la57=off -smp "${VM_CPUS:-2}" \
+    -m "${VM_MEMORY:-2G}" -nodefaults -no-user-config -display none -no-reboot \
+    -kernel "$cache/vmlinux" -initrd "$cache/initrd.gz" \
+    -append "console=ttyS0 panic=-1 quiet nokaslr mitigations=off random.trust_cpu=on" -serial "file:$out/console.log" \
+    -device virtio-serial -chardev file,id=o,path=/dev/stdout,append=on -device virtserialport,chardev=o,name=out \
+    -device virtio-rng-pci \
+    -fsdev local,id=r,path=/,security_model=none,readonly=on,multidevs=remap -device virtio-9p-pci,fsdev=r,mount_tag=root \
+    -fsdev "local,id=w,path=$out,security_model=none,multidevs=remap" -device virtio-9p-pci,fsdev=w,mount_tag=out \
+    </dev/null | cat || true
+  local status=98
+  if [ -s "$out/status" ]; then
+    status=$(cat "$out/status")
+  else
+    echo "vm: no status from the guest; its console ends with:" >&2
+    tail -20 "$out/console.log" >&2 || true
+  fi
+  [ -z "$own_out" ] || rm -rf "$out"
+  exit "$status"
+}
+
+case ${1:-} in
+  setup) setup ;;
+  run) shift; run "$@" ;;
+  *) sed -n '2,12p' "$0" >&2; exit 2 ;;
+esac
