@@ -40,7 +40,10 @@ void Body::start(const RequestHead& head, std::chrono::nanoseconds stall_timeout
   done_ = !chunked_ && remaining_ == 0;
   first_chunk_ = true;
   bytes_read_ = 0;
-  continue_pending_ = head.expect_continue && !done_;
+  // An empty body's too, although RFC 9110 section 10.1.1 lets a server skip it: botocore keeps the status line of a
+  // final answer that comes instead of "100 Continue" and gives it to its next request on the connection, which then
+  // looks answered even if the server dies before it answers.
+  continue_pending_ = head.expect_continue && (chunked_ || head.content_length);
   error_.reset();
 }
 
@@ -129,8 +132,8 @@ Task<Result<void>> Body::read_trailers() {
 }
 
 bool Body::can_drain() const {
-  if (done_) return true;
   if (error_ || continue_pending_) return false;
+  if (done_) return true;
   return chunked_ || remaining_ <= drain_max;
 }
 

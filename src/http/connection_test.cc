@@ -114,6 +114,18 @@ TEST(Connection, ContinueIsSentWhenTheBodyIsWanted) {
   EXPECT_EQ(client.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
 }
 
+TEST(Connection, ContinueIsSentForAnEmptyBodyTooButNotWhereNoBodyIsFramed) {
+  TestServer server;
+  TestClient client(server.port());
+  for (int i = 0; i < 2; ++i) {
+    client.send("PUT /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n");
+    EXPECT_EQ(client.read().status, 100);
+    EXPECT_EQ(client.read().status, 200);
+  }
+  EXPECT_EQ(client.ask("GET / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n\r\n").status, 200);
+  EXPECT_EQ(client.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
+}
+
 TEST(Connection, ContinueIsNotSentWhenTheRequestIsRefused) {
   TestServer server;
   TestClient client(server.port());

@@ -48,7 +48,7 @@ class Writer(threading.Thread):
         self.acknowledged = 0
 
     def run(self):
-        s3 = boto3_client(self.endpoint, connect_timeout=5, read_timeout=20)
+        s3 = boto3_client(self.endpoint, connect_timeout=5, read_timeout=20, retries={"total_max_attempts": 1})
         while True:
             key = f"w{self.number}/key-{self.random.randrange(KEYS_PER_WRITER)}"
             serial = self.random.getrandbits(48)
@@ -58,11 +58,14 @@ class Writer(threading.Thread):
             self.maybe = (key, new)
             try:
                 if new is ABSENT:
-                    s3.delete_object(Bucket=BUCKET, Key=key)
+                    reply = s3.delete_object(Bucket=BUCKET, Key=key)
                 elif size > PART:
-                    self.put_multipart(s3, key, content(key, serial, size))
+                    reply = self.put_multipart(s3, key, content(key, serial, size))
                 else:
-                    s3.put_object(Bucket=BUCKET, Key=key, Body=content(key, serial, size))
+                    reply = s3.put_object(Bucket=BUCKET, Key=key, Body=content(key, serial, size))
+                # botocore can take a connection's end for a success (an old status line, no headers).
+                if "x-amz-request-id" not in reply["ResponseMetadata"]["HTTPHeaders"]:
+                    raise RuntimeError("an answer that the server did not give")
             except Exception:  # the server was killed: not acknowledged  # noqa: BLE001
                 return
             self.states[key] = new
@@ -76,7 +79,7 @@ class Writer(threading.Thread):
         for number, at in enumerate(range(0, len(body), PART), 1):
             tag = s3.upload_part(Bucket=BUCKET, Key=key, UploadId=upload, PartNumber=number, Body=body[at:at + PART])["ETag"]
             parts.append({"PartNumber": number, "ETag": tag})
-        s3.complete_multipart_upload(Bucket=BUCKET, Key=key, UploadId=upload, MultipartUpload={"Parts": parts})
+        return s3.complete_multipart_upload(Bucket=BUCKET, Key=key, UploadId=upload, MultipartUpload={"Parts": parts})
 
 
 def read(s3, key):

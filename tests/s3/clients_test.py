@@ -230,6 +230,24 @@ class ClientTest(unittest.TestCase):
             client_program.remove_bucket()
 
 
+class ContinueTest(unittest.TestCase):
+    """botocore gives the status line that answers one Expect to the next request, unless it was "100 Continue"."""
+
+    def test_a_put_after_an_empty_one_is_not_answered_by_the_one_before(self):
+        if ClientTest.client_name != "boto3":
+            self.skipTest("of botocore")
+        with Server() as server:
+            s3 = boto3_client(server.http, retries={"total_max_attempts": 1})
+            s3.create_bucket(Bucket=BUCKET)
+            for size in (0, 5, 0, 70_000):
+                reply = s3.put_object(Bucket=BUCKET, Key="k", Body=bytes(size))
+                self.assertIn("ETag", reply, f"{size} B: the answer's head was not the server's")
+            s3.put_object(Bucket=BUCKET, Key="k", Body=b"")
+            server.kill()
+            with self.assertRaises(Exception):
+                s3.put_object(Bucket=BUCKET, Key="k", Body=b"lost")
+
+
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in CLIENTS:
         sys.exit(f"usage: clients_test.py {'|'.join(CLIENTS)}")
