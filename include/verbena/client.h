@@ -71,8 +71,7 @@ using Outcome = std::expected<T, ClientError>;
 
 struct ClientOptions {
   std::string endpoint = "http://127.0.0.1:9000";  // S3: scheme://host[:port]
-  // host:port, or http(s)://host:port; empty: the endpoint's host and port 9100. Payloads by native and token are
-  // outside TLS also with an https endpoint: only Via::http keeps them inside.
+  // host:port, or http(s)://host:port; empty: the endpoint's host and port 9100.
   std::string native_endpoint = {};
   std::string access_key = {}, secret_key = {}, session_token = {};  // empty access key: anonymous, HTTP only
   std::string region = "us-east-1";
@@ -80,6 +79,10 @@ struct ClientOptions {
   std::string provider = "auto";  // native: auto | local | verbs | tcp | efa | cxi
   std::string ca_file = {};       // PEM, for https; empty: the system's certificates
   bool insecure = false;          // https without verifying the server
+  // TLS does not cover RDMA. With an https endpoint, Via::automatic therefore sends payloads by HTTP, or by shared
+  // memory to a server on this host, unless this allows fabrics between hosts too. Via::native and Via::token are
+  // taken at their word.
+  bool cleartext_rdma = false;
   std::chrono::milliseconds connect_timeout{5'000};
   std::chrono::milliseconds operation_timeout{60'000};  // without any progress
   unsigned attempts_max = 4;                            // of one operation, backoff in between

@@ -54,7 +54,8 @@ typedef struct verbena_options {
   const char* region;
   const char* via; /* "auto", "native", "token", "http" */
   const char* ca_file;
-  int insecure; /* https without verifying the server */
+  int insecure;       /* https without verifying the server */
+  int cleartext_rdma; /* "auto" with https: allow RDMA between hosts, which TLS does not cover */
 } verbena_options;
 
 typedef struct verbena_object {

@@ -16,12 +16,16 @@ constexpr const char* group = "Server";
 void ClientFlags::add_to(CLI::App& command) {
   add_server_to(command);
   command
-      .add_option("--via", via, "the way the bytes go: auto, native, token or http (only http keeps them inside TLS)")
+      .add_option("--via", via, "the way the bytes go: auto, native, token or http")
       ->check(CLI::IsMember({"auto", "native", "token", "http"}))
       ->capture_default_str()
       ->group(group);
   command.add_option("--provider", provider, "fabric: auto, local, verbs, tcp, efa or cxi")
       ->capture_default_str()
+      ->group(group);
+  command
+      .add_flag("--cleartext-rdma", cleartext_rdma,
+                "auto with an https endpoint: allow RDMA between hosts, which TLS does not cover")
       ->group(group);
   command.add_flag("-v,--verbose", verbose, "say which way the bytes went");
   command.add_flag("-q,--quiet", quiet, "no progress bar and no messages but errors");
@@ -57,6 +61,7 @@ std::optional<ClientOptions> ClientFlags::options() const {
   out.provider = provider;
   out.ca_file = ca_file;
   out.insecure = insecure;
+  out.cleartext_rdma = cleartext_rdma;
   if (anonymous) return out;
   if (aws.access_key.empty() || aws.secret_key.empty()) {
     report("no keys",

@@ -15,7 +15,7 @@ namespace verbena::cli {
 
 struct ClientFlags {
   std::string endpoint, native, via = "auto", provider = "auto", region, profile, ca_file;
-  bool insecure = false, anonymous = false, verbose = false, quiet = false;
+  bool insecure = false, anonymous = false, cleartext_rdma = false, verbose = false, quiet = false;
 
   void add_to(CLI::App& command);
   // Only those that say where the server is and with which keys.

@@ -112,6 +112,7 @@ int verbena_connect(const verbena_options* options, verbena_client** client) {
       set(made.region, options->region);
       set(made.ca_file, options->ca_file);
       made.insecure = options->insecure != 0;
+      made.cleartext_rdma = options->cleartext_rdma != 0;
       if (options->via != nullptr) {
         auto via = verbena::parse_via(options->via);
         if (!via) return verbena::client::fault(ErrorCode::invalid_argument, "via: auto, native, token or http");

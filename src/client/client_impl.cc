@@ -95,6 +95,8 @@ Outcome<> Client::Impl::open() {
   workers_ = std::make_unique<client::WorkerPool>(options_.async_threads);
 
   const bool all = options_.via == Via::automatic && !anonymous;
+  const bool only_same_host = all && s3.tls && !options_.cleartext_rdma;
+  if (only_same_host) tls_reason_ = "payloads of an https endpoint stay inside TLS (cleartext_rdma allows RDMA)";
   if (all || options_.via == Via::native) {
     client::NativeOptions session;
     session.host = native.host;
@@ -105,6 +107,7 @@ Outcome<> Client::Impl::open() {
     session.credentials = s3_options.credentials;
     session.region = options_.region;
     if (options_.provider != "auto" && !options_.provider.empty()) session.providers = {options_.provider};
+    if (only_same_host) session.providers = {"local"};
     session.connect_timeout = options_.connect_timeout;
     session.request_timeout = options_.operation_timeout;
     session_ = std::make_unique<client::SessionDoor>(std::move(session), options_.verify_checksums);
@@ -124,7 +127,7 @@ Outcome<> Client::Impl::open() {
       return std::unexpected(std::move(error));
     }
   }
-  if (all || options_.via == Via::token) {
+  if ((all && !only_same_host) || options_.via == Via::token) {
     token_ = std::make_unique<client::TokenDoor>(*s3_, options_.provider);
     if (options_.via == Via::token) OUT_TRY(token_->open());
   }
@@ -183,6 +186,7 @@ Outcome<GetReply> Client::Impl::get_once(const std::string& bucket, const std::s
     std::lock_guard lock(reason_mutex_);
     add_reason(reasons, "token", token_reason_.empty() ? "not known to the server" : token_reason_);
   }
+  if (!tls_reason_.empty()) add_reason(reasons, "https", tls_reason_);
   auto got = s3_->get(bucket, key, into.bytes, options);
   if (got) got->transfer.fell_back_reason = std::move(reasons);
   return got;
@@ -278,6 +282,7 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
     std::lock_guard lock(reason_mutex_);
     add_reason(reasons, "token", token_reason_.empty() ? "not known to the server yet" : token_reason_);
   }
+  if (!tls_reason_.empty()) add_reason(reasons, "https", tls_reason_);
   auto put = s3_->put(bucket, key, from.bytes, options);
   if (put) put->transfer.fell_back_reason = std::move(reasons);
   return put;

@@ -107,6 +107,7 @@ class Client::Impl {
   std::atomic<int64_t> token_rests_until_{0};     // steady clock, ns
   std::mutex reason_mutex_;
   std::string token_reason_;
+  std::string tls_reason_;  // why automatic leaves RDMA between hosts alone; set at the start, empty when it does not
   std::atomic<bool> closing_{false};
   std::unique_ptr<client::WorkerPool> workers_;
 };

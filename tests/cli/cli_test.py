@@ -157,11 +157,15 @@ class CommandLine(unittest.TestCase):
         self.assertIn("by token", done.stderr.decode())
         self.assertIn("native", done.stderr.decode())
 
-    def test_https_trusts_only_what_it_is_told_to(self):
+    def certificate(self):
         cert, key = str(self.home / "cert.pem"), str(self.home / "key.pem")
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
                         "-keyout", key, "-out", cert, "-subj", "/CN=verbena test", "-addext", "subjectAltName=IP:127.0.0.1"],
                        check=True, capture_output=True)
+        return cert, key
+
+    def test_https_trusts_only_what_it_is_told_to(self):
+        cert, key = self.certificate()
         with Server(args=["--set", f"tls.certificate={cert}", "--set", f"tls.key={key}"]) as server:
             self.assertTrue(server.http.startswith("https://"))
             here = ["--endpoint", server.http, "--native", server.native]
@@ -179,6 +183,21 @@ class CommandLine(unittest.TestCase):
             # The certificate is for the address, not for this name.
             name = server.http.replace("127.0.0.1", "localhost")
             self.run_program("ls", "--endpoint", name, "--ca-file", cert, "--via", "http", native=False, expect=CONNECTION)
+
+    def test_https_keeps_payloads_inside_tls_unless_told_otherwise(self):
+        cert, key = self.certificate()
+        args = ["--set", f"tls.certificate={cert}", "--set", f"tls.key={key}", "--set", "rdma.provider=tcp"]
+        with Server(args=args) as server:
+            here = ["--endpoint", server.http, "--native", server.native, "--ca-file", cert]
+            data = os.urandom(300_000)
+            self.run_program("mb", "s3://clear", *here, native=False)
+            for extra, way in (([], "by http"), (["--cleartext-rdma"], "by native")):
+                put = self.run_program("put", "-", "s3://clear/k", *here, "-v", *extra, native=False, input=data)
+                self.assertIn(way, put.stderr.decode())
+                got = self.run_program("get", "s3://clear/k", "-", *here, "-v", *extra, native=False)
+                self.assertEqual(got.stdout, data)
+                self.assertIn(way, got.stderr.decode())
+                self.assertEqual("stay inside TLS" in got.stderr.decode(), not extra)
 
     def test_help_and_version(self):
         self.assertRegex(self.run_program("--version", native=False).stdout.decode(), r"^verbena \d+\.\d+\.\d+")
