@@ -46,6 +46,17 @@ class TestStore final : public store::Store {
   Task<Result<void>> remove_bucket(std::string_view) override { co_return fail(Errc::not_implemented); }
   Task<Result<std::vector<store::BucketInfo>>> buckets() override { co_return fail(Errc::not_implemented); }
 
+  // No bucket here is configured with anything.
+  Task<Result<store::Document>> document(std::string_view, std::string_view) override {
+    co_return fail(Errc::not_found);
+  }
+  Task<Result<void>> set_document(std::string_view, std::string_view, std::string) override {
+    co_return fail(Errc::not_implemented);
+  }
+  Task<Result<void>> remove_document(std::string_view, std::string_view) override {
+    co_return fail(Errc::not_implemented);
+  }
+
   Task<Result<std::shared_ptr<store::ObjectReader>>> open(std::string_view bucket, std::string_view key) override {
     VB_CO_ASSIGN(auto object, find(bucket, key));
     co_return std::make_shared<Reader>(arena_, std::move(object));

@@ -26,6 +26,7 @@ struct StoredBucket {
   store::BucketInfo info;
   std::map<std::string, std::shared_ptr<const StoredObject>> objects;
   std::map<std::string, StoredUpload> uploads;  // by upload id
+  std::map<std::string, store::Document, std::less<>> documents;
 };
 
 class MemoryStore : public store::Store {
@@ -61,6 +62,24 @@ class MemoryStore : public store::Store {
     std::vector<store::BucketInfo> all;
     for (const auto& [name, bucket] : buckets_) all.push_back(bucket.info);
     co_return all;
+  }
+
+  Task<Result<store::Document>> document(std::string_view bucket, std::string_view name) override {
+    VB_CO_ASSIGN(StoredBucket * found, find(bucket));
+    const auto it = found->documents.find(name);
+    if (it == found->documents.end()) co_return fail(Errc::not_found, "document");
+    co_return it->second;
+  }
+  Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override {
+    VB_CO_TRY(store::check_document(name, bytes));
+    VB_CO_ASSIGN(StoredBucket * found, find(bucket));
+    found->documents[std::string(name)] = std::make_shared<const std::string>(std::move(bytes));
+    co_return Result<void>();
+  }
+  Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override {
+    VB_CO_ASSIGN(StoredBucket * found, find(bucket));
+    found->documents.erase(std::string(name));
+    co_return Result<void>();
   }
 
   Task<Result<std::shared_ptr<store::ObjectReader>>> open(std::string_view bucket, std::string_view key) override {

@@ -28,6 +28,9 @@ inline constexpr size_t key_size_max = 1024;  // bytes of UTF-8 (S3)
 inline constexpr uint64_t object_size_max = 5 * TiB;
 inline constexpr uint64_t part_size_max = 5 * GiB;
 inline constexpr int part_number_max = 10'000;
+inline constexpr size_t document_size_max = 512 * KiB;  // bytes of one bucket document
+inline constexpr size_t document_name_max = 64;         // bytes of its name
+inline constexpr size_t documents_max = 64;             // of one bucket
 
 enum class Durability : uint8_t { sync = 0, memory = 1 };
 
@@ -65,6 +68,9 @@ struct BucketInfo {
   std::string owner;  // access key's account; "root" until there are users
   Durability durability = Durability::sync;
 };
+
+// A small named blob kept with a bucket: one of its configurations. Never null.
+using Document = std::shared_ptr<const std::string>;
 
 // ETags without quotes; "*" matches any. Empty optionals mean no condition.
 struct CommitConditions {
@@ -134,6 +140,16 @@ struct PartPage {
   int next_part_number_marker = 0;
 };
 
+// What every engine asks of a document before it takes it: invalid_argument, too_large.
+inline Result<void> check_document(std::string_view name, std::string_view bytes) {
+  constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyz0123456789-_";
+  if (name.empty() || name.size() > document_name_max || name.find_first_not_of(allowed) != std::string_view::npos) {
+    return fail(Errc::invalid_argument, "document: name");
+  }
+  if (bytes.size() > document_size_max) return fail(Errc::too_large, "document");
+  return {};
+}
+
 class Store {
  public:
   virtual ~Store() = default;
@@ -143,6 +159,15 @@ class Store {
   virtual Task<Result<void>> set_durability(std::string_view bucket, Durability durability) = 0;
   virtual Task<Result<void>> remove_bucket(std::string_view name) = 0;  // bucket_not_empty
   virtual Task<Result<std::vector<BucketInfo>>> buckets() = 0;          // by name
+
+  // Bucket documents: what a bucket is configured with (CORS, tags, lifecycle, ...), opaque to the engine. Setting and
+  // removing is atomic and durable whatever the bucket's durability; reading costs no I/O; they go with the bucket.
+  // Names are lower-case letters, digits, '-' and '_'. no_such_bucket; not_found: the bucket has no such document.
+  virtual Task<Result<Document>> document(std::string_view bucket, std::string_view name) = 0;
+  // invalid_argument (name, or one document too many), too_large.
+  virtual Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) = 0;
+  // Succeeds for a document that does not exist.
+  virtual Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) = 0;
 
   virtual Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key) = 0;
   // As open() without a claim on the bytes: for HEAD.

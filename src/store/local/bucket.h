@@ -12,12 +12,26 @@
 
 namespace verbena::store::local {
 
+// A bucket's documents, in memory. Thread-safe; a reader's document stays as it was when read.
+class Documents {
+ public:
+  Result<Document> get(std::string_view name) const;  // not_found
+  bool has_room(std::string_view name) const;         // for one of this name
+  void set(std::string_view name, Document document);
+  void remove(std::string_view name);
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::map<std::string, Document, std::less<>> documents_;
+};
+
 struct Bucket {
   uint64_t id = 0;  // never used again, so a bucket of the same name made later shares nothing with this one
   std::string name;
   int64_t created_us = 0;
   std::string owner;
   mutable std::atomic<Durability> durability{Durability::sync};
+  mutable Documents documents;
 
   BucketInfo info() const { return {name, created_us, owner, durability.load(std::memory_order_acquire)}; }
 };
@@ -27,6 +41,7 @@ class Buckets {
  public:
   std::shared_ptr<const Bucket> find(std::string_view name) const;  // null: no such bucket
   std::vector<BucketInfo> list() const;                             // by name
+  std::vector<std::shared_ptr<const Bucket>> all() const;           // by name
   void add(const BucketRecord& record);
   void remove(std::string_view name);
 

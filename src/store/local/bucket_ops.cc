@@ -5,6 +5,19 @@
 
 namespace verbena::store::local {
 
+namespace {
+
+Result<void> erase_documents(Transaction& transaction, const Bucket& bucket) {
+  std::vector<std::string> names;
+  Cursor cursor = transaction.batch().cursor(Family::meta, keys::document_prefix(bucket.id));
+  for (; cursor.valid(); cursor.next()) names.emplace_back(cursor.key());
+  VB_TRY(cursor.status());
+  for (const std::string& name : names) transaction.batch().erase(Family::meta, name);
+  return {};
+}
+
+}  // namespace
+
 Mutation create_bucket_mutation(Engine& engine, BucketInfo info) {
   auto apply = [&engine, info](Transaction& transaction) -> Result<void> {
     std::string key = keys::bucket(info.name);
@@ -47,8 +60,30 @@ Mutation remove_bucket_mutation(Engine& engine, std::shared_ptr<const Bucket> bu
     }
     VB_TRY(cursor.status());
     for (const auto& [key, upload] : uploads) VB_TRY(bury_upload(transaction, key, upload));
+    VB_TRY(erase_documents(transaction, *bucket));
     transaction.batch().erase(Family::meta, keys::bucket(bucket->name));
     transaction.on_commit([&engine, bucket] { engine.buckets.remove(bucket->name); });
+    return {};
+  };
+  return {.apply = std::move(apply), .runs = {}, .bucket = nullptr, .takes_space = false};
+}
+
+Mutation set_document_mutation(std::shared_ptr<const Bucket> bucket, std::string name, Document document) {
+  auto apply = [bucket, name, document](Transaction& transaction) -> Result<void> {
+    VB_TRY(check_bucket(transaction, *bucket));
+    if (!bucket->documents.has_room(name)) return fail(Errc::invalid_argument, "document: too many in this bucket");
+    transaction.batch().put(Family::meta, keys::document(bucket->id, name), *document);
+    transaction.on_commit([bucket, name, document] { bucket->documents.set(name, document); });
+    return {};
+  };
+  return {.apply = std::move(apply), .runs = {}, .bucket = nullptr, .takes_space = true};
+}
+
+Mutation remove_document_mutation(std::shared_ptr<const Bucket> bucket, std::string name) {
+  auto apply = [bucket, name](Transaction& transaction) -> Result<void> {
+    VB_TRY(check_bucket(transaction, *bucket));
+    transaction.batch().erase(Family::meta, keys::document(bucket->id, name));
+    transaction.on_commit([bucket, name] { bucket->documents.remove(name); });
     return {};
   };
   return {.apply = std::move(apply), .runs = {}, .bucket = nullptr, .takes_space = false};

@@ -11,7 +11,10 @@ namespace verbena::store::local {
 Mutation create_bucket_mutation(Engine& engine, BucketInfo info);  // bucket_already_exists
 Mutation set_durability_mutation(std::shared_ptr<const Bucket> bucket, Durability durability);
 Mutation remove_bucket_mutation(Engine& engine,
-                                std::shared_ptr<const Bucket> bucket);  // bucket_not_empty; its uploads go too
+                                std::shared_ptr<const Bucket> bucket);  // bucket_not_empty; uploads, documents go too
+// invalid_argument when the bucket has too many.
+Mutation set_document_mutation(std::shared_ptr<const Bucket> bucket, std::string name, Document document);
+Mutation remove_document_mutation(std::shared_ptr<const Bucket> bucket, std::string name);
 Mutation remove_mutation(std::shared_ptr<const Bucket> bucket, std::string key, CommitConditions conditions);
 
 }  // namespace verbena::store::local

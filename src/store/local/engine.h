@@ -53,6 +53,7 @@ struct Engine {
   Result<void> recover_volumes();
   Result<void> recover_volume(uint64_t id);
   Result<void> load_buckets();
+  Result<void> load_documents();
   Result<void> queue_dead_blobs();
 };
 

@@ -30,6 +30,13 @@ std::string number(uint64_t v) {
 std::string epoch() { return "m:epoch"; }
 std::string bucket_prefix() { return "b"; }
 std::string bucket(std::string_view name) { return "b" + std::string(name); }
+std::string document_prefix() { return "c"; }
+std::string document_prefix(uint64_t bucket) { return tagged('c', bucket); }
+std::string document(uint64_t bucket, std::string_view name) { return tagged('c', bucket).append(name); }
+std::optional<std::pair<uint64_t, std::string>> parse_document(std::string_view key) {
+  if (key.size() < 10 || key[0] != 'c') return std::nullopt;
+  return std::pair(read_be(key.substr(1, 8)), std::string(key.substr(9)));
+}
 std::string volume_clean(uint64_t volume) { return tagged('v', volume); }
 std::string dead_prefix() { return "d"; }
 std::string dead(uint64_t blob) { return tagged('d', blob); }

@@ -12,7 +12,7 @@ namespace verbena::store::local {
 
 // One RocksDB column family each; one write-ahead log for all.
 enum class Family : uint8_t {
-  meta = 0,      // epoch, buckets, volumes' clean marks, dead blobs
+  meta = 0,      // epoch, buckets, their documents, volumes' clean marks, dead blobs
   objects = 1,   // heads
   uploads = 2,   // uploads, their parts, and the part lists of finished objects
   segments = 3,  // where a blob's bytes lie, and their CRCs
@@ -23,10 +23,14 @@ inline constexpr size_t family_count = 6;
 
 namespace keys {
 
-// meta
+// meta: one letter says which
 std::string epoch();
 std::string bucket_prefix();
 std::string bucket(std::string_view name);
+std::string document_prefix();
+std::string document_prefix(uint64_t bucket);
+std::string document(uint64_t bucket, std::string_view name);
+std::optional<std::pair<uint64_t, std::string>> parse_document(std::string_view key);  // bucket, name
 std::string volume_clean(uint64_t volume);
 std::string dead_prefix();
 std::string dead(uint64_t blob);

@@ -73,6 +73,25 @@ Task<Result<void>> LocalStore::remove_bucket(std::string_view name) {
 
 Task<Result<std::vector<BucketInfo>>> LocalStore::buckets() { co_return engine_->buckets.list(); }
 
+Task<Result<Document>> LocalStore::document(std::string_view bucket, std::string_view name) {
+  VB_CO_ASSIGN(auto found, engine_->find_bucket(bucket));
+  co_return found->documents.get(name);
+}
+
+Task<Result<void>> LocalStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
+  auto engine = engine_;
+  VB_CO_TRY(check_document(name, bytes));
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  auto document = std::make_shared<const std::string>(std::move(bytes));
+  co_return co_await engine->committer->submit(set_document_mutation(found, std::string(name), std::move(document)));
+}
+
+Task<Result<void>> LocalStore::remove_document(std::string_view bucket, std::string_view name) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  co_return co_await engine->committer->submit(remove_document_mutation(found, std::string(name)));
+}
+
 // Objects.
 
 Task<Result<std::shared_ptr<ObjectReader>>> LocalStore::open(std::string_view bucket, std::string_view key) {

@@ -56,6 +56,9 @@ class LocalStore final : public Store {
   Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
   Task<Result<void>> remove_bucket(std::string_view name) override;
   Task<Result<std::vector<BucketInfo>>> buckets() override;
+  Task<Result<Document>> document(std::string_view bucket, std::string_view name) override;
+  Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
+  Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key) override;
   Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key) override;
   Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,

@@ -3,6 +3,7 @@
 // Cost: only volumes that were not marked clean are looked through, and of those only the space map's keys (one per
 // extent, so at most about 50,000 for 1 GiB of the smallest extents). The number of objects does not matter.
 #include <charconv>
+#include <map>
 
 #include "base/log.h"
 #include "store/local/engine.h"
@@ -105,6 +106,21 @@ Result<void> Engine::load_buckets() {
   for (; cursor.valid(); cursor.next()) {
     VB_ASSIGN(BucketRecord record, decode_bucket(cursor.value()));
     buckets.add(record);
+  }
+  VB_TRY(cursor.status());
+  return load_documents();
+}
+
+Result<void> Engine::load_documents() {
+  std::map<uint64_t, std::shared_ptr<const Bucket>> by_id;
+  for (auto& bucket : buckets.all()) by_id[bucket->id] = bucket;
+  Cursor cursor = index->cursor(Family::meta, keys::document_prefix());
+  for (; cursor.valid(); cursor.next()) {
+    auto key = keys::parse_document(cursor.key());
+    if (!key) return fail(Errc::corrupt_object, "store: document record");
+    auto bucket = by_id.find(key->first);
+    if (bucket == by_id.end()) return fail(Errc::corrupt_object, "store: document of no bucket");
+    bucket->second->documents.set(key->second, std::make_shared<const std::string>(cursor.value()));
   }
   return cursor.status();
 }

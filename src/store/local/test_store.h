@@ -144,6 +144,14 @@ class TestStore {
     return run(store->list(bucket, std::move(request)));
   }
 
+  Result<void> set_document(const std::string& bucket, const std::string& name, const std::string& bytes) {
+    return run(store->set_document(bucket, name, bytes));
+  }
+  Result<std::string> document(const std::string& bucket, const std::string& name) {
+    VB_ASSIGN(Document found, run(store->document(bucket, name)));
+    return *found;
+  }
+
   Result<PartInfo> put_part(const UploadInfo& upload, int number, std::string_view bytes) {
     VB_ASSIGN(auto writer, run(store->create_part(upload.bucket, upload.key, upload.upload_id, number, bytes.size())));
     VB_TRY(append(*writer, bytes));
