@@ -211,6 +211,10 @@ ConfigResult check(const Config& config) {
         "rdma.enable_zero_copy: false is not possible: every transfer starts in registered memory, and there is "
         "no other path (leave the key out)");
   }
+  if (config.cache.size.value_or(0) > config.arena_size / 4 * 3) {
+    return std::unexpected("cache.size: at most three quarters of arena_size (" + format_size(config.arena_size) +
+                           "): requests need the rest");
+  }
   const bool names_hardware =
       !config.rdma.device_name.empty() || config.rdma.ib_port || config.rdma.gid_index != "auto";
   const bool verbs_possible = std::any_of(config.rdma.provider.begin(), config.rdma.provider.end(),

@@ -27,6 +27,11 @@ struct Config {
   log::Level log_level = log::Level::info;
   std::string access_log = "off";  // "off", "-" (standard output) or a file
 
+  struct Cache {
+    std::optional<uint64_t> size;  // bytes of the arena; unset: half of it; 0: no hot tier
+    uint64_t object_size_max = 16 * MiB;
+  } cache;
+
   struct Http {
     std::string address = "127.0.0.1";
     uint16_t port = 9000;  // 0: any free one

@@ -114,6 +114,13 @@ std::string parse_port_range(Config::Rdma& rdma, const std::string& text) {
   return "";
 }
 
+std::string parse_cache_size(std::optional<uint64_t>& into, const std::string& text) {
+  into.reset();
+  if (text == "auto") return "";
+  into.emplace(0);
+  return parse_bytes(*into, text, 0, 4 * TiB);
+}
+
 using C = Config;
 using S = const std::string;
 
@@ -133,6 +140,11 @@ const std::array keys{
               [](C& c, S& t) { return parse_level(c.log_level, t); }},
     ConfigKey{"access_log", "off", "a line for each request: `off`, `-` (standard output) or a file",
               [](C& c, S& t) { return parse_text(c.access_log, t); }},
+
+    ConfigKey{"cache.size", "auto", "hot objects in memory: bytes of the arena, auto (half of it), or 0 for none",
+              [](C& c, S& t) { return parse_cache_size(c.cache.size, t); }},
+    ConfigKey{"cache.object_size_max", "16 MiB", "larger objects are not kept in memory",
+              [](C& c, S& t) { return parse_bytes(c.cache.object_size_max, t, 4 * KiB, GiB); }},
 
     ConfigKey{"http.address", "127.0.0.1", "where the S3 door listens",
               [](C& c, S& t) { return parse_text(c.http.address, t); }},

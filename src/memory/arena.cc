@@ -152,15 +152,18 @@ Arena::~Arena() {
 Result<Lease> Arena::lease(size_t size) {
   if (size == 0 || size > lease_size_max) return fail(Errc::invalid_argument, "arena: lease size");
   const unsigned order = order_of(size);
-  uint32_t page = none;
-  {
-    const std::lock_guard lock(classes_->mutex);
-    page = classes_->take(order);
-  }
+  uint32_t page = take(order);
+  // What comes back may lie in pieces: asked again until it is enough or all.
+  while (page == none && on_pressure_ && on_pressure_(size)) page = take(order);
   if (page == none) return fail(Errc::slow_down, "arena is full");
   std::byte* data = mapping_.data() + size_t{page} * alignment;
   unpoison(data, alignment << order);
   return Lease(this, data, size, alignment << order);
+}
+
+uint32_t Arena::take(unsigned order) {
+  const std::lock_guard lock(classes_->mutex);
+  return classes_->take(order);
 }
 
 void Arena::give_back(std::byte* data, size_t block) {

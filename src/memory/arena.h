@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -54,10 +55,12 @@ class Lease {
   size_t block_ = 0;
 };
 
-// Bytes to hand on, with the lease that keeps them alive. `bytes` lies inside `lease`.
+// Bytes to hand on, with what keeps them alive: `lease`, where they are the holder's alone, or `shared`, where others
+// read them too. Nobody writes to shared bytes.
 struct Chunk {
   Lease lease;
   Bytes bytes;
+  std::shared_ptr<const void> shared = {};
 };
 
 class Arena {
@@ -74,6 +77,12 @@ class Arena {
   // Thread-safe. Contents are whatever was there.
   Result<Lease> lease(size_t size);
 
+  // Whoever keeps memory only because it is there gives some back when lease() finds none: called from any thread with
+  // the bytes asked for, returns whether it gave anything. One at a time; set it before the arena is used, and null
+  // before what it captures goes.
+  using OnPressure = std::function<bool(size_t bytes)>;
+  void on_pressure(OnPressure give_back) { on_pressure_ = std::move(give_back); }
+
   MutableBytes mapping() const { return mapping_; }  // for registration
   bool huge_pages() const { return huge_pages_; }
   size_t leased_bytes() const;  // size classes' bytes now out
@@ -84,10 +93,12 @@ class Arena {
   struct Classes;
   Arena(MutableBytes mapping, bool huge_pages);
   void give_back(std::byte* data, size_t block);
+  uint32_t take(unsigned order);
 
   MutableBytes mapping_;
   bool huge_pages_ = false;
   std::unique_ptr<Classes> classes_;
+  OnPressure on_pressure_;
 };
 
 inline void Lease::release() {

@@ -69,7 +69,6 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
     metrics.drop(wire::Drop::no_credit);
     return answer(lane, header, Errc::slow_down);
   }
-  // A request that can be answered from memory at once would be served here, before a coroutine is made for it.
   start_verb(lane, header, body);
 }
 
@@ -101,6 +100,8 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
     op->fail(Errc::invalid_request);
     return reply(std::move(op));
   }
+  // What lies in memory is answered here and now: no coroutine is made for it.
+  if (serve == serve_get && serve_hot_get(*op)) return reply(std::move(op));
   boost::asio::co_spawn(core_.io(), serve(std::move(op)), boost::asio::detached);
 }
 

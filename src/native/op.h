@@ -66,6 +66,10 @@ bool load_put(Op& op, Bytes body);
 bool load_delete(Op& op, Bytes body);
 bool load_list(Op& op, Bytes body);
 
+// A GET of an object in memory whose bytes can go at once. True: the reply is ready, whatever it says. False: nothing
+// was done.
+bool serve_hot_get(Op& op);
+
 // The verbs. Each replies through the op's endpoint.
 Task<void> serve_get(OpPtr op);
 Task<void> serve_head(OpPtr op);

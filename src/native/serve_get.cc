@@ -54,6 +54,38 @@ Task<Result<void>> push_to_window(Op& op, const s3::OpenObject& object, const Ob
   co_return co_await push_drained(service, object, sink);
 }
 
+// The bytes of one range, piece by piece, to where `place` puts them: place(bytes, at).
+template <class Place>
+bool copy_hot(const s3::OpenObject& object, Place place) {
+  for (uint64_t at = 0; at < object.length;) {
+    const memory::Chunk piece = object.reader->peek(object.offset + at, object.length - at);
+    if (piece.bytes.empty() || !place(piece.bytes, at)) return false;
+    at += piece.bytes.size();
+  }
+  return true;
+}
+
+void fill_answer(ObjectAnswer& answer, const s3::OpenObject& object) {
+  answer.partial = object.partial;
+  answer.length = object.length;
+  if (object.partial) answer.ranges.add({object.offset, object.length});
+}
+
+// Into the window at once, where the transport copies. False: not this way (nothing was told to the client; bytes that
+// landed are overwritten with the same).
+bool write_hot(Op& op, const s3::OpenObject& object) {
+  if (!op.has(wire::flag_window) || op.window.size < object.length) return false;
+  const fabric::WindowDescriptor lent{op.window.base, op.window.size, op.window.key};
+  auto window = op.endpoint->port().open_window(op.lane->peer, lent, fabric::Access::server_writes);
+  if (!window || (*window)->immediate_size_max() < object.length) return false;
+  return copy_hot(object, [&](Bytes bytes, uint64_t at) { return (*window)->write_now(bytes, at).has_value(); });
+}
+
+void count_out(metrics::Counter& way, uint64_t bytes) {
+  way.add(bytes);
+  s3::count_bytes(s3::Door::native, s3::Direction::out, bytes);
+}
+
 Task<Result<void>> get(Op& op) {
   Endpoint& endpoint = *op.endpoint;
   // 1. Authorize, open, check conditions; the reader pins the object, so that all ranges see one version.
@@ -71,8 +103,7 @@ Task<Result<void>> get(Op& op) {
       encode_answer(out, object.info(), answer, static_cast<uint32_t>(total), op.has(wire::flag_full_headers)) &&
       out.left() >= total) {
     if (total != 0) VB_CO_TRY(co_await push(op, object, answer, out.reserve(total)));
-    endpoint.door().metrics.inline_out.add(total);
-    s3::count_bytes(s3::Door::native, s3::Direction::out, total);
+    count_out(endpoint.door().metrics.inline_out, total);
     op.body_size = out.size();
     co_return Result<void>{};
   }
@@ -80,14 +111,13 @@ Task<Result<void>> get(Op& op) {
     co_return fail(Errc::too_large, "native: neither window nor reply holds the bytes");
   }
   if (total != 0) VB_CO_TRY(co_await push_to_window(op, object, answer));
-  endpoint.door().metrics.window_out.add(total);
   // 4. The reply, now that every write has completed.
   out.rewind(0);
   if (!encode_answer(out, object.info(), answer, 0, op.has(wire::flag_full_headers))) {
     co_return fail(Errc::metadata_too_large, "native: headers exceed a message");
   }
   op.body_size = out.size();
-  s3::count_bytes(s3::Door::native, s3::Direction::out, total);
+  count_out(endpoint.door().metrics.window_out, total);
   co_return Result<void>{};
 }
 
@@ -106,6 +136,39 @@ Task<Result<void>> head(Op& op) {
 }
 
 }  // namespace
+
+bool serve_hot_get(Op& op) {
+  if (op.ranges.size() > 1) return false;
+  Endpoint& endpoint = *op.endpoint;
+  const auto opened = s3::open_hot_object(endpoint.door().service, op.caller, op.get);
+  if (!opened) return false;
+  if (!*opened) {
+    op.fail(opened->error().code);
+    return true;
+  }
+  const s3::OpenObject& object = **opened;
+  ObjectAnswer answer;
+  fill_answer(answer, object);
+  const bool full = op.has(wire::flag_full_headers);
+  wire::Writer out(op.body_space());
+  if (object.length <= op.inline_max && object.length <= endpoint.info().inline_max_bytes &&
+      encode_answer(out, object.info(), answer, static_cast<uint32_t>(object.length), full) &&
+      out.left() >= object.length) {
+    const MutableBytes place = out.reserve(object.length);
+    const auto copy = [&](Bytes bytes, uint64_t at) {
+      std::memcpy(place.data() + at, bytes.data(), bytes.size());
+      return true;
+    };
+    if (!copy_hot(object, copy)) return false;
+    count_out(endpoint.door().metrics.inline_out, object.length);
+  } else {
+    out.rewind(0);
+    if (!write_hot(op, object) || !encode_answer(out, object.info(), answer, 0, full)) return false;
+    count_out(endpoint.door().metrics.window_out, object.length);
+  }
+  op.body_size = out.size();
+  return true;
+}
 
 Task<void> serve_get(OpPtr op) {
   auto done = co_await get(*op);

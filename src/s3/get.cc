@@ -85,6 +85,15 @@ void describe_refusal(Context& context, const Error& error, const store::ObjectI
 
 }  // namespace
 
+std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller& caller, const GetRequest& request) {
+  if (auto sound = check_names(caller, request); !sound) return std::unexpected(sound.error());
+  auto reader = service.store.hot(request.bucket, request.key);
+  if (reader == nullptr) return std::nullopt;
+  const auto extent = select_extent(reader->info(), request);
+  if (!extent) return std::unexpected(extent.error());
+  return OpenObject{std::move(reader), extent->offset, extent->length, extent->partial};
+}
+
 Task<Result<OpenObject>> open_object_seen(Service& service, const Caller& caller, const GetRequest& request,
                                           store::ObjectInfo* seen) {
   VB_CO_TRY(check_names(caller, request));
@@ -101,11 +110,24 @@ Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, con
   co_return co_await open_object_seen(service, caller, request, nullptr);
 }
 
+// Straight from memory, in the pieces in which it lies there.
+static Task<Result<void>> push_hot(const OpenObject& object, memory::Sink& sink) {
+  VB_CO_TRY(co_await sink.begin(object.length));
+  for (uint64_t at = 0; at < object.length;) {
+    memory::Chunk piece = object.reader->peek(object.offset + at, object.length - at);
+    if (piece.bytes.empty()) co_return fail(Errc::internal, "get: a hot object has a hole");
+    at += piece.bytes.size();
+    VB_CO_TRY(co_await sink.push(std::move(piece)));
+  }
+  co_return co_await sink.finish();
+}
+
 Task<Result<void>> push_object(Service&, const OpenObject& object, memory::Sink& sink) {
   if (object.length == 0) {
     VB_CO_TRY(co_await sink.begin(0));
     co_return co_await sink.finish();
   }
+  if (!object.reader->peek(object.offset, object.length).bytes.empty()) co_return co_await push_hot(object, sink);
   // The first chunk is read before the head goes out: rot found there is an error, not a body that is cut.
   const auto first = static_cast<size_t>(std::min<uint64_t>(object.length, store::ObjectReader::chunk_size_max));
   VB_CO_ASSIGN(memory::Chunk chunk, co_await object.reader->read(object.offset, first));

@@ -57,6 +57,8 @@ struct OpenObject {
 
 // Errors: no_such_bucket, no_such_key, precondition_failed, not_modified, invalid_range, access_denied, ...
 Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request);
+// The same at once, when the object is in memory; nothing otherwise. Its reader then answers peek() for every byte.
+std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller& caller, const GetRequest& request);
 // begin, push ..., finish on the sink; reads ahead so that disk and wire overlap.
 Task<Result<void>> push_object(Service& service, const OpenObject& object, memory::Sink& sink);
 

@@ -14,6 +14,7 @@
 #include "s3/router.h"
 #include "server/core_parts.h"
 #include "server/data_directory.h"
+#include "store/hot_store.h"
 #include "store/local/local_store.h"
 
 namespace verbena::server {
@@ -79,6 +80,7 @@ struct Server::State {
   std::unique_ptr<memory::Arena> arena;
   std::unique_ptr<BlockingPool> pool;
   std::unique_ptr<store::local::LocalStore> store;
+  std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
   std::unique_ptr<s3::Service> service;
   std::unique_ptr<http::AccessLog> access_log;
@@ -103,7 +105,14 @@ std::expected<void, std::string> Server::State::open_store() {
   store = std::move(*opened);
   verifier =
       std::make_unique<auth::Verifier>(credentials, system_clock(), auth::Verifier::Options{.region = config.region});
-  service = std::make_unique<s3::Service>(s3::Service{*store, *arena, system_clock(), config.region});
+  const uint64_t hot_bytes = config.cache.size.value_or(config.arena_size / 2);
+  if (hot_bytes != 0) {
+    store::HotStore::Options hot{.arena = arena.get(), .capacity = hot_bytes};
+    hot.object_size_max = config.cache.object_size_max;
+    hot_store = std::make_unique<store::HotStore>(*store, hot);
+  }
+  store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;
+  service = std::make_unique<s3::Service>(s3::Service{front, *arena, system_clock(), config.region});
   return {};
 }
 
@@ -220,6 +229,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
     if (parts.thread.joinable()) parts.thread.join();
   }
   // A request that is still there waits for the disk, and what the disk answers is posted to its loop: loops go last.
+  hot_store.reset();
   store.reset();
   pool.reset();
   // The loops outlive all that has timers or sockets on them.

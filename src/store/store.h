@@ -86,6 +86,9 @@ class ObjectReader {
   // inside the object. Several reads may be in flight.
   static constexpr size_t chunk_size_max = 1 * MiB;
   virtual Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) = 0;
+  // From `offset` on, what lies in memory in one piece: at least one byte and at most `length`. An empty chunk when the
+  // bytes are not in memory. For small objects the way to answer without a suspension.
+  virtual memory::Chunk peek(uint64_t /*offset*/, uint64_t /*length*/) const { return {}; }
 };
 
 class ObjectWriter {
@@ -170,6 +173,8 @@ class Store {
   virtual Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) = 0;
 
   virtual Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key) = 0;
+  // The same, if the whole object lies in memory: at once, and null otherwise.
+  virtual std::shared_ptr<ObjectReader> hot(std::string_view /*bucket*/, std::string_view /*key*/) { return nullptr; }
   // As open() without a claim on the bytes: for HEAD.
   virtual Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key) = 0;
   // `size_hint`: the final size if known; decides the layout, not the result.

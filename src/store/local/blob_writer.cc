@@ -31,7 +31,8 @@ Task<Result<void>> BlobWriter::append(memory::Chunk chunk) {
   VB_CO_TRY(state_);
   Bytes rest = chunk.bytes;
   if (size_ + rest.size() > object_size_max) co_return fail(Errc::entity_too_large);
-  auto lease = std::make_shared<memory::Lease>(std::move(chunk.lease));
+  SharedLease lease = std::move(chunk.shared);
+  if (lease == nullptr) lease = std::make_shared<memory::Lease>(std::move(chunk.lease));
   while (!rest.empty()) {
     bool aligned = reinterpret_cast<uintptr_t>(rest.data()) % disk_alignment == 0;
     if (staged_ == 0 && aligned && rest.size() >= block_size) {

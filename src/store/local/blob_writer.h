@@ -32,7 +32,7 @@ class BlobWriter : public std::enable_shared_from_this<BlobWriter> {
   Task<Result<WrittenBlob>> finish();
 
  private:
-  using SharedLease = std::shared_ptr<memory::Lease>;
+  using SharedLease = std::shared_ptr<const void>;  // what keeps the bytes
   Result<void> make_stage(size_t more);
   Task<Result<void>> flush_stage(bool last);
   // `bytes`: whole blocks; the last call's may end in a partial one, padded to 4096, of which `padding` bytes are not

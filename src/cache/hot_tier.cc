@@ -1,0 +1,241 @@
+#include "cache/hot_tier.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/checksum.h"
+#include "base/metrics.h"
+
+namespace verbena::cache {
+namespace {
+
+constexpr uint8_t uses_max = 3;
+constexpr uint8_t uses_to_stay = 1;     // asked for again while in the small queue: on to the main one
+constexpr size_t small_share = 10;      // the small queue is meant to hold a tenth of the bytes
+constexpr size_t ghosts_min = 64;
+
+struct Meters {
+  metrics::Counter& hits = metrics::counter("verbena_cache_hits_total", "Objects found in the hot tier");
+  metrics::Counter& misses = metrics::counter("verbena_cache_misses_total", "Objects not found in the hot tier");
+  metrics::Counter& inserts = metrics::counter("verbena_cache_inserts_total", "Objects taken into the hot tier");
+  metrics::Counter& evictions = metrics::counter("verbena_cache_evictions_total", "Objects that had to make room");
+  metrics::Counter& stale = metrics::counter("verbena_cache_stale_fills_total",
+                                             "Objects not taken because their key changed while they were read");
+  metrics::Gauge& bytes = metrics::gauge("verbena_cache_bytes", "Bytes of registered memory in the hot tier");
+  metrics::Gauge& entries = metrics::gauge("verbena_cache_entries", "Objects in the hot tier");
+};
+
+Meters& meters() {
+  static Meters all;
+  return all;
+}
+
+}  // namespace
+
+std::shared_ptr<HotTier> HotTier::create(Options options) { return std::shared_ptr<HotTier>(new HotTier(options)); }
+
+HotTier::HotTier(Options options) : options_(options) { fill_random(secret_); }
+
+HotTier::~HotTier() { evict_until(0); }
+
+// Keyed: who can choose names must not be able to choose their shard and slot.
+uint64_t HotTier::hash(Key key) const {
+  std::array<std::byte, 1280> text;
+  const size_t bucket = std::min(key.bucket.size(), size_t{128});
+  const size_t name = std::min(key.name.size(), text.size() - 129);
+  std::memcpy(text.data(), key.bucket.data(), bucket);
+  text[bucket] = std::byte{0};
+  std::memcpy(text.data() + bucket + 1, key.name.data(), name);
+  return siphash24(secret_, Bytes(text).first(bucket + 1 + name));
+}
+
+EntryPtr HotTier::find(Key key) {
+  const uint64_t h = hash(key);
+  Shard& s = shard(h);
+  {
+    const std::lock_guard lock(s.mutex);
+    const auto found = s.index.find(h);
+    if (found != s.index.end() && found->second->name == key.name && found->second->bucket == key.bucket) {
+      Node& node = *found->second;
+      if (node.uses < uses_max) ++node.uses;
+      meters().hits.add();
+      return node.entry;
+    }
+  }
+  meters().misses.add();
+  return nullptr;
+}
+
+HotTier::Ticket HotTier::ticket(Key key) {
+  const uint64_t h = hash(key);
+  Shard& s = shard(h);
+  const std::lock_guard lock(s.mutex);
+  const Slot& state = slot(s, h);
+  return {h, state.epoch, state.changing == 0};
+}
+
+void HotTier::insert(const Ticket& ticket, Key key, EntryPtr entry) {
+  Victims victims;
+  Shard& s = shard(ticket.hash);
+  {
+    const std::lock_guard lock(s.mutex);
+    const Slot& state = slot(s, ticket.hash);
+    if (!ticket.valid || state.changing != 0 || state.epoch != ticket.epoch) return meters().stale.add();
+    place(s, ticket.hash, key, std::move(entry), victims);
+  }
+  victims.clear();
+  evict_until(options_.capacity);
+}
+
+bool HotTier::Fill::add(size_t bytes) {
+  if (tier_ == nullptr) return false;
+  if (tier_->filling_.fetch_add(bytes, std::memory_order_relaxed) + bytes > tier_->options_.capacity / 4) {
+    tier_->filling_.fetch_sub(bytes, std::memory_order_relaxed);
+    return false;
+  }
+  bytes_ += bytes;
+  return true;
+}
+
+void HotTier::Fill::release() {
+  if (bytes_ != 0) tier_->filling_.fetch_sub(std::exchange(bytes_, 0), std::memory_order_relaxed);
+}
+
+HotTier::Change::Change(std::shared_ptr<HotTier> tier, Key key)
+    : tier_(std::move(tier)), bucket_(key.bucket), name_(key.name) {
+  tier_->begin_change({bucket_, name_}, ticket_);
+}
+
+void HotTier::Change::end(EntryPtr entry) {
+  if (auto tier = std::move(tier_)) tier->end_change(ticket_, {bucket_, name_}, std::move(entry));
+}
+
+HotTier::Change HotTier::change(Key key) { return {shared_from_this(), key}; }
+
+void HotTier::begin_change(Key key, Ticket& ticket) {
+  Victims victims;
+  ticket.hash = hash(key);
+  Shard& s = shard(ticket.hash);
+  const std::lock_guard lock(s.mutex);
+  Slot& state = slot(s, ticket.hash);
+  ++state.changing;
+  ticket.epoch = ++state.epoch;
+  if (const auto found = s.index.find(ticket.hash); found != s.index.end()) remove(s, found->second, victims);
+}
+
+void HotTier::end_change(const Ticket& ticket, Key key, EntryPtr entry) {
+  Victims victims;
+  Shard& s = shard(ticket.hash);
+  {
+    const std::lock_guard lock(s.mutex);
+    Slot& state = slot(s, ticket.hash);
+    --state.changing;
+    // With no change begun or ended since ours began, ours is the last.
+    const bool last = state.epoch == ticket.epoch && state.changing == 0;
+    ++state.epoch;
+    if (entry != nullptr && last) place(s, ticket.hash, key, std::move(entry), victims);
+  }
+  victims.clear();
+  evict_until(options_.capacity);
+}
+
+// The newest of the small queue; of the main one when it was let go not long ago.
+void HotTier::place(Shard& s, uint64_t h, Key key, EntryPtr entry, Victims& victims) {
+  const size_t charge = entry->charge();
+  if (charge > options_.capacity) return;
+  if (const auto found = s.index.find(h); found != s.index.end()) remove(s, found->second, victims);
+  const auto ghost = s.ghost_count.find(h);
+  const bool wanted = ghost != s.ghost_count.end();
+  Queue& queue = wanted ? s.main : s.small;
+  (wanted ? s.main_bytes : s.small_bytes) += charge;
+  queue.push_front({h, std::string(key.bucket), std::string(key.name), std::move(entry), charge, 0, wanted});
+  s.index[h] = queue.begin();
+  bytes_.fetch_add(charge, std::memory_order_relaxed);
+  meters().inserts.add();
+  meters().bytes.add(static_cast<int64_t>(charge));
+  meters().entries.add(1);
+}
+
+void HotTier::remove(Shard& s, Queue::iterator node, Victims& victims) {
+  (node->main ? s.main_bytes : s.small_bytes) -= node->charge;
+  bytes_.fetch_sub(node->charge, std::memory_order_relaxed);
+  meters().bytes.add(-static_cast<int64_t>(node->charge));
+  meters().entries.add(-1);
+  victims.push_back(std::move(node->entry));
+  s.index.erase(node->hash);
+  (node->main ? s.main : s.small).erase(node);
+}
+
+void HotTier::remember(Shard& s, uint64_t h) {
+  s.ghosts.push_back(h);
+  ++s.ghost_count[h];
+  const size_t most = std::max(ghosts_min, s.index.size());
+  while (s.ghosts.size() > most) {
+    const auto oldest = s.ghost_count.find(s.ghosts.front());
+    if (--oldest->second == 0) s.ghost_count.erase(oldest);
+    s.ghosts.pop_front();
+  }
+}
+
+// One entry goes; on the way to it others may move on. False: there is none.
+bool HotTier::evict_one(Shard& s, Victims& victims) {
+  for (;;) {
+    const bool from_small = !s.small.empty() && (s.main.empty() || s.small_bytes * small_share >= s.small_bytes + s.main_bytes);
+    if (from_small) {
+      auto node = std::prev(s.small.end());
+      if (node->uses < uses_to_stay) {
+        remember(s, node->hash);
+        remove(s, node, victims);
+        return true;
+      }
+      s.small_bytes -= node->charge;
+      s.main_bytes += node->charge;
+      node->uses = 0;
+      node->main = true;
+      s.main.splice(s.main.begin(), s.small, node);
+      continue;
+    }
+    if (s.main.empty()) return false;
+    auto node = std::prev(s.main.end());
+    if (node->uses == 0) {
+      remove(s, node, victims);
+      return true;
+    }
+    --node->uses;
+    s.main.splice(s.main.begin(), s.main, node);
+  }
+}
+
+// From shards that hold more than their share, so that none pays for another's growth. Returns the bytes that went.
+size_t HotTier::evict_until(size_t bytes_max) {
+  const size_t share = bytes_max / shard_count;
+  size_t freed = 0;
+  for (size_t spared = 0; bytes() > bytes_max && spared < shard_count;) {
+    Victims victims;
+    Shard& s = shards_[next_shard_.fetch_add(1, std::memory_order_relaxed) % shard_count];
+    {
+      const std::lock_guard lock(s.mutex);
+      const bool more = s.small_bytes + s.main_bytes > share;
+      spared = more && evict_one(s, victims) ? 0 : spared + 1;
+    }
+    for (const auto& victim : victims) freed += victim->charge();
+    meters().evictions.add(victims.size());
+  }
+  return freed;
+}
+
+size_t HotTier::shed(size_t wanted) {
+  const size_t now = bytes();
+  return evict_until(now > wanted ? now - wanted : 0);
+}
+
+size_t HotTier::entries() const {
+  size_t count = 0;
+  for (const auto& s : shards_) {
+    const std::lock_guard lock(s.mutex);
+    count += s.index.size();
+  }
+  return count;
+}
+
+}  // namespace verbena::cache

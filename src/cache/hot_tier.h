@@ -1,0 +1,147 @@
+// Which objects stay in registered memory. Thread-safe; a hit takes one short lock on a sixteenth of the keys.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace verbena::cache {
+
+// Something that lies in memory: immutable, shared by the tier and all who read it.
+class Entry {
+ public:
+  virtual ~Entry() = default;
+  virtual size_t charge() const = 0;  // bytes of memory held; constant
+};
+using EntryPtr = std::shared_ptr<const Entry>;
+
+struct Key {
+  std::string_view bucket, name;
+};
+
+class HotTier : public std::enable_shared_from_this<HotTier> {
+ public:
+  struct Options {
+    size_t capacity = 0;  // bytes
+  };
+  static std::shared_ptr<HotTier> create(Options options);
+  ~HotTier();
+  HotTier(const HotTier&) = delete;
+
+  // The entry, or null. Counts as use.
+  EntryPtr find(Key key);
+
+  // Taken before an object is looked up in the engine; insert() takes what was read only if the key has not changed
+  // since.
+  struct Ticket {
+    uint64_t hash = 0;
+    uint32_t epoch = 0;
+    bool valid = false;
+  };
+  Ticket ticket(Key key);
+  void insert(const Ticket& ticket, Key key, EntryPtr entry);
+
+  // A change of a key, from before the engine makes it until it is made or has failed. Drops the entry at once.
+  class Change {
+   public:
+    Change(Change&& other) noexcept = default;
+    Change& operator=(Change&&) = delete;
+    ~Change() { end(nullptr); }
+    // The change was made and this is the new object: kept, unless another change came in between.
+    void publish(EntryPtr entry) { end(std::move(entry)); }
+
+   private:
+    friend class HotTier;
+    Change(std::shared_ptr<HotTier> tier, Key key);
+    void end(EntryPtr entry);
+    std::shared_ptr<HotTier> tier_;  // null: over
+    std::string bucket_, name_;
+    Ticket ticket_;
+  };
+  Change change(Key key);
+
+  // What is held for objects that are still on their way in, all of them together: at most a quarter of the capacity,
+  // since nobody can evict it.
+  class Fill {
+   public:
+    explicit Fill(std::shared_ptr<HotTier> tier) : tier_(std::move(tier)) {}
+    Fill(Fill&& other) noexcept : tier_(std::move(other.tier_)), bytes_(std::exchange(other.bytes_, 0)) {}
+    Fill& operator=(Fill&&) = delete;
+    ~Fill() { release(); }
+    bool add(size_t bytes);  // false: too much is on its way
+    void release();
+
+   private:
+    std::shared_ptr<HotTier> tier_;
+    size_t bytes_ = 0;
+  };
+
+  // Gives at least `bytes` back if there are as many, the least wanted first. Returns how many.
+  size_t shed(size_t bytes);
+
+  size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  size_t capacity() const { return options_.capacity; }
+  size_t entries() const;
+
+ private:
+  static constexpr size_t shard_count = 16;
+  static constexpr size_t slot_count = 256;
+
+  struct Node {
+    uint64_t hash = 0;
+    std::string bucket, name;
+    EntryPtr entry;
+    size_t charge = 0;
+    uint8_t uses = 0;  // since it came, or since the main queue let it pass; at most 3
+    bool main = false;
+  };
+  using Queue = std::list<Node>;
+  // Changes of all keys that share a slot are counted together: what that costs is a fill refused now and then.
+  struct Slot {
+    uint32_t epoch = 0;
+    uint32_t changing = 0;
+  };
+  struct Shard {
+    mutable std::mutex mutex;
+    std::unordered_map<uint64_t, Queue::iterator> index;
+    Queue small, main;  // newest first
+    size_t small_bytes = 0, main_bytes = 0;
+    // Hashes of what the small queue let go lately: who comes back is wanted.
+    std::deque<uint64_t> ghosts;
+    std::unordered_map<uint64_t, uint32_t> ghost_count;
+    std::array<Slot, slot_count> slots;
+  };
+  using Victims = std::vector<EntryPtr>;  // freed when no lock is held
+
+  explicit HotTier(Options options);
+  uint64_t hash(Key key) const;
+  Shard& shard(uint64_t hash) { return shards_[hash % shard_count]; }
+  static Slot& slot(Shard& shard, uint64_t hash) { return shard.slots[hash / shard_count % slot_count]; }
+  void begin_change(Key key, Ticket& ticket);
+  void end_change(const Ticket& ticket, Key key, EntryPtr entry);
+  void place(Shard& shard, uint64_t hash, Key key, EntryPtr entry, Victims& victims);
+  void remove(Shard& shard, Queue::iterator node, Victims& victims);
+  void remember(Shard& shard, uint64_t hash);
+  bool evict_one(Shard& shard, Victims& victims);
+  size_t evict_until(size_t bytes_max);
+
+  const Options options_;
+  std::byte secret_[16];
+  std::array<Shard, shard_count> shards_;
+  std::atomic<size_t> bytes_{0};
+  std::atomic<size_t> filling_{0};
+  std::atomic<size_t> next_shard_{0};
+};
+
+}  // namespace verbena::cache

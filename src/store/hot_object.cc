@@ -1,0 +1,97 @@
+#include "store/hot_object.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace verbena::store {
+namespace {
+
+constexpr size_t overhead = 1 * KiB;  // of an entry and its names, roughly
+
+// A lease this much larger than its bytes is not worth keeping: small ones are copied into one that fits.
+bool wasteful(const memory::Lease& lease, size_t bytes) { return lease.capacity() >= 2 * std::max<size_t>(bytes, 4096); }
+
+}  // namespace
+
+HotObject::HotObject(memory::Arena& arena, ObjectInfo info, std::vector<Piece> pieces)
+    : arena_(arena), info_(std::move(info)), pieces_(std::move(pieces)), charge_(overhead) {
+  for (const Piece& piece : pieces_) charge_ += piece.lease->capacity();
+}
+
+memory::Chunk HotObject::peek(uint64_t offset, uint64_t length) const {
+  if (length == 0 || offset >= info_.size || length > info_.size - offset) return {};
+  const Piece& piece = pieces_[offset / piece_size];
+  const size_t in_piece = offset % piece_size;
+  const size_t n = static_cast<size_t>(std::min<uint64_t>(length, piece.bytes.size() - in_piece));
+  return {{}, piece.bytes.subspan(in_piece, n), piece.lease};
+}
+
+Task<Result<memory::Chunk>> HotObject::read(uint64_t offset, size_t length) {
+  if (length == 0 || length > chunk_size_max) co_return fail(Errc::invalid_argument, "reader: length");
+  if (offset > info_.size || length > info_.size - offset) co_return fail(Errc::invalid_range, "reader: range");
+  memory::Chunk first = peek(offset, length);
+  if (first.bytes.size() == length) co_return first;
+  // Over two pieces: gathered.
+  VB_CO_ASSIGN(memory::Lease lease, arena_.lease(length));
+  const memory::Chunk second = peek(offset + first.bytes.size(), length - first.bytes.size());
+  std::memcpy(lease.data(), first.bytes.data(), first.bytes.size());
+  std::memcpy(lease.data() + first.bytes.size(), second.bytes.data(), second.bytes.size());
+  const Bytes bytes(lease.data(), length);
+  memory::Chunk whole{std::move(lease), bytes};
+  co_return whole;
+}
+
+HotObject::Piece HotPieces::make_piece(memory::Chunk& chunk) {
+  if (wasteful(chunk.lease, chunk.bytes.size()) && chunk.bytes.size() <= 64 * KiB) {
+    auto copy = arena_.lease(chunk.bytes.size());
+    if (!copy) return {};
+    std::memcpy(copy->data(), chunk.bytes.data(), chunk.bytes.size());
+    const Bytes bytes = copy->bytes();
+    return {std::make_shared<const memory::Lease>(std::move(*copy)), bytes};
+  }
+  const Bytes bytes = chunk.bytes;
+  auto lease = std::make_shared<const memory::Lease>(std::move(chunk.lease));
+  chunk.shared = lease;
+  return {std::move(lease), bytes};
+}
+
+memory::Chunk HotPieces::take(memory::Chunk chunk, uint64_t offset, bool last) {
+  const size_t index = offset / HotObject::piece_size;
+  const size_t n = chunk.bytes.size();
+  const bool again = index < pieces_.size() && pieces_[index].lease != nullptr;
+  if (given_up_ || again || n == 0) return chunk;
+  const bool is_piece =
+      offset % HotObject::piece_size == 0 && (n == HotObject::piece_size || last) && chunk.lease;
+  if (!is_piece || offset + n > size_max_ || !fill_.add(chunk.lease.capacity())) {
+    give_up();
+    return chunk;
+  }
+  HotObject::Piece piece = make_piece(chunk);
+  if (piece.lease == nullptr) {
+    give_up();
+    return chunk;
+  }
+  if (index >= pieces_.size()) pieces_.resize(index + 1);
+  pieces_[index] = std::move(piece);
+  taken_ += n;
+  return chunk;
+}
+
+void HotPieces::give_up() {
+  given_up_ = true;
+  pieces_.clear();
+  fill_.release();
+}
+
+std::shared_ptr<HotObject> HotPieces::finish(const ObjectInfo& info) {
+  if (given_up_ || taken_ != info.size || info.size == 0) return nullptr;
+  const size_t count = (info.size + HotObject::piece_size - 1) / HotObject::piece_size;
+  const bool whole = pieces_.size() == count &&
+                     std::ranges::all_of(pieces_, [](const HotObject::Piece& piece) { return piece.lease != nullptr; });
+  if (!whole) return nullptr;
+  auto object = std::make_shared<HotObject>(arena_, info, std::move(pieces_));
+  give_up();
+  return object;
+}
+
+}  // namespace verbena::store

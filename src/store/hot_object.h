@@ -1,0 +1,61 @@
+// An object in memory, and one that is on its way there. Internal to store/.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cache/hot_tier.h"
+#include "store/store.h"
+
+namespace verbena::store {
+
+// An object's bytes in pieces of piece_size, the last one shorter. Immutable once made.
+class HotObject final : public ObjectReader, public cache::Entry, public std::enable_shared_from_this<HotObject> {
+ public:
+  static constexpr size_t piece_size = ObjectReader::chunk_size_max;
+  struct Piece {
+    std::shared_ptr<const memory::Lease> lease;
+    Bytes bytes;
+  };
+
+  HotObject(memory::Arena& arena, ObjectInfo info, std::vector<Piece> pieces);
+
+  size_t charge() const override { return charge_; }
+  const ObjectInfo& info() const override { return info_; }
+  Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
+  memory::Chunk peek(uint64_t offset, uint64_t length) const override;
+
+ private:
+  memory::Arena& arena_;
+  const ObjectInfo info_;
+  const std::vector<Piece> pieces_;
+  size_t charge_ = 0;
+};
+
+// Collects the pieces of an object as they pass, in any order.
+class HotPieces {
+ public:
+  // Larger objects are not collected, nor what the tier has no room for on its way.
+  HotPieces(memory::Arena& arena, std::shared_ptr<cache::HotTier> tier, uint64_t size_max)
+      : arena_(arena), fill_(std::move(tier)), size_max_(size_max) {}
+
+  // Takes a chunk that lies at `offset` and gives it back to be used further, shared from now on. A chunk that is no
+  // piece is given back as it came, and ends the collecting unless `last` says that nothing can follow it.
+  memory::Chunk take(memory::Chunk chunk, uint64_t offset, bool last);
+  // The object, when exactly its bytes were taken. At most once.
+  std::shared_ptr<HotObject> finish(const ObjectInfo& info);
+  void give_up();
+  bool given_up() const { return given_up_; }
+
+ private:
+  HotObject::Piece make_piece(memory::Chunk& chunk);
+
+  memory::Arena& arena_;
+  cache::HotTier::Fill fill_;
+  const uint64_t size_max_;
+  std::vector<HotObject::Piece> pieces_;
+  uint64_t taken_ = 0;
+  bool given_up_ = false;
+};
+
+}  // namespace verbena::store

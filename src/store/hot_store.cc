@@ -1,0 +1,160 @@
+#include "store/hot_store.h"
+
+#include <utility>
+
+#include "store/hot_object.h"
+
+namespace verbena::store {
+namespace {
+
+using TierPtr = std::shared_ptr<cache::HotTier>;
+
+// Reads through to the engine and keeps what passes; when all has passed, the object goes to the tier.
+class FillingReader final : public ObjectReader {
+ public:
+  FillingReader(std::shared_ptr<ObjectReader> below, TierPtr tier, cache::HotTier::Ticket ticket, memory::Arena& arena,
+                std::string_view bucket, std::string_view key)
+      : below_(std::move(below)),
+        tier_(std::move(tier)),
+        ticket_(ticket),
+        bucket_(bucket),
+        key_(key),
+        pieces_(arena, tier_, below_->info().size) {}
+
+  const ObjectInfo& info() const override { return below_->info(); }
+
+  Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override {
+    VB_CO_ASSIGN(memory::Chunk chunk, co_await below_->read(offset, length));
+    if (pieces_.given_up()) co_return chunk;
+    const uint64_t size = info().size;
+    memory::Chunk out = pieces_.take(std::move(chunk), offset, offset + length == size);
+    if (auto object = pieces_.finish(info())) {
+      tier_->insert(ticket_, cache::Key{bucket_, key_}, std::move(object));
+    }
+    co_return out;
+  }
+
+ private:
+  std::shared_ptr<ObjectReader> below_;
+  TierPtr tier_;
+  const cache::HotTier::Ticket ticket_;
+  const std::string bucket_, key_;
+  HotPieces pieces_;
+};
+
+// Writes through and keeps what passes; when the engine has committed, the new object is in the tier.
+class FillingWriter final : public ObjectWriter {
+ public:
+  FillingWriter(std::unique_ptr<ObjectWriter> below, TierPtr tier, memory::Arena& arena, uint64_t size_max,
+                std::string_view bucket, std::string_view key)
+      : below_(std::move(below)), tier_(std::move(tier)), bucket_(bucket), key_(key), pieces_(arena, tier_, size_max) {}
+
+  Task<Result<void>> append(memory::Chunk chunk) override {
+    const uint64_t n = chunk.bytes.size();
+    const uint64_t at = std::exchange(size_, size_ + n);
+    // A short piece must be the last: only a later one could tell, and then gives up.
+    if (ended_ && n != 0) pieces_.give_up();
+    ended_ = ended_ || n % HotObject::piece_size != 0;
+    memory::Chunk out = pieces_.take(std::move(chunk), at, true);
+    co_return co_await below_->append(std::move(out));
+  }
+
+  Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
+    auto change = tier_->change(cache::Key{bucket_, key_});
+    VB_CO_ASSIGN(ObjectInfo stored, co_await below_->commit(std::move(info), std::move(conditions)));
+    change.publish(pieces_.finish(stored));
+    co_return stored;
+  }
+
+ private:
+  std::unique_ptr<ObjectWriter> below_;
+  TierPtr tier_;
+  const std::string bucket_, key_;
+  HotPieces pieces_;
+  uint64_t size_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+HotStore::HotStore(Store& below, Options options)
+    : below_(below), options_(options), tier_(cache::HotTier::create({.capacity = options.capacity})) {
+  options_.arena->on_pressure([tier = tier_.get()](size_t bytes) { return tier->shed(bytes) != 0; });
+}
+
+HotStore::~HotStore() { options_.arena->on_pressure(nullptr); }
+
+std::shared_ptr<ObjectReader> HotStore::hot(std::string_view bucket, std::string_view key) {
+  auto found = std::static_pointer_cast<const HotObject>(tier_->find(cache::Key{bucket, key}));
+  // A HotObject never changes; ObjectReader's read() is only not const for those that have a file behind them.
+  return std::const_pointer_cast<HotObject>(std::move(found));
+}
+
+Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view bucket, std::string_view key) {
+  if (auto found = hot(bucket, key)) co_return found;
+  const cache::Key name{bucket, key};
+  const auto ticket = tier_->ticket(name);
+  VB_CO_ASSIGN(std::shared_ptr<ObjectReader> reader, co_await below_.open(bucket, key));
+  const uint64_t size = reader->info().size;
+  if (!ticket.valid || size == 0 || size > options_.object_size_max || size > tier_->capacity()) co_return reader;
+  co_return std::make_shared<FillingReader>(std::move(reader), tier_, ticket, *options_.arena, bucket, key);
+}
+
+Task<Result<ObjectInfo>> HotStore::stat(std::string_view bucket, std::string_view key) {
+  if (auto found = hot(bucket, key)) co_return found->info();
+  co_return co_await below_.stat(bucket, key);
+}
+
+Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create(std::string_view bucket, std::string_view key,
+                                                             std::optional<uint64_t> size_hint) {
+  VB_CO_ASSIGN(std::unique_ptr<ObjectWriter> writer, co_await below_.create(bucket, key, size_hint));
+  // Also where nothing will be kept: the change must be told.
+  uint64_t keep_max = std::min<uint64_t>(options_.object_size_max, tier_->capacity());
+  if (size_hint && *size_hint > keep_max) keep_max = 0;
+  co_return std::make_unique<FillingWriter>(std::move(writer), tier_, *options_.arena, keep_max, bucket, key);
+}
+
+Task<Result<void>> HotStore::remove(std::string_view bucket, std::string_view key, CommitConditions conditions) {
+  auto change = tier_->change(cache::Key{bucket, key});
+  co_return co_await below_.remove(bucket, key, std::move(conditions));
+}
+
+Task<Result<ObjectInfo>> HotStore::complete_upload(std::string_view bucket, std::string_view key,
+                                                   std::string_view upload_id, std::vector<PartInfo> parts,
+                                                   ObjectInfo info, CommitConditions conditions) {
+  auto change = tier_->change(cache::Key{bucket, key});
+  co_return co_await below_.complete_upload(bucket, key, upload_id, std::move(parts), std::move(info),
+                                            std::move(conditions));
+}
+
+Task<Result<void>> HotStore::create_bucket(BucketInfo bucket) { return below_.create_bucket(std::move(bucket)); }
+Task<Result<BucketInfo>> HotStore::bucket(std::string_view name) { return below_.bucket(name); }
+Task<Result<void>> HotStore::set_durability(std::string_view bucket, Durability durability) {
+  return below_.set_durability(bucket, durability);
+}
+Task<Result<void>> HotStore::remove_bucket(std::string_view name) { return below_.remove_bucket(name); }
+Task<Result<std::vector<BucketInfo>>> HotStore::buckets() { return below_.buckets(); }
+Task<Result<ListPage>> HotStore::list(std::string_view bucket, ListRequest request) {
+  return below_.list(bucket, std::move(request));
+}
+Task<Result<UploadInfo>> HotStore::create_upload(UploadInfo upload) { return below_.create_upload(std::move(upload)); }
+Task<Result<UploadInfo>> HotStore::upload(std::string_view bucket, std::string_view key, std::string_view upload_id) {
+  return below_.upload(bucket, key, upload_id);
+}
+Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create_part(std::string_view bucket, std::string_view key,
+                                                                  std::string_view upload_id, int part_number,
+                                                                  std::optional<uint64_t> size_hint) {
+  return below_.create_part(bucket, key, upload_id, part_number, size_hint);
+}
+Task<Result<PartPage>> HotStore::list_parts(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                            int after_part, int max_parts) {
+  return below_.list_parts(bucket, key, upload_id, after_part, max_parts);
+}
+Task<Result<UploadPage>> HotStore::list_uploads(std::string_view bucket, ListUploadsRequest request) {
+  return below_.list_uploads(bucket, std::move(request));
+}
+Task<Result<void>> HotStore::abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) {
+  return below_.abort_upload(bucket, key, upload_id);
+}
+
+}  // namespace verbena::store

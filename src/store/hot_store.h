@@ -1,0 +1,59 @@
+// A store whose hot objects lie in registered memory: in front of any engine.
+//
+// Read-through: an object that is read whole, in chunks, is kept. Write-through: so are the bytes of a PUT, the very
+// ones that were received. Objects above a size, and ranges of objects that are not in memory, pass by untouched.
+// Every change of a key goes through here, and drops what is kept before the engine makes it (cache/hot_tier.h).
+#pragma once
+
+#include "cache/hot_tier.h"
+#include "store/store.h"
+
+namespace verbena::store {
+
+class HotStore final : public Store {
+ public:
+  struct Options {
+    memory::Arena* arena = nullptr;  // where leases are refused, the tier makes room
+    size_t capacity = 0;             // bytes of the arena
+    uint64_t object_size_max = 16 * MiB;
+  };
+  // `below` and the arena outlive it. No request may be under way when it goes.
+  HotStore(Store& below, Options options);
+  ~HotStore() override;
+
+  const cache::HotTier& tier() const { return *tier_; }
+
+  Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key) override;
+  std::shared_ptr<ObjectReader> hot(std::string_view bucket, std::string_view key) override;
+  Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key) override;
+  Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
+                                                     std::optional<uint64_t> size_hint) override;
+  Task<Result<void>> remove(std::string_view bucket, std::string_view key, CommitConditions conditions) override;
+  Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                           std::vector<PartInfo> parts, ObjectInfo info,
+                                           CommitConditions conditions) override;
+
+  // Handed on as they are.
+  Task<Result<void>> create_bucket(BucketInfo bucket) override;
+  Task<Result<BucketInfo>> bucket(std::string_view name) override;
+  Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
+  Task<Result<void>> remove_bucket(std::string_view name) override;
+  Task<Result<std::vector<BucketInfo>>> buckets() override;
+  Task<Result<ListPage>> list(std::string_view bucket, ListRequest request) override;
+  Task<Result<UploadInfo>> create_upload(UploadInfo upload) override;
+  Task<Result<UploadInfo>> upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
+  Task<Result<std::unique_ptr<ObjectWriter>>> create_part(std::string_view bucket, std::string_view key,
+                                                          std::string_view upload_id, int part_number,
+                                                          std::optional<uint64_t> size_hint) override;
+  Task<Result<PartPage>> list_parts(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                    int after_part, int max_parts) override;
+  Task<Result<UploadPage>> list_uploads(std::string_view bucket, ListUploadsRequest request) override;
+  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
+
+ private:
+  Store& below_;
+  const Options options_;
+  std::shared_ptr<cache::HotTier> tier_;
+};
+
+}  // namespace verbena::store

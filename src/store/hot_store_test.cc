@@ -1,0 +1,191 @@
+#include "store/hot_store.h"
+
+#include "base/metrics.h"
+#include "store/local/test_store.h"
+
+namespace verbena::store {
+namespace {
+
+using local::pattern;
+using local::TestStore;
+
+// The engine's test store, with the hot tier in front.
+class HotStoreTest : public testing::Test {
+ protected:
+  HotStoreTest() : t_(&fs_) {
+    t_.open();
+    t_.make_bucket("b");
+    hot_ = std::make_unique<HotStore>(*t_.store, HotStore::Options{&t_.arena(), 16 * MiB, 4 * MiB});
+  }
+  ~HotStoreTest() override { hot_.reset(); }
+
+  Result<ObjectInfo> put(const std::string& key, const std::string& bytes, CommitConditions conditions = {},
+                         size_t chunk_size = 1 * MiB) {
+    VB_ASSIGN(auto writer, t_.run(hot_->create("b", key, bytes.size())));
+    VB_TRY(t_.append(*writer, bytes, chunk_size));
+    ObjectInfo info;
+    info.size = bytes.size();
+    info.etag = TestStore::etag_of(bytes);
+    info.headers = {{"content-type", "text/plain"}};
+    return t_.run(writer->commit(std::move(info), std::move(conditions)));
+  }
+  Result<std::string> get(const std::string& key) {
+    VB_ASSIGN(auto reader, t_.run(hot_->open("b", key)));
+    return t_.read(*reader, 0, reader->info().size);
+  }
+  bool is_hot(const std::string& key) { return hot_->hot("b", key) != nullptr; }
+  // From here on a hit is what answers.
+  void break_disk() { fs_.fail_reads(true); }
+
+  local::FaultyFileSystem fs_;
+  TestStore t_;
+  std::unique_ptr<HotStore> hot_;
+};
+
+TEST_F(HotStoreTest, APutIsHotAndReadsTouchNoDisk) {
+  for (size_t size : {1ul, 4096ul, 16'385ul, 70'000ul, 1 * MiB - 1, 1 * MiB, 1 * MiB + 1, 3'500'000ul}) {
+    const std::string bytes = pattern(size, size);
+    ASSERT_TRUE(put("k", bytes)) << size;
+    break_disk();
+    EXPECT_TRUE(is_hot("k")) << size;
+    EXPECT_TRUE(*get("k") == bytes) << size;
+    fs_.fail_reads(false);
+  }
+}
+
+TEST_F(HotStoreTest, AWholeReadMakesHotAPartDoesNot) {
+  const std::string bytes = pattern(2'500'000, 1);
+  ASSERT_TRUE(t_.put("b", "k", bytes));  // behind the tier's back, as after a restart
+  {
+    auto reader = t_.run(hot_->open("b", "k"));
+    EXPECT_EQ(*t_.read(**reader, 100, 5000), bytes.substr(100, 5000));
+  }
+  EXPECT_FALSE(is_hot("k"));
+  EXPECT_TRUE(*get("k") == bytes);
+  EXPECT_TRUE(is_hot("k"));
+  break_disk();
+  EXPECT_TRUE(*get("k") == bytes);
+}
+
+TEST_F(HotStoreTest, PiecesMayComeInAnyOrder) {
+  const std::string bytes = pattern(3 * MiB + 5, 1);
+  ASSERT_TRUE(t_.put("b", "k", bytes));
+  auto reader = *t_.run(hot_->open("b", "k"));
+  for (uint64_t at : {2 * MiB, 0ul, 3 * MiB, 0ul, 1 * MiB}) {
+    EXPECT_FALSE(is_hot("k"));
+    const size_t n = std::min<size_t>(1 * MiB, bytes.size() - at);
+    EXPECT_TRUE(as_text(t_.run(reader->read(at, n))->bytes) == bytes.substr(at, n));
+  }
+  EXPECT_TRUE(is_hot("k"));
+  EXPECT_TRUE(*get("k") == bytes);
+}
+
+TEST_F(HotStoreTest, RangesOfAHotObjectAreItsBytes) {
+  const std::string bytes = pattern(2 * MiB + 777, 1);
+  ASSERT_TRUE(put("k", bytes));
+  break_disk();
+  auto reader = hot_->hot("b", "k");
+  ASSERT_NE(reader, nullptr);
+  for (uint64_t at : {0ul, 1ul, 1 * MiB - 1, 1 * MiB, 2 * MiB - 100, 2 * MiB + 776}) {
+    const size_t n = std::min<size_t>(1 * MiB, bytes.size() - at);
+    EXPECT_TRUE(as_text(t_.run(reader->read(at, n))->bytes) == bytes.substr(at, n)) << at;
+    const auto piece = reader->peek(at, bytes.size() - at);
+    ASSERT_FALSE(piece.bytes.empty());
+    EXPECT_TRUE(as_text(piece.bytes) == bytes.substr(at, piece.bytes.size())) << at;
+  }
+  EXPECT_EQ(t_.run(reader->read(bytes.size(), 1)).error(), Errc::invalid_range);
+  EXPECT_EQ(t_.run(reader->read(UINT64_MAX, 1)).error(), Errc::invalid_range);
+  EXPECT_TRUE(reader->peek(bytes.size(), 1).bytes.empty());
+  EXPECT_TRUE(reader->peek(1, UINT64_MAX).bytes.empty());
+}
+
+TEST_F(HotStoreTest, TheHotInfoIsTheEnginesOwn) {
+  ASSERT_TRUE(put("k", "bytes"));
+  const auto hot = *t_.run(hot_->stat("b", "k"));
+  const auto cold = *t_.run(t_.store->stat("b", "k"));
+  EXPECT_EQ(hot.size, cold.size);
+  EXPECT_EQ(hot.etag, cold.etag);
+  EXPECT_EQ(hot.modified_us, cold.modified_us);
+  EXPECT_EQ(hot.version_id, cold.version_id);
+  EXPECT_EQ(hot.headers, cold.headers);
+  EXPECT_EQ(hot.checksums, cold.checksums);
+}
+
+TEST_F(HotStoreTest, EveryChangeShowsAtOnce) {
+  ASSERT_TRUE(put("k", "one"));
+  ASSERT_TRUE(put("k", "two"));
+  EXPECT_EQ(*get("k"), "two");
+  EXPECT_EQ(put("k", "three", {.if_match = {}, .if_none_match = "*"}).error(), Errc::precondition_failed);
+  EXPECT_EQ(*get("k"), "two");
+  ASSERT_TRUE(t_.run(hot_->remove("b", "k", {})));
+  EXPECT_EQ(get("k").error(), Errc::no_such_key);
+  ASSERT_TRUE(put("k", "four"));
+  UploadInfo upload;
+  upload.bucket = "b";
+  upload.key = "k";
+  upload = *t_.run(hot_->create_upload(upload));
+  const auto part = *t_.put_part(upload, 1, "part");
+  EXPECT_EQ(*get("k"), "four");
+  ASSERT_TRUE(t_.run(hot_->complete_upload("b", "k", upload.upload_id, {part}, {}, {})));
+  EXPECT_EQ(*get("k"), "part");
+}
+
+TEST_F(HotStoreTest, AReaderKeepsWhatItOpened) {
+  const std::string before = pattern(100'000, 1), after = pattern(100'000, 2);
+  ASSERT_TRUE(put("k", before));
+  auto reader = *t_.run(hot_->open("b", "k"));
+  auto piece = reader->peek(0, before.size());
+  ASSERT_TRUE(put("k", after));
+  EXPECT_TRUE(as_text(piece.bytes) == before);
+  EXPECT_TRUE(*t_.read(*reader, 0, before.size()) == before);
+  EXPECT_TRUE(*get("k") == after);
+}
+
+TEST_F(HotStoreTest, AColdReaderOfTheOldObjectDoesNotBringItBack) {
+  const std::string before = pattern(100'000, 1), after = pattern(100'000, 2);
+  ASSERT_TRUE(t_.put("b", "k", before));
+  auto reader = *t_.run(hot_->open("b", "k"));
+  ASSERT_TRUE(put("k", after));
+  EXPECT_TRUE(*t_.read(*reader, 0, before.size()) == before);
+  EXPECT_TRUE(*get("k") == after);
+}
+
+TEST_F(HotStoreTest, WhatIsTooLargePassesBy) {
+  const std::string bytes = pattern(4 * MiB + 1, 1);
+  ASSERT_TRUE(put("k", bytes));
+  EXPECT_FALSE(is_hot("k"));
+  EXPECT_TRUE(*get("k") == bytes);
+  EXPECT_FALSE(is_hot("k"));
+  EXPECT_EQ(hot_->tier().bytes(), 0u);
+}
+
+TEST_F(HotStoreTest, ChunksThatAreNoPiecesAreStoredAllTheSame) {
+  const std::string bytes = pattern(300'000, 1);
+  ASSERT_TRUE(put("k", bytes, {}, 100'000));
+  EXPECT_FALSE(is_hot("k"));
+  EXPECT_TRUE(*get("k") == bytes);
+}
+
+TEST_F(HotStoreTest, AFullArenaTakesBackFromTheTier) {
+  for (int i = 0; i < 15; ++i) ASSERT_TRUE(put("k" + std::to_string(i), pattern(1 * MiB, 1)));
+  EXPECT_GT(hot_->tier().bytes(), 10 * MiB);
+  std::vector<memory::Lease> all;
+  for (auto lease = t_.arena().lease(4 * MiB); lease; lease = t_.arena().lease(4 * MiB)) {
+    all.push_back(std::move(*lease));
+  }
+  EXPECT_EQ(all.size(), t_.arena().mapping().size() / (4 * MiB));
+  EXPECT_EQ(hot_->tier().bytes(), 0u);
+}
+
+TEST_F(HotStoreTest, AllMemoryComesBack) {
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(put("k" + std::to_string(i), pattern(700'000, static_cast<uint64_t>(i))));
+    EXPECT_LE(t_.arena().leased_bytes(), 16 * MiB);
+  }
+  hot_.reset();
+  EXPECT_EQ(t_.arena().leased_bytes(), 0u);
+  hot_ = std::make_unique<HotStore>(*t_.store, HotStore::Options{&t_.arena(), 16 * MiB, 4 * MiB});
+}
+
+}  // namespace
+}  // namespace verbena::store
