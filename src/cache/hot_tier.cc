@@ -10,8 +10,8 @@ namespace verbena::cache {
 namespace {
 
 constexpr uint8_t uses_max = 3;
-constexpr uint8_t uses_to_stay = 1;     // asked for again while in the small queue: on to the main one
-constexpr size_t small_share = 10;      // the small queue is meant to hold a tenth of the bytes
+constexpr uint8_t uses_to_stay = 1;  // asked for again while in the small queue: on to the main one
+constexpr size_t small_share = 10;   // the small queue is meant to hold a tenth of the bytes
 constexpr size_t ghosts_min = 64;
 
 struct Meters {
@@ -180,7 +180,8 @@ void HotTier::remember(Shard& s, uint64_t h) {
 // One entry goes; on the way to it others may move on. False: there is none.
 bool HotTier::evict_one(Shard& s, Victims& victims) {
   for (;;) {
-    const bool from_small = !s.small.empty() && (s.main.empty() || s.small_bytes * small_share >= s.small_bytes + s.main_bytes);
+    const bool from_small =
+        !s.small.empty() && (s.main.empty() || s.small_bytes * small_share >= s.small_bytes + s.main_bytes);
     if (from_small) {
       auto node = std::prev(s.small.end());
       if (node->uses < uses_to_stay) {

@@ -9,7 +9,9 @@ namespace {
 constexpr size_t overhead = 1 * KiB;  // of an entry and its names, roughly
 
 // A lease this much larger than its bytes is not worth keeping: small ones are copied into one that fits.
-bool wasteful(const memory::Lease& lease, size_t bytes) { return lease.capacity() >= 2 * std::max<size_t>(bytes, 4096); }
+bool wasteful(const memory::Lease& lease, size_t bytes) {
+  return lease.capacity() >= 2 * std::max<size_t>(bytes, 4096);
+}
 
 }  // namespace
 
@@ -60,8 +62,7 @@ memory::Chunk HotPieces::take(memory::Chunk chunk, uint64_t offset, bool last) {
   const size_t n = chunk.bytes.size();
   const bool again = index < pieces_.size() && pieces_[index].lease != nullptr;
   if (given_up_ || again || n == 0) return chunk;
-  const bool is_piece =
-      offset % HotObject::piece_size == 0 && (n == HotObject::piece_size || last) && chunk.lease;
+  const bool is_piece = offset % HotObject::piece_size == 0 && (n == HotObject::piece_size || last) && chunk.lease;
   if (!is_piece || offset + n > size_max_ || !fill_.add(chunk.lease.capacity())) {
     give_up();
     return chunk;

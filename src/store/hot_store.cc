@@ -134,6 +134,15 @@ Task<Result<void>> HotStore::set_durability(std::string_view bucket, Durability 
 }
 Task<Result<void>> HotStore::remove_bucket(std::string_view name) { return below_.remove_bucket(name); }
 Task<Result<std::vector<BucketInfo>>> HotStore::buckets() { return below_.buckets(); }
+Task<Result<Document>> HotStore::document(std::string_view bucket, std::string_view name) {
+  return below_.document(bucket, name);
+}
+Task<Result<void>> HotStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
+  return below_.set_document(bucket, name, std::move(bytes));
+}
+Task<Result<void>> HotStore::remove_document(std::string_view bucket, std::string_view name) {
+  return below_.remove_document(bucket, name);
+}
 Task<Result<ListPage>> HotStore::list(std::string_view bucket, ListRequest request) {
   return below_.list(bucket, std::move(request));
 }

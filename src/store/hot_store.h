@@ -33,12 +33,16 @@ class HotStore final : public Store {
                                            std::vector<PartInfo> parts, ObjectInfo info,
                                            CommitConditions conditions) override;
 
-  // Handed on as they are.
+  // Handed on as they are. A call that changes what open() or stat() answers does not belong here: it must tell the
+  // tier, as remove() does.
   Task<Result<void>> create_bucket(BucketInfo bucket) override;
   Task<Result<BucketInfo>> bucket(std::string_view name) override;
   Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
   Task<Result<void>> remove_bucket(std::string_view name) override;
   Task<Result<std::vector<BucketInfo>>> buckets() override;
+  Task<Result<Document>> document(std::string_view bucket, std::string_view name) override;
+  Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
+  Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
   Task<Result<ListPage>> list(std::string_view bucket, ListRequest request) override;
   Task<Result<UploadInfo>> create_upload(UploadInfo upload) override;
   Task<Result<UploadInfo>> upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
