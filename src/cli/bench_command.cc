@@ -25,7 +25,7 @@ struct BenchArguments {
   std::vector<std::string> concurrency{"1"};
   double seconds = 1;
   uint64_t count = 0;
-  std::string bucket, server_directory, durability = "memory", fabtests = "auto";
+  std::string bucket, server_directory, durability = "memory", fabtests = "auto", nginx = "auto";
   bool json = false, checksums = false, no_memcpy = false;
 };
 
@@ -155,6 +155,11 @@ int run_yardsticks(const BenchArguments& arguments, const BenchPlan& plan, Print
       for (const unsigned concurrency : plan.concurrency) printer.row(measure_memcpy(size, concurrency, plan));
     }
   }
+  if (arguments.nginx == "on" || (arguments.nginx == "auto" && nginx_is_there())) {
+    auto rows = measure_nginx(plan);
+    if (!rows) return report("nginx", rows.error(), exit_failure);
+    for (const BenchRow& row : *rows) printer.row(row);
+  }
   const std::string prefix = fabtests_prefix(arguments.fabtests);
   if (prefix.empty()) return exit_ok;
   for (const uint64_t size : plan.sizes) {
@@ -236,6 +241,9 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->type_name("DIR");
   command->add_option("--fabtests", arguments->fabtests, "prefix of libfabric's tests, auto, or off")
       ->type_name("PREFIX")
+      ->capture_default_str();
+  command->add_option("--nginx", arguments->nginx, "nginx on the same sizes: auto (where it is installed), on or off")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
   command->add_flag("--no-memcpy", arguments->no_memcpy, "without the memcpy rows");
   command->add_flag("--checksums", arguments->checksums, "verify object checksums inside the timed section, too");

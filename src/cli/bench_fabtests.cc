@@ -16,7 +16,8 @@ namespace {
 constexpr std::chrono::seconds run_within{60};
 constexpr int connect_tries = 20;
 
-// A port that nothing has right now.
+}  // namespace
+
 uint16_t free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -31,6 +32,8 @@ uint16_t free_port() {
   ::close(fd);
   return port;
 }
+
+namespace {
 
 // Enough repetitions for about 256 MiB, between 100 and 2000.
 std::string iterations_for(uint64_t size) {

@@ -1,12 +1,12 @@
 #include "cli/bench_runner.h"
 
 #include <atomic>
-#include <barrier>
 #include <cstring>
 #include <mutex>
 #include <thread>
 
 #include "base/checksum.h"
+#include "cli/bench_loop.h"
 #include "client/outcome.h"
 
 namespace verbena::cli {
@@ -17,24 +17,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t samples_max = 4u << 20;  // per caller
 constexpr int warm_up_ops = 10;
 
 struct Caller {
   std::string key;
   Buffer buffer;
   uint32_t crc = 0;
-  std::vector<uint32_t> samples_ns;
-  std::optional<ClientError> failure;
 };
-
-void fill_pattern(std::span<std::byte> bytes, unsigned seed) {
-  uint64_t state = 0x9e3779b97f4a7c15ull * (seed + 1);
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (i % 8 == 0) state = state * 6364136223846793005ull + 1442695040888963407ull;
-    bytes[i] = static_cast<std::byte>(state >> (8 * (i % 8)));
-  }
-}
 
 Outcome<> check_door(const Transfer& transfer, Via door) {
   if (transfer.door == door) return {};
@@ -74,22 +63,6 @@ Outcome<> prepare(const Client& client, const std::string& bucket, Caller& calle
   return {};
 }
 
-// Operations one after the other until the time or the count is up.
-template <class Fn>
-Outcome<> timed_loop(std::vector<uint32_t>& samples, const BenchPlan& plan, const std::atomic<bool>& stop, Fn&& op) {
-  samples.reserve(plan.count > 0 ? std::min<uint64_t>(plan.count, samples_max) : 1u << 16);
-  const auto end = Clock::now() + plan.duration;
-  for (auto before = Clock::now();;) {
-    OUT_TRY(op());
-    const auto after = Clock::now();
-    samples.push_back(
-        static_cast<uint32_t>(std::min<int64_t>(std::chrono::nanoseconds(after - before).count(), UINT32_MAX)));
-    before = after;
-    if (samples.size() == samples_max || stop) return {};
-    if (plan.count > 0 ? samples.size() >= plan.count : after >= end) return {};
-  }
-}
-
 }  // namespace
 
 Outcome<BenchRow> measure(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
@@ -98,45 +71,20 @@ Outcome<BenchRow> measure(const Client& client, const BenchServer& server, const
   std::vector<Caller> callers(concurrency);
   for (unsigned i = 0; i < concurrency; ++i) OUT_TRY(prepare(client, bucket, callers[i], i, size, get, door));
 
-  std::atomic<bool> stop{false};
-  Clock::time_point began;
-  std::optional<double> cpu_before;
-  const auto start_clock = [&]() noexcept {
-    cpu_before = server.cpu_seconds();
-    began = Clock::now();
-  };
-  std::barrier gate(static_cast<ptrdiff_t>(concurrency), start_clock);
-  const auto run = [&](Caller& caller) {
-    gate.arrive_and_wait();
-    auto done = timed_loop(caller.samples_ns, plan, stop, [&] { return one_op(client, bucket, caller, get, door); });
-    if (!done) {
-      caller.failure = std::move(done).error();
-      stop = true;
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (unsigned i = 1; i < concurrency; ++i) threads.emplace_back([&run, &caller = callers[i]] { run(caller); });
-    run(callers[0]);
-  }
-  const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
-  const std::optional<double> cpu_after = server.cpu_seconds();
-
   BenchRow row;
   row.door = to_string(door);
   row.op = op;
   row.size = size;
   row.concurrency = concurrency;
-  std::vector<uint32_t> samples;
-  for (Caller& caller : callers) {
-    if (caller.failure) return std::unexpected(*caller.failure);
-    samples.insert(samples.end(), caller.samples_ns.begin(), caller.samples_ns.end());
+  std::vector<BenchCaller> running;
+  for (const Caller& caller : callers) {
+    running.push_back({.op = [&] { return one_op(client, bucket, caller, get, door); }});
+  }
+  OUT_TRY(run_callers(running, plan, [&] { return server.cpu_seconds(); }, row));
+  for (const Caller& caller : callers) {
     OUT_TRY(verify(client, bucket, caller));
     OUT_TRY(client.remove(bucket, caller.key));
   }
-  summarize(row, samples, seconds);
-  const double gigabytes = static_cast<double>(samples.size()) * static_cast<double>(size) / 1e9;
-  if (cpu_before && cpu_after && gigabytes > 0) row.server_cpu_s_per_gb = (*cpu_after - *cpu_before) / gigabytes;
   return row;
 }
 

@@ -19,6 +19,14 @@ BenchRow measure_memcpy(uint64_t size, unsigned concurrency, const BenchPlan& pl
 // PREFIX/bin. The error is a sentence.
 std::expected<std::vector<BenchRow>, std::string> measure_fabtests(const std::string& prefix, uint64_t size);
 
+// nginx with one process on files of the same sizes (GET, and DAV PUT), asked by the same HTTP client over kept-alive
+// connections. The error is a sentence.
+bool nginx_is_there();
+std::expected<std::vector<BenchRow>, std::string> measure_nginx(const BenchPlan& plan);
+
+// A port of 127.0.0.1 that nothing has right now.
+uint16_t free_port();
+
 // The last line of figures that a fabtests program prints; nullopt when there is none.
 std::optional<BenchRow> parse_fabtests(const std::string& output, uint64_t size);
 
