@@ -84,6 +84,16 @@ struct Verified {
   std::array<std::byte, 32> signing_key{};
 };
 
+// What a browser form says about its signature (AWS, "Browser-based uploads using POST"): the base64 policy is what is
+// signed. Version 4 has a credential, version 2 a bare access key; the empty members are the ones the form lacks.
+struct FormClaim {
+  std::string_view policy;
+  std::string_view signature;
+  std::string_view algorithm, credential, date;  // version 4
+  std::string_view access_key;                   // version 2
+  std::string_view session_token;
+};
+
 class Verifier {
  public:
   struct Options {
@@ -97,6 +107,9 @@ class Verifier {
   // Anonymous requests (no signature anywhere) succeed with identity.anonymous. Signing keys are cached per
   // access key, date and region. Compares in constant time. Thread-safe.
   Result<Verified> verify(const RequestView& request) const;
+  // Who signed a form's policy; the policy's own expiration is the caller's to check. invalid_argument (fields that do
+  // not make a signature), invalid_access_key_id, invalid_token, signature_does_not_match.
+  Result<Identity> verify_form(const FormClaim& form) const;
 
  private:
   struct KeyCache;

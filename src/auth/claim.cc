@@ -21,27 +21,6 @@ bool is_signature(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
-// "<access key>/20260102/us-east-1/s3/aws4_request". Split from the end: an access key may contain a slash.
-bool parse_credential(std::string_view text, Claim& claim) {
-  std::string_view parts[4];
-  for (int i = 3; i >= 0; --i) {
-    const size_t slash = text.rfind('/');
-    if (slash == std::string_view::npos) return false;
-    parts[i] = text.substr(slash + 1);
-    text = text.substr(0, slash);
-  }
-  if (text.empty() || text.size() > 256 || parts[0].size() != 8 || parts[1].empty() || parts[1].size() > 64 ||
-      parts[2].empty() || parts[2].size() > 64 || parts[3] != "aws4_request") {
-    return false;
-  }
-  if (!std::all_of(parts[0].begin(), parts[0].end(), [](char c) { return c >= '0' && c <= '9'; })) return false;
-  claim.access_key = text;
-  claim.date = parts[0];
-  claim.region = parts[1];
-  claim.service = parts[2];
-  return true;
-}
-
 bool parse_signed_headers(std::string_view text, Claim& claim) {
   while (!text.empty()) {
     const size_t end = std::min(text.find(';'), text.size());
@@ -185,6 +164,26 @@ bool has_argument(std::span<const QueryArgument> arguments, std::string_view nam
 }
 
 }  // namespace
+
+bool parse_credential(std::string_view text, Claim& claim) {
+  std::string_view parts[4];
+  for (int i = 3; i >= 0; --i) {
+    const size_t slash = text.rfind('/');
+    if (slash == std::string_view::npos) return false;
+    parts[i] = text.substr(slash + 1);
+    text = text.substr(0, slash);
+  }
+  if (text.empty() || text.size() > 256 || parts[0].size() != 8 || parts[1].empty() || parts[1].size() > 64 ||
+      parts[2].empty() || parts[2].size() > 64 || parts[3] != "aws4_request") {
+    return false;
+  }
+  if (!std::all_of(parts[0].begin(), parts[0].end(), [](char c) { return c >= '0' && c <= '9'; })) return false;
+  claim.access_key = text;
+  claim.date = parts[0];
+  claim.region = parts[1];
+  claim.service = parts[2];
+  return true;
+}
 
 Result<const HeaderView*> single_header(const RequestView& request, std::string_view name) {
   const HeaderView* found = nullptr;

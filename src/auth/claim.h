@@ -28,6 +28,10 @@ struct Claim {
 // missing_security_header (no x-amz-content-sha256).
 Result<std::optional<Claim>> parse_claim(const RequestView& request, std::span<const QueryArgument> arguments);
 
+// "<access key>/20260102/us-east-1/s3/aws4_request" into access_key, date, region and service. Split from the end: an
+// access key may contain a slash. False when it has another shape.
+bool parse_credential(std::string_view text, Claim& claim);
+
 // The one header of that (lower-case) name; nullptr when absent. invalid_request when it is there twice.
 Result<const HeaderView*> single_header(const RequestView& request, std::string_view name);
 

@@ -4,7 +4,9 @@
 #include "auth/canonical_request.h"
 #include "auth/claim.h"
 #include "auth/signing_key.h"
+#include "auth/timestamp.h"
 #include "base/bytes.h"
+#include "base/checksum.h"
 
 namespace verbena::auth {
 
@@ -49,8 +51,8 @@ Result<void> check_time(const Claim& claim, int64_t now_s, const Verifier::Optio
     if (skew > options.skew_max_s) return fail(Errc::request_time_too_skewed, "auth: clock skew");
     return {};
   }
-  if (claim.expires_s < 1 || claim.expires_s > options.presign_max_s) {
-    return fail(Errc::authorization_query_error, "X-Amz-Expires must be between 1 and 604800 seconds.");
+  if (claim.expires_s < 0 || claim.expires_s > options.presign_max_s) {
+    return fail(Errc::authorization_query_error, "X-Amz-Expires must be between 0 and 604800 seconds.");
   }
   if (claim.time_s > now_s + options.skew_max_s) return fail(Errc::access_denied, "The request is not valid yet.");
   if (now_s > claim.time_s + claim.expires_s) return fail(Errc::access_denied, "Request has expired.");
@@ -64,8 +66,8 @@ Result<void> check_scope(const Claim& claim, const Verifier::Options& options) {
 }
 
 // Temporary credentials carry a token; the others must not.
-Result<void> check_session(const Claim& claim, const Credentials& credentials) {
-  if (!equal_constant_time(as_bytes(claim.session_token), as_bytes(credentials.session_token))) {
+Result<void> check_session(std::string_view session_token, const Credentials& credentials) {
+  if (!equal_constant_time(as_bytes(session_token), as_bytes(credentials.session_token))) {
     return fail(Errc::invalid_token, "The session token does not belong to this access key.");
   }
   return {};
@@ -91,6 +93,17 @@ bool signature_matches(const RequestView& request, const Claim& claim, std::span
   return path != request.path && matches(request.path);
 }
 
+// The signature that a version 4 form should have.
+Result<std::string> expected_form_signature(const FormClaim& form, const Claim& scope, const Credentials& credentials) {
+  if (form.algorithm != algorithm_name) {
+    return fail(Errc::invalid_argument, "X-Amz-Algorithm only supports AWS4-HMAC-SHA256.");
+  }
+  if (!parse_amz_date(form.date) || form.date.substr(0, 8) != scope.date) {
+    return fail(Errc::invalid_argument, "X-Amz-Date must be of the form 20260102T030405Z and of the credential's day.");
+  }
+  return signature_of(signing_key(credentials.secret_key, scope.date, scope.region, scope.service), form.policy);
+}
+
 Result<Verified> anonymous(const RequestView& request) {
   Verified out;
   VB_ASSIGN(const HeaderView* hash, single_header(request, "x-amz-content-sha256"));
@@ -112,6 +125,31 @@ bool Identity::signs(std::string_view header) const {
 Verifier::Verifier(const CredentialStore& credentials, const WallClock& clock, Options options)
     : credentials_(credentials), clock_(clock), options_(std::move(options)), cache_(std::make_shared<KeyCache>()) {}
 
+Result<Identity> Verifier::verify_form(const FormClaim& form) const {
+  Claim scope;
+  const bool version4 = !form.credential.empty();
+  if (version4 && (!parse_credential(form.credential, scope) || scope.service != options_.service)) {
+    return fail(Errc::invalid_argument, "X-Amz-Credential is malformed.");
+  }
+  const std::string_view access_key = version4 ? std::string_view(scope.access_key) : form.access_key;
+  const Credentials* credentials = credentials_.find(access_key);
+  if (credentials == nullptr) return fail(Errc::invalid_access_key_id, "auth: unknown access key in a form");
+  VB_TRY(check_session(form.session_token, *credentials));
+  std::string expected;
+  if (version4) {
+    VB_ASSIGN(expected, expected_form_signature(form, scope, *credentials));
+  } else {
+    expected = to_base64(as_bytes(hmac_sha1(as_bytes(credentials->secret_key), as_bytes(form.policy))));
+  }
+  if (!equal_constant_time(as_bytes(expected), as_bytes(form.signature))) {
+    return fail(Errc::signature_does_not_match, "auth: form signature");
+  }
+  Identity identity;
+  identity.anonymous = false;
+  identity.access_key = access_key;
+  return identity;
+}
+
 Result<Verified> Verifier::verify(const RequestView& request) const {
   const auto arguments = parse_query(request.query);
   if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
@@ -126,7 +164,7 @@ Result<Verified> Verifier::verify(const RequestView& request) const {
 
   const Credentials* credentials = credentials_.find(claim->access_key);
   if (credentials == nullptr) return fail(Errc::invalid_access_key_id, "auth: unknown access key");
-  VB_TRY(check_session(*claim, *credentials));
+  VB_TRY(check_session(claim->session_token, *credentials));
   const bool cached = cache_->find(*credentials, claim->date, claim->region, out.signing_key);
   if (!cached) out.signing_key = signing_key(credentials->secret_key, claim->date, claim->region, claim->service);
   out.scope = scope_of(claim->date, claim->region, claim->service);

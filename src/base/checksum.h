@@ -56,6 +56,7 @@ class Digest {
 // One-shot forms.
 std::string sha256(Bytes data);                              // 32 raw bytes
 std::string hmac_sha256(Bytes key, Bytes data);              // 32 raw bytes
+std::string hmac_sha1(Bytes key, Bytes data);                // 20 raw bytes; for signatures that still use it
 uint64_t siphash24(const std::byte (&key)[16], Bytes data);  // SipHash-2-4, 64-bit (Aumasson, Bernstein 2012)
 
 }  // namespace verbena

@@ -28,6 +28,9 @@ TEST(Checksum, KnownValues) {
 
 // RFC 4231, test case 2.
 TEST(Checksum, HmacMatchesItsRfc) {
+  // RFC 2202, test case 2.
+  EXPECT_EQ(to_hex(as_bytes(hmac_sha1(as_bytes("Jefe"), as_bytes("what do ya want for nothing?")))),
+            "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79");
   EXPECT_EQ(to_hex(as_bytes(hmac_sha256(as_bytes("Jefe"), as_bytes("what do ya want for nothing?")))),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
 }

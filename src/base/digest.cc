@@ -147,17 +147,25 @@ std::string sha256(Bytes data) {
   return digest.finish();
 }
 
-std::string hmac_sha256(Bytes key, Bytes data) {
-  std::string raw(32, '\0');
+namespace {
+
+std::string hmac(Algorithm algorithm, Bytes key, Bytes data) {
+  std::string raw(digest_size(algorithm), '\0');
   unsigned size = 0;
   // HMAC() refuses a null key pointer even for an empty key.
   static const char empty = 0;
   const void* key_data = key.empty() ? &empty : static_cast<const void*>(key.data());
-  check(HMAC(fetched(Algorithm::sha256), key_data, static_cast<int>(key.size()),
+  check(HMAC(fetched(algorithm), key_data, static_cast<int>(key.size()),
              reinterpret_cast<const unsigned char*>(data.data()), data.size(),
              reinterpret_cast<unsigned char*>(raw.data()), &size) != nullptr);
   return raw;
 }
+
+}  // namespace
+
+std::string hmac_sha256(Bytes key, Bytes data) { return hmac(Algorithm::sha256, key, data); }
+
+std::string hmac_sha1(Bytes key, Bytes data) { return hmac(Algorithm::sha1, key, data); }
 
 uint64_t siphash24(const std::byte (&key)[16], Bytes data) {
   const uint64_t k0 = load64(key);
