@@ -109,8 +109,8 @@ int check_fields(RequestHead& head, const std::string& authority) {
       ++encodings;
       if (!equals_ignoring_case(value, "chunked")) return 501;
     } else if (name == "expect") {
-      if (!equals_ignoring_case(value, "100-continue")) return 417;
-      head.expect_continue = !head.http_1_0;
+      // RFC 9110 section 10.1.1 leaves it open what becomes of another expectation: S3 ignores it.
+      head.expect_continue = !head.http_1_0 && equals_ignoring_case(value, "100-continue");
     }
   }
   if (hosts > 1 || (hosts == 0 && !head.http_1_0) || lengths > 1 || encodings > 1) return 400;

@@ -38,7 +38,7 @@ class HeadScanner {
   size_t at_ = 0;  // all before it was looked at
 };
 
-// Parses a complete head (up to and including the empty line). 0, or the HTTP status to refuse it with: 400, 414, 417,
+// Parses a complete head (up to and including the empty line). 0, or the HTTP status to refuse it with: 400, 414,
 // 431, 501, 505.
 int parse_head(std::string_view bytes, RequestHead& head);
 

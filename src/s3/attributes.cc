@@ -3,6 +3,7 @@
 
 #include "s3/acl.h"
 #include "s3/checksums.h"
+#include "s3/headers.h"
 #include "s3/http_date.h"
 #include "s3/listing.h"
 #include "s3/verbs.h"
@@ -109,7 +110,7 @@ Task<Result<void>> serve_object_attributes(Context& context) {
   if (wanted.etag) xml.element("ETag", info.etag);  // without quotes: so does AWS, here alone
   if (wanted.checksum) write_checksums(xml, info.checksums);
   if (wanted.parts) write_parts(xml, info, marker, std::min(max, 1000));
-  if (wanted.storage_class) xml.element("StorageClass", "STANDARD");
+  if (wanted.storage_class) xml.element("StorageClass", storage_class(info.headers));
   if (wanted.size) xml.element("ObjectSize", info.size);
   context.reply_xml(xml.finish());
   co_return Result<void>();
@@ -119,6 +120,11 @@ Task<Result<void>> serve_object_acl(Context& context) {
   VB_CO_TRY(co_await head(context));
   context.reply_xml(owner_acl_xml());
   co_return Result<void>();
+}
+
+Task<Result<void>> serve_put_object_acl(Context& context) {
+  VB_CO_TRY(co_await head(context));
+  co_return co_await accept_acl(context);
 }
 
 // No object has tags, since none can be set.

@@ -3,9 +3,11 @@
 
 #include "s3/acl.h"
 #include "s3/authorize.h"
+#include "s3/bucket_document.h"
 #include "s3/http_date.h"
 #include "s3/listing.h"
 #include "s3/names.h"
+#include "s3/ownership.h"
 #include "s3/verbs.h"
 #include "s3/xml.h"
 
@@ -74,6 +76,12 @@ Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, cons
 
 Task<Result<void>> serve_create_bucket(Context& context) {
   VB_CO_ASSIGN(const auto durability, read_durability(context));
+  std::optional<std::string> ownership;
+  if (const auto header = context.header("x-amz-object-ownership")) {
+    auto xml = ownership_xml(*header);
+    if (!xml) co_return fail(Errc::invalid_argument, "Invalid x-amz-object-ownership header.");
+    ownership = std::move(*xml);
+  }
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, create_document_max));
   if (!text.empty()) {
     VB_CO_ASSIGN(const std::string region, parse_create_bucket(text));
@@ -90,6 +98,9 @@ Task<Result<void>> serve_create_bucket(Context& context) {
     created = {};
   }
   VB_CO_TRY(std::move(created));
+  if (ownership) {
+    VB_CO_TRY(co_await context.service.store.set_document(context.bucket, ownership_document, std::move(*ownership)));
+  }
   context.reply_header("location", "/" + context.bucket);
   co_return Result<void>();
 }

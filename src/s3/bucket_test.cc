@@ -94,7 +94,9 @@ TEST_F(Buckets, AnonymousCallersMayDoNothing) {
       c.method = method;
       c.target = target;
       c.anonymous = true;
-      EXPECT_EQ(call(c).status, 403) << method << target;
+      // A browser's form says itself who sends it; this body is no form.
+      const bool form = c.method == "POST" && (c.target == "/bucket" || c.target == "/none");
+      EXPECT_EQ(call(c).status, form ? 412 : 403) << method << target;
     }
   }
   EXPECT_EQ(call("GET", "/bucket/k").body, "x");
@@ -106,43 +108,21 @@ TEST_F(Buckets, WhatDoesNotExistIsRefusedAndNeverIgnored) {
   for (const char* sub : {"acl", "tagging", "retention", "legal-hold", "torrent", "restore", "select", "renameObject",
                           "unheard-of", "encryption", "annotation", "uploads=x&foo"}) {
     for (const char* method : {"GET", "PUT", "POST", "DELETE"}) {
-      const bool known =
-          std::string_view(method) == "GET" && (std::string_view(sub) == "acl" || std::string_view(sub) == "tagging");
+      const bool known = (std::string_view(method) == "GET" && std::string_view(sub) == "tagging") ||
+                         (std::string_view(sub) == "acl" && (method[0] == 'G' || method == std::string_view("PUT")));
       if (known) continue;
       const Reply r = call(method, std::string("/bucket/k?") + sub, {}, "new");
       EXPECT_EQ(r.status, 501) << method << " " << sub;
       EXPECT_EQ(r.code, "NotImplemented");
     }
   }
-  for (const char* sub : {"versioning",
-                          "policy",
-                          "policyStatus",
-                          "lifecycle",
-                          "cors",
-                          "website",
-                          "tagging",
-                          "notification",
-                          "replication",
-                          "logging",
-                          "encryption",
-                          "object-lock",
-                          "publicAccessBlock",
-                          "ownershipControls",
-                          "acl",
-                          "requestPayment",
-                          "accelerate",
-                          "inventory",
-                          "analytics",
-                          "metrics",
-                          "intelligent-tiering",
-                          "session",
-                          "unheard-of"}) {
+  for (const char* sub :
+       {"policyStatus", "inventory", "analytics", "metrics", "intelligent-tiering", "session", "unheard-of"}) {
     for (const char* method : {"PUT", "DELETE", "POST"}) {
       EXPECT_EQ(call(method, std::string("/bucket?") + sub, {}, "<x/>").status, 501) << method << " " << sub;
     }
   }
-  for (const char* sub : {"policy", "lifecycle", "cors", "versions", "website", "tagging", "unheard-of",
-                          "prefix%20delimiter", "prefix+delimiter=x"}) {
+  for (const char* sub : {"inventory", "unheard-of", "prefix%20delimiter", "prefix+delimiter=x"}) {
     EXPECT_EQ(call("GET", std::string("/bucket?") + sub).status, 501) << sub;
   }
   EXPECT_EQ(call("GET", "/bucket/k").body, "old");
@@ -160,8 +140,7 @@ TEST_F(Buckets, HeadersThatAskForWhatDoesNotExistAreRefused) {
                            {"x-amz-grant-read", "id=1"},
                            {"x-amz-storage-class", "GLACIER"},
                            {"x-amz-website-redirect-location", "/x"},
-                           {"x-amz-write-offset-bytes", "0"},
-                           {"x-amz-expected-bucket-owner", "123456789012"}};
+                           {"x-amz-write-offset-bytes", "0"}};
   for (const auto& header : refused) {
     const Reply r = put("k", "x", {header});
     EXPECT_EQ(r.status, 501) << header.first;
@@ -169,6 +148,8 @@ TEST_F(Buckets, HeadersThatAskForWhatDoesNotExistAreRefused) {
   }
   EXPECT_EQ(call("GET", "/bucket/k").status, 404);
   EXPECT_EQ(put("k", "x", {{"x-amz-acl", "private"}, {"x-amz-storage-class", "STANDARD"}}).status, 200);
+  EXPECT_EQ(put("k", "x", {{"x-amz-acl", "nonsense"}}).code, "InvalidArgument");
+  EXPECT_EQ(put("k", "x", {{"x-amz-storage-class", "NONSENSE"}}).code, "InvalidStorageClass");
   // In a presigned URL they stand in the query.
   EXPECT_EQ(call("PUT", "/bucket/k?X-Amz-Signature=a&x-amz-acl=public-read", {}, "x").status, 501);
   EXPECT_EQ(call("PUT", "/bucket/k?X-Amz-Signature=a&x-amz-meta-a=1&x-id=PutObject", {}, "x").status, 200);
@@ -182,7 +163,6 @@ TEST_F(Buckets, OtherMethodsAreNotAllowed) {
   EXPECT_EQ(r.status, 405);
   EXPECT_EQ(r.element("Method"), "PATCH");
   EXPECT_EQ(call("POST", "/").status, 405);
-  EXPECT_EQ(call("POST", "/bucket", {{"content-type", "multipart/form-data"}}, "x").status, 501);
 }
 
 TEST_F(Buckets, VirtualHostsReachTheSameObjects) {

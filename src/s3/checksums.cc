@@ -164,6 +164,15 @@ Result<void> plan_checksums(const Context& context, PutRequest& put) {
   return {};
 }
 
+Result<void> require_digest(const Context& context) {
+  const auto is_digest = [](const auto& header) {
+    return header.first == "content-md5" || header.first == "x-amz-trailer" ||
+           (header.first.starts_with(header_prefix) && algorithm_of_header(header.first));
+  };
+  if (std::ranges::any_of(context.request.headers, is_digest)) return {};
+  return fail(Errc::invalid_request, "Missing required header for this request: Content-MD5 OR x-amz-checksum-*.");
+}
+
 Result<void> verify_document(const Context& context, std::string_view text) {
   VB_ASSIGN(const auto md5, content_md5(context));
   if (md5 && *md5 != digest_of(Algorithm::md5, text)) return fail(Errc::bad_digest, "Content-MD5");

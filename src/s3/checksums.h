@@ -30,6 +30,9 @@ Result<std::optional<store::Checksum>> header_checksum(const Context& context);
 // Content-MD5 and x-amz-checksum-* of a document that was read whole: bad_digest, invalid_digest.
 Result<void> verify_document(const Context& context, std::string_view text);
 
+// Where AWS demands a digest of the request's document: Content-MD5 or any checksum, announced. invalid_request.
+Result<void> require_digest(const Context& context);
+
 // x-amz-checksum-<algorithm> and x-amz-checksum-type.
 void add_checksum_headers(Response& response, const std::vector<store::Checksum>& checksums);
 

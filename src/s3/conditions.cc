@@ -111,8 +111,9 @@ Result<store::CommitConditions> read_commit_conditions(const Context& context) {
     conditions.if_match = tags.front();
   }
   if (const auto header = context.header("if-none-match")) {
-    if (strip_quotes(*header) != "*") return fail(Errc::not_implemented, "If-None-Match of a write takes * only.");
-    conditions.if_none_match = "*";
+    const auto tags = parse_etag_list(*header);
+    if (tags.size() != 1) return fail(Errc::not_implemented, "If-None-Match takes one entity tag, or *.");
+    conditions.if_none_match = tags.front();
   }
   return conditions;
 }

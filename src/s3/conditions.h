@@ -26,8 +26,8 @@ Result<void> check_preconditions(const Preconditions& conditions, const store::O
 // False: the object has changed, so Range must be ignored (RFC 9110 section 13.1.5).
 bool range_applies(const Preconditions& conditions, const store::ObjectInfo& info);
 
-// If-Match and If-None-Match: * of a write. not_implemented for what AWS does not implement either (If-None-Match with
-// a tag, conditions on time).
+// If-Match and If-None-Match of a write, one entity tag or * each (AWS takes only * in If-None-Match; a tag does as in
+// RFC 9110). not_implemented for conditions on time, as at AWS.
 Result<store::CommitConditions> read_commit_conditions(const Context& context);
 
 }  // namespace verbena::s3

@@ -122,7 +122,8 @@ Task<Result<void>> serve_copy_object(Context& context) {
   VB_CO_TRY(check_key(context.key));
   VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
   VB_CO_ASSIGN(const bool replace, replaces_metadata(context));
-  if (!replace && source.bucket == context.bucket && source.key == context.key) {
+  const auto wanted_class = context.header("x-amz-storage-class");
+  if (!replace && !wanted_class && source.bucket == context.bucket && source.key == context.key) {
     co_return fail(Errc::invalid_request,
                    "This copy request is illegal because it is trying to copy an object to itself without changing the "
                    "object's metadata, storage class, website redirect location or encryption attributes.");
@@ -141,6 +142,8 @@ Task<Result<void>> serve_copy_object(Context& context) {
   info.headers = from.headers;
   if (replace) {
     VB_CO_ASSIGN(info.headers, read_object_headers(context));
+  } else {
+    set_storage_class(info.headers, wanted_class.value_or("STANDARD"));  // never the source's (S3)
   }
   BodyDigests digests;
   VB_CO_ASSIGN(info.checksums, plan_copy_checksums(context, from, digests));

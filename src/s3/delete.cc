@@ -2,6 +2,7 @@
 #include <deque>
 
 #include "s3/authorize.h"
+#include "s3/checksums.h"
 #include "s3/conditions.h"
 #include "s3/errors.h"
 #include "s3/names.h"
@@ -63,6 +64,7 @@ Task<Result<void>> serve_delete_object(Context& context) {
 }
 
 Task<Result<void>> serve_delete_objects(Context& context) {
+  VB_CO_TRY(require_digest(context));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
   VB_CO_ASSIGN(const DeleteDocument document, parse_delete(text));
   // A missing bucket fails the request, not each key.

@@ -103,6 +103,45 @@ ErrorForm error_form(Errc code) {
     case Errc::invalid_encryption:
       return {"InvalidEncryptionAlgorithmError", 400, "The encryption request you specified is not valid."};
 
+    case Errc::invalid_part_number:
+      return {"InvalidPartNumber", 416, "The requested partnumber is not satisfiable"};
+    case Errc::invalid_storage_class:
+      return {"InvalidStorageClass", 400, "The storage class you specified is not valid"};
+    case Errc::malformed_post:
+      return {"MalformedPOSTRequest", 400, "The body of your POST request is not well-formed multipart/form-data."};
+    case Errc::invalid_policy_document:
+      return {"InvalidPolicyDocument", 400,
+              "The content of the form does not meet the conditions specified in the policy document."};
+    case Errc::post_fields_too_large:
+      return {"MaxPostPreDataLengthExceeded", 400,
+              "Your POST request fields preceding the upload file were too large."};
+    case Errc::no_such_cors:
+      return {"NoSuchCORSConfiguration", 404, "The CORS configuration does not exist"};
+    case Errc::no_such_tag_set:
+      return {"NoSuchTagSet", 404, "The TagSet does not exist"};
+    case Errc::no_such_bucket_policy:
+      return {"NoSuchBucketPolicy", 404, "The bucket policy does not exist"};
+    case Errc::no_such_website:
+      return {"NoSuchWebsiteConfiguration", 404, "The specified bucket does not have a website configuration"};
+    case Errc::no_such_replication:
+      return {"ReplicationConfigurationNotFoundError", 404, "The replication configuration was not found"};
+    case Errc::no_such_encryption:
+      return {"ServerSideEncryptionConfigurationNotFoundError", 404,
+              "The server side encryption configuration was not found"};
+    case Errc::no_such_ownership_controls:
+      return {"OwnershipControlsNotFoundError", 404, "The bucket ownership controls were not found"};
+    case Errc::no_such_public_access_block:
+      return {"NoSuchPublicAccessBlockConfiguration", 404, "The public access block configuration was not found"};
+    case Errc::invalid_tag:
+      return {"InvalidTag", 400, "The tag provided was not a valid tag."};
+    case Errc::cors_forbidden:
+      return {"AccessForbidden", 403, "CORSResponse: This CORS request is not allowed."};
+    case Errc::bad_request:
+      return {"BadRequest", 400, "Bad Request"};
+    case Errc::malformed_acl:
+      return {"MalformedACLError", 400,
+              "The XML you provided was not well-formed or did not validate against our published schema"};
+
     case Errc::access_denied:
       return {"AccessDenied", 403, "Access Denied"};
     case Errc::invalid_access_key_id:

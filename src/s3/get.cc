@@ -27,7 +27,7 @@ Result<void> check_names(const Caller& caller, const GetRequest& request) {
 Result<Extent> part_extent(const store::ObjectInfo& info, int number) {
   if (info.parts.empty()) {
     if (number == 1) return Extent{0, info.size, info.size > 0};
-    return fail(Errc::invalid_range, "The requested partnumber is not satisfiable.");
+    return fail(Errc::invalid_part_number, "part number");
   }
   // Parts are counted, not named: a completed object's part 2 is its second part, whatever number it was uploaded as.
   uint64_t offset = 0;
@@ -36,7 +36,7 @@ Result<Extent> part_extent(const store::ObjectInfo& info, int number) {
     if (++index == number) return Extent{offset, part.size, part.size > 0};
     offset += part.size;
   }
-  return fail(Errc::invalid_range, "The requested partnumber is not satisfiable.");
+  return fail(Errc::invalid_part_number, "part number");
 }
 
 // Conditions first, then the range (RFC 9110 section 13.2.2).
@@ -78,6 +78,9 @@ void describe_refusal(Context& context, const Error& error, const store::ObjectI
     context.error_headers.emplace_back("content-range", fmt::format("bytes */{}", seen.size));
     if (const auto range = context.request.header("range")) context.error_fields.emplace_back("RangeRequested", *range);
     context.error_fields.emplace_back("ActualObjectSize", std::to_string(seen.size));
+  } else if (error == Errc::invalid_part_number) {
+    context.error_fields.emplace_back("PartNumberRequested", context.query.get_or_empty("partNumber"));
+    context.error_fields.emplace_back("ActualPartCount", std::to_string(std::max<size_t>(1, seen.parts.size())));
   } else if (error == Errc::precondition_failed) {
     context.error_fields.emplace_back("Condition", error.context);
   }

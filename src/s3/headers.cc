@@ -6,7 +6,9 @@
 #include <array>
 
 #include "base/bytes.h"
+#include "s3/authorize.h"
 #include "s3/http_date.h"
+#include "s3/names.h"
 
 namespace verbena::s3 {
 namespace {
@@ -14,10 +16,11 @@ namespace {
 constexpr size_t user_metadata_bytes_max = 2 * KiB;
 constexpr size_t system_headers_bytes_max = 8 * KiB;
 constexpr std::string_view user_prefix = "x-amz-meta-";
+constexpr std::string_view storage_class_header = "x-amz-storage-class";
 constexpr std::array<std::string_view, 6> system_headers = {
     "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"};
 
-constexpr std::array<std::string_view, 14> refused_prefixes = {
+constexpr std::array<std::string_view, 12> refused_prefixes = {
     "x-amz-server-side-encryption",
     "x-amz-copy-source-server-side-encryption",
     "x-amz-object-lock-",
@@ -30,9 +33,17 @@ constexpr std::array<std::string_view, 14> refused_prefixes = {
     "x-amz-write-offset-bytes",
     "x-amz-rename-source",
     "x-amz-if-match-",
-    "x-amz-expected-bucket-owner",
-    "x-amz-source-expected-bucket-owner",
 };
+
+// Storage classes are labels here: an object of any of these is kept and read like every other, and says its class.
+constexpr std::array<std::string_view, 6> storage_classes = {"STANDARD",   "REDUCED_REDUNDANCY",  "STANDARD_IA",
+                                                             "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR"};
+// Those that would have to be restored before they can be read, or live elsewhere.
+constexpr std::array<std::string_view, 6> archive_classes = {"GLACIER", "DEEP_ARCHIVE",    "OUTPOSTS",
+                                                             "SNOW",    "EXPRESS_ONEZONE", "FSX_OPENZFS"};
+constexpr std::array<std::string_view, 8> canned_lists = {
+    "private",       "public-read",       "public-read-write",         "authenticated-read",
+    "aws-exec-read", "bucket-owner-read", "bucket-owner-full-control", "log-delivery-write"};
 
 // RFC 9110 section 5.6.2.
 bool is_token(std::string_view text) {
@@ -49,9 +60,25 @@ bool is_field_value(std::string_view text) {
                               [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; });
 }
 
+// Values that no server knows are wrong, not missing here.
+Result<void> check_known_value(std::string_view name, std::string_view value) {
+  const auto among = [&](const auto& list) { return std::ranges::find(list, value) != list.end(); };
+  if (name == "x-amz-acl" && !among(canned_lists)) return fail(Errc::invalid_argument, "x-amz-acl");
+  if (name == "x-amz-storage-class" && !among(storage_classes) && !among(archive_classes)) {
+    return fail(Errc::invalid_storage_class, "x-amz-storage-class");
+  }
+  // There is one account, and its name is its id.
+  if ((name == "x-amz-expected-bucket-owner" || name == "x-amz-source-expected-bucket-owner") &&
+      value != root_account) {
+    return fail(Errc::access_denied, "another owner is expected");
+  }
+  return {};
+}
+
 bool is_system_header(std::string_view name) { return std::ranges::find(system_headers, name) != system_headers.end(); }
 
 std::string without_aws_chunked(std::string_view encodings) {
+  if (encodings.find("aws-chunked") == std::string_view::npos) return std::string(encodings);
   std::string kept;
   while (!encodings.empty()) {
     const size_t cut = std::min(encodings.find(','), encodings.size());
@@ -66,6 +93,23 @@ std::string without_aws_chunked(std::string_view encodings) {
   return kept;
 }
 
+// User metadata beyond ASCII goes out as RFC 2047 writes it (AWS, "Working with object metadata"). Bytes that are no
+// UTF-8 are taken for Latin-1.
+std::string mail_safe(const std::string& value) {
+  if (std::ranges::all_of(value, [](char c) { return static_cast<unsigned char>(c) < 0x80; })) return value;
+  std::string utf8;
+  if (valid_utf8(value)) {
+    utf8 = value;
+  } else {
+    for (const char c : value) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte >= 0x80) utf8 += static_cast<char>(0xc0 | byte >> 6);
+      utf8 += static_cast<char>(byte < 0x80 ? byte : 0x80 | (byte & 0x3f));
+    }
+  }
+  return fmt::format("=?UTF-8?B?{}?=", to_base64(as_bytes(utf8)));
+}
+
 // One value per name: HTTP lets a repeated header be written as one with commas (RFC 9110 section 5.3).
 void add(Headers& headers, std::string_view name, std::string_view value) {
   const auto same = [&](const auto& header) { return header.first == name; };
@@ -78,12 +122,11 @@ void add(Headers& headers, std::string_view name, std::string_view value) {
 
 bool refused(std::string_view name, std::string_view value) {
   if (name == "x-amz-acl") {
-    // One account owns everything, so these two say what is already so.
-    return value != "private" && value != "bucket-owner-full-control";
+    // One account owns everything, so these say what is already so.
+    return value != "private" && value != "bucket-owner-full-control" && value != "bucket-owner-read";
   }
-  if (name == "x-amz-storage-class") return value != "STANDARD";
+  if (name == "x-amz-storage-class") return std::ranges::find(archive_classes, value) != archive_classes.end();
   if (name == "x-amz-tagging-directive") return value != "COPY";  // nothing has tags: a copy of them is true
-  if (name == "x-amz-object-ownership") return value != "BucketOwnerEnforced";
   if (name == "x-amz-bucket-object-lock-enabled") return value != "false" && value != "False";
   return std::ranges::any_of(refused_prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
@@ -98,6 +141,8 @@ Result<Headers> read_object_headers(const Context& context) {
         if (auto kept = without_aws_chunked(value); !kept.empty()) add(headers, name, kept);
       } else if (is_system_header(name) || name.starts_with(user_prefix)) {
         add(headers, name, value);
+      } else if (name == storage_class_header && value != "STANDARD") {
+        headers.emplace_back(name, value);
       }
     }
   };
@@ -116,6 +161,10 @@ Result<void> check_object_headers(const Headers& headers) {
         return fail(Errc::invalid_argument, "The name of a metadata header is not valid.");
       }
       user_bytes += name.size() - user_prefix.size() + value.size();
+    } else if (name == storage_class_header) {
+      if (std::ranges::find(storage_classes, value) == storage_classes.end()) {
+        return fail(Errc::invalid_storage_class, "x-amz-storage-class");
+      }
     } else if (is_system_header(name)) {
       system_bytes += name.size() + value.size();
     } else {
@@ -130,12 +179,26 @@ Result<void> check_object_headers(const Headers& headers) {
 Result<void> refuse_unimplemented_headers(Context& context) {
   for (const Headers* headers : {&context.request.headers, static_cast<const Headers*>(&context.hoisted)}) {
     for (const auto& [name, value] : *headers) {
-      if (!name.starts_with("x-amz-") || !refused(name, value)) continue;
+      if (!name.starts_with("x-amz-")) continue;
+      VB_TRY(check_known_value(name, value));
+      if (!refused(name, value)) continue;
       context.error_fields.emplace_back("Header", name);
       return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
     }
   }
   return {};
+}
+
+std::string storage_class(const Headers& headers) {
+  for (const auto& [name, value] : headers) {
+    if (name == storage_class_header) return value;
+  }
+  return "STANDARD";
+}
+
+void set_storage_class(Headers& headers, std::string_view name) {
+  std::erase_if(headers, [](const auto& header) { return header.first == storage_class_header; });
+  if (name != "STANDARD") headers.emplace_back(storage_class_header, name);
 }
 
 void add_object_headers(Response& response, const store::ObjectInfo& info) {
@@ -146,7 +209,8 @@ void add_object_headers(Response& response, const store::ObjectInfo& info) {
   bool typed = false;
   for (const auto& header : info.headers) {
     typed |= header.first == "content-type";
-    headers.push_back(header);
+    headers.emplace_back(header.first,
+                         header.first.starts_with(user_prefix) ? mail_safe(header.second) : header.second);
   }
   if (!typed) headers.emplace_back("content-type", "binary/octet-stream");  // S3's default
 }
@@ -155,6 +219,10 @@ Result<void> apply_response_overrides(Context& context) {
   constexpr std::string_view prefix = "response-";
   for (const auto& [name, value] : context.query.items()) {
     if (!name.starts_with(prefix)) continue;
+    if (context.caller().identity.anonymous) {
+      return fail(Errc::invalid_request,
+                  "Request specific response headers cannot be used for anonymous GET requests.");
+    }
     if (!is_field_value(value)) return fail(Errc::invalid_argument, "A response header value is not valid.");
     const std::string_view header = std::string_view(name).substr(prefix.size());
     std::erase_if(context.response.headers, [&](const auto& present) { return present.first == header; });

@@ -16,8 +16,13 @@ Result<Headers> read_object_headers(const Context& context);
 // their prefix, plus values), system headers up to 8 KiB.
 Result<void> check_object_headers(const Headers& headers);
 
-// not_implemented for headers that ask for what does not exist here: encryption, tags, object lock, ACLs, grants, other
-// storage classes, ... A request must not seem to have been obeyed. Sets error_fields.
+// Of an object or upload with these headers; "STANDARD" is not kept among them.
+std::string storage_class(const Headers& headers);
+void set_storage_class(Headers& headers, std::string_view name);
+
+// invalid_argument, invalid_storage_class and access_denied for values that are wrong anywhere; not_implemented for
+// headers that ask for what does not exist here: encryption, tags, object lock, ACLs, grants, other storage classes,
+// ... A request must not seem to have been obeyed. Sets error_fields.
 Result<void> refuse_unimplemented_headers(Context& context);
 
 // ETag, Last-Modified, Accept-Ranges, and the object's own headers.

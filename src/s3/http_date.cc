@@ -135,6 +135,24 @@ std::optional<int64_t> parse_http_date(std::string_view text) {
   return parse_asctime(text);
 }
 
+std::optional<int64_t> parse_iso8601(std::string_view text) {
+  Cursor in(text);
+  Civil c;
+  int month = 0, day = 0;
+  if (!(in.digits(4, c.year) && in.literal("-") && in.digits(2, month) && in.literal("-") && in.digits(2, day))) {
+    return std::nullopt;
+  }
+  c.month = static_cast<unsigned>(month);
+  c.day = static_cast<unsigned>(day);
+  if (!in.literal("T") || !in.clock(c)) return std::nullopt;
+  if (in.literal(".")) {
+    int digit = 0, count = 0;
+    while (count < 9 && in.digits(1, digit)) ++count;
+    if (count == 0) return std::nullopt;
+  }
+  return in.literal("Z") && in.end() ? to_seconds(c) : std::nullopt;
+}
+
 std::string format_iso8601(int64_t microseconds) {
   const int64_t milliseconds = microseconds / 1000 - (microseconds % 1000 < 0 ? 1 : 0);
   const int64_t seconds = milliseconds / 1000 - (milliseconds % 1000 < 0 ? 1 : 0);

@@ -14,5 +14,7 @@ std::string format_http_date(int64_t seconds);
 std::optional<int64_t> parse_http_date(std::string_view text);
 // "2026-01-02T03:04:05.678Z". Microseconds since the epoch.
 std::string format_iso8601(int64_t microseconds);
+// The same form, with or without a fraction, which is dropped. Seconds since the epoch; nullopt for anything else.
+std::optional<int64_t> parse_iso8601(std::string_view text);
 
 }  // namespace verbena::s3

@@ -1,6 +1,7 @@
 // ListObjectsV2 and ListObjects (V1).
 #include "base/bytes.h"
 #include "s3/authorize.h"
+#include "s3/headers.h"
 #include "s3/http_date.h"
 #include "s3/listing.h"
 #include "s3/names.h"
@@ -43,7 +44,7 @@ void write_entries(XmlWriter& xml, const NameEncoder& encode, const store::ListP
     }
     xml.element("Size", entry.info.size);
     if (owner) write_owner(xml, "Owner");
-    xml.element("StorageClass", "STANDARD");
+    xml.element("StorageClass", storage_class(entry.info.headers));
     xml.close();
   }
 }
@@ -78,7 +79,7 @@ Task<Result<void>> serve_list_objects_v2(Context& context) {
   const auto start_after = context.query.get_or_empty("start-after");
   const auto token = context.query.get("continuation-token");
   request.after = start_after;
-  if (token) {
+  if (token && !token->empty()) {
     VB_CO_ASSIGN(request.after, read_continuation_token(*token));
   }
   VB_CO_ASSIGN(const store::ListPage page,

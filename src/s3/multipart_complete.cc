@@ -47,6 +47,20 @@ void describe_small_part(Context& context, const store::PartInfo& part) {
   context.error_fields.emplace_back("ETag", part.etag);
 }
 
+// A composite checksum is made of those that the client believes its parts to have: it must say them all.
+Result<void> check_parts_have_checksums(const store::UploadInfo& upload, const std::vector<CompletePart>& wanted) {
+  if (!upload.checksum_algorithm || upload.checksum_full_object) return {};
+  const auto lacks = [&](const CompletePart& part) {
+    return std::ranges::none_of(part.checksums,
+                                [&](const auto& checksum) { return checksum.algorithm == *upload.checksum_algorithm; });
+  };
+  if (std::ranges::none_of(wanted, lacks)) return {};
+  return fail(
+      Errc::invalid_request,
+      "The upload was created with a composite checksum. The complete request must include the checksum for each "
+      "part.");
+}
+
 Result<std::vector<store::PartInfo>> select_parts(Context& context, const std::vector<CompletePart>& wanted,
                                                   const std::map<int, store::PartInfo>& stored) {
   std::vector<store::PartInfo> parts;
@@ -135,6 +149,7 @@ Task<Result<void>> serve_complete_upload(Context& context) {
   const std::string upload_id(context.query.get_or_empty("uploadId"));
   VB_CO_ASSIGN(const store::UploadInfo upload,
                co_await context.service.store.upload(context.bucket, context.key, upload_id));
+  VB_CO_TRY(check_parts_have_checksums(upload, wanted));
   VB_CO_ASSIGN(const auto stored, co_await stored_parts(context, upload_id));
   VB_CO_ASSIGN(auto parts, select_parts(context, wanted, stored));
   VB_CO_TRY(check_object_size(context, parts));

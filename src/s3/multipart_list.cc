@@ -1,6 +1,7 @@
 // ListParts and ListMultipartUploads.
 #include "s3/authorize.h"
 #include "s3/checksums.h"
+#include "s3/headers.h"
 #include "s3/http_date.h"
 #include "s3/listing.h"
 #include "s3/names.h"
@@ -33,7 +34,7 @@ void write_upload(XmlWriter& xml, const NameEncoder& encode, const store::Upload
   xml.element("UploadId", upload.upload_id);
   write_owner(xml, "Initiator");
   write_owner(xml, "Owner");
-  xml.element("StorageClass", "STANDARD");
+  xml.element("StorageClass", storage_class(upload.headers));
   xml.element("Initiated", format_iso8601(upload.created_us));
   write_checksum_kind(xml, upload);
   xml.close();
@@ -62,7 +63,7 @@ Task<Result<void>> serve_list_parts(Context& context) {
   xml.element("UploadId", upload_id);
   write_owner(xml, "Initiator");
   write_owner(xml, "Owner");
-  xml.element("StorageClass", "STANDARD");
+  xml.element("StorageClass", storage_class(upload.headers));
   write_checksum_kind(xml, upload);
   xml.element("PartNumberMarker", marker);
   if (page.truncated) xml.element("NextPartNumberMarker", page.next_part_number_marker);

@@ -11,6 +11,7 @@
 #include "s3/errors.h"
 #include "s3/headers.h"
 #include "s3/names.h"
+#include "s3/preflight.h"
 #include "s3/verbs.h"
 
 namespace verbena::s3 {
@@ -24,8 +25,9 @@ struct Operation {
   Scope scope;
   std::string_view method;
   std::string_view selector;    // the query parameter that asks for it; empty: none needed
-  std::string_view parameters;  // further ones it takes, between spaces
+  std::string_view parameters;  // further ones it takes, between spaces; "*": any
   Verb serve;
+  bool open = false;  // for callers without a signature too: the verb itself finds out who asks
 };
 
 constexpr std::string_view get_parameters =
@@ -40,6 +42,36 @@ constexpr std::array operations = {
     Operation{Scope::bucket, "GET", "location", " ", serve_bucket_location},
     Operation{Scope::bucket, "GET", "versioning", " ", serve_bucket_versioning},
     Operation{Scope::bucket, "GET", "acl", " ", serve_bucket_acl},
+    Operation{Scope::bucket, "GET", "cors", " ", serve_get_bucket_cors},
+    Operation{Scope::bucket, "PUT", "cors", " ", serve_put_bucket_cors},
+    Operation{Scope::bucket, "DELETE", "cors", " ", serve_delete_bucket_cors},
+    Operation{Scope::bucket, "GET", "tagging", " ", serve_get_bucket_tagging},
+    Operation{Scope::bucket, "PUT", "tagging", " ", serve_put_bucket_tagging},
+    Operation{Scope::bucket, "DELETE", "tagging", " ", serve_delete_bucket_tagging},
+    Operation{Scope::bucket, "GET", "ownershipControls", " ", serve_get_ownership_controls},
+    Operation{Scope::bucket, "PUT", "ownershipControls", " ", serve_put_ownership_controls},
+    Operation{Scope::bucket, "DELETE", "ownershipControls", " ", serve_delete_ownership_controls},
+    Operation{Scope::bucket, "GET", "publicAccessBlock", " ", serve_get_public_access_block},
+    Operation{Scope::bucket, "PUT", "publicAccessBlock", " ", serve_put_public_access_block},
+    Operation{Scope::bucket, "DELETE", "publicAccessBlock", " ", serve_delete_public_access_block},
+    Operation{Scope::bucket, "GET", "notification", " ", serve_get_notification},
+    Operation{Scope::bucket, "PUT", "notification", " ", serve_put_notification},
+    Operation{Scope::bucket, "GET", "logging", " ", serve_get_logging},
+    Operation{Scope::bucket, "PUT", "logging", " ", serve_put_logging},
+    Operation{Scope::bucket, "GET", "accelerate", " ", serve_get_accelerate},
+    Operation{Scope::bucket, "PUT", "accelerate", " ", serve_put_accelerate},
+    Operation{Scope::bucket, "GET", "requestPayment", " ", serve_get_request_payment},
+    Operation{Scope::bucket, "PUT", "requestPayment", " ", serve_put_request_payment},
+    Operation{Scope::bucket, "GET", "website", " ", serve_get_website},
+    Operation{Scope::bucket, "DELETE", "website", " ", serve_delete_absent},
+    Operation{Scope::bucket, "GET", "replication", " ", serve_get_replication},
+    Operation{Scope::bucket, "DELETE", "replication", " ", serve_delete_absent},
+    Operation{Scope::bucket, "GET", "encryption", " ", serve_get_encryption},
+    Operation{Scope::bucket, "DELETE", "encryption", " ", serve_delete_absent},
+    Operation{Scope::bucket, "GET", "policy", " ", serve_get_bucket_policy},
+    Operation{Scope::bucket, "DELETE", "policy", " ", serve_delete_absent},
+    Operation{Scope::bucket, "GET", "policyStatus", " ", serve_bucket_policy_status},
+    Operation{Scope::bucket, "PUT", "acl", " ", serve_put_bucket_acl},
     Operation{Scope::bucket, "GET", "uploads",
               " prefix delimiter key-marker upload-id-marker max-uploads encoding-type ", serve_list_uploads},
     Operation{Scope::bucket, "GET", "list-type",
@@ -50,6 +82,8 @@ constexpr std::array operations = {
     Operation{Scope::bucket, "HEAD", "", " ", serve_head_bucket},
     Operation{Scope::bucket, "DELETE", "", " ", serve_delete_bucket},
     Operation{Scope::bucket, "POST", "delete", " ", serve_delete_objects},
+    Operation{Scope::bucket, "POST", "", " ", serve_post_object, true},
+    Operation{Scope::bucket, "OPTIONS", "", "*", serve_preflight, true},
 
     Operation{Scope::object, "GET", "uploadId", " max-parts part-number-marker encoding-type ", serve_list_parts},
     Operation{Scope::object, "GET", "attributes", " versionId ", serve_object_attributes},
@@ -57,12 +91,14 @@ constexpr std::array operations = {
     Operation{Scope::object, "GET", "tagging", " versionId ", serve_object_tagging},
     Operation{Scope::object, "GET", "", get_parameters, serve_get_object},
     Operation{Scope::object, "HEAD", "", get_parameters, serve_head_object},
+    Operation{Scope::object, "PUT", "acl", " versionId ", serve_put_object_acl},
     Operation{Scope::object, "PUT", "uploadId", " partNumber ", serve_upload_part},
     Operation{Scope::object, "PUT", "", " versionId ", serve_put_object},
     Operation{Scope::object, "POST", "uploads", " ", serve_create_upload},
     Operation{Scope::object, "POST", "uploadId", " ", serve_complete_upload},
     Operation{Scope::object, "DELETE", "uploadId", " ", serve_abort_upload},
     Operation{Scope::object, "DELETE", "", " versionId ", serve_delete_object},
+    Operation{Scope::object, "OPTIONS", "", "*", serve_preflight, true},
 };
 
 bool is_ascii_prefix(std::string_view text, std::string_view lower_prefix) {
@@ -72,7 +108,7 @@ bool is_ascii_prefix(std::string_view text, std::string_view lower_prefix) {
 }
 
 bool takes(const Operation& operation, std::string_view parameter) {
-  if (parameter == operation.selector) return true;
+  if (parameter == operation.selector || operation.parameters == "*") return true;
   // x-amz-*: authentication, or headers that a presigned URL carries. x-id: SDKs name the operation.
   if (is_ascii_prefix(parameter, "x-amz-") || parameter == "x-id") return true;
   // The list is separated by spaces, which a decoded name may hold too.
@@ -94,7 +130,6 @@ Result<const Operation*> find_operation(Scope scope, Context& context) {
     }
     return &operation;
   }
-  // POST with nothing of ours in the query is S3's browser upload, or an operation that does not exist here.
   if (!other_method || (method == "POST" && scope != Scope::service)) return fail(Errc::not_implemented, "operation");
   context.error_fields.emplace_back("Method", method);
   context.error_fields.emplace_back("ResourceType", scope == Scope::service  ? "SERVICE"
@@ -122,15 +157,21 @@ Headers hoisted_headers(const Query& query) {
   return hoisted;
 }
 
+Result<const Operation*> find_allowed(Scope scope, Context& context) {
+  auto operation = find_operation(scope, context);
+  // Whoever may do nothing is not told what exists.
+  if (!operation || !(*operation)->open) VB_TRY(authorize(context.caller()));
+  return operation;
+}
+
 Result<const Operation*> resolve(Context& context) {
-  VB_TRY(authorize(context.caller()));
   VB_ASSIGN(Address address, resolve_address(context.request.host, context.request.raw_path, context.options.domain));
   context.bucket = std::move(address.bucket);
   context.key = std::move(address.key);
   VB_ASSIGN(context.query, Query::parse(context.request.raw_query));
   context.hoisted = hoisted_headers(context.query);
   const Scope scope = context.bucket.empty() ? Scope::service : context.key.empty() ? Scope::bucket : Scope::object;
-  VB_ASSIGN(const Operation* operation, find_operation(scope, context));
+  VB_ASSIGN(const Operation* operation, find_allowed(scope, context));
   if (scope != Scope::service) VB_TRY(check_bucket_name(context.bucket));
   if (scope == Scope::object) VB_TRY(check_key(context.key));
   VB_TRY(refuse_unimplemented_headers(context));
@@ -198,6 +239,7 @@ Task<bool> Router::handle(const Request& request, memory::Source& body, std::fun
                   .sink = WatchedSink(sink)};
   add_request_ids(response, request.caller.request_id);
   const auto operation = resolve(context);
+  if (!context.bucket.empty()) co_await add_cors_headers(context);
   if (!operation) {
     fill_context_error(context, operation.error());
     co_return true;

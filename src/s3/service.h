@@ -22,6 +22,7 @@ struct Service {
   memory::Arena& arena;
   const WallClock& clock;
   std::string region = "us-east-1";
+  const auth::Verifier* verifier = nullptr;  // of the signatures in browser forms; nullptr: those are refused
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.

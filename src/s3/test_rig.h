@@ -104,7 +104,10 @@ struct Call {
 
 class Rig : public ::testing::Test {
  protected:
-  Rig() : arena(memory::Arena::create(64 * MiB).value()), store(*arena), service{store, *arena, system_clock()} {}
+  Rig()
+      : arena(memory::Arena::create(64 * MiB).value()),
+        store(*arena),
+        service{store, *arena, system_clock(), "us-east-1", &verifier} {}
 
   template <class T>
   T run(Task<T> task) {
@@ -170,6 +173,8 @@ class Rig : public ::testing::Test {
   boost::asio::io_context io;
   std::unique_ptr<memory::Arena> arena;
   MemoryStore store;
+  auth::RootCredentials credentials{{"AKID", "SECRET", ""}};
+  auth::Verifier verifier{credentials, system_clock(), {}};
   Service service;
   rdma::TokenWindows* windows = nullptr;
   Router::Options options;

@@ -14,6 +14,40 @@ Task<Result<void>> serve_bucket_location(Context& context);
 Task<Result<void>> serve_bucket_versioning(Context& context);
 Task<Result<void>> serve_bucket_acl(Context& context);
 
+// bucket_document.cc
+Task<Result<void>> serve_get_bucket_cors(Context& context);
+Task<Result<void>> serve_put_bucket_cors(Context& context);
+Task<Result<void>> serve_delete_bucket_cors(Context& context);
+Task<Result<void>> serve_get_bucket_tagging(Context& context);
+Task<Result<void>> serve_put_bucket_tagging(Context& context);
+Task<Result<void>> serve_delete_bucket_tagging(Context& context);
+Task<Result<void>> serve_get_ownership_controls(Context& context);
+Task<Result<void>> serve_put_ownership_controls(Context& context);
+Task<Result<void>> serve_delete_ownership_controls(Context& context);
+Task<Result<void>> serve_get_public_access_block(Context& context);
+Task<Result<void>> serve_put_public_access_block(Context& context);
+Task<Result<void>> serve_delete_public_access_block(Context& context);
+
+// bucket_config.cc
+Task<Result<void>> serve_get_notification(Context& context);
+Task<Result<void>> serve_put_notification(Context& context);
+Task<Result<void>> serve_get_logging(Context& context);
+Task<Result<void>> serve_put_logging(Context& context);
+Task<Result<void>> serve_get_accelerate(Context& context);
+Task<Result<void>> serve_put_accelerate(Context& context);
+Task<Result<void>> serve_get_request_payment(Context& context);
+Task<Result<void>> serve_put_request_payment(Context& context);
+Task<Result<void>> serve_get_website(Context& context);
+Task<Result<void>> serve_get_replication(Context& context);
+Task<Result<void>> serve_get_encryption(Context& context);
+Task<Result<void>> serve_get_bucket_policy(Context& context);
+Task<Result<void>> serve_bucket_policy_status(Context& context);
+Task<Result<void>> serve_delete_absent(Context& context);  // of a configuration that no bucket has
+Task<Result<void>> serve_put_bucket_acl(Context& context);
+
+// preflight.cc
+Task<Result<void>> serve_preflight(Context& context);
+
 // list.cc
 Task<Result<void>> serve_list_objects_v1(Context& context);
 Task<Result<void>> serve_list_objects_v2(Context& context);
@@ -25,10 +59,14 @@ Task<Result<void>> serve_head_object(Context& context);
 // attributes.cc
 Task<Result<void>> serve_object_attributes(Context& context);
 Task<Result<void>> serve_object_acl(Context& context);
+Task<Result<void>> serve_put_object_acl(Context& context);
 Task<Result<void>> serve_object_tagging(Context& context);
 
 // put.cc
 Task<Result<void>> serve_put_object(Context& context);
+
+// post.cc
+Task<Result<void>> serve_post_object(Context& context);
 
 // delete.cc
 Task<Result<void>> serve_delete_object(Context& context);

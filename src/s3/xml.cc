@@ -6,8 +6,8 @@
 
 #include "s3/checksums.h"
 #include "s3/conditions.h"
-#include "s3/names.h"
 #include "s3/query.h"
+#include "s3/xml_reader.h"
 
 namespace verbena::s3 {
 namespace {
@@ -37,80 +37,6 @@ void append_escaped(std::string& out, std::string_view text) {
   }
 }
 
-// What pugixml's parser would take without a word: bounds on markup, broken or custom entities, DTDs, NUL.
-// The tree costs about 64 bytes per node, so markup is bounded, not only text.
-constexpr size_t markup_max = 200'000;
-constexpr int depth_max = 8;
-
-bool known_entity(std::string_view at) {
-  for (std::string_view entity : {"&lt;", "&gt;", "&amp;", "&apos;", "&quot;"}) {
-    if (at.starts_with(entity)) return true;
-  }
-  const size_t end = at.substr(0, 12).find(';');
-  if (!at.starts_with("&#") || end == std::string_view::npos) return false;
-  const bool hex = at.size() > 2 && at[2] == 'x';
-  const std::string_view digits = at.substr(hex ? 3 : 2, end - (hex ? 3 : 2));
-  return !digits.empty() &&
-         digits.find_first_not_of(hex ? "0123456789abcdefABCDEF" : "0123456789") == std::string_view::npos;
-}
-
-bool acceptable(std::string_view text) {
-  if (text.size() > xml_bytes_max || text.find('\0') != std::string_view::npos || !valid_utf8(text)) return false;
-  size_t markup = 0;
-  for (size_t i = text.find_first_of("<&"); i != std::string_view::npos; i = text.find_first_of("<&", i + 1)) {
-    const std::string_view at = text.substr(i);
-    if (at.front() == '&') {
-      if (!known_entity(at)) return false;
-      continue;
-    }
-    if (++markup > markup_max) return false;
-    if (at.starts_with("<!--") || at.starts_with("<![CDATA[")) {
-      const size_t end = text.find(at[2] == '-' ? "-->" : "]]>", i + 4);
-      if (end == std::string_view::npos) return false;
-      i = end;
-    } else if (at.starts_with("<!")) {
-      return false;
-    }
-  }
-  return true;
-}
-
-struct DepthGuard : pugi::xml_tree_walker {
-  bool for_each(pugi::xml_node&) override { return depth() <= depth_max; }
-};
-
-// Loads and checks that the root has that name.
-Result<pugi::xml_node> load(pugi::xml_document& document, std::string_view text, const char* root) {
-  if (!acceptable(text)) return fail(Errc::malformed_xml, "xml: bounds");
-  // Keys may be blank or hold line ends: whitespace-only text stays, line ends stay as they are.
-  constexpr unsigned flags = (pugi::parse_default & ~pugi::parse_eol) | pugi::parse_ws_pcdata;
-  if (!document.load_buffer(text.data(), text.size(), flags, pugi::encoding_utf8)) {
-    return fail(Errc::malformed_xml, "xml: syntax");
-  }
-  DepthGuard guard;
-  if (!document.traverse(guard)) return fail(Errc::malformed_xml, "xml: depth");
-  const pugi::xml_node node = document.document_element();
-  if (!node || std::string_view(node.name()) != root || node.next_sibling()) {
-    return fail(Errc::malformed_xml, "xml: root");
-  }
-  return node;
-}
-
-std::string text_of(const pugi::xml_node& node) {
-  std::string text;
-  for (const auto& child : node.children()) {
-    if (child.type() == pugi::node_pcdata || child.type() == pugi::node_cdata) text += child.value();
-  }
-  return text;
-}
-
-std::string trimmed(const pugi::xml_node& node) {
-  const std::string text = text_of(node);
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
 Result<DeleteTarget> parse_target(const pugi::xml_node& object) {
   DeleteTarget target;
   bool has_key = false;
@@ -121,9 +47,9 @@ Result<DeleteTarget> parse_target(const pugi::xml_node& object) {
       target.key = text_of(child);
       has_key = true;
     } else if (name == "VersionId") {
-      target.version_id = trimmed(child);
+      target.version_id = trimmed_text(child);
     } else if (name == "ETag") {
-      target.etag = strip_quotes(trimmed(child));
+      target.etag = strip_quotes(trimmed_text(child));
     } else if (name == "LastModifiedTime" || name == "Size") {
       target.unsupported_condition = true;
     } else if (child.type() == pugi::node_element) {
@@ -139,19 +65,21 @@ Result<CompletePart> parse_part(const pugi::xml_node& node) {
   for (const auto& child : node.children()) {
     const std::string_view name = child.name();
     if (name == "PartNumber") {
-      const auto number = parse_decimal(trimmed(child));
+      const auto number = parse_decimal(trimmed_text(child));
       if (!number || *number < 1 || *number > store::part_number_max) {
         return fail(Errc::invalid_argument, "Part number must be an integer between 1 and 10000, inclusive.");
       }
       part.number = static_cast<int>(*number);
     } else if (name == "ETag") {
-      part.etag = strip_quotes(trimmed(child));
-    } else if (name.starts_with("Checksum")) {
+      part.etag = strip_quotes(trimmed_text(child));
+    } else if (name.starts_with("Checksum") && name != "ChecksumType") {
       const auto algorithm = parse_algorithm(name.substr(8));
       if (!algorithm || *algorithm == Algorithm::md5) return fail(Errc::malformed_xml, "xml: Checksum");
-      VB_ASSIGN(store::Checksum checksum, parse_checksum(*algorithm, trimmed(child)));
-      part.checksums.push_back(std::move(checksum));
-    } else if (child.type() == pugi::node_element) {
+      auto checksum = parse_checksum(*algorithm, trimmed_text(child));
+      // No stored part has a checksum that is none.
+      if (!checksum) return fail(Errc::invalid_part, "xml: Checksum");
+      part.checksums.push_back(std::move(*checksum));
+    } else if (child.type() == pugi::node_element && name != "ChecksumType") {
       return fail(Errc::malformed_xml, "xml: Part");
     }
   }
@@ -200,12 +128,12 @@ std::string XmlWriter::finish() {
 
 Result<DeleteDocument> parse_delete(std::string_view text) {
   pugi::xml_document document;
-  VB_ASSIGN(const pugi::xml_node root, load(document, text, "Delete"));
+  VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, "Delete"));
   DeleteDocument result;
   for (const auto& child : root.children()) {
     const std::string_view name = child.name();
     if (name == "Quiet") {
-      result.quiet = trimmed(child) == "true";
+      result.quiet = trimmed_text(child) == "true";
     } else if (name == "Object") {
       if (result.targets.size() == 1000) return fail(Errc::malformed_xml, "xml: more than 1000 keys");
       VB_ASSIGN(DeleteTarget target, parse_target(child));
@@ -220,7 +148,7 @@ Result<DeleteDocument> parse_delete(std::string_view text) {
 
 Result<std::vector<CompletePart>> parse_complete(std::string_view text) {
   pugi::xml_document document;
-  VB_ASSIGN(const pugi::xml_node root, load(document, text, "CompleteMultipartUpload"));
+  VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, "CompleteMultipartUpload"));
   std::vector<CompletePart> parts;
   for (const auto& child : root.children()) {
     if (std::string_view(child.name()) == "Part") {
@@ -237,12 +165,12 @@ Result<std::vector<CompletePart>> parse_complete(std::string_view text) {
 
 Result<std::string> parse_create_bucket(std::string_view text) {
   pugi::xml_document document;
-  VB_ASSIGN(const pugi::xml_node root, load(document, text, "CreateBucketConfiguration"));
+  VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, "CreateBucketConfiguration"));
   std::string region;
   for (const auto& child : root.children()) {
     const std::string_view name = child.name();
     if (name == "LocationConstraint") {
-      region = trimmed(child);
+      region = trimmed_text(child);
     } else if (name == "Location" || name == "Bucket" || name == "Tags") {
       return fail(Errc::not_implemented, "Directory buckets and bucket tags are not implemented.");
     } else if (child.type() == pugi::node_element) {

@@ -112,7 +112,7 @@ std::expected<void, std::string> Server::State::open_store() {
     hot_store = std::make_unique<store::HotStore>(*store, hot);
   }
   store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;
-  service = std::make_unique<s3::Service>(s3::Service{front, *arena, system_clock(), config.region});
+  service = std::make_unique<s3::Service>(s3::Service{front, *arena, system_clock(), config.region, verifier.get()});
   return {};
 }
 

@@ -1,0 +1,22 @@
+// Request documents read with pugixml under bounds, shared by all parsers of them. Internal to s3/.
+#pragma once
+
+#include <pugixml.hpp>
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace verbena::s3 {
+
+// Loads a document whose root has that name. malformed_xml: bad syntax, another root, too large or too deep (xml.h), a
+// DTD, an entity that is not XML's own, NUL or broken UTF-8.
+Result<pugi::xml_node> load_xml(pugi::xml_document& document, std::string_view text, const char* root);
+
+// All text directly inside; blanks and line ends as they are.
+std::string text_of(const pugi::xml_node& node);
+// Without blanks at both ends.
+std::string trimmed_text(const pugi::xml_node& node);
+
+}  // namespace verbena::s3
