@@ -25,6 +25,7 @@ struct Config {
   bool pin_cores = false;
   unsigned blocking_threads = 8;
   log::Level log_level = log::Level::info;
+  std::chrono::seconds lifecycle_day{86'400};  // what lifecycle rules take for a day
   std::string access_log = "off";  // "off", "-" (standard output) or a file
 
   struct Cache {

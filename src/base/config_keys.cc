@@ -138,6 +138,8 @@ const std::array keys{
               [](C& c, S& t) { return parse_number(c.blocking_threads, t, 1, 256); }},
     ConfigKey{"log_level", "info", "trace, debug, info, warn or error",
               [](C& c, S& t) { return parse_level(c.log_level, t); }},
+    ConfigKey{"lifecycle_day", "86400", "seconds that lifecycle rules take for a day; shorter ones are for test suites",
+              [](C& c, S& t) { return parse_duration(c.lifecycle_day, t, 1, 86'400); }},
     ConfigKey{"access_log", "off", "a line for each request: `off`, `-` (standard output) or a file",
               [](C& c, S& t) { return parse_text(c.access_log, t); }},
 

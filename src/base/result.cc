@@ -63,6 +63,12 @@ std::string_view to_string(Errc code) {
     VB_NAME(cors_forbidden);
     VB_NAME(bad_request);
     VB_NAME(malformed_acl);
+    VB_NAME(invalid_bucket_state);
+    VB_NAME(invalid_version);
+    VB_NAME(no_such_object_lock);
+    VB_NAME(no_such_object_lock_configuration);
+    VB_NAME(no_such_lifecycle);
+    VB_NAME(invalid_retention_period);
     VB_NAME(access_denied);
     VB_NAME(invalid_access_key_id);
     VB_NAME(signature_does_not_match);

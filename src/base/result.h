@@ -72,6 +72,14 @@ enum class Errc : uint16_t {
   bad_request = 58,
   malformed_acl = 59,
 
+  // Versions, locks, lifecycles.
+  invalid_bucket_state = 48,
+  invalid_version = 49,
+  no_such_object_lock = 50,
+  no_such_object_lock_configuration = 51,
+  no_such_lifecycle = 52,
+  invalid_retention_period = 54,
+
   // Who may do what.
   access_denied = 64,
   invalid_access_key_id = 65,

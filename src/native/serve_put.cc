@@ -59,7 +59,9 @@ Task<void> serve_put(OpPtr op) {
 
 Task<void> serve_delete(OpPtr op) {
   Endpoint& endpoint = *op->endpoint;
-  auto done = co_await s3::delete_object(endpoint.door().service, op->caller, op->bucket, op->key, op->conditions);
+  store::RemoveRequest request;
+  request.conditions = op->conditions;
+  auto done = co_await s3::delete_object(endpoint.door().service, op->caller, op->bucket, op->key, std::move(request));
   op->fail(done ? Errc::ok : done.error().code);  // a code alone, also for success
   endpoint.reply(std::move(op));
 }

@@ -43,6 +43,10 @@ class TestStore final : public store::Store {
     co_return info;
   }
   Task<Result<void>> set_durability(std::string_view, store::Durability) override { co_return Result<void>{}; }
+  Task<Result<void>> set_versioning(std::string_view, store::Versioning) override {
+    co_return fail(Errc::not_implemented);
+  }
+  Task<Result<void>> set_lock(std::string_view, store::BucketLock) override { co_return fail(Errc::not_implemented); }
   Task<Result<void>> remove_bucket(std::string_view) override { co_return fail(Errc::not_implemented); }
   Task<Result<std::vector<store::BucketInfo>>> buckets() override { co_return fail(Errc::not_implemented); }
 
@@ -57,11 +61,24 @@ class TestStore final : public store::Store {
     co_return fail(Errc::not_implemented);
   }
 
-  Task<Result<std::shared_ptr<store::ObjectReader>>> open(std::string_view bucket, std::string_view key) override {
+  Task<Result<std::shared_ptr<store::ObjectReader>>> open(std::string_view bucket, std::string_view key,
+                                                          std::string_view) override {
     VB_CO_ASSIGN(auto object, find(bucket, key));
     co_return std::make_shared<Reader>(arena_, std::move(object));
   }
-  Task<Result<store::ObjectInfo>> stat(std::string_view bucket, std::string_view key) override {
+  Task<Result<store::ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
+                                               std::string_view) override {
+    VB_CO_ASSIGN(auto object, find(bucket, key));
+    co_return object->info;
+  }
+  Task<Result<store::ObjectInfo>> update(std::string_view, std::string_view, std::string_view,
+                                         store::ObjectChange) override {
+    co_return fail(Errc::not_implemented);
+  }
+  Task<Result<store::VersionPage>> list_versions(std::string_view, store::ListVersionsRequest) override {
+    co_return fail(Errc::not_implemented);
+  }
+  Task<Result<store::ObjectInfo>> stat(std::string_view bucket, std::string_view key, std::string_view) override {
     VB_CO_ASSIGN(auto object, find(bucket, key));
     co_return object->info;
   }
@@ -71,12 +88,12 @@ class TestStore final : public store::Store {
     if (!objects.contains(std::string(bucket))) co_return fail(Errc::no_such_bucket);
     co_return std::make_unique<Writer>(*this, std::string(bucket), std::string(key));
   }
-  Task<Result<void>> remove(std::string_view bucket, std::string_view key, store::CommitConditions) override {
+  Task<Result<store::Removed>> remove(std::string_view bucket, std::string_view key, store::RemoveRequest) override {
     std::lock_guard lock(mutex);
     auto it = objects.find(std::string(bucket));
     if (it == objects.end()) co_return fail(Errc::no_such_bucket);
     it->second.erase(std::string(key));
-    co_return Result<void>{};
+    co_return store::Removed{};
   }
   Task<Result<store::ListPage>> list(std::string_view bucket, store::ListRequest request) override {
     std::lock_guard lock(mutex);

@@ -1,4 +1,4 @@
-// What can be asked of an object besides its bytes: attributes, ACL, tags.
+// What can be asked of an object besides its bytes: attributes, ACL.
 #include <algorithm>
 
 #include "s3/acl.h"
@@ -7,17 +7,20 @@
 #include "s3/http_date.h"
 #include "s3/listing.h"
 #include "s3/verbs.h"
+#include "s3/versions.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {
 namespace {
 
 Task<Result<HeadReply>> head(Context& context) {
-  VB_CO_TRY(check_version(context));
   GetRequest request;
+  VB_CO_ASSIGN(request.version_id, read_version_id(context));
   request.bucket = context.bucket;
   request.key = context.key;
-  co_return co_await head_object(context.service, context.caller(), request);
+  auto reply = co_await head_object(context.service, context.caller(), request);
+  if (!reply) co_await describe_missing(context, reply.error(), request.version_id);
+  co_return reply;
 }
 
 struct Wanted {
@@ -106,6 +109,7 @@ Task<Result<void>> serve_object_attributes(Context& context) {
   VB_CO_ASSIGN(const HeadReply reply, co_await head(context));
   const store::ObjectInfo& info = reply.info;
   context.reply_header("last-modified", format_http_date(info.modified_us / 1'000'000));
+  add_version_id(context.response, info.version_id);
   XmlWriter xml("GetObjectAttributesResponse");
   if (wanted.etag) xml.element("ETag", info.etag);  // without quotes: so does AWS, here alone
   if (wanted.checksum) write_checksums(xml, info.checksums);
@@ -125,15 +129,6 @@ Task<Result<void>> serve_object_acl(Context& context) {
 Task<Result<void>> serve_put_object_acl(Context& context) {
   VB_CO_TRY(co_await head(context));
   co_return co_await accept_acl(context);
-}
-
-// No object has tags, since none can be set.
-Task<Result<void>> serve_object_tagging(Context& context) {
-  VB_CO_TRY(co_await head(context));
-  XmlWriter xml("Tagging");
-  xml.open("TagSet");
-  context.reply_xml(xml.finish());
-  co_return Result<void>();
 }
 
 }  // namespace verbena::s3

@@ -41,7 +41,7 @@ std::string owner_acl_xml() {
 }
 
 Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
-                                 store::Durability durability) {
+                                 store::Durability durability, bool object_lock) {
   VB_CO_TRY(authorize(caller));
   VB_CO_TRY(check_bucket_name(bucket));
   store::BucketInfo info;
@@ -49,6 +49,10 @@ Task<Result<void>> create_bucket(Service& service, const Caller& caller, const s
   info.created_us = service.clock.now_us();
   info.owner = root_account;
   info.durability = durability;
+  if (object_lock) {
+    info.versioning = store::Versioning::enabled;
+    info.lock.enabled = true;
+  }
   auto created = co_await service.store.create_bucket(std::move(info));
   if (!created && created.error() == Errc::bucket_already_exists) {
     VB_CO_ASSIGN(const store::BucketInfo present, co_await service.store.bucket(bucket));
@@ -91,7 +95,9 @@ Task<Result<void>> serve_create_bucket(Context& context) {
     }
   }
   const auto wanted = durability.value_or(store::Durability::sync);
-  auto created = co_await create_bucket(context.service, context.caller(), context.bucket, wanted);
+  const auto lock_header = context.header("x-amz-bucket-object-lock-enabled");
+  const bool object_lock = lock_header == "true" || lock_header == "True";
+  auto created = co_await create_bucket(context.service, context.caller(), context.bucket, wanted, object_lock);
   // In us-east-1 AWS answers the owner's second CreateBucket with 200, elsewhere with 409.
   if (!created && created.error() == Errc::bucket_already_owned_by_you && context.service.region == "us-east-1") {
     if (durability) VB_CO_TRY(co_await context.service.store.set_durability(context.bucket, *durability));
@@ -163,13 +169,6 @@ Task<Result<void>> serve_bucket_location(Context& context) {
       fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<LocationConstraint xmlns=\""
                   "http://s3.amazonaws.com/doc/2006-03-01/\">{}</LocationConstraint>",
                   region));
-  co_return Result<void>();
-}
-
-Task<Result<void>> serve_bucket_versioning(Context& context) {
-  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
-  XmlWriter xml("VersioningConfiguration");  // empty: never enabled
-  context.reply_xml(xml.finish());
   co_return Result<void>();
 }
 

@@ -105,11 +105,10 @@ TEST_F(Buckets, AnonymousCallersMayDoNothing) {
 TEST_F(Buckets, WhatDoesNotExistIsRefusedAndNeverIgnored) {
   make_bucket();
   put("k", "old");
-  for (const char* sub : {"acl", "tagging", "retention", "legal-hold", "torrent", "restore", "select", "renameObject",
-                          "unheard-of", "encryption", "annotation", "uploads=x&foo"}) {
+  for (const char* sub : {"acl", "torrent", "restore", "select", "renameObject", "unheard-of", "encryption",
+                          "annotation", "uploads=x&foo"}) {
     for (const char* method : {"GET", "PUT", "POST", "DELETE"}) {
-      const bool known = (std::string_view(method) == "GET" && std::string_view(sub) == "tagging") ||
-                         (std::string_view(sub) == "acl" && (method[0] == 'G' || method == std::string_view("PUT")));
+      const bool known = std::string_view(sub) == "acl" && (method[0] == 'G' || method == std::string_view("PUT"));
       if (known) continue;
       const Reply r = call(method, std::string("/bucket/k?") + sub, {}, "new");
       EXPECT_EQ(r.status, 501) << method << " " << sub;
@@ -133,9 +132,6 @@ TEST_F(Buckets, HeadersThatAskForWhatDoesNotExistAreRefused) {
   make_bucket();
   const Headers refused = {{"x-amz-server-side-encryption", "AES256"},
                            {"x-amz-server-side-encryption-customer-algorithm", "AES256"},
-                           {"x-amz-tagging", "a=b"},
-                           {"x-amz-object-lock-mode", "GOVERNANCE"},
-                           {"x-amz-object-lock-legal-hold", "ON"},
                            {"x-amz-acl", "public-read"},
                            {"x-amz-grant-read", "id=1"},
                            {"x-amz-storage-class", "GLACIER"},

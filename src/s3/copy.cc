@@ -9,12 +9,16 @@
 #include "s3/conditions.h"
 #include "s3/headers.h"
 #include "s3/http_date.h"
+#include "s3/lifecycle.h"
+#include "s3/lock.h"
 #include "s3/multipart.h"
 #include "s3/names.h"
 #include "s3/put.h"
 #include "s3/range.h"
 #include "s3/read_ahead.h"
+#include "s3/tagging.h"
 #include "s3/verbs.h"
+#include "s3/versions.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {
@@ -23,13 +27,15 @@ namespace {
 constexpr uint64_t copy_size_max = 5 * GiB;
 
 struct CopySource {
-  std::string bucket, key;
+  std::string bucket, key, version_id;
 };
 
 // "bucket/key" or "/bucket/key", percent-encoded, perhaps with "?versionId=".
 Result<CopySource> parse_copy_source(std::string_view text) {
+  std::string_view version_id;
   if (const size_t mark = text.find("?versionId="); mark != std::string_view::npos) {
-    if (text.substr(mark + 11) != "null") return fail(Errc::no_such_version, "copy source");
+    version_id = text.substr(mark + 11);
+    if (version_id.empty()) return fail(Errc::invalid_argument, "Version id cannot be the empty string.");
     text = text.substr(0, mark);
   }
   if (text.starts_with("arn:")) return fail(Errc::not_implemented, "Access point ARNs are not implemented.");
@@ -41,7 +47,7 @@ Result<CopySource> parse_copy_source(std::string_view text) {
   if (slash == std::string_view::npos || slash == 0 || slash + 1 == path.size()) {
     return fail(Errc::invalid_copy_source, "copy source: shape");
   }
-  CopySource source{std::string(path.substr(0, slash)), std::string(path.substr(slash + 1))};
+  CopySource source{std::string(path.substr(0, slash)), std::string(path.substr(slash + 1)), std::string(version_id)};
   VB_TRY(check_bucket_name(source.bucket));
   VB_TRY(check_key(source.key));
   return source;
@@ -50,7 +56,12 @@ Result<CopySource> parse_copy_source(std::string_view text) {
 // The source with its conditions met. A copy that must not happen is 412 whichever condition says so.
 Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context, const CopySource& source) {
   VB_CO_TRY(authorize(context.caller()));
-  VB_CO_ASSIGN(auto reader, co_await context.service.store.open(source.bucket, source.key));
+  auto opened = co_await context.service.store.open(source.bucket, source.key, source.version_id);
+  if (!opened && opened.error() == Errc::method_not_allowed) {
+    co_return fail(Errc::invalid_request,
+                   "The source of a copy request may not specifically refer to a delete marker by version id.");
+  }
+  VB_CO_ASSIGN(auto reader, std::move(opened));
   const auto met = check_preconditions(read_preconditions(context, "x-amz-copy-source-"), reader->info());
   if (!met) {
     context.error_fields.emplace_back("Condition", std::string("x-amz-copy-source-") + met.error().context);
@@ -80,6 +91,17 @@ Result<bool> replaces_metadata(const Context& context) {
   const auto directive = context.header("x-amz-metadata-directive").value_or("COPY");
   if (directive != "COPY" && directive != "REPLACE") return fail(Errc::invalid_argument, "Unknown metadata directive.");
   return directive == "REPLACE";
+}
+
+Result<bool> replaces_tags(const Context& context) {
+  const auto directive = context.header("x-amz-tagging-directive").value_or("COPY");
+  if (directive != "COPY" && directive != "REPLACE") return fail(Errc::invalid_argument, "Unknown tagging directive.");
+  return directive == "REPLACE";
+}
+
+// x-amz-copy-source-version-id, of what was read.
+void add_source_version(Context& context, const store::ObjectInfo& from) {
+  if (!from.version_id.empty()) context.reply_header("x-amz-copy-source-version-id", from.version_id);
 }
 
 // Keeps the source's checksums where they still speak of the whole object; recomputes composite ones, and the one that
@@ -122,8 +144,10 @@ Task<Result<void>> serve_copy_object(Context& context) {
   VB_CO_TRY(check_key(context.key));
   VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
   VB_CO_ASSIGN(const bool replace, replaces_metadata(context));
+  VB_CO_ASSIGN(const bool replace_tags, replaces_tags(context));
   const auto wanted_class = context.header("x-amz-storage-class");
-  if (!replace && !wanted_class && source.bucket == context.bucket && source.key == context.key) {
+  const bool onto_itself = source.bucket == context.bucket && source.key == context.key && source.version_id.empty();
+  if (!replace && !replace_tags && !wanted_class && onto_itself) {
     co_return fail(Errc::invalid_request,
                    "This copy request is illegal because it is trying to copy an object to itself without changing the "
                    "object's metadata, storage class, website redirect location or encryption attributes.");
@@ -145,6 +169,11 @@ Task<Result<void>> serve_copy_object(Context& context) {
   } else {
     set_storage_class(info.headers, wanted_class.value_or("STANDARD"));  // never the source's (S3)
   }
+  info.tags = from.tags;
+  if (replace_tags) {
+    VB_CO_ASSIGN(info.tags, read_tagging_header(context));
+  }
+  VB_CO_ASSIGN(info.lock, read_lock_headers(context));
   BodyDigests digests;
   VB_CO_ASSIGN(info.checksums, plan_copy_checksums(context, from, digests));
   // The bytes are the same, so is their MD5; a multipart or RDMA entity tag says nothing of a single-part copy.
@@ -156,6 +185,9 @@ Task<Result<void>> serve_copy_object(Context& context) {
   info.etag = is_md5(from.etag) ? from.etag : to_hex(as_bytes(digests.md5()));
   for (const auto& checksum : digests.checksums()) info.checksums.push_back(checksum);
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(conditions)));
+  add_version_id(context.response, info.version_id);
+  add_source_version(context, from);
+  co_await add_expiration_header(context, info);
   context.reply_xml(copy_result_xml("CopyObjectResult", info.etag, info.modified_us, info.checksums));
   co_return Result<void>();
 }
@@ -193,6 +225,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   part.checksums = digests.checksums();
   store::CommitConditions none;
   VB_CO_ASSIGN(part, co_await writer->commit(std::move(part), std::move(none)));
+  add_source_version(context, reader->info());
   context.reply_xml(copy_result_xml("CopyPartResult", part.etag, part.modified_us, part.checksums));
   co_return Result<void>();
 }

@@ -5,9 +5,12 @@
 #include "s3/checksums.h"
 #include "s3/conditions.h"
 #include "s3/errors.h"
+#include "s3/http_date.h"
+#include "s3/lock.h"
 #include "s3/names.h"
 #include "s3/pending.h"
 #include "s3/verbs.h"
+#include "s3/versions.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {
@@ -17,24 +20,26 @@ namespace {
 constexpr size_t in_flight_max = 32;
 
 // Owns its target: it may outlive the request that started it.
-Task<Result<bool>> delete_target(Service& service, Caller caller, std::string bucket, DeleteTarget target) {
-  if (target.unsupported_condition) {
-    co_return fail(Errc::not_implemented, "Conditions on LastModifiedTime and Size are not implemented.");
-  }
-  if (target.version_id && !target.version_id->empty() && *target.version_id != "null") {
-    co_return fail(Errc::no_such_version, "VersionId");
-  }
-  store::CommitConditions conditions;
-  conditions.if_match = std::move(target.etag);
-  VB_CO_TRY(co_await delete_object(service, caller, bucket, target.key, std::move(conditions)));
-  co_return true;
+Task<Result<store::Removed>> delete_target(Service& service, Caller caller, std::string bucket, DeleteTarget target,
+                                           bool bypass_governance) {
+  store::RemoveRequest request;
+  request.version_id = target.version_id.value_or("");
+  request.bypass_governance = bypass_governance;
+  request.conditions.if_match = std::move(target.etag);
+  request.conditions.if_modified_s = target.modified_s;
+  request.conditions.if_size = target.size;
+  co_return co_await delete_object(service, caller, bucket, target.key, std::move(request));
 }
 
-void write_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<bool>& outcome, bool quiet) {
+void write_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store::Removed>& outcome, bool quiet) {
   if (outcome && quiet) return;
   xml.open(outcome ? "Deleted" : "Error");
   xml.element("Key", target.key);
   if (target.version_id) xml.element("VersionId", *target.version_id);
+  if (outcome && outcome->delete_marker) {
+    xml.element("DeleteMarker", true);
+    xml.element("DeleteMarkerVersionId", outcome->version_id);
+  }
   if (!outcome) {
     xml.element("Code", error_form(outcome.error().code).code);
     xml.element("Message", error_message(outcome.error()));
@@ -42,22 +47,44 @@ void write_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<bool
   xml.close();
 }
 
+// If-Match, x-amz-if-match-last-modified-time and x-amz-if-match-size.
+Result<store::CommitConditions> read_remove_conditions(const Context& context) {
+  VB_ASSIGN(store::CommitConditions conditions, read_commit_conditions(context));
+  if (conditions.if_none_match) return fail(Errc::not_implemented, "If-None-Match is not implemented for deletes.");
+  if (const auto header = context.header("x-amz-if-match-last-modified-time")) {
+    conditions.if_modified_s = parse_http_date(*header);
+    if (!conditions.if_modified_s) return fail(Errc::invalid_argument, "A condition on time is not a date.");
+  }
+  if (const auto header = context.header("x-amz-if-match-size")) {
+    conditions.if_size = parse_decimal(*header);
+    if (!conditions.if_size) return fail(Errc::invalid_argument, "A condition on size is not a number.");
+  }
+  return conditions;
+}
+
 }  // namespace
 
-Task<Result<void>> delete_object(Service& service, const Caller& caller, const std::string& bucket,
-                                 const std::string& key, store::CommitConditions conditions) {
+Task<Result<store::Removed>> delete_object(Service& service, const Caller& caller, const std::string& bucket,
+                                           const std::string& key, store::RemoveRequest request) {
   VB_CO_TRY(authorize(caller));
   VB_CO_TRY(check_bucket_name(bucket));
   VB_CO_TRY(check_key(key));
-  co_return co_await service.store.remove(bucket, key, std::move(conditions));
+  co_return co_await service.store.remove(bucket, key, std::move(request));
 }
 
 Task<Result<void>> serve_delete_object(Context& context) {
-  VB_CO_TRY(check_version(context));
-  VB_CO_ASSIGN(store::CommitConditions conditions, read_commit_conditions(context));
-  if (conditions.if_none_match) co_return fail(Errc::not_implemented, "If-None-Match is not implemented for deletes.");
-  VB_CO_TRY(
-      co_await delete_object(context.service, context.caller(), context.bucket, context.key, std::move(conditions)));
+  store::RemoveRequest request;
+  VB_CO_ASSIGN(request.version_id, read_version_id(context));
+  VB_CO_ASSIGN(request.conditions, read_remove_conditions(context));
+  request.bypass_governance = bypasses_governance(context);
+  auto removed =
+      co_await delete_object(context.service, context.caller(), context.bucket, context.key, std::move(request));
+  if (!removed && removed.error() == Errc::precondition_failed) {
+    context.error_fields.emplace_back("Condition", removed.error().context);
+  }
+  VB_CO_TRY(removed);
+  add_version_id(context.response, removed->version_id);
+  if (removed->delete_marker) context.reply_header("x-amz-delete-marker", "true");
   context.response.status = 204;
   context.response.no_body = true;
   co_return Result<void>();
@@ -72,14 +99,15 @@ Task<Result<void>> serve_delete_objects(Context& context) {
 
   XmlWriter xml("DeleteResult");
   auto executor = co_await boost::asio::this_coro::executor;
-  std::deque<Pending<bool>> pending;
+  std::deque<Pending<store::Removed>> pending;
+  const bool bypass = bypasses_governance(context);
   size_t started = 0;
   for (size_t i = 0; i < document.targets.size(); ++i) {
     for (; started < document.targets.size() && pending.size() < in_flight_max; ++started) {
-      pending.emplace_back(executor,
-                           delete_target(context.service, context.caller(), context.bucket, document.targets[started]));
+      pending.emplace_back(executor, delete_target(context.service, context.caller(), context.bucket,
+                                                   document.targets[started], bypass));
     }
-    Pending<bool> first = std::move(pending.front());
+    Pending<store::Removed> first = std::move(pending.front());
     pending.pop_front();
     const auto outcome = co_await first.wait();
     write_outcome(xml, document.targets[i], outcome, document.quiet);

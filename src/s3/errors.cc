@@ -102,6 +102,18 @@ ErrorForm error_form(Errc code) {
       return {"RequestHeaderSectionTooLarge", 400, "Your request header section exceeds the maximum allowed size."};
     case Errc::invalid_encryption:
       return {"InvalidEncryptionAlgorithmError", 400, "The encryption request you specified is not valid."};
+    case Errc::invalid_bucket_state:
+      return {"InvalidBucketState", 409, "The request is not valid with the current state of the bucket."};
+    case Errc::invalid_version:
+      return {"InvalidArgument", 400, "Invalid version id specified"};
+    case Errc::no_such_object_lock:
+      return {"NoSuchObjectLockConfiguration", 404, "The specified object does not have a ObjectLock configuration"};
+    case Errc::no_such_object_lock_configuration:
+      return {"ObjectLockConfigurationNotFoundError", 404, "Object Lock configuration does not exist for this bucket"};
+    case Errc::no_such_lifecycle:
+      return {"NoSuchLifecycleConfiguration", 404, "The lifecycle configuration does not exist"};
+    case Errc::invalid_retention_period:
+      return {"InvalidRetentionPeriod", 400, "The retention period specified is invalid."};
 
     case Errc::invalid_part_number:
       return {"InvalidPartNumber", 416, "The requested partnumber is not satisfiable"};

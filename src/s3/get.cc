@@ -9,10 +9,12 @@
 #include "s3/door_metrics.h"
 #include "s3/headers.h"
 #include "s3/http_date.h"
+#include "s3/lifecycle.h"
 #include "s3/names.h"
 #include "s3/read_ahead.h"
 #include "s3/token.h"
 #include "s3/verbs.h"
+#include "s3/versions.h"
 
 namespace verbena::s3 {
 namespace {
@@ -48,8 +50,8 @@ Result<Extent> select_extent(const store::ObjectInfo& info, const GetRequest& re
 }
 
 Result<GetRequest> read_get_request(const Context& context) {
-  VB_TRY(check_version(context));
   GetRequest request;
+  VB_ASSIGN(request.version_id, read_version_id(context));
   request.bucket = context.bucket;
   request.key = context.key;
   request.preconditions = read_preconditions(context, "");
@@ -100,7 +102,7 @@ std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller
 Task<Result<OpenObject>> open_object_seen(Service& service, const Caller& caller, const GetRequest& request,
                                           store::ObjectInfo* seen) {
   VB_CO_TRY(check_names(caller, request));
-  VB_CO_ASSIGN(auto reader, co_await service.store.open(request.bucket, request.key));
+  VB_CO_ASSIGN(auto reader, co_await service.store.open(request.bucket, request.key, request.version_id));
   const auto extent = select_extent(reader->info(), request);
   if (!extent) {
     if (seen != nullptr) *seen = reader->info();
@@ -154,7 +156,7 @@ Task<Result<void>> push_object(Service&, const OpenObject& object, memory::Sink&
 Task<Result<HeadReply>> head_object_seen(Service& service, const Caller& caller, const GetRequest& request,
                                          store::ObjectInfo* seen) {
   VB_CO_TRY(check_names(caller, request));
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await service.store.stat(request.bucket, request.key));
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await service.store.stat(request.bucket, request.key, request.version_id));
   const auto extent = select_extent(info, request);
   if (!extent) {
     if (seen != nullptr) *seen = std::move(info);
@@ -167,16 +169,11 @@ Task<Result<HeadReply>> head_object(Service& service, const Caller& caller, cons
   co_return co_await head_object_seen(service, caller, request, nullptr);
 }
 
-Result<void> check_version(const Context& context) {
-  const auto version = context.query.get("versionId");
-  if (version && *version != "null") return fail(Errc::no_such_version, "versionId");
-  return {};
-}
-
 Result<void> fill_object_response(Context& context, const store::ObjectInfo& info, const Extent& extent,
                                   const GetRequest& request) {
   context.response.status = extent.partial ? 206 : 200;
   add_object_headers(context.response, info);
+  add_version_headers(context.response, info);
   if (extent.partial) {
     const uint64_t last = extent.offset + extent.length - (extent.length > 0 ? 1 : 0);
     context.reply_header("content-range", fmt::format("bytes {}-{}/{}", extent.offset, last, info.size));
@@ -201,10 +198,12 @@ Task<Result<void>> serve_get_object(Context& context) {
   auto object = co_await open_object_seen(context.service, context.caller(), request, &seen);
   if (!object) {
     describe_refusal(context, object.error(), seen);
+    co_await describe_missing(context, object.error(), request.version_id);
     co_return std::unexpected(object.error());
   }
   const Extent extent{object->offset, object->length, object->partial};
   VB_CO_TRY(fill_object_response(context, object->info(), extent, request));
+  co_await add_expiration_header(context, object->info());
   if (token) {
     VB_CO_ASSIGN(const TokenOutcome outcome, co_await push_by_token(context, *object, *token));
     if (outcome == TokenOutcome::done) co_return Result<void>();
@@ -220,10 +219,12 @@ Task<Result<void>> serve_head_object(Context& context) {
   auto head = co_await head_object_seen(context.service, context.caller(), request, &seen);
   if (!head) {
     describe_refusal(context, head.error(), seen);
+    co_await describe_missing(context, head.error(), request.version_id);
     co_return std::unexpected(head.error());
   }
   const Extent extent{head->offset, head->length, head->partial};
   VB_CO_TRY(fill_object_response(context, head->info, extent, request));
+  co_await add_expiration_header(context, head->info);
   context.response.no_body = true;
   context.response.content_length = head->length;
   co_return Result<void>();

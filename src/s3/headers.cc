@@ -20,19 +20,14 @@ constexpr std::string_view storage_class_header = "x-amz-storage-class";
 constexpr std::array<std::string_view, 6> system_headers = {
     "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"};
 
-constexpr std::array<std::string_view, 12> refused_prefixes = {
+constexpr std::array<std::string_view, 7> refused_prefixes = {
     "x-amz-server-side-encryption",
     "x-amz-copy-source-server-side-encryption",
-    "x-amz-object-lock-",
-    "x-amz-bucket-object-lock-",
     "x-amz-grant-",
-    "x-amz-tagging",
     "x-amz-website-redirect-location",
-    "x-amz-bypass-governance-retention",
     "x-amz-mfa",
     "x-amz-write-offset-bytes",
     "x-amz-rename-source",
-    "x-amz-if-match-",
 };
 
 // Storage classes are labels here: an object of any of these is kept and read like every other, and says its class.
@@ -126,8 +121,6 @@ bool refused(std::string_view name, std::string_view value) {
     return value != "private" && value != "bucket-owner-full-control" && value != "bucket-owner-read";
   }
   if (name == "x-amz-storage-class") return std::ranges::find(archive_classes, value) != archive_classes.end();
-  if (name == "x-amz-tagging-directive") return value != "COPY";  // nothing has tags: a copy of them is true
-  if (name == "x-amz-bucket-object-lock-enabled") return value != "false" && value != "False";
   return std::ranges::any_of(refused_prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
@@ -181,7 +174,9 @@ Result<void> refuse_unimplemented_headers(Context& context) {
     for (const auto& [name, value] : *headers) {
       if (!name.starts_with("x-amz-")) continue;
       VB_TRY(check_known_value(name, value));
-      if (!refused(name, value)) continue;
+      // Conditions of DELETE alone.
+      const bool misplaced = name.starts_with("x-amz-if-match-") && context.request.method != "DELETE";
+      if (!misplaced && !refused(name, value)) continue;
       context.error_fields.emplace_back("Header", name);
       return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
     }

@@ -153,6 +153,68 @@ std::optional<int64_t> parse_iso8601(std::string_view text) {
   return in.literal("Z") && in.end() ? to_seconds(c) : std::nullopt;
 }
 
+namespace {
+
+// Digits of a fraction, as microseconds. Advances behind them.
+std::optional<int64_t> take_fraction(std::string_view& text) {
+  int64_t value = 0;
+  size_t n = 0;
+  for (; n < text.size() && text[n] >= '0' && text[n] <= '9'; ++n) {
+    if (n < 6) value = value * 10 + (text[n] - '0');
+  }
+  if (n == 0 || n > 9) return std::nullopt;
+  text.remove_prefix(n);
+  for (; n < 6; ++n) value *= 10;
+  return value;
+}
+
+// "Z", "+hh:mm" or nothing: seconds to take away.
+std::optional<int64_t> parse_zone(std::string_view text) {
+  if (text.empty() || text == "Z" || text == "z") return 0;
+  const bool shape = text.size() == 6 && (text[0] == '+' || text[0] == '-') && text[3] == ':';
+  if (!shape) return std::nullopt;
+  int64_t parts[2] = {0, 0};
+  for (size_t at : {1u, 2u, 4u, 5u}) {
+    if (text[at] < '0' || text[at] > '9') return std::nullopt;
+    parts[at / 3] = parts[at / 3] * 10 + (text[at] - '0');
+  }
+  if (parts[0] > 23 || parts[1] > 59) return std::nullopt;
+  return (parts[0] * 3600 + parts[1] * 60) * (text[0] == '-' ? -1 : 1);
+}
+
+}  // namespace
+
+std::optional<int64_t> parse_timestamp_us(std::string_view text) {
+  constexpr std::string_view shape = "dddd-dd-ddTdd:dd:dd";
+  const bool date_only = text.size() == 10;
+  if (text.size() != 10 && text.size() < shape.size()) return std::nullopt;
+  int fields[6] = {0, 0, 0, 0, 0, 0};
+  size_t field = 0;
+  for (size_t i = 0; i < (date_only ? 10 : shape.size()); ++i) {
+    if (shape[i] == 'd') {
+      if (text[i] < '0' || text[i] > '9') return std::nullopt;
+      fields[field] = fields[field] * 10 + (text[i] - '0');
+    } else {
+      if (text[i] != shape[i] && !(shape[i] == 'T' && (text[i] == 't' || text[i] == ' '))) return std::nullopt;
+      ++field;
+    }
+  }
+  const auto seconds = to_seconds({fields[0], static_cast<unsigned>(fields[1]), static_cast<unsigned>(fields[2]),
+                                   fields[3], fields[4], fields[5], 0});
+  if (!seconds || date_only) return seconds ? std::optional(*seconds * 1'000'000) : std::nullopt;
+  std::string_view rest = text.substr(shape.size());
+  int64_t fraction_us = 0;
+  if (rest.starts_with('.')) {
+    rest.remove_prefix(1);
+    const auto fraction = take_fraction(rest);
+    if (!fraction) return std::nullopt;
+    fraction_us = *fraction;
+  }
+  const auto zone = parse_zone(rest);
+  if (!zone) return std::nullopt;
+  return (*seconds - *zone) * 1'000'000 + fraction_us;
+}
+
 std::string format_iso8601(int64_t microseconds) {
   const int64_t milliseconds = microseconds / 1000 - (microseconds % 1000 < 0 ? 1 : 0);
   const int64_t seconds = milliseconds / 1000 - (milliseconds % 1000 < 0 ? 1 : 0);

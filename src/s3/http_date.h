@@ -16,5 +16,8 @@ std::optional<int64_t> parse_http_date(std::string_view text);
 std::string format_iso8601(int64_t microseconds);
 // The same form, with or without a fraction, which is dropped. Seconds since the epoch; nullopt for anything else.
 std::optional<int64_t> parse_iso8601(std::string_view text);
+// All that clients send in request documents: "2026-01-02", or with a time to the second, a fraction of up to nine
+// digits, and Z or +hh:mm (no zone is UTC). Microseconds since the epoch; nullopt for anything else.
+std::optional<int64_t> parse_timestamp_us(std::string_view text);
 
 }  // namespace verbena::s3

@@ -5,8 +5,10 @@
 #include "s3/checksums.h"
 #include "s3/door_metrics.h"
 #include "s3/headers.h"
+#include "s3/lock.h"
 #include "s3/names.h"
 #include "s3/put.h"
+#include "s3/tagging.h"
 #include "s3/token.h"
 #include "s3/verbs.h"
 #include "s3/xml.h"
@@ -77,6 +79,8 @@ Task<Result<void>> serve_create_upload(Context& context) {
   upload.key = context.key;
   upload.owner = root_account;
   VB_CO_ASSIGN(upload.headers, read_object_headers(context));
+  VB_CO_ASSIGN(upload.tags, read_tagging_header(context));
+  VB_CO_ASSIGN(upload.lock, read_lock_headers(context));
   VB_CO_TRY(read_upload_checksum(context, upload));
   VB_CO_ASSIGN(upload, co_await context.service.store.create_upload(std::move(upload)));
   if (upload.checksum_algorithm) {

@@ -6,8 +6,10 @@
 
 #include "s3/checksums.h"
 #include "s3/conditions.h"
+#include "s3/lifecycle.h"
 #include "s3/names.h"
 #include "s3/verbs.h"
+#include "s3/versions.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {
@@ -161,6 +163,8 @@ Task<Result<void>> serve_complete_upload(Context& context) {
   VB_CO_ASSIGN(info,
                co_await context.service.store.complete_upload(context.bucket, context.key, upload_id, std::move(parts),
                                                               std::move(info), std::move(conditions)));
+  add_version_id(context.response, info.version_id);
+  co_await add_expiration_header(context, info);
   context.reply_xml(result_xml(context, info));
   co_return Result<void>();
 }

@@ -10,9 +10,13 @@
 #include "s3/conditions.h"
 #include "s3/door_metrics.h"
 #include "s3/headers.h"
+#include "s3/lifecycle.h"
+#include "s3/lock.h"
 #include "s3/names.h"
+#include "s3/tagging.h"
 #include "s3/token.h"
 #include "s3/verbs.h"
+#include "s3/versions.h"
 
 namespace verbena::s3 {
 namespace {
@@ -117,6 +121,8 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, size));
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, *writer, request, body));
   info.headers = std::move(request.headers);
+  info.tags = std::move(request.tags);
+  info.lock = request.lock;
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));
   co_return PutReply{std::move(info)};
 }
@@ -131,6 +137,8 @@ Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
   if (whole_object) {
     VB_ASSIGN(put.headers, read_object_headers(context));
     VB_ASSIGN(put.conditions, read_commit_conditions(context));
+    VB_ASSIGN(put.tags, read_tagging_header(context));
+    VB_ASSIGN(put.lock, read_lock_headers(context));
   }
   VB_TRY(plan_checksums(context, put));
   return put;
@@ -138,6 +146,7 @@ Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
 
 void fill_put_response(Context& context, const store::ObjectInfo& info) {
   context.reply_header("etag", fmt::format("\"{}\"", info.etag));
+  add_version_id(context.response, info.version_id);
   add_checksum_headers(context.response, info.checksums);
 }
 
@@ -147,12 +156,15 @@ Task<Result<void>> serve_put_object(Context& context) {
   VB_CO_ASSIGN(PutRequest put, read_put_request(context, true));
   if (token) {
     VB_CO_ASSIGN(const TokenPut moved, co_await put_by_token(context, *token, std::move(put)));
-    if (moved.outcome == TokenOutcome::done) fill_put_response(context, moved.reply.info);
+    if (moved.outcome != TokenOutcome::done) co_return Result<void>();
+    fill_put_response(context, moved.reply.info);
+    co_await add_expiration_header(context, moved.reply.info);
     co_return Result<void>();
   }
   VB_CO_ASSIGN(const PutReply reply,
                co_await put_object(context.service, context.caller(), std::move(put), context.body));
   fill_put_response(context, reply.info);
+  co_await add_expiration_header(context, reply.info);
   count_bytes(Door::http, Direction::in, reply.info.size);
   co_return Result<void>();
 }

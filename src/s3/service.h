@@ -23,6 +23,7 @@ struct Service {
   const WallClock& clock;
   std::string region = "us-east-1";
   const auth::Verifier* verifier = nullptr;  // of the signatures in browser forms; nullptr: those are refused
+  int64_t lifecycle_day_s = 86'400;          // seconds that a day has for lifecycle rules
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.
@@ -42,6 +43,7 @@ struct ByteRange {
 
 struct GetRequest {
   std::string bucket, key;
+  std::string version_id{};  // empty: the current object
   std::optional<ByteRange> range;
   std::optional<int> part_number;
   Preconditions preconditions;
@@ -73,6 +75,8 @@ Task<Result<HeadReply>> head_object(Service& service, const Caller& caller, cons
 struct PutRequest {
   std::string bucket, key;
   std::vector<std::pair<std::string, std::string>> headers;  // ObjectInfo::headers' rule
+  store::Tags tags{};
+  store::ObjectLock lock{};
   store::CommitConditions conditions;
   std::vector<store::Checksum> expected;   // verified before anything becomes visible
   std::optional<std::string> content_md5;  // 16 raw bytes
@@ -94,14 +98,16 @@ struct UploadPartRequest {
 Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, UploadPartRequest request,
                                    memory::Source& body);
 
-Task<Result<void>> delete_object(Service& service, const Caller& caller, const std::string& bucket,
-                                 const std::string& key, store::CommitConditions conditions);
+// In a versioned bucket without a version id: makes a delete marker.
+Task<Result<store::Removed>> delete_object(Service& service, const Caller& caller, const std::string& bucket,
+                                           const std::string& key, store::RemoveRequest request);
 
 Task<Result<store::ListPage>> list_objects(Service& service, const Caller& caller, const std::string& bucket,
                                            store::ListRequest request);
 
+// `object_lock`: with versioning and object lock from the start.
 Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
-                                 store::Durability durability);
+                                 store::Durability durability, bool object_lock = false);
 Task<Result<store::BucketInfo>> head_bucket(Service& service, const Caller& caller, const std::string& bucket);
 Task<Result<void>> delete_bucket(Service& service, const Caller& caller, const std::string& bucket);
 Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Caller& caller);

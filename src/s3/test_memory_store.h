@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <set>
 
@@ -24,8 +25,8 @@ struct StoredUpload {
 
 struct StoredBucket {
   store::BucketInfo info;
-  std::map<std::string, std::shared_ptr<const StoredObject>> objects;
-  std::map<std::string, StoredUpload> uploads;  // by upload id
+  std::map<std::string, std::deque<std::shared_ptr<const StoredObject>>> objects;  // newest first
+  std::map<std::string, StoredUpload> uploads;                                     // by upload id
   std::map<std::string, store::Document, std::less<>> documents;
 };
 
@@ -50,6 +51,19 @@ class MemoryStore : public store::Store {
   Task<Result<void>> set_durability(std::string_view name, store::Durability durability) override {
     VB_CO_ASSIGN(StoredBucket * found, find(name));
     found->info.durability = durability;
+    co_return Result<void>();
+  }
+  Task<Result<void>> set_versioning(std::string_view name, store::Versioning versioning) override {
+    VB_CO_ASSIGN(StoredBucket * found, find(name));
+    const bool locked = found->info.lock.enabled && versioning != store::Versioning::enabled;
+    if (locked || versioning == store::Versioning::off) co_return fail(Errc::invalid_bucket_state);
+    found->info.versioning = versioning;
+    co_return Result<void>();
+  }
+  Task<Result<void>> set_lock(std::string_view name, store::BucketLock lock) override {
+    VB_CO_ASSIGN(StoredBucket * found, find(name));
+    if (found->info.versioning != store::Versioning::enabled) co_return fail(Errc::invalid_bucket_state);
+    found->info.lock = lock;
     co_return Result<void>();
   }
   Task<Result<void>> remove_bucket(std::string_view name) override {
@@ -82,12 +96,19 @@ class MemoryStore : public store::Store {
     co_return Result<void>();
   }
 
-  Task<Result<std::shared_ptr<store::ObjectReader>>> open(std::string_view bucket, std::string_view key) override {
-    VB_CO_ASSIGN(auto object, find_object(bucket, key));
+  Task<Result<std::shared_ptr<store::ObjectReader>>> open(std::string_view bucket, std::string_view key,
+                                                          std::string_view version_id) override {
+    VB_CO_ASSIGN(auto object, find_object(bucket, key, version_id));
     co_return std::make_shared<Reader>(*this, object);
   }
-  Task<Result<store::ObjectInfo>> stat(std::string_view bucket, std::string_view key) override {
-    VB_CO_ASSIGN(auto object, find_object(bucket, key));
+  Task<Result<store::ObjectInfo>> stat(std::string_view bucket, std::string_view key,
+                                       std::string_view version_id) override {
+    VB_CO_ASSIGN(auto object, find_object(bucket, key, version_id));
+    co_return object->info;
+  }
+  Task<Result<store::ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
+                                               std::string_view version_id) override {
+    VB_CO_ASSIGN(auto object, find_any(bucket, key, version_id));
     co_return object->info;
   }
   Task<Result<std::unique_ptr<store::ObjectWriter>>> create(std::string_view bucket, std::string_view key,
@@ -95,12 +116,64 @@ class MemoryStore : public store::Store {
     VB_CO_TRY(find(bucket));
     co_return std::make_unique<Writer>(*this, std::string(bucket), std::string(key), "", 0);
   }
-  Task<Result<void>> remove(std::string_view bucket, std::string_view key,
-                            store::CommitConditions conditions) override {
+  Task<Result<store::Removed>> remove(std::string_view bucket, std::string_view key,
+                                      store::RemoveRequest request) override {
     VB_CO_ASSIGN(StoredBucket * found, find(bucket));
-    VB_CO_TRY(check(*found, std::string(key), conditions));
-    found->objects.erase(std::string(key));
-    co_return Result<void>();
+    const auto object = find_any(bucket, key, request.version_id);
+    store::Removed removed{request.version_id, false};
+    if (object) VB_CO_TRY(check_remove((*object)->info, request, request.version_id.empty()));
+    if (!request.version_id.empty()) {
+      if (!object) co_return removed;
+      removed.delete_marker = (*object)->info.delete_marker;
+      std::erase(found->objects[std::string(key)], *object);
+      co_return removed;
+    }
+    if (found->info.versioning == store::Versioning::off) {
+      found->objects.erase(std::string(key));
+      co_return removed;
+    }
+    StoredObject marker;
+    marker.info.delete_marker = true;
+    removed = {add(*found, std::string(key), std::move(marker)).version_id, true};
+    co_return removed;
+  }
+  Task<Result<store::ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
+                                         store::ObjectChange change) override {
+    VB_CO_ASSIGN(auto object, find_object(bucket, key, version_id));
+    auto changed = std::make_shared<StoredObject>(*object);
+    if (change.tags) changed->info.tags = *change.tags;
+    if (change.legal_hold) changed->info.lock.legal_hold = *change.legal_hold;
+    if (change.retention) {
+      changed->info.lock.mode = change.retention->first;
+      changed->info.lock.retain_until_us = change.retention->second;
+    }
+    auto& all = find(bucket).value()->objects[std::string(key)];
+    *std::ranges::find(all, object) = changed;
+    co_return changed->info;
+  }
+  Task<Result<store::VersionPage>> list_versions(std::string_view bucket, store::ListVersionsRequest request) override {
+    VB_CO_ASSIGN(StoredBucket * found, find(bucket));
+    store::VersionPage page;
+    bool behind = request.version_id_marker.empty();
+    for (const auto& [key, all] : found->objects) {
+      if (!key.starts_with(request.prefix) || key < request.key_marker) continue;
+      if (key == request.key_marker && request.version_id_marker.empty()) continue;
+      if (key > request.key_marker) behind = true;
+      for (const auto& object : all) {
+        // Ids fall with age, so a marker that is gone still has a place.
+        const auto order = object->info.version_id.compare(request.version_id_marker);
+        behind = behind || order <= 0;
+        if (!behind || (key == request.key_marker && order == 0)) continue;
+        if (static_cast<int>(page.versions.size()) == request.max_keys) {
+          page.truncated = true;
+          co_return page;
+        }
+        page.versions.push_back({key, object->info, object == all.front()});
+        page.next_key_marker = key;
+        page.next_version_id_marker = object->info.version_id;
+      }
+    }
+    co_return page;
   }
   Task<Result<store::ListPage>> list(std::string_view bucket, store::ListRequest request) override {
     VB_CO_ASSIGN(StoredBucket * found, find(bucket));
@@ -162,21 +235,21 @@ class MemoryStore : public store::Store {
                                                   std::vector<store::PartInfo> parts, store::ObjectInfo info,
                                                   store::CommitConditions conditions) override {
     VB_CO_ASSIGN(StoredUpload * found, find_upload(bucket, key, id));
-    auto object = std::make_shared<StoredObject>();
+    StoredObject object;
     for (const auto& part : parts) {
       const auto stored = found->parts.find(part.number);
       if (stored == found->parts.end() || stored->second.info.etag != part.etag) co_return fail(Errc::invalid_part);
-      object->data += stored->second.data;
+      object.data += stored->second.data;
     }
-    info.size = object->data.size();
+    info.size = object.data.size();
     info.parts = std::move(parts);
-    info.modified_us = now_us += 1'000'000;
-    object->info = info;
+    info.tags = found->info.tags;
+    info.lock = found->info.lock;
+    object.info = std::move(info);
     StoredBucket& in = *find(bucket).value();
     VB_CO_TRY(check(in, std::string(key), conditions));
-    in.objects[std::string(key)] = std::move(object);
     in.uploads.erase(std::string(id));
-    co_return info;
+    co_return add(in, std::string(key), std::move(object));
   }
   Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view id) override {
     VB_CO_TRY(find_upload(bucket, key, id));
@@ -219,16 +292,16 @@ class MemoryStore : public store::Store {
     }
     Task<Result<store::ObjectInfo>> commit(store::ObjectInfo info, store::CommitConditions conditions) override {
       if (info.size != data_.size()) co_return fail(Errc::internal, "commit: size");
-      info.modified_us = store_.now_us += 1'000'000;
       if (part_ != 0) {
+        info.modified_us = store_.now_us += 1'000'000;
         VB_CO_ASSIGN(StoredUpload * upload, store_.find_upload(bucket_, key_, upload_id_));
         upload->parts[part_] = {info, std::move(data_)};
         co_return info;
       }
       VB_CO_ASSIGN(StoredBucket * bucket, store_.find(bucket_));
       VB_CO_TRY(store_.check(*bucket, key_, conditions));
-      bucket->objects[key_] = std::make_shared<const StoredObject>(StoredObject{info, std::move(data_)});
-      co_return info;
+      StoredObject object{std::move(info), std::move(data_)};
+      co_return store_.add(*bucket, key_, std::move(object));
     }
 
    private:
@@ -242,11 +315,54 @@ class MemoryStore : public store::Store {
     if (it == buckets_.end()) return fail(Errc::no_such_bucket);
     return &it->second;
   }
-  Result<std::shared_ptr<const StoredObject>> find_object(std::string_view bucket, std::string_view key) {
+  // A delete marker, too.
+  Result<std::shared_ptr<const StoredObject>> find_any(std::string_view bucket, std::string_view key,
+                                                       std::string_view version_id) {
     VB_ASSIGN(StoredBucket * in, find(bucket));
     const auto it = in->objects.find(std::string(key));
-    if (it == in->objects.end()) return fail(Errc::no_such_key);
-    return it->second;
+    if (it == in->objects.end() || it->second.empty()) {
+      return fail(version_id.empty() ? Errc::no_such_key : Errc::no_such_version);
+    }
+    if (version_id.empty()) return it->second.front();
+    for (const auto& object : it->second) {
+      const std::string& id = object->info.version_id;
+      if (id == version_id || (id.empty() && version_id == "null")) return object;
+    }
+    return fail(Errc::no_such_version);
+  }
+  Result<std::shared_ptr<const StoredObject>> find_object(std::string_view bucket, std::string_view key,
+                                                          std::string_view version_id = {}) {
+    VB_ASSIGN(auto object, find_any(bucket, key, version_id));
+    if (!object->info.delete_marker) return object;
+    return fail(version_id.empty() ? Errc::no_such_key : Errc::method_not_allowed);
+  }
+  // The key's new newest version.
+  store::ObjectInfo add(StoredBucket& bucket, const std::string& key, StoredObject object) {
+    auto& all = bucket.objects[key];
+    const auto versioning = bucket.info.versioning;
+    const auto is_null = [](const auto& o) { return o->info.version_id.empty() || o->info.version_id == "null"; };
+    if (versioning != store::Versioning::enabled) std::erase_if(all, is_null);
+    object.info.modified_us = now_us += 1'000'000;
+    object.info.version_id = versioning == store::Versioning::off ? ""
+                             : versioning == store::Versioning::suspended
+                                 ? "null"
+                                 : fmt::format("version-{:04}", ++versions_made_);
+    if (bucket.info.lock.mode != store::LockMode::none && object.info.lock.mode == store::LockMode::none) {
+      object.info.lock.mode = bucket.info.lock.mode;
+      object.info.lock.retain_until_us = now_us + int64_t{bucket.info.lock.period} * 86'400'000'000;
+    }
+    all.push_front(std::make_shared<const StoredObject>(std::move(object)));
+    return all.front()->info;
+  }
+  Result<void> check_remove(const store::ObjectInfo& info, const store::RemoveRequest& request, bool current) const {
+    const auto& c = request.conditions;
+    if (c.if_match && *c.if_match != "*" && *c.if_match != info.etag) return fail(Errc::precondition_failed);
+    if (c.if_size && *c.if_size != info.size) return fail(Errc::precondition_failed);
+    if (c.if_modified_s && *c.if_modified_s != info.modified_us / 1'000'000) return fail(Errc::precondition_failed);
+    if (c.if_modified_us && *c.if_modified_us != info.modified_us) return fail(Errc::precondition_failed);
+    const bool retained = info.lock.mode != store::LockMode::none && !request.bypass_governance;
+    if (!current && (info.lock.legal_hold || retained)) return fail(Errc::access_denied);
+    return {};
   }
   Result<StoredUpload*> find_upload(std::string_view bucket, std::string_view key, std::string_view id) {
     VB_ASSIGN(StoredBucket * in, find(bucket));
@@ -256,8 +372,10 @@ class MemoryStore : public store::Store {
   }
   Result<void> check(const StoredBucket& bucket, const std::string& key, const store::CommitConditions& conditions) {
     const auto it = bucket.objects.find(key);
-    const bool there = it != bucket.objects.end();
-    const auto matches = [&](const std::string& tag) { return there && (tag == "*" || tag == it->second->info.etag); };
+    const bool there = it != bucket.objects.end() && !it->second.empty() && !it->second.front()->info.delete_marker;
+    const auto matches = [&](const std::string& tag) {
+      return there && (tag == "*" || tag == it->second.front()->info.etag);
+    };
     if (conditions.if_match && !there) return fail(Errc::no_such_key);
     if (conditions.if_match && !matches(*conditions.if_match)) return fail(Errc::precondition_failed);
     if (conditions.if_none_match && matches(*conditions.if_none_match)) return fail(Errc::precondition_failed);
@@ -265,7 +383,9 @@ class MemoryStore : public store::Store {
   }
   static store::ListPage list_page(const StoredBucket& bucket, const store::ListRequest& request) {
     store::ListPage page;
-    for (const auto& [key, object] : bucket.objects) {
+    for (const auto& [key, all] : bucket.objects) {
+      if (all.empty() || all.front()->info.delete_marker) continue;
+      const auto& object = all.front();
       if (!key.starts_with(request.prefix) || (key <= request.after && !request.after.empty())) continue;
       std::string name = key;
       bool is_prefix = false;
@@ -294,7 +414,7 @@ class MemoryStore : public store::Store {
 
   memory::Arena& arena_;
   std::map<std::string, StoredBucket, std::less<>> buckets_;
-  int uploads_made_ = 0;
+  int uploads_made_ = 0, versions_made_ = 0;
 };
 
 }  // namespace verbena::s3::test

@@ -11,7 +11,6 @@ Task<Result<void>> serve_create_bucket(Context& context);
 Task<Result<void>> serve_head_bucket(Context& context);
 Task<Result<void>> serve_delete_bucket(Context& context);
 Task<Result<void>> serve_bucket_location(Context& context);
-Task<Result<void>> serve_bucket_versioning(Context& context);
 Task<Result<void>> serve_bucket_acl(Context& context);
 
 // bucket_document.cc
@@ -60,7 +59,6 @@ Task<Result<void>> serve_head_object(Context& context);
 Task<Result<void>> serve_object_attributes(Context& context);
 Task<Result<void>> serve_object_acl(Context& context);
 Task<Result<void>> serve_put_object_acl(Context& context);
-Task<Result<void>> serve_object_tagging(Context& context);
 
 // put.cc
 Task<Result<void>> serve_put_object(Context& context);
@@ -84,7 +82,27 @@ Task<Result<void>> serve_complete_upload(Context& context);
 Task<Result<void>> serve_list_parts(Context& context);
 Task<Result<void>> serve_list_uploads(Context& context);
 
-// Only the version "null" exists: no_such_version for others.
-Result<void> check_version(const Context& context);
+// versions.cc, list_versions.cc
+Task<Result<void>> serve_bucket_versioning(Context& context);
+Task<Result<void>> serve_put_bucket_versioning(Context& context);
+Task<Result<void>> serve_list_versions(Context& context);
+
+// tagging.cc
+Task<Result<void>> serve_object_tagging(Context& context);
+Task<Result<void>> serve_put_object_tagging(Context& context);
+Task<Result<void>> serve_delete_object_tagging(Context& context);
+
+// lock.cc
+Task<Result<void>> serve_bucket_lock(Context& context);
+Task<Result<void>> serve_put_bucket_lock(Context& context);
+Task<Result<void>> serve_object_retention(Context& context);
+Task<Result<void>> serve_put_object_retention(Context& context);
+Task<Result<void>> serve_object_legal_hold(Context& context);
+Task<Result<void>> serve_put_object_legal_hold(Context& context);
+
+// lifecycle.cc
+Task<Result<void>> serve_bucket_lifecycle(Context& context);
+Task<Result<void>> serve_put_bucket_lifecycle(Context& context);
+Task<Result<void>> serve_delete_bucket_lifecycle(Context& context);
 
 }  // namespace verbena::s3

@@ -6,6 +6,7 @@
 
 #include "s3/checksums.h"
 #include "s3/conditions.h"
+#include "s3/http_date.h"
 #include "s3/query.h"
 #include "s3/xml_reader.h"
 
@@ -47,11 +48,18 @@ Result<DeleteTarget> parse_target(const pugi::xml_node& object) {
       target.key = text_of(child);
       has_key = true;
     } else if (name == "VersionId") {
-      target.version_id = trimmed_text(child);
+      // An empty element says what a missing one says.
+      if (std::string id = trimmed_text(child); !id.empty()) target.version_id = std::move(id);
     } else if (name == "ETag") {
       target.etag = strip_quotes(trimmed_text(child));
-    } else if (name == "LastModifiedTime" || name == "Size") {
-      target.unsupported_condition = true;
+    } else if (name == "LastModifiedTime") {
+      const std::string time = trimmed_text(child);
+      const auto iso_us = parse_timestamp_us(time);
+      target.modified_s = iso_us ? *iso_us / 1'000'000 : parse_http_date(time);
+      if (!target.modified_s) return fail(Errc::malformed_xml, "xml: LastModifiedTime");
+    } else if (name == "Size") {
+      target.size = parse_decimal(trimmed_text(child));
+      if (!target.size) return fail(Errc::malformed_xml, "xml: Size");
     } else if (child.type() == pugi::node_element) {
       return fail(Errc::malformed_xml, "xml: Object");
     }

@@ -45,8 +45,9 @@ inline constexpr size_t xml_bytes_max = 4 * MiB;
 struct DeleteTarget {
   std::string key;
   std::optional<std::string> version_id;
-  std::optional<std::string> etag;     // without quotes
-  bool unsupported_condition = false;  // LastModifiedTime or Size
+  std::optional<std::string> etag;    // without quotes
+  std::optional<int64_t> modified_s;  // LastModifiedTime, seconds since the epoch
+  std::optional<uint64_t> size;
 };
 struct DeleteDocument {
   bool quiet = false;

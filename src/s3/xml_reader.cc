@@ -1,5 +1,7 @@
 #include "s3/xml_reader.h"
 
+#include <algorithm>
+
 #include "s3/names.h"
 #include "s3/xml.h"
 
@@ -79,6 +81,17 @@ std::string trimmed_text(const pugi::xml_node& node) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+Result<void> check_children(const pugi::xml_node& node, std::initializer_list<std::string_view> names) {
+  for (const auto& child : node.children()) {
+    if (child.type() != pugi::node_element) continue;
+    if (std::ranges::find(names, std::string_view(child.name())) == names.end()) {
+      return fail(Errc::malformed_xml, "xml: unknown element");
+    }
+    if (child.next_sibling(child.name())) return fail(Errc::malformed_xml, "xml: repeated element");
+  }
+  return {};
 }
 
 }  // namespace verbena::s3

@@ -1,8 +1,8 @@
 // Request documents read with pugixml under bounds, shared by all parsers of them. Internal to s3/.
 #pragma once
 
+#include <initializer_list>
 #include <pugixml.hpp>
-
 #include <string>
 #include <string_view>
 
@@ -18,5 +18,8 @@ Result<pugi::xml_node> load_xml(pugi::xml_document& document, std::string_view t
 std::string text_of(const pugi::xml_node& node);
 // Without blanks at both ends.
 std::string trimmed_text(const pugi::xml_node& node);
+
+// malformed_xml when the node has an element that is not among `names`, or one of them twice.
+Result<void> check_children(const pugi::xml_node& node, std::initializer_list<std::string_view> names);
 
 }  // namespace verbena::s3

@@ -11,6 +11,7 @@
 #include "memory/arena.h"
 #include "native/native.h"
 #include "rdma/fabric_token_windows.h"
+#include "s3/lifecycle_worker.h"
 #include "s3/router.h"
 #include "server/core_parts.h"
 #include "server/data_directory.h"
@@ -83,6 +84,7 @@ struct Server::State {
   std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
   std::unique_ptr<s3::Service> service;
+  std::unique_ptr<s3::LifecycleWorker> lifecycle;
   std::unique_ptr<http::AccessLog> access_log;
   std::unique_ptr<native::NativeDoor> door;
   std::unique_ptr<rdma::FabricTokenWindows> windows;
@@ -112,7 +114,10 @@ std::expected<void, std::string> Server::State::open_store() {
     hot_store = std::make_unique<store::HotStore>(*store, hot);
   }
   store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;
-  service = std::make_unique<s3::Service>(s3::Service{front, *arena, system_clock(), config.region, verifier.get()});
+  service = std::make_unique<s3::Service>(
+      s3::Service{front, *arena, system_clock(), config.region, verifier.get(), config.lifecycle_day.count()});
+  const s3::LifecycleOptions lifecycle_options{.day_s = config.lifecycle_day.count()};
+  lifecycle = std::make_unique<s3::LifecycleWorker>(front, system_clock(), lifecycle_options);
   return {};
 }
 
@@ -191,6 +196,7 @@ std::expected<void, std::string> Server::State::listen() {
 
 void Server::State::run() {
   for (auto& parts : cores) parts.thread = std::thread([core = parts.core.get()] { core->run(); });
+  lifecycle->start();
   std::string providers;
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
   log::info("server: http={} native={} providers=[{}] cores={} arena={}{} data={}", endpoints.http, endpoints.native,
@@ -201,6 +207,7 @@ void Server::State::run() {
 void Server::State::stop(std::chrono::milliseconds drain) {
   if (stopped) return;
   stopped = true;
+  lifecycle->stop();
   for (auto& parts : cores) {
     if (parts.s3_listener != nullptr) parts.s3_listener->stop_accepting();
     if (parts.native_listener != nullptr) parts.native_listener->stop_accepting();

@@ -90,7 +90,9 @@ std::shared_ptr<ObjectReader> HotStore::hot(std::string_view bucket, std::string
   return std::const_pointer_cast<HotObject>(std::move(found));
 }
 
-Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view bucket, std::string_view key) {
+Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view bucket, std::string_view key,
+                                                           std::string_view version_id) {
+  if (!version_id.empty()) co_return co_await below_.open(bucket, key, version_id);
   if (auto found = hot(bucket, key)) co_return found;
   const cache::Key name{bucket, key};
   const auto ticket = tier_->ticket(name);
@@ -100,7 +102,8 @@ Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view buck
   co_return std::make_shared<FillingReader>(std::move(reader), tier_, ticket, *options_.arena, bucket, key);
 }
 
-Task<Result<ObjectInfo>> HotStore::stat(std::string_view bucket, std::string_view key) {
+Task<Result<ObjectInfo>> HotStore::stat(std::string_view bucket, std::string_view key, std::string_view version_id) {
+  if (!version_id.empty()) co_return co_await below_.stat(bucket, key, version_id);
   if (auto found = hot(bucket, key)) co_return found->info();
   co_return co_await below_.stat(bucket, key);
 }
@@ -114,9 +117,24 @@ Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create(std::string_view bu
   co_return std::make_unique<FillingWriter>(std::move(writer), tier_, *options_.arena, keep_max, bucket, key);
 }
 
-Task<Result<void>> HotStore::remove(std::string_view bucket, std::string_view key, CommitConditions conditions) {
+// Also of a version that is named: it may be the current one, or make another one current.
+Task<Result<Removed>> HotStore::remove(std::string_view bucket, std::string_view key, RemoveRequest request) {
   auto change = tier_->change(cache::Key{bucket, key});
-  co_return co_await below_.remove(bucket, key, std::move(conditions));
+  co_return co_await below_.remove(bucket, key, std::move(request));
+}
+
+Task<Result<ObjectInfo>> HotStore::update(std::string_view bucket, std::string_view key, std::string_view version_id,
+                                          ObjectChange change) {
+  auto told = tier_->change(cache::Key{bucket, key});
+  co_return co_await below_.update(bucket, key, version_id, std::move(change));
+}
+
+// What has no version id is called "null" from now on: nothing that is kept says so yet. It happens once or twice in a
+// bucket's life, so that all may go.
+Task<Result<void>> HotStore::set_versioning(std::string_view bucket, Versioning versioning) {
+  auto done = co_await below_.set_versioning(bucket, versioning);
+  tier_->shed(tier_->capacity());
+  co_return done;
 }
 
 Task<Result<ObjectInfo>> HotStore::complete_upload(std::string_view bucket, std::string_view key,
@@ -131,6 +149,16 @@ Task<Result<void>> HotStore::create_bucket(BucketInfo bucket) { return below_.cr
 Task<Result<BucketInfo>> HotStore::bucket(std::string_view name) { return below_.bucket(name); }
 Task<Result<void>> HotStore::set_durability(std::string_view bucket, Durability durability) {
   return below_.set_durability(bucket, durability);
+}
+Task<Result<void>> HotStore::set_lock(std::string_view bucket, BucketLock lock) {
+  return below_.set_lock(bucket, lock);
+}
+Task<Result<ObjectInfo>> HotStore::find_version(std::string_view bucket, std::string_view key,
+                                                std::string_view version_id) {
+  return below_.find_version(bucket, key, version_id);
+}
+Task<Result<VersionPage>> HotStore::list_versions(std::string_view bucket, ListVersionsRequest request) {
+  return below_.list_versions(bucket, std::move(request));
 }
 Task<Result<void>> HotStore::remove_bucket(std::string_view name) { return below_.remove_bucket(name); }
 Task<Result<std::vector<BucketInfo>>> HotStore::buckets() { return below_.buckets(); }

@@ -130,6 +130,25 @@ TEST_F(HotStoreTest, EveryChangeShowsAtOnce) {
   EXPECT_EQ(*get("k"), "part");
 }
 
+TEST_F(HotStoreTest, VersionsAndTagsAreTheEnginesOwn) {
+  ASSERT_TRUE(put("k", "one"));
+  ASSERT_TRUE(t_.run(hot_->set_versioning("b", Versioning::enabled)));
+  EXPECT_EQ(t_.run(hot_->stat("b", "k"))->version_id, "null");
+  const std::string two = put("k", "two")->version_id;
+  EXPECT_EQ(t_.run(hot_->stat("b", "k"))->version_id, two);
+  auto old = *t_.run(hot_->open("b", "k", "null"));
+  EXPECT_EQ(*t_.read(*old, 0, 3), "one");
+  ObjectChange change;
+  change.tags = Tags{{"a", "b"}};
+  ASSERT_TRUE(t_.run(hot_->update("b", "k", two, change)));
+  EXPECT_EQ(t_.run(hot_->stat("b", "k"))->tags, *change.tags);
+  EXPECT_EQ(*get("k"), "two");
+  ASSERT_TRUE(t_.run(hot_->remove("b", "k", {.version_id = two})));
+  EXPECT_EQ(*get("k"), "one");
+  ASSERT_TRUE(t_.run(hot_->remove("b", "k", {})));
+  EXPECT_EQ(get("k").error(), Errc::no_such_key);
+}
+
 TEST_F(HotStoreTest, AReaderKeepsWhatItOpened) {
   const std::string before = pattern(100'000, 1), after = pattern(100'000, 2);
   ASSERT_TRUE(put("k", before));

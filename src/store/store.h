@@ -34,6 +34,31 @@ inline constexpr size_t documents_max = 64;             // of one bucket
 
 enum class Durability : uint8_t { sync = 0, memory = 1 };
 
+// Of a bucket. `off`: never enabled. Once enabled it can be suspended, never off again.
+enum class Versioning : uint8_t { off = 0, enabled = 1, suspended = 2 };
+
+// How a version is retained. governance: callers with the right to may shorten or bypass it; compliance: nobody.
+enum class LockMode : uint8_t { none = 0, governance = 1, compliance = 2 };
+
+// What forbids to remove one version.
+struct ObjectLock {
+  LockMode mode = LockMode::none;
+  int64_t retain_until_us = 0;  // microseconds since the epoch; of no meaning without a mode
+  bool legal_hold = false;
+  bool operator==(const ObjectLock&) const = default;
+};
+
+// Object lock of a bucket, and what new versions get that come without a retention of their own.
+struct BucketLock {
+  bool enabled = false;
+  LockMode mode = LockMode::none;  // none: no default retention
+  bool years = false;              // the period's unit: years of 365 days, else days
+  uint32_t period = 0;
+  bool operator==(const BucketLock&) const = default;
+};
+
+using Tags = std::vector<std::pair<std::string, std::string>>;  // key, value; in the order they came
+
 struct Checksum {
   Algorithm algorithm = Algorithm::crc32;
   std::string value;   // raw digest bytes
@@ -54,12 +79,18 @@ struct ObjectInfo {
   uint64_t size = 0;        // bytes
   std::string etag;         // without quotes; MD5 hex for HTTP PUTs, contains a '-' otherwise
   int64_t modified_us = 0;  // set by the engine at commit
-  std::string version_id;   // empty until versioning exists
+  // Set by the engine: empty in a bucket that never had versioning, "null" for what was written without it, else
+  // URL-safe and not guessable.
+  std::string version_id;
+  bool delete_marker = false;  // set by the engine; such a version has no bytes, etag, headers
   // Headers to give back as they came, lower-case names: content-type, cache-control, content-disposition,
   // content-encoding, content-language, expires, x-amz-meta-*, x-amz-storage-class.
   std::vector<std::pair<std::string, std::string>> headers;
   std::vector<Checksum> checksums;
   std::vector<PartInfo> parts;  // of a multipart upload, in order; empty otherwise
+  // What Store::update() may change later. A commit without a retention gets the bucket's default one.
+  Tags tags;
+  ObjectLock lock;
 };
 
 struct BucketInfo {
@@ -67,15 +98,40 @@ struct BucketInfo {
   int64_t created_us = 0;
   std::string owner;  // access key's account; "root" until there are users
   Durability durability = Durability::sync;
+  Versioning versioning = Versioning::off;
+  BucketLock lock{};
 };
 
 // A small named blob kept with a bucket: one of its configurations. Never null.
 using Document = std::shared_ptr<const std::string>;
 
-// ETags without quotes; "*" matches any. Empty optionals mean no condition.
+// On the key's current object, or for remove() on the version that is named. ETags without quotes; "*" matches any.
+// Empty optionals mean no condition. A key without an object: if_match is no_such_key for a commit; remove() then
+// succeeds. A delete marker meets only conditions on time and on a size of 0.
 struct CommitConditions {
-  std::optional<std::string> if_match;
-  std::optional<std::string> if_none_match;
+  std::optional<std::string> if_match{};
+  std::optional<std::string> if_none_match{};
+  std::optional<int64_t> if_modified_s{};   // the version is of this second
+  std::optional<int64_t> if_modified_us{};  // and of this very microsecond
+  std::optional<uint64_t> if_size{};
+};
+
+struct RemoveRequest {
+  std::string version_id{};  // empty: the key's current object, of which a versioned bucket keeps the versions
+  CommitConditions conditions{};
+  bool bypass_governance = false;  // the caller may and wants to remove what is under governance
+};
+struct Removed {
+  std::string version_id;      // of the delete marker that was made, or of the version that went; as in ObjectInfo
+  bool delete_marker = false;  // one was made, or what went was one
+};
+
+// What changes of a version; what is not set stays.
+struct ObjectChange {
+  std::optional<Tags> tags;
+  std::optional<std::pair<LockMode, int64_t>> retention;  // mode and retain_until_us; none: without retention
+  std::optional<bool> legal_hold;
+  bool bypass_governance = false;
 };
 
 class ObjectReader {
@@ -119,6 +175,23 @@ struct ListPage {
   std::string next_after;  // pass as `after` for the next page: the last key or common prefix here
 };
 
+struct ListVersionsRequest {
+  std::string prefix{}, delimiter{}, key_marker{};
+  std::string version_id_marker{};  // with key_marker: behind this version of it; empty: behind all of its versions
+  int max_keys = 1000;              // versions plus common prefixes
+};
+struct VersionEntry {
+  std::string key;
+  ObjectInfo info;
+  bool latest = false;
+};
+struct VersionPage {
+  std::vector<VersionEntry> versions;        // by key, then newest first; delete markers among them
+  std::vector<std::string> common_prefixes;  // in byte order
+  bool truncated = false;
+  std::string next_key_marker, next_version_id_marker;
+};
+
 struct UploadInfo {
   std::string bucket, key, upload_id;
   int64_t created_us = 0;
@@ -126,6 +199,8 @@ struct UploadInfo {
   std::vector<std::pair<std::string, std::string>> headers;  // for the object to be
   std::optional<Algorithm> checksum_algorithm;
   bool checksum_full_object = false;  // x-amz-checksum-type: FULL_OBJECT
+  Tags tags;                          // for the object to be, as its lock
+  ObjectLock lock;
 };
 struct ListUploadsRequest {
   std::string prefix, delimiter, key_marker, upload_id_marker;
@@ -160,6 +235,10 @@ class Store {
   virtual Task<Result<void>> create_bucket(BucketInfo bucket) = 0;     // bucket_already_exists
   virtual Task<Result<BucketInfo>> bucket(std::string_view name) = 0;  // no_such_bucket
   virtual Task<Result<void>> set_durability(std::string_view bucket, Durability durability) = 0;
+  // invalid_bucket_state: off once it was on, or suspended under object lock.
+  virtual Task<Result<void>> set_versioning(std::string_view bucket, Versioning versioning) = 0;
+  // invalid_bucket_state: versioning is not enabled; or to disable what was enabled.
+  virtual Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) = 0;
   virtual Task<Result<void>> remove_bucket(std::string_view name) = 0;  // bucket_not_empty
   virtual Task<Result<std::vector<BucketInfo>>> buckets() = 0;          // by name
 
@@ -172,17 +251,29 @@ class Store {
   // Succeeds for a document that does not exist.
   virtual Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) = 0;
 
-  virtual Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key) = 0;
-  // The same, if the whole object lies in memory: at once, and null otherwise.
+  // `version_id` empty: the current object. no_such_key, no_such_version; method_not_allowed: that version is a delete
+  // marker; invalid_version: no version id.
+  virtual Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
+                                                           std::string_view version_id = {}) = 0;
+  // The current object, if the whole of it lies in memory: at once, and null otherwise.
   virtual std::shared_ptr<ObjectReader> hot(std::string_view /*bucket*/, std::string_view /*key*/) { return nullptr; }
   // As open() without a claim on the bytes: for HEAD.
-  virtual Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key) = 0;
+  virtual Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key,
+                                        std::string_view version_id = {}) = 0;
+  // As stat(), but a delete marker is an answer, too: to tell one from a key that never was.
+  virtual Task<Result<ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
+                                                std::string_view version_id) = 0;
   // `size_hint`: the final size if known; decides the layout, not the result.
   virtual Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
                                                              std::optional<uint64_t> size_hint) = 0;
-  // Succeeds for a key that does not exist (S3).
-  virtual Task<Result<void>> remove(std::string_view bucket, std::string_view key, CommitConditions conditions) = 0;
+  // Succeeds for a key or version that does not exist (S3). access_denied: the version is locked.
+  virtual Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) = 0;
+  // Changes what may change of a version without touching its bytes; returns it as it is then. Errors as stat(), and
+  // access_denied: the retention forbids it; invalid_request: a lock in a bucket without object lock.
+  virtual Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
+                                          ObjectChange change) = 0;
   virtual Task<Result<ListPage>> list(std::string_view bucket, ListRequest request) = 0;
+  virtual Task<Result<VersionPage>> list_versions(std::string_view bucket, ListVersionsRequest request) = 0;
 
   // Multipart. The engine makes the upload id (URL-safe, not guessable) and sets created_us.
   virtual Task<Result<UploadInfo>> create_upload(UploadInfo upload) = 0;
@@ -196,7 +287,7 @@ class Store {
                                             int after_part, int max_parts) = 0;
   virtual Task<Result<UploadPage>> list_uploads(std::string_view bucket, ListUploadsRequest request) = 0;
   // Makes the object from these parts (numbers ascending; each etag must be the stored one: else invalid_part) without
-  // copying bytes. `info` has etag, headers and checksums ready; size, parts and modified_us are set here.
+  // copying bytes. `info` has etag, headers and checksums ready; size, parts, modified_us, tags and lock are set here.
   virtual Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key,
                                                    std::string_view upload_id, std::vector<PartInfo> parts,
                                                    ObjectInfo info, CommitConditions conditions) = 0;

@@ -26,6 +26,12 @@ void Documents::remove(std::string_view name) {
   if (auto it = documents_.find(name); it != documents_.end()) documents_.erase(it);
 }
 
+void Bucket::set(const BucketInfo& info) const {
+  durability.store(info.durability);
+  versioning.store(info.versioning);
+  lock.store(info.lock);
+}
+
 std::shared_ptr<const Bucket> Buckets::find(std::string_view name) const {
   std::shared_lock lock(mutex_);
   auto it = buckets_.find(name);
@@ -54,7 +60,7 @@ void Buckets::add(const BucketRecord& record) {
   bucket->name = record.info.name;
   bucket->created_us = record.info.created_us;
   bucket->owner = record.info.owner;
-  bucket->durability.store(record.info.durability);
+  bucket->set(record.info);
   std::lock_guard lock(mutex_);
   buckets_[record.info.name] = std::move(bucket);
 }

@@ -31,9 +31,13 @@ struct Bucket {
   int64_t created_us = 0;
   std::string owner;
   mutable std::atomic<Durability> durability{Durability::sync};
+  // For calls that read; a mutation asks the bucket's record.
+  mutable std::atomic<Versioning> versioning{Versioning::off};
+  mutable std::atomic<BucketLock> lock{};
   mutable Documents documents;
 
-  BucketInfo info() const { return {name, created_us, owner, durability.load(std::memory_order_acquire)}; }
+  void set(const BucketInfo& info) const;  // what may change of a bucket
+  BucketInfo info() const { return {name, created_us, owner, durability.load(), versioning.load(), lock.load()}; }
 };
 
 // Thread-safe.

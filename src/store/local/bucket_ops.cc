@@ -2,6 +2,7 @@
 
 #include "store/local/multipart.h"
 #include "store/local/object_ops.h"
+#include "store/local/versions.h"
 
 namespace verbena::store::local {
 
@@ -33,13 +34,12 @@ Mutation create_bucket_mutation(Engine& engine, BucketInfo info) {
   return {.apply = std::move(apply), .runs = {}, .bucket = nullptr, .takes_space = true};
 }
 
-Mutation set_durability_mutation(std::shared_ptr<const Bucket> bucket, Durability durability) {
-  auto apply = [bucket, durability](Transaction& transaction) -> Result<void> {
-    VB_TRY(check_bucket(transaction, *bucket));
-    BucketRecord record{.id = bucket->id, .info = bucket->info()};
-    record.info.durability = durability;
+Mutation change_bucket_mutation(std::shared_ptr<const Bucket> bucket, BucketChange change) {
+  auto apply = [bucket, change](Transaction& transaction) -> Result<void> {
+    VB_ASSIGN(BucketRecord record, check_bucket(transaction, *bucket));
+    VB_TRY(change(record.info));
     transaction.batch().put(Family::meta, keys::bucket(bucket->name), encode(record));
-    transaction.on_commit([bucket, durability] { bucket->durability.store(durability, std::memory_order_release); });
+    transaction.on_commit([bucket, info = record.info] { bucket->set(info); });
     return {};
   };
   return {.apply = std::move(apply), .runs = {}, .bucket = nullptr, .takes_space = false};
@@ -51,6 +51,8 @@ Mutation remove_bucket_mutation(Engine& engine, std::shared_ptr<const Bucket> bu
     Cursor objects = transaction.batch().cursor(Family::objects, keys::object_prefix(bucket->id));
     if (objects.valid()) return fail(Errc::bucket_not_empty);
     VB_TRY(objects.status());
+    VB_ASSIGN(bool versions, has_versions(transaction, bucket->id));
+    if (versions) return fail(Errc::bucket_not_empty);
     // Found first, changed after: a cursor does not like the batch to move under it.
     std::vector<std::pair<std::string, UploadRecord>> uploads;
     Cursor cursor = transaction.batch().cursor(Family::uploads, keys::upload_prefix(bucket->id));
@@ -87,19 +89,6 @@ Mutation remove_document_mutation(std::shared_ptr<const Bucket> bucket, std::str
     return {};
   };
   return {.apply = std::move(apply), .runs = {}, .bucket = nullptr, .takes_space = false};
-}
-
-Mutation remove_mutation(std::shared_ptr<const Bucket> bucket, std::string key, CommitConditions conditions) {
-  auto apply = [bucket, key, conditions](Transaction& transaction) -> Result<void> {
-    VB_TRY(check_bucket(transaction, *bucket));
-    VB_ASSIGN(auto current, find_object(transaction, *bucket, key));
-    VB_TRY(check_conditions(current, conditions));
-    if (!current) return {};
-    VB_TRY(bury(transaction, current));
-    transaction.batch().erase(Family::objects, keys::object(bucket->id, key));
-    return {};
-  };
-  return {.apply = std::move(apply), .runs = {}, .bucket = bucket, .takes_space = false};
 }
 
 }  // namespace verbena::store::local

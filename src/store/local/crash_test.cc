@@ -60,27 +60,50 @@ class Workload {
     remove("multi");
     t_.store->drain();
     put("last", 70'000, 11);
+    versions();
     document("<Cors/>");
     document("<Cors>2</Cors>");
   }
 
  private:
   // After the crash nothing is acknowledged; without one, a failed call must have left nothing.
-  void settle(const std::string& key, bool done) {
+  bool settle(const std::string& key, bool done) {
     if (done) {
       expected_.acknowledge(key);
     } else if (!fs_.fault_happened()) {
       ADD_FAILURE() << key << " failed without a fault";
     }
+    return done;
   }
-  void put(const std::string& key, size_t size, uint64_t seed) {
+  bool put(const std::string& key, size_t size, uint64_t seed) {
     std::string bytes = pattern(size, seed);
     expected_.begin(key, bytes);
-    settle(key, t_.put("b", key, bytes).has_value());
+    return settle(key, t_.put("b", key, bytes).has_value());
   }
-  void remove(const std::string& key) {
+  bool remove(const std::string& key) {
     expected_.begin(key, std::nullopt);
-    settle(key, t_.remove("b", key).has_value());
+    return settle(key, t_.remove("b", key).has_value());
+  }
+  // The same key through the states of versioning: what it holds must be what was acknowledged last.
+  void versions() {
+    const std::string key = "versioned";
+    if (!t_.set_versioning("b", Versioning::enabled)) return;
+    if (!put(key, 100'000, 20) || !put(key, 300, 21)) return;
+    auto newest = t_.run(t_.store->stat("b", key));
+    if (!newest || !remove(key)) return;
+    auto marker = t_.run(t_.store->find_version("b", key, ""));
+    if (!marker) return;
+    // The marker goes, then the newest version: the one before it is current again.
+    if (!remove_version(key, marker->version_id, pattern(300, 21))) return;
+    if (!remove_version(key, newest->version_id, pattern(100'000, 20))) return;
+    if (!t_.set_versioning("b", Versioning::suspended)) return;
+    put(key, 70'000, 22);
+    put(key, 80'000, 23);
+    t_.store->drain();
+  }
+  bool remove_version(const std::string& key, const std::string& id, std::string then) {
+    expected_.begin(key, std::move(then));
+    return settle(key, t_.remove_version("b", key, id).has_value());
   }
   void document(const std::string& text) {
     expected_.begin(document_key, text);

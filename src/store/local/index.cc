@@ -14,8 +14,8 @@
 namespace verbena::store::local {
 namespace {
 
-constexpr std::array<const char*, family_count> family_names = {"default",  "objects", "uploads",
-                                                                "segments", "extents", "in_index"};
+constexpr std::array<const char*, family_count> family_names = {"default", "objects",  "uploads", "segments",
+                                                                "extents", "in_index", "versions"};
 
 rocksdb::Slice slice(std::string_view s) { return {s.data(), s.size()}; }
 

@@ -19,13 +19,46 @@ std::string tagged(char tag, uint64_t v) {
   return key;
 }
 
+// Zero bytes are escaped, so that an end mark of two zeros keeps byte order.
+void append_escaped(std::string& out, std::string_view key) {
+  for (char c : key) {
+    out.push_back(c);
+    if (c == '\0') out.push_back('\xff');
+  }
+}
+
+// What append_escaped() and an end mark made; `rest` is what follows the mark.
+std::optional<std::string> unescape(std::string_view in, std::string_view& rest) {
+  std::string key;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (in[i] != '\0') {
+      key.push_back(in[i]);
+      continue;
+    }
+    if (i + 1 >= in.size()) return std::nullopt;
+    char next = in[++i];
+    if (next == '\0') {
+      rest = in.substr(i + 1);
+      return key;
+    }
+    if (next != '\xff') return std::nullopt;
+    key.push_back('\0');
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::string number(uint64_t v) {
   std::string key;
   append_be(key, v, 8);
   return key;
 }
 
-}  // namespace
+std::optional<uint64_t> parse_number(std::string_view bytes) {
+  if (bytes.size() != 8) return std::nullopt;
+  return read_be(bytes);
+}
 
 std::string epoch() { return "m:epoch"; }
 std::string bucket_prefix() { return "b"; }
@@ -52,10 +85,7 @@ std::string upload_prefix(uint64_t bucket) { return tagged('u', bucket); }
 
 std::string upload_key_prefix(uint64_t bucket, std::string_view key) {
   std::string out = upload_prefix(bucket);
-  for (char c : key) {
-    out.push_back(c);
-    if (c == '\0') out.push_back('\xff');
-  }
+  append_escaped(out, key);
   return out;
 }
 
@@ -65,20 +95,10 @@ std::string upload(uint64_t bucket, std::string_view key, std::string_view uploa
 
 std::optional<std::pair<std::string, std::string>> parse_upload(std::string_view index_key) {
   if (index_key.size() < 9 || index_key[0] != 'u') return std::nullopt;
-  std::string_view rest = index_key.substr(9);
-  std::string key;
-  for (size_t i = 0; i < rest.size(); ++i) {
-    if (rest[i] != '\0') {
-      key.push_back(rest[i]);
-      continue;
-    }
-    if (i + 1 >= rest.size()) return std::nullopt;
-    char next = rest[++i];
-    if (next == '\0') return std::pair(std::move(key), std::string(rest.substr(i + 1)));
-    if (next != '\xff') return std::nullopt;
-    key.push_back('\0');
-  }
-  return std::nullopt;
+  std::string_view upload_id;
+  auto key = unescape(index_key.substr(9), upload_id);
+  if (!key) return std::nullopt;
+  return std::pair(std::move(*key), std::string(upload_id));
 }
 
 std::string part_prefix(uint64_t upload) { return tagged('p', upload); }
@@ -88,6 +108,34 @@ std::string part(uint64_t upload, int number) {
   return key;
 }
 std::string object_parts(uint64_t object) { return tagged('o', object); }
+
+std::string null_version(uint64_t bucket, std::string_view key) {
+  std::string out = tagged('n', bucket);
+  append_escaped(out, key);
+  return out.append(2, '\0');
+}
+
+std::string version_bucket(uint64_t bucket) { return number(bucket); }
+std::string version_key_prefix(uint64_t bucket, std::string_view key) {
+  std::string out = number(bucket);
+  append_escaped(out, key);
+  return out;
+}
+std::string version_prefix(uint64_t bucket, std::string_view key) {
+  return version_key_prefix(bucket, key).append(2, '\0');
+}
+std::string version(uint64_t bucket, std::string_view key, uint64_t id) {
+  std::string out = version_prefix(bucket, key);
+  append_be(out, ~id, 8);
+  return out;
+}
+std::optional<std::pair<std::string, uint64_t>> parse_version(std::string_view index_key) {
+  if (index_key.size() < 8) return std::nullopt;
+  std::string_view rest;
+  auto key = unescape(index_key.substr(8), rest);
+  if (!key || rest.size() != 8) return std::nullopt;
+  return std::pair(std::move(*key), ~read_be(rest));
+}
 
 std::string segment_prefix(uint64_t blob) { return number(blob); }
 std::string segment(uint64_t blob, uint32_t n) {

@@ -13,13 +13,14 @@ namespace verbena::store::local {
 // One RocksDB column family each; one write-ahead log for all.
 enum class Family : uint8_t {
   meta = 0,      // epoch, buckets, their documents, volumes' clean marks, dead blobs
-  objects = 1,   // heads
-  uploads = 2,   // uploads, their parts, and the part lists of finished objects
+  objects = 1,   // heads of current objects
+  uploads = 2,   // uploads, their parts, the part lists of finished objects, where null versions are
   segments = 3,  // where a blob's bytes lie, and their CRCs
   extents = 4,   // the space map: which blob owns an extent of a volume
   in_index = 5,  // small blobs' bytes
+  versions = 6,  // heads that are not a key's current object: older versions, and delete markers
 };
-inline constexpr size_t family_count = 6;
+inline constexpr size_t family_count = 7;
 
 namespace keys {
 
@@ -50,6 +51,18 @@ std::optional<std::pair<std::string, std::string>> parse_upload(std::string_view
 std::string part_prefix(uint64_t upload);
 std::string part(uint64_t upload, int number);
 std::string object_parts(uint64_t object);
+std::string null_version(uint64_t bucket, std::string_view key);  // -> the id of the key's null version in `versions`
+
+// versions: bucket id, key (as in an upload's), the id's complement: the newest of a key comes first
+std::string version_bucket(uint64_t bucket);
+std::string version_key_prefix(uint64_t bucket, std::string_view key);  // up to where keys differ: no end mark
+std::string version_prefix(uint64_t bucket, std::string_view key);      // all of this key
+std::string version(uint64_t bucket, std::string_view key, uint64_t id);
+std::optional<std::pair<std::string, uint64_t>> parse_version(std::string_view index_key);  // key, id
+
+// What a record holds as a number: eight bytes.
+std::string number(uint64_t v);
+std::optional<uint64_t> parse_number(std::string_view bytes);
 
 // segments, extents, in_index
 std::string segment_prefix(uint64_t blob);

@@ -2,15 +2,10 @@
 
 #include <algorithm>
 
+#include "store/local/versions.h"
+
 namespace verbena::store::local {
 namespace {
-
-// The common prefix that hides `key`, up to and including the delimiter; empty when none does.
-std::string_view common_prefix(std::string_view key, std::string_view prefix, std::string_view delimiter) {
-  if (delimiter.empty()) return {};
-  size_t at = key.find(delimiter, prefix.size());
-  return at == std::string_view::npos ? std::string_view{} : key.substr(0, at + delimiter.size());
-}
 
 // Moves behind everything that starts with `hidden`. False when nothing can follow.
 bool skip(Cursor& cursor, const std::string& hidden) {
@@ -29,6 +24,12 @@ Result<UploadInfo> to_upload(const Bucket& bucket, std::string key, std::string 
 
 }  // namespace
 
+std::string_view common_prefix(std::string_view key, std::string_view prefix, std::string_view delimiter) {
+  if (delimiter.empty()) return {};
+  size_t at = key.find(delimiter, prefix.size());
+  return at == std::string_view::npos ? std::string_view{} : key.substr(0, at + delimiter.size());
+}
+
 Result<ListPage> list_objects(Engine& engine, const Bucket& bucket, const ListRequest& request) {
   ListPage page;
   int room = std::clamp(request.max_keys, 0, page_max);
@@ -46,6 +47,7 @@ Result<ListPage> list_objects(Engine& engine, const Bucket& bucket, const ListRe
     }
     if (hidden.empty()) {
       VB_ASSIGN(ObjectRecord record, decode_object(cursor.value()));
+      name_version(record.info, bucket.versioning.load(std::memory_order_acquire));
       page.entries.push_back({std::string(key), std::move(record.info)});
       page.next_after = key;
       --room;

@@ -3,9 +3,11 @@
 #include "store/local/bucket_ops.h"
 #include "store/local/engine.h"
 #include "store/local/list.h"
+#include "store/local/list_versions.h"
 #include "store/local/multipart.h"
 #include "store/local/object_ops.h"
 #include "store/local/reader.h"
+#include "store/local/remove.h"
 
 namespace verbena::store::local {
 
@@ -55,7 +57,11 @@ Task<Result<BucketInfo>> LocalStore::bucket(std::string_view name) {
 Task<Result<void>> LocalStore::set_durability(std::string_view name, Durability durability) {
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(name));
-  VB_CO_TRY(co_await engine->committer->submit(set_durability_mutation(found, durability)));
+  auto change = [durability](BucketInfo& info) -> Result<void> {
+    info.durability = durability;
+    return {};
+  };
+  VB_CO_TRY(co_await engine->committer->submit(change_bucket_mutation(found, change)));
   if (durability == Durability::memory) co_return Result<void>();
   // What the bucket acknowledged from memory so far becomes durable, too.
   auto work = [engine]() -> Result<void> {
@@ -63,6 +69,36 @@ Task<Result<void>> LocalStore::set_durability(std::string_view name, Durability 
     return engine->index->sync();
   };
   co_return co_await engine->pool().run("durability change", std::move(work));
+}
+
+Task<Result<void>> LocalStore::set_versioning(std::string_view name, Versioning versioning) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(name));
+  auto change = [versioning](BucketInfo& info) -> Result<void> {
+    if (versioning == Versioning::off && info.versioning != versioning) return fail(Errc::invalid_bucket_state);
+    if (versioning == Versioning::suspended && info.lock.enabled) {
+      return fail(Errc::invalid_bucket_state,
+                  "An Object Lock configuration is present on this bucket, so the versioning state cannot be changed.");
+    }
+    info.versioning = versioning;
+    return {};
+  };
+  co_return co_await engine->committer->submit(change_bucket_mutation(found, change));
+}
+
+Task<Result<void>> LocalStore::set_lock(std::string_view name, BucketLock lock) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(name));
+  auto change = [lock](BucketInfo& info) -> Result<void> {
+    if (lock.enabled && info.versioning != Versioning::enabled) {
+      return fail(Errc::invalid_bucket_state,
+                  "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration.");
+    }
+    if (info.lock.enabled && !lock.enabled) return fail(Errc::invalid_bucket_state, "object lock stays enabled");
+    info.lock = lock;
+    return {};
+  };
+  co_return co_await engine->committer->submit(change_bucket_mutation(found, change));
 }
 
 Task<Result<void>> LocalStore::remove_bucket(std::string_view name) {
@@ -94,25 +130,41 @@ Task<Result<void>> LocalStore::remove_document(std::string_view bucket, std::str
 
 // Objects.
 
-Task<Result<std::shared_ptr<ObjectReader>>> LocalStore::open(std::string_view bucket, std::string_view key) {
+Task<Result<std::shared_ptr<ObjectReader>>> LocalStore::open(std::string_view bucket, std::string_view key,
+                                                             std::string_view version_id) {
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   VB_CO_TRY(check_key(key));
   // What RocksDB has in memory is answered here and now; only a read from disk is worth a thread.
-  auto opened = open_object(engine, found, key, Tier::cached);
+  auto opened = open_object(engine, found, {key, version_id}, Tier::cached);
   if (opened || !(opened.error() == Errc::would_block)) co_return opened;
-  auto work = [engine, found, key = std::string(key)] { return open_object(engine, found, key, Tier::disk); };
+  auto work = [engine, found, key = std::string(key), id = std::string(version_id)] {
+    return open_object(engine, found, {key, id}, Tier::disk);
+  };
   co_return co_await engine->pool().run("object open", std::move(work));
 }
 
-Task<Result<ObjectInfo>> LocalStore::stat(std::string_view bucket, std::string_view key) {
+Task<Result<ObjectInfo>> LocalStore::stat(std::string_view bucket, std::string_view key, std::string_view version_id) {
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   VB_CO_TRY(check_key(key));
-  auto info = stat_object(*engine, *found, key, Tier::cached);
+  auto info = stat_object(*engine, *found, {key, version_id}, Tier::cached);
   if (info || !(info.error() == Errc::would_block)) co_return info;
-  auto work = [engine, found, key = std::string(key)] { return stat_object(*engine, *found, key, Tier::disk); };
+  auto work = [engine, found, key = std::string(key), id = std::string(version_id)] {
+    return stat_object(*engine, *found, {key, id}, Tier::disk);
+  };
   co_return co_await engine->pool().run("object stat", std::move(work));
+}
+
+Task<Result<ObjectInfo>> LocalStore::find_version(std::string_view bucket, std::string_view key,
+                                                  std::string_view version_id) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  auto work = [engine, found, key = std::string(key), id = std::string(version_id)] {
+    return stat_version(*engine, *found, {key, id});
+  };
+  co_return co_await engine->pool().run("version stat", std::move(work));
 }
 
 Task<Result<std::unique_ptr<ObjectWriter>>> LocalStore::create(std::string_view bucket, std::string_view key,
@@ -123,11 +175,24 @@ Task<Result<std::unique_ptr<ObjectWriter>>> LocalStore::create(std::string_view 
   co_return make_object_writer(engine_, std::move(found), std::string(key), size_hint);
 }
 
-Task<Result<void>> LocalStore::remove(std::string_view bucket, std::string_view key, CommitConditions conditions) {
+Task<Result<Removed>> LocalStore::remove(std::string_view bucket, std::string_view key, RemoveRequest request) {
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   VB_CO_TRY(check_key(key));
-  co_return co_await engine->committer->submit(remove_mutation(found, std::string(key), std::move(conditions)));
+  auto removal = std::make_shared<Removal>(Removal{engine, found, std::string(key), std::move(request), {}});
+  VB_CO_TRY(co_await engine->committer->submit(remove_mutation(removal)));
+  co_return std::move(removal->removed);
+}
+
+Task<Result<ObjectInfo>> LocalStore::update(std::string_view bucket, std::string_view key, std::string_view version_id,
+                                            ObjectChange change) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  auto update =
+      std::make_shared<Update>(Update{found, std::string(key), std::string(version_id), std::move(change), {}});
+  VB_CO_TRY(co_await engine->committer->submit(update_mutation(update)));
+  co_return std::move(update->info);
 }
 
 Task<Result<ListPage>> LocalStore::list(std::string_view bucket, ListRequest request) {
@@ -135,6 +200,13 @@ Task<Result<ListPage>> LocalStore::list(std::string_view bucket, ListRequest req
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   auto work = [engine, found, request = std::move(request)] { return list_objects(*engine, *found, request); };
   co_return co_await engine->pool().run("object list", std::move(work));
+}
+
+Task<Result<VersionPage>> LocalStore::list_versions(std::string_view bucket, ListVersionsRequest request) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  auto work = [engine, found, request = std::move(request)] { return local::list_versions(*engine, *found, request); };
+  co_return co_await engine->pool().run("version list", std::move(work));
 }
 
 // Multipart.

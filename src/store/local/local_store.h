@@ -54,17 +54,26 @@ class LocalStore final : public Store {
   Task<Result<void>> create_bucket(BucketInfo bucket) override;
   Task<Result<BucketInfo>> bucket(std::string_view name) override;
   Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
+  Task<Result<void>> set_versioning(std::string_view bucket, Versioning versioning) override;
+  Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) override;
   Task<Result<void>> remove_bucket(std::string_view name) override;
   Task<Result<std::vector<BucketInfo>>> buckets() override;
   Task<Result<Document>> document(std::string_view bucket, std::string_view name) override;
   Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
   Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
-  Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key) override;
-  Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key) override;
+  Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
+                                                   std::string_view version_id = {}) override;
+  Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key,
+                                std::string_view version_id = {}) override;
+  Task<Result<ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
+                                        std::string_view version_id) override;
   Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
                                                      std::optional<uint64_t> size_hint) override;
-  Task<Result<void>> remove(std::string_view bucket, std::string_view key, CommitConditions conditions) override;
+  Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override;
+  Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
+                                  ObjectChange change) override;
   Task<Result<ListPage>> list(std::string_view bucket, ListRequest request) override;
+  Task<Result<VersionPage>> list_versions(std::string_view bucket, ListVersionsRequest request) override;
   Task<Result<UploadInfo>> create_upload(UploadInfo upload) override;
   Task<Result<UploadInfo>> upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
   Task<Result<std::unique_ptr<ObjectWriter>>> create_part(std::string_view bucket, std::string_view key,

@@ -2,6 +2,7 @@
 #include <rapidcheck.h>
 
 #include <map>
+#include <tuple>
 
 #include "store/local/test_store.h"
 
@@ -127,6 +128,123 @@ TEST(Model, AnyHistoryReadsLikeAMap) {
     expect_same(t, model);
     t.reopen();
     expect_same(t, model);
+    t.store->drain();
+    auto usage = t.store->usage();
+    RC_ASSERT(usage.has_value());
+    RC_ASSERT(usage->allocated_bytes == usage->live_bytes);
+  });
+  EXPECT_TRUE(ok);
+}
+
+// Histories of versions. Each key's versions, newest first; nullopt: a delete marker.
+struct ModelVersion {
+  std::string id;  // "" while the bucket has no versioning, else "null" or an id
+  std::optional<std::string> value;
+};
+struct VersionModel {
+  Versioning versioning = Versioning::off;
+  std::map<std::string, std::vector<ModelVersion>> keys;
+
+  static bool is_null(const ModelVersion& v) { return v.id.empty() || v.id == "null"; }
+  void add(const std::string& key, ModelVersion version) {
+    auto& all = keys[key];
+    if (versioning != Versioning::enabled) std::erase_if(all, is_null);
+    all.insert(all.begin(), std::move(version));
+  }
+  std::string name(const ModelVersion& v) const {
+    return versioning != Versioning::off && v.id.empty() ? "null" : v.id;
+  }
+};
+
+void change_versions(TestStore& t, VersionModel& model) {
+  const std::string key = *rc::gen::elementOf(std::vector<std::string>{"a", "a/b", "a/c", std::string("\0", 1), "z"});
+  switch (*rc::gen::inRange(0, 8)) {
+    case 0: {
+      auto next = *rc::gen::elementOf(std::vector<Versioning>{Versioning::enabled, Versioning::suspended});
+      RC_ASSERT(t.set_versioning("b", next).has_value());
+      model.versioning = next;
+      return;
+    }
+    case 1:
+    case 2: {
+      auto removed = t.remove("b", key);
+      RC_ASSERT(removed.has_value());
+      RC_ASSERT(removed->delete_marker == (model.versioning != Versioning::off));
+      if (model.versioning == Versioning::off) {
+        model.keys.erase(key);
+      } else {
+        model.add(key, {removed->version_id, std::nullopt});
+      }
+      return;
+    }
+    case 3:
+    case 4: {
+      auto& all = model.keys[key];
+      if (all.empty()) return;
+      size_t at = *rc::gen::inRange<size_t>(0, all.size());
+      std::string id = model.name(all[at]);
+      RC_ASSERT(t.remove_version("b", key, id.empty() ? "null" : id).has_value());
+      all.erase(all.begin() + static_cast<std::ptrdiff_t>(at));
+      return;
+    }
+    default: {
+      std::string value = random_value();
+      auto stored = t.put("b", key, value);
+      RC_ASSERT(stored.has_value());
+      model.add(key, {stored->version_id, value});
+    }
+  }
+}
+
+void expect_versions(TestStore& t, const VersionModel& model) {
+  ListVersionsRequest request{.prefix = {}, .delimiter = {}, .key_marker = {}, .version_id_marker = {}};
+  request.max_keys = *rc::gen::inRange(1, 8);
+  std::vector<std::tuple<std::string, std::string, bool, bool>> wanted, got;
+  size_t current = 0;
+  for (const auto& [key, all] : model.keys) {
+    for (const auto& v : all) wanted.emplace_back(key, model.name(v), &v == &all.front(), !v.value);
+    if (!all.empty() && all.front().value) ++current;
+  }
+  for (int pages = 0; pages < 200; ++pages) {
+    auto page = t.list_versions("b", request);
+    RC_ASSERT(page.has_value());
+    for (const auto& e : page->versions) {
+      got.emplace_back(e.key, e.info.version_id, e.latest, e.info.delete_marker);
+    }
+    if (!page->truncated) break;
+    request.key_marker = page->next_key_marker;
+    request.version_id_marker = page->next_version_id_marker;
+  }
+  RC_ASSERT(got == wanted);
+  RC_ASSERT(t.list("b")->entries.size() == current);
+  for (const auto& [key, all] : model.keys) {
+    for (const auto& v : all) {
+      auto value = t.get_version("b", key, v.id.empty() ? "null" : v.id);
+      RC_ASSERT(value.has_value() == v.value.has_value());
+      if (value) RC_ASSERT(*value == *v.value);
+    }
+    auto value = t.get("b", key);
+    bool there = !all.empty() && all.front().value;
+    RC_ASSERT(value.has_value() == there);
+    if (there) RC_ASSERT(*value == *all.front().value);
+  }
+}
+
+TEST(Model, AnyHistoryOfVersionsReadsLikeAListOfThem) {
+  bool ok = rc::check("any history of versions reads like a list of them", [] {
+    FaultyFileSystem fs;
+    TestStore t(&fs);
+    t.options.volume_size_max = 1 * MiB;
+    t.open();
+    t.make_bucket("b");
+    VersionModel model;
+    int steps = *rc::gen::inRange(5, 40);
+    for (int i = 0; i < steps; ++i) change_versions(t, model);
+    expect_versions(t, model);
+    t.close();
+    fs.crash(FaultyFileSystem::Loss::unsynced, *rc::gen::arbitrary<uint64_t>());
+    t.open();
+    expect_versions(t, model);
     t.store->drain();
     auto usage = t.store->usage();
     RC_ASSERT(usage.has_value());

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "store/local/list.h"
+#include "store/local/versions.h"
 
 namespace verbena::store::local {
 namespace {
@@ -64,24 +65,28 @@ Result<Chosen> choose(std::vector<StoredPart> stored, const std::vector<PartInfo
 
 Result<void> apply_completion(Transaction& transaction, Completion& c) {
   VB_ASSIGN(UploadRecord upload, upload_in(transaction, *c.bucket, c.key, c.upload_id));
+  VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *c.bucket));
   VB_ASSIGN(auto stored, stored_parts(transaction, upload));
   VB_ASSIGN(Chosen chosen, choose(stored, c.parts));
   VB_ASSIGN(auto current, find_object(transaction, *c.bucket, c.key));
   VB_TRY(check_conditions(current, c.conditions));
 
-  VB_TRY(bury(transaction, current));
+  VB_TRY(step_aside(transaction, bucket, c.key, current));
   Batch& batch = transaction.batch();
   for (const StoredPart& part : stored) batch.erase(Family::uploads, keys::part(upload.id, part.info.number));
   for (const StoredPart& part : chosen.unused) transaction.kill(part.blob);
   batch.erase(Family::uploads, keys::upload(c.bucket->id, c.key, c.upload_id));
 
   c.info.size = chosen.size;
-  c.info.modified_us = transaction.now_us();
   c.info.parts.clear();
-  ObjectRecord record{
-      .id = c.engine->next_id(), .info = c.info, .blob = {}, .part_count = static_cast<uint32_t>(chosen.parts.size())};
+  c.info.tags = std::move(upload.info.tags);
+  c.info.lock = upload.info.lock;
+  VB_ASSIGN(ObjectRecord record, new_record(*c.engine, bucket, c.info, transaction.now_us()));
+  record.part_count = static_cast<uint32_t>(chosen.parts.size());
   batch.put(Family::uploads, keys::object_parts(record.id), encode(chosen.parts));
   batch.put(Family::objects, keys::object(c.bucket->id, c.key), encode(record));
+  c.info = std::move(record.info);
+  name_version(c.info, bucket.info.versioning);
   for (StoredPart& part : chosen.parts) c.info.parts.push_back(std::move(part.info));
   return {};
 }
@@ -194,7 +199,11 @@ Result<PartPage> list_parts(Engine& engine, const UploadRecord& upload, int afte
 
 Mutation create_upload(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket, UploadInfo info) {
   auto apply = [engine, bucket, info](Transaction& transaction) -> Result<void> {
-    VB_TRY(check_bucket(transaction, *bucket));
+    VB_ASSIGN(BucketRecord now, check_bucket(transaction, *bucket));
+    // Said here too, so that a client hears before it uploads parts.
+    if (info.lock != ObjectLock{} && !now.info.lock.enabled) {
+      return fail(Errc::invalid_request, "Bucket is missing Object Lock Configuration.");
+    }
     UploadRecord record{.id = engine->next_id(), .info = info};
     transaction.batch().put(Family::uploads, keys::upload(bucket->id, info.key, info.upload_id), encode(record));
     return {};

@@ -1,5 +1,7 @@
 #include "store/local/object_ops.h"
 
+#include "store/local/versions.h"
+
 namespace verbena::store::local {
 namespace {
 
@@ -14,14 +16,16 @@ struct Put {
 };
 
 Result<void> apply_put(Transaction& transaction, Put& put) {
-  VB_TRY(check_bucket(transaction, *put.bucket));
+  VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *put.bucket));
   VB_ASSIGN(auto current, find_object(transaction, *put.bucket, put.key));
   VB_TRY(check_conditions(current, put.conditions));
-  VB_TRY(bury(transaction, current));
-  put.info.modified_us = transaction.now_us();
-  ObjectRecord record{.id = put.engine->next_id(), .info = put.info, .blob = put.blob.ref, .part_count = 0};
+  VB_TRY(step_aside(transaction, bucket, put.key, current));
+  VB_ASSIGN(ObjectRecord record, new_record(*put.engine, bucket, put.info, transaction.now_us()));
+  record.blob = put.blob.ref;
   add_blob(transaction, put.blob);
   transaction.batch().put(Family::objects, keys::object(put.bucket->id, put.key), encode(record));
+  put.info = std::move(record.info);
+  name_version(put.info, bucket.info.versioning);
   return {};
 }
 
@@ -72,13 +76,26 @@ VolumeKind volume_kind(const Bucket& bucket) {
   return memory ? VolumeKind::written_behind : VolumeKind::durable;
 }
 
-Result<void> check_bucket(Transaction& transaction, const Bucket& bucket) {
+Result<ObjectRecord> new_record(Engine& engine, const BucketRecord& bucket, ObjectInfo info, int64_t now_us) {
+  if (info.lock != ObjectLock{} && !bucket.info.lock.enabled) {
+    return fail(Errc::invalid_request, "Bucket is missing Object Lock Configuration.");
+  }
+  ObjectRecord record{.id = engine.next_id(), .info = std::move(info), .blob = {}, .part_count = 0};
+  record.info.modified_us = now_us;
+  record.info.delete_marker = false;
+  record.info.version_id.clear();
+  if (bucket.info.versioning == Versioning::enabled) record.info.version_id = make_version_id(record.id);
+  apply_default_retention(record.info.lock, bucket.info.lock, now_us);
+  return record;
+}
+
+Result<BucketRecord> check_bucket(Transaction& transaction, const Bucket& bucket) {
   auto value = transaction.batch().get(Family::meta, keys::bucket(bucket.name));
   if (!value && value.error() == Errc::not_found) return fail(Errc::no_such_bucket);
   if (!value) return std::unexpected(value.error());
   VB_ASSIGN(BucketRecord record, decode_bucket(*value));
   if (record.id != bucket.id) return fail(Errc::no_such_bucket);
-  return {};
+  return record;
 }
 
 Result<std::optional<ObjectRecord>> find_object(Transaction& transaction, const Bucket& bucket, std::string_view key) {

@@ -8,14 +8,18 @@
 
 namespace verbena::store::local {
 
-// no_such_bucket when the bucket was removed since it was looked up.
-Result<void> check_bucket(Transaction& transaction, const Bucket& bucket);
+// The bucket as it is now. no_such_bucket when it was removed since it was looked up.
+Result<BucketRecord> check_bucket(Transaction& transaction, const Bucket& bucket);
 Result<std::optional<ObjectRecord>> find_object(Transaction& transaction, const Bucket& bucket, std::string_view key);
 // precondition_failed; no_such_key for if_match without an object.
 Result<void> check_conditions(const std::optional<ObjectRecord>& current, const CommitConditions& conditions);
 // What the object held goes.
 Result<void> bury(Transaction& transaction, const std::optional<ObjectRecord>& object);
 Result<std::vector<StoredPart>> object_parts(Transaction& transaction, const ObjectRecord& object);
+
+// The head of a new current object: id, time, version id and default retention are set. invalid_request: a lock where
+// the bucket has none.
+Result<ObjectRecord> new_record(Engine& engine, const BucketRecord& bucket, ObjectInfo info, int64_t now_us);
 
 // The writer of an object.
 std::unique_ptr<ObjectWriter> make_object_writer(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket,

@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "store/local/versions.h"
 
 namespace verbena::store::local {
 namespace {
@@ -252,43 +253,56 @@ struct Found {
 };
 
 // nullopt: the head changed between the two reads.
-Result<std::optional<Found>> look_up(Engine& engine, const Bucket& bucket, std::string_view key, Tier tier) {
-  auto value = engine.index->get(Family::objects, keys::object(bucket.id, key), tier);
-  if (!value && value.error() == Errc::not_found) return fail(Errc::no_such_key);
-  if (!value) return std::unexpected(value.error());
-  Found found;
-  VB_ASSIGN(found.record, decode_object(*value));
-  if (found.record.part_count == 0) return found;
-  auto parts = engine.index->get(Family::uploads, keys::object_parts(found.record.id), tier);
-  if (!parts && parts.error() == Errc::not_found) return std::nullopt;
-  if (!parts) return std::unexpected(parts.error());
-  VB_ASSIGN(found.parts, decode_parts(*parts));
-  for (const StoredPart& part : found.parts) found.record.info.parts.push_back(part.info);
+Result<std::optional<Found>> with_parts(Engine& engine, const Bucket& bucket, ObjectRecord record, Tier tier) {
+  Found found{std::move(record), {}};
+  if (found.record.part_count != 0) {
+    auto parts = engine.index->get(Family::uploads, keys::object_parts(found.record.id), tier);
+    if (!parts && parts.error() == Errc::not_found) return std::nullopt;
+    if (!parts) return std::unexpected(parts.error());
+    VB_ASSIGN(found.parts, decode_parts(*parts));
+    for (const StoredPart& part : found.parts) found.record.info.parts.push_back(part.info);
+  }
+  name_version(found.record.info, bucket.versioning.load(std::memory_order_acquire));
   return found;
+}
+
+Result<std::optional<Found>> look_up(Engine& engine, const Bucket& bucket, VersionName name, Tier tier) {
+  VB_ASSIGN(ObjectRecord record, read_record(engine, bucket, name, tier));
+  if (record.info.delete_marker) return fail(Errc::method_not_allowed, "the version is a delete marker");
+  return with_parts(engine, bucket, std::move(record), tier);
 }
 
 constexpr int attempts_max = 100;  // overwrites that may come between looking up and holding
 
 }  // namespace
 
-Result<ObjectInfo> stat_object(Engine& engine, const Bucket& bucket, std::string_view key, Tier tier) {
+Result<ObjectInfo> stat_object(Engine& engine, const Bucket& bucket, VersionName name, Tier tier) {
   for (int i = 0; i < attempts_max; ++i) {
-    VB_ASSIGN(auto found, look_up(engine, bucket, key, tier));
+    VB_ASSIGN(auto found, look_up(engine, bucket, name, tier));
+    if (found) return std::move(found->record.info);
+  }
+  return fail(Errc::corrupt_object, "the object's list of parts is missing");
+}
+
+Result<ObjectInfo> stat_version(Engine& engine, const Bucket& bucket, VersionName name) {
+  for (int i = 0; i < attempts_max; ++i) {
+    VB_ASSIGN(ObjectRecord record, read_newest(engine, bucket, name));
+    VB_ASSIGN(auto found, with_parts(engine, bucket, std::move(record), Tier::disk));
     if (found) return std::move(found->record.info);
   }
   return fail(Errc::corrupt_object, "the object's list of parts is missing");
 }
 
 Result<std::shared_ptr<ObjectReader>> open_object(std::shared_ptr<Engine> engine,
-                                                  const std::shared_ptr<const Bucket>& bucket, std::string_view key,
+                                                  const std::shared_ptr<const Bucket>& bucket, VersionName name,
                                                   Tier tier) {
   for (int i = 0; i < attempts_max; ++i) {
-    VB_ASSIGN(auto found, look_up(*engine, *bucket, key, tier));
+    VB_ASSIGN(auto found, look_up(*engine, *bucket, name, tier));
     if (!found) continue;
     uint64_t id = found->record.id;
     bool parts = found->record.part_count != 0;
-    auto reader =
-        std::make_shared<StoreObjectReader>(engine, bucket->name + "/" + std::string(key), std::move(found->record));
+    auto reader = std::make_shared<StoreObjectReader>(engine, bucket->name + "/" + std::string(name.key),
+                                                      std::move(found->record));
     VB_ASSIGN(bool ready, reader->prepare(found->parts, tier));
     if (!ready) continue;
     if (parts) {
@@ -299,7 +313,7 @@ Result<std::shared_ptr<ObjectReader>> open_object(std::shared_ptr<Engine> engine
     }
     return reader;
   }
-  log::error("store: {}/{} names bytes that are not in the index", bucket->name, log::printable(key));
+  log::error("store: {}/{} names bytes that are not in the index", bucket->name, log::printable(name.key));
   return fail(Errc::corrupt_object, "the object's bytes are missing from the index");
 }
 

@@ -6,12 +6,14 @@
 namespace verbena::store::local {
 namespace {
 
-constexpr uint8_t format_version = 1;
+// The first byte of every record. 2 added versions, tags and locks to objects, uploads and buckets; their records of
+// format 1 are still read.
+constexpr uint8_t format_version = 1, format_version_2 = 2;
 constexpr size_t string_size_max = 16 * MiB;
 
 class Encoder {
  public:
-  Encoder() { u8(format_version); }
+  explicit Encoder(uint8_t format = format_version) { u8(format); }
   void u8(uint8_t v) { out_.push_back(static_cast<char>(v)); }
   void u32(uint32_t v) {
     for (int shift = 0; shift < 32; shift += 8) u8(static_cast<uint8_t>(v >> shift));
@@ -33,8 +35,21 @@ class Encoder {
 // Failure is sticky: after it every read gives a zero, and finish() says malformed.
 class Decoder {
  public:
-  explicit Decoder(std::string_view in) : in_(in) {
-    if (u8() != format_version) bad_ = true;
+  explicit Decoder(std::string_view in, uint8_t format_max = format_version) : in_(in) {
+    format_ = u8();
+    if (format_ < format_version || format_ > format_max) bad_ = true;
+  }
+  uint8_t format() const { return format_; }
+  template <class E>
+  E enumerator(E last) {
+    uint8_t v = u8();
+    if (v > static_cast<uint8_t>(last)) bad_ = true;
+    return bad_ ? E{} : static_cast<E>(v);
+  }
+  bool flag() {
+    uint8_t v = u8();
+    if (v > 1) bad_ = true;
+    return v == 1;
   }
   uint8_t u8() {
     if (!need(1)) return 0;
@@ -92,6 +107,7 @@ class Decoder {
     return !bad_;
   }
   std::string_view in_;
+  uint8_t format_ = 0;
   bool bad_ = false;
 };
 
@@ -112,6 +128,20 @@ Headers get_headers(Decoder& d) {
     value = d.text();
   }
   return headers;
+}
+
+void put(Encoder& e, const ObjectLock& lock) {
+  e.u8(static_cast<uint8_t>(lock.mode));
+  e.varint(static_cast<uint64_t>(lock.retain_until_us));
+  e.u8(lock.legal_hold ? 1 : 0);
+}
+
+ObjectLock get_lock(Decoder& d) {
+  ObjectLock lock;
+  lock.mode = d.enumerator(LockMode::compliance);
+  lock.retain_until_us = static_cast<int64_t>(d.varint());
+  lock.legal_hold = d.flag();
+  return lock;
 }
 
 void put(Encoder& e, const std::vector<Checksum>& checksums) {
@@ -182,7 +212,7 @@ Result<T> finished(const Decoder& d, T value) {
 }  // namespace
 
 std::string encode(const ObjectRecord& record) {
-  Encoder e;
+  Encoder e(format_version_2);
   e.varint(record.id);
   e.varint(record.info.size);
   e.text(record.info.etag);
@@ -190,13 +220,16 @@ std::string encode(const ObjectRecord& record) {
   e.text(record.info.version_id);
   put(e, record.info.headers);
   put(e, record.info.checksums);
+  e.u8(record.info.delete_marker ? 1 : 0);
+  put(e, record.info.tags);
+  put(e, record.info.lock);
   e.varint(record.part_count);
   if (record.part_count == 0) put(e, record.blob);
   return e.take();
 }
 
 Result<ObjectRecord> decode_object(std::string_view bytes) {
-  Decoder d(bytes);
+  Decoder d(bytes, format_version_2);
   ObjectRecord record;
   record.id = d.varint();
   record.info.size = d.varint_max(object_size_max);
@@ -205,6 +238,11 @@ Result<ObjectRecord> decode_object(std::string_view bytes) {
   record.info.version_id = d.text();
   record.info.headers = get_headers(d);
   record.info.checksums = get_checksums(d);
+  if (d.format() >= format_version_2) {
+    record.info.delete_marker = d.flag();
+    record.info.tags = get_headers(d);
+    record.info.lock = get_lock(d);
+  }
   record.part_count = static_cast<uint32_t>(d.varint_max(part_number_max));
   if (record.part_count == 0) {
     record.blob = get_blob(d);
@@ -241,18 +279,20 @@ Result<std::vector<StoredPart>> decode_parts(std::string_view bytes) {
 }
 
 std::string encode(const UploadRecord& record) {
-  Encoder e;
+  Encoder e(format_version_2);
   e.varint(record.id);
   e.varint(static_cast<uint64_t>(record.info.created_us));
   e.text(record.info.owner);
   put(e, record.info.headers);
   e.u8(record.info.checksum_algorithm ? static_cast<uint8_t>(*record.info.checksum_algorithm) : 0);
   e.u8(record.info.checksum_full_object ? 1 : 0);
+  put(e, record.info.tags);
+  put(e, record.info.lock);
   return e.take();
 }
 
 Result<UploadRecord> decode_upload(std::string_view bytes) {
-  Decoder d(bytes);
+  Decoder d(bytes, format_version_2);
   UploadRecord record;
   record.id = d.varint();
   record.info.created_us = static_cast<int64_t>(d.varint());
@@ -261,32 +301,46 @@ Result<UploadRecord> decode_upload(std::string_view bytes) {
   uint8_t algorithm = d.u8();
   if (algorithm > static_cast<uint8_t>(Algorithm::md5)) d.reject();
   if (algorithm != 0) record.info.checksum_algorithm = static_cast<Algorithm>(algorithm);
-  uint8_t full = d.u8();
-  if (full > 1) d.reject();
-  record.info.checksum_full_object = full == 1;
+  record.info.checksum_full_object = d.flag();
+  if (d.format() >= format_version_2) {
+    record.info.tags = get_headers(d);
+    record.info.lock = get_lock(d);
+  }
   return finished(d, std::move(record));
 }
 
 std::string encode(const BucketRecord& record) {
-  Encoder e;
+  Encoder e(format_version_2);
   e.varint(record.id);
   e.text(record.info.name);
   e.varint(static_cast<uint64_t>(record.info.created_us));
   e.text(record.info.owner);
   e.u8(static_cast<uint8_t>(record.info.durability));
+  e.u8(static_cast<uint8_t>(record.info.versioning));
+  const BucketLock& lock = record.info.lock;
+  e.u8(lock.enabled ? 1 : 0);
+  e.u8(static_cast<uint8_t>(lock.mode));
+  e.u8(lock.years ? 1 : 0);
+  e.varint(lock.period);
   return e.take();
 }
 
 Result<BucketRecord> decode_bucket(std::string_view bytes) {
-  Decoder d(bytes);
+  Decoder d(bytes, format_version_2);
   BucketRecord record;
   record.id = d.varint();
   record.info.name = d.text();
   record.info.created_us = static_cast<int64_t>(d.varint());
   record.info.owner = d.text();
-  uint8_t durability = d.u8();
-  if (durability > static_cast<uint8_t>(Durability::memory)) d.reject();
-  record.info.durability = static_cast<Durability>(durability);
+  record.info.durability = d.enumerator(Durability::memory);
+  if (d.format() >= format_version_2) {
+    record.info.versioning = d.enumerator(Versioning::suspended);
+    BucketLock& lock = record.info.lock;
+    lock.enabled = d.flag();
+    lock.mode = d.enumerator(LockMode::compliance);
+    lock.years = d.flag();
+    lock.period = static_cast<uint32_t>(d.varint_max(UINT32_MAX));
+  }
   return finished(d, std::move(record));
 }
 

@@ -51,12 +51,16 @@ struct StoredPart {
   BlobRef blob;
 };
 
-// The head of an object: what HEAD and LIST need, nothing more. A multipart object's parts are a record of their own.
+// The head of an object, or of one version of it: what HEAD and LIST need, nothing more. A multipart object's parts are
+// a record of their own. Ids grow with each commit, so of a key's versions the newest has the highest. info.version_id
+// is empty for a null version.
 struct ObjectRecord {
   uint64_t id = 0;  // new for each commit
   ObjectInfo info;  // without parts
   BlobRef blob;     // when part_count is 0
   uint32_t part_count = 0;
+
+  bool is_null() const { return info.version_id.empty(); }
 };
 
 struct UploadRecord {

@@ -15,6 +15,10 @@ ObjectRecord sample_object() {
   record.info.modified_us = -5;
   record.info.headers = {{"content-type", "text/plain"}, {"x-amz-meta-a", std::string("\0\xff", 2)}};
   record.info.checksums = {{Algorithm::crc32c, "1234", 0}, {Algorithm::sha1, std::string(20, 's'), 12}};
+  record.info.version_id = "v";
+  record.info.delete_marker = true;
+  record.info.tags = {{"k", "v"}, {"empty", ""}};
+  record.info.lock = {LockMode::compliance, 123'456'789'012, true};
   record.blob = {BlobKind::extents, 1234567890123, 100'000};
   return record;
 }
@@ -28,6 +32,10 @@ TEST(Record, ComesBackAsItWas) {
   EXPECT_EQ(decoded->info.headers, object.info.headers);
   EXPECT_EQ(decoded->info.checksums, object.info.checksums);
   EXPECT_EQ(decoded->info.modified_us, -5);
+  EXPECT_EQ(decoded->info.version_id, "v");
+  EXPECT_TRUE(decoded->info.delete_marker);
+  EXPECT_EQ(decoded->info.tags, object.info.tags);
+  EXPECT_EQ(decoded->info.lock, object.info.lock);
 
   Segment segment{{{9, 4096, 2 * block_size}, {10, 8192, 4096}}, {1, 2, 0xffffffff}};
   EXPECT_EQ(*decode_segment(encode(segment)), segment);
@@ -43,16 +51,48 @@ TEST(Record, ComesBackAsItWas) {
   upload.info.owner = "me";
   upload.info.checksum_algorithm = Algorithm::crc64nvme;
   upload.info.checksum_full_object = true;
+  upload.info.tags = {{"k", "v"}};
+  upload.info.lock.legal_hold = true;
   auto upload_back = decode_upload(encode(upload));
   ASSERT_TRUE(upload_back);
   EXPECT_EQ(upload_back->info.checksum_algorithm, Algorithm::crc64nvme);
   EXPECT_TRUE(upload_back->info.checksum_full_object);
+  EXPECT_EQ(upload_back->info.tags, upload.info.tags);
+  EXPECT_EQ(upload_back->info.lock, upload.info.lock);
 
-  BucketRecord bucket{8, {"b", 7, "root", Durability::memory}};
+  const BucketLock lock{.enabled = true, .mode = LockMode::governance, .years = true, .period = 7};
+  BucketRecord bucket{8, {"b", 7, "root", Durability::memory, Versioning::enabled, lock}};
   auto bucket_back = decode_bucket(encode(bucket));
   ASSERT_TRUE(bucket_back);
   EXPECT_EQ(bucket_back->info.name, "b");
   EXPECT_EQ(bucket_back->info.durability, Durability::memory);
+  EXPECT_EQ(bucket_back->info.versioning, Versioning::enabled);
+  EXPECT_EQ(bucket_back->info.lock, lock);
+}
+
+TEST(Record, ThoseOfFormat1AreRead) {
+  using namespace std::string_literals;
+  // Format, id, size, etag, modified, no version, no headers, no checksums, no parts; an inline blob.
+  auto object = decode_object(
+      "\x01\x07\x05\x02"
+      "ab\x09\x00\x00\x00\x00\x01\x06\x05"s);
+  ASSERT_TRUE(object);
+  EXPECT_EQ(object->id, 7u);
+  EXPECT_EQ(object->info.etag, "ab");
+  EXPECT_TRUE(object->is_null());
+  EXPECT_FALSE(object->info.delete_marker);
+  EXPECT_EQ(object->blob, (BlobRef{BlobKind::in_index, 6, 5}));
+  auto bucket = decode_bucket("\x01\x08\x01\x62\x07\x04root\x01"s);
+  ASSERT_TRUE(bucket);
+  EXPECT_EQ(bucket->info.durability, Durability::memory);
+  EXPECT_EQ(bucket->info.versioning, Versioning::off);
+  auto upload = decode_upload("\x01\x05\x03\x02me\x00\x00\x01"s);
+  ASSERT_TRUE(upload);
+  EXPECT_TRUE(upload->info.checksum_full_object);
+  EXPECT_EQ(decode_object("\x03\x07\x05\x02"
+                          "ab\x09\x00\x00\x00\x00\x01\x06\x05"s)
+                .error(),
+            Errc::malformed);
 }
 
 TEST(Record, EveryTruncationAndEveryLongerFormIsMalformed) {
@@ -60,7 +100,7 @@ TEST(Record, EveryTruncationAndEveryLongerFormIsMalformed) {
   for (size_t n = 0; n < bytes.size(); ++n) EXPECT_EQ(decode_object(bytes.substr(0, n)).error(), Errc::malformed) << n;
   EXPECT_EQ(decode_object(bytes + '\0').error(), Errc::malformed);
   std::string newer = bytes;
-  newer[0] = 2;
+  newer[0] = 3;
   EXPECT_EQ(decode_object(newer).error(), Errc::malformed);
 }
 

@@ -12,8 +12,11 @@
 namespace verbena::store::local {
 namespace {
 
-constexpr int format_number = 1;
+// 1: no versions. 2 reads everything of 1, so such a directory becomes one of 2 when it is opened.
+constexpr int format_number = 2;
 constexpr std::string_view version_head = "verbena local store, format ";
+
+std::string version_text() { return std::string(version_head) + std::to_string(format_number) + "\n"; }
 
 Result<void> check_version(std::string_view text) {
   int number = 0;
@@ -68,8 +71,10 @@ Result<void> Engine::open_directory() {
   auto version = read_small_file(*fs, directory / "VERSION", 1 * KiB);
   if (version) {
     VB_TRY(check_version(*version));
+    // Before anything is written that an older program would misread.
+    if (*version != version_text()) VB_TRY(replace_file(*fs, directory / "VERSION", version_text()));
   } else if (version.error() == Errc::not_found) {
-    VB_TRY(replace_file(*fs, directory / "VERSION", std::string(version_head) + std::to_string(format_number) + "\n"));
+    VB_TRY(replace_file(*fs, directory / "VERSION", version_text()));
   } else {
     return std::unexpected(version.error());
   }

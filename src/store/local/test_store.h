@@ -137,8 +137,23 @@ class TestStore {
     VB_ASSIGN(auto reader, run(store->open(bucket, key)));
     return read(*reader, 0, reader->info().size);
   }
-  Result<void> remove(const std::string& bucket, const std::string& key, CommitConditions conditions = {}) {
-    return run(store->remove(bucket, key, std::move(conditions)));
+  Result<std::string> get_version(const std::string& bucket, const std::string& key, const std::string& version_id) {
+    VB_ASSIGN(auto reader, run(store->open(bucket, key, version_id)));
+    return read(*reader, 0, reader->info().size);
+  }
+  Result<Removed> remove(const std::string& bucket, const std::string& key, CommitConditions conditions = {}) {
+    return run(store->remove(bucket, key, {.version_id = {}, .conditions = std::move(conditions)}));
+  }
+  Result<Removed> remove_version(const std::string& bucket, const std::string& key, const std::string& version_id,
+                                 bool bypass_governance = false) {
+    return run(store->remove(bucket, key,
+                             {.version_id = version_id, .conditions = {}, .bypass_governance = bypass_governance}));
+  }
+  Result<void> set_versioning(const std::string& bucket, Versioning versioning) {
+    return run(store->set_versioning(bucket, versioning));
+  }
+  Result<VersionPage> list_versions(const std::string& bucket, ListVersionsRequest request = {}) {
+    return run(store->list_versions(bucket, std::move(request)));
   }
   Result<ListPage> list(const std::string& bucket, ListRequest request = {}) {
     return run(store->list(bucket, std::move(request)));

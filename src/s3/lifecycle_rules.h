@@ -1,0 +1,61 @@
+// A bucket's lifecycle: rules, their XML, and which of them is due when.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "store/store.h"
+
+namespace verbena::s3 {
+
+// Where the configuration lies among a bucket's documents.
+inline constexpr std::string_view lifecycle_document = "lifecycle";
+
+// Which objects a rule is for. Empty: all.
+struct LifecycleFilter {
+  std::string prefix;
+  store::Tags tags;                                // the object has all of them
+  std::optional<uint64_t> size_above, size_below;  // bytes, both exclusive
+  bool legacy = false;                             // written as <Prefix> in the rule itself
+  bool has_prefix = false;                         // an empty prefix was written out
+};
+
+struct LifecycleRule {
+  std::string id;
+  bool enabled = false;
+  LifecycleFilter filter;
+  // Expiration of current objects: days after creation, or on a date (microseconds since the epoch).
+  std::optional<uint32_t> days;
+  std::optional<int64_t> date_us;
+  bool expired_marker = false;  // remove delete markers that hide nothing
+  // Of versions: days after they stopped being current, but never the newest `noncurrent_keep` of them.
+  std::optional<uint32_t> noncurrent_days;
+  uint32_t noncurrent_keep = 0;
+  std::optional<uint32_t> abort_days;  // of uploads, after they began
+
+  // By name, tags and size.
+  bool applies(std::string_view key, const store::ObjectInfo& info) const;
+};
+
+// 1 to 1000 rules, as AWS checks them: malformed_xml, invalid_argument, invalid_request. Rules without an id get one.
+// Transitions are refused (invalid_argument): there is one storage class.
+Result<std::vector<LifecycleRule>> parse_lifecycle(std::string_view text);
+std::string lifecycle_xml(const std::vector<LifecycleRule>& rules);
+
+// When something `days` after `since_us` is due. With a day of 24 hours at the next midnight UTC, as AWS does; a
+// shorter day (for tests) to the second. `day_s`: seconds.
+int64_t due_us(int64_t since_us, uint32_t days, int64_t day_s);
+
+// Which rule will expire the object and when: the earliest. nullopt: none.
+struct Expiry {
+  int64_t at_us = 0;
+  const LifecycleRule* rule = nullptr;
+};
+std::optional<Expiry> find_expiry(const std::vector<LifecycleRule>& rules, std::string_view key,
+                                  const store::ObjectInfo& info, int64_t day_s);
+
+}  // namespace verbena::s3

@@ -1,0 +1,76 @@
+#include "s3/versions.h"
+
+#include "s3/http_date.h"
+#include "s3/lock.h"
+#include "s3/verbs.h"
+#include "s3/xml.h"
+#include "s3/xml_reader.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr size_t versioning_document_max = 64 * KiB;
+
+Result<store::Versioning> parse_versioning(std::string_view text) {
+  pugi::xml_document document;
+  VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, "VersioningConfiguration"));
+  VB_TRY(check_children(root, {"Status", "MfaDelete"}));
+  if (const auto mfa = root.child("MfaDelete"); mfa && trimmed_text(mfa) != "Disabled") {
+    return fail(Errc::not_implemented, "MFA delete is not implemented.");
+  }
+  const std::string status = trimmed_text(root.child("Status"));
+  if (status == "Enabled") return store::Versioning::enabled;
+  if (status == "Suspended") return store::Versioning::suspended;
+  return fail(Errc::malformed_xml, "xml: Status");
+}
+
+}  // namespace
+
+Result<std::string> read_version_id(const Context& context) {
+  const auto version = context.query.get("versionId");
+  if (version && version->empty()) return fail(Errc::invalid_argument, "Version id cannot be the empty string.");
+  return std::string(version.value_or(std::string_view()));
+}
+
+void add_version_id(Response& response, const std::string& version_id) {
+  if (!version_id.empty()) response.headers.emplace_back("x-amz-version-id", version_id);
+}
+
+void add_version_headers(Response& response, const store::ObjectInfo& info) {
+  add_version_id(response, info.version_id);
+  if (!info.tags.empty()) response.headers.emplace_back("x-amz-tagging-count", std::to_string(info.tags.size()));
+  add_lock_headers(response, info.lock);
+}
+
+Task<> describe_missing(Context& context, const Error& error, const std::string& version_id) {
+  const bool by_id = error == Errc::method_not_allowed;
+  if (!by_id && !(error == Errc::no_such_key && version_id.empty())) co_return;
+  const auto newest = co_await context.service.store.find_version(context.bucket, context.key, version_id);
+  if (!newest || !newest->delete_marker) co_return;
+  context.error_headers.emplace_back("x-amz-delete-marker", "true");
+  context.error_headers.emplace_back("x-amz-version-id", newest->version_id);
+  if (!by_id) co_return;
+  context.error_headers.emplace_back("last-modified", format_http_date(newest->modified_us / 1'000'000));
+  context.error_headers.emplace_back("allow", "DELETE");
+  context.error_fields.emplace_back("Method", context.request.method);
+  context.error_fields.emplace_back("ResourceType", "DeleteMarker");
+}
+
+Task<Result<void>> serve_bucket_versioning(Context& context) {
+  VB_CO_ASSIGN(const store::BucketInfo info, co_await head_bucket(context.service, context.caller(), context.bucket));
+  XmlWriter xml("VersioningConfiguration");  // empty: never enabled
+  if (info.versioning != store::Versioning::off) {
+    xml.element("Status", info.versioning == store::Versioning::enabled ? "Enabled" : "Suspended");
+  }
+  context.reply_xml(xml.finish());
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_put_bucket_versioning(Context& context) {
+  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
+  VB_CO_ASSIGN(const std::string text, co_await read_document(context, versioning_document_max));
+  VB_CO_ASSIGN(const store::Versioning versioning, parse_versioning(text));
+  co_return co_await context.service.store.set_versioning(context.bucket, versioning);
+}
+
+}  // namespace verbena::s3

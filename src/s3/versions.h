@@ -1,0 +1,20 @@
+// Versions as S3 shows them.
+#pragma once
+
+#include "s3/context.h"
+
+namespace verbena::s3 {
+
+// ?versionId= of the request. invalid_argument when it is there and empty.
+Result<std::string> read_version_id(const Context& context);
+
+// x-amz-version-id, x-amz-tagging-count and the object lock's headers.
+void add_version_headers(Response& response, const store::ObjectInfo& info);
+
+// x-amz-version-id alone, for answers that are about a version and not the version itself.
+void add_version_id(Response& response, const std::string& version_id);
+
+// After a read failed with `error`: says with headers when it was a delete marker that was met.
+Task<> describe_missing(Context& context, const Error& error, const std::string& version_id);
+
+}  // namespace verbena::s3

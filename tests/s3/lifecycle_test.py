@@ -1,0 +1,177 @@
+#!/usr/bin/python3
+"""Lifecycle rules: what boto3 may configure, and that the server does it. A day has one second here.
+
+usage: lifecycle_test.py [unittest arguments]
+"""
+import datetime
+import pathlib
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from botocore.exceptions import ClientError  # noqa: E402
+from verbena_server import Server, boto3_client  # noqa: E402
+
+PATIENCE_S = 60
+
+
+def setUpModule():
+    global s3, slow, made
+    s3 = boto3_client(unittest.enterModuleContext(Server(env={"VERBENA_LIFECYCLE_DAY": "1"})).http)
+    slow = boto3_client(unittest.enterModuleContext(Server()).http)   # with days of 24 hours
+    made = 0
+
+
+def new_bucket(client=None, versions=False, **args):
+    global made
+    made += 1
+    name = f"bucket-{made}"
+    client = client or s3
+    client.create_bucket(Bucket=name, **args)
+    if versions:
+        client.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+    return name
+
+
+def configure(bucket, *rules, client=None):
+    defaults = {"Status": "Enabled", "Filter": {"Prefix": ""}}
+    rules = [rule if "Prefix" in rule else {**defaults, **rule} for rule in rules]
+    (client or s3).put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": rules})
+
+
+def rules_of(bucket, client=None):
+    return (client or s3).get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+
+
+def keys(bucket):
+    return {o["Key"] for o in s3.list_objects_v2(Bucket=bucket).get("Contents", [])}
+
+
+def versions(bucket):
+    page = s3.list_object_versions(Bucket=bucket)
+    return ([v["VersionId"] for v in page.get("Versions", [])], [m["VersionId"] for m in page.get("DeleteMarkers", [])])
+
+
+class Case(unittest.TestCase):
+    def eventually(self, what, wanted):
+        deadline = time.monotonic() + PATIENCE_S
+        while (got := what()) != wanted and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.assertEqual(got, wanted)
+
+    def refused(self, code, *rules):
+        with self.assertRaises(ClientError) as caught:
+            configure(self.bucket, *rules, client=slow)
+        self.assertEqual(caught.exception.response["Error"]["Code"], code, rules)
+
+
+class Configuration(Case):
+    def setUp(self):
+        self.bucket = new_bucket(slow)
+
+    def test_rules_come_back_with_ids(self):
+        with self.assertRaises(ClientError) as caught:
+            rules_of(self.bucket, slow)
+        self.assertEqual(caught.exception.response["Error"]["Code"], "NoSuchLifecycleConfiguration")
+        both = {"And": {"Prefix": "p/", "Tags": [{"Key": "a", "Value": "1"}], "ObjectSizeGreaterThan": 5, "ObjectSizeLessThan": 9}}
+        rules = [{"ID": "one", "Status": "Enabled", "Filter": {"Prefix": "x/"}, "Expiration": {"Days": 3}},
+                 {"ID": "two", "Status": "Disabled", "Filter": both, "Expiration": {"Days": 1}},
+                 {"ID": "three", "Status": "Enabled", "Filter": {"Tag": {"Key": "k", "Value": "v"}}, "Expiration": {"Days": 2}},
+                 {"ID": "four", "Status": "Enabled", "Filter": {}, "Expiration": {"ExpiredObjectDeleteMarker": True},
+                  "NoncurrentVersionExpiration": {"NoncurrentDays": 4, "NewerNoncurrentVersions": 2},
+                  "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}},
+                 {"ID": "five", "Status": "Enabled", "Prefix": "old-form", "Expiration": {
+                     "Date": datetime.datetime(2033, 1, 2, tzinfo=datetime.timezone.utc)}}]
+        configure(self.bucket, *rules, client=slow)
+        self.assertEqual(rules_of(self.bucket, slow), rules)
+        configure(self.bucket, {"Expiration": {"Days": 1}}, client=slow)
+        self.assertTrue(rules_of(self.bucket, slow)[0]["ID"])
+        slow.delete_bucket_lifecycle(Bucket=self.bucket)
+        slow.delete_bucket_lifecycle(Bucket=self.bucket)
+        with self.assertRaises(ClientError):
+            rules_of(self.bucket, slow)
+
+    def test_what_is_wrong_is_refused(self):
+        expire = {"Expiration": {"Days": 1}}
+        tag = {"Tag": {"Key": "a", "Value": "b"}}
+        self.refused("InvalidArgument", {"Expiration": {"Days": 0}})
+        self.refused("InvalidArgument", {"ID": "x" * 256, **expire})
+        self.refused("InvalidArgument", {"ID": "same", **expire}, {"ID": "same", **expire})
+        self.refused("InvalidArgument", {"Expiration": {"Date": datetime.datetime(2033, 1, 2, 3)}})
+        self.refused("InvalidArgument", {"NoncurrentVersionExpiration": {"NoncurrentDays": 0}})
+        self.refused("InvalidArgument", {"NoncurrentVersionExpiration": {"NoncurrentDays": 1, "NewerNoncurrentVersions": 101}})
+        self.refused("InvalidArgument", {"Transitions": [{"Days": 1, "StorageClass": "GLACIER"}]})
+        self.refused("InvalidRequest", {})
+        self.refused("InvalidRequest", {"Filter": tag, "Expiration": {"ExpiredObjectDeleteMarker": True}})
+        self.refused("InvalidRequest", {"Filter": tag, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}})
+        for status in ("enabled", "disabled", "invalid"):
+            self.refused("MalformedXML", {"Status": status, **expire})
+        self.refused("MalformedXML", {"Expiration": {"Days": 1, "ExpiredObjectDeleteMarker": True}})
+        self.refused("MalformedXML", {"Filter": {"And": {"Prefix": "only-one"}}, **expire})
+
+    def test_the_header_says_when(self):
+        configure(self.bucket, {"ID": "the rule", "Filter": {"Prefix": "p/"}, "Expiration": {"Days": 3}},
+                  {"ID": "tagged", "Filter": {"Tag": {"Key": "a", "Value": "1"}}, "Expiration": {"Days": 1}}, client=slow)
+        put = slow.put_object(Bucket=self.bucket, Key="p/k", Body=b"")
+        head = slow.head_object(Bucket=self.bucket, Key="p/k")
+        self.assertEqual(put["Expiration"], head["Expiration"])
+        self.assertIn('rule-id="the%20rule"', head["Expiration"])
+        text = head["Expiration"].split('"')[1]
+        at = datetime.datetime.strptime(text, "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=datetime.timezone.utc)
+        self.assertEqual((at.hour, at.minute, at.second), (0, 0, 0))
+        self.assertEqual((at - head["LastModified"]).days, 3)
+        self.assertIn("tagged", slow.put_object(Bucket=self.bucket, Key="p/k", Body=b"", Tagging="a=1")["Expiration"])
+        self.assertNotIn("Expiration", slow.put_object(Bucket=self.bucket, Key="q", Body=b""))
+
+
+class Work(Case):
+    def test_objects_expire_by_prefix_tag_size_and_date(self):
+        bucket = new_bucket()
+        put = lambda key, body=b"", **args: s3.put_object(Bucket=bucket, Key=key, Body=body, **args)
+        put("now/1"), put("now/2"), put("later/1"), put("off/1"), put("tag/1", Tagging="go=yes"), put("tag/2", Tagging="go=no")
+        put("size/9", b"x" * 9), put("size/10", b"x" * 10), put("date/past"), put("date-future")
+        date = lambda year: {"Date": datetime.datetime(year, 1, 1, tzinfo=datetime.timezone.utc)}
+        configure(bucket, {"Filter": {"Prefix": "now/"}, "Expiration": {"Days": 1}},
+                  {"Filter": {"Prefix": "later/"}, "Expiration": {"Days": 10_000}},
+                  {"Filter": {"Prefix": "off/"}, "Status": "Disabled", "Expiration": {"Days": 1}},
+                  {"Filter": {"Tag": {"Key": "go", "Value": "yes"}}, "Expiration": {"Days": 1}},
+                  {"Filter": {"And": {"Prefix": "size/", "ObjectSizeGreaterThan": 9}}, "Expiration": {"Days": 1}},
+                  {"Filter": {"Prefix": "date/"}, "Expiration": date(2015)},
+                  {"Filter": {"Prefix": "date-future"}, "Expiration": date(2099)})
+        self.eventually(lambda: keys(bucket), {"later/1", "off/1", "tag/2", "size/9", "date-future"})
+
+    def test_versions_expire_after_a_marker_and_the_marker_last(self):
+        bucket = new_bucket(versions=True)
+        for i in range(5):
+            last = s3.put_object(Bucket=bucket, Key="k", Body=b"%d" % i)["VersionId"]
+        configure(bucket, {"NoncurrentVersionExpiration": {"NoncurrentDays": 1, "NewerNoncurrentVersions": 2}})
+        self.eventually(lambda: len(versions(bucket)[0]), 3)
+        self.assertEqual(versions(bucket)[0][0], last)
+        configure(bucket, {"Expiration": {"Days": 1}})
+        self.eventually(lambda: len(versions(bucket)[1]), 1)   # the current one: a marker, and all versions still there
+        self.assertEqual(len(versions(bucket)[0]), 3)
+        configure(bucket, {"NoncurrentVersionExpiration": {"NoncurrentDays": 1}, "Expiration": {"ExpiredObjectDeleteMarker": True}})
+        self.eventually(lambda: versions(bucket), ([], []))
+
+    def test_locked_versions_stay(self):
+        bucket = new_bucket(ObjectLockEnabledForBucket=True)
+        held = s3.put_object(Bucket=bucket, Key="k", Body=b"held", ObjectLockLegalHoldStatus="ON")["VersionId"]
+        s3.put_object(Bucket=bucket, Key="k", Body=b"free")
+        s3.put_object(Bucket=bucket, Key="k", Body=b"current")
+        configure(bucket, {"NoncurrentVersionExpiration": {"NoncurrentDays": 1}})
+        self.eventually(lambda: len(versions(bucket)[0]), 2)
+        self.assertIn(held, versions(bucket)[0])
+        s3.put_object_legal_hold(Bucket=bucket, Key="k", VersionId=held, LegalHold={"Status": "OFF"})
+        self.eventually(lambda: len(versions(bucket)[0]), 1)
+
+    def test_uploads_are_aborted(self):
+        bucket = new_bucket()
+        for key in ("go/1", "stay/1"):
+            s3.create_multipart_upload(Bucket=bucket, Key=key)
+        configure(bucket, {"Filter": {"Prefix": "go/"}, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}})
+        self.eventually(lambda: [u["Key"] for u in s3.list_multipart_uploads(Bucket=bucket).get("Uploads", [])], ["stay/1"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
