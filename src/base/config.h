@@ -21,6 +21,7 @@ struct Config {
   std::string domain;  // virtual-host addressing: bucket.<domain>
   std::string region = "us-east-1";
   uint64_t arena_size = 256 * MiB;  // bytes of buffers
+  uint64_t arena_client_max = 0;    // bytes of them that one client's address may hold; 0: half of what transfers share
   unsigned cores = 0;               // threads with an event loop each; 0: one per CPU, at most 16
   bool pin_cores = false;
   unsigned blocking_threads = 8;
@@ -41,6 +42,7 @@ struct Config {
     std::chrono::seconds idle_timeout{75};
     std::chrono::seconds header_timeout{30};
     std::chrono::seconds body_timeout{60};
+    uint64_t body_rate_min = 1 * KiB;  // bytes per second, over body_timeout; 0: none
   } http;
 
   struct Tls {

@@ -131,6 +131,8 @@ const std::array keys{
               [](C& c, S& t) { return parse_text(c.region, t); }},
     ConfigKey{"arena_size", "256 MiB", "memory for buffers, registered with every fabric",
               [](C& c, S& t) { return parse_bytes(c.arena_size, t, 32 * MiB, 4 * TiB); }},
+    ConfigKey{"arena_client_max", "0", "most of it that one client's address may hold; 0: half of what transfers share",
+              [](C& c, S& t) { return parse_bytes(c.arena_client_max, t, 0, 4 * TiB); }},
     ConfigKey{"cores", "0", "threads with an event loop each; 0: one per CPU, at most 16",
               [](C& c, S& t) { return parse_number(c.cores, t, 0, 256); }},
     ConfigKey{"pin_cores", "false", "pin each of them to a CPU", [](C& c, S& t) { return parse_bool(c.pin_cores, t); }},
@@ -162,6 +164,9 @@ const std::array keys{
               [](C& c, S& t) { return parse_duration(c.http.header_timeout, t, 1, 3600); }},
     ConfigKey{"http.body_timeout", "60", "seconds without a byte of a body, in either direction",
               [](C& c, S& t) { return parse_duration(c.http.body_timeout, t, 1, 3600); }},
+    ConfigKey{"http.body_rate_min", "1 KiB",
+              "bytes per second that a body must move on average over body_timeout; 0: none",
+              [](C& c, S& t) { return parse_bytes(c.http.body_rate_min, t, 0, GiB); }},
 
     ConfigKey{"tls.certificate", "", "PEM file with the certificate chain; with tls.key, HTTP becomes HTTPS",
               [](C& c, S& t) { return parse_text(c.tls.certificate, t); }},

@@ -56,6 +56,11 @@ Task<Result<size_t>> AwsChunkedSource::read(MutableBytes into) {
   co_return n;
 }
 
+Task<Result<void>> AwsChunkedSource::ready() {
+  if (error_ || done_ || begin_ != end_) co_return Result<void>{};
+  co_return co_await wire_.ready();
+}
+
 Task<Result<size_t>> AwsChunkedSource::read_framed(MutableBytes into) {
   size_t filled = 0;
   while (!done_) {

@@ -33,6 +33,7 @@ class AwsChunkedSource final : public memory::Source {
   AwsChunkedSource(memory::Source& wire, Options options);
 
   std::optional<uint64_t> size() const override { return options_.decoded_length; }
+  Task<Result<void>> ready() override;
   Task<Result<size_t>> read(MutableBytes into) override;
 
   // What came behind the object; complete once read() has met the end. Names lower case.

@@ -61,6 +61,19 @@ Task<Result<void>> Body::ask_to_continue() {
   co_return co_await wire_.flush(stall_timeout_);
 }
 
+// The first bytes of what comes wait in the connection's own small buffer. (Waiting for the socket alone would not do:
+// under TLS they may have been read off it already.)
+Task<Result<void>> Body::ready() {
+  if (error_) co_return std::unexpected(*error_);
+  if (done_ || !input_.empty()) co_return Result<void>{};
+  if (continue_pending_) {
+    if (auto asked = co_await ask_to_continue(); !asked) co_return std::unexpected(broken(asked.error()));
+  }
+  auto n = co_await input_.fill(Input::small_bytes, stall_timeout_);
+  if (!n) co_return std::unexpected(broken(n.error()));
+  co_return Result<void>{};
+}
+
 Task<Result<size_t>> Body::read(MutableBytes into) {
   if (error_) co_return std::unexpected(*error_);
   if (continue_pending_) {

@@ -17,6 +17,7 @@ class Body : public memory::Source {
   void start(const RequestHead& head, std::chrono::nanoseconds stall_timeout, const bool* answered);
 
   std::optional<uint64_t> size() const override { return size_; }
+  Task<Result<void>> ready() override;
   Task<Result<size_t>> read(MutableBytes into) override;
 
   bool complete() const { return done_; }

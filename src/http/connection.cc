@@ -76,11 +76,14 @@ Task<Connection::Next> Connection::exchange() {
   response_ = nullptr;
   declared_ = bytes_out_ = 0;
   begun_ = finished_ = close_requested_ = keep_alive_ = false;
+  wire_.hold_to_rate(0, {});
   if (const int status = co_await read_head(); status != 0) {
     if (status < 0) co_return Next::close;
     co_return co_await refuse(status);
   }
-  body_.start(head_, listener_->limits().body_stall_timeout, &begun_);
+  const Limits& limits = listener_->limits();
+  wire_.hold_to_rate(limits.body_rate_min, limits.body_stall_timeout);
+  body_.start(head_, limits.body_stall_timeout, &begun_);
   const bool ran = co_await run_handler();
   if (begun_ && !finished_) co_return Next::close;  // cut: what was promised did not come
   if (!begun_) {
@@ -189,6 +192,10 @@ Task<Result<void>> Connection::ResponseSink::push(memory::Chunk chunk) {
   }
   c.bytes_out_ += chunk.bytes.size();
   co_return co_await c.wire_.send(std::move(chunk), c.listener_->limits().body_stall_timeout);
+}
+
+Task<Result<void>> Connection::ResponseSink::drained() {
+  return connection_.wire_.flush(connection_.listener_->limits().body_stall_timeout);
 }
 
 Task<Result<void>> Connection::ResponseSink::finish() {

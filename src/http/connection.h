@@ -44,6 +44,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
     explicit ResponseSink(Connection& connection) : connection_(connection) {}
     Task<Result<void>> begin(uint64_t length) override;
     Task<Result<void>> push(memory::Chunk chunk) override;
+    Task<Result<void>> drained() override;
     Task<Result<void>> finish() override;
 
    private:

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "base/metrics.h"
 #include "http/test_server.h"
 
 namespace verbena::http {
@@ -308,6 +309,52 @@ TEST(Connection, AThousandIdleConnectionsAllStillAnswer) {
     for (auto& client : clients) ASSERT_EQ(client.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
     EXPECT_EQ(server.listener().connections(), 1000u);
   }
+}
+
+// All descriptors that the process may have, until cleared.
+class Ballast {
+ public:
+  Ballast() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = std::min<rlim_t>(before_.rlim_cur, 512);
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    for (int fd; (fd = ::dup(0)) >= 0;) fds_.push_back(fd);
+  }
+  ~Ballast() { clear(); }
+  void drop_one() {
+    ::close(fds_.back());
+    fds_.pop_back();
+  }
+  void clear() {
+    while (!fds_.empty()) drop_one();
+    ::setrlimit(RLIMIT_NOFILE, &before_);
+  }
+
+ private:
+  rlimit before_{};
+  std::vector<int> fds_;
+};
+
+TEST(Listener, WithoutFreeDescriptorsItWaitsAndThenServesWhoKnocked) {
+  TestServer server;
+  TestClient old(server.port());
+  ASSERT_EQ(old.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
+  auto& failures = metrics::counter("verbena_http_accept_failures_total", "");
+  const uint64_t before = failures.value();
+  Ballast ballast;
+  ballast.drop_one();
+  TestClient fresh(server.port());  // takes the last one; the kernel has the connection, the server cannot
+  ASSERT_TRUE(fresh.connected());
+  ASSERT_TRUE(fresh.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
+  for (int i = 0; i < 20'000 && failures.value() < before + 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GE(failures.value(), before + 2) << "it tries again";
+  EXPECT_EQ(old.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200) << "who is in is served";
+  ballast.clear();
+  EXPECT_EQ(fresh.read().status, 200);
+  EXPECT_EQ(server.listener().connections(), 2u);
 }
 
 TEST(Listener, StopsAcceptingAndLetsIdleConnectionsGo) {

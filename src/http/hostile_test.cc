@@ -127,6 +127,31 @@ TEST(Hostile, AReaderThatStopsReadingIsCutAndItsLeasesComeBack) {
   EXPECT_EQ(test_arena().leased_bytes(), 0u);
 }
 
+// Bytes keep coming, so it never stalls; but it would hold memory for hours.
+TEST(Hostile, AnUploadBelowTheMinimumRateIsAnsweredAndClosed) {
+  TestServer server(Limits{.body_stall_timeout = std::chrono::seconds(1), .body_rate_min = 1 * MiB});
+  TestClient client(server.port());
+  client.send("PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10000000\r\n\r\n");
+  pollfd entry{client.fd(), POLLIN, 0};
+  for (int i = 0; i < 500 && ::poll(&entry, 1, 40) == 0; ++i) client.send("x");
+  const auto answer = client.read();
+  EXPECT_EQ(answer.body, "request_timeout");
+  EXPECT_EQ(answer.header("Connection"), "close");
+}
+
+TEST(Hostile, OneThatKeepsTheRateIsServedHoweverLongItTakes) {
+  TestServer server(Limits{.body_stall_timeout = std::chrono::seconds(1), .body_rate_min = 1});
+  TestClient client(server.port());
+  const std::string body = pattern(60);
+  client.send("PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 60\r\n\r\n");
+  pollfd entry{client.fd(), POLLIN, 0};
+  for (const char c : body) {
+    if (::poll(&entry, 1, 40) != 0) break;  // 2.4 seconds in all: more than two windows
+    client.send({&c, 1});
+  }
+  EXPECT_EQ(client.read().body, body);
+}
+
 TEST(HeadScanner, FindsTheEndHoweverTheBytesArrive) {
   const std::string_view head = "GET / HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n";
   for (size_t step = 1; step <= head.size(); ++step) {

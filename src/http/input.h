@@ -13,6 +13,8 @@ namespace verbena::http {
 
 class Input {
  public:
+  static constexpr size_t small_bytes = 4096;  // holds the usual signed head
+
   explicit Input(Wire& wire) : wire_(wire), data_(small_bytes) {}
 
   std::string_view view() const { return as_text(Bytes(data_).subspan(begin_, end_ - begin_)); }
@@ -58,8 +60,6 @@ class Input {
   }
 
  private:
-  static constexpr size_t small_bytes = 4096;  // holds the usual signed head
-
   Task<Result<size_t>> take(MutableBytes into) {
     const size_t n = std::min(into.size(), end_ - begin_);
     std::memcpy(into.data(), data_.data() + begin_, n);

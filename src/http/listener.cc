@@ -25,6 +25,8 @@ namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
 constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds sweep_every{250};
+constexpr std::chrono::milliseconds accept_again_after{20};
+constexpr std::chrono::seconds complain_every{10};
 
 std::atomic<size_t> open_connections{0};  // of the process: connections_max bounds them together
 
@@ -93,7 +95,9 @@ ListenerState::ListenerState(Core& core, Limits limits, std::optional<asio::ssl:
       sweep_timer_(core.io()),
       open_gauge_(metrics::gauge("verbena_http_connections", "Open HTTP connections")),
       accepted_(metrics::counter("verbena_http_connections_total", "HTTP connections accepted")),
-      refused_(metrics::counter("verbena_http_connections_refused_total", "HTTP connections over the limit")) {}
+      refused_(metrics::counter("verbena_http_connections_refused_total", "HTTP connections over the limit")),
+      accept_failures_(
+          metrics::counter("verbena_http_accept_failures_total", "Connections that could not be accepted")) {}
 
 ListenerState::~ListenerState() {
   if (bound_port_ != 0) own_ports().remove(bound_port_);
@@ -160,6 +164,7 @@ void ListenerState::remove(Place place) {
 
 Task<void> ListenerState::accept_loop(std::shared_ptr<ListenerState> self) {
   asio::steady_timer pause(self->core_.io());
+  Deadline complain_at{};
   while (!self->stopping_) {
     auto [ec, socket] = co_await self->acceptor_.async_accept(use_tuple);
     if (self->stopping_) co_return;
@@ -167,13 +172,16 @@ Task<void> ListenerState::accept_loop(std::shared_ptr<ListenerState> self) {
       self->admit(std::move(socket));
       continue;
     }
-    if (ec == asio::error::no_descriptors || ec == asio::error::no_memory || ec == asio::error::no_buffer_space) {
+    if (!self->acceptor_.is_open()) co_return;
+    if (ec == asio::error::connection_aborted || ec == asio::error::connection_reset) continue;
+    // Out of descriptors or memory: those who knock wait in the kernel's queue until some connection has ended.
+    self->accept_failures_.add();
+    if (const auto now = SteadyClock::now(); now >= complain_at) {
       log::warn("http: accept failed: {}; is the limit of open files too low?", ec.message());
-      pause.expires_after(std::chrono::milliseconds(100));
-      co_await pause.async_wait(use_tuple);
-    } else if (!self->acceptor_.is_open()) {
-      co_return;
+      complain_at = now + complain_every;
     }
+    pause.expires_after(accept_again_after);
+    co_await pause.async_wait(use_tuple);
   }
 }
 
@@ -202,7 +210,7 @@ Task<void> ListenerState::sweep_loop(std::shared_ptr<ListenerState> self) {
     self->sweep_timer_.expires_after(sweep_every);
     co_await self->sweep_timer_.async_wait(use_tuple);
     const Deadline now = SteadyClock::now();
-    for (auto* connection : self->connections_) connection->wire().expire(now);
+    for (auto* connection : self->connections_) connection->wire().sweep(now);
   }
 }
 

@@ -57,6 +57,7 @@ class ListenerState : public std::enable_shared_from_this<ListenerState> {
   metrics::Gauge& open_gauge_;
   metrics::Counter& accepted_;
   metrics::Counter& refused_;
+  metrics::Counter& accept_failures_;
 };
 
 }  // namespace verbena::http

@@ -97,7 +97,7 @@ Task<void> route(Context& context, Exchange& exchange, const auth::Verified& ver
 
 void note(Context& context, const Exchange& exchange, std::string_view access_key, const s3::Response& response,
           std::string_view request_id, int64_t time_us, int64_t duration_us) {
-  const bool token_door = response.rdma_bytes != 0;
+  const bool token_door = response.by_token;
   const auto progress = exchange.progress();
   context.metrics.note(token_door, exchange.method(), response.status, progress.bytes_in, progress.bytes_out,
                        response.rdma_bytes, duration_us);

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "auth/auth.h"
+#include "base/metrics.h"
 #include "http/test_server.h"
 #include "s3/test_memory_store.h"
 
@@ -156,6 +157,42 @@ TEST_F(S3Handler, TheAccessLogNamesTheRequestAndNoSecret) {
   EXPECT_NE(log.find("method=PUT path=\"/bucket\" door=http status=200 error=-"), std::string::npos) << log;
   EXPECT_EQ(log.find("Signature"), std::string::npos);
   EXPECT_EQ(log.find("X-Amz"), std::string::npos);
+}
+
+// Its window is never opened: an empty object moves no byte.
+class NoWindows final : public rdma::TokenWindows {
+ public:
+  Result<std::unique_ptr<fabric::Window>> open(const rdma::Token&, std::string_view, fabric::Access) override {
+    ADD_FAILURE() << "a window was opened";
+    return fail(Errc::rdma_not_supported);
+  }
+};
+
+TEST_F(S3Handler, AnEmptyObjectByTokenIsLoggedAndCountedAsTheTokenDoors) {
+  EXPECT_EQ(ask("PUT", "/bucket").status, 200);
+  NoWindows windows;
+  s3::Router router(service_, &windows, {});
+  server_ = std::make_unique<TestServer>(Limits{}, std::nullopt,
+                                         make_s3_handler(verifier_, router, {.access_log = log_.get()}));
+  client_ = std::make_unique<TestClient>(server_->port());
+  auto& puts =
+      metrics::counter("verbena_http_requests_total", "", {{"door", "token"}, {"method", "PUT"}, {"status", "2xx"}});
+  auto& gets =
+      metrics::counter("verbena_http_requests_total", "", {{"door", "token"}, {"method", "GET"}, {"status", "2xx"}});
+  const uint64_t puts_before = puts.value(), gets_before = gets.value();
+  const std::string token = "1000:0:ofi1:tcp:0200aabb7f000001:7";
+  const auto put = ask("PUT", "/bucket/empty", "", "UNSIGNED-PAYLOAD", {{"x-amz-rdma-token", token}});
+  EXPECT_EQ(put.status, 200) << put.body;
+  EXPECT_EQ(put.header("x-amz-rdma-reply"), "200");
+  const auto get = ask("GET", "/bucket/empty", "", "UNSIGNED-PAYLOAD", {{"x-amz-rdma-token", token}});
+  EXPECT_EQ(get.header("x-amz-rdma-reply"), "200");
+  EXPECT_EQ(ask("GET", "/bucket/empty").status, 200);
+  EXPECT_EQ(puts.value(), puts_before + 1);
+  EXPECT_EQ(gets.value(), gets_before + 1);
+  const std::string log = read_log();
+  EXPECT_NE(log.find("method=PUT path=\"/bucket/empty\" door=token status=200"), std::string::npos) << log;
+  EXPECT_NE(log.find("method=GET path=\"/bucket/empty\" door=token status=200"), std::string::npos) << log;
+  EXPECT_NE(log.find("method=GET path=\"/bucket/empty\" door=http status=200"), std::string::npos) << log;
 }
 
 }  // namespace

@@ -20,6 +20,9 @@ struct Limits {
   std::chrono::seconds idle_timeout{75};        // between requests
   std::chrono::seconds header_timeout{30};      // first byte to end of the head
   std::chrono::seconds body_stall_timeout{60};  // no byte in either direction
+  // Bytes per second that a body must move, in either direction, on average over each body_stall_timeout in which we
+  // wait for the client; 0: none. A transfer holds memory.
+  uint64_t body_rate_min = 1 * KiB;
 };
 
 // One request as read off the wire: head parsed, body not yet read. Belongs to its core's thread.

@@ -14,6 +14,7 @@ class Sha256Source final : public memory::Source {
   // `expected`: 64 lower-case hexadecimal digits.
   Sha256Source(memory::Source& wire, std::string expected);
   std::optional<uint64_t> size() const override { return wire_.size(); }
+  Task<Result<void>> ready() override { return wire_.ready(); }
   Task<Result<size_t>> read(MutableBytes into) override;
 
  private:

@@ -9,12 +9,19 @@
 #include <boost/asio/write.hpp>
 #include <cerrno>
 
+#include "base/metrics.h"
+
 namespace verbena::http {
 namespace {
 
 namespace asio = boost::asio;
 constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
 constexpr size_t tls_record_bytes = 16 * KiB;
+
+metrics::Counter& too_slow_counter() {
+  static auto& counter = metrics::counter("verbena_http_too_slow_total", "Transfers cut because their client was slow");
+  return counter;
+}
 
 }  // namespace
 
@@ -44,6 +51,7 @@ Task<Result<size_t>> Wire::read_some(MutableBytes into, std::chrono::nanoseconds
     std::tie(ec, n) = co_await socket_.async_read_some(buffer, use_tuple);
   }
   deadline_ = Deadline::max();
+  moved_ += n;
   if (!ec || n != 0) co_return n;
   if (timed_out_) co_return fail(Errc::timed_out, "connection timed out");
   if (cancelled_) co_return fail(Errc::cancelled, "connection is closing");
@@ -154,6 +162,7 @@ void Wire::on_tls_written(const boost::system::error_code& ec, size_t n) {
 }
 
 void Wire::advance(size_t n) {
+  moved_ += n;
   const size_t head_part = std::min(n, head_.size() - head_sent_);
   head_sent_ += head_part;
   n -= head_part;
@@ -179,8 +188,26 @@ void Wire::fail_with(Errc code, int sys) {
 
 void Wire::wake() { waiter_.cancel(); }
 
-void Wire::expire(Deadline now) {
-  if (now < deadline_) return;
+void Wire::sweep(Deadline now) {
+  const auto since = now - swept_at_;
+  swept_at_ = now;
+  if (deadline_ == Deadline::max()) return;  // nobody waits for the peer
+  if (now >= deadline_ || too_slow(since)) time_out();
+}
+
+// A sweep that finds us waiting stands for all the time since the last one: good enough for windows of many sweeps.
+bool Wire::too_slow(std::chrono::nanoseconds since_last_sweep) {
+  if (rate_min_ == 0) return false;
+  waited_ += std::min<std::chrono::nanoseconds>(since_last_sweep, std::chrono::seconds(1));
+  if (waited_ < rate_window_) return false;
+  const auto window_s = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(rate_window_).count());
+  const bool slow = moved_ < rate_min_ * window_s;
+  if (slow) too_slow_counter().add();
+  start_window();
+  return slow;
+}
+
+void Wire::time_out() {
   // Not cancelled_: after a stalled body there is still an answer to write.
   timed_out_ = true;
   deadline_ = Deadline::max();

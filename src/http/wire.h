@@ -44,8 +44,15 @@ class Wire {
   // Returns when all is out (given to the kernel), or nothing more will go.
   Task<Result<void>> flush(std::chrono::nanoseconds timeout);
 
-  // Lets go of whoever waits, if the deadline has passed. For the listener's sweep.
-  void expire(Deadline now);
+  // From now on the peer must move `rate_min` bytes per second (0: none) on average over each `window` in which we wait
+  // for it; time in which the server is busy itself does not count.
+  void hold_to_rate(uint64_t rate_min, std::chrono::nanoseconds window) {
+    rate_min_ = rate_min;
+    rate_window_ = window;
+    start_window();
+  }
+  // Lets go of whoever waits, if the deadline has passed or the peer is too slow. For the listener's sweep.
+  void sweep(Deadline now);
   // Every wait from now on fails.
   void cancel();
   void shutdown_send();
@@ -56,6 +63,12 @@ class Wire {
     memory::Chunk chunk;
     Bytes rest;
   };
+  void start_window() {
+    waited_ = {};
+    moved_ = 0;
+  }
+  bool too_slow(std::chrono::nanoseconds since_last_sweep);
+  void time_out();
   bool idle() const { return head_sent_ == head_.size() && queue_.empty(); }
   void start();  // sends what can be sent now, and arranges for the rest
   void start_tls();
@@ -73,6 +86,11 @@ class Wire {
   boost::asio::steady_timer waiter_;  // fires when cancelled: the queue has moved
   Deadline deadline_ = Deadline::max();
   std::chrono::nanoseconds write_timeout_{};
+  uint64_t rate_min_ = 0;
+  std::chrono::nanoseconds rate_window_{};
+  std::chrono::nanoseconds waited_{};  // for the peer, in this window, as the sweeps saw it
+  uint64_t moved_ = 0;                 // bytes in this window
+  Deadline swept_at_{};
   std::string head_;
   size_t head_sent_ = 0;
   std::deque<Out> queue_;

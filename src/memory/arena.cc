@@ -10,6 +10,9 @@
 #include <mutex>
 #include <vector>
 
+#include "base/metrics.h"
+#include "memory/budget.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #define VERBENA_ASAN 1
 #elif defined(__has_feature)
@@ -41,9 +44,19 @@ constexpr unsigned orders = 11;  // 4 KiB << 0 .. 4 KiB << 10 = 4 MiB
 static_assert(Arena::alignment << (orders - 1) == Arena::lease_size_max);
 
 unsigned order_of(size_t size) {
-  const size_t pages = (size + Arena::alignment - 1) / Arena::alignment;
-  return static_cast<unsigned>(std::bit_width(pages - 1));
+  return static_cast<unsigned>(std::countr_zero(Arena::class_size(size) / Arena::alignment));
 }
+
+// Of all arenas of the process: a server has one.
+struct LeaseMetrics {
+  metrics::Gauge& leased = metrics::gauge("verbena_memory_leased_bytes", "Bytes of the arena that are leased");
+  metrics::Gauge& peak = metrics::gauge("verbena_memory_leased_bytes_max", "Most bytes of the arena leased so far");
+  metrics::Counter& full = metrics::counter("verbena_memory_full_total", "Leases that the arena had no room for");
+  static LeaseMetrics& of_process() {
+    static LeaseMetrics all;
+    return all;
+  }
+};
 
 }  // namespace
 
@@ -58,7 +71,7 @@ struct Arena::Classes {
     bool free = false;  // the first page of a free block of `order`
   };
 
-  explicit Classes(size_t bytes) : pages(bytes / alignment) {
+  explicit Classes(size_t bytes) : pages(bytes / alignment), metrics(LeaseMetrics::of_process()) {
     heads.fill(none);
     for (size_t first = 0; first < pages.size(); first += size_t{1} << (orders - 1)) {
       insert(static_cast<uint32_t>(first), orders - 1);
@@ -89,11 +102,13 @@ struct Arena::Classes {
       insert(page + (uint32_t{1} << order), order);
     }
     leased_bytes += alignment << wanted;
+    note_leased();
     return page;
   }
 
   void give_back(uint32_t page, unsigned order) {
     leased_bytes -= alignment << order;
+    note_leased();
     while (order + 1 < orders) {
       const uint32_t buddy = page ^ (uint32_t{1} << order);
       if (!pages[buddy].free || pages[buddy].order != order) break;
@@ -104,10 +119,17 @@ struct Arena::Classes {
     insert(page, order);
   }
 
+  void note_leased() const {
+    const auto now = static_cast<int64_t>(leased_bytes);
+    metrics.leased.set(now);
+    if (now > metrics.peak.value()) metrics.peak.set(now);
+  }
+
   mutable std::mutex mutex;
   std::vector<Page> pages;
   std::array<uint32_t, orders> heads;
   size_t leased_bytes = 0;
+  LeaseMetrics& metrics;
 };
 
 Result<std::unique_ptr<Arena>> Arena::create(size_t bytes) {
@@ -135,7 +157,10 @@ Result<std::unique_ptr<Arena>> Arena::create(size_t bytes) {
 }
 
 Arena::Arena(MutableBytes mapping, bool huge_pages)
-    : mapping_(mapping), huge_pages_(huge_pages), classes_(std::make_unique<Classes>(mapping.size())) {
+    : mapping_(mapping),
+      huge_pages_(huge_pages),
+      classes_(std::make_unique<Classes>(mapping.size())),
+      budget_(std::make_unique<Budget>(Budget::Limits::of(mapping.size()))) {
   poison(mapping_.data(), mapping_.size());
 }
 
@@ -155,7 +180,10 @@ Result<Lease> Arena::lease(size_t size) {
   uint32_t page = take(order);
   // What comes back may lie in pieces: asked again until it is enough or all.
   while (page == none && on_pressure_ && on_pressure_(size)) page = take(order);
-  if (page == none) return fail(Errc::slow_down, "arena is full");
+  if (page == none) {
+    classes_->metrics.full.add();
+    return fail(Errc::slow_down, "arena is full");
+  }
   std::byte* data = mapping_.data() + size_t{page} * alignment;
   unpoison(data, alignment << order);
   return Lease(this, data, size, alignment << order);

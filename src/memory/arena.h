@@ -6,6 +6,8 @@
 // holds the lease until its completion was collected (DESIGN section 5).
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "memory/grant.h"
 
 namespace verbena::memory {
 
@@ -23,7 +26,12 @@ class Arena;
 class Lease {
  public:
   Lease() = default;
-  Lease(Lease&& other) noexcept : arena_(other.arena_), data_(other.data_), size_(other.size_), block_(other.block_) {
+  Lease(Lease&& other) noexcept
+      : arena_(other.arena_),
+        data_(other.data_),
+        size_(other.size_),
+        block_(other.block_),
+        grant_(std::move(other.grant_)) {
     other.arena_ = nullptr;
     other.data_ = nullptr;
     other.size_ = 0;
@@ -34,6 +42,7 @@ class Lease {
     std::swap(data_, taken.data_);
     std::swap(size_, taken.size_);
     std::swap(block_, taken.block_);
+    std::swap(grant_, taken.grant_);
     return *this;
   }
   ~Lease() { release(); }
@@ -44,6 +53,13 @@ class Lease {
   size_t capacity() const { return block_; }  // the size class, a multiple of 4096
   MutableBytes bytes() const { return {data_, size_}; }
   void release();
+  // What the budget granted for these bytes, given back together with them. Of a larger grant the rest comes back now.
+  void attach(Grant grant) {
+    grant.shrink(block_);
+    grant_ = std::move(grant);
+  }
+  // For whoever keeps the bytes for others than the peer that they were granted to.
+  Grant detach_grant() { return std::move(grant_); }
 
  private:
   friend class Arena;
@@ -53,6 +69,7 @@ class Lease {
   std::byte* data_ = nullptr;
   size_t size_ = 0;
   size_t block_ = 0;
+  Grant grant_;
 };
 
 // Bytes to hand on, with what keeps them alive: `lease`, where they are the holder's alone, or `shared`, where others
@@ -61,6 +78,18 @@ struct Chunk {
   Lease lease;
   Bytes bytes;
   std::shared_ptr<const void> shared = {};
+  Grant grant = {};  // of shared bytes, for as long as this holder keeps them
+
+  void attach(Grant granted) {
+    if (lease) return lease.attach(std::move(granted));
+    granted.shrink(bytes.size());
+    grant = std::move(granted);
+  }
+  void release() {
+    lease.release();
+    shared.reset();
+    grant.release();
+  }
 };
 
 class Arena {
@@ -72,6 +101,9 @@ class Arena {
   static Result<std::unique_ptr<Arena>> create(size_t bytes);
   ~Arena();  // every lease must be back
   Arena(const Arena&) = delete;
+
+  // Bytes of the arena that a lease of `size` takes: 4 KiB times a power of two.
+  static constexpr size_t class_size(size_t size) { return std::bit_ceil(std::max(size, alignment)); }
 
   // A buffer of at least `size` bytes (1 .. lease_size_max). slow_down when the arena is full: the caller answers 503.
   // Thread-safe. Contents are whatever was there.
@@ -87,6 +119,8 @@ class Arena {
   bool huge_pages() const { return huge_pages_; }
   size_t leased_bytes() const;  // size classes' bytes now out
   bool contains(const void* p, size_t size) const;
+  // Who may lease how much. lease() itself does not ask: what serves no peer (message buffers) leases directly.
+  Budget& budget() { return *budget_; }
 
  private:
   friend class Lease;
@@ -98,6 +132,7 @@ class Arena {
   MutableBytes mapping_;
   bool huge_pages_ = false;
   std::unique_ptr<Classes> classes_;
+  std::unique_ptr<Budget> budget_;
   OnPressure on_pressure_;
 };
 
@@ -106,6 +141,7 @@ inline void Lease::release() {
   arena_ = nullptr;
   data_ = nullptr;
   size_ = 0;
+  grant_.release();  // after the bytes: whoever was waiting finds them
 }
 
 }  // namespace verbena::memory

@@ -15,6 +15,10 @@ class Source {
   virtual ~Source() = default;
   // Length in bytes when known before reading (decoded length for aws-chunked).
   virtual std::optional<uint64_t> size() const = 0;
+  // Returns when read() would find a byte (or the end, or an error) without waiting for the peer: memory is leased
+  // after this, so that a peer which sends nothing holds none. Sources that fetch the bytes themselves are always
+  // ready.
+  virtual Task<Result<void>> ready() { co_return Result<void>{}; }
   // Fills `into` from its start, completely unless the end comes first. Returns the bytes filled; fewer than
   // into.size() (also 0) only at the end. At the end, the source has verified what it can (declared length, payload
   // signature, chunk signatures, trailers); a violation is the error of the call that meets it, and the caller must
@@ -30,6 +34,9 @@ class Sink {
   // The next bytes, in order. Takes the chunk and may return before they are out (the sink keeps the lease until
   // then), so that reading the next chunk overlaps with sending this one. A sink bounds how many it holds.
   virtual Task<Result<void>> push(Chunk chunk) = 0;
+  // Returns when nothing that was pushed still holds its lease for want of the peer. Asked where memory is scarce,
+  // before the next chunk is read.
+  virtual Task<Result<void>> drained() { co_return Result<void>{}; }
   // All bytes were pushed. Returns when they are out (HTTP: given to the kernel; RDMA: completed).
   // Not called after an error: the sink's destructor, or the error's own path, has drained what was posted.
   virtual Task<Result<void>> finish() = 0;

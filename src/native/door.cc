@@ -3,7 +3,9 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <boost/asio/ip/address.hpp>
+#include <cstddef>
 #include <cstring>
 #include <optional>
 
@@ -110,6 +112,16 @@ bool may_dial_peer(std::string_view, std::string_view address, std::string_view 
   if (ec || !told) return false;
   const ip::address wanted = unmapped(*told);
   return wanted == peer || (peer.is_loopback() && is_own(wanted));
+}
+
+bool names_own_port(std::string_view address, const std::vector<uint16_t>& ports) {
+  const auto told = ip_of(address);
+  if (!told) return false;
+  uint16_t port = 0;  // sin_port and sin6_port share their place
+  std::memcpy(&port, address.data() + offsetof(sockaddr_in, sin_port), sizeof port);
+  if (std::ranges::find(ports, ntohs(port)) == ports.end()) return false;
+  const ip::address wanted = unmapped(*told);
+  return wanted.is_loopback() || wanted.is_unspecified() || is_own(wanted);
 }
 
 Errc wire_code(Errc code) {

@@ -54,10 +54,14 @@ struct Door {
   Metrics metrics;
   std::atomic<bool> stopping{false};
   std::vector<EndpointInfo> endpoints;  // complete before the first session
+  std::vector<uint16_t> own_ports;      // likewise
 };
 
 // The default of Options::may_dial.
 bool may_dial_peer(std::string_view provider, std::string_view address, std::string_view http_peer);
+
+// `address` is a socket address of this host with one of `ports`.
+bool names_own_port(std::string_view address, const std::vector<uint16_t>& ports);
 
 // Codes that stay inside the house become ones that clients know.
 Errc wire_code(Errc code);

@@ -55,6 +55,9 @@ Result<fabric::PeerId> Endpoint::dial(const Session& session, std::string_view a
   const auto& may_dial = door_->options.may_dial;
   const bool allowed = may_dial ? may_dial(info().provider, address, session.peer_address)
                                 : may_dial_peer(info().provider, address, session.peer_address);
+  if (names_own_port(address, door_->own_ports)) {
+    return fail(Errc::access_denied, "native: the address is the server's own");
+  }
   if (!allowed) return fail(Errc::access_denied, "native: the address is not the session's own");
   return port_.add_peer(address);
 }

@@ -1,3 +1,7 @@
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "native/door.h"
 #include "native/test_door.h"
 
 namespace verbena::native {
@@ -284,6 +288,46 @@ TEST_F(EndpointTest, AStoppingDoorRefusesRequests) {
   door_->stop();
   deliver(peer, peer.seal(wire::Type::get, 2, get_of("a")));
   EXPECT_EQ(reply_code(peer), Errc::service_unavailable);
+}
+
+std::string socket_name(const char* ip, uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  inet_pton(AF_INET, ip, &address.sin_addr);
+  return {reinterpret_cast<const char*>(&address), sizeof address};
+}
+
+TEST(OwnPorts, AreKnownOnEveryAddressOfThisHostOnly) {
+  const std::vector<uint16_t> ports{9000, 9100};
+  EXPECT_TRUE(names_own_port(socket_name("127.0.0.1", 9000), ports));
+  EXPECT_TRUE(names_own_port(socket_name("127.8.9.1", 9100), ports)) << "all of 127/8 is this host";
+  EXPECT_TRUE(names_own_port(socket_name("0.0.0.0", 9100), ports));
+  EXPECT_FALSE(names_own_port(socket_name("127.0.0.1", 9001), ports));
+  EXPECT_FALSE(names_own_port(socket_name("192.0.2.1", 9000), ports));
+  EXPECT_FALSE(names_own_port("garbage", ports));
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_port = htons(9000);
+  six.sin6_addr = in6addr_loopback;
+  EXPECT_TRUE(names_own_port({reinterpret_cast<const char*>(&six), sizeof six}, ports));
+  inet_pton(AF_INET6, "::ffff:127.0.0.1", &six.sin6_addr);
+  EXPECT_TRUE(names_own_port({reinterpret_cast<const char*>(&six), sizeof six}, ports));
+}
+
+// `from` 0: a fabric that does not know senders, so the session tells its address.
+TEST_F(EndpointTest, AHelloThatNamesTheServersOwnPortIsDroppedWhateverTheRuleOfDialling) {
+  door_->add_own_port(9000);
+  const uint64_t before = dropped("wrong_peer");
+  FakePeer peer = open_session(0);
+  const std::string own = socket_name("127.0.0.1", 9000), other = socket_name("127.0.0.1", 9001);
+  deliver(peer, peer.seal(wire::Type::hello, 1, wire::Hello{.message_size_max = 16 * KiB, .address = own}));
+  EXPECT_EQ(dropped("wrong_peer"), before + 1);
+  EXPECT_TRUE(port_.sent.empty());
+  EXPECT_EQ(port_.peers, 100u) << "nothing was dialled";
+  deliver(peer, peer.seal(wire::Type::hello, 2, wire::Hello{.message_size_max = 16 * KiB, .address = other}));
+  EXPECT_EQ(port_.peers, 101u);
+  EXPECT_FALSE(port_.sent.empty());
 }
 
 }  // namespace

@@ -46,6 +46,8 @@ Result<void> NativeDoor::attach(Core& core, fabric::Port& port, std::string_view
   return {};
 }
 
+void NativeDoor::add_own_port(uint16_t port) { state_->door->own_ports.push_back(port); }
+
 http::Handler NativeDoor::session_handler() {
   return [door = state_->door](http::Exchange& exchange) { return serve_http(door, exchange); };
 }

@@ -50,6 +50,10 @@ class NativeDoor {
   // bad_config when the port's messages are too short for the protocol. `port` lives until the door has stopped.
   Result<void> attach(Core& core, fabric::Port& port, std::string_view provider, std::string address = {});
 
+  // A port that this server listens on. A session's address must not name one of them on this host's own addresses,
+  // whatever may_dial says. Before the cores run.
+  void add_own_port(uint16_t port);
+
   // For the listener on 9100: POST /-/session (signed), GET /-/health (open), GET /-/metrics (open on loopback,
   // elsewhere signed). Usable on any core. Valid while the door lives.
   http::Handler session_handler();

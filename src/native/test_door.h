@@ -75,11 +75,13 @@ class FakePort final : public fabric::Port {
   }
   Result<std::unique_ptr<fabric::Window>> open_window(fabric::PeerId, const fabric::WindowDescriptor&,
                                                       fabric::Access) override {
+    if (make_window) return make_window();
     return fail(Errc::rdma_transfer_failed);
   }
 
   OnMessage receive;
   OnGone gone;
+  std::function<std::unique_ptr<fabric::Window>()> make_window;
   bool full = false;
   fabric::PeerId peers = 100;
   std::vector<fabric::PeerId> removed;

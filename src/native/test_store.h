@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "store/store.h"
 
@@ -19,6 +20,7 @@ class TestStore final : public store::Store {
   };
   std::map<std::string, std::map<std::string, std::shared_ptr<Object>>> objects;  // bucket -> key -> object
   std::mutex mutex;
+  std::optional<uint64_t> rot_at;  // reads that touch this offset find damage
 
   void put(const std::string& bucket, const std::string& key, std::string bytes) {
     auto object = std::make_shared<Object>();
@@ -64,7 +66,7 @@ class TestStore final : public store::Store {
   Task<Result<std::shared_ptr<store::ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                           std::string_view) override {
     VB_CO_ASSIGN(auto object, find(bucket, key));
-    co_return std::make_shared<Reader>(arena_, std::move(object));
+    co_return std::make_shared<Reader>(*this, std::move(object));
   }
   Task<Result<store::ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
                                                std::string_view) override {
@@ -138,17 +140,20 @@ class TestStore final : public store::Store {
  private:
   class Reader final : public store::ObjectReader {
    public:
-    Reader(memory::Arena& arena, std::shared_ptr<Object> object) : arena_(arena), object_(std::move(object)) {}
+    Reader(TestStore& store, std::shared_ptr<Object> object) : store_(store), object_(std::move(object)) {}
     const store::ObjectInfo& info() const override { return object_->info; }
     Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override {
-      VB_CO_ASSIGN(auto lease, arena_.lease(std::max<size_t>(1, length)));
+      if (store_.rot_at && *store_.rot_at >= offset && *store_.rot_at < offset + length) {
+        co_return fail(Errc::corrupt_object, "test");
+      }
+      VB_CO_ASSIGN(auto lease, store_.arena_.lease(std::max<size_t>(1, length)));
       std::memcpy(lease.data(), object_->bytes.data() + offset, length);
       const Bytes bytes(lease.data(), length);
       co_return memory::Chunk{std::move(lease), bytes};
     }
 
    private:
-    memory::Arena& arena_;
+    TestStore& store_;
     std::shared_ptr<Object> object_;
   };
 

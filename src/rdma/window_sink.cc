@@ -35,8 +35,7 @@ struct WindowSink::State {
 
 Task<void> WindowSink::State::write(std::shared_ptr<State> state, memory::Chunk chunk, uint64_t at) {
   const auto done = co_await state->window->write(chunk.bytes, at, deadline_in(state->deadline));
-  chunk.lease.release();
-  chunk.shared.reset();
+  chunk.release();
   if (done) {
     state->written += chunk.bytes.size();
   } else if (state->outcome) {

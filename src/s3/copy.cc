@@ -70,10 +70,11 @@ Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context,
   co_return reader;
 }
 
-Task<Result<void>> copy_bytes(std::shared_ptr<store::ObjectReader> reader, const Extent& extent,
+Task<Result<void>> copy_bytes(Context& context, std::shared_ptr<store::ObjectReader> reader, const Extent& extent,
                               store::ObjectWriter& writer, BodyDigests& digests) {
   auto executor = co_await boost::asio::this_coro::executor;
-  ReadAhead chunks(executor, std::move(reader), extent.offset, extent.length);
+  ReadAhead chunks(executor, context.service.arena, context.caller().peer_address, std::move(reader), extent.offset,
+                   extent.length);
   while (!chunks.done()) {
     VB_CO_ASSIGN(memory::Chunk chunk, co_await chunks.next());
     digests.update(chunk.bytes);
@@ -181,7 +182,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
 
   VB_CO_ASSIGN(auto writer, co_await context.service.store.create(context.bucket, context.key, from.size));
   const Extent whole{0, from.size, false};
-  VB_CO_TRY(co_await copy_bytes(reader, whole, *writer, digests));
+  VB_CO_TRY(co_await copy_bytes(context, reader, whole, *writer, digests));
   info.etag = is_md5(from.etag) ? from.etag : to_hex(as_bytes(digests.md5()));
   for (const auto& checksum : digests.checksums()) info.checksums.push_back(checksum);
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(conditions)));
@@ -218,7 +219,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   if (upload.checksum_algorithm) digests.want(*upload.checksum_algorithm);
   VB_CO_ASSIGN(auto writer, co_await context.service.store.create_part(context.bucket, context.key, upload_id, number,
                                                                        extent.length));
-  VB_CO_TRY(co_await copy_bytes(reader, extent, *writer, digests));
+  VB_CO_TRY(co_await copy_bytes(context, reader, extent, *writer, digests));
   store::ObjectInfo part;
   part.size = extent.length;
   part.etag = to_hex(as_bytes(digests.md5()));

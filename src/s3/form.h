@@ -41,6 +41,9 @@ class FormReader : public memory::Source {
   uint64_t file_bytes() const { return file_bytes_; }  // so far; all of them once read() met the end
 
   std::optional<uint64_t> size() const override { return std::nullopt; }
+  Task<Result<void>> ready() override {
+    return clean_ != 0 || file_ended_ || body_ended_ ? memory::Source::ready() : body_.ready();
+  }
   Task<Result<size_t>> read(MutableBytes into) override;
 
  private:

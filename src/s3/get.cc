@@ -96,7 +96,7 @@ std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller
   if (reader == nullptr) return std::nullopt;
   const auto extent = select_extent(reader->info(), request);
   if (!extent) return std::unexpected(extent.error());
-  return OpenObject{std::move(reader), extent->offset, extent->length, extent->partial};
+  return OpenObject{std::move(reader), extent->offset, extent->length, extent->partial, caller.peer_address};
 }
 
 Task<Result<OpenObject>> open_object_seen(Service& service, const Caller& caller, const GetRequest& request,
@@ -108,7 +108,7 @@ Task<Result<OpenObject>> open_object_seen(Service& service, const Caller& caller
     if (seen != nullptr) *seen = reader->info();
     co_return std::unexpected(extent.error());
   }
-  co_return OpenObject{std::move(reader), extent->offset, extent->length, extent->partial};
+  co_return OpenObject{std::move(reader), extent->offset, extent->length, extent->partial, caller.peer_address};
 }
 
 Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request) {
@@ -127,27 +127,23 @@ static Task<Result<void>> push_hot(const OpenObject& object, memory::Sink& sink)
   co_return co_await sink.finish();
 }
 
-Task<Result<void>> push_object(Service&, const OpenObject& object, memory::Sink& sink) {
+Task<Result<void>> push_object(Service& service, const OpenObject& object, memory::Sink& sink) {
   if (object.length == 0) {
     VB_CO_TRY(co_await sink.begin(0));
     co_return co_await sink.finish();
   }
-  if (!object.reader->peek(object.offset, object.length).bytes.empty()) co_return co_await push_hot(object, sink);
-  // The first chunk is read before the head goes out: rot found there is an error, not a body that is cut.
-  const auto first = static_cast<size_t>(std::min<uint64_t>(object.length, store::ObjectReader::chunk_size_max));
-  VB_CO_ASSIGN(memory::Chunk chunk, co_await object.reader->read(object.offset, first));
-  if (first == object.length) {
-    VB_CO_TRY(co_await sink.begin(object.length));
-    VB_CO_TRY(co_await sink.push(std::move(chunk)));
-    co_return co_await sink.finish();
-  }
+  const bool small = object.length <= memory::Budget::unit;
+  if (small && !object.reader->peek(object.offset, object.length).bytes.empty())
+    co_return co_await push_hot(object, sink);
   auto executor = co_await boost::asio::this_coro::executor;
-  ReadAhead rest(executor, object.reader, object.offset + first, object.length - first);
-  rest.start();
+  ReadAhead chunks(executor, service.arena, object.peer, object.reader, object.offset, object.length);
+  // The first chunk is read before the head goes out: rot found there is an error, not a body that is cut.
+  VB_CO_ASSIGN(memory::Chunk chunk, co_await chunks.next());
   VB_CO_TRY(co_await sink.begin(object.length));
   VB_CO_TRY(co_await sink.push(std::move(chunk)));
-  while (!rest.done()) {
-    VB_CO_ASSIGN(memory::Chunk next, co_await rest.next());
+  while (!chunks.done()) {
+    if (chunks.scarce()) VB_CO_TRY(co_await sink.drained());
+    VB_CO_ASSIGN(memory::Chunk next, co_await chunks.next());
     VB_CO_TRY(co_await sink.push(std::move(next)));
   }
   co_return co_await sink.finish();

@@ -111,7 +111,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
 
   VB_CO_ASSIGN(auto writer,
                co_await service.store.create_part(put.bucket, put.key, request.upload_id, request.part_number, size));
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, *writer, put, body));
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body));
   store::CommitConditions none;
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(none)));
   co_return PutReply{std::move(info)};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "memory/budget.h"
 #include "s3/authorize.h"
 #include "s3/checksums.h"
 #include "s3/conditions.h"
@@ -22,14 +23,32 @@ namespace verbena::s3 {
 namespace {
 
 constexpr uint64_t put_size_max = 5 * GiB;  // S3: larger objects are uploaded in parts
-constexpr uint64_t chunk_size = 1 * MiB;
-
 // One byte more than is left, where the length is known: the read that meets the end then also brings the source's
-// verdict (signature, trailers), and a small body takes one read.
-size_t next_read(std::optional<uint64_t> size, uint64_t have) {
-  if (!size) return chunk_size;
-  const uint64_t left = *size > have ? *size - have : 0;
-  return static_cast<size_t>(std::min(chunk_size, left + 1));
+// verdict (signature, trailers), and a small body takes one read. Not where that byte would double the lease.
+size_t next_read(std::optional<uint64_t> size, uint64_t have, size_t offer) {
+  if (!size || *size - have >= offer) return offer;
+  const auto left = static_cast<size_t>(*size - have);
+  return memory::Arena::class_size(left + 1) > memory::Arena::class_size(left) ? left : left + 1;
+}
+
+// Fills one lease of the body, leased when its first byte is there. An empty chunk: the end.
+Task<Result<memory::Chunk>> read_chunk(memory::Share& share, memory::Source& body, std::optional<uint64_t> size,
+                                       uint64_t have, bool& end) {
+  VB_CO_TRY(co_await body.ready());
+  VB_CO_ASSIGN(memory::Lease lease, co_await share.lease(next_read(size, have, share.offer())));
+  VB_CO_ASSIGN(const size_t got, co_await body.read(lease.bytes()));
+  end = got < lease.size();
+  const Bytes bytes = Bytes(lease.bytes()).first(got);
+  co_return memory::Chunk{std::move(lease), bytes};
+}
+
+// All bytes that were declared are here. The end, with the source's verdict, needs no memory of the arena.
+Task<Result<void>> expect_end(memory::Source& body) {
+  std::byte one_more[1];
+  const MutableBytes into(one_more);
+  VB_CO_ASSIGN(const size_t got, co_await body.read(into));
+  if (got != 0) co_return fail(Errc::incomplete_body, "put: longer than declared");
+  co_return Result<void>{};
 }
 
 Result<void> verify(const std::vector<store::Checksum>& expected, const std::vector<store::Checksum>& computed) {
@@ -73,28 +92,28 @@ std::string random_etag() {
   return to_hex(bytes) + "-r";
 }
 
-Task<Result<store::ObjectInfo>> ingest(Service& service, store::ObjectWriter& writer, const PutRequest& request,
-                                       memory::Source& body) {
+Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, store::ObjectWriter& writer,
+                                       const PutRequest& request, memory::Source& body) {
   BodyDigests digests;
   if (request.md5_etag || request.content_md5) digests.want(Algorithm::md5);
   for (const auto& checksum : request.expected) digests.want(checksum.algorithm);
   if (request.compute) digests.want(*request.compute);
 
   const auto size = body.size();
+  memory::Share share(service.arena, caller.peer_address, size);
   store::ObjectInfo info;
-  for (;;) {
-    VB_CO_ASSIGN(memory::Lease lease, service.arena.lease(next_read(size, info.size)));
-    VB_CO_ASSIGN(const size_t got, co_await body.read(lease.bytes()));
-    const bool end = got < lease.size();
-    if (got > 0) {
-      const Bytes bytes = Bytes(lease.bytes()).first(got);
-      digests.update(bytes);
-      info.size += got;
-      if (info.size > put_size_max) co_return fail(Errc::entity_too_large, "put: body");
-      memory::Chunk chunk{std::move(lease), bytes};
-      VB_CO_TRY(co_await writer.append(std::move(chunk)));
+  for (bool end = false; !end;) {
+    if (size && info.size == *size) {
+      VB_CO_TRY(co_await expect_end(body));
+      break;
     }
-    if (end) break;
+    VB_CO_ASSIGN(memory::Chunk chunk, co_await read_chunk(share, body, size, info.size, end));
+    if (chunk.bytes.empty()) break;
+    digests.update(chunk.bytes);
+    info.size += chunk.bytes.size();
+    if (info.size > put_size_max) co_return fail(Errc::entity_too_large, "put: body");
+    if (size && info.size > *size) co_return fail(Errc::incomplete_body, "put: longer than declared");
+    VB_CO_TRY(co_await writer.append(std::move(chunk)));
   }
   if (size && info.size != *size) co_return fail(Errc::incomplete_body, "put: length");
 
@@ -119,7 +138,7 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   if (size.value_or(0) > put_size_max) co_return fail(Errc::entity_too_large, "put: declared length");
 
   VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, size));
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, *writer, request, body));
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body));
   info.headers = std::move(request.headers);
   info.tags = std::move(request.tags);
   info.lock = request.lock;

@@ -32,8 +32,9 @@ class BodyDigests {
 std::string random_etag();
 
 // Reads the body to its end into the writer and verifies what the request expects. Returns size, etag and checksums.
-Task<Result<store::ObjectInfo>> ingest(Service& service, store::ObjectWriter& writer, const PutRequest& request,
-                                       memory::Source& body);
+// Memory is leased when bytes are there, in the name of the caller's address; slow_down: there was none for too long.
+Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, store::ObjectWriter& writer,
+                                       const PutRequest& request, memory::Source& body);
 
 // Bucket, key, checksums and conditions of a PUT or UploadPart. Object headers are read for whole objects only.
 Result<PutRequest> read_put_request(const Context& context, bool whole_object);

@@ -2,35 +2,90 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
+
 namespace verbena::s3 {
 namespace {
 
+constexpr std::chrono::milliseconds again_after{5};
+
 // Owns the reader: it may outlive the request that started it.
-Task<Result<memory::Chunk>> read_chunk(std::shared_ptr<store::ObjectReader> reader, uint64_t offset, size_t length) {
-  co_return co_await reader->read(offset, length);
+Task<Result<memory::Chunk>> read_chunk(std::shared_ptr<store::ObjectReader> reader, uint64_t offset, size_t length,
+                                       memory::Grant grant) {
+  auto chunk = co_await reader->read(offset, length);
+  if (chunk) chunk->attach(std::move(grant));
+  co_return chunk;
+}
+
+// A chunk that does not begin at a block's start needs memory for the whole block.
+size_t memory_for(uint64_t offset, uint64_t length) {
+  return static_cast<size_t>(std::min<uint64_t>(offset % memory::Budget::unit + length, memory::Budget::chunk_max));
+}
+
+size_t at_most_a_chunk(uint64_t length) {
+  return static_cast<size_t>(std::min<uint64_t>(length, store::ObjectReader::chunk_size_max));
 }
 
 }  // namespace
 
-ReadAhead::ReadAhead(boost::asio::any_io_executor executor, std::shared_ptr<store::ObjectReader> reader,
-                     uint64_t offset, uint64_t length)
-    : executor_(std::move(executor)), reader_(std::move(reader)), offset_(offset), remaining_(length) {}
+ReadAhead::ReadAhead(boost::asio::any_io_executor executor, memory::Arena& arena, std::string_view peer,
+                     std::shared_ptr<store::ObjectReader> reader, uint64_t offset, uint64_t length)
+    : executor_(std::move(executor)),
+      reader_(std::move(reader)),
+      share_(arena, peer, length),
+      wait_max_(arena.budget().limits().wait_max),
+      rest_{offset, length} {}
 
+bool ReadAhead::in_memory(const Range& range) const { return !reader_->peek(range.offset, range.length).bytes.empty(); }
+
+// Takes what is offered freely and never waits: the chunk that is wanted next must not wait behind later ones.
 void ReadAhead::start() {
-  while (remaining_ > 0 && pending_.size() < depth_max) {
-    const auto length = static_cast<size_t>(std::min<uint64_t>(remaining_, store::ObjectReader::chunk_size_max));
-    pending_.emplace_back(executor_, read_chunk(reader_, offset_, length));
-    offset_ += length;
-    remaining_ -= length;
+  while (rest_.length > 0 && pending_.size() < depth_max && !in_memory(rest_)) {
+    const size_t offer = share_.offer();
+    if (offer < memory::Budget::chunk_max && (offer < memory::Budget::chunk_max / 4 || !pending_.empty())) return;
+    auto grant = share_.try_take(std::max(memory_for(rest_.offset, rest_.length), memory::Budget::unit));
+    if (!grant) return;
+    const size_t length = reader_->fit(rest_.offset, at_most_a_chunk(rest_.length), grant->bytes());
+    pending_.push_back(
+        {{rest_.offset, length}, {executor_, read_chunk(reader_, rest_.offset, length, std::move(*grant))}});
+    rest_.skip(length);
   }
 }
 
 Task<Result<memory::Chunk>> ReadAhead::next() {
+  if (again_.length != 0) co_return co_await read_now(again_);
+  if (pending_.empty()) co_return co_await read_now(rest_);
+  Ahead first = std::move(pending_.front());
+  pending_.erase(pending_.begin());
   start();
-  Pending<memory::Chunk> first = std::move(pending_.front());
-  pending_.pop_front();
-  start();
-  co_return co_await first.wait();
+  auto chunk = co_await first.read.wait();
+  if (chunk || chunk.error() != Errc::slow_down) co_return chunk;
+  again_ = first.range;
+  co_return co_await read_now(again_);
+}
+
+Task<Result<memory::Chunk>> ReadAhead::read_now(Range& range) {
+  const Deadline end = deadline_in(wait_max_);
+  size_t most = memory::Budget::chunk_max;
+  for (;;) {
+    const size_t wanted = std::max(std::min(memory_for(range.offset, range.length), most), memory::Budget::unit);
+    VB_CO_ASSIGN(memory::Grant grant, co_await share_.take(wanted));
+    const size_t length = reader_->fit(range.offset, at_most_a_chunk(range.length), grant.bytes());
+    Result<memory::Chunk> chunk = reader_->peek(range.offset, length);
+    if (chunk->bytes.empty()) chunk = co_await reader_->read(range.offset, length);
+    if (chunk) {
+      range.skip(chunk->bytes.size());
+      chunk->attach(std::move(grant));
+      start();
+      co_return chunk;
+    }
+    if (chunk.error() != Errc::slow_down || SteadyClock::now() >= end) co_return chunk;
+    // The free parts of the arena are too small, or somebody without a grant has them.
+    grant.release();
+    most = memory::Budget::unit;
+    boost::asio::steady_timer pause(executor_, again_after);
+    co_await pause.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+  }
 }
 
 }  // namespace verbena::s3

@@ -1,9 +1,14 @@
-// Chunks of an object in order, with a few reads in flight, so that disk and wire overlap.
+// Chunks of an object in order, with a few reads in flight while there is memory for them, so that disk and wire
+// overlap.
 #pragma once
 
-#include <deque>
-#include <memory>
+#include <boost/asio/any_io_executor.hpp>
 
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "memory/budget.h"
 #include "memory/stream.h"
 #include "s3/pending.h"
 #include "store/store.h"
@@ -14,18 +19,38 @@ class ReadAhead {
  public:
   static constexpr size_t depth_max = 3;  // chunks of 1 MiB in flight
 
-  ReadAhead(boost::asio::any_io_executor executor, std::shared_ptr<store::ObjectReader> reader, uint64_t offset,
-            uint64_t length);
-  bool done() const { return remaining_ == 0 && pending_.empty(); }
-  void start();                        // fills the pipeline; next() does so too
+  // The memory is asked for in the name of `peer`, a client's address. Arena and address outlive this.
+  ReadAhead(boost::asio::any_io_executor executor, memory::Arena& arena, std::string_view peer,
+            std::shared_ptr<store::ObjectReader> reader, uint64_t offset, uint64_t length);
+  bool done() const { return rest_.length == 0 && again_.length == 0 && pending_.empty(); }
+  // Waits for memory where nothing is on its way. slow_down: there was none for too long.
   Task<Result<memory::Chunk>> next();  // not when done()
+  // Little memory is left: whoever pushes the chunks lets the last one go before it asks for the next.
+  bool scarce() { return share_.scarce(); }
 
  private:
+  struct Range {
+    uint64_t offset = 0, length = 0;
+    void skip(uint64_t n) {
+      offset += n;
+      length -= n;
+    }
+  };
+  struct Ahead {
+    Range range;
+    Pending<memory::Chunk> read;
+  };
+  bool in_memory(const Range& range) const;  // nothing to overlap with
+  void start();
+  Task<Result<memory::Chunk>> read_now(Range& range);
+
   boost::asio::any_io_executor executor_;
   std::shared_ptr<store::ObjectReader> reader_;
-  uint64_t offset_;
-  uint64_t remaining_;
-  std::deque<Pending<memory::Chunk>> pending_;
+  memory::Share share_;
+  const std::chrono::milliseconds wait_max_;
+  Range rest_;
+  Range again_;  // granted, but the arena had no room for it in one piece: before all others
+  std::vector<Ahead> pending_;
 };
 
 }  // namespace verbena::s3

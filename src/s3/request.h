@@ -47,6 +47,7 @@ struct Response {
   bool no_body = false;  // HEAD, 204, 304: headers only. `content_length` then says what a GET would have
   std::optional<uint64_t> content_length;
   // For the access log and metrics.
+  bool by_token = false;    // served as a token asked, which moves no byte of an empty object
   uint64_t rdma_bytes = 0;  // moved by one-sided operations
   std::string error_code;   // S3's code, empty on success
 };

@@ -52,9 +52,10 @@ struct GetRequest {
 // An object that may be read: authorized, conditions met, range resolved.
 struct OpenObject {
   std::shared_ptr<store::ObjectReader> reader;
-  uint64_t offset = 0;   // first byte to send
-  uint64_t length = 0;   // bytes to send
-  bool partial = false;  // 206
+  uint64_t offset = 0;    // first byte to send
+  uint64_t length = 0;    // bytes to send
+  bool partial = false;   // 206
+  std::string peer = {};  // the client's address: its memory is granted in this name
   const store::ObjectInfo& info() const { return reader->info(); }
 };
 
@@ -62,7 +63,8 @@ struct OpenObject {
 Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request);
 // The same at once, when the object is in memory; nothing otherwise. Its reader then answers peek() for every byte.
 std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller& caller, const GetRequest& request);
-// begin, push ..., finish on the sink; reads ahead so that disk and wire overlap.
+// begin, push ..., finish on the sink; reads ahead so that disk and wire overlap, as far as the peer's share of the
+// arena goes. slow_down: there was no memory for it for too long.
 Task<Result<void>> push_object(Service& service, const OpenObject& object, memory::Sink& sink);
 
 struct HeadReply {

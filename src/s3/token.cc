@@ -1,5 +1,6 @@
 #include "s3/token.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/bytes.h"
@@ -36,6 +37,12 @@ Result<std::unique_ptr<fabric::Window>> open_window(Context& context, const rdma
 // operations, and each operation has the other half: when both are over, nothing is in flight any more.
 std::chrono::milliseconds operation_deadline(const Context& context) { return context.options.rdma_deadline / 2; }
 Deadline last_post(const Context& context) { return deadline_in(context.options.rdma_deadline / 2); }
+
+// What is read late touches nobody's memory, so a large PUT has its bytes' time at the slowest rate besides.
+Deadline last_read(const Context& context, uint64_t size) {
+  const auto moving = std::chrono::milliseconds(size / std::max<uint64_t>(context.options.rdma_rate_min / 1000, 1));
+  return last_post(context) + moving;
+}
 
 class BoundedSink : public memory::Sink {
  public:
@@ -76,6 +83,7 @@ void mark_declined(Context& context, Direction direction) {
 void mark_moved_out(Context& context, uint64_t bytes) {
   context.reply_header("x-amz-rdma-reply", std::to_string(context.response.status));
   context.reply_header("x-amz-rdma-bytes-transferred", std::to_string(bytes));
+  context.response.by_token = true;
   context.response.rdma_bytes = bytes;
   count_bytes(Door::token, Direction::out, bytes);
 }
@@ -152,7 +160,7 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
   std::optional<BoundedSource> bounded;
   if (window) {
     out_of_window.emplace(std::move(window), size, operation_deadline(context));
-    bounded.emplace(*out_of_window, last_post(context));
+    bounded.emplace(*out_of_window, last_read(context, size));
   }
   WatchedSource source(bounded ? static_cast<memory::Source&>(*bounded) : empty);
   auto stored = co_await store_body(context, part, source);
@@ -162,6 +170,7 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
   }
   if (!stored) co_return std::unexpected(stored.error());
   context.reply_header("x-amz-rdma-reply", "200");
+  context.response.by_token = true;
   context.response.rdma_bytes = size;
   count_bytes(Door::token, Direction::in, size);
   co_return TokenPut{TokenOutcome::done, std::move(*stored)};

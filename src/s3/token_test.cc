@@ -153,6 +153,16 @@ TEST_F(Tokens, NothingIsPostedWhenTheTimeIsOver) {
   EXPECT_EQ(call("GET", "/bucket/k").body, "data");
 }
 
+TEST_F(Tokens, APutHasItsSizeAtTheSlowestRateBesides) {
+  memory.bytes = pattern(3 * MiB);
+  options.rdma_deadline = std::chrono::milliseconds(0);
+  options.rdma_rate_min = 10'000;  // bytes per second: 5 minutes
+  EXPECT_EQ(put_token().status, 200);
+  EXPECT_TRUE(call("GET", "/bucket/k").body == memory.bytes);
+  options.rdma_rate_min = uint64_t{1} << 50;
+  EXPECT_EQ(put_token().code, "RDMATransferFailed");
+}
+
 TEST_F(Tokens, AStoreErrorDuringATransferIsAPlainError) {
   put("k", pattern(3 * MiB));
   memory.bytes.assign(4 * MiB, '.');

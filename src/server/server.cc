@@ -9,6 +9,7 @@
 #include "http/s3_handler.h"
 #include "http/server.h"
 #include "memory/arena.h"
+#include "memory/budget.h"
 #include "native/native.h"
 #include "rdma/fabric_token_windows.h"
 #include "s3/lifecycle_worker.h"
@@ -35,7 +36,8 @@ http::Limits http_limits(const Config::Http& http) {
           .connections_max = http.connections_max,
           .idle_timeout = http.idle_timeout,
           .header_timeout = http.header_timeout,
-          .body_stall_timeout = http.body_timeout};
+          .body_stall_timeout = http.body_timeout,
+          .body_rate_min = http.body_rate_min};
 }
 
 native::Options native_options(const Config::Rdma& rdma) {
@@ -149,6 +151,9 @@ std::expected<void, std::string> Server::State::open_cores() {
     }
     parts.router = std::make_unique<s3::Router>(*service, windows.get(), s3::Router::Options{.domain = config.domain});
   }
+  // What the fabrics hold for messages they hold for good.
+  arena->budget().set_limits(
+      memory::Budget::Limits::of(arena->mapping().size() - arena->leased_bytes(), config.arena_client_max));
   if (cores[0].local != nullptr) endpoints.providers.emplace_back("local");
   if (cores[0].fabric != nullptr) endpoints.providers.emplace_back(cores[0].fabric->provider());
   if (config.rdma.enabled) {
@@ -188,8 +193,11 @@ std::expected<void, std::string> Server::State::listen() {
   endpoints.http = (tls ? "https://" : "http://") + at(config.http.address, http_port);
   if (door != nullptr) {
     endpoints.native = at(config.rdma.address, native_port);
-    windows->add_own_port(http_port);
-    windows->add_own_port(native_port);
+    // Clients name addresses that the server dials: never its own.
+    for (const uint16_t port : {http_port, native_port}) {
+      windows->add_own_port(port);
+      door->add_own_port(port);
+    }
   }
   return {};
 }

@@ -43,6 +43,10 @@ Task<Result<memory::Chunk>> HotObject::read(uint64_t offset, size_t length) {
   co_return whole;
 }
 
+size_t HotObject::fit(uint64_t offset, size_t length, size_t memory_max) const {
+  return std::min({length, memory_max, piece_size - static_cast<size_t>(offset % piece_size)});
+}
+
 HotObject::Piece HotPieces::make_piece(memory::Chunk& chunk) {
   if (wasteful(chunk.lease, chunk.bytes.size()) && chunk.bytes.size() <= 64 * KiB) {
     auto copy = arena_.lease(chunk.bytes.size());
@@ -52,6 +56,8 @@ HotObject::Piece HotPieces::make_piece(memory::Chunk& chunk) {
     return {std::make_shared<const memory::Lease>(std::move(*copy)), bytes};
   }
   const Bytes bytes = chunk.bytes;
+  // The peer that sent or asked for them answers for them only as long as its transfer does.
+  chunk.grant = chunk.lease.detach_grant();
   auto lease = std::make_shared<const memory::Lease>(std::move(chunk.lease));
   chunk.shared = lease;
   return {std::move(lease), bytes};

@@ -24,6 +24,7 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
   const ObjectInfo& info() const override { return info_; }
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
   memory::Chunk peek(uint64_t offset, uint64_t length) const override;
+  size_t fit(uint64_t offset, size_t length, size_t memory_max) const override;
 
  private:
   memory::Arena& arena_;

@@ -22,6 +22,9 @@ class FillingReader final : public ObjectReader {
         pieces_(arena, tier_, below_->info().size) {}
 
   const ObjectInfo& info() const override { return below_->info(); }
+  size_t fit(uint64_t offset, size_t length, size_t memory_max) const override {
+    return below_->fit(offset, length, memory_max);
+  }
 
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override {
     VB_CO_ASSIGN(memory::Chunk chunk, co_await below_->read(offset, length));

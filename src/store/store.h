@@ -9,6 +9,7 @@
 // All calls run on a core's executor and resume there.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -145,6 +146,11 @@ class ObjectReader {
   // From `offset` on, what lies in memory in one piece: at least one byte and at most `length`. An empty chunk when the
   // bytes are not in memory. For small objects the way to answer without a suspension.
   virtual memory::Chunk peek(uint64_t /*offset*/, uint64_t /*length*/) const { return {}; }
+  // How much of [offset, offset + length) a read gets that leases at most `memory_max` bytes (64 KiB or more) of the
+  // arena: whole blocks are read, so a range that is not aligned needs more memory than it has bytes.
+  virtual size_t fit(uint64_t /*offset*/, size_t length, size_t memory_max) const {
+    return std::min(length, memory_max);
+  }
 };
 
 class ObjectWriter {

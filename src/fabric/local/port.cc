@@ -55,6 +55,7 @@ LocalPort::~LocalPort() {
   if (door_) core_.remove(this);
   door_.reset();
   for (auto& [id, peer] : peers_) peer->memory->gone = true;
+  copies_->drop();
 }
 
 // --- What the door saw -----------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <boost/asio/detached.hpp>
+
 #include "fabric/local/test_support.h"
 
 namespace verbena::fabric::local {
@@ -332,6 +334,51 @@ TEST_F(PortTest, RingSizesThatCannotWorkAreRefused) {
   Core core({});
   EXPECT_EQ(listen(core, path_, {.ring_size = 100'000}).error(), Errc::bad_config);
   EXPECT_EQ(listen(core, path_, {.message_size_max = 1 * MiB, .ring_size = 1 * MiB}).error(), Errc::bad_config);
+}
+
+Task<> copy_while(Window& window, Bytes bytes, std::shared_ptr<int> alive, bool& ended) {
+  (void)co_await window.write(bytes, 0, soon());
+  ended = *alive != 0;
+}
+
+// A copy that waits for its turn holds the queue that it waits in.
+TEST_F(PortTest, ACopyThatWaitsWhenThePortGoesIsDestroyed) {
+  Core core({});
+  auto port = *listen(core, path_);
+  auto alive = std::make_shared<int>(1);
+  bool ended = false;
+  PeerId peer = 0;
+  port->on_message([&](PeerId from, Bytes) { peer = from; });
+  std::future<std::unique_ptr<Link>> joining = std::async(std::launch::async, [&] { return must_connect(path_); });
+  const auto turn = [&] {
+    core.io().restart();
+    core.io().poll();
+    dynamic_cast<Pollable&>(*port).poll();
+    std::this_thread::yield();
+  };
+  while (joining.wait_for(std::chrono::seconds(0)) != std::future_status::ready) turn();
+  auto link = joining.get();
+  ASSERT_TRUE(link && link->send(as_bytes("hello")));
+  while (peer == 0) turn();
+  auto sharing = std::async(std::launch::async, [&] {
+    auto memory = *link->allocate(4 * MiB);
+    auto lent = *link->lend(*memory, Access::server_writes);
+    return std::pair(std::move(memory), std::move(lent));
+  });
+  while (sharing.wait_for(std::chrono::seconds(0)) != std::future_status::ready) turn();
+  auto [memory, lent] = sharing.get();
+  auto window = *port->open_window(peer, lent->descriptor(), Access::server_writes);
+  const auto bytes = pattern(4 * MiB);
+  boost::asio::co_spawn(core.io(), copy_while(*window, bytes, alive, ended), boost::asio::detached);
+  core.io().restart();
+  core.io().poll();  // the first slice is copied
+  EXPECT_FALSE(ended);
+  EXPECT_EQ(alive.use_count(), 2);
+  port.reset();
+  core.io().restart();
+  core.io().poll();
+  EXPECT_EQ(alive.use_count(), 1) << "nobody resumes it any more, so it must not stay";
+  EXPECT_FALSE(ended);
 }
 
 }  // namespace

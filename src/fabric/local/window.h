@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "fabric/fabric.h"
 #include "fabric/local/client_memory.h"
@@ -18,6 +19,8 @@ class CopyQueue {
   Task<> wait_for_turn();
   // Resumes the copy that waits longest. False when none waits.
   bool resume_one();
+  // Whoever still waits is destroyed: the port is going away, and what waits here holds this queue.
+  void drop() { std::exchange(waiting_, {}).clear(); }
   bool empty() const { return waiting_.empty(); }
 
  private:

@@ -19,6 +19,10 @@ const char* failure_reason(const Error& error) {
   return error.sys == FI_ETIMEDOUT ? "deadline" : "failed";
 }
 
+std::string key_of(DataPool::Lender lender, std::string_view name) {
+  return static_cast<char>(lender) + std::string(name);
+}
+
 }  // namespace
 
 DataPool::DataPool(Core& core, Domain& domain, const memory::Arena& arena, const Options& options, size_t depth)
@@ -26,13 +30,15 @@ DataPool::DataPool(Core& core, Domain& domain, const memory::Arena& arena, const
 
 DataPool::~DataPool() { close(); }
 
-Result<std::unique_ptr<Window>> DataPool::open_window(std::string_view name, const WindowDescriptor& lent,
-                                                      Access access) {
+Result<std::unique_ptr<Window>> DataPool::open_window(Lender lender, std::string_view name,
+                                                      const WindowDescriptor& lent, Access access) {
   if (closed_) return fail(Errc::closed, "fabric");
   if (lent.base + lent.size < lent.base) return fail(Errc::invalid_rdma_token, "window: base + size overflows");
-  auto& peer = peers_[std::string(name)];
+  std::string key = key_of(lender, name);
+  auto& peer = peers_[key];
   if (!peer) {
     peer = std::make_shared<DataPeer>();
+    peer->key = std::move(key);
     peer->name = name;
   }
   // Bound at once, so that a full pool is known before anything else is done for the request.
@@ -49,15 +55,18 @@ Result<std::unique_ptr<Window>> DataPool::open_window(std::string_view name, con
 void DataPool::close_window(const std::shared_ptr<DataPeer>& peer) {
   --peer->windows;
   peer->used_at = SteadyClock::now();
-  if (peer->windows == 0 && peer->endpoint == nullptr) peers_.erase(peer->name);
+  if (peer->windows == 0 && peer->endpoint == nullptr) peers_.erase(peer->key);
 }
 
-void DataPool::forget(std::string_view name) {
-  const auto it = peers_.find(std::string(name));
-  if (it == peers_.end() || it->second->endpoint == nullptr) return;
+void DataPool::forget_session(std::string_view name) {
+  const auto it = peers_.find(key_of(Lender::session, name));
+  if (it == peers_.end()) return;
   const auto peer = it->second;
+  const Error removed{Errc::cancelled, 0, "fabric: the peer was removed"};
+  fail_waiting(*peer, removed);
+  if (peer->endpoint == nullptr) return;
   DataEndpoint& endpoint = *peer->endpoint;
-  const bool idle = endpoint.fail_peer(*peer, Error{Errc::cancelled, 0, "fabric: the peer was removed"});
+  const bool idle = endpoint.fail_peer(*peer, removed);
   if (!idle || endpoint.peers().size() == 1) recycle(endpoint, "peer_removed");
 }
 
@@ -113,19 +122,80 @@ bool DataPool::drop_least_used() {
   return true;
 }
 
+bool DataPool::fits(const DataPeer& peer, const Transfer& transfer) const {
+  return peer.bytes_in_flight == 0 || peer.bytes_in_flight + transfer.size <= options_.transfer_bytes_per_peer_max;
+}
+
 Result<void> DataPool::start(Transfer& transfer) {
   if (closed_) return fail(Errc::closed, "fabric");
   DataPeer& peer = *transfer.peer;
-  if (peer.bytes_in_flight != 0 && peer.bytes_in_flight + transfer.size > options_.transfer_bytes_per_peer_max) {
-    return fail(Errc::slow_down, "fabric: too many bytes in flight to one peer");
+  transfer.deadline = std::min(transfer.deadline, deadline_in(options_.operation_deadline));
+  if (!peer.waiting.empty() || !fits(peer, transfer)) {
+    peer.waiting.push_back(&transfer);
+    ++waiting_;
+    return {};
   }
   VB_TRY(bind(transfer.peer));
+  begin(transfer);
+  return {};
+}
+
+// Its peer is bound.
+void DataPool::begin(Transfer& transfer) {
+  DataPeer& peer = *transfer.peer;
   if (!peer.connected && peer.bytes_in_flight == 0) peer.connect_by = deadline_in(options_.connect_deadline);
-  transfer.deadline = std::min(transfer.deadline, deadline_in(options_.operation_deadline));
   peer.bytes_in_flight += transfer.size;
   ++transfers_;
   peer.endpoint->start(transfer);
-  return {};
+}
+
+// Some of its bytes in flight have ended.
+void DataPool::begin_waiting(DataPeer& peer) {
+  while (!peer.waiting.empty() && fits(peer, *peer.waiting.front())) {
+    Transfer& next = *peer.waiting.front();
+    peer.waiting.pop_front();
+    --waiting_;
+    Result<void> bound;
+    if (closed_) {
+      bound = fail(Errc::closed, "fabric");
+    } else {
+      bound = bind(next.peer);
+    }
+    if (bound) {
+      begin(next);
+      continue;
+    }
+    end_unbegun(next, bound);
+  }
+}
+
+// Nothing of it was posted. It is resumed like those that were.
+void DataPool::end_unbegun(Transfer& transfer, const Result<void>& outcome) {
+  transfer.outcome = outcome;
+  transfer.peer->bytes_in_flight += transfer.size;
+  ++transfers_;
+  done_.push_back(&transfer);
+}
+
+void DataPool::fail_waiting(DataPeer& peer, const Error& error) {
+  while (!peer.waiting.empty()) {
+    Transfer& transfer = *peer.waiting.front();
+    peer.waiting.pop_front();
+    --waiting_;
+    end_unbegun(transfer, std::unexpected(error));
+  }
+}
+
+// What waits has a deadline of its own: the peer's operations in flight may take theirs in full.
+void DataPool::expire_waiting(SteadyClock::time_point now) {
+  const Error late{Errc::rdma_transfer_failed, FI_ETIMEDOUT, "fabric: waited too long for the peer's other operations"};
+  for (const auto& [key, peer] : peers_) {
+    waiting_ -= std::erase_if(peer->waiting, [&](Transfer* transfer) {
+      if (now < transfer->deadline) return false;
+      end_unbegun(*transfer, std::unexpected(late));
+      return true;
+    });
+  }
 }
 
 size_t DataPool::poll() {
@@ -151,6 +221,7 @@ void DataPool::scan(SteadyClock::time_point now) {
     DataEndpoint& endpoint = *endpoints_[i];
     if (endpoint.busy() && !endpoint.check_deadlines(now)) recycle(endpoint, "deadline");
   }
+  if (waiting_ != 0) expire_waiting(now);
   if (now < next_idle_scan_) return;
   next_idle_scan_ = now + idle_scan_every;
   for (size_t i = endpoints_.size(); i-- > 0;) {
@@ -177,7 +248,7 @@ void DataPool::recycle(DataEndpoint& endpoint, const char* reason) {
   for (const auto& peer : owner->peers()) {
     if (peer->endpoint != owner.get()) continue;
     peer->endpoint = nullptr;
-    if (peer->windows == 0) peers_.erase(peer->name);
+    if (peer->windows == 0) peers_.erase(peer->key);
   }
   restart(std::move(under_way));
 }
@@ -224,8 +295,10 @@ void DataPool::resume_finished() {
       } else {
         operation_failures(failure_reason(transfer->outcome.error())).add();
       }
-      transfer->peer->bytes_in_flight -= transfer->size;
+      const std::shared_ptr<DataPeer> peer = transfer->peer;
+      peer->bytes_in_flight -= transfer->size;
       --transfers_;
+      if (!peer->waiting.empty()) begin_waiting(*peer);
       // The transfer lives in the frame that this resumes.
       auto handler = std::move(*transfer->handler);
       const Result<void> outcome = transfer->outcome;
@@ -243,6 +316,7 @@ void DataPool::close() {
   if (closed_) return;
   closed_ = true;
   *self_ = nullptr;
+  for (const auto& [key, peer] : peers_) fail_waiting(*peer, {Errc::closed, 0, "fabric: closed"});
   for (const auto& endpoint : endpoints_) {
     for (const auto& peer : endpoint->peers()) {
       endpoint->fail_peer(*peer, Error{Errc::closed, 0, "fabric: closed with operations in flight"});

@@ -19,13 +19,17 @@ class DataPool {
   ~DataPool();  // close() came first
   DataPool(const DataPool&) = delete;
 
+  // Who lent a window. A session's end must not touch windows that a token lent from the same endpoint.
+  enum class Lender : char { session = 's', token = 't' };
+
   // A window of the peer with this (checked) endpoint name. slow_down when every endpoint is taken.
-  Result<std::unique_ptr<Window>> open_window(std::string_view name, const WindowDescriptor& lent, Access access);
-  // Its operations in flight fail.
-  void forget(std::string_view name);
+  Result<std::unique_ptr<Window>> open_window(Lender lender, std::string_view name, const WindowDescriptor& lent,
+                                              Access access);
+  // The session's operations in flight fail.
+  void forget_session(std::string_view name);
 
   size_t poll();
-  bool busy() const { return transfers_ != 0; }
+  bool busy() const { return transfers_ + waiting_ != 0; }
   bool arm();
   // Ends everything with `closed`. Windows may outlive this; their operations then answer `closed`.
   void close();
@@ -34,6 +38,12 @@ class DataPool {
  private:
   friend class PoolWindow;
   Result<void> start(Transfer& transfer);
+  void begin(Transfer& transfer);
+  void begin_waiting(DataPeer& peer);
+  void end_unbegun(Transfer& transfer, const Result<void>& outcome);
+  void fail_waiting(DataPeer& peer, const Error& error);
+  void expire_waiting(SteadyClock::time_point now);
+  bool fits(const DataPeer& peer, const Transfer& transfer) const;
   Result<void> bind(const std::shared_ptr<DataPeer>& peer);
   DataEndpoint* room_for_one_more();
   bool drop_least_used();
@@ -53,7 +63,8 @@ class DataPool {
   std::unordered_map<std::string, std::shared_ptr<DataPeer>> peers_;
   std::vector<std::unique_ptr<DataEndpoint>> endpoints_;
   std::vector<Transfer*> done_;  // finished, to be resumed at the end of a poll
-  size_t transfers_ = 0;         // started and not resumed
+  size_t transfers_ = 0;         // begun and not resumed
+  size_t waiting_ = 0;           // transfers that wait for their peer's others
   bool closed_ = false;
   SteadyClock::time_point next_scan_{};
   SteadyClock::time_point next_idle_scan_{};

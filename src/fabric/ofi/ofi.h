@@ -49,7 +49,7 @@ struct Options {
   std::chrono::milliseconds send_deadline{10'000};       // tcp: a peer that reads nothing for so long is cut off
   std::chrono::milliseconds idle_peer_keep{60'000};      // connections of windows are cached so long
   size_t data_endpoints_max = 64;  // per core; each serves up to 4 peers, one each while there are enough
-  uint64_t transfer_bytes_per_peer_max = 64 * MiB;  // in flight; beyond: slow_down
+  uint64_t transfer_bytes_per_peer_max = 64 * MiB;  // in flight; what does not fit waits for the peer's others
 };
 
 struct ProviderInfo {

@@ -109,7 +109,7 @@ void OfiCoreFabric::remove_peer(PeerId peer) {
   // Another session of the same client may still use its data endpoint.
   const bool shared = std::any_of(peers_.begin(), peers_.end(),
                                   [&removed](const auto& other) { return other.second.name == removed.name; });
-  if (!shared) pool_->forget(removed.name);
+  if (!shared) pool_->forget_session(removed.name);
 }
 
 Result<void> OfiCoreFabric::send_joined(PeerId peer, Bytes first, Bytes second) {
@@ -122,7 +122,7 @@ Result<std::unique_ptr<Window>> OfiCoreFabric::open_window(PeerId peer, const Wi
   const auto it = peers_.find(peer);
   if (it == peers_.end()) return fail(Errc::closed, "fabric: no such peer");
   if (!serves(access)) return fail(Errc::rdma_not_supported, "iWARP: a read would expose the server's memory");
-  return pool_->open_window(it->second.name, lent, access);
+  return pool_->open_window(DataPool::Lender::session, it->second.name, lent, access);
 }
 
 Result<std::unique_ptr<Window>> OfiCoreFabric::open_window(std::string_view endpoint_name, const WindowDescriptor& lent,
@@ -130,7 +130,7 @@ Result<std::unique_ptr<Window>> OfiCoreFabric::open_window(std::string_view endp
   const auto name = checked_name(endpoint_name);
   if (!name) return fail(Errc::invalid_rdma_token, name.error().context);
   if (!serves(access)) return fail(Errc::rdma_not_supported, "iWARP: a read would expose the server's memory");
-  return pool_->open_window(*name, lent, access);
+  return pool_->open_window(DataPool::Lender::token, *name, lent, access);
 }
 
 size_t OfiCoreFabric::poll() {

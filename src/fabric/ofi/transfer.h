@@ -5,6 +5,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ class DataEndpoint;
 
 // The owner of windows, as the data endpoints know it.
 struct DataPeer {
+  std::string key;                     // in the pool: its lender's kind and its name
   std::string name;                    // its endpoint name, checked
   DataEndpoint* endpoint = nullptr;    // null: not dialled, or its endpoint was recycled
   fi_addr_t address = FI_ADDR_UNSPEC;  // in that endpoint's address vector
@@ -27,6 +29,7 @@ struct DataPeer {
   Deadline connect_by{};               // until then, if not connected
   size_t windows = 0;                  // open
   uint64_t bytes_in_flight = 0;
+  std::deque<struct Transfer*> waiting;  // for bytes in flight to end, in order
   SteadyClock::time_point used_at{};
 };
 

@@ -498,5 +498,89 @@ TEST(OfiWindows, OfARemovedPeerFailAndNoOthers) {
   server.call([&] { window->reset(); });
 }
 
+TEST(OfiWindows, OfATokenOutliveTheSessionOfTheSameEndpoint) {
+  TestServer server;
+  ASSERT_TRUE(server.fabric);
+  Port& port = server.fabric->port();
+  TestClient client;
+  const std::string name = client.link->address();
+  std::vector<std::byte> memory(4 * MiB);
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  const auto peer = server.call([&] { return port.add_peer(name); });
+  ASSERT_TRUE(peer);
+  auto of_session = server.call([&] { return port.open_window(*peer, lent->descriptor(), Access::server_writes); });
+  ASSERT_TRUE(of_session);
+  Opened of_token(server, name, lent->descriptor(), Access::server_writes);
+  ASSERT_TRUE(of_token.window);
+  const auto lease = server.lease(2 * MiB, std::byte{7});
+  ASSERT_TRUE(server.spawn(write_once(of_session->get(), Bytes(lease.data(), 4096), 0, soon)).get());
+  ASSERT_TRUE(of_token.write(Bytes(lease.data(), 4096)).get());
+  client.freeze(true);
+  auto cut = server.spawn(write_once(of_session->get(), lease.bytes(), 0, soon));
+  auto kept = of_token.write(lease.bytes(), 2 * MiB);
+  server.call([&] { port.remove_peer(*peer); });
+  EXPECT_EQ(cut.get().has_value(), !freezing_stops_transfers());
+  client.freeze(false);
+  const auto done = kept.get();
+  EXPECT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(std::count(memory.begin() + 2 * MiB, memory.end(), std::byte{7}), 2 * MiB);
+  server.call([&] { of_session->reset(); });
+}
+
+TEST(OfiWindows, OperationsBeyondAPeersBytesInFlightWaitForItsOthers) {
+  Options options = testing::test_options();
+  options.transfer_bytes_per_peer_max = 64 * KiB;
+  TestServer server(options);
+  ASSERT_TRUE(server.fabric);
+  TestClient client;
+  std::vector<std::byte> memory(1 * MiB);
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  Opened opened(server, client.link->address(), lent->descriptor(), Access::server_writes);
+  const auto lease = server.lease(1 * MiB, std::byte{7});
+  ASSERT_TRUE(opened.write(Bytes(lease.data(), 4096)).get());
+  client.freeze(true);  // so that all of them are asked for before one has ended
+  std::vector<std::future<Result<void>>> writes;
+  for (size_t i = 0; i < 16; ++i) writes.push_back(opened.write(Bytes(lease.data(), 64 * KiB), i * 64 * KiB));
+  server.call([] {});
+  client.freeze(false);
+  for (auto& write : writes) {
+    const auto done = write.get();
+    EXPECT_TRUE(done) << describe(done.error());
+  }
+  EXPECT_EQ(std::count(memory.begin(), memory.end(), std::byte{7}), 1 * MiB);
+}
+
+TEST(OfiWindows, OperationsThatWaitEndWithTheirDeadlineTheirSessionOrTheFabric) {
+  if (!freezing_stops_transfers()) GTEST_SKIP() << "nothing waits for a frozen owner here";
+  Options options = testing::test_options();
+  options.transfer_bytes_per_peer_max = 64 * KiB;
+  TestServer server(options);
+  ASSERT_TRUE(server.fabric);
+  Port& port = server.fabric->port();
+  TestClient client;
+  std::vector<std::byte> memory(4 * MiB);
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  const auto lease = server.lease(4 * MiB, std::byte{7});
+  const auto peer = server.call([&] { return port.add_peer(client.link->address()); });
+  ASSERT_TRUE(peer);
+  auto window = server.call([&] { return port.open_window(*peer, lent->descriptor(), Access::server_writes); });
+  ASSERT_TRUE(window);
+  ASSERT_TRUE(server.spawn(write_once(window->get(), Bytes(lease.data(), 4096), 0, soon)).get());
+  client.freeze(true);
+  auto first = server.spawn(write_once(window->get(), lease.bytes(), 0, soon));
+  auto late = server.spawn(write_once(window->get(), lease.bytes(), 0, std::chrono::milliseconds(20)));
+  EXPECT_EQ(late.get().error().code, Errc::rdma_transfer_failed) << "its own deadline, not the first one's";
+  auto second = server.spawn(write_once(window->get(), lease.bytes(), 0, soon));
+  server.call([&] { port.remove_peer(*peer); });
+  EXPECT_EQ(first.get().error().code, Errc::cancelled);
+  EXPECT_EQ(second.get().error().code, Errc::cancelled);
+  auto third = server.spawn(write_once(window->get(), lease.bytes(), 0, soon));
+  auto fourth = server.spawn(write_once(window->get(), lease.bytes(), 0, soon));
+  server.call([&] { server.fabric.reset(); });
+  EXPECT_EQ(third.get().error().code, Errc::closed);
+  EXPECT_EQ(fourth.get().error().code, Errc::closed);
+  server.call([&] { window->reset(); });
+}
+
 }  // namespace
 }  // namespace verbena::fabric::ofi

@@ -31,8 +31,7 @@ Task<Result<void>> BlobWriter::append(memory::Chunk chunk) {
   VB_CO_TRY(state_);
   Bytes rest = chunk.bytes;
   if (size_ + rest.size() > object_size_max) co_return fail(Errc::entity_too_large);
-  SharedLease lease = std::move(chunk.shared);
-  if (lease == nullptr) lease = std::make_shared<memory::Lease>(std::move(chunk.lease));
+  const SharedLease lease = std::make_shared<const memory::Chunk>(std::move(chunk));
   while (!rest.empty()) {
     bool aligned = reinterpret_cast<uintptr_t>(rest.data()) % disk_alignment == 0;
     if (staged_ == 0 && aligned && rest.size() >= block_size) {

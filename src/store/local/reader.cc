@@ -74,12 +74,14 @@ class StoreObjectReader final : public ObjectReader {
 
   const ObjectInfo& info() const override { return record_.info; }
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
+  size_t fit(uint64_t offset, size_t length, size_t memory_max) const override;
 
   // Pins and loads; false when the object changed under the call and must be looked up again.
   Result<bool> prepare(const std::vector<StoredPart>& parts, Tier tier);
 
  private:
   Engine& engine() const { return *hold_.engine(); }
+  std::vector<Piece>::const_iterator piece_at(uint64_t offset) const;
   Result<bool> load_inline(const Piece& piece, Tier tier);
   Task<Result<std::shared_ptr<const LoadedSegment>>> segment(const Piece& piece, uint32_t number);
   Task<Result<memory::Chunk>> read_piece(const Piece& piece, uint64_t offset, size_t length);
@@ -141,13 +143,26 @@ Result<bool> StoreObjectReader::prepare(const std::vector<StoredPart>& parts, Ti
   return true;
 }
 
+std::vector<Piece>::const_iterator StoreObjectReader::piece_at(uint64_t offset) const {
+  auto after = std::upper_bound(pieces_.begin(), pieces_.end(), offset,
+                                [](uint64_t at, const Piece& piece) { return at < piece.start; });
+  return std::prev(after);
+}
+
+// Ends with the part, so that nothing has to be gathered, and with the last block that there is memory for.
+size_t StoreObjectReader::fit(uint64_t offset, size_t length, size_t memory_max) const {
+  const auto it = piece_at(offset);
+  const uint64_t in_piece = offset - it->start;
+  const size_t in_part = std::min<uint64_t>(length, it->blob.size - in_piece);
+  if (it->blob.kind == BlobKind::in_index) return std::min(in_part, memory_max);
+  return std::min(in_part, memory_max - static_cast<size_t>(in_piece - align_down(in_piece, block_size)));
+}
+
 Task<Result<memory::Chunk>> StoreObjectReader::read(uint64_t offset, size_t length) {
   uint64_t size = record_.info.size;
   if (length == 0 || length > chunk_size_max) co_return fail(Errc::invalid_argument, "reader: length");
   if (offset > size || length > size - offset) co_return fail(Errc::invalid_range, "reader: range");
-  auto after = std::upper_bound(pieces_.begin(), pieces_.end(), offset,
-                                [](uint64_t at, const Piece& piece) { return at < piece.start; });
-  auto it = std::prev(after);
+  auto it = piece_at(offset);
   if (offset + length <= it->start + it->blob.size) co_return co_await read_piece(*it, offset - it->start, length);
   // A range over several parts: gathered.
   VB_CO_ASSIGN(memory::Lease lease, engine().options.arena->lease(length));
