@@ -154,9 +154,14 @@ Result<Verified> Verifier::verify_version2(const RequestView& request, const Ver
   const Credentials* credentials = credentials_.find(claim.access_key);
   if (credentials == nullptr) return fail(Errc::invalid_access_key_id, "auth: unknown access key");
   VB_TRY(check_session(claim.session_token, *credentials));
-  const std::string text = version2_string_to_sign(request, arguments, claim, options_.domain);
-  const auto expected = to_base64(as_bytes(hmac_sha1(as_bytes(credentials->secret_key), as_bytes(text))));
-  if (!equal_constant_time(as_bytes(expected), as_bytes(claim.signature))) {
+  const auto matches = [&](std::string_view path) {
+    const RequestView signed_as{request.method, path, request.query, request.headers};
+    const std::string text = version2_string_to_sign(signed_as, arguments, claim, options_.domain);
+    const auto expected = to_base64(as_bytes(hmac_sha1(as_bytes(credentials->secret_key), as_bytes(text))));
+    return equal_constant_time(as_bytes(expected), as_bytes(claim.signature));
+  };
+  const bool either = names_bucket_alone(request, options_.domain);
+  if (!matches(request.path) && !(either && matches(std::string(request.path) + "/"))) {
     return fail(Errc::signature_does_not_match, "auth: version 2 signature");
   }
   out.identity.anonymous = false;

@@ -121,13 +121,17 @@ std::string amz_lines(const RequestView& request, std::span<const QueryArgument>
   return out;
 }
 
-std::string resource(const RequestView& request, std::span<const QueryArgument> arguments, bool presigned,
-                     std::string_view domain) {
-  std::string out;
+std::string bucket_of_host(const RequestView& request, std::string_view domain) {
   std::string host = lower(header_or_argument(request, {}, false, "host"));
   const size_t colon = host.rfind(':');
   if (colon != std::string::npos && host.find(']', colon) == std::string::npos) host.resize(colon);
-  if (const auto bucket = virtual_bucket(host, domain); !bucket.empty()) out.append("/").append(bucket);
+  return std::string(virtual_bucket(host, domain));
+}
+
+std::string resource(const RequestView& request, std::span<const QueryArgument> arguments, bool presigned,
+                     std::string_view domain) {
+  std::string out;
+  if (const auto bucket = bucket_of_host(request, domain); !bucket.empty()) out.append("/").append(bucket);
   out += request.path;
   std::vector<const QueryArgument*> covered;
   for (const auto& one : arguments) {
@@ -163,6 +167,11 @@ Result<std::optional<Version2Claim>> parse_version2(const RequestView& request,
   }
   VB_ASSIGN(Version2Claim claim, parse_query(request, arguments));
   return claim;
+}
+
+bool names_bucket_alone(const RequestView& request, std::string_view domain) {
+  return request.path.size() > 1 && request.path.find('/', 1) == std::string_view::npos &&
+         bucket_of_host(request, domain).empty();
 }
 
 std::string version2_string_to_sign(const RequestView& request, std::span<const QueryArgument> arguments,

@@ -25,6 +25,9 @@ struct Version2Claim {
 Result<std::optional<Version2Claim>> parse_version2(const RequestView& request,
                                                     std::span<const QueryArgument> arguments);
 
+// A path-style "/bucket". Clients sign it with a slash behind or without: both name the bucket.
+bool names_bucket_alone(const RequestView& request, std::string_view domain);
+
 // Everything that S3 acts upon is covered: all x-amz-* of headers and query, the resource with the bucket that a
 // virtual host names, and all query arguments but those that only page through a listing.
 std::string version2_string_to_sign(const RequestView& request, std::span<const QueryArgument> arguments,

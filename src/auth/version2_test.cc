@@ -87,6 +87,22 @@ TEST_F(Version2Test, WhatS3ActsUponIsCovered) {
   EXPECT_EQ(error_of({.query = "prefix=a&max-keys=5", .headers = {host_, date_, signed_get_}}), Errc::ok);
 }
 
+TEST_F(Version2Test, ABucketMayBeSignedWithASlashBehind) {
+  const auto authorization = [](std::string_view resource) {
+    return "AWS AKIAIOSFODNN7EXAMPLE:" + sign("GET\n\n\nTue, 27 Mar 2007 19:36:42 +0000\n" + std::string(resource));
+  };
+  const auto error = [&](std::string_view host, std::string_view path, std::string_view resource) {
+    const std::string value = authorization(resource);
+    return error_of({.path = std::string(path), .headers = {{"Host", host}, date_, {"Authorization", value}}});
+  };
+  EXPECT_EQ(error("s3.amazonaws.com", "/johnsmith", "/johnsmith"), Errc::ok);
+  EXPECT_EQ(error("s3.amazonaws.com", "/johnsmith", "/johnsmith/"), Errc::ok);
+  EXPECT_EQ(error("johnsmith.s3.amazonaws.com", "/", "/johnsmith/"), Errc::ok);
+  // Of a key the slash is a part.
+  EXPECT_EQ(error("johnsmith.s3.amazonaws.com", "/key", "/johnsmith/key/"), Errc::signature_does_not_match);
+  EXPECT_EQ(error("s3.amazonaws.com", "/johnsmith/key", "/johnsmith/key/"), Errc::signature_does_not_match);
+}
+
 TEST_F(Version2Test, AUrlsHeadersStandInItsQuery) {
   const std::string signature =
       sign("PUT\n\ntext/plain\n1175139620\nx-amz-meta-a:b\n/johnsmith/photos/puppy.jpg?uploadId=u");
