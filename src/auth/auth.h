@@ -1,6 +1,6 @@
-// Who is asking. SigV4 in all its forms (AWS Signature Version 4: header, presigned query, streaming payloads), and the
-// credentials behind it. Sources: AWS "Signature Version 4 signing process", "Signature calculations: transferring
-// payload in multiple chunks", "... with trailing headers".
+// Who is asking. SigV4 in all its forms (AWS Signature Version 4: header, presigned query, streaming payloads),
+// Signature Version 2 in headers and URLs, and the credentials behind them. Sources: AWS "Signature Version 4 signing
+// process", "Signature calculations: transferring payload in multiple chunks", "... with trailing headers".
 #pragma once
 
 #include <array>
@@ -94,11 +94,15 @@ struct FormClaim {
   std::string_view session_token;
 };
 
+struct QueryArgument;
+struct Version2Claim;
+
 class Verifier {
  public:
   struct Options {
     std::string region = "us-east-1";  // other regions are accepted in the scope; this is what errors name
     std::string service = "s3";
+    std::string domain;  // of virtual hosts, as virtual_bucket() takes it
     int64_t skew_max_s = 15 * 60;
     int64_t presign_max_s = 7 * 24 * 3600;
   };
@@ -112,12 +116,18 @@ class Verifier {
   Result<Identity> verify_form(const FormClaim& form) const;
 
  private:
+  Result<Verified> verify_version2(const RequestView& request, const Version2Claim& claim,
+                                   std::span<const QueryArgument> arguments) const;
   struct KeyCache;
   const CredentialStore& credentials_;
   const WallClock& clock_;
   Options options_;
   std::shared_ptr<KeyCache> cache_;
 };
+
+// The bucket that a host names under `domain` ("photos" for photos.s3.example.org under s3.example.org) or under
+// localhost; empty for none. `host` is lower case without port; `domain` may be empty.
+std::string_view virtual_bucket(std::string_view host, std::string_view domain);
 
 // Client side. Adds what signing needs (x-amz-date, x-amz-content-sha256, authorization, x-amz-security-token) to
 // `headers`, which must already hold host and everything that is to be signed (all of them are).

@@ -90,8 +90,6 @@ Result<Claim> parse_header_claim(const RequestView& request, std::string_view au
   Claim claim;
   const size_t space = std::min(authorization.find(' '), authorization.size());
   const std::string_view mechanism = authorization.substr(0, space);
-  if (mechanism == "AWS")
-    return fail(Errc::invalid_request, "Signature version 2 is not accepted: use AWS4-HMAC-SHA256.");
   if (mechanism != algorithm_name) return fail(Errc::invalid_argument, "The authorization mechanism is not supported.");
   VB_TRY(parse_fields(trim(authorization.substr(space)), claim));
   VB_TRY(find_date(request, claim));
@@ -199,12 +197,7 @@ Result<std::optional<Claim>> parse_claim(const RequestView& request, std::span<c
   VB_ASSIGN(const HeaderView* authorization, single_header(request, "authorization"));
   const bool query = has_argument(arguments, "X-Amz-Algorithm") || has_argument(arguments, "X-Amz-Signature") ||
                      has_argument(arguments, "X-Amz-Credential");
-  if (authorization == nullptr && !query) {
-    if (has_argument(arguments, "AWSAccessKeyId") || has_argument(arguments, "Signature")) {
-      return fail(Errc::invalid_request, "Signature version 2 is not accepted: use AWS4-HMAC-SHA256.");
-    }
-    return std::nullopt;
-  }
+  if (authorization == nullptr && !query) return std::nullopt;
   if (authorization != nullptr && query)
     return fail(Errc::invalid_argument, "Only one authorization mechanism is allowed.");
   if (query) {

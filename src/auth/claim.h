@@ -24,7 +24,7 @@ struct Claim {
 };
 
 // nullopt for an anonymous request. Errors: authorization_header_malformed, authorization_query_error,
-// invalid_request (signature version 2), invalid_argument (two mechanisms, an unknown one), access_denied (no date),
+// invalid_argument (two mechanisms, an unknown one), access_denied (no date),
 // missing_security_header (no x-amz-content-sha256).
 Result<std::optional<Claim>> parse_claim(const RequestView& request, std::span<const QueryArgument> arguments);
 

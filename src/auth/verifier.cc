@@ -5,6 +5,7 @@
 #include "auth/claim.h"
 #include "auth/signing_key.h"
 #include "auth/timestamp.h"
+#include "auth/version2.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
 
@@ -115,7 +116,27 @@ Result<Verified> anonymous(const RequestView& request) {
   return out;
 }
 
+Result<void> check_version2_time(const Version2Claim& claim, int64_t now_s, int64_t skew_max_s) {
+  if (claim.presigned) {
+    if (now_s > claim.time_s) return fail(Errc::access_denied, "Request has expired.");
+    return {};
+  }
+  const int64_t skew = now_s > claim.time_s ? now_s - claim.time_s : claim.time_s - now_s;
+  if (skew > skew_max_s) return fail(Errc::request_time_too_skewed, "auth: clock skew");
+  return {};
+}
+
 }  // namespace
+
+std::string_view virtual_bucket(std::string_view host, std::string_view domain) {
+  for (std::string_view under : {domain, std::string_view("localhost")}) {
+    // Bucket names may hold periods.
+    if (under.empty() || host.size() < under.size() + 2) continue;
+    const size_t dot = host.size() - under.size() - 1;
+    if (host.ends_with(under) && host[dot] == '.') return host.substr(0, dot);
+  }
+  return {};
+}
 
 bool Identity::signs(std::string_view header) const {
   return std::any_of(signed_headers.begin(), signed_headers.end(),
@@ -124,6 +145,32 @@ bool Identity::signs(std::string_view header) const {
 
 Verifier::Verifier(const CredentialStore& credentials, const WallClock& clock, Options options)
     : credentials_(credentials), clock_(clock), options_(std::move(options)), cache_(std::make_shared<KeyCache>()) {}
+
+Result<Verified> Verifier::verify_version2(const RequestView& request, const Version2Claim& claim,
+                                           std::span<const QueryArgument> arguments) const {
+  VB_TRY(check_version2_time(claim, clock_.now_s(), options_.skew_max_s));
+  // The payload is not signed: it is what an anonymous request's is.
+  VB_ASSIGN(Verified out, anonymous(request));
+  const Credentials* credentials = credentials_.find(claim.access_key);
+  if (credentials == nullptr) return fail(Errc::invalid_access_key_id, "auth: unknown access key");
+  VB_TRY(check_session(claim.session_token, *credentials));
+  const auto matches = [&](std::string_view path) {
+    const RequestView signed_as{request.method, path, request.query, request.headers};
+    const std::string text = version2_string_to_sign(signed_as, arguments, claim, options_.domain);
+    const auto expected = to_base64(as_bytes(hmac_sha1(as_bytes(credentials->secret_key), as_bytes(text))));
+    return equal_constant_time(as_bytes(expected), as_bytes(claim.signature));
+  };
+  const bool either = names_bucket_alone(request, options_.domain);
+  if (!matches(request.path) && !(either && matches(std::string(request.path) + "/"))) {
+    return fail(Errc::signature_does_not_match, "auth: version 2 signature");
+  }
+  out.identity.anonymous = false;
+  out.identity.access_key = claim.access_key;
+  for (const auto& header : request.headers) {
+    if (is_amz(header.name)) out.identity.signed_headers.emplace_back(header.name);
+  }
+  return out;
+}
 
 Result<Identity> Verifier::verify_form(const FormClaim& form) const {
   Claim scope;
@@ -153,6 +200,8 @@ Result<Identity> Verifier::verify_form(const FormClaim& form) const {
 Result<Verified> Verifier::verify(const RequestView& request) const {
   const auto arguments = parse_query(request.query);
   if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
+  VB_ASSIGN(const std::optional<Version2Claim> version2, parse_version2(request, *arguments));
+  if (version2) return verify_version2(request, *version2, *arguments);
   VB_ASSIGN(std::optional<Claim> claim, parse_claim(request, *arguments));
   if (!claim) return anonymous(request);
 

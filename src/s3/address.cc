@@ -5,23 +5,11 @@
 #include "auth/auth.h"
 
 namespace verbena::s3 {
-namespace {
-
-// "photos.s3.example.org" under the domain "s3.example.org" is the bucket "photos"; bucket names may hold periods.
-std::string_view bucket_of_host(std::string_view host, std::string_view domain) {
-  if (domain.empty() || host.size() < domain.size() + 2) return {};
-  if (!host.ends_with(domain) || host[host.size() - domain.size() - 1] != '.') return {};
-  return host.substr(0, host.size() - domain.size() - 1);
-}
-
-}  // namespace
-
 Result<Address> resolve_address(std::string_view host, std::string_view raw_path, std::string_view domain) {
   if (raw_path.empty() || raw_path.front() != '/') return fail(Errc::invalid_uri, "path");
   raw_path.remove_prefix(1);
   Address address;
-  std::string_view bucket = bucket_of_host(host, domain);
-  if (bucket.empty()) bucket = bucket_of_host(host, "localhost");
+  const std::string_view bucket = auth::virtual_bucket(host, domain);
   if (!bucket.empty()) {
     address.bucket = bucket;
   } else {

@@ -42,7 +42,7 @@ TEST_F(BucketConfigTest, TagsThatAreNoneAreRefused) {
   EXPECT_EQ(set("tagging", "<Tagging/>").code, "MalformedXML");
   std::string many;
   for (int i = 0; i < 51; ++i) many += tag("k" + std::to_string(i), "v");
-  EXPECT_EQ(code(many), "BadRequest");
+  EXPECT_EQ(code(many), "InvalidTag");
   std::string wide;  // 128 characters, not bytes
   for (int i = 0; i < 128; ++i) wide += "\xc3\xa9";
   EXPECT_EQ(code(tag(wide, "v")), "");

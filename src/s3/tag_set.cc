@@ -49,7 +49,7 @@ Result<Tag> parse_tag(const pugi::xml_node& node) {
 
 Result<void> check_tags(const std::vector<Tag>& tags, size_t tags_max) {
   if (tags.size() > tags_max) {
-    return fail(Errc::bad_request, tags_max == object_tags_max ? "Object tags cannot be greater than 10."
+    return fail(Errc::invalid_tag, tags_max == object_tags_max ? "Object tags cannot be greater than 10."
                                                                : "Bucket tag count cannot be greater than 50.");
   }
   for (const Tag& tag : tags) {

@@ -18,9 +18,8 @@ struct Tag {
 inline constexpr size_t bucket_tags_max = 50;
 inline constexpr size_t object_tags_max = 10;
 
-// invalid_tag: a key or value that is too long or has characters that tags do not have, a key twice, or one of AWS's
-// own
-// ("aws:"); bad_request: more than `tags_max`.
+// invalid_tag: a key or value that is too long or has characters that tags do not have, a key twice, one of AWS's own
+// ("aws:"), or more than `tags_max` of them.
 Result<void> check_tags(const std::vector<Tag>& tags, size_t tags_max);
 
 // <Tagging><TagSet>..., checked. malformed_xml too.

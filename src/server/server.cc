@@ -107,8 +107,8 @@ std::expected<void, std::string> Server::State::open_store() {
   if (!opened)
     return std::unexpected("cannot open the store in " + directory.path().string() + ": " + describe(opened.error()));
   store = std::move(*opened);
-  verifier =
-      std::make_unique<auth::Verifier>(credentials, system_clock(), auth::Verifier::Options{.region = config.region});
+  verifier = std::make_unique<auth::Verifier>(
+      credentials, system_clock(), auth::Verifier::Options{.region = config.region, .domain = config.domain});
   const uint64_t hot_bytes = config.cache.size.value_or(config.arena_size / 2);
   if (hot_bytes != 0) {
     store::HotStore::Options hot{.arena = arena.get(), .capacity = hot_bytes};

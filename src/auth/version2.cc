@@ -1,0 +1,189 @@
+#include "auth/version2.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+
+#include "auth/claim.h"
+#include "auth/timestamp.h"
+
+namespace verbena::auth {
+namespace {
+
+constexpr const char* only_one = "Only one authorization mechanism is allowed.";
+
+// Not signed by any client, and harmless: they say which piece of a listing is wanted. The signature's own parts too.
+constexpr std::array<std::string_view, 18> unsigned_arguments = {
+    "prefix",         "delimiter",         "marker",
+    "max-keys",       "encoding-type",     "list-type",
+    "start-after",    "fetch-owner",       "continuation-token",
+    "key-marker",     "version-id-marker", "upload-id-marker",
+    "max-uploads",    "max-parts",         "part-number-marker",
+    "AWSAccessKeyId", "Signature",         "Expires"};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return out;
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+const std::string* argument(std::span<const QueryArgument> arguments, std::string_view name) {
+  const auto found = std::ranges::find(arguments, name, &QueryArgument::name);
+  return found == arguments.end() ? nullptr : &found->value;
+}
+
+// A presigned request may carry in its query what it would say in this header.
+std::string header_or_argument(const RequestView& request, std::span<const QueryArgument> arguments, bool presigned,
+                               std::string_view name) {
+  for (const auto& header : request.headers) {
+    if (equal_ignoring_case(header.name, name)) return std::string(trim(header.value));
+  }
+  if (!presigned) return {};
+  for (const auto& one : arguments) {
+    if (equal_ignoring_case(one.name, name)) return one.value;
+  }
+  return {};
+}
+
+// "Tue, 27 Mar 2007 19:36:42 +0000" is written as often as "... GMT".
+std::optional<int64_t> parse_date(std::string_view text) {
+  if (!text.ends_with(" +0000")) return parse_http_date(text);
+  return parse_http_date(std::string(text.substr(0, text.size() - 6)) + " GMT");
+}
+
+Result<Version2Claim> parse_header(const RequestView& request, std::string_view authorization) {
+  Version2Claim claim;
+  const std::string_view text = trim(authorization.substr(4));
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0 || colon + 1 == text.size()) {
+    return fail(Errc::invalid_argument, "AWS authorization header is invalid. Expected AwsAccessKeyId:signature.");
+  }
+  claim.access_key = text.substr(0, colon);
+  claim.signature = text.substr(colon + 1);
+  VB_ASSIGN(const HeaderView* amz_date, single_header(request, "x-amz-date"));
+  VB_ASSIGN(const HeaderView* date, single_header(request, "date"));
+  // With x-amz-date, the line of the date stays empty: that header is signed among the others.
+  if (amz_date == nullptr && date != nullptr) claim.date = trim(date->value);
+  const HeaderView* from = amz_date != nullptr ? amz_date : date;
+  const auto time = from != nullptr ? parse_date(trim(from->value)) : std::nullopt;
+  if (!time || *time < 0) {
+    return fail(Errc::access_denied, "AWS authentication requires a valid Date or x-amz-date header.");
+  }
+  claim.time_s = *time;
+  VB_ASSIGN(const HeaderView* token, single_header(request, "x-amz-security-token"));
+  if (token != nullptr) claim.session_token = trim(token->value);
+  return claim;
+}
+
+Result<Version2Claim> parse_query(const RequestView& request, std::span<const QueryArgument> arguments) {
+  Version2Claim claim;
+  claim.presigned = true;
+  const std::string* key = argument(arguments, "AWSAccessKeyId");
+  const std::string* signature = argument(arguments, "Signature");
+  const std::string* expires = argument(arguments, "Expires");
+  if (key == nullptr || signature == nullptr || expires == nullptr) {
+    return fail(Errc::access_denied,
+                "Query-string authentication requires the Signature, Expires and AWSAccessKeyId parameters.");
+  }
+  const char* end = expires->data() + expires->size();
+  const auto [stop, error] = std::from_chars(expires->data(), end, claim.time_s);
+  if (error != std::errc() || stop != end || expires->empty()) {
+    return fail(Errc::access_denied, "Invalid date (should be seconds since epoch).");
+  }
+  claim.access_key = *key;
+  claim.signature = *signature;
+  claim.date = *expires;
+  claim.session_token = header_or_argument(request, arguments, true, "x-amz-security-token");
+  return claim;
+}
+
+std::string amz_lines(const RequestView& request, std::span<const QueryArgument> arguments, bool presigned) {
+  std::map<std::string, std::string> lines;
+  const auto add = [&](std::string_view name, std::string_view value) {
+    std::string key = lower(name);
+    if (!key.starts_with("x-amz-")) return;
+    const auto [at, fresh] = lines.try_emplace(std::move(key), trim(value));
+    if (!fresh) at->second.append(",").append(trim(value));
+  };
+  for (const auto& header : request.headers) add(header.name, header.value);
+  if (presigned) {
+    for (const auto& one : arguments) add(one.name, one.value);
+  }
+  std::string out;
+  for (const auto& [name, value] : lines) out += name + ":" + value + "\n";
+  return out;
+}
+
+std::string bucket_of_host(const RequestView& request, std::string_view domain) {
+  std::string host = lower(header_or_argument(request, {}, false, "host"));
+  const size_t colon = host.rfind(':');
+  if (colon != std::string::npos && host.find(']', colon) == std::string::npos) host.resize(colon);
+  return std::string(virtual_bucket(host, domain));
+}
+
+std::string resource(const RequestView& request, std::span<const QueryArgument> arguments, bool presigned,
+                     std::string_view domain) {
+  std::string out;
+  if (const auto bucket = bucket_of_host(request, domain); !bucket.empty()) out.append("/").append(bucket);
+  out += request.path;
+  std::vector<const QueryArgument*> covered;
+  for (const auto& one : arguments) {
+    const std::string name = lower(one.name);
+    // In a presigned query these stand for headers, and are signed as such.
+    if (presigned && (name.starts_with("x-amz-") || name == "content-type" || name == "content-md5")) continue;
+    if (std::ranges::find(unsigned_arguments, one.name) == unsigned_arguments.end()) covered.push_back(&one);
+  }
+  std::ranges::stable_sort(covered, {}, [](const QueryArgument* one) -> const std::string& { return one->name; });
+  char separator = '?';
+  for (const QueryArgument* one : covered) {
+    out += separator;
+    out += one->name;
+    if (!one->value.empty()) out.append("=").append(one->value);
+    separator = '&';
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::optional<Version2Claim>> parse_version2(const RequestView& request,
+                                                    std::span<const QueryArgument> arguments) {
+  VB_ASSIGN(const HeaderView* authorization, single_header(request, "authorization"));
+  const bool in_header = authorization != nullptr && trim(authorization->value).starts_with("AWS ");
+  const bool in_query = argument(arguments, "AWSAccessKeyId") != nullptr || argument(arguments, "Signature") != nullptr;
+  if (!in_header && !in_query) return std::nullopt;
+  const bool version4 = argument(arguments, "X-Amz-Signature") != nullptr;
+  if (version4 || (in_query && authorization != nullptr)) return fail(Errc::invalid_argument, only_one);
+  if (in_header) {
+    VB_ASSIGN(Version2Claim claim, parse_header(request, trim(authorization->value)));
+    return claim;
+  }
+  VB_ASSIGN(Version2Claim claim, parse_query(request, arguments));
+  return claim;
+}
+
+bool names_bucket_alone(const RequestView& request, std::string_view domain) {
+  return request.path.size() > 1 && request.path.find('/', 1) == std::string_view::npos &&
+         bucket_of_host(request, domain).empty();
+}
+
+std::string version2_string_to_sign(const RequestView& request, std::span<const QueryArgument> arguments,
+                                    const Version2Claim& claim, std::string_view domain) {
+  std::string text(request.method);
+  for (const std::string& line :
+       {header_or_argument(request, arguments, claim.presigned, "content-md5"),
+        header_or_argument(request, arguments, claim.presigned, "content-type"), claim.date}) {
+    text += "\n" + line;
+  }
+  text += "\n";
+  return text + amz_lines(request, arguments, claim.presigned) + resource(request, arguments, claim.presigned, domain);
+}
+
+}  // namespace verbena::auth

@@ -1,0 +1,36 @@
+// Signature Version 2, which boto3 still makes for presigned URLs of us-east-1. HMAC-SHA1 over a few headers and the
+// resource; the body is not covered. Source: AWS, "Signing and authenticating REST requests". Internal to auth/.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "auth/auth.h"
+#include "auth/canonical_request.h"
+
+namespace verbena::auth {
+
+struct Version2Claim {
+  bool presigned = false;
+  std::string access_key, signature;  // base64
+  std::string session_token;          // empty for none
+  std::string date;                   // as it stands in the string to sign
+  int64_t time_s = 0;                 // seconds since the epoch: of the request, or when a presigned one ends
+};
+
+// nullopt for a request that is not signed so. invalid_argument (malformed, or two mechanisms), access_denied (no date,
+// or a presigned request that lacks a part).
+Result<std::optional<Version2Claim>> parse_version2(const RequestView& request,
+                                                    std::span<const QueryArgument> arguments);
+
+// A path-style "/bucket". Clients sign it with a slash behind or without: both name the bucket.
+bool names_bucket_alone(const RequestView& request, std::string_view domain);
+
+// Everything that S3 acts upon is covered: all x-amz-* of headers and query, the resource with the bucket that a
+// virtual host names, and all query arguments but those that only page through a listing.
+std::string version2_string_to_sign(const RequestView& request, std::span<const QueryArgument> arguments,
+                                    const Version2Claim& claim, std::string_view domain);
+
+}  // namespace verbena::auth
