@@ -8,12 +8,13 @@
 #
 # environment: VERBENA_CACHE, VM_CPUS (2), VM_MEMORY (2G), VM_TIMEOUT_S (300), VM_OUT (a folder: /out in the guest)
 #
-# In the guest, rxe0 sits on v0 (10.77.0.1) and rxe1 on v1 (10.77.0.2), the two ends of a veth pair. Both ends are in one
-# network namespace, because the rxe of this kernel keeps its sockets in the first one; policy routing makes packets
-# between the two addresses cross the pair instead of the loopback device.
+# In the guest, rxe0 sits on v0 (10.77.0.1) and rxe1 on v1 (10.77.0.2). Each is one end of a veth pair; the other ends, p0
+# and p1, are ports of the bridge br0, the switch between them: taking p0 down is pulling v0's cable. v0 and v1 are in one
+# network namespace, because the rxe of this kernel sends through the first one only; policy routing makes packets
+# between the two addresses cross the bridge instead of the loopback device.
 set -euo pipefail
 cache=${VERBENA_CACHE:-$HOME/.cache/verbena}/vm
-modules="virtio_pci virtio_console virtio_rng 9pnet_virtio 9p overlay dummy veth sch_netem rdma_rxe rdma_ucm ib_umad crc32_generic"
+modules="virtio_pci virtio_console virtio_rng 9pnet_virtio 9p overlay dummy veth bridge sch_netem rdma_rxe rdma_ucm ib_umad crc32_generic"
 
 die() { echo "vm: $*" >&2; exit 98; }
 
@@ -39,8 +40,9 @@ kernel_version() {  # what Debian's linux-image-amd64 depends on today: "6.1.0-5
 setup() {
   need_tools
   mkdir -p "$cache"
-  if [ ! -s "$cache/version" ]; then
-    local version
+  local version
+  if [ "$(cut -d' ' -f2- "$cache/version" 2>/dev/null)" != "$modules" ]; then
+    rm -f "$cache/version"
     version=$(kernel_version)
     [ -n "$version" ] || { apt-get update -qq; version=$(kernel_version); }
     [ -n "$version" ] || die "apt knows no linux-image-amd64"
@@ -50,7 +52,7 @@ setup() {
     rm -f "$cache"/linux-image-*.deb
     make_kernel "$version"
     make_initrd "$version"
-    echo "$version" >"$cache/version"
+    echo "$version $modules" >"$cache/version"
   fi
 }
 
@@ -112,11 +114,14 @@ I
 guest_script() {
   cat <<'G'
 exec </dev/null
-export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin FI_UNIVERSE_SIZE=16
+export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 ulimit -l unlimited
 ip link set lo up
-ip link add v0 type veth peer name v1
+ip link add br0 mtu 4200 type bridge forward_delay 0 mcast_snooping 0
+ip link set br0 arp off up  # it would answer for the addresses of v0 and v1
 for n in 0 1; do
+  ip link add v$n type veth peer name p$n
+  ip link set p$n mtu 4200 master br0 up
   sysctl -q -w net.ipv4.conf.v$n.rp_filter=0 net.ipv4.conf.v$n.accept_local=1
   ip link set v$n mtu 4200
   ip addr add 10.77.0.$((n + 1))/24 dev v$n
