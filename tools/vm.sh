@@ -6,6 +6,9 @@
 #   tools/vm.sh setup            fetch the kernel package into the cache and make the initial RAM disk, once
 #   tools/vm.sh run CMD...       run CMD in the guest, in this folder; its output and exit status come back
 #
+# With VM_RDMA=siw the devices are soft-iWARP ones, siw0 and siw1, of a module that is built at the first use
+# (tools/build-siw.sh).
+#
 # environment: VERBENA_CACHE, VM_CPUS (2), VM_MEMORY (2G), VM_TIMEOUT_S (300), VM_OUT (a folder: /out in the guest)
 #
 # In the guest, rxe0 sits on v0 (10.77.0.1) and rxe1 on v1 (10.77.0.2). Each is one end of a veth pair; the other ends, p0
@@ -14,6 +17,7 @@
 # between the two addresses cross the bridge instead of the loopback device.
 set -euo pipefail
 cache=${VERBENA_CACHE:-$HOME/.cache/verbena}/vm
+rdma=${VM_RDMA:-rxe}
 modules="virtio_pci virtio_console virtio_rng 9pnet_virtio 9p overlay dummy veth bridge sch_netem rdma_rxe rdma_ucm ib_umad crc32_generic"
 
 die() { echo "vm: $*" >&2; exit 98; }
@@ -53,6 +57,9 @@ setup() {
     make_kernel "$version"
     make_initrd "$version"
     echo "$version $modules" >"$cache/version"
+  fi
+  if [ "$rdma" = siw ] && [ ! -s "$cache/siw.ko" ]; then
+    "$(dirname "$0")/build-siw.sh" "$(cut -d' ' -f1 "$cache/version")" "$cache/siw.ko" || die "the siw module does not build"
   fi
 }
 
@@ -112,8 +119,10 @@ I
 }
 
 guest_script() {
+  echo "rdma=$rdma cache=$(printf %q "$cache") VM_RDMA=$rdma; export VM_RDMA"
   cat <<'G'
 exec </dev/null
+[ $rdma != siw ] || { modprobe iw_cm; insmod $cache/siw.ko; }
 export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 ulimit -l unlimited
 ip link set lo up
@@ -134,7 +143,7 @@ ip rule add pref 10 iif lo from 10.77.0.1 to 10.77.0.2 lookup 101
 ip rule add pref 10 iif lo from 10.77.0.2 to 10.77.0.1 lookup 102
 ip rule add pref 100 lookup local
 ip rule del pref 0
-for n in 0 1; do rdma link add rxe$n type rxe netdev v$n; done
+for n in 0 1; do rdma link add $rdma$n type $rdma netdev v$n; done
 G
   echo "console=\$(echo /dev/vport*p1)"
   echo "cd $(printf %q "$PWD")"

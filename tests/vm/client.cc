@@ -128,9 +128,11 @@ class Mover {
     out.provider = via == "http" ? "auto" : "verbs";
     out.token_size_min = 0;
     out.operation_timeout = std::chrono::seconds(arguments_.timeout_s);
+    out.connect_timeout = std::chrono::seconds(20);  // several at once, on an emulated CPU
     if (arguments_.part_size != 0) {
       out.part_size = arguments_.part_size;
       out.multipart_threshold = arguments_.part_size;
+      out.parts_in_flight = 1;  // a token has 4 s, on an emulated CPU
     }
     return out;
   }

@@ -61,19 +61,19 @@ def sizes_from_nothing_to_64_mib():
 def parts_by_token():
     """UploadPart: 64 MiB in parts of 5 MiB, each a token of its own."""
     parts = server.metric('verbena_fabric_windows_total')
-    Mover(via="token", op="put", size=64 * MIB, part_size=5 * MIB).must_succeed("token")
+    Mover(via="token", op="put", size=64 * MIB, part_size=5 * MIB, seconds=100).must_succeed("token")
     assert server.metric('verbena_fabric_windows_total') - parts >= 13
 
 
 def many_clients_regions_and_endpoints():
-    """Twelve clients at once, each with endpoints of its own and a region for every request, on both of the server's."""
+    """Eight clients at once, each with endpoints of its own and a region for every request, on both of the server's."""
     before = server.metrics()
-    movers = [Mover(via=door, op=op, size=300 * KIB, threads=3, count=4) for door in DOORS for op in ("get", "put")]
+    movers = [Mover(via=door, op=op, size=300 * KIB, threads=2, count=3) for door in DOORS for op in ("get", "put")]
     for mover in movers:
         mover.must_succeed(mover.via)
     after = server.metrics()
     windows = after["verbena_fabric_windows_total"] - before["verbena_fabric_windows_total"]
-    assert windows >= 48, windows
+    assert windows >= 24, windows
     assert after["verbena_fabric_data_endpoints_opened_total"] - before["verbena_fabric_data_endpoints_opened_total"] >= 6
 
 

@@ -19,6 +19,8 @@ import verbena_server  # noqa: E402
 
 SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
 HTTP, NATIVE = f"http://{SERVER}:9000", f"{SERVER}:9100"
+# rxe, or siw where the machine was started with soft-iWARP devices.
+DEVICE = os.environ.get("VM_RDMA", "rxe")
 CLIENT_UID = 1000
 KIB, MIB = 1 << 10, 1 << 20
 # A user of its own, that may read the build and lock memory all the same.
@@ -77,7 +79,7 @@ class Server:
     def __init__(self, *settings):
         self.directory = tempfile.mkdtemp(prefix="verbena-vm-")
         self.log_path = self.directory + ".log"
-        self.settings = ["rdma.provider=verbs", "rdma.device_name=rxe0", "rdma.operation_timeout_ms=3000", "cores=2",
+        self.settings = ["rdma.provider=verbs", f"rdma.device_name={DEVICE}0", "rdma.operation_timeout_ms=3000", "cores=2",
                          "arena_size=128MiB", "http.body_timeout=5", *settings]
         self.process = None
 
@@ -226,7 +228,7 @@ def run(cases):
             verdict, failed = f"FAILED: {error}", failed + 1
         finally:
             unshape()
-            if port_state("rxe0") != "ACTIVE":
+            if port_state(DEVICE + "0") != "ACTIVE":
                 link_up()
         print(f"{case.__name__}: {verdict} ({time.monotonic() - start:.1f} s)", flush=True)
     print(f"{len(wanted) or len(cases)} cases, {failed} failed, {time.monotonic() - began:.0f} s", flush=True)
