@@ -6,14 +6,19 @@
 #   tools/vm.sh setup            fetch the kernel package into the cache and make the initial RAM disk, once
 #   tools/vm.sh run CMD...       run CMD in the guest, in this folder; its output and exit status come back
 #
+# With VM_RDMA=siw the devices are soft-iWARP ones, siw0 and siw1, of a module that is built at the first use
+# (tools/build-siw.sh).
+#
 # environment: VERBENA_CACHE, VM_CPUS (2), VM_MEMORY (2G), VM_TIMEOUT_S (300), VM_OUT (a folder: /out in the guest)
 #
-# In the guest, rxe0 sits on v0 (10.77.0.1) and rxe1 on v1 (10.77.0.2), the two ends of a veth pair. Both ends are in one
-# network namespace, because the rxe of this kernel keeps its sockets in the first one; policy routing makes packets
-# between the two addresses cross the pair instead of the loopback device.
+# In the guest, rxe0 sits on v0 (10.77.0.1) and rxe1 on v1 (10.77.0.2). Each is one end of a veth pair; the other ends, p0
+# and p1, are ports of the bridge br0, the switch between them: taking p0 down is pulling v0's cable. v0 and v1 are in one
+# network namespace, because the rxe of this kernel sends through the first one only; policy routing makes packets
+# between the two addresses cross the bridge instead of the loopback device.
 set -euo pipefail
 cache=${VERBENA_CACHE:-$HOME/.cache/verbena}/vm
-modules="virtio_pci virtio_console virtio_rng 9pnet_virtio 9p overlay dummy veth sch_netem rdma_rxe rdma_ucm ib_umad crc32_generic"
+rdma=${VM_RDMA:-rxe}
+modules="virtio_pci virtio_console virtio_rng 9pnet_virtio 9p overlay dummy veth bridge sch_netem rdma_rxe rdma_ucm ib_umad crc32_generic"
 
 die() { echo "vm: $*" >&2; exit 98; }
 
@@ -39,8 +44,9 @@ kernel_version() {  # what Debian's linux-image-amd64 depends on today: "6.1.0-5
 setup() {
   need_tools
   mkdir -p "$cache"
-  if [ ! -s "$cache/version" ]; then
-    local version
+  local version
+  if [ "$(cut -d' ' -f2- "$cache/version" 2>/dev/null)" != "$modules" ]; then
+    rm -f "$cache/version"
     version=$(kernel_version)
     [ -n "$version" ] || { apt-get update -qq; version=$(kernel_version); }
     [ -n "$version" ] || die "apt knows no linux-image-amd64"
@@ -50,7 +56,10 @@ setup() {
     rm -f "$cache"/linux-image-*.deb
     make_kernel "$version"
     make_initrd "$version"
-    echo "$version" >"$cache/version"
+    echo "$version $modules" >"$cache/version"
+  fi
+  if [ "$rdma" = siw ] && [ ! -s "$cache/siw.ko" ]; then
+    "$(dirname "$0")/build-siw.sh" "$(cut -d' ' -f1 "$cache/version")" "$cache/siw.ko" || die "the siw module does not build"
   fi
 }
 
@@ -110,13 +119,18 @@ I
 }
 
 guest_script() {
+  echo "rdma=$rdma cache=$(printf %q "$cache") VM_RDMA=$rdma; export VM_RDMA"
   cat <<'G'
 exec </dev/null
-export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin FI_UNIVERSE_SIZE=16
+[ $rdma != siw ] || { modprobe iw_cm; insmod $cache/siw.ko; }
+export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 ulimit -l unlimited
 ip link set lo up
-ip link add v0 type veth peer name v1
+ip link add br0 mtu 4200 type bridge forward_delay 0 mcast_snooping 0
+ip link set br0 arp off up  # it would answer for the addresses of v0 and v1
 for n in 0 1; do
+  ip link add v$n type veth peer name p$n
+  ip link set p$n mtu 4200 master br0 up
   sysctl -q -w net.ipv4.conf.v$n.rp_filter=0 net.ipv4.conf.v$n.accept_local=1
   ip link set v$n mtu 4200
   ip addr add 10.77.0.$((n + 1))/24 dev v$n
@@ -129,7 +143,7 @@ ip rule add pref 10 iif lo from 10.77.0.1 to 10.77.0.2 lookup 101
 ip rule add pref 10 iif lo from 10.77.0.2 to 10.77.0.1 lookup 102
 ip rule add pref 100 lookup local
 ip rule del pref 0
-for n in 0 1; do rdma link add rxe$n type rxe netdev v$n; done
+for n in 0 1; do rdma link add $rdma$n type $rdma netdev v$n; done
 G
   echo "console=\$(echo /dev/vport*p1)"
   echo "cd $(printf %q "$PWD")"

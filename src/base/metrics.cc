@@ -20,6 +20,8 @@ struct Family {
 // Lives for the whole program and is never destroyed: threads may count until the very end.
 struct Registry {
   std::mutex mutex;
+  std::mutex readers_mutex;  // taken before the other
+  std::vector<std::function<void()>> readers;
   std::deque<Counter> counters;  // stable addresses
   std::deque<Gauge> gauges;
   std::map<std::string, Family<Counter>, std::less<>> counter_families;
@@ -70,7 +72,18 @@ Gauge& gauge(std::string_view name, std::string_view help, const Labels& labels)
   return find(r.gauge_families, r.gauges, name, help, labels);
 }
 
+void before_exposition(std::function<void()> read) {
+  auto& r = registry();
+  const std::lock_guard lock(r.readers_mutex);
+  r.readers.push_back(std::move(read));
+}
+
 std::string exposition() {
+  {
+    auto& r = registry();
+    const std::lock_guard lock(r.readers_mutex);
+    for (const auto& read : r.readers) read();
+  }
   std::vector<prometheus::MetricFamily> families;
   {
     auto& r = registry();

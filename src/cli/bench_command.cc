@@ -25,8 +25,8 @@ struct BenchArguments {
   std::vector<std::string> concurrency{"1"};
   double seconds = 1;
   uint64_t count = 0;
-  std::string bucket, server_directory, durability = "memory", fabtests = "auto", nginx = "auto";
-  bool json = false, checksums = false, no_memcpy = false;
+  std::string bucket, server_directory, durability = "memory", fabtests = "auto", nginx = "auto", listen = "127.0.0.1";
+  bool json = false, perftest = false, checksums = false, no_memcpy = false;
 };
 
 // A bucket of our own, emptied and removed at the end.
@@ -104,12 +104,18 @@ class Printer {
     if (!json_) fmt::print("{}\n", bench_table_head());
   }
   void row(const BenchRow& row) {
+    rows_.push_back(row);
     fmt::print("{}\n", json_ ? bench_json(row) : bench_table_line(row));
     std::fflush(stdout);
   }
 
+  void ratios() const {
+    if (const std::string lines = bench_ratios(rows_); !json_ && !lines.empty()) fmt::print("\n{}", lines);
+  }
+
  private:
   bool json_;
+  std::vector<BenchRow> rows_;
 };
 
 // All rows of one door and provider. Returns the exit code.
@@ -155,19 +161,32 @@ int run_yardsticks(const BenchArguments& arguments, const BenchPlan& plan, Print
       for (const unsigned concurrency : plan.concurrency) printer.row(measure_memcpy(size, concurrency, plan));
     }
   }
-  if (arguments.nginx == "on" || (arguments.nginx == "auto" && nginx_is_there())) {
-    auto rows = measure_nginx(plan);
-    if (!rows) return report("nginx", rows.error(), exit_failure);
+  int worst = exit_ok;
+  const auto take = [&](const char* name, const std::expected<std::vector<BenchRow>, std::string>& rows) {
+    if (!rows) {
+      worst = report(name, rows.error(), exit_failure);
+      return;
+    }
     for (const BenchRow& row : *rows) printer.row(row);
-  }
+  };
+  if (arguments.nginx == "on" || (arguments.nginx == "auto" && nginx_is_there())) take("nginx", measure_nginx(plan));
   const std::string prefix = fabtests_prefix(arguments.fabtests);
-  if (prefix.empty()) return exit_ok;
   for (const uint64_t size : plan.sizes) {
-    auto rows = measure_fabtests(prefix, size);
-    if (!rows) return report("fabtests", rows.error(), exit_failure);
-    for (const BenchRow& row : *rows) printer.row(row);
+    for (const std::string& provider : plan.providers) {
+      if (prefix.empty() || (provider != "tcp" && provider != "verbs")) continue;
+      take("fabtests", measure_fabtests(prefix, size, provider, arguments.listen));
+    }
+    if (arguments.perftest) take("perftest", measure_perftest(arguments.listen, size));
   }
-  return exit_ok;
+  return worst;
+}
+
+// On loopback the server opens whatever there is; at another address what is measured must be there.
+std::string fabric_providers(const BenchArguments& arguments) {
+  std::string list;
+  if (arguments.listen == "127.0.0.1") return list;
+  for (const std::string& provider : arguments.providers) list += (list.empty() ? "" : ",") + provider;
+  return list;
 }
 
 int run_bench(const BenchArguments& arguments) {
@@ -175,7 +194,7 @@ int run_bench(const BenchArguments& arguments) {
   if (!plan) return exit_usage;
   std::unique_ptr<BenchServer> server;
   if (arguments.client.endpoint.empty()) {
-    auto started = BenchServer::start(arguments.server_directory);
+    auto started = BenchServer::start(arguments.server_directory, arguments.listen, fabric_providers(arguments));
     if (!started) return report("bench", started.error(), exit_failure);
     server = std::move(*started);
   } else {
@@ -202,6 +221,7 @@ int run_bench(const BenchArguments& arguments) {
     if (const int code = run_lane(lane, *server, (*bucket)->name(), *plan, printer); code != exit_ok) worst = code;
   }
   if (const int code = run_yardsticks(arguments, *plan, printer); code != exit_ok) worst = code;
+  printer.ratios();
   return worst;
 }
 
@@ -245,11 +265,17 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_option("--nginx", arguments->nginx, "nginx on the same sizes: auto (where it is installed), on or off")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
+  command
+      ->add_option("--listen", arguments->listen,
+                   "where its own server listens; the address of an RDMA device, to measure verbs")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
+  command->add_flag("--perftest", arguments->perftest, "ib_write_bw, ib_read_bw and ib_write_lat on that device, too");
   command->add_flag("--no-memcpy", arguments->no_memcpy, "without the memcpy rows");
   command->add_flag("--checksums", arguments->checksums, "verify object checksums inside the timed section, too");
   command->add_flag("--json", arguments->json, "one JSON object per row");
   command->footer(
-      "Without --endpoint it starts `verbena server` on a temporary folder and free ports of 127.0.0.1, and ends it.\n"
+      "Without --endpoint it starts `verbena server` on a temporary folder and free ports, and ends it.\n"
       "Bytes are verified by checksum before and after each timed section. server_cpu_s_per_gb is CPU seconds of that\n"
       "server's process per 10^9 bytes; it is null for a server that was running already. fabtests print means.");
   command->callback([arguments, &exit_code] { exit_code = run_bench(*arguments); });

@@ -1,4 +1,4 @@
-// libfabric's own programs as a yardstick: server and client as child processes over the loopback interface.
+// libfabric's own programs as a yardstick: server and client as child processes over an address of this machine.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -41,20 +41,28 @@ std::string iterations_for(uint64_t size) {
 }
 
 std::expected<BenchRow, std::string> run_pair(const std::string& program, const std::vector<std::string>& flags,
-                                              uint64_t size) {
+                                              uint64_t size, const std::string& provider, const std::string& address) {
   if (::access(program.c_str(), X_OK) != 0) return std::unexpected(program + " is not there");
+  // rxm's default queues exceed what many devices have (fabric/ofi/provider.cc).
+  const std::vector<std::pair<std::string, std::string>> environment{{"FI_UNIVERSE_SIZE", "16"}};
   const std::string port = std::to_string(free_port());
-  std::vector<std::string> common = {program, "-p", "tcp", "-S", std::to_string(size), "-I", iterations_for(size)};
+  std::vector<std::string> common = {program,
+                                     "-p",
+                                     provider == "verbs" ? "verbs;ofi_rxm" : provider,
+                                     "-S",
+                                     std::to_string(size),
+                                     "-I",
+                                     iterations_for(size)};
   common.insert(common.end(), flags.begin(), flags.end());
   std::vector<std::string> server = common, client = common;
-  server.insert(server.end(), {"-B", port, "-s", "127.0.0.1"});
-  client.insert(client.end(), {"-P", port, "127.0.0.1"});
-  auto serving = Child::start(server, {});
+  server.insert(server.end(), {"-B", port, "-s", address});
+  client.insert(client.end(), {"-P", port, address});
+  auto serving = Child::start(server, environment);
   if (!serving) return std::unexpected(serving.error());
   const auto give_up = std::chrono::steady_clock::now() + run_within;
   // It says nothing when it listens: a client that comes too early ends with an error and is started again.
   for (int i = 0; i < connect_tries; ++i) {
-    auto asking = Child::start(client, {});
+    auto asking = Child::start(client, environment);
     if (!asking) return std::unexpected(asking.error());
     // Both ends poll without a pause: on a machine that is busy otherwise they can take very long.
     (*asking)->read_until([](const std::string&) { return false; }, run_within);
@@ -85,7 +93,9 @@ std::optional<BenchRow> parse_fabtests(const std::string& output, uint64_t size)
   return row;
 }
 
-std::expected<std::vector<BenchRow>, std::string> measure_fabtests(const std::string& prefix, uint64_t size) {
+std::expected<std::vector<BenchRow>, std::string> measure_fabtests(const std::string& prefix, uint64_t size,
+                                                                   const std::string& provider,
+                                                                   const std::string& address) {
   struct Test {
     const char* program;
     const char* op;
@@ -94,10 +104,10 @@ std::expected<std::vector<BenchRow>, std::string> measure_fabtests(const std::st
   const Test tests[] = {{"fi_rma_bw", "rma_write", {"-o", "write"}}, {"fi_rdm_pingpong", "one_way", {}}};
   std::vector<BenchRow> rows;
   for (const Test& test : tests) {
-    auto row = run_pair(prefix + "/bin/" + test.program, test.flags, size);
+    auto row = run_pair(prefix + "/bin/" + test.program, test.flags, size, provider, address);
     if (!row) return std::unexpected(row.error());
     row->door = "fabtests";
-    row->provider = "tcp";
+    row->provider = provider;
     row->op = test.op;
     rows.push_back(std::move(*row));
   }

@@ -29,7 +29,9 @@ std::optional<std::pair<std::string, std::string>> endpoints_in(const std::strin
 
 }  // namespace
 
-std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(std::string directory) {
+std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(std::string directory,
+                                                                            const std::string& address,
+                                                                            const std::string& providers) {
   std::unique_ptr<BenchServer> server(new BenchServer);
   if (directory.empty()) {
     std::string name = (std::filesystem::temp_directory_path() / "verbena-bench-XXXXXX").string();
@@ -39,10 +41,12 @@ std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(std:
   }
   server->options_.access_key = "VERBENABENCH" + random_key().substr(0, 8);
   server->options_.secret_key = random_key();
-  auto child = Child::start({"/proc/self/exe", "server", directory, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0"},
-                            {{"VERBENA_ROOT_ACCESS_KEY", server->options_.access_key},
-                             {"VERBENA_ROOT_SECRET_KEY", server->options_.secret_key},
-                             {"VERBENA_LOG_LEVEL", "warn"}});
+  std::vector<std::string> command{"/proc/self/exe", "server", directory,     "--http",
+                                   address + ":0",   "--rdma", address + ":0"};
+  if (!providers.empty()) command.insert(command.end(), {"--set", "rdma.provider=" + providers});
+  auto child = Child::start(command, {{"VERBENA_ROOT_ACCESS_KEY", server->options_.access_key},
+                                      {"VERBENA_ROOT_SECRET_KEY", server->options_.secret_key},
+                                      {"VERBENA_LOG_LEVEL", "warn"}});
   if (!child) return std::unexpected(child.error());
   server->child_ = std::move(*child);
   const auto ready = [](const std::string& text) { return endpoints_in(text).has_value(); };

@@ -15,7 +15,10 @@ namespace verbena::cli {
 class BenchServer {
  public:
   // Starts `verbena server DIRECTORY` on free ports; an empty directory means a temporary one, removed at the end.
-  static std::expected<std::unique_ptr<BenchServer>, std::string> start(std::string directory);
+  // `address`: where it listens. `providers`: of the fabric; empty: whatever opens.
+  static std::expected<std::unique_ptr<BenchServer>, std::string> start(std::string directory,
+                                                                        const std::string& address = "127.0.0.1",
+                                                                        const std::string& providers = {});
   // Uses the server that `options` names.
   static std::unique_ptr<BenchServer> at(ClientOptions options);
   ~BenchServer();

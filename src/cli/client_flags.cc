@@ -15,8 +15,7 @@ constexpr const char* group = "Server";
 
 void ClientFlags::add_to(CLI::App& command) {
   add_server_to(command);
-  command
-      .add_option("--via", via, "the way the bytes go: auto, native, token or http")
+  command.add_option("--via", via, "the way the bytes go: auto, native, token or http")
       ->check(CLI::IsMember({"auto", "native", "token", "http"}))
       ->capture_default_str()
       ->group(group);
@@ -26,6 +25,12 @@ void ClientFlags::add_to(CLI::App& command) {
   command
       .add_flag("--cleartext-rdma", cleartext_rdma,
                 "auto with an https endpoint: allow RDMA between hosts, which TLS does not cover")
+      ->group(group);
+  command
+      .add_option("--attempts", attempts,
+                  "tries of one operation, up to 2 s apart: enough of them outlast a restart of the server")
+      ->check(CLI::Range(1u, 10'000u))
+      ->capture_default_str()
       ->group(group);
   command.add_flag("-v,--verbose", verbose, "say which way the bytes went");
   command.add_flag("-q,--quiet", quiet, "no progress bar and no messages but errors");
@@ -59,6 +64,7 @@ std::optional<ClientOptions> ClientFlags::options() const {
   if (!region.empty()) out.region = region;
   out.via = parse_via(via).value_or(Via::automatic);
   out.provider = provider;
+  out.attempts_max = attempts;
   out.ca_file = ca_file;
   out.insecure = insecure;
   out.cleartext_rdma = cleartext_rdma;

@@ -15,6 +15,7 @@ namespace verbena::cli {
 
 struct ClientFlags {
   std::string endpoint, native, via = "auto", provider = "auto", region, profile, ca_file;
+  unsigned attempts = ClientOptions{}.attempts_max;
   bool insecure = false, anonymous = false, cleartext_rdma = false, verbose = false, quiet = false;
 
   void add_to(CLI::App& command);

@@ -29,6 +29,7 @@ struct MachineRoots {
 
 Findings check_providers(const std::vector<fabric::ofi::ProviderInfo>& providers);
 Findings check_devices(const MachineRoots& roots);
+Findings check_firewall(const MachineRoots& roots);
 Findings check_memory(const MachineRoots& roots);
 Findings check_limits();
 Findings check_io_uring(const MachineRoots& roots);

@@ -40,6 +40,7 @@ int run_doctor(const DoctorArguments& arguments) {
   const MachineRoots roots;
   Findings findings = check_providers(fabric::ofi::discover());
   append(findings, check_devices(roots));
+  append(findings, check_firewall(roots));
   append(findings, check_limits());
   append(findings, check_memory(roots));
   append(findings, check_io_uring(roots));

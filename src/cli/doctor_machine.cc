@@ -17,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t gids_shown_max = 4;
 constexpr const char* soft_roce_mend =
     "a software RDMA device for trying: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0 (as root; `ip "
     "link` names the interface). Without one, everything works over tcp, and on this host over shared memory";
@@ -43,12 +44,30 @@ bool is_zero_gid(const std::string& gid) {
   return gid.find_first_not_of("0:") == std::string::npos || gid == "fe80:0000:0000:0000:0000:0000:0000:0000";
 }
 
+// What RDMA headers need beside 4096 bytes of payload in one Ethernet frame.
+constexpr unsigned roce_mtu = 4200;
+
+// The interface of a RoCE port carries RDMA's largest packets only with jumbo frames.
+std::string mtu_text(const MachineRoots& roots, const std::string& interface, std::string& mend) {
+  if (interface.empty()) return {};
+  const std::string mtu = line_of(roots.sys / "class/net" / interface / "mtu");
+  unsigned value = 0;
+  if (std::sscanf(mtu.c_str(), "%u", &value) != 1) return {};
+  if (value < roce_mtu) {
+    mend = fmt::format("RDMA packets of 4096 bytes need jumbo frames: ip link set dev {} mtu {} (and on the switch)",
+                       interface, roce_mtu);
+  }
+  return fmt::format("; {} has MTU {}", interface, value);
+}
+
 // "mlx5_0 port 1".
-Finding check_port(const fs::path& port, const std::string& device, const std::string& number) {
+Finding check_port(const MachineRoots& roots, const fs::path& port, const std::string& device,
+                   const std::string& number) {
   Finding out{Health::ok, "rdma device " + device + " port " + number, {}, {}};
   const std::string state = line_of(port / "state"), layer = line_of(port / "link_layer"),
                     rate = line_of(port / "rate");
   size_t gids = 0, roce_v2 = 0, ip_based = 0;
+  std::string interface, table;
   for (const std::string& index : entries_of(port / "gids")) {
     const std::string gid = line_of(port / "gids" / index);
     if (gid.empty() || is_zero_gid(gid)) continue;
@@ -56,11 +75,15 @@ Finding check_port(const fs::path& port, const std::string& device, const std::s
     const bool v2 = line_of(port / "gid_attrs" / "types" / index) == "RoCE v2";
     if (v2) ++roce_v2;
     // An IPv4-mapped or global GID belongs to an IP address: rdma_cm can use it.
-    if (!gid.starts_with("fe80:")) ++ip_based;
+    if (gid.starts_with("fe80:")) continue;
+    interface = line_of(port / "gid_attrs" / "ndevs" / index);
+    if (++ip_based <= gids_shown_max) table += fmt::format("{}[{}] {}", table.empty() ? " " : ", ", index, gid);
   }
   out.found = fmt::format("{}, {}, {}, {} GIDs ({} RoCE v2, {} with an IP address)", state.empty() ? "no state" : state,
                           layer.empty() ? "unknown link layer" : layer, rate.empty() ? "unknown rate" : rate, gids,
                           roce_v2, ip_based);
+  if (!table.empty()) out.found += ": GID" + table;
+  if (layer == "Ethernet") out.found += mtu_text(roots, interface, out.mend);
   if (state.find("ACTIVE") == std::string::npos) {
     out.health = Health::warn;
     out.mend = layer == "InfiniBand" ? "the port is not active: check the cable and the subnet manager (opensm)"
@@ -98,7 +121,7 @@ Findings check_devices(const MachineRoots& roots) {
   const auto devices = entries_of(folder);
   for (const std::string& device : devices) {
     for (const std::string& port : entries_of(folder / device / "ports")) {
-      out.push_back(check_port(folder / device / "ports" / port, device, port));
+      out.push_back(check_port(roots, folder / device / "ports" / port, device, port));
     }
   }
   if (!devices.empty()) {
@@ -115,6 +138,23 @@ Findings check_devices(const MachineRoots& roots) {
                                         soft_roce_mend
                                   : soft_roce_mend});
   return out;
+}
+
+// Whether packets are filtered at all; which ones only the rules themselves say.
+Findings check_firewall(const MachineRoots& roots) {
+  const std::string legacy = line_of(roots.proc / "net/ip_tables_names");
+  const std::string nft = line_of(roots.sys / "module/nf_tables/refcnt");
+  const bool filtered = !legacy.empty() || (!nft.empty() && nft != "0");
+  Finding out{Health::ok,
+              "packet filter",
+              filtered ? "packet filter rules are loaded" : "no packet filter rules are loaded",
+              {}};
+  if (filtered) {
+    out.mend =
+        "let in TCP 9000 and 9100 and the ports of rdma.fabric_ports (between server and clients, both ways, for "
+        "tcp), and UDP 4791 for RoCE v2: nft list ruleset, iptables -S";
+  }
+  return {out};
 }
 
 Findings check_memory(const MachineRoots& roots) {

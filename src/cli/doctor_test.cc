@@ -51,6 +51,29 @@ TEST_F(Doctor, DescribesAPortAndItsGids) {
   EXPECT_NE(findings[0].found.find("2 GIDs (1 RoCE v2, 1 with an IP address)"), std::string::npos) << findings[0].found;
 }
 
+TEST_F(Doctor, ShowsTheGidTableAndASmallMtu) {
+  const std::string port = "sys/class/infiniband/rxe0/ports/1/";
+  write(port + "state", "4: ACTIVE");
+  write(port + "link_layer", "Ethernet");
+  write(port + "gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0001");
+  write(port + "gid_attrs/ndevs/1", "eth7");
+  write("sys/class/net/eth7/mtu", "1500");
+  const Finding small = check_devices(roots)[0];
+  EXPECT_NE(small.found.find("[1] 0000:0000:0000:0000:0000:ffff:0a00:0001"), std::string::npos) << small.found;
+  EXPECT_NE(small.found.find("eth7 has MTU 1500"), std::string::npos) << small.found;
+  EXPECT_NE(small.mend.find("ip link set dev eth7 mtu 4200"), std::string::npos);
+  write("sys/class/net/eth7/mtu", "9000");
+  EXPECT_TRUE(check_devices(roots)[0].mend.empty());
+}
+
+TEST_F(Doctor, SaysWhetherPacketsAreFiltered) {
+  EXPECT_TRUE(check_firewall(roots)[0].mend.empty());
+  write("sys/module/nf_tables/refcnt", "0");
+  EXPECT_TRUE(check_firewall(roots)[0].mend.empty());
+  write("sys/module/nf_tables/refcnt", "12");
+  EXPECT_NE(check_firewall(roots)[0].mend.find("4791"), std::string::npos);
+}
+
 TEST_F(Doctor, APortThatIsDownOrHasNoAddressIsAWarning) {
   const std::string port = "sys/class/infiniband/mlx5_0/ports/1/";
   write(port + "state", "1: DOWN");

@@ -130,6 +130,7 @@ std::expected<void, std::string> Server::State::open_cores() {
     auto made = rdma::FabricTokenWindows::create({.networks = config.rdma.token_networks, .own_ports = {}});
     if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
     windows = std::move(*made);
+    fabric::ofi::export_port_counters();
     door = std::make_unique<native::NativeDoor>(*service, *verifier, credentials, native_options(config.rdma));
   }
   const auto began = SteadyClock::now();

@@ -19,8 +19,9 @@ constexpr auto backoff_max = std::chrono::microseconds(1000);
 
 }  // namespace
 
-Result<std::unique_ptr<DataEndpoint>> DataEndpoint::open(Domain& domain, size_t depth, boost::asio::io_context& io) {
-  std::unique_ptr<DataEndpoint> self(new DataEndpoint(domain, depth));
+Result<std::unique_ptr<DataEndpoint>> DataEndpoint::open(Domain& domain, size_t depth, std::chrono::milliseconds settle,
+                                                         boost::asio::io_context& io) {
+  std::unique_ptr<DataEndpoint> self(new DataEndpoint(domain, depth, settle));
   VB_TRY(self->open_handles(io));
   return self;
 }
@@ -235,9 +236,11 @@ std::vector<Transfer*> DataEndpoint::close(std::vector<Transfer*>& done) {
                                       [&peer](const Transfer* t) { return t->peer == peer && !t->outcome; });
     if (culprit != transfers_.end()) fail_peer(*peer, (*culprit)->outcome.error());
   }
+  const auto settled_at = SteadyClock::now() + settle_;
   std::vector<Transfer*> innocent;
   for (Transfer* transfer : transfers_) {
     if (transfer->outcome) innocent.push_back(transfer);
+    if (transfer->posted != 0) transfer->settled_at = settled_at;
   }
   waiter_.reset();
   endpoint_.reset();

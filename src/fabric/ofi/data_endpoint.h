@@ -19,7 +19,9 @@ class DataEndpoint {
   static constexpr size_t peers_max = 4;
 
   // `depth`: chunks in flight. `io`: to be woken by completions, where the domain's own descriptor does not tell.
-  static Result<std::unique_ptr<DataEndpoint>> open(Domain& domain, size_t depth, boost::asio::io_context& io);
+  // `settle`: what was given up is told so much later than close().
+  static Result<std::unique_ptr<DataEndpoint>> open(Domain& domain, size_t depth, std::chrono::milliseconds settle,
+                                                    boost::asio::io_context& io);
   ~DataEndpoint();
   DataEndpoint(const DataEndpoint&) = delete;
 
@@ -37,8 +39,9 @@ class DataEndpoint {
   bool check_deadlines(SteadyClock::time_point now);
   // Fails all transfers of one peer; false when there were any: the endpoint must then be closed.
   bool fail_peer(const DataPeer& peer, const Error& error);
-  // Closes and flushes. Afterwards no memory is touched any more; returns the transfers that were still under way:
-  // with an error those that were to blame, and without one those that others dragged along.
+  // Closes and flushes. Afterwards local memory is not touched any more, and the owner's not once the transfer has
+  // settled (Transfer::settled_at): its device still serves packets that were on their way. Returns the transfers that
+  // were still under way: with an error those that were to blame, and without one those that others dragged along.
   std::vector<Transfer*> close(std::vector<Transfer*>& done);
 
   bool arm();  // as Pollable::arm()
@@ -49,7 +52,8 @@ class DataEndpoint {
     Transfer* transfer = nullptr;
     uint64_t size = 0;
   };
-  DataEndpoint(Domain& domain, size_t depth) : domain_(domain), depth_(depth) {}
+  DataEndpoint(Domain& domain, size_t depth, std::chrono::milliseconds settle)
+      : domain_(domain), depth_(depth), settle_(settle) {}
   Result<void> open_handles(boost::asio::io_context& io);
   bool post_all();
   ssize_t post_one(Transfer& transfer);
@@ -59,6 +63,7 @@ class DataEndpoint {
 
   Domain& domain_;
   size_t depth_;
+  std::chrono::milliseconds settle_;
   FidPtr<fid_cq> queue_;
   FidPtr<fid_av> addresses_;
   FidPtr<fid_ep> endpoint_;

@@ -26,7 +26,10 @@ std::string key_of(DataPool::Lender lender, std::string_view name) {
 }  // namespace
 
 DataPool::DataPool(Core& core, Domain& domain, const memory::Arena& arena, const Options& options, size_t depth)
-    : core_(core), domain_(domain), arena_(arena), options_(options), depth_(depth) {}
+    : core_(core), domain_(domain), arena_(arena), options_(options), depth_(depth) {
+  // The bytes of a closed TCP connection are in the owner's kernel, where no time helps: Lent::revoke() drops them.
+  if (!domain.is_tcp()) settle_ = options.settle;
+}
 
 DataPool::~DataPool() { close(); }
 
@@ -75,7 +78,7 @@ Result<void> DataPool::bind(const std::shared_ptr<DataPeer>& peer) {
   if (peer->endpoint != nullptr) return {};
   DataEndpoint* endpoint = nullptr;
   if (endpoints_.size() < options_.data_endpoints_max || drop_least_used()) {
-    VB_ASSIGN(auto opened, DataEndpoint::open(domain_, depth_, core_.io()));
+    VB_ASSIGN(auto opened, DataEndpoint::open(domain_, depth_, settle_, core_.io()));
     endpoint = endpoints_.emplace_back(std::move(opened)).get();
     DataMetrics::of_process().endpoints_opened.add();
     DataMetrics::of_process().endpoints.add(1);
@@ -210,6 +213,7 @@ size_t DataPool::poll() {
   }
   const auto now = SteadyClock::now();
   if (now >= next_scan_) scan(now);
+  if (!settling_.empty()) take_settled(now);
   events += done_.size();
   resume_finished();
   return events;
@@ -235,6 +239,14 @@ void DataPool::scan(SteadyClock::time_point now) {
     });
     if (unused) recycle(endpoint, "idle");
   }
+}
+
+void DataPool::take_settled(SteadyClock::time_point now) {
+  std::erase_if(settling_, [this, now](Transfer* transfer) {
+    if (now < transfer->settled_at) return false;
+    done_.push_back(transfer);
+    return true;
+  });
 }
 
 void DataPool::recycle(DataEndpoint& endpoint, const char* reason) {
@@ -287,7 +299,12 @@ void DataPool::resume_finished() {
   while (!done_.empty()) {
     std::vector<Transfer*> finished;
     finished.swap(done_);
+    const auto now = SteadyClock::now();
     for (Transfer* transfer : finished) {
+      if (now < transfer->settled_at && !closed_) {
+        settling_.push_back(transfer);
+        continue;
+      }
       auto& metrics = DataMetrics::of_process();
       if (transfer->outcome) {
         (transfer->is_write ? metrics.writes : metrics.reads).add();
@@ -323,6 +340,9 @@ void DataPool::close() {
     }
   }
   while (!endpoints_.empty()) recycle(*endpoints_.back(), "closed");
+  // No answer leaves this core any more.
+  done_.insert(done_.end(), settling_.begin(), settling_.end());
+  settling_.clear();
   resume_finished();
 }
 

@@ -29,7 +29,7 @@ class DataPool {
   void forget_session(std::string_view name);
 
   size_t poll();
-  bool busy() const { return transfers_ + waiting_ != 0; }
+  bool busy() const { return transfers_ - settling_.size() + waiting_ != 0; }
   bool arm();
   // Ends everything with `closed`. Windows may outlive this; their operations then answer `closed`.
   void close();
@@ -50,6 +50,7 @@ class DataPool {
   void recycle(DataEndpoint& endpoint, const char* reason);
   void restart(std::vector<Transfer*> transfers);
   void scan(SteadyClock::time_point now);
+  void take_settled(SteadyClock::time_point now);
   void resume_finished();
   void close_window(const std::shared_ptr<DataPeer>& peer);
 
@@ -58,13 +59,15 @@ class DataPool {
   const memory::Arena& arena_;
   const Options options_;
   const size_t depth_;
+  std::chrono::milliseconds settle_{0};
   // Windows hold it to learn that the pool is gone.
   std::shared_ptr<DataPool*> self_ = std::make_shared<DataPool*>(this);
   std::unordered_map<std::string, std::shared_ptr<DataPeer>> peers_;
   std::vector<std::unique_ptr<DataEndpoint>> endpoints_;
-  std::vector<Transfer*> done_;  // finished, to be resumed at the end of a poll
-  size_t transfers_ = 0;         // begun and not resumed
-  size_t waiting_ = 0;           // transfers that wait for their peer's others
+  std::vector<Transfer*> done_;      // finished, to be resumed at the end of a poll
+  std::vector<Transfer*> settling_;  // over, but not yet told
+  size_t transfers_ = 0;             // begun and not resumed
+  size_t waiting_ = 0;               // transfers that wait for their peer's others
   bool closed_ = false;
   SteadyClock::time_point next_scan_{};
   SteadyClock::time_point next_idle_scan_{};

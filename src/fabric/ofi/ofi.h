@@ -41,13 +41,18 @@ struct Options {
   std::optional<size_t> max_send_wr;       // sends and one-sided operations in flight per endpoint; default 128
   std::optional<size_t> max_recv_wr;       // receives posted per Port; default 128
   std::optional<size_t> max_sge;
-  std::optional<size_t> cq_size;  // at least max_send_wr + max_recv_wr; default just that
+  // At least max_send_wr + max_recv_wr; default just that. verbs: what the device's queue may have, over all
+  // connections of an endpoint (default max_recv_wr + 16 x max_send_wr).
+  std::optional<size_t> cq_size;
 
   size_t message_size_max = 16 * KiB;                    // bytes, both directions; both sides use the same
   std::chrono::milliseconds operation_deadline{30'000};  // caps the deadline of every one-sided operation
-  std::chrono::milliseconds connect_deadline{3'000};     // a window whose owner cannot be reached fails after this
-  std::chrono::milliseconds send_deadline{10'000};       // tcp: a peer that reads nothing for so long is cut off
-  std::chrono::milliseconds idle_peer_keep{60'000};      // connections of windows are cached so long
+  // An operation that was given up is answered so much later than its queue pair was destroyed: its packets on the wire
+  // are still served by the owner's device until then (0: at once; tcp never waits).
+  std::chrono::milliseconds settle{500};
+  std::chrono::milliseconds connect_deadline{3'000};  // a window whose owner cannot be reached fails after this
+  std::chrono::milliseconds send_deadline{10'000};    // tcp: a peer that reads nothing for so long is cut off
+  std::chrono::milliseconds idle_peer_keep{60'000};   // connections of windows are cached so long
   size_t data_endpoints_max = 64;  // per core; each serves up to 4 peers, one each while there are enough
   uint64_t transfer_bytes_per_peer_max = 64 * MiB;  // in flight; what does not fit waits for the peer's others
 };
@@ -61,6 +66,9 @@ struct ProviderInfo {
   bool usable = false;             // Verbena would choose it
 };
 std::vector<ProviderInfo> discover();
+
+// From now on the metrics hold what the kernel counts of RDMA ports (port_counters.h).
+void export_port_counters();
 
 class CoreFabric {
  public:

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "fabric/ofi/address.h"
+#include "fabric/ofi/device.h"
 #include "fabric/ofi/gid.h"
 
 namespace verbena::fabric::ofi {
@@ -20,14 +21,14 @@ constexpr char verbs_name[] = "verbs;ofi_rxm";
 
 // libfabric reads its variables at the first fi_getinfo of the process, and has no other way to set these. A variable
 // that the operator exported stays as it is.
-void set_environment(const Depths& depths) {
+void set_environment(const Depths& depths, std::optional<size_t> max_sge = std::nullopt) {
   static std::once_flag once;
-  std::call_once(once, [&depths] {
+  std::call_once(once, [&] {
     const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 0); };
     const std::string sends = std::to_string(depths.sends);
     const std::string receives = std::to_string(depths.receives);
-    // rxm sizes its queues as (rx + tx) x universe; its default exceeds what many devices have.
-    set("FI_UNIVERSE_SIZE", "16");
+    // rxm sizes a device's completion queue as rx + tx x universe; its default exceeds what many devices have.
+    set("FI_UNIVERSE_SIZE", std::to_string(depths.universe));
     // Otherwise rxm keeps the connection of a peer that left the address vector.
     set("FI_AV_REMOVE_CLEANUP", "1");
     // Without a shared receive context, rxm 2.1 crashes when a connection with unread messages closes: it flushes its
@@ -38,6 +39,9 @@ void set_environment(const Depths& depths) {
     set("FI_MR_CACHE_MAX_COUNT", "0");
     set("FI_MR_CACHE_MONITOR", "disabled");
     for (const char* name : {"FI_OFI_RXM_TX_SIZE", "FI_OFI_RXM_MSG_TX_SIZE", "FI_VERBS_TX_SIZE"}) set(name, sends);
+    if (max_sge) {
+      for (const char* name : {"FI_VERBS_TX_IOV_LIMIT", "FI_VERBS_RX_IOV_LIMIT"}) set(name, std::to_string(*max_sge));
+    }
     for (const char* name : {"FI_OFI_RXM_RX_SIZE", "FI_OFI_RXM_MSG_RX_SIZE", "FI_VERBS_RX_SIZE"}) set(name, receives);
   });
 }
@@ -96,6 +100,33 @@ Result<void> check_device_keys(const Options& options, const std::string& provid
   return fail(Errc::bad_config, "rdma: device_name, ib_port and gid_index need the provider verbs");
 }
 
+// The device must have room for what the keys ask. libfabric itself cuts a work-request limit to the device's without a
+// word, and reports a completion queue that is too large as an invalid argument of some endpoint.
+Result<void> check_device(const Options& options, const Depths& depths, const fi_info& info) {
+  if (provider_name(info) != verbs_name || info.domain_attr->name == nullptr) return {};
+  const std::string device = info.domain_attr->name;
+  const auto has = device_limits(device);
+  if (!has) return {};
+  const auto refuse = [&device](const char* key, size_t asked, size_t limit) {
+    log::error("fabric: rdma.{}: {} asked, the device {} has {}", key, asked, device, limit);
+    return fail(Errc::bad_config, "rdma: a key exceeds what the device has");
+  };
+  if (depths.sends > has->work_requests) return refuse("max_send_wr", depths.sends, has->work_requests);
+  if (depths.receives > has->work_requests) return refuse("max_recv_wr", depths.receives, has->work_requests);
+  if (options.max_sge && *options.max_sge > has->scatter_entries) {
+    return refuse("max_sge", *options.max_sge, has->scatter_entries);
+  }
+  if (options.cq_size && *options.cq_size > has->completions)
+    return refuse("cq_size", *options.cq_size, has->completions);
+  const size_t needed = depths.receives + depths.sends * depths.universe;
+  if (needed <= has->completions) return {};
+  log::error(
+      "fabric: max_send_wr {} and max_recv_wr {} make a completion queue of {}, the device {} has {}: set "
+      "rdma.cq_size between {} and that",
+      depths.sends, depths.receives, needed, device, has->completions, depths.sends + depths.receives);
+  return fail(Errc::bad_config, "rdma: the completion queue exceeds what the device has");
+}
+
 // The chosen provider must have room for what the keys ask.
 Result<void> check_limits(const Options& options, const fi_info& info) {
   const auto refuse = [&info](const char* key, size_t asked, size_t has) {
@@ -123,6 +154,7 @@ Result<Depths> depths(const Options& options) {
   if (options.max_sge && *options.max_sge == 0) return fail(Errc::bad_config, "rdma: max_sge is at least 1");
   const size_t needed = d.sends + d.receives;
   d.completions = options.cq_size.value_or(needed);
+  if (options.cq_size && d.completions >= needed) d.universe = (d.completions - d.receives) / d.sends;
   if (d.completions < needed) {
     log::error("fabric: rdma.cq_size: {} asked, max_send_wr + max_recv_wr need {}", d.completions, needed);
     return fail(Errc::bad_config, "rdma: cq_size is below max_send_wr + max_recv_wr");
@@ -180,7 +212,7 @@ Result<std::string> source_address(const Options& options) {
 Result<InfoPtr> choose(const Options& options, Role role, const std::string& source) {
   VB_ASSIGN(const auto limits, depths(options));
   VB_ASSIGN(const auto names, preferences(options.provider));
-  set_environment(limits);
+  set_environment(limits, options.max_sge);
   const char* node = source.empty() ? nullptr : source.c_str();
   const uint64_t flags = source.empty() ? 0 : FI_SOURCE;
   for (const auto& name : names) {
@@ -205,6 +237,7 @@ Result<InfoPtr> choose(const Options& options, Role role, const std::string& sou
       if (rank(*i) >= 0 && (best == nullptr || rank(*i) > rank(*best))) best = i;
     }
     if (best == nullptr) continue;
+    VB_TRY(check_device(options, limits, *best));
     VB_TRY(check_limits(options, *best));
     InfoPtr chosen(fi_dupinfo(best));
     if (!chosen) return fail(Errc::out_of_memory, "fi_dupinfo");
@@ -234,7 +267,11 @@ std::vector<ProviderInfo> discover() {
       info.message_bytes_max = i->ep_attr->max_msg_size;
       info.usable = rank(*i) >= 0;
       if (const auto source = source_of(*i)) info.address = source->ip.to_string();
-      found.push_back(std::move(info));
+      // One for each memory-registration mode and the like, which nobody asks for here.
+      const bool known = std::any_of(found.begin(), found.end(), [&info](const ProviderInfo& other) {
+        return other.provider == info.provider && other.domain == info.domain && other.address == info.address;
+      });
+      if (!known) found.push_back(std::move(info));
     }
   }
   return found;

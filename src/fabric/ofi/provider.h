@@ -15,6 +15,7 @@ struct Depths {
   size_t sends = 128;
   size_t receives = 128;
   size_t completions = 256;
+  size_t universe = 16;  // verbs: connections of one endpoint whose sends fit the device's completion queue at once
 };
 
 // bad_config when they contradict each other.

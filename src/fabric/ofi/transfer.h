@@ -47,7 +47,9 @@ struct Transfer {
   uint64_t posted = 0;     // bytes given to the provider
   uint64_t completed = 0;  // bytes whose completion was collected
   unsigned chunks = 0;     // posted and not completed
-  unsigned attempts = 1;   // on another endpoint when its own was recycled because of someone else
+  // Its queue pair is gone, but what that had sent may still be on its way to the owner: nobody is told before this.
+  SteadyClock::time_point settled_at{};
+  unsigned attempts = 1;  // on another endpoint when its own was recycled because of someone else
   Result<void> outcome;
   std::optional<Handler> handler;
 };

@@ -1,0 +1,20 @@
+// What only libibverbs can say of an RDMA device: how large its queues may be. libfabric hands asked sizes down and
+// reports a refusal as "no such provider" or as an errno without a name.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace verbena::fabric::ofi {
+
+struct DeviceLimits {
+  size_t work_requests = 0;    // of one queue, send or receive
+  size_t scatter_entries = 0;  // of one work request
+  size_t completions = 0;      // of one completion queue
+};
+
+// nullopt: no device of that name, or it may not be opened.
+std::optional<DeviceLimits> device_limits(const std::string& device);
+
+}  // namespace verbena::fabric::ofi

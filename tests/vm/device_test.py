@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""The device as an operator meets it: configuration that reaches it or is refused by name, its counters in the metrics,
+and what `verbena doctor` says of it. Runs inside the virtual machine: tools/vm.sh run tests/vm/device_test.py [CASE...]"""
+import json
+import subprocess
+
+import guest
+from guest import KIB, MIB, Mover, Server, verbena
+
+
+def rdma_resources(kind):
+    return json.loads(subprocess.run(["rdma", "-j", "res", "show", kind], stdout=subprocess.PIPE, check=True).stdout)
+
+
+def listens_on(*settings):
+    """The devices on which a server with these settings has completion queues and listeners, as the kernel tells."""
+    server = Server(*settings).start()
+    try:
+        pid = server.process.pid
+        queues = [q for q in rdma_resources("cq") if q.get("pid") == pid]
+        listeners = [c for c in rdma_resources("cm_id") if c.get("pid") == pid and c.get("state") == "LISTEN"]
+        assert queues and listeners, (queues, listeners)
+        devices = {entry["ifname"] for entry in queues + listeners}
+        entries = {queue["cqe"] for queue in queues}
+    finally:
+        server.stop()
+    return devices, entries
+
+
+def the_device_name_and_gid_choose_the_device():
+    devices, _ = listens_on("rdma.device_name=rxe1", "rdma.gid_index=1", "rdma.ib_port=1")
+    assert devices == {"rxe1"}, devices
+
+
+def the_completion_queue_has_the_configured_size():
+    _, entries = listens_on("rdma.max_send_wr=32", "rdma.max_recv_wr=32", "rdma.cq_size=500")
+    # 32 + 32 x 14 = 480, which soft-RoCE rounds up to one below a power of two.
+    assert entries == {511}, entries
+
+
+REFUSED = {
+    "rdma.device_name=mlx5_9": "no RDMA device mlx5_9",
+    "rdma.ib_port=2": "no usable GID",
+    "rdma.gid_index=77": "no usable GID",
+    "rdma.max_send_wr=2000000": "max_send_wr",
+    "rdma.max_send_wr=8000": "set rdma.cq_size between 8128 and that",
+    "rdma.max_sge=5": "max_sge: 5 asked, the provider verbs;ofi_rxm has 4",
+    "rdma.max_sge=40": "max_sge: 40 asked, the device rxe0 has 32",
+    "rdma.cq_size=40000": "cq_size: 40000 asked, the device rxe0 has 32767",
+    "rdma.cq_size=100": "cq_size: 100 asked, max_send_wr + max_recv_wr need 256",
+}
+
+
+def values_that_the_device_refuses_are_named():
+    for setting, word in REFUSED.items():
+        said = Server(setting).refuses_to_start()
+        assert word in said, f"{setting}: {said}"
+
+
+def port_counters_are_metrics():
+    server = Server().start()
+    try:
+        verbena("mb", "s3://faults", "--durability", "memory")
+        Mover(via="http", op="seed", size=f"{256 * KIB},{MIB}").must_succeed()
+
+        def read(counter):
+            return server.metric(f'verbena_rdma_port_counter_total{{counter="{counter}",device="rxe0",port="1"}}')
+
+        assert server.metric('verbena_rdma_port_active{device="rxe0",port="1"}') == 1
+        sent = read("sent_pkts")
+        assert sent == guest.counters("rxe0", "sent_pkts")
+        Mover(via="native", op="get", size=1 * MIB).must_succeed("native")
+        assert read("sent_pkts") - sent >= 256, "1 MiB in packets of at most 4 KiB"
+        guest.shape("loss 2%")
+        Mover(via="native", op="get", size=256 * KIB, count=2).must_succeed("native")
+        guest.unshape()
+        assert sum(map(read, ("rcvd_seq_err", "completer_retry_err", "duplicate_request", "out_of_seq_request"))) > 0
+        guest.link_down()
+        guest.until(lambda: server.metric('verbena_rdma_port_active{device="rxe0",port="1"}') == 0, 20, "port_active 0")
+        guest.link_up()
+    finally:
+        guest.link_up()
+        server.stop()
+
+
+def doctor():
+    out = verbena("doctor", "--json", check=False, client=False).stdout
+    return {line["subject"]: line for line in map(json.loads, out.splitlines())}
+
+
+def the_doctor_finds_the_device():
+    found = doctor()
+    port = found["rdma device rxe0 port 1"]
+    assert port["health"] == "ok", port
+    for word in ("ACTIVE", "Ethernet", "RoCE v2", "[1] 0000:0000:0000:0000:0000:ffff:0a4d:0001", "v0 has MTU 4200"):
+        assert word in port["found"], (word, port)
+    assert "provider verbs;ofi_rxm" in found, sorted(found)
+    assert found["rdma device files"]["health"] == "ok"
+    assert found["limit memlock"]["found"] == "unlimited"
+    assert found["packet filter"]["found"].startswith("no packet filter")
+
+
+def the_doctor_says_what_is_wrong():
+    guest.link_down()
+    guest.until(lambda: guest.port_state("rxe0") == "DOWN", 20, "the port to go down")
+    port = doctor()["rdma device rxe0 port 1"]
+    assert port["health"] == "warn" and "not active" in port["mend"], port
+    guest.link_up()
+    guest.sh("rdma link delete rxe0; rdma link delete rxe1")
+    none = doctor()["rdma devices"]
+    assert none["health"] == "warn" and "rdma link add rxe0 type rxe netdev" in none["mend"], none
+    assert "loaded" in none["found"], none
+    # As it says:
+    for n in (0, 1):
+        guest.sh(f"rdma link add rxe{n} type rxe netdev v{n}")
+    assert doctor()["rdma device rxe0 port 1"]["health"] == "ok"
+
+
+if __name__ == "__main__":
+    guest.prepare()
+    guest.run([the_device_name_and_gid_choose_the_device, the_completion_queue_has_the_configured_size,
+               values_that_the_device_refuses_are_named, port_counters_are_metrics, the_doctor_finds_the_device,
+               the_doctor_says_what_is_wrong])
