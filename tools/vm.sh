@@ -122,9 +122,9 @@ guest_script() {
   echo "rdma=$rdma cache=$(printf %q "$cache") VM_RDMA=$rdma; export VM_RDMA"
   cat <<'G'
 exec </dev/null
-[ $rdma != siw ] || { modprobe iw_cm; insmod $cache/siw.ko; }
 export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 ulimit -l unlimited
+[ $rdma != siw ] || { modprobe -a iw_cm libcrc32c; insmod $cache/siw.ko; }
 ip link set lo up
 ip link add br0 mtu 4200 type bridge forward_delay 0 mcast_snooping 0
 ip link set br0 arp off up  # it would answer for the addresses of v0 and v1
