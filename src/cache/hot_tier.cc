@@ -225,6 +225,16 @@ size_t HotTier::evict_until(size_t bytes_max) {
   return freed;
 }
 
+void HotTier::clear() {
+  for (Shard& s : shards_) {
+    Victims victims;
+    const std::lock_guard lock(s.mutex);
+    for (Slot& state : s.slots) ++state.epoch;
+    while (evict_one(s, victims)) {
+    }
+  }
+}
+
 size_t HotTier::shed(size_t wanted) {
   const size_t now = bytes();
   return evict_until(now > wanted ? now - wanted : 0);

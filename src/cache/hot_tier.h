@@ -87,6 +87,9 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     size_t bytes_ = 0;
   };
 
+  // Everything goes, and nothing that was read or changed before this call comes in after it.
+  void clear();
+
   // Gives at least `bytes` back if there are as many, the least wanted first. Returns how many.
   size_t shed(size_t bytes);
 

@@ -128,6 +128,23 @@ TEST(HotTier, OfTwoChangesAtOnceNeitherIsKept) {
   }
 }
 
+TEST(HotTier, NothingFromBeforeItWasClearedComesIn) {
+  auto tier = HotTier::create({.capacity = 1 * MiB});
+  const Key read{"b", "read"}, changed{"b", "changed"}, there{"b", "there"};
+  const auto ticket = tier->ticket(read);
+  auto change = tier->change(changed);
+  put(*tier, "there", 100);
+  tier->clear();
+  EXPECT_EQ(tier->find(there), nullptr);
+  tier->insert(ticket, read, entry(100));
+  EXPECT_EQ(tier->find(read), nullptr);
+  change.publish(entry(100));
+  EXPECT_EQ(tier->find(changed), nullptr);
+  EXPECT_EQ(tier->bytes(), 0u);
+  put(*tier, "read", 100, 3);
+  EXPECT_EQ(value(tier->find(read)), 3);
+}
+
 TEST(HotTier, ShedGivesBackWhatIsAsked) {
   auto tier = HotTier::create({.capacity = 1 * MiB});
   for (int i = 0; i < 100; ++i) put(*tier, std::to_string(i), 1000);

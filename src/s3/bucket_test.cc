@@ -150,6 +150,8 @@ TEST_F(Buckets, HeadersThatAskForWhatDoesNotExistAreRefused) {
   EXPECT_EQ(call("PUT", "/bucket/k?X-Amz-Signature=a&x-amz-acl=public-read", {}, "x").status, 501);
   EXPECT_EQ(call("PUT", "/bucket/k?X-Amz-Signature=a&x-amz-meta-a=1&x-id=PutObject", {}, "x").status, 200);
   EXPECT_EQ(call("HEAD", "/bucket/k").header("x-amz-meta-a"), "1");
+  EXPECT_EQ(call("DELETE", "/bucket/k?AWSAccessKeyId=a&Expires=1&Signature=b").status, 204);
+  EXPECT_EQ(call("DELETE", "/bucket/k?Expired=1").status, 501);
   EXPECT_EQ(call("PUT", "/bucket/k?x-amz-meta-a=1%0d%0ax:y", {}, "x").status, 400);
 }
 

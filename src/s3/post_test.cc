@@ -65,6 +65,19 @@ TEST_F(PostTest, AFormWithAFittingPolicyStoresItsFile) {
   EXPECT_EQ(got.header("x-amz-meta-colour"), "red");
 }
 
+TEST_F(PostTest, TagsComeAsADocument) {
+  Policy policy;
+  policy.conditions += R"(, ["starts-with", "$tagging", ""])";
+  const std::string tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>";
+  const Reply r = post_signed({{"key", "user/tagged"}, {"tagging", tags}}, policy);
+  EXPECT_EQ(r.status, 204) << r.body;
+  const Reply got = call("GET", "/bucket/user/tagged?tagging");
+  EXPECT_EQ(got.element("Key"), "a");
+  EXPECT_EQ(got.element("Value"), "1");
+  EXPECT_EQ(post_signed({{"key", "user/none"}, {"tagging", "<Tagging>"}}, policy).code, "MalformedXML");
+  EXPECT_EQ(call("GET", "/bucket/user/none").status, 404);
+}
+
 TEST_F(PostTest, TheAnswerIsTheOneThatTheFormAsksFor) {
   Policy policy;
   policy.conditions +=

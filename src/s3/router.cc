@@ -125,6 +125,8 @@ bool takes(const Operation& operation, std::string_view parameter) {
   if (parameter == operation.selector || operation.parameters == "*") return true;
   // x-amz-*: authentication, or headers that a presigned URL carries. x-id: SDKs name the operation.
   if (is_ascii_prefix(parameter, "x-amz-") || parameter == "x-id") return true;
+  // A URL that version 2 signs.
+  if (parameter == "AWSAccessKeyId" || parameter == "Signature" || parameter == "Expires") return true;
   // The list is separated by spaces, which a decoded name may hold too.
   return parameter.find(' ') == std::string_view::npos &&
          operation.parameters.find(" " + std::string(parameter) + " ") != std::string_view::npos;

@@ -136,7 +136,7 @@ Task<Result<ObjectInfo>> HotStore::update(std::string_view bucket, std::string_v
 // bucket's life, so that all may go.
 Task<Result<void>> HotStore::set_versioning(std::string_view bucket, Versioning versioning) {
   auto done = co_await below_.set_versioning(bucket, versioning);
-  tier_->shed(tier_->capacity());
+  tier_->clear();
   co_return done;
 }
 
