@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
 #include <map>
 
 #include "auth/claim.h"
@@ -140,7 +141,10 @@ std::string resource(const RequestView& request, std::span<const QueryArgument> 
     if (presigned && (name.starts_with("x-amz-") || name == "content-type" || name == "content-md5")) continue;
     if (std::ranges::find(unsigned_arguments, one.name) == unsigned_arguments.end()) covered.push_back(&one);
   }
-  std::ranges::stable_sort(covered, {}, [](const QueryArgument* one) -> const std::string& { return one->name; });
+  // Equal names keep their order, which is that of their addresses.
+  std::ranges::sort(covered, [](const QueryArgument* a, const QueryArgument* b) {
+    return a->name != b->name ? a->name < b->name : std::less<>()(a, b);
+  });
   char separator = '?';
   for (const QueryArgument* one : covered) {
     out += separator;
