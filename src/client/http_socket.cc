@@ -235,7 +235,16 @@ Result<size_t> HttpSocket::write_some(Bytes from, Deadline deadline) {
 
 bool HttpSocket::readable_now() const {
   pollfd entry{fd_, POLLIN | POLLRDHUP, 0};
-  return ::poll(&entry, 1, 0) != 0;
+  if (!ssl_) return ::poll(&entry, 1, 0) != 0;
+  if (SSL_pending(ssl_.get()) == 0 && ::poll(&entry, 1, 0) == 0) return false;
+  // What came may be TLS's own (session tickets): only the peer's data, its end or an error counts.
+  ERR_clear_error();
+  char byte = 0;
+  const int n = SSL_peek(ssl_.get(), &byte, 1);
+  if (n > 0) return true;
+  const int problem = SSL_get_error(ssl_.get(), n);
+  ERR_clear_error();
+  return problem != SSL_ERROR_WANT_READ && problem != SSL_ERROR_WANT_WRITE;
 }
 
 }  // namespace verbena::client
