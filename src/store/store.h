@@ -60,6 +60,10 @@ struct BucketLock {
 
 using Tags = std::vector<std::pair<std::string, std::string>>;  // key, value; in the order they came
 
+// What S3 keeps with a version for itself (its access control list, how it is encrypted), opaque to the engine: name,
+// value; each name once.
+using Attributes = std::vector<std::pair<std::string, std::string>>;
+
 struct Checksum {
   Algorithm algorithm = Algorithm::crc32;
   std::string value;   // raw digest bytes
@@ -73,6 +77,7 @@ struct PartInfo {
   std::string etag;         // without quotes
   int64_t modified_us = 0;  // microseconds since the epoch
   std::vector<Checksum> checksums;
+  Attributes attributes{};
 };
 
 // All that is known of an object besides its bytes.
@@ -92,6 +97,7 @@ struct ObjectInfo {
   // What Store::update() may change later. A commit without a retention gets the bucket's default one.
   Tags tags;
   ObjectLock lock;
+  Attributes attributes{};
 };
 
 struct BucketInfo {
@@ -133,6 +139,7 @@ struct ObjectChange {
   std::optional<std::pair<LockMode, int64_t>> retention;  // mode and retain_until_us; none: without retention
   std::optional<bool> legal_hold;
   bool bypass_governance = false;
+  Attributes attributes{};  // these are set, the others stay; an empty value takes one away
 };
 
 class ObjectReader {
@@ -205,8 +212,9 @@ struct UploadInfo {
   std::vector<std::pair<std::string, std::string>> headers;  // for the object to be
   std::optional<Algorithm> checksum_algorithm;
   bool checksum_full_object = false;  // x-amz-checksum-type: FULL_OBJECT
-  Tags tags;                          // for the object to be, as its lock
+  Tags tags;                          // for the object to be, as its lock and attributes
   ObjectLock lock;
+  Attributes attributes{};
 };
 struct ListUploadsRequest {
   std::string prefix, delimiter, key_marker, upload_id_marker;
@@ -232,6 +240,20 @@ inline Result<void> check_document(std::string_view name, std::string_view bytes
   }
   if (bytes.size() > document_size_max) return fail(Errc::too_large, "document");
   return {};
+}
+
+// The value of an attribute; nullptr when there is none of that name.
+inline const std::string* find_attribute(const Attributes& attributes, std::string_view name) {
+  const auto it = std::ranges::find(attributes, name, &Attributes::value_type::first);
+  return it == attributes.end() ? nullptr : &it->second;
+}
+
+// Sets each of `changes` in `attributes`; an empty value takes one away.
+inline void change_attributes(Attributes& attributes, const Attributes& changes) {
+  for (const auto& change : changes) {
+    std::erase_if(attributes, [&](const auto& attribute) { return attribute.first == change.first; });
+    if (!change.second.empty()) attributes.push_back(change);
+  }
 }
 
 class Store {
@@ -285,7 +307,7 @@ class Store {
   virtual Task<Result<UploadInfo>> create_upload(UploadInfo upload) = 0;
   virtual Task<Result<UploadInfo>> upload(std::string_view bucket, std::string_view key,
                                           std::string_view upload_id) = 0;
-  // commit() of a part's writer stores info.size, info.etag and info.checksums as that part, replacing an earlier one.
+  // commit() of a part's writer stores info.size, etag, checksums and attributes as that part, replacing an earlier one.
   virtual Task<Result<std::unique_ptr<ObjectWriter>>> create_part(std::string_view bucket, std::string_view key,
                                                                   std::string_view upload_id, int part_number,
                                                                   std::optional<uint64_t> size_hint) = 0;
@@ -294,6 +316,7 @@ class Store {
   virtual Task<Result<UploadPage>> list_uploads(std::string_view bucket, ListUploadsRequest request) = 0;
   // Makes the object from these parts (numbers ascending; each etag must be the stored one: else invalid_part) without
   // copying bytes. `info` has etag, headers and checksums ready; size, parts, modified_us, tags and lock are set here.
+  // Attributes: the upload's, over which go those of `info`.
   virtual Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key,
                                                    std::string_view upload_id, std::vector<PartInfo> parts,
                                                    ObjectInfo info, CommitConditions conditions) = 0;

@@ -81,6 +81,8 @@ Result<void> apply_completion(Transaction& transaction, Completion& c) {
   c.info.parts.clear();
   c.info.tags = std::move(upload.info.tags);
   c.info.lock = upload.info.lock;
+  change_attributes(upload.info.attributes, c.info.attributes);
+  c.info.attributes = std::move(upload.info.attributes);
   VB_ASSIGN(ObjectRecord record, new_record(*c.engine, bucket, c.info, transaction.now_us()));
   record.part_count = static_cast<uint32_t>(chosen.parts.size());
   batch.put(Family::uploads, keys::object_parts(record.id), encode(chosen.parts));
@@ -141,6 +143,7 @@ class PartWriter final : public ObjectWriter {
     auto put = put_;
     put->info.size = info.size;
     put->info.etag = info.etag;
+    put->info.attributes = info.attributes;
     put->info.checksums = info.checksums;
     VB_CO_ASSIGN(put->blob, co_await bytes->finish());
     Mutation mutation{.apply = [put](Transaction& transaction) { return apply_part(transaction, *put); },

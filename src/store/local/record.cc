@@ -6,9 +6,9 @@
 namespace verbena::store::local {
 namespace {
 
-// The first byte of every record. 2 added versions, tags and locks to objects, uploads and buckets; their records of
-// format 1 are still read.
-constexpr uint8_t format_version = 1, format_version_2 = 2;
+// The first byte of every record. 2 added versions, tags and locks to objects, uploads and buckets; 3 added attributes
+// to objects, uploads and parts. Records of earlier formats are still read.
+constexpr uint8_t format_version = 1, format_version_2 = 2, format_version_3 = 3;
 constexpr size_t string_size_max = 16 * MiB;
 
 class Encoder {
@@ -189,6 +189,7 @@ void put(Encoder& e, const StoredPart& part) {
   e.varint(static_cast<uint64_t>(part.info.modified_us));
   put(e, part.info.checksums);
   put(e, part.blob);
+  put(e, part.info.attributes);
 }
 
 StoredPart get_part(Decoder& d) {
@@ -200,6 +201,7 @@ StoredPart get_part(Decoder& d) {
   part.info.checksums = get_checksums(d);
   part.blob = get_blob(d);
   if (part.blob.size != part.info.size) d.reject();
+  if (d.format() >= format_version_3) part.info.attributes = get_headers(d);
   return part;
 }
 
@@ -212,7 +214,7 @@ Result<T> finished(const Decoder& d, T value) {
 }  // namespace
 
 std::string encode(const ObjectRecord& record) {
-  Encoder e(format_version_2);
+  Encoder e(format_version_3);
   e.varint(record.id);
   e.varint(record.info.size);
   e.text(record.info.etag);
@@ -223,13 +225,14 @@ std::string encode(const ObjectRecord& record) {
   e.u8(record.info.delete_marker ? 1 : 0);
   put(e, record.info.tags);
   put(e, record.info.lock);
+  put(e, record.info.attributes);
   e.varint(record.part_count);
   if (record.part_count == 0) put(e, record.blob);
   return e.take();
 }
 
 Result<ObjectRecord> decode_object(std::string_view bytes) {
-  Decoder d(bytes, format_version_2);
+  Decoder d(bytes, format_version_3);
   ObjectRecord record;
   record.id = d.varint();
   record.info.size = d.varint_max(object_size_max);
@@ -243,6 +246,7 @@ Result<ObjectRecord> decode_object(std::string_view bytes) {
     record.info.tags = get_headers(d);
     record.info.lock = get_lock(d);
   }
+  if (d.format() >= format_version_3) record.info.attributes = get_headers(d);
   record.part_count = static_cast<uint32_t>(d.varint_max(part_number_max));
   if (record.part_count == 0) {
     record.blob = get_blob(d);
@@ -252,26 +256,26 @@ Result<ObjectRecord> decode_object(std::string_view bytes) {
 }
 
 std::string encode(const StoredPart& part) {
-  Encoder e;
+  Encoder e(format_version_3);
   put(e, part);
   return e.take();
 }
 
 Result<StoredPart> decode_part(std::string_view bytes) {
-  Decoder d(bytes);
+  Decoder d(bytes, format_version_3);
   StoredPart part = get_part(d);
   return finished(d, std::move(part));
 }
 
 std::string encode(const std::vector<StoredPart>& parts) {
-  Encoder e;
+  Encoder e(format_version_3);
   e.varint(parts.size());
   for (const StoredPart& part : parts) put(e, part);
   return e.take();
 }
 
 Result<std::vector<StoredPart>> decode_parts(std::string_view bytes) {
-  Decoder d(bytes);
+  Decoder d(bytes, format_version_3);
   size_t n = d.count(8);
   std::vector<StoredPart> parts;
   for (size_t i = 0; i < n && d.ok(); ++i) parts.push_back(get_part(d));
@@ -279,7 +283,7 @@ Result<std::vector<StoredPart>> decode_parts(std::string_view bytes) {
 }
 
 std::string encode(const UploadRecord& record) {
-  Encoder e(format_version_2);
+  Encoder e(format_version_3);
   e.varint(record.id);
   e.varint(static_cast<uint64_t>(record.info.created_us));
   e.text(record.info.owner);
@@ -288,11 +292,12 @@ std::string encode(const UploadRecord& record) {
   e.u8(record.info.checksum_full_object ? 1 : 0);
   put(e, record.info.tags);
   put(e, record.info.lock);
+  put(e, record.info.attributes);
   return e.take();
 }
 
 Result<UploadRecord> decode_upload(std::string_view bytes) {
-  Decoder d(bytes, format_version_2);
+  Decoder d(bytes, format_version_3);
   UploadRecord record;
   record.id = d.varint();
   record.info.created_us = static_cast<int64_t>(d.varint());
@@ -306,6 +311,7 @@ Result<UploadRecord> decode_upload(std::string_view bytes) {
     record.info.tags = get_headers(d);
     record.info.lock = get_lock(d);
   }
+  if (d.format() >= format_version_3) record.info.attributes = get_headers(d);
   return finished(d, std::move(record));
 }
 

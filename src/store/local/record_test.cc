@@ -19,6 +19,7 @@ ObjectRecord sample_object() {
   record.info.delete_marker = true;
   record.info.tags = {{"k", "v"}, {"empty", ""}};
   record.info.lock = {LockMode::compliance, 123'456'789'012, true};
+  record.info.attributes = {{"acl", std::string("\0x", 2)}};
   record.blob = {BlobKind::extents, 1234567890123, 100'000};
   return record;
 }
@@ -36,15 +37,17 @@ TEST(Record, ComesBackAsItWas) {
   EXPECT_TRUE(decoded->info.delete_marker);
   EXPECT_EQ(decoded->info.tags, object.info.tags);
   EXPECT_EQ(decoded->info.lock, object.info.lock);
+  EXPECT_EQ(decoded->info.attributes, object.info.attributes);
 
   Segment segment{{{9, 4096, 2 * block_size}, {10, 8192, 4096}}, {1, 2, 0xffffffff}};
   EXPECT_EQ(*decode_segment(encode(segment)), segment);
 
-  StoredPart part{{3, 5, "e", 9, {}}, {BlobKind::in_index, 4, 5}};
+  StoredPart part{{3, 5, "e", 9, {}, {{"sse", "x"}}}, {BlobKind::in_index, 4, 5}};
   auto parts = decode_parts(encode(std::vector<StoredPart>{part, part}));
   ASSERT_TRUE(parts);
   EXPECT_EQ(parts->size(), 2u);
   EXPECT_EQ(parts->at(1).blob, part.blob);
+  EXPECT_EQ(parts->at(1).info.attributes, part.info.attributes);
 
   UploadRecord upload;
   upload.id = 5;
@@ -53,12 +56,14 @@ TEST(Record, ComesBackAsItWas) {
   upload.info.checksum_full_object = true;
   upload.info.tags = {{"k", "v"}};
   upload.info.lock.legal_hold = true;
+  upload.info.attributes = {{"acl", "a"}, {"sse", "s"}};
   auto upload_back = decode_upload(encode(upload));
   ASSERT_TRUE(upload_back);
   EXPECT_EQ(upload_back->info.checksum_algorithm, Algorithm::crc64nvme);
   EXPECT_TRUE(upload_back->info.checksum_full_object);
   EXPECT_EQ(upload_back->info.tags, upload.info.tags);
   EXPECT_EQ(upload_back->info.lock, upload.info.lock);
+  EXPECT_EQ(upload_back->info.attributes, upload.info.attributes);
 
   const BucketLock lock{.enabled = true, .mode = LockMode::governance, .years = true, .period = 7};
   BucketRecord bucket{8, {"b", 7, "root", Durability::memory, Versioning::enabled, lock}};
@@ -89,10 +94,21 @@ TEST(Record, ThoseOfFormat1AreRead) {
   auto upload = decode_upload("\x01\x05\x03\x02me\x00\x00\x01"s);
   ASSERT_TRUE(upload);
   EXPECT_TRUE(upload->info.checksum_full_object);
-  EXPECT_EQ(decode_object("\x03\x07\x05\x02"
+  EXPECT_EQ(decode_object("\x04\x07\x05\x02"
                           "ab\x09\x00\x00\x00\x00\x01\x06\x05"s)
                 .error(),
             Errc::malformed);
+}
+
+TEST(Record, ThoseOfFormat2HaveNoAttributes) {
+  using namespace std::string_literals;
+  // As format 1, and behind the checksums: no delete marker, no tags, a lock without mode and hold.
+  auto object = decode_object(
+      "\x02\x07\x05\x02"
+      "ab\x09\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x06\x05"s);
+  ASSERT_TRUE(object);
+  EXPECT_TRUE(object->info.attributes.empty());
+  EXPECT_EQ(object->blob, (BlobRef{BlobKind::in_index, 6, 5}));
 }
 
 TEST(Record, EveryTruncationAndEveryLongerFormIsMalformed) {
@@ -100,7 +116,7 @@ TEST(Record, EveryTruncationAndEveryLongerFormIsMalformed) {
   for (size_t n = 0; n < bytes.size(); ++n) EXPECT_EQ(decode_object(bytes.substr(0, n)).error(), Errc::malformed) << n;
   EXPECT_EQ(decode_object(bytes + '\0').error(), Errc::malformed);
   std::string newer = bytes;
-  newer[0] = 3;
+  newer[0] = 4;
   EXPECT_EQ(decode_object(newer).error(), Errc::malformed);
 }
 

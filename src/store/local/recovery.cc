@@ -13,7 +13,7 @@ namespace verbena::store::local {
 namespace {
 
 // 1: no versions. 2 reads everything of 1, so such a directory becomes one of 2 when it is opened.
-constexpr int format_number = 2;
+constexpr int format_number = 3;
 constexpr std::string_view version_head = "verbena local store, format ";
 
 std::string version_text() { return std::string(version_head) + std::to_string(format_number) + "\n"; }

@@ -68,6 +68,7 @@ Result<void> apply_update(Transaction& transaction, Update& u) {
   ObjectInfo& info = version->record.info;
   if (info.delete_marker) return fail(newest ? Errc::no_such_key : Errc::method_not_allowed);
   if (u.change.tags) info.tags = *u.change.tags;
+  change_attributes(info.attributes, u.change.attributes);
   if (u.change.legal_hold) info.lock.legal_hold = *u.change.legal_hold;
   if (u.change.retention) {
     VB_TRY(check_retention(info.lock, *u.change.retention, transaction.now_us(), u.change.bypass_governance));
