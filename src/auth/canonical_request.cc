@@ -4,11 +4,11 @@
 
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/text.h"
 
 namespace verbena::auth {
 namespace {
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 bool blank(char c) { return c == ' ' || c == '\t'; }
 
 // Without blanks at the ends, runs of blanks inside as one space. AWS says spaces; its SDKs treat tabs alike.

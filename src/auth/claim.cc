@@ -4,17 +4,12 @@
 #include <charconv>
 
 #include "auth/timestamp.h"
+#include "base/text.h"
 
 namespace verbena::auth {
 namespace {
 
 constexpr size_t signed_headers_max = 256;  // bounds the work of building the canonical headers
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
 
 bool is_signature(std::string_view text) {
   return text.size() == 64 &&

@@ -24,8 +24,9 @@ struct Principal {
   enum class Kind : uint8_t { account_root, user, assumed_role };
   Kind kind = Kind::account_root;
   AccountPtr account;
-  bool superuser = false;           // the server's own root key: may do everything, manages accounts
-  std::string arn;                  // "arn:aws:iam::123456789012:user/path/name", "...:root", "arn:aws:sts::...:assumed-role/..."
+  bool superuser = false;  // the server's own root key: may do everything, manages accounts
+  // "arn:aws:iam::123456789012:user/path/name", "...:root", "arn:aws:sts::...:assumed-role/..."
+  std::string arn;
   std::string user_id;              // unique id ("AIDA...", an account's id for its root, "AROA...:session")
   std::string name;                 // user name; empty for an account's root
   std::vector<PolicyPtr> policies;  // identity policies: inline, attached, of groups; of the role

@@ -3,19 +3,12 @@
 #include "auth/auth.h"
 #include "auth/canonical_request.h"
 #include "auth/timestamp.h"
+#include "base/text.h"
 
 namespace verbena::auth {
 namespace {
 
 using HeaderList = std::vector<std::pair<std::string, std::string>>;
-
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
 
 void set_header(HeaderList& headers, std::string_view name, std::string_view value) {
   std::erase_if(headers, [&](const auto& header) { return equal_ignoring_case(header.first, name); });
@@ -25,7 +18,7 @@ void set_header(HeaderList& headers, std::string_view name, std::string_view val
 std::vector<std::string> sorted_names(const HeaderList& headers) {
   std::vector<std::string> names;
   names.reserve(headers.size());
-  for (const auto& header : headers) names.push_back(lower_case(header.first));
+  for (const auto& header : headers) names.push_back(lower(header.first));
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;

@@ -8,6 +8,7 @@
 
 #include "auth/claim.h"
 #include "auth/timestamp.h"
+#include "base/text.h"
 
 namespace verbena::auth {
 namespace {
@@ -22,18 +23,6 @@ constexpr std::array<std::string_view, 18> unsigned_arguments = {
     "key-marker",     "version-id-marker", "upload-id-marker",
     "max-uploads",    "max-parts",         "part-number-marker",
     "AWSAccessKeyId", "Signature",         "Expires"};
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return out;
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
 
 const std::string* argument(std::span<const QueryArgument> arguments, std::string_view name) {
   const auto found = std::ranges::find(arguments, name, &QueryArgument::name);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.h"
+
 namespace verbena::client {
 namespace beast = boost::beast;
 namespace bhttp = boost::beast::http;
@@ -16,14 +18,6 @@ constexpr size_t buffer_bytes = 64 * KiB;
 constexpr int interim_replies_max = 8;
 
 using Parser = bhttp::response_parser<bhttp::buffer_body>;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
 
 HttpReply reply_of(Parser& parser) {
   HttpReply reply;

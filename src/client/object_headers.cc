@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "base/text.h"
 #include "client/s3_xml.h"
 
 namespace verbena::client {
@@ -23,13 +24,6 @@ bool is_token(std::string_view name) {
     if (!alnum && others.find(c) == others.npos) return false;
   }
   return !name.empty();
-}
-
-std::string lower(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
 }
 
 std::string quoted(const std::string& etag) { return etag == "*" ? etag : "\"" + etag + "\""; }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "auth/chunk_signature.h"
+#include "base/text.h"
 
 namespace verbena::http {
 namespace {
@@ -12,12 +13,6 @@ constexpr size_t line_max = 1024;    // a chunk header is about 90 bytes, a trai
 constexpr size_t trailers_max = 64;  // lines
 constexpr std::string_view signature_key = ";chunk-signature=";
 constexpr std::string_view trailer_signature_name = "x-amz-trailer-signature";
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
 
 // nullopt unless all of `text` is a hexadecimal number of at most 15 digits.
 std::optional<uint64_t> parse_hex(std::string_view text) {
@@ -207,10 +202,7 @@ Result<void> AwsChunkedSource::take_trailer(std::string_view line) {
   if (colon == std::string_view::npos || colon == 0) {
     return fail(Errc::malformed_trailer, "aws-chunked: a trailer is malformed");
   }
-  std::string name(line.substr(0, colon));
-  for (char& c : name) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  std::string name = lower(line.substr(0, colon));
   const auto value = trim(line.substr(colon + 1));
   if (name == trailer_signature_name) {
     if (options_.signer == nullptr || !trailer_signature_.empty()) {

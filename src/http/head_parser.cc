@@ -5,22 +5,16 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <cstring>
 
+#include "base/text.h"
+
 namespace verbena::http {
 namespace {
 
 namespace beast = boost::beast;
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 bool equals_ignoring_case(std::string_view a, std::string_view lower_case) {
   return std::equal(a.begin(), a.end(), lower_case.begin(), lower_case.end(),
                     [](char x, char y) { return lower(x) == y; });
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
 }
 
 // Beast's parser, writing into a RequestHead whose strings are reused.

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "base/text.h"
+
 namespace verbena::http {
 namespace {
 
@@ -23,7 +25,7 @@ std::vector<std::string> split_names(std::string_view text) {
       if (!name.empty()) names.push_back(std::move(name));
       name.clear();
     } else if (c != ' ' && c != '\t') {
-      name += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+      name += lower(c);
     }
   }
   if (!name.empty()) names.push_back(std::move(name));

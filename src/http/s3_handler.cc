@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "http/payload.h"
 #include "http/request_metrics.h"
 
@@ -44,10 +45,7 @@ std::string host_of(const s3::Headers& headers) {
     const size_t colon = host.rfind(':');
     const size_t bracket = host.rfind(']');
     if (colon != std::string::npos && (bracket == std::string::npos || colon > bracket)) host.resize(colon);
-    for (char& c : host) {
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return host;
+    return lower(host);
   }
   return {};
 }

@@ -124,8 +124,7 @@ Task<Result<void>> serve_head_bucket(Context& context) {
 
 Task<Result<void>> serve_delete_bucket(Context& context) {
   VB_CO_TRY(co_await delete_bucket(context.service, context.caller(), context.bucket));
-  context.response.status = 204;
-  context.response.no_body = true;
+  reply_no_content(context);
   co_return Result<void>();
 }
 

@@ -57,11 +57,6 @@ Task<Result<store::Document>> read_bucket_document(Context& context, std::string
   co_return document;
 }
 
-void reply_no_content(Context& context) {
-  context.response.status = 204;
-  context.response.no_body = true;
-}
-
 Result<std::string> ownership_xml(std::string_view ownership) {
   if (ownership != "BucketOwnerEnforced" && ownership != "BucketOwnerPreferred" && ownership != "ObjectWriter") {
     return fail(Errc::malformed_xml, "object ownership");

@@ -16,7 +16,4 @@ inline constexpr std::string_view public_access_document = "public-access";
 // `missing` when the bucket has none; no_such_bucket.
 Task<Result<store::Document>> read_bucket_document(Context& context, std::string_view name, Errc missing);
 
-// 204 and no body.
-void reply_no_content(Context& context);
-
 }  // namespace verbena::s3

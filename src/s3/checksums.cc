@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "s3/query.h"
 
 namespace verbena::s3 {
@@ -12,12 +13,6 @@ namespace {
 constexpr std::array<Algorithm, 5> algorithms = {Algorithm::crc32, Algorithm::crc32c, Algorithm::crc64nvme,
                                                  Algorithm::sha1, Algorithm::sha256};
 constexpr std::string_view header_prefix = "x-amz-checksum-";
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return out;
-}
 
 std::optional<Algorithm> algorithm_of_header(std::string_view name) {
   if (!name.starts_with(header_prefix)) return std::nullopt;

@@ -2,18 +2,13 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "s3/http_date.h"
 
 namespace verbena::s3 {
 namespace {
 
 constexpr size_t etags_max = 64;
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
 
 // Strong comparison: a weak tag never matches.
 bool matches_strongly(const std::vector<std::string>& tags, const std::string& etag) {

@@ -42,6 +42,11 @@ void Context::reply_xml(std::string xml) {
   response.body = std::move(xml);
 }
 
+void reply_no_content(Context& context) {
+  context.response.status = 204;
+  context.response.no_body = true;
+}
+
 Task<Result<std::string>> read_document(Context& context, size_t bytes_max) {
   if (context.body.size().value_or(0) > bytes_max) co_return fail(Errc::entity_too_large, "Your request was too big.");
   constexpr size_t step = 16 * KiB;

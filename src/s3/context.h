@@ -68,6 +68,9 @@ struct Context {
   void reply_xml(std::string xml);
 };
 
+// 204 and no body.
+void reply_no_content(Context& context);
+
 // The whole request body, at most `bytes_max` (entity_too_large), checked against Content-MD5 and x-amz-checksum-*.
 Task<Result<std::string>> read_document(Context& context, size_t bytes_max);
 

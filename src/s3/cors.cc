@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "s3/query.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
@@ -14,12 +15,6 @@ constexpr size_t rules_max = 100;
 constexpr size_t id_bytes_max = 255;
 constexpr ptrdiff_t requested_headers_max = 100;
 constexpr std::array<std::string_view, 5> methods = {"GET", "PUT", "POST", "DELETE", "HEAD"};
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return out;
-}
 
 // These come back in headers: nothing that could end one.
 bool is_visible(std::string_view text) {

@@ -85,8 +85,7 @@ Task<Result<void>> serve_delete_object(Context& context) {
   VB_CO_TRY(removed);
   add_version_id(context.response, removed->version_id);
   if (removed->delete_marker) context.reply_header("x-amz-delete-marker", "true");
-  context.response.status = 204;
-  context.response.no_body = true;
+  reply_no_content(context);
   co_return Result<void>();
 }
 

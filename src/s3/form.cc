@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.h"
+
 namespace verbena::s3 {
 namespace {
 
@@ -10,16 +12,8 @@ constexpr size_t buffer_size = 256 * KiB;
 constexpr size_t boundary_max = 70;       // RFC 2046 section 5.1.1
 constexpr size_t epilogue_max = 1 * MiB;  // fields after the file, which nobody reads
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, [](char x, char y) { return lower(x) == lower(y); });
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
 }
 
 // The value of one parameter of "type; name=value; name=\"quoted\"". Browsers write a quote inside as %22 or \".

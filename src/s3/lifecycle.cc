@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "auth/auth.h"
+#include "s3/bucket_document.h"
 #include "s3/http_date.h"
 #include "s3/verbs.h"
 
@@ -47,7 +48,8 @@ RulesCache& rules_cache() {
 
 Task<Result<Rules>> lifecycle_rules(store::Store& store, std::string bucket) {
   const auto document = co_await store.document(bucket, lifecycle_document);
-  if (!document && document.error() == Errc::not_found) co_return std::make_shared<const std::vector<LifecycleRule>>();
+  static const auto none = std::make_shared<const std::vector<LifecycleRule>>();
+  if (!document && document.error() == Errc::not_found) co_return none;
   if (!document) co_return std::unexpected(document.error());
   co_return rules_cache().get(*document);
 }
@@ -64,11 +66,10 @@ Task<> add_expiration_header(Context& context, const store::ObjectInfo& info) {
 
 Task<Result<void>> serve_bucket_lifecycle(Context& context) {
   VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
-  const auto document = co_await context.service.store.document(context.bucket, lifecycle_document);
-  if (!document && document.error() == Errc::not_found) co_return fail(Errc::no_such_lifecycle, "lifecycle");
-  if (!document) co_return std::unexpected(document.error());
+  VB_CO_ASSIGN(const auto document,
+               co_await read_bucket_document(context, lifecycle_document, Errc::no_such_lifecycle));
   context.reply_header("x-amz-transition-default-minimum-object-size", "all_storage_classes_128K");
-  context.reply_xml(**document);
+  context.reply_xml(*document);
   co_return Result<void>();
 }
 
@@ -84,8 +85,7 @@ Task<Result<void>> serve_put_bucket_lifecycle(Context& context) {
 Task<Result<void>> serve_delete_bucket_lifecycle(Context& context) {
   VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
   VB_CO_TRY(co_await context.service.store.remove_document(context.bucket, lifecycle_document));
-  context.response.status = 204;
-  context.response.no_body = true;
+  reply_no_content(context);
   co_return Result<void>();
 }
 

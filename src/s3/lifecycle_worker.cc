@@ -141,13 +141,12 @@ Task<> LifecyclePass::end_key(const std::string& bucket, const Rules& rules, Key
 }
 
 bool LifecyclePass::marker_due(const Rules& rules, const store::VersionEntry& entry) const {
-  for (const LifecycleRule& rule : rules) {
-    if (!rule.enabled || !rule.applies(entry.key, entry.info)) continue;
-    if (rule.expired_marker) return true;
-    const auto expiry = find_expiry({rule}, entry.key, entry.info, options_.day_s);
-    if (expiry && expiry->at_us <= clock_.now_us()) return true;
-  }
-  return false;
+  const auto by_marker = [&](const LifecycleRule& rule) {
+    return rule.enabled && rule.expired_marker && rule.applies(entry.key, entry.info);
+  };
+  if (std::ranges::any_of(rules, by_marker)) return true;
+  const auto expiry = find_expiry(rules, entry.key, entry.info, options_.day_s);
+  return expiry && expiry->at_us <= clock_.now_us();
 }
 
 bool LifecyclePass::noncurrent_due(const Rules& rules, const store::VersionEntry& entry, const Key& key) const {

@@ -1,6 +1,5 @@
 #include "s3/lock.h"
 
-#include "s3/authorize.h"
 #include "s3/http_date.h"
 #include "s3/verbs.h"
 #include "s3/versions.h"
@@ -13,7 +12,6 @@ namespace {
 constexpr size_t lock_document_max = 64 * KiB;
 constexpr uint32_t days_max = 36'500, years_max = 100;
 constexpr const char* not_in_the_future = "The retain until date must be in the future!.";
-constexpr const char* no_lock_in_bucket = "Bucket is missing Object Lock Configuration.";
 
 Result<store::LockMode> parse_mode(std::string_view text, Errc otherwise) {
   if (text == "GOVERNANCE") return store::LockMode::governance;
@@ -75,26 +73,10 @@ Result<bool> parse_legal_hold(std::string_view text) {
   return status == "ON";
 }
 
-// The version that is asked about, in a bucket that has object lock.
-Task<Result<store::ObjectInfo>> locked_version(Context& context) {
+// What asks for a version's lock needs a bucket that has object lock.
+Task<Result<void>> check_bucket_locks(Context& context) {
   VB_CO_ASSIGN(const store::BucketInfo bucket, co_await head_bucket(context.service, context.caller(), context.bucket));
-  VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
-  if (!bucket.lock.enabled) co_return fail(Errc::invalid_request, no_lock_in_bucket);
-  auto info = co_await context.service.store.stat(context.bucket, context.key, version_id);
-  if (!info) co_await describe_missing(context, info.error(), version_id);
-  co_return info;
-}
-
-Task<Result<void>> change_lock(Context& context, store::ObjectChange change) {
-  VB_CO_TRY(authorize(context.caller()));
-  VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
-  change.bypass_governance = bypasses_governance(context);
-  auto done = co_await context.service.store.update(context.bucket, context.key, version_id, std::move(change));
-  if (!done) {
-    co_await describe_missing(context, done.error(), version_id);
-    co_return std::unexpected(done.error());
-  }
-  add_version_id(context.response, done->version_id);
+  if (!bucket.lock.enabled) co_return fail(Errc::invalid_request, "Bucket is missing Object Lock Configuration.");
   co_return Result<void>();
 }
 
@@ -158,7 +140,8 @@ Task<Result<void>> serve_put_bucket_lock(Context& context) {
 }
 
 Task<Result<void>> serve_object_retention(Context& context) {
-  VB_CO_ASSIGN(const store::ObjectInfo info, co_await locked_version(context));
+  VB_CO_TRY(co_await check_bucket_locks(context));
+  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context));
   if (info.lock.mode == store::LockMode::none) co_return fail(Errc::no_such_object_lock, "retention");
   XmlWriter xml("Retention");
   xml.element("Mode", mode_name(info.lock.mode));
@@ -169,15 +152,16 @@ Task<Result<void>> serve_object_retention(Context& context) {
 
 Task<Result<void>> serve_put_object_retention(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lock_document_max));
-  VB_CO_ASSIGN(const store::BucketInfo bucket, co_await head_bucket(context.service, context.caller(), context.bucket));
-  if (!bucket.lock.enabled) co_return fail(Errc::invalid_request, no_lock_in_bucket);
+  VB_CO_TRY(co_await check_bucket_locks(context));
   store::ObjectChange change;
   VB_CO_ASSIGN(change.retention, parse_retention(text, context.service.clock.now_us()));
-  co_return co_await change_lock(context, std::move(change));
+  change.bypass_governance = bypasses_governance(context);
+  co_return co_await update_version(context, std::move(change));
 }
 
 Task<Result<void>> serve_object_legal_hold(Context& context) {
-  VB_CO_ASSIGN(const store::ObjectInfo info, co_await locked_version(context));
+  VB_CO_TRY(co_await check_bucket_locks(context));
+  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context));
   XmlWriter xml("LegalHold");
   xml.element("Status", info.lock.legal_hold ? "ON" : "OFF");
   context.reply_xml(xml.finish());
@@ -186,11 +170,10 @@ Task<Result<void>> serve_object_legal_hold(Context& context) {
 
 Task<Result<void>> serve_put_object_legal_hold(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lock_document_max));
-  VB_CO_ASSIGN(const store::BucketInfo bucket, co_await head_bucket(context.service, context.caller(), context.bucket));
-  if (!bucket.lock.enabled) co_return fail(Errc::invalid_request, no_lock_in_bucket);
+  VB_CO_TRY(co_await check_bucket_locks(context));
   store::ObjectChange change;
   VB_CO_ASSIGN(change.legal_hold, parse_legal_hold(text));
-  co_return co_await change_lock(context, std::move(change));
+  co_return co_await update_version(context, std::move(change));
 }
 
 }  // namespace verbena::s3

@@ -139,8 +139,7 @@ Task<Result<void>> serve_upload_part(Context& context) {
 Task<Result<void>> serve_abort_upload(Context& context) {
   const auto upload_id = context.query.get_or_empty("uploadId");
   VB_CO_TRY(co_await context.service.store.abort_upload(context.bucket, context.key, upload_id));
-  context.response.status = 204;
-  context.response.no_body = true;
+  reply_no_content(context);
   co_return Result<void>();
 }
 

@@ -5,6 +5,7 @@
 
 #include "auth/auth.h"
 #include "base/bytes.h"
+#include "base/text.h"
 #include "s3/authorize.h"
 #include "s3/checksums.h"
 #include "s3/door_metrics.h"
@@ -18,12 +19,6 @@
 
 namespace verbena::s3 {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return out;
-}
 
 Result<void> fill_in_file_name(Form& form) {
   constexpr std::string_view variable = "${filename}";

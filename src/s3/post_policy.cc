@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 
+#include "base/text.h"
 #include "s3/http_date.h"
 #include "s3/query.h"
 
@@ -15,12 +16,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t conditions_max = 256;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return out;
-}
 
 // A bound of content-length-range: a number, or one written as a string.
 std::optional<uint64_t> read_bound(const Json& value) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/text.h"
+
 namespace verbena::s3 {
 namespace {
 
@@ -20,17 +22,11 @@ std::optional<uint64_t> position(std::string_view digits) {
   return value;
 }
 
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 }  // namespace
 
 std::optional<ByteRange> parse_range(std::string_view header) {
   constexpr std::string_view unit = "bytes=";
-  const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; };
+  const auto same = [](char a, char b) { return lower(a) == b; };
   if (header.size() < unit.size() || !std::ranges::equal(header.substr(0, unit.size()), unit, same)) {
     return std::nullopt;
   }

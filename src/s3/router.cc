@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <span>
 
+#include "base/text.h"
 #include "s3/address.h"
 #include "s3/authorize.h"
 #include "s3/context.h"
@@ -116,9 +117,8 @@ constexpr std::array operations = {
 };
 
 bool is_ascii_prefix(std::string_view text, std::string_view lower_prefix) {
-  return text.size() >= lower_prefix.size() &&
-         std::equal(lower_prefix.begin(), lower_prefix.end(), text.begin(),
-                    [](char p, char c) { return p == (c >= 'A' && c <= 'Z' ? c + 32 : c); });
+  return text.size() >= lower_prefix.size() && std::equal(lower_prefix.begin(), lower_prefix.end(), text.begin(),
+                                                          [](char p, char c) { return p == lower(c); });
 }
 
 bool takes(const Operation& operation, std::string_view parameter) {
@@ -163,12 +163,10 @@ Headers hoisted_headers(const Query& query) {
   Headers hoisted;
   for (const auto& [name, value] : query.items()) {
     if (!is_ascii_prefix(name, "x-amz-")) continue;
-    std::string lower(name);
-    std::ranges::transform(lower, lower.begin(),
-                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    const auto auth = [&](std::string_view prefix) { return lower.starts_with(prefix); };
-    const bool wanted = lower == "x-amz-checksum-mode" || std::ranges::none_of(left_out, auth);
-    if (wanted) hoisted.emplace_back(std::move(lower), value);
+    std::string header = lower(name);
+    const auto auth = [&](std::string_view prefix) { return header.starts_with(prefix); };
+    const bool wanted = header == "x-amz-checksum-mode" || std::ranges::none_of(left_out, auth);
+    if (wanted) hoisted.emplace_back(std::move(header), value);
   }
   return hoisted;
 }

@@ -26,16 +26,16 @@ bool has_tag_characters_only(std::string_view text) {
   });
 }
 
-Result<Tag> parse_tag(const pugi::xml_node& node) {
-  Tag tag;
+Result<store::Tags::value_type> parse_tag(const pugi::xml_node& node) {
+  store::Tags::value_type tag;
   int keys = 0, values = 0;
   for (const auto& child : node.children()) {
     const std::string_view name = child.name();
     if (name == "Key") {
-      tag.key = text_of(child);
+      tag.first = text_of(child);
       ++keys;
     } else if (name == "Value") {
-      tag.value = text_of(child);
+      tag.second = text_of(child);
       ++values;
     } else if (child.type() == pugi::node_element) {
       return fail(Errc::malformed_xml, "xml: Tag");
@@ -47,38 +47,37 @@ Result<Tag> parse_tag(const pugi::xml_node& node) {
 
 }  // namespace
 
-Result<void> check_tags(const std::vector<Tag>& tags, size_t tags_max) {
+Result<void> check_tags(const store::Tags& tags, size_t tags_max) {
   if (tags.size() > tags_max) {
     return fail(Errc::invalid_tag, tags_max == object_tags_max ? "Object tags cannot be greater than 10."
                                                                : "Bucket tag count cannot be greater than 50.");
   }
-  for (const Tag& tag : tags) {
-    if (tag.key.empty() || characters(tag.key) > key_characters_max || !has_tag_characters_only(tag.key) ||
-        !valid_utf8(tag.key)) {
+  for (const auto& [key, value] : tags) {
+    if (key.empty() || characters(key) > key_characters_max || !has_tag_characters_only(key) || !valid_utf8(key)) {
       return fail(Errc::invalid_tag, "The TagKey you have provided is invalid.");
     }
-    if (characters(tag.value) > value_characters_max || !has_tag_characters_only(tag.value) || !valid_utf8(tag.value)) {
+    if (characters(value) > value_characters_max || !has_tag_characters_only(value) || !valid_utf8(value)) {
       return fail(Errc::invalid_tag, "The TagValue you have provided is invalid.");
     }
-    if (tag.key.starts_with("aws:")) {
+    if (key.starts_with("aws:")) {
       return fail(Errc::invalid_tag, "System tags cannot be added/updated by requester.");
     }
-    if (std::ranges::count(tags, tag.key, &Tag::key) > 1) {
+    if (std::ranges::count(tags, key, &store::Tags::value_type::first) > 1) {
       return fail(Errc::invalid_tag, "Cannot provide multiple Tags with the same key.");
     }
   }
   return {};
 }
 
-Result<std::vector<Tag>> parse_tagging(std::string_view text, size_t tags_max) {
+Result<store::Tags> parse_tagging(std::string_view text, size_t tags_max) {
   pugi::xml_document document;
   VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, "Tagging"));
   const pugi::xml_node set = root.child("TagSet");
   if (!set) return fail(Errc::malformed_xml, "xml: TagSet");
-  std::vector<Tag> tags;
+  store::Tags tags;
   for (const auto& child : set.children()) {
     if (std::string_view(child.name()) == "Tag") {
-      VB_ASSIGN(Tag tag, parse_tag(child));
+      VB_ASSIGN(auto tag, parse_tag(child));
       tags.push_back(std::move(tag));
       if (tags.size() > tags_max) break;
     } else if (child.type() == pugi::node_element) {
@@ -89,13 +88,13 @@ Result<std::vector<Tag>> parse_tagging(std::string_view text, size_t tags_max) {
   return tags;
 }
 
-std::string tagging_xml(const std::vector<Tag>& tags) {
+std::string tagging_xml(const store::Tags& tags) {
   XmlWriter xml("Tagging");
   xml.open("TagSet");
-  for (const Tag& tag : tags) {
+  for (const auto& [key, value] : tags) {
     xml.open("Tag");
-    xml.element("Key", tag.key);
-    xml.element("Value", tag.value);
+    xml.element("Key", key);
+    xml.element("Value", value);
     xml.close();
   }
   return xml.finish();

@@ -3,28 +3,23 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.h"
+#include "store/store.h"
 
 namespace verbena::s3 {
-
-struct Tag {
-  std::string key;    // 1 to 128 characters
-  std::string value;  // up to 256
-  bool operator==(const Tag&) const = default;
-};
 
 inline constexpr size_t bucket_tags_max = 50;
 inline constexpr size_t object_tags_max = 10;
 
-// invalid_tag: a key or value that is too long or has characters that tags do not have, a key twice, one of AWS's own
+// Keys have 1 to 128 characters, values up to 256. invalid_tag: a key or value that is too long or has characters that
+// tags do not have, a key twice, one of AWS's own
 // ("aws:"), or more than `tags_max` of them.
-Result<void> check_tags(const std::vector<Tag>& tags, size_t tags_max);
+Result<void> check_tags(const store::Tags& tags, size_t tags_max);
 
 // <Tagging><TagSet>..., checked. malformed_xml too.
-Result<std::vector<Tag>> parse_tagging(std::string_view text, size_t tags_max);
+Result<store::Tags> parse_tagging(std::string_view text, size_t tags_max);
 
-std::string tagging_xml(const std::vector<Tag>& tags);
+std::string tagging_xml(const store::Tags& tags);
 
 }  // namespace verbena::s3

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "s3/authorize.h"
 #include "s3/query.h"
 #include "s3/tag_set.h"
 #include "s3/verbs.h"
@@ -14,16 +13,8 @@ namespace {
 constexpr size_t tagging_document_max = 64 * KiB;
 
 // As the store keeps them: sorted by key, so that equal sets are equal.
-store::Tags stored_tags(std::vector<Tag> tags) {
-  store::Tags stored;
-  for (Tag& tag : tags) stored.emplace_back(std::move(tag.key), std::move(tag.value));
-  std::ranges::sort(stored);
-  return stored;
-}
-
-std::vector<Tag> shown_tags(const store::Tags& stored) {
-  std::vector<Tag> tags;
-  for (const auto& [key, value] : stored) tags.push_back({key, value});
+store::Tags sorted(store::Tags tags) {
+  std::ranges::sort(tags);
   return tags;
 }
 
@@ -36,7 +27,7 @@ Error object_tag_error(const Error& error) {
 Result<store::Tags> parse_object_tags(std::string_view text) {
   auto tags = parse_tagging(text, object_tags_max);
   if (!tags) return std::unexpected(object_tag_error(tags.error()));
-  return stored_tags(std::move(*tags));
+  return sorted(std::move(*tags));
 }
 
 }  // namespace
@@ -52,54 +43,31 @@ Result<store::Tags> read_tagging_header(const Context& context) {
                 "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters without tag "
                 "name duplicates.");
   }
-  std::vector<Tag> tags;
-  for (const auto& [key, value] : query->items()) tags.push_back({key, value});
+  store::Tags tags;
+  for (const auto& [key, value] : query->items()) tags.emplace_back(key, value);
   if (auto sound = check_tags(tags, object_tags_max); !sound) return std::unexpected(object_tag_error(sound.error()));
-  return stored_tags(std::move(tags));
+  return sorted(std::move(tags));
 }
-
-namespace {
-
-Task<Result<void>> set_tags(Context& context, store::Tags tags) {
-  VB_CO_TRY(authorize(context.caller()));
-  VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
-  store::ObjectChange change;
-  change.tags = std::move(tags);
-  auto done = co_await context.service.store.update(context.bucket, context.key, version_id, std::move(change));
-  if (!done) {
-    co_await describe_missing(context, done.error(), version_id);
-    co_return std::unexpected(done.error());
-  }
-  add_version_id(context.response, done->version_id);
-  co_return Result<void>();
-}
-
-}  // namespace
 
 Task<Result<void>> serve_object_tagging(Context& context) {
-  VB_CO_TRY(authorize(context.caller()));
-  VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
-  auto info = co_await context.service.store.stat(context.bucket, context.key, version_id);
-  if (!info) {
-    co_await describe_missing(context, info.error(), version_id);
-    co_return std::unexpected(info.error());
-  }
-  add_version_id(context.response, info->version_id);
-  context.reply_xml(tagging_xml(shown_tags(info->tags)));
+  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context));
+  add_version_id(context.response, info.version_id);
+  context.reply_xml(tagging_xml(info.tags));
   co_return Result<void>();
 }
 
 Task<Result<void>> serve_put_object_tagging(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, tagging_document_max));
-  VB_CO_ASSIGN(store::Tags tags, parse_object_tags(text));
-  co_return co_await set_tags(context, std::move(tags));
+  store::ObjectChange change;
+  VB_CO_ASSIGN(change.tags, parse_object_tags(text));
+  co_return co_await update_version(context, std::move(change));
 }
 
 Task<Result<void>> serve_delete_object_tagging(Context& context) {
-  store::Tags none;
-  VB_CO_TRY(co_await set_tags(context, std::move(none)));
-  context.response.status = 204;
-  context.response.no_body = true;
+  store::ObjectChange change;
+  change.tags.emplace();
+  VB_CO_TRY(co_await update_version(context, std::move(change)));
+  reply_no_content(context);
   co_return Result<void>();
 }
 

@@ -1,5 +1,6 @@
 #include "s3/versions.h"
 
+#include "s3/authorize.h"
 #include "s3/http_date.h"
 #include "s3/lock.h"
 #include "s3/verbs.h"
@@ -54,6 +55,26 @@ Task<> describe_missing(Context& context, const Error& error, const std::string&
   context.error_headers.emplace_back("allow", "DELETE");
   context.error_fields.emplace_back("Method", context.request.method);
   context.error_fields.emplace_back("ResourceType", "DeleteMarker");
+}
+
+Task<Result<store::ObjectInfo>> stat_version(Context& context) {
+  VB_CO_TRY(authorize(context.caller()));
+  VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
+  auto info = co_await context.service.store.stat(context.bucket, context.key, version_id);
+  if (!info) co_await describe_missing(context, info.error(), version_id);
+  co_return info;
+}
+
+Task<Result<void>> update_version(Context& context, store::ObjectChange change) {
+  VB_CO_TRY(authorize(context.caller()));
+  VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
+  const auto done = co_await context.service.store.update(context.bucket, context.key, version_id, std::move(change));
+  if (!done) {
+    co_await describe_missing(context, done.error(), version_id);
+    co_return std::unexpected(done.error());
+  }
+  add_version_id(context.response, done->version_id);
+  co_return Result<void>();
 }
 
 Task<Result<void>> serve_bucket_versioning(Context& context) {

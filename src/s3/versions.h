@@ -14,6 +14,12 @@ void add_version_headers(Response& response, const store::ObjectInfo& info);
 // x-amz-version-id alone, for answers that are about a version and not the version itself.
 void add_version_id(Response& response, const std::string& version_id);
 
+// The version that is asked about (?versionId=, else the current object); a delete marker in its place is described.
+Task<Result<store::ObjectInfo>> stat_version(Context& context);
+
+// Changes that version and names it in the answer. Errors as Store::update().
+Task<Result<void>> update_version(Context& context, store::ObjectChange change);
+
 // After a read failed with `error`: says with headers when it was a delete marker that was met.
 Task<> describe_missing(Context& context, const Error& error, const std::string& version_id);
 
