@@ -9,6 +9,9 @@
 # With VM_RDMA=siw the devices are soft-iWARP ones, siw0 and siw1, of a module that is built at the first use
 # (tools/build-siw.sh).
 #
+# With VM_NVMF=1 the guest has a disk over RDMA, too: NVMe over Fabrics from rxe1 to a target on rxe0, with ext4 on it,
+# and TMPDIR is a folder there.
+#
 # environment: VERBENA_CACHE, VM_CPUS (2), VM_MEMORY (2G), VM_TIMEOUT_S (300), VM_OUT (a folder: /out in the guest)
 #
 # In the guest, rxe0 sits on v0 (10.77.0.1) and rxe1 on v1 (10.77.0.2). Each is one end of a veth pair; the other ends, p0
@@ -17,7 +20,7 @@
 # between the two addresses cross the bridge instead of the loopback device.
 set -euo pipefail
 cache=${VERBENA_CACHE:-$HOME/.cache/verbena}/vm
-rdma=${VM_RDMA:-rxe}
+rdma=${VM_RDMA:-rxe} nvmf=${VM_NVMF:-}
 modules="virtio_pci virtio_console virtio_rng 9pnet_virtio 9p overlay dummy veth bridge sch_netem rdma_rxe rdma_ucm ib_umad crc32_generic"
 
 die() { echo "vm: $*" >&2; exit 98; }
@@ -119,7 +122,7 @@ I
 }
 
 guest_script() {
-  echo "rdma=$rdma cache=$(printf %q "$cache") VM_RDMA=$rdma; export VM_RDMA"
+  echo "rdma=$rdma nvmf=$nvmf cache=$(printf %q "$cache") VM_RDMA=$rdma; export VM_RDMA"
   cat <<'G'
 exec </dev/null
 export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -144,9 +147,33 @@ ip rule add pref 10 iif lo from 10.77.0.2 to 10.77.0.1 lookup 102
 ip rule add pref 100 lookup local
 ip rule del pref 0
 for n in 0 1; do rdma link add $rdma$n type $rdma netdev v$n; done
+
+# The target serves a file in the guest's memory on 10.77.0.1; the host that mounts it is 10.77.0.2.
+nvmf_disk() {
+  local nqn=nqn.2026-11.verbena:disk target=/sys/kernel/config/nvmet
+  modprobe -a nvmet-rdma nvme-rdma ext4 || return
+  mount -t configfs none /sys/kernel/config
+  truncate -s 1G /run/nvmf.img
+  mkdir $target/subsystems/$nqn $target/subsystems/$nqn/namespaces/1 $target/ports/1
+  echo 1 >$target/subsystems/$nqn/attr_allow_any_host
+  echo 1 >$target/subsystems/$nqn/namespaces/1/buffered_io
+  echo /run/nvmf.img >$target/subsystems/$nqn/namespaces/1/device_path
+  echo 1 >$target/subsystems/$nqn/namespaces/1/enable
+  echo rdma >$target/ports/1/addr_trtype
+  echo ipv4 >$target/ports/1/addr_adrfam
+  echo 10.77.0.1 >$target/ports/1/addr_traddr
+  echo 4420 >$target/ports/1/addr_trsvcid
+  ln -s $target/subsystems/$nqn $target/ports/1/subsystems/$nqn || return
+  echo "transport=rdma,traddr=10.77.0.1,trsvcid=4420,host_traddr=10.77.0.2,nqn=$nqn" >/dev/nvme-fabrics || return
+  for n in $(seq 50); do [ -b /dev/nvme0n1 ] && break; sleep 0.2; done
+  mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /run/nvmf && mount /dev/nvme0n1 /run/nvmf || return
+  export TMPDIR=/run/nvmf
+  echo "TMPDIR is on NVMe over $(cat /sys/class/nvme/nvme0/transport), $(cat /sys/class/nvme/nvme0/address)"
+}
 G
   echo "console=\$(echo /dev/vport*p1)"
   echo "cd $(printf %q "$PWD")"
+  [ -z "$nvmf" ] || echo "nvmf_disk >\$console 2>&1 || { dmesg | tail >\$console; echo 97 >/out/status; busybox poweroff -f; }"
   echo "( $(printf '%q ' "$@") ) >\$console 2>&1"
   echo 'echo $? >/out/status; sync; busybox poweroff -f'
 }

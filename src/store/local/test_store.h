@@ -42,8 +42,8 @@ class TestStore {
     arena_ = std::move(*memory::Arena::create(64 * MiB));
     options.directory = "/store";
     if (fs == nullptr) {
-      char name[] = "/tmp/verbena-store-XXXXXX";
-      made_ = ::mkdtemp(name);
+      std::string name = std::filesystem::temp_directory_path() / "verbena-store-XXXXXX";
+      made_ = ::mkdtemp(name.data());
       options.directory = made_;
     }
     options.arena = arena_.get();
