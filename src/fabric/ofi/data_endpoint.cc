@@ -45,6 +45,9 @@ Result<void> DataEndpoint::open_handles(boost::asio::io_context& io) {
   VB_ASSIGN(name_, endpoint_name(endpoint));
   add_own_endpoint(name_);
   if (domain_.is_tcp()) refuse_connections(name_, first_descriptor);
+  if (domain_.iwarp()) {
+    VB_ASSIGN(fence_region_, domain_.register_landing({&fence_byte_, 1}));
+  }
   if (own_descriptor) {
     if (const int fd = wait_descriptor(queue_.get()); fd >= 0) waiter_.emplace(io, fd);
   }
@@ -80,15 +83,12 @@ void DataEndpoint::start(Transfer& transfer) {
 }
 
 ssize_t DataEndpoint::post_one(Transfer& transfer) {
-  size_t contiguous = 0;
+  size_t contiguous = SIZE_MAX;
   std::byte* at = transfer.local + transfer.posted;
-  void* descriptor = domain_.descriptor(at, contiguous);
+  void* descriptor = transfer.region != nullptr ? fi_mr_desc(transfer.region) : domain_.descriptor(at, contiguous);
   const uint64_t size = std::min({transfer.size - transfer.posted, chunk_size_max, static_cast<uint64_t>(contiguous),
                                   static_cast<uint64_t>(domain_.info().ep_attr->max_msg_size)});
-  if (free_chunks_.empty()) {
-    free_chunks_.push_back(chunks_.emplace_back(std::make_unique<Chunk>()).get());
-  }
-  Chunk& chunk = *free_chunks_.back();
+  Chunk& chunk = free_chunk();
   chunk.transfer = &transfer;
   chunk.size = size;
   const iovec local{at, size};
@@ -115,16 +115,46 @@ ssize_t DataEndpoint::post_one(Transfer& transfer) {
   return ret;
 }
 
+// Behind the writes on the same connection, where the owner's device serves it after them. It has no bytes, so it needs
+// no right to read; when a write was refused the connection is gone and the fence fails with it.
+ssize_t DataEndpoint::post_fence(Transfer& transfer) {
+  Chunk& chunk = free_chunk();
+  chunk.transfer = &transfer;
+  chunk.size = 0;
+  const iovec local{&fence_byte_, 0};
+  void* descriptor = fi_mr_desc(fence_region_.get());
+  const fi_rma_iov remote{transfer.remote, 0, transfer.key};
+  fi_msg_rma message{};
+  message.msg_iov = &local;
+  message.desc = &descriptor;
+  message.iov_count = 1;
+  message.addr = transfer.peer->address;
+  message.rma_iov = &remote;
+  message.rma_iov_count = 1;
+  message.context = &chunk.context;
+  const ssize_t ret = fi_readmsg(endpoint_.get(), &message, FI_COMPLETION);
+  if (ret == 0) {
+    free_chunks_.pop_back();
+    transfer.fence = Transfer::Fence::posted;
+    ++transfer.chunks;
+  }
+  return ret;
+}
+
+DataEndpoint::Chunk& DataEndpoint::free_chunk() {
+  if (free_chunks_.empty()) free_chunks_.push_back(chunks_.emplace_back(std::make_unique<Chunk>()).get());
+  return *free_chunks_.back();
+}
+
 // Chunks of all transfers in turn, so that a large one does not hold up a small one.
 bool DataEndpoint::post_all() {
   bool posted = true, waiting = false;
   while (posted) {
     posted = false;
     for (Transfer* transfer : transfers_) {
-      if (transfer->posted == transfer->size || transfer->chunks >= chunks_per_transfer_max || !transfer->outcome)
-        continue;
+      if (!transfer->unposted() || transfer->chunks >= chunks_per_transfer_max || !transfer->outcome) continue;
       if (chunks_.size() - free_chunks_.size() >= depth_) return true;
-      const ssize_t ret = post_one(*transfer);
+      const ssize_t ret = transfer->posted < transfer->size ? post_one(*transfer) : post_fence(*transfer);
       if (ret == 0) {
         posted = true;
       } else if (ret == -FI_EAGAIN) {
@@ -152,6 +182,7 @@ void DataEndpoint::complete(Chunk& chunk, int error) {
   --transfer.chunks;
   if (error == 0) {
     transfer.completed += chunk.size;
+    if (chunk.size == 0) transfer.fence = Transfer::Fence::passed;
   } else if (transfer.outcome) {
     transfer.outcome = fi_fail(Errc::rdma_transfer_failed, "fabric: one-sided operation", error);
   }
@@ -184,7 +215,7 @@ bool DataEndpoint::collect(size_t& events) {
 
 void DataEndpoint::take_finished(std::vector<Transfer*>& done) {
   std::erase_if(transfers_, [&done](Transfer* transfer) {
-    if (transfer->completed != transfer->size) return false;
+    if (!transfer->complete()) return false;
     transfer->outcome = {};
     done.push_back(transfer);
     return true;
@@ -195,8 +226,8 @@ bool DataEndpoint::progress(std::vector<Transfer*>& done, size_t& events) {
   const bool collected = collect(events);
   take_finished(done);
   if (!collected) return false;
-  const bool pending = std::any_of(transfers_.begin(), transfers_.end(),
-                                   [](const Transfer* t) { return t->posted < t->size || !t->outcome; });
+  const bool pending =
+      std::any_of(transfers_.begin(), transfers_.end(), [](const Transfer* t) { return t->unposted() || !t->outcome; });
   if (!pending) return true;
   for (const Transfer* transfer : transfers_) {
     if (!transfer->outcome) return false;  // start() found it unpostable

@@ -50,13 +50,15 @@ class DataEndpoint {
   struct Chunk {
     fi_context2 context{};  // first: a completion's context is the chunk's address
     Transfer* transfer = nullptr;
-    uint64_t size = 0;
+    uint64_t size = 0;  // 0: a fence
   };
   DataEndpoint(Domain& domain, size_t depth, std::chrono::milliseconds settle)
       : domain_(domain), depth_(depth), settle_(settle) {}
   Result<void> open_handles(boost::asio::io_context& io);
   bool post_all();
   ssize_t post_one(Transfer& transfer);
+  ssize_t post_fence(Transfer& transfer);
+  Chunk& free_chunk();
   bool collect(size_t& events);
   void complete(Chunk& chunk, int error);
   void take_finished(std::vector<Transfer*>& done);
@@ -67,6 +69,8 @@ class DataEndpoint {
   FidPtr<fid_cq> queue_;
   FidPtr<fid_av> addresses_;
   FidPtr<fid_ep> endpoint_;
+  std::byte fence_byte_{};
+  FidPtr<fid_mr> fence_region_;  // iWARP only
   std::optional<Waiter> waiter_;
   std::string name_;
   std::vector<std::shared_ptr<DataPeer>> peers_;

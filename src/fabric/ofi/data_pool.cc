@@ -274,6 +274,7 @@ void DataPool::restart(std::vector<Transfer*> transfers) {
       done_.push_back(transfer);
       continue;
     }
+    if (transfer->fence != Transfer::Fence::none) transfer->fence = Transfer::Fence::wanted;
     transfer->posted = 0;
     transfer->completed = 0;
     transfer->chunks = 0;

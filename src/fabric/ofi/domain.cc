@@ -42,13 +42,9 @@ Result<void> Domain::register_local(MutableBytes memory) {
   const uint64_t access = FI_SEND | FI_RECV | FI_WRITE | (iwarp_ ? 0 : FI_READ);
   for (size_t at = 0; at < memory.size(); at += slice_size) {
     const size_t size = std::min(slice_size, memory.size() - at);
-    fid_mr* region = nullptr;
-    int ret = -FI_ENOKEY;
-    for (int i = 0; i < key_attempts_max && ret == -FI_ENOKEY; ++i) {
-      ret = fi_mr_reg(domain_.get(), memory.data() + at, size, access, 0, random_key(), 0, &region, nullptr);
-    }
-    if (ret != 0) return fi_fail(Errc::io_error, "fi_mr_reg of local memory (is RLIMIT_MEMLOCK large enough?)", ret);
-    slices_.emplace_back(region);
+    VB_ASSIGN(auto region, register_region(memory.subspan(at, size), access,
+                                           "fi_mr_reg of local memory (is RLIMIT_MEMLOCK large enough?)"));
+    slices_.push_back(std::move(region));
   }
   return {};
 }
@@ -61,17 +57,25 @@ void* Domain::descriptor(const void* p, size_t& contiguous) const {
   return fi_mr_desc(slices_[at / slice_size].get());
 }
 
-Result<Domain::Remote> Domain::register_remote(MutableBytes memory, uint64_t access) {
+Result<FidPtr<fid_mr>> Domain::register_region(MutableBytes memory, uint64_t access, const char* failure) {
   fid_mr* region = nullptr;
   int ret = -FI_ENOKEY;
   // A random key may collide with a living one.
   for (int i = 0; i < key_attempts_max && ret == -FI_ENOKEY; ++i) {
     ret = fi_mr_reg(domain_.get(), memory.data(), memory.size(), access, 0, random_key(), 0, &region, nullptr);
   }
-  if (ret != 0) return fi_fail(Errc::io_error, "fi_mr_reg of a window", ret);
+  if (ret != 0) return fi_fail(Errc::io_error, failure, ret);
+  return FidPtr<fid_mr>(region);
+}
+
+Result<FidPtr<fid_mr>> Domain::register_landing(MutableBytes memory) {
+  return register_region(memory, FI_READ, "fi_mr_reg of the memory that a read lands in");
+}
+
+Result<Domain::Remote> Domain::register_remote(MutableBytes memory, uint64_t access) {
   Remote remote;
-  remote.region.reset(region);
-  remote.key = fi_mr_key(region);
+  VB_ASSIGN(remote.region, register_region(memory, access, "fi_mr_reg of a window"));
+  remote.key = fi_mr_key(remote.region.get());
   if (remote.key == FI_KEY_NOTAVAIL) return fail(Errc::unsupported, "provider keys are longer than 8 bytes");
   const bool virtual_addresses = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
   remote.base = virtual_addresses ? reinterpret_cast<uint64_t>(memory.data()) : 0;

@@ -39,9 +39,15 @@ class Domain {
   };
   Result<Remote> register_remote(MutableBytes memory, uint64_t access);
 
+  // Where an RDMA READ lands on iWARP, whose protocol has the peer write there: memory of one operation, exposed while
+  // that lasts and gone afterwards.
+  Result<FidPtr<fid_mr>> register_landing(MutableBytes memory);
+
   bool iwarp() const { return iwarp_; }
 
  private:
+  // Under a random key. `failure` is the context of its error.
+  Result<FidPtr<fid_mr>> register_region(MutableBytes memory, uint64_t access, const char* failure);
   explicit Domain(InfoPtr info) : info_(std::move(info)) {}
 
   InfoPtr info_;

@@ -79,8 +79,6 @@ class CoreFabric {
   // of the provider's format; slow_down when every data endpoint is taken.
   virtual Result<std::unique_ptr<Window>> open_window(std::string_view endpoint_name, const WindowDescriptor& lent,
                                                       Access access) = 0;
-  // False for server_reads on iWARP: the target of its RDMA READ must be writable by the peer, and ours never is.
-  virtual bool serves(Access access) const = 0;
   // Connected data endpoints now open.
   virtual size_t data_endpoints() const = 0;
 };

@@ -121,7 +121,6 @@ Result<void> OfiCoreFabric::send_joined(PeerId peer, Bytes first, Bytes second) 
 Result<std::unique_ptr<Window>> OfiCoreFabric::open_window(PeerId peer, const WindowDescriptor& lent, Access access) {
   const auto it = peers_.find(peer);
   if (it == peers_.end()) return fail(Errc::closed, "fabric: no such peer");
-  if (!serves(access)) return fail(Errc::rdma_not_supported, "iWARP: a read would expose the server's memory");
   return pool_->open_window(DataPool::Lender::session, it->second.name, lent, access);
 }
 
@@ -129,7 +128,6 @@ Result<std::unique_ptr<Window>> OfiCoreFabric::open_window(std::string_view endp
                                                            Access access) {
   const auto name = checked_name(endpoint_name);
   if (!name) return fail(Errc::invalid_rdma_token, name.error().context);
-  if (!serves(access)) return fail(Errc::rdma_not_supported, "iWARP: a read would expose the server's memory");
   return pool_->open_window(DataPool::Lender::token, *name, lent, access);
 }
 

@@ -22,7 +22,6 @@ class OfiCoreFabric final : public CoreFabric, public Port, public Pollable {
   Port& port() override { return *this; }
   Result<std::unique_ptr<Window>> open_window(std::string_view endpoint_name, const WindowDescriptor& lent,
                                               Access access) override;
-  bool serves(Access access) const override { return access == Access::server_writes || !domain_->iwarp(); }
   size_t data_endpoints() const override { return pool_->endpoints(); }
 
   void on_message(OnMessage handler) override { on_message_ = std::move(handler); }

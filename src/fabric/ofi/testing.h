@@ -32,6 +32,8 @@ inline Options test_options() {
   return options;
 }
 
+inline bool on_soft_iwarp() { return from_environment("VM_RDMA", "rxe") == "siw"; }
+
 // One core with its fabric, running on a thread of its own.
 class TestServer {
  public:

@@ -39,6 +39,7 @@ struct Transfer {
   std::shared_ptr<DataPeer> peer;
   bool is_write = false;
   std::byte* local = nullptr;
+  fid_mr* region = nullptr;  // that `local` lies in, when it is not arena memory
   uint64_t size = 0;
   uint64_t remote = 0;  // address of its first byte, as the owner's provider reads it
   uint64_t key = 0;
@@ -47,11 +48,17 @@ struct Transfer {
   uint64_t posted = 0;     // bytes given to the provider
   uint64_t completed = 0;  // bytes whose completion was collected
   unsigned chunks = 0;     // posted and not completed
+  // Its last chunk is a fence: a read of no byte, answered only when what was written before it has been placed.
+  enum class Fence : uint8_t { none, wanted, posted, passed };
+  Fence fence = Fence::none;
   // Its queue pair is gone, but what that had sent may still be on its way to the owner: nobody is told before this.
   SteadyClock::time_point settled_at{};
   unsigned attempts = 1;  // on another endpoint when its own was recycled because of someone else
   Result<void> outcome;
   std::optional<Handler> handler;
+
+  bool unposted() const { return posted < size || fence == Fence::wanted; }
+  bool complete() const { return completed == size && (fence == Fence::none || fence == Fence::passed); }
 };
 
 }  // namespace verbena::fabric::ofi

@@ -7,6 +7,18 @@
 namespace verbena::fabric::ofi {
 namespace {
 
+// Memory that an RDMA READ of iWARP lands in. The arena has no rights for that (Domain::register_local).
+struct Landing {
+  std::unique_ptr<std::byte[]> bytes;
+  FidPtr<fid_mr> region;  // closed first
+};
+
+Result<Landing> make_landing(Domain& domain, uint64_t size) {
+  Landing landing{std::make_unique<std::byte[]>(size), {}};
+  VB_ASSIGN(landing.region, domain.register_landing({landing.bytes.get(), size}));
+  return landing;
+}
+
 // Suspends until the pool resumes `transfer`. The transfer stays in the caller's frame.
 Task<Result<void>> finished(Transfer& transfer) {
   auto initiate = [&transfer](auto handler) { transfer.handler.emplace(std::move(handler)); };
@@ -37,8 +49,11 @@ Task<Result<void>> PoolWindow::move(Access direction, std::byte* local, uint64_t
   if (pool == nullptr) co_return fail(Errc::closed, "fabric");
   if (!pool->arena_.contains(local, size)) co_return fail(Errc::invalid_argument, "window: not arena memory");
   Transfer transfer;
+  Landing landing;  // outlives every operation of the transfer
   transfer.peer = peer_;
   transfer.is_write = direction == Access::server_writes;
+  // iWARP completes a write when it has left, not when it has arrived.
+  if (transfer.is_write && pool->domain_.iwarp()) transfer.fence = Transfer::Fence::wanted;
   transfer.local = local;
   transfer.size = size;
   transfer.remote = lent_.base + at;
@@ -47,8 +62,18 @@ Task<Result<void>> PoolWindow::move(Access direction, std::byte* local, uint64_t
   // The tcp provider takes the length of a read's answer from the peer and reports success for a shorter one. Another
   // tenant's bytes must not become this one's object.
   if (!transfer.is_write && pool->domain_.is_tcp()) std::memset(local, 0, size);
+  if (!transfer.is_write && pool->domain_.iwarp()) {
+    VB_CO_ASSIGN(landing, make_landing(pool->domain_, size));
+    transfer.local = landing.bytes.get();
+    transfer.region = landing.region.get();
+  }
   VB_CO_TRY(pool->start(transfer));
-  co_return co_await finished(transfer);
+  const Result<void> outcome = co_await finished(transfer);
+  if (outcome && landing.region) {
+    landing.region.reset();  // from here on the owner of the window writes nothing there any more
+    std::memcpy(local, landing.bytes.get(), size);
+  }
+  co_return outcome;
 }
 
 }  // namespace verbena::fabric::ofi
