@@ -171,8 +171,8 @@ TEST(PolicyEvaluate, ADenialAnywhereDecides) {
 TEST(PolicyEvaluate, WithinAnAccountOneSideIsEnough) {
   Principal user = user_of(alice, "ann");
   EXPECT_EQ(decide(get(&user), {.owner = alice->canonical_id}), Decision::refused);
-  const auto named = resource(
-      R"({"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::111111111111:user/ann"},"Action":"s3:Get*","Resource":"*"})");
+  const auto named = resource(R"({"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::111111111111:user/ann"},)"
+                              R"("Action":"s3:Get*","Resource":"*"})");
   EXPECT_EQ(decide(get(&user), {.policy = named.get(), .owner = alice->canonical_id}), Decision::allowed);
   // The account alone passes nothing on to its users.
   const auto account_only =
@@ -203,8 +203,8 @@ TEST(PolicyEvaluate, ASessionGetsNoMoreThanItsPolicies) {
   EXPECT_EQ(decide(get(&session), {.owner = alice->canonical_id}), Decision::allowed);
   session.session = {identity(R"({"Effect":"Allow","Action":"s3:PutObject","Resource":"*"})")};
   EXPECT_EQ(decide(get(&session), {.owner = alice->canonical_id}), Decision::refused);
-  const auto role = resource(
-      R"({"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::111111111111:role/reader"},"Action":"s3:Get*","Resource":"*"})");
+  const auto role = resource(R"({"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::111111111111:role/reader"},)"
+                             R"("Action":"s3:Get*","Resource":"*"})");
   EXPECT_EQ(decide(get(&session), {.policy = role.get(), .owner = alice->canonical_id}), Decision::refused);
   const auto named =
       resource(R"({"Effect":"Allow","Principal":{"AWS":"arn:aws:sts::111111111111:assumed-role/reader/job1"},)"
