@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "auth/principal.h"
 #include "base/clock.h"
 #include "base/result.h"
 
@@ -70,6 +71,7 @@ struct Identity {
   bool anonymous = true;
   std::string access_key;                   // of the credentials that signed
   std::vector<std::string> signed_headers;  // lower case, sorted
+  PrincipalPtr principal;                   // null: anonymous
   bool signs(std::string_view header) const;
 };
 

@@ -63,6 +63,10 @@ std::string_view to_string(Errc code) {
     VB_NAME(cors_forbidden);
     VB_NAME(bad_request);
     VB_NAME(malformed_acl);
+    VB_NAME(malformed_policy);
+    VB_NAME(acl_not_supported);
+    VB_NAME(unresolvable_email);
+    VB_NAME(invalid_grantee);
     VB_NAME(invalid_bucket_state);
     VB_NAME(invalid_version);
     VB_NAME(no_such_object_lock);

@@ -72,6 +72,12 @@ enum class Errc : uint16_t {
   bad_request = 58,
   malformed_acl = 59,
 
+  // Policies and access control lists.
+  malformed_policy = 60,
+  acl_not_supported = 61,
+  unresolvable_email = 62,
+  invalid_grantee = 63,
+
   // Versions, locks, lifecycles.
   invalid_bucket_state = 48,
   invalid_version = 49,

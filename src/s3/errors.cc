@@ -153,6 +153,15 @@ ErrorForm error_form(Errc code) {
     case Errc::malformed_acl:
       return {"MalformedACLError", 400,
               "The XML you provided was not well-formed or did not validate against our published schema"};
+    case Errc::malformed_policy:
+      return {"MalformedPolicy", 400, "Policies must be valid JSON and the first byte must be '{'"};
+    case Errc::acl_not_supported:
+      return {"AccessControlListNotSupported", 400, "The bucket does not allow ACLs"};
+    case Errc::unresolvable_email:
+      return {"UnresolvableGrantByEmailAddress", 400,
+              "The email address you provided does not match any account on record."};
+    case Errc::invalid_grantee:
+      return {"InvalidArgument", 400, "Invalid id"};
 
     case Errc::access_denied:
       return {"AccessDenied", 403, "Access Denied"};

@@ -1,0 +1,349 @@
+#include "auth/policy_condition.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+
+#include "base/bytes.h"
+
+namespace verbena::auth {
+namespace {
+
+using Test = ConditionOperator::Test;
+using Type = ConditionOperator::Type;
+using Set = ConditionOperator::Set;
+
+struct NamedOperator {
+  std::string_view name;
+  Type type;
+  Test test;
+  bool negated = false;
+};
+
+constexpr std::array operators = {
+    NamedOperator{"StringEquals", Type::string, Test::equal},
+    NamedOperator{"StringNotEquals", Type::string, Test::equal, true},
+    NamedOperator{"StringEqualsIgnoreCase", Type::string, Test::equal_any_case},
+    NamedOperator{"StringNotEqualsIgnoreCase", Type::string, Test::equal_any_case, true},
+    NamedOperator{"StringLike", Type::string, Test::like},
+    NamedOperator{"StringNotLike", Type::string, Test::like, true},
+    NamedOperator{"NumericEquals", Type::number, Test::equal},
+    NamedOperator{"NumericNotEquals", Type::number, Test::equal, true},
+    NamedOperator{"NumericLessThan", Type::number, Test::less},
+    NamedOperator{"NumericLessThanEquals", Type::number, Test::less_equal},
+    NamedOperator{"NumericGreaterThan", Type::number, Test::greater},
+    NamedOperator{"NumericGreaterThanEquals", Type::number, Test::greater_equal},
+    NamedOperator{"DateEquals", Type::date, Test::equal},
+    NamedOperator{"DateNotEquals", Type::date, Test::equal, true},
+    NamedOperator{"DateLessThan", Type::date, Test::less},
+    NamedOperator{"DateLessThanEquals", Type::date, Test::less_equal},
+    NamedOperator{"DateGreaterThan", Type::date, Test::greater},
+    NamedOperator{"DateGreaterThanEquals", Type::date, Test::greater_equal},
+    NamedOperator{"Bool", Type::boolean, Test::equal},
+    NamedOperator{"BinaryEquals", Type::binary, Test::equal},
+    NamedOperator{"IpAddress", Type::ip, Test::equal},
+    NamedOperator{"NotIpAddress", Type::ip, Test::equal, true},
+    NamedOperator{"ArnEquals", Type::arn, Test::like},
+    NamedOperator{"ArnLike", Type::arn, Test::like},
+    NamedOperator{"ArnNotEquals", Type::arn, Test::like, true},
+    NamedOperator{"ArnNotLike", Type::arn, Test::like, true},
+    NamedOperator{"Null", Type::null, Test::is_null},
+};
+
+std::optional<double> parse_number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value != value) return std::nullopt;
+  return value;
+}
+
+std::optional<bool> parse_bool(std::string_view text) {
+  const std::string lower = lower_ascii(text);
+  if (lower == "true") return true;
+  if (lower == "false") return false;
+  return std::nullopt;
+}
+
+// `count` digits at the front, which go.
+std::optional<int> take_digits(std::string_view& text, size_t count) {
+  if (text.size() < count) return std::nullopt;
+  int value = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (text[i] < '0' || text[i] > '9') return std::nullopt;
+    value = value * 10 + (text[i] - '0');
+  }
+  text.remove_prefix(count);
+  return value;
+}
+
+bool take(std::string_view& text, char c) {
+  if (!text.starts_with(c)) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+// "Z", "+hh:mm", "-hhmm" or nothing: seconds east of Greenwich.
+std::optional<int> parse_offset(std::string_view text) {
+  if (text.empty() || text == "Z") return 0;
+  const bool west = text.starts_with('-');
+  if (!take(text, '+') && !take(text, '-')) return std::nullopt;
+  const auto hours = take_digits(text, 2);
+  (void)take(text, ':');
+  const auto minutes = take_digits(text, 2);
+  if (!hours || !minutes || !text.empty() || *hours > 14 || *minutes > 59) return std::nullopt;
+  return (west ? -1 : 1) * (*hours * 3600 + *minutes * 60);
+}
+
+// What follows the day: "Thh:mm[:ss[.fff]]" and the zone.
+std::optional<double> parse_time_of_day(std::string_view text) {
+  if (text.empty()) return 0;
+  if (!take(text, 'T')) return std::nullopt;
+  const auto hours = take_digits(text, 2);
+  if (!hours || !take(text, ':')) return std::nullopt;
+  const auto minutes = take_digits(text, 2);
+  if (!minutes || *hours > 23 || *minutes > 59) return std::nullopt;
+  double seconds = 0;
+  if (take(text, ':')) {
+    const auto whole = take_digits(text, 2);
+    if (!whole || *whole > 60) return std::nullopt;
+    seconds = *whole;
+    if (take(text, '.')) {
+      double unit = 0.1;
+      if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
+      for (; !text.empty() && text.front() >= '0' && text.front() <= '9'; text.remove_prefix(1), unit /= 10) {
+        seconds += unit * (text.front() - '0');
+      }
+    }
+  }
+  const auto offset = parse_offset(text);
+  if (!offset) return std::nullopt;
+  return *hours * 3600 + *minutes * 60 + seconds - *offset;
+}
+
+bool compare(Test test, double value, double operand) {
+  switch (test) {
+    case Test::less:
+      return value < operand;
+    case Test::less_equal:
+      return value <= operand;
+    case Test::greater:
+      return value > operand;
+    case Test::greater_equal:
+      return value >= operand;
+    default:
+      return value == operand;
+  }
+}
+
+// The first five end at a colon each, the sixth takes the rest. Colons inside of ${...} do not count.
+std::optional<std::array<std::string_view, 6>> split_arn(std::string_view text) {
+  std::array<std::string_view, 6> parts;
+  size_t begin = 0;
+  for (size_t part = 0; part < 5; ++part) {
+    size_t end = begin;
+    for (bool inside = false; end < text.size() && (inside || text[end] != ':'); ++end) {
+      if (text.substr(end, 2) == "${") inside = true;
+      if (text[end] == '}') inside = false;
+    }
+    if (end >= text.size()) return std::nullopt;
+    parts[part] = text.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  parts[5] = text.substr(begin);
+  return parts;
+}
+
+// Keys of which fixed values make a statement not public (Amazon S3 User Guide, "The meaning of public").
+constexpr std::array<std::string_view, 12> narrowing_keys = {"aws:sourceip",
+                                                             "aws:sourcearn",
+                                                             "aws:sourcevpc",
+                                                             "aws:sourcevpce",
+                                                             "aws:sourceowner",
+                                                             "aws:sourceaccount",
+                                                             "aws:userid",
+                                                             "aws:principalarn",
+                                                             "aws:principalorgid",
+                                                             "aws:principalaccount",
+                                                             "s3:x-amz-server-side-encryption-aws-kms-key-id",
+                                                             "s3:dataaccesspointarn"};
+
+}  // namespace
+
+std::optional<double> parse_policy_date(std::string_view text) {
+  if (const auto number = parse_number(text)) return number;
+  const auto year = take_digits(text, 4);
+  if (!year || !take(text, '-')) return std::nullopt;
+  const auto month = take_digits(text, 2);
+  if (!month || !take(text, '-')) return std::nullopt;
+  const auto day = take_digits(text, 2);
+  if (!day) return std::nullopt;
+  using namespace std::chrono;
+  const year_month_day date{std::chrono::year(*year), std::chrono::month(unsigned(*month)),
+                            std::chrono::day(unsigned(*day))};
+  if (!date.ok()) return std::nullopt;
+  const auto seconds = parse_time_of_day(text);
+  if (!seconds) return std::nullopt;
+  return static_cast<double>(sys_days(date).time_since_epoch().count()) * 86'400 + *seconds;
+}
+
+std::optional<ConditionOperator> parse_operator(std::string_view name) {
+  ConditionOperator op;
+  constexpr std::string_view any = "ForAnyValue:", all = "ForAllValues:", if_exists = "IfExists";
+  if (name.starts_with(any)) {
+    op.set = Set::any_value;
+    name.remove_prefix(any.size());
+  } else if (name.starts_with(all)) {
+    op.set = Set::all_values;
+    name.remove_prefix(all.size());
+  }
+  if (name.ends_with(if_exists)) {
+    op.if_exists = true;
+    name.remove_suffix(if_exists.size());
+  }
+  const auto it = std::ranges::find(operators, name, &NamedOperator::name);
+  if (it == operators.end()) return std::nullopt;
+  if (it->type == Type::null && (op.if_exists || op.set != Set::single)) return std::nullopt;
+  op.type = it->type;
+  op.test = it->test;
+  op.negated = it->negated;
+  return op;
+}
+
+std::optional<Condition::ArnPattern> Condition::parse_arn(std::string_view text, bool variables) {
+  const auto parts = split_arn(text);
+  if (!parts || (*parts)[0] != "arn") return std::nullopt;
+  ArnPattern patterns;
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    auto pattern = Pattern::parse((*parts)[i], {.wildcards = true, .variables = variables});
+    if (!pattern) return std::nullopt;
+    patterns[i] = std::move(*pattern);
+  }
+  return patterns;
+}
+
+std::optional<Condition::Operand> Condition::parse_operand(ConditionOperator op, std::string_view text,
+                                                           bool variables) {
+  switch (op.type) {
+    case Type::string:
+      return Pattern::parse(text, {.wildcards = op.test == Test::like, .variables = variables});
+    case Type::arn: {
+      if (text == "*") text = "arn:*:*:*:*:*";
+      return parse_arn(text, variables);
+    }
+    case Type::binary: {
+      const auto bytes = from_base64(text);
+      if (!bytes) return std::nullopt;
+      return Pattern::parse({reinterpret_cast<const char*>(bytes->data()), bytes->size()}, {});
+    }
+    case Type::number:
+      return parse_number(text);
+    case Type::date:
+      return parse_policy_date(text);
+    case Type::ip:
+      return parse_ip_range(text);
+    case Type::boolean:
+    case Type::null:
+      return parse_bool(text);
+  }
+  return std::nullopt;
+}
+
+Result<Condition> Condition::parse(ConditionOperator op, std::string_view key, const std::vector<std::string>& values,
+                                   bool variables) {
+  Condition condition;
+  condition.op_ = op;
+  condition.key_ = normal_key(key);
+  for (const std::string& value : values) {
+    auto operand = parse_operand(op, value, variables);
+    if (!operand) return fail(Errc::malformed_policy, "Policy has an invalid condition value.");
+    condition.operands_.push_back(std::move(*operand));
+  }
+  return condition;
+}
+
+// Whether the value passes the operator's test, before its negation, against one of the operands.
+bool Condition::value_equals(std::string_view value, const Question& question) const {
+  switch (op_.type) {
+    case Type::string: {
+      const Letters letters = op_.test == Test::equal_any_case ? Letters::any_case : Letters::exact;
+      return std::ranges::any_of(
+          operands_, [&](const Operand& o) { return std::get<Pattern>(o).matches(value, question, letters); });
+    }
+    case Type::binary: {
+      const auto bytes = from_base64(value);
+      if (!bytes) return false;
+      const std::string_view raw(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+      return std::ranges::any_of(operands_,
+                                 [&](const Operand& o) { return std::get<Pattern>(o).matches(raw, question); });
+    }
+    case Type::number:
+    case Type::date: {
+      const auto number = op_.type == Type::date ? parse_policy_date(value) : parse_number(value);
+      return number && std::ranges::any_of(operands_, [&](const Operand& o) {
+               return compare(op_.test, *number, std::get<double>(o));
+             });
+    }
+    case Type::boolean: {
+      const auto flag = parse_bool(value);
+      return flag && std::ranges::any_of(operands_, [&](const Operand& o) { return std::get<bool>(o) == *flag; });
+    }
+    case Type::ip: {
+      const auto address = parse_ip(value);
+      return address &&
+             std::ranges::any_of(operands_, [&](const Operand& o) { return std::get<IpRange>(o).contains(*address); });
+    }
+    case Type::arn: {
+      const auto parts = split_arn(value);
+      return parts && std::ranges::any_of(operands_, [&](const Operand& o) {
+               const auto& patterns = std::get<ArnPattern>(o);
+               for (size_t i = 0; i < patterns.size(); ++i) {
+                 if (!patterns[i].matches((*parts)[i], question)) return false;
+               }
+               return true;
+             });
+    }
+    case Type::null:
+      return false;
+  }
+  return false;
+}
+
+bool Condition::holds_for(const FactValues& values, const Question& question) const {
+  const auto passes = [&](const std::string& value) { return value_equals(value, question) != op_.negated; };
+  // A key with several values and an operator for one: none of them may match a negated one.
+  const bool all = op_.set == Set::all_values || (op_.set == Set::single && op_.negated);
+  return all ? std::ranges::all_of(values, passes) : std::ranges::any_of(values, passes);
+}
+
+bool Condition::holds(const Question& question) const {
+  FactValues values;
+  const bool present = find_fact(question, key_, values);
+  if (op_.type == Type::null) {
+    return std::ranges::any_of(operands_, [&](const Operand& o) { return std::get<bool>(o) != present; });
+  }
+  if (!present || values.empty()) {
+    if (op_.if_exists || op_.set == Set::all_values) return true;
+    return op_.negated && op_.set == Set::single;
+  }
+  return holds_for(values, question);
+}
+
+bool Condition::fixes_values() const {
+  if (op_.negated || op_.if_exists || op_.set == Set::all_values || operands_.empty()) return false;
+  if (std::ranges::find(narrowing_keys, key_) == narrowing_keys.end()) return false;
+  if (op_.type == Type::string) {
+    return std::ranges::all_of(operands_, [](const Operand& o) { return std::get<Pattern>(o).fixed(); });
+  }
+  if (op_.type == Type::arn) {
+    return std::ranges::all_of(operands_, [](const Operand& o) {
+      return std::ranges::all_of(std::get<ArnPattern>(o), [](const Pattern& part) { return part.fixed(); });
+    });
+  }
+  constexpr int widest_v4 = 8, widest_v6 = 32;
+  return op_.type == Type::ip && std::ranges::all_of(operands_, [](const Operand& o) {
+           const auto& range = std::get<IpRange>(o);
+           return range.bits >= (range.base.v6 ? widest_v6 : widest_v4);
+         });
+}
+
+}  // namespace verbena::auth

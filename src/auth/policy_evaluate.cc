@@ -1,0 +1,113 @@
+// What policies say to a question: one alone, then all of them together.
+#include <algorithm>
+
+#include "auth/policy_statement.h"
+#include "auth/principal.h"
+
+namespace verbena::auth {
+namespace {
+
+bool any_matches(const std::vector<Pattern>& patterns, std::string_view text, const Question& question,
+                 Letters letters) {
+  return std::ranges::any_of(patterns, [&](const Pattern& p) { return p.matches(text, question, letters); });
+}
+
+// Everything but the principal.
+bool concerns(const Statement& statement, const Question& question, PolicyKind kind) {
+  if (any_matches(statement.actions, question.action, question, Letters::any_case) == statement.not_actions) {
+    return false;
+  }
+  if (kind != PolicyKind::trust &&
+      any_matches(statement.resources, question.resource, question, Letters::exact) == statement.not_resources) {
+    return false;
+  }
+  return std::ranges::all_of(statement.conditions, [&](const Condition& c) { return c.holds(question); });
+}
+
+Reach reach_of(const Statement& statement, const Principal* principal) {
+  Reach reach = Reach::none;
+  for (const PrincipalName& name : statement.principals) reach = std::max(reach, reach_of(name, principal));
+  if (!statement.not_principals) return reach;
+  // Who is spared must be named: that its account is, is not enough.
+  return reach < Reach::principal ? Reach::principal : Reach::none;
+}
+
+// All policies of a list as one.
+Effect evaluate_all(const std::vector<PolicyPtr>& policies, const Question& question) {
+  Effect effect = Effect::none;
+  for (const PolicyPtr& policy : policies) effect = std::max(effect, evaluate(*policy, question));
+  return effect;
+}
+
+}  // namespace
+
+Effect evaluate(const Policy& policy, const Question& question) {
+  Effect effect = Effect::none;
+  for (const Statement& statement : policy.statements) {
+    if (!concerns(statement, question, policy.kind)) continue;
+    if (!statement.allow) return Effect::deny;
+    effect = Effect::allow;
+  }
+  return effect;
+}
+
+ResourceEffect evaluate_resource(const Policy& policy, const Question& question) {
+  ResourceEffect effect;
+  for (const Statement& statement : policy.statements) {
+    const Reach reach = reach_of(statement, question.principal);
+    if (reach == Reach::none || !concerns(statement, question, policy.kind)) continue;
+    if (!statement.allow) return {.denied = true, .allowed = Reach::none};
+    effect.allowed = std::max(effect.allowed, reach);
+  }
+  return effect;
+}
+
+Decision decide(const Question& question, const Resource& resource) {
+  const Principal* const principal = question.principal;
+  ResourceEffect given;
+  if (resource.policy != nullptr) given = evaluate_resource(*resource.policy, question);
+  if (given.denied) return Decision::denied;
+  const bool own = principal != nullptr && (principal->superuser || principal->account->canonical_id == resource.owner);
+  if (!resource.allows || (resource.own_account_only && !own)) given.allowed = Reach::none;
+  const Reach reach = std::max(given.allowed, resource.granted);
+  if (principal == nullptr) return reach >= Reach::principal ? Decision::allowed : Decision::refused;
+
+  const Effect identity = evaluate_all(principal->policies, question);
+  const Effect session = evaluate_all(principal->session, question);
+  if (identity == Effect::deny || session == Effect::deny) return Decision::denied;
+  const bool root = principal->superuser || principal->kind == Principal::Kind::account_root;
+  const bool by_identity = root || identity == Effect::allow;
+  const bool in_session = principal->session.empty() || session == Effect::allow;
+  // A resource policy that names the very session gives to it, whatever its session policies leave out.
+  if (own && reach == Reach::session) return Decision::allowed;
+  const bool base = own ? by_identity || reach >= Reach::principal : by_identity && reach >= Reach::account;
+  return base && in_session ? Decision::allowed : Decision::refused;
+}
+
+bool is_public(const Policy& policy) {
+  return std::ranges::any_of(policy.statements, [](const Statement& statement) {
+    const bool everyone = std::ranges::any_of(
+        statement.principals, [](const PrincipalName& n) { return n.kind == PrincipalName::Kind::everyone; });
+    return statement.allow && everyone &&
+           std::ranges::none_of(statement.conditions, [](const Condition& c) { return c.fixes_values(); });
+  });
+}
+
+bool concerns_only(const Policy& policy, std::string_view bucket) {
+  const auto inside = [&](std::string_view arn) {
+    // "arn:PARTITION:s3:REGION:ACCOUNT:BUCKET[/KEY]". The name may not come from a wildcard.
+    if (!arn.starts_with("arn:aws:s3:")) return false;
+    const size_t path = arn.find(':', arn.find(':', std::string_view("arn:aws:s3:").size()) + 1);
+    if (path == std::string_view::npos) return false;
+    const std::string_view rest = arn.substr(path + 1);
+    if (!rest.starts_with(bucket)) return false;
+    return rest.size() == bucket.size() || rest[bucket.size()] == '/' || rest[bucket.size()] == '*';
+  };
+  return std::ranges::all_of(policy.statements, [&](const Statement& statement) {
+    return std::ranges::all_of(statement.resource_texts, inside);
+  });
+}
+
+const std::string& policy_text(const Policy& policy) { return policy.text; }
+
+}  // namespace verbena::auth

@@ -1,0 +1,186 @@
+#include "auth/policy_pattern.h"
+
+#include <algorithm>
+
+#include "auth/principal.h"
+
+namespace verbena::auth {
+namespace {
+
+constexpr std::string_view name_characters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_./+=@ ";
+
+std::string_view trim(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  return text;
+}
+
+bool same(std::string_view a, std::string_view b, Letters letters) {
+  if (letters == Letters::exact) return a == b;
+  return std::ranges::equal(a, b, [](char x, char y) { return lower_ascii(x) == lower_ascii(y); });
+}
+
+std::string_view type_of(const Principal* principal) {
+  if (principal == nullptr) return "Anonymous";
+  switch (principal->kind) {
+    case Principal::Kind::account_root:
+      return "Account";
+    case Principal::Kind::user:
+      return "User";
+    case Principal::Kind::assumed_role:
+      return "AssumedRole";
+  }
+  return "Anonymous";
+}
+
+// AWS names a session by its role here: arn:aws:sts::ID:assumed-role/NAME/SESSION is arn:aws:iam::ID:role/NAME.
+std::string principal_arn(const Principal& principal) {
+  constexpr std::string_view infix = ":assumed-role/";
+  const size_t at = principal.arn.find(infix);
+  if (principal.kind != Principal::Kind::assumed_role || at == std::string::npos) return principal.arn;
+  const std::string_view rest = std::string_view(principal.arn).substr(at + infix.size());
+  return "arn:aws:iam::" + principal.account->id + ":role/" + std::string(rest.substr(0, rest.find('/')));
+}
+
+bool principal_fact(const Principal* principal, std::string_view key, FactValues& values) {
+  if (key == "aws:principaltype") {
+    values.emplace_back(type_of(principal));
+  } else if (key == "aws:userid") {
+    values.push_back(principal == nullptr ? std::string("anonymous") : principal->user_id);
+  } else if (principal == nullptr) {
+    return false;
+  } else if (key == "aws:username") {
+    if (principal->kind != Principal::Kind::user) return false;
+    values.push_back(principal->name);
+  } else if (key == "aws:principalarn") {
+    values.push_back(principal_arn(*principal));
+  } else if (key == "aws:principalaccount") {
+    values.push_back(principal->account->id);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string lower_ascii(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = lower_ascii(c);
+  return out;
+}
+
+std::string normal_key(std::string_view key) {
+  const size_t slash = std::min(key.find('/'), key.size());
+  return lower_ascii(key.substr(0, slash)) + std::string(key.substr(slash));
+}
+
+bool find_fact(const Question& question, std::string_view key, FactValues& values) {
+  if (principal_fact(question.principal, key, values)) return true;
+  return question.facts != nullptr && question.facts->find(key, values);
+}
+
+void Pattern::add_literal(std::string_view text) {
+  if (text.empty()) return;
+  if (pieces_.empty() || pieces_.back().kind != Kind::literal) pieces_.push_back({});
+  pieces_.back().text += text;
+}
+
+// What stands between "${" and "}".
+bool Pattern::add_variable(std::string_view inside) {
+  if (inside == "*" || inside == "?" || inside == "$") {
+    add_literal(inside);
+    return true;
+  }
+  Piece piece{Kind::variable, {}, std::nullopt};
+  const size_t comma = inside.find(',');
+  const std::string_view name = trim(inside.substr(0, comma));
+  if (name.empty() || name.find_first_not_of(name_characters) != std::string_view::npos) return false;
+  if (comma != std::string_view::npos) {
+    const std::string_view quoted = trim(inside.substr(comma + 1));
+    if (quoted.size() < 2 || !quoted.starts_with('\'') || !quoted.ends_with('\'')) return false;
+    piece.alternative = quoted.substr(1, quoted.size() - 2);
+  }
+  piece.text = normal_key(name);
+  pieces_.push_back(std::move(piece));
+  variables_ = true;
+  return true;
+}
+
+std::optional<Pattern> Pattern::parse(std::string_view text, Syntax syntax) {
+  Pattern pattern;
+  size_t begin = 0;  // of the literal that is being read
+  for (size_t i = 0; i < text.size();) {
+    const bool variable = syntax.variables && text.substr(i, 2) == "${";
+    const bool wildcard = syntax.wildcards && (text[i] == '*' || text[i] == '?');
+    if (!variable && !wildcard) {
+      ++i;
+      continue;
+    }
+    pattern.add_literal(text.substr(begin, i - begin));
+    if (variable) {
+      const size_t end = text.find('}', i);
+      if (end == std::string_view::npos || !pattern.add_variable(text.substr(i + 2, end - i - 2))) return std::nullopt;
+      i = end + 1;
+    } else {
+      const Kind kind = text[i] == '*' ? Kind::many : Kind::one;
+      const bool repeated = kind == Kind::many && !pattern.pieces_.empty() && pattern.pieces_.back().kind == kind;
+      if (!repeated) pattern.pieces_.push_back({kind, {}, std::nullopt});
+      ++i;
+    }
+    begin = i;
+  }
+  pattern.add_literal(text.substr(begin));
+  return pattern;
+}
+
+bool Pattern::has_wildcard() const {
+  return std::ranges::any_of(pieces_, [](const Piece& p) { return p.kind == Kind::one || p.kind == Kind::many; });
+}
+
+// Greedy with a way back to the last "*" alone, so the cost is bounded by the product of both lengths.
+bool Pattern::match_pieces(std::string_view text, Letters letters) const {
+  size_t piece = 0, at = 0;
+  size_t star = std::string_view::npos, star_at = 0;
+  while (at < text.size() || piece < pieces_.size()) {
+    if (piece < pieces_.size()) {
+      const Piece& now = pieces_[piece];
+      if (now.kind == Kind::many) {
+        star = piece++;
+        star_at = at;
+        continue;
+      }
+      const size_t length = now.kind == Kind::one ? 1 : now.text.size();
+      if (text.size() - at >= length && (now.kind == Kind::one || same(text.substr(at, length), now.text, letters))) {
+        ++piece;
+        at += length;
+        continue;
+      }
+    }
+    if (star == std::string_view::npos || star_at >= text.size()) return false;
+    piece = star + 1;
+    at = ++star_at;
+  }
+  return true;
+}
+
+bool Pattern::matches(std::string_view text, const Question& question, Letters letters) const {
+  if (!variables_) return match_pieces(text, letters);
+  Pattern filled;
+  for (const Piece& piece : pieces_) {
+    if (piece.kind == Kind::literal) {
+      filled.add_literal(piece.text);
+    } else if (piece.kind != Kind::variable) {
+      filled.pieces_.push_back(piece);
+    } else if (FactValues values; find_fact(question, piece.text, values) && values.size() == 1) {
+      filled.add_literal(values.front());
+    } else if (piece.alternative) {
+      filled.add_literal(*piece.alternative);
+    } else {
+      return false;
+    }
+  }
+  return filled.match_pieces(text, letters);
+}
+
+}  // namespace verbena::auth

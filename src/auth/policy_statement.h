@@ -1,0 +1,51 @@
+// A policy as it is compiled. Internal to auth/.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "auth/policy.h"
+#include "auth/policy_condition.h"
+#include "auth/policy_pattern.h"
+
+namespace verbena::auth {
+
+// Whom a Principal element names.
+struct PrincipalName {
+  enum class Kind : uint8_t {
+    everyone,  // "*"
+    account,   // id or canonical id: "123456789012", arn:aws:iam::ID:root, CanonicalUser
+    user,      // arn:aws:iam::ACCOUNT:user/NAME
+    role,      // arn:aws:iam::ACCOUNT:role/NAME
+    session,   // arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION
+    nobody,    // a service or an identity provider: no one who comes here
+  };
+  Kind kind = Kind::nobody;
+  std::string account;  // id or canonical id; empty: any (ARNs as RADOS Gateway writes them)
+  std::string name;     // behind "user/", "role/" or "assumed-role/"
+};
+
+// One string of a Principal element: {"AWS": text}. nullopt: it names no principal.
+std::optional<PrincipalName> parse_aws_principal(std::string_view text);
+Reach reach_of(const PrincipalName& name, const Principal* principal);
+
+struct Statement {
+  bool allow = false;
+  bool not_principals = false, not_actions = false, not_resources = false;
+  std::vector<PrincipalName> principals;
+  std::vector<Pattern> actions;
+  std::vector<Pattern> resources;
+  std::vector<std::string> resource_texts;  // as they stand in the policy
+  std::vector<Condition> conditions;
+};
+
+class Policy {
+ public:
+  PolicyKind kind = PolicyKind::identity;
+  std::vector<Statement> statements;
+  std::string text;
+};
+
+}  // namespace verbena::auth
