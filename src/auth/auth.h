@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,26 +23,52 @@ namespace verbena::auth {
 struct Credentials {
   std::string access_key;
   std::string secret_key;
-  std::string session_token;  // clients only; empty for none
+  std::string session_token;  // of temporary credentials; empty for none
 };
 
+// A key that may sign, and who stands behind it. Immutable and shared.
+struct AccessKey {
+  Credentials credentials;
+  PrincipalPtr principal;
+  int64_t expires_s = 0;  // since the epoch; 0: never
+  bool expired(int64_t now_s) const { return expires_s != 0 && now_s >= expires_s; }
+};
+using AccessKeyPtr = std::shared_ptr<const AccessKey>;
+
+// Thread-safe.
 class CredentialStore {
  public:
   virtual ~CredentialStore() = default;
-  // nullptr when unknown. The pointer is valid until the store changes.
-  virtual const Credentials* find(std::string_view access_key) const = 0;
-};
+  // The key as it is now. invalid_access_key_id: unknown, or turned off; invalid_token: the session token is not this
+  // key's; expired_token.
+  virtual Result<AccessKeyPtr> find(std::string_view access_key, std::string_view session_token,
+                                    int64_t now_s) const = 0;
+  // Another number after every change of keys or of what principals may do: whoever keeps an AccessKey asks here, and
+  // finds it again when the number differs.
+  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
-// The root key alone, until there are users.
-class RootCredentials : public CredentialStore {
- public:
-  explicit RootCredentials(Credentials root) : root_(std::move(root)) {}
-  const Credentials* find(std::string_view access_key) const override {
-    return access_key == root_.access_key ? &root_ : nullptr;
-  }
+ protected:
+  // After the change, before it is acknowledged to whoever asked for it.
+  void changed() { generation_.fetch_add(1, std::memory_order_release); }
 
  private:
-  Credentials root_;
+  std::atomic<uint64_t> generation_{1};
+};
+
+// The account that owns what no other account does, and whose root may do everything.
+inline constexpr std::string_view root_account_id = "000000000000";
+inline constexpr std::string_view root_canonical_id = "root";
+const AccountPtr& root_account();
+const PrincipalPtr& superuser();
+
+// One key alone, the superuser's.
+class RootCredentials : public CredentialStore {
+ public:
+  explicit RootCredentials(Credentials root);
+  Result<AccessKeyPtr> find(std::string_view access_key, std::string_view session_token, int64_t now_s) const override;
+
+ private:
+  AccessKeyPtr root_;
 };
 
 struct HeaderView {
@@ -70,6 +97,7 @@ enum class Payload : uint8_t {
 struct Identity {
   bool anonymous = true;
   std::string access_key;                   // of the credentials that signed
+  PrincipalPtr principal;                   // who stands behind them; null for anonymous callers
   std::vector<std::string> signed_headers;  // lower case, sorted
   PrincipalPtr principal;                   // null: anonymous
   bool signs(std::string_view header) const;
@@ -77,6 +105,7 @@ struct Identity {
 
 struct Verified {
   Identity identity;
+  AccessKeyPtr key;  // null for anonymous callers
   Payload payload = Payload::none;
   std::string payload_sha256;  // hex, with Payload::sha256
   // For chunk signatures:
@@ -96,6 +125,7 @@ struct FormClaim {
   std::string_view session_token;
 };
 
+struct Claim;
 struct QueryArgument;
 struct Version2Claim;
 
@@ -113,11 +143,17 @@ class Verifier {
   // Anonymous requests (no signature anywhere) succeed with identity.anonymous. Signing keys are cached per
   // access key, date and region. Compares in constant time. Thread-safe.
   Result<Verified> verify(const RequestView& request) const;
+  // A call of a query API (IAM, STS), signed for those services or for S3. Their clients sign the hash of a body that
+  // the request's headers do not name: `body_sha256` (hex) is that of the bytes that came. access_denied when it is not
+  // signed at all, content_sha256_mismatch for a header that names another body.
+  Result<Verified> verify_call(const RequestView& request, std::string_view body_sha256) const;
   // Who signed a form's policy; the policy's own expiration is the caller's to check. invalid_argument (fields that do
   // not make a signature), invalid_access_key_id, invalid_token, signature_does_not_match.
   Result<Identity> verify_form(const FormClaim& form) const;
 
  private:
+  Result<Verified> verify_version4(const RequestView& request, Claim claim,
+                                   std::span<const QueryArgument> arguments) const;
   Result<Verified> verify_version2(const RequestView& request, const Version2Claim& claim,
                                    std::span<const QueryArgument> arguments) const;
   struct KeyCache;

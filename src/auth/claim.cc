@@ -81,7 +81,8 @@ Result<void> parse_fields(std::string_view text, Claim& claim) {
   return {};
 }
 
-Result<Claim> parse_header_claim(const RequestView& request, std::string_view authorization) {
+Result<Claim> parse_header_claim(const RequestView& request, std::string_view authorization,
+                                 std::string_view body_sha256) {
   Claim claim;
   const size_t space = std::min(authorization.find(' '), authorization.size());
   const std::string_view mechanism = authorization.substr(0, space);
@@ -92,8 +93,10 @@ Result<Claim> parse_header_claim(const RequestView& request, std::string_view au
     return fail(Errc::authorization_header_malformed, "The date in the credential scope is not the request's date.");
   }
   VB_ASSIGN(const HeaderView* hash, single_header(request, "x-amz-content-sha256"));
-  if (hash == nullptr) return fail(Errc::missing_security_header, "x-amz-content-sha256 is missing.");
-  claim.payload_hash = trim(hash->value);
+  if (hash == nullptr && body_sha256.empty()) {
+    return fail(Errc::missing_security_header, "x-amz-content-sha256 is missing.");
+  }
+  claim.payload_hash = hash != nullptr ? trim(hash->value) : body_sha256;
   VB_ASSIGN(const HeaderView* token, single_header(request, "x-amz-security-token"));
   if (token != nullptr) claim.session_token = trim(token->value);
   return claim;
@@ -188,7 +191,8 @@ Result<const HeaderView*> single_header(const RequestView& request, std::string_
   return found;
 }
 
-Result<std::optional<Claim>> parse_claim(const RequestView& request, std::span<const QueryArgument> arguments) {
+Result<std::optional<Claim>> parse_claim(const RequestView& request, std::span<const QueryArgument> arguments,
+                                         std::string_view body_sha256) {
   VB_ASSIGN(const HeaderView* authorization, single_header(request, "authorization"));
   const bool query = has_argument(arguments, "X-Amz-Algorithm") || has_argument(arguments, "X-Amz-Signature") ||
                      has_argument(arguments, "X-Amz-Credential");
@@ -199,7 +203,7 @@ Result<std::optional<Claim>> parse_claim(const RequestView& request, std::span<c
     VB_ASSIGN(Claim claim, parse_query_claim(request, arguments));
     return claim;
   }
-  VB_ASSIGN(Claim claim, parse_header_claim(request, trim(authorization->value)));
+  VB_ASSIGN(Claim claim, parse_header_claim(request, trim(authorization->value), body_sha256));
   return claim;
 }
 

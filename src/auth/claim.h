@@ -25,8 +25,9 @@ struct Claim {
 
 // nullopt for an anonymous request. Errors: authorization_header_malformed, authorization_query_error,
 // invalid_argument (two mechanisms, an unknown one), access_denied (no date),
-// missing_security_header (no x-amz-content-sha256).
-Result<std::optional<Claim>> parse_claim(const RequestView& request, std::span<const QueryArgument> arguments);
+// missing_security_header (no x-amz-content-sha256, unless `body_sha256` says what it would hold).
+Result<std::optional<Claim>> parse_claim(const RequestView& request, std::span<const QueryArgument> arguments,
+                                         std::string_view body_sha256 = {});
 
 // "<access key>/20260102/us-east-1/s3/aws4_request" into access_key, date, region and service. Split from the end: an
 // access key may contain a slash. False when it has another shape.

@@ -17,18 +17,18 @@ using SigningKey = std::array<std::byte, 32>;
 // evict the ones in use.
 class SigningKeyCache {
  public:
-  bool find(const Credentials& credentials, std::string_view date, std::string_view region, SigningKey& out) const;
-  void put(const Credentials& credentials, std::string_view date, std::string_view region, const SigningKey& key);
+  // `scope`: date, region and service, as scope_of() writes them.
+  bool find(const Credentials& credentials, std::string_view scope, SigningKey& out) const;
+  void put(const Credentials& credentials, std::string_view scope, const SigningKey& key);
 
  private:
   struct Entry {
-    std::string access_key, secret_key, date, region;  // the secret too: a key whose secret changed must not match
+    std::string access_key, secret_key, scope;  // the secret too: a key whose secret changed must not match
     SigningKey key{};
   };
   static constexpr size_t slots = 64;
-  static size_t slot_of(std::string_view access_key, std::string_view date, std::string_view region);
-  static bool matches(const Entry& entry, const Credentials& credentials, std::string_view date,
-                      std::string_view region);
+  static size_t slot_of(std::string_view access_key, std::string_view scope);
+  static bool matches(const Entry& entry, const Credentials& credentials, std::string_view scope);
 
   mutable std::shared_mutex mutex_;
   std::array<Entry, slots> entries_;

@@ -60,18 +60,10 @@ Result<void> check_time(const Claim& claim, int64_t now_s, const Verifier::Optio
   return {};
 }
 
-Result<void> check_scope(const Claim& claim, const Verifier::Options& options) {
-  if (claim.service == options.service) return {};
+Result<void> check_scope(const Claim& claim, std::string_view service) {
+  if (claim.service == service) return {};
   const auto code = claim.presigned ? Errc::authorization_query_error : Errc::authorization_header_malformed;
   return fail(code, "The credential scope names another service.");
-}
-
-// Temporary credentials carry a token; the others must not.
-Result<void> check_session(std::string_view session_token, const Credentials& credentials) {
-  if (!equal_constant_time(as_bytes(session_token), as_bytes(credentials.session_token))) {
-    return fail(Errc::invalid_token, "The session token does not belong to this access key.");
-  }
-  return {};
 }
 
 bool signature_matches(const RequestView& request, const Claim& claim, std::span<const QueryArgument> arguments,
@@ -103,6 +95,12 @@ Result<std::string> expected_form_signature(const FormClaim& form, const Claim& 
     return fail(Errc::invalid_argument, "X-Amz-Date must be of the form 20260102T030405Z and of the credential's day.");
   }
   return signature_of(signing_key(credentials.secret_key, scope.date, scope.region, scope.service), form.policy);
+}
+
+void name_signer(Identity& identity, const AccessKey& key) {
+  identity.anonymous = false;
+  identity.access_key = key.credentials.access_key;
+  identity.principal = key.principal;
 }
 
 Result<Verified> anonymous(const RequestView& request) {
@@ -151,21 +149,19 @@ Result<Verified> Verifier::verify_version2(const RequestView& request, const Ver
   VB_TRY(check_version2_time(claim, clock_.now_s(), options_.skew_max_s));
   // The payload is not signed: it is what an anonymous request's is.
   VB_ASSIGN(Verified out, anonymous(request));
-  const Credentials* credentials = credentials_.find(claim.access_key);
-  if (credentials == nullptr) return fail(Errc::invalid_access_key_id, "auth: unknown access key");
-  VB_TRY(check_session(claim.session_token, *credentials));
+  VB_ASSIGN(out.key, credentials_.find(claim.access_key, claim.session_token, clock_.now_s()));
+  const Credentials& credentials = out.key->credentials;
   const auto matches = [&](std::string_view path) {
     const RequestView signed_as{request.method, path, request.query, request.headers};
     const std::string text = version2_string_to_sign(signed_as, arguments, claim, options_.domain);
-    const auto expected = to_base64(as_bytes(hmac_sha1(as_bytes(credentials->secret_key), as_bytes(text))));
+    const auto expected = to_base64(as_bytes(hmac_sha1(as_bytes(credentials.secret_key), as_bytes(text))));
     return equal_constant_time(as_bytes(expected), as_bytes(claim.signature));
   };
   const bool either = names_bucket_alone(request, options_.domain);
   if (!matches(request.path) && !(either && matches(std::string(request.path) + "/"))) {
     return fail(Errc::signature_does_not_match, "auth: version 2 signature");
   }
-  out.identity.anonymous = false;
-  out.identity.access_key = claim.access_key;
+  name_signer(out.identity, *out.key);
   for (const auto& header : request.headers) {
     if (is_amz(header.name)) out.identity.signed_headers.emplace_back(header.name);
   }
@@ -179,21 +175,19 @@ Result<Identity> Verifier::verify_form(const FormClaim& form) const {
     return fail(Errc::invalid_argument, "X-Amz-Credential is malformed.");
   }
   const std::string_view access_key = version4 ? std::string_view(scope.access_key) : form.access_key;
-  const Credentials* credentials = credentials_.find(access_key);
-  if (credentials == nullptr) return fail(Errc::invalid_access_key_id, "auth: unknown access key in a form");
-  VB_TRY(check_session(form.session_token, *credentials));
+  VB_ASSIGN(const AccessKeyPtr key, credentials_.find(access_key, form.session_token, clock_.now_s()));
+  const Credentials& credentials = key->credentials;
   std::string expected;
   if (version4) {
-    VB_ASSIGN(expected, expected_form_signature(form, scope, *credentials));
+    VB_ASSIGN(expected, expected_form_signature(form, scope, credentials));
   } else {
-    expected = to_base64(as_bytes(hmac_sha1(as_bytes(credentials->secret_key), as_bytes(form.policy))));
+    expected = to_base64(as_bytes(hmac_sha1(as_bytes(credentials.secret_key), as_bytes(form.policy))));
   }
   if (!equal_constant_time(as_bytes(expected), as_bytes(form.signature))) {
     return fail(Errc::signature_does_not_match, "auth: form signature");
   }
   Identity identity;
-  identity.anonymous = false;
-  identity.access_key = access_key;
+  name_signer(identity, *key);
   return identity;
 }
 
@@ -204,29 +198,45 @@ Result<Verified> Verifier::verify(const RequestView& request) const {
   if (version2) return verify_version2(request, *version2, *arguments);
   VB_ASSIGN(std::optional<Claim> claim, parse_claim(request, *arguments));
   if (!claim) return anonymous(request);
+  VB_TRY(check_scope(*claim, options_.service));
+  return verify_version4(request, std::move(*claim), *arguments);
+}
 
-  VB_TRY(check_scope(*claim, options_));
-  VB_TRY(check_time(*claim, clock_.now_s(), options_));
-  VB_TRY(check_all_signed(request, *claim));
+Result<Verified> Verifier::verify_call(const RequestView& request, std::string_view body_sha256) const {
+  const auto arguments = parse_query(request.query);
+  if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
+  VB_ASSIGN(std::optional<Claim> claim, parse_claim(request, *arguments, body_sha256));
+  if (!claim) return fail(Errc::access_denied, "The request must be signed.");
+  if (claim->service != "iam" && claim->service != "sts") VB_TRY(check_scope(*claim, options_.service));
+  // A URL that stands for a call signs no body.
+  if (claim->presigned) return fail(Errc::authorization_query_error, "A call must be signed in its headers.");
+  if (claim->payload_hash != body_sha256) {
+    return fail(Errc::content_sha256_mismatch, "auth: the body of a call");
+  }
+  return verify_version4(request, std::move(*claim), *arguments);
+}
+
+Result<Verified> Verifier::verify_version4(const RequestView& request, Claim claim,
+                                           std::span<const QueryArgument> arguments) const {
+  VB_TRY(check_time(claim, clock_.now_s(), options_));
+  VB_TRY(check_all_signed(request, claim));
   Verified out;
-  VB_ASSIGN(out.payload, payload_kind(claim->payload_hash, out.payload_sha256));
+  VB_ASSIGN(out.payload, payload_kind(claim.payload_hash, out.payload_sha256));
 
-  const Credentials* credentials = credentials_.find(claim->access_key);
-  if (credentials == nullptr) return fail(Errc::invalid_access_key_id, "auth: unknown access key");
-  VB_TRY(check_session(claim->session_token, *credentials));
-  const bool cached = cache_->find(*credentials, claim->date, claim->region, out.signing_key);
-  if (!cached) out.signing_key = signing_key(credentials->secret_key, claim->date, claim->region, claim->service);
-  out.scope = scope_of(claim->date, claim->region, claim->service);
-  if (!signature_matches(request, *claim, *arguments, out.scope, out.signing_key)) {
+  VB_ASSIGN(out.key, credentials_.find(claim.access_key, claim.session_token, clock_.now_s()));
+  const Credentials& credentials = out.key->credentials;
+  out.scope = scope_of(claim.date, claim.region, claim.service);
+  const bool cached = cache_->find(credentials, out.scope, out.signing_key);
+  if (!cached) out.signing_key = signing_key(credentials.secret_key, claim.date, claim.region, claim.service);
+  if (!signature_matches(request, claim, arguments, out.scope, out.signing_key)) {
     return fail(Errc::signature_does_not_match, "auth: signature");
   }
-  if (!cached) cache_->put(*credentials, claim->date, claim->region, out.signing_key);
+  if (!cached) cache_->put(credentials, out.scope, out.signing_key);
 
-  out.identity.anonymous = false;
-  out.identity.access_key = std::move(claim->access_key);
-  out.identity.signed_headers = std::move(claim->signed_headers);
-  out.seed_signature = std::move(claim->signature);
-  out.amz_date = std::move(claim->amz_date);
+  name_signer(out.identity, *out.key);
+  out.identity.signed_headers = std::move(claim.signed_headers);
+  out.seed_signature = std::move(claim.signature);
+  out.amz_date = std::move(claim.amz_date);
   return out;
 }
 

@@ -65,11 +65,30 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
       break;
   }
   if (door_->stopping.load(std::memory_order_relaxed)) return answer(lane, header, Errc::service_unavailable);
+  if (!still_known(lane)) return answer(lane, header, Errc::access_denied);
   if (lane.in_flight >= door_->options.credits) {
     metrics.drop(wire::Drop::no_credit);
     return answer(lane, header, Errc::slow_down);
   }
   start_verb(lane, header, body);
+}
+
+// Keys and policies change while sessions are open. One load tells whether they did.
+bool Endpoint::still_known(Lane& lane) {
+  const uint64_t generation = door_->credentials.generation();
+  const int64_t expires_s = lane.session->key->expires_s;
+  if (lane.generation == generation && (expires_s == 0 || door_->service.clock.now_s() < expires_s)) return true;
+  const auth::Credentials& opened_with = lane.session->key->credentials;
+  const auto key =
+      door_->credentials.find(opened_with.access_key, opened_with.session_token, door_->service.clock.now_s());
+  // A key that was made anew under its old name has another secret than the one both sides made the session's from.
+  if (!key || (*key)->credentials.secret_key != opened_with.secret_key) {
+    door_->sessions.end(lane.session->id);  // the next sweep says goodbye
+    return false;
+  }
+  lane.caller.identity.principal = (*key)->principal;
+  lane.generation = generation;
+  return true;
 }
 
 void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {

@@ -32,6 +32,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
  private:
   void receive(fabric::PeerId from, Bytes message);
   void dispatch(Lane& lane, const wire::Header& header, Bytes body);
+  bool still_known(Lane& lane);
   void start_verb(Lane& lane, const wire::Header& header, Bytes body);
   void hello(fabric::PeerId from, const wire::Header& header, Bytes message);
   Result<fabric::PeerId> dial(const Session& session, std::string_view address);

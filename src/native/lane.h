@@ -25,6 +25,7 @@ struct Lane {
   uint32_t in_flight = 0;
   size_t message_size_max = 0;  // both ends' limit
   s3::Caller caller;
+  uint64_t generation = 0;  // of the credentials when `caller` was made
 };
 
 // Session id -> lane. Ids are random, so they are their own hash.

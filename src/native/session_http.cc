@@ -95,20 +95,19 @@ Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Respon
   }
   VB_CO_ASSIGN(const Wanted wanted, parse_wanted(body));
   if (door.stopping) co_return fail(Errc::service_unavailable, "native: stopping");
-  const auth::Credentials* credentials = door.credentials.find(verified.identity.access_key);
-  if (credentials == nullptr) co_return fail(Errc::invalid_access_key_id, "native: session");
   if (!door.nonces.fresh(wanted.nonce, SteadyClock::now())) {
     co_return fail(Errc::access_denied, "native: this session request was used before");
   }
 
   auto session = std::make_shared<Session>();
+  session->key = verified.key;
   session->identity = verified.identity;
   session->identity.signed_headers.clear();  // of the HTTP request; messages have none, and copy this
   session->peer_address = exchange.peer_address();
   session->secure = exchange.secure();
   wire::Nonce server_nonce;
   fill_random(server_nonce);
-  VB_CO_TRY(door.sessions.add(session, wanted.nonce, server_nonce, credentials->secret_key));
+  VB_CO_TRY(door.sessions.add(session, wanted.nonce, server_nonce, verified.key->credentials.secret_key));
   door.metrics.sessions_made.add();
   door.metrics.sessions.set(static_cast<int64_t>(door.sessions.size()));
 
@@ -134,7 +133,10 @@ Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Respon
 Result<void> show_metrics(Door& door, http::Exchange& exchange, s3::Response& response) {
   boost::system::error_code ec;
   const auto peer = boost::asio::ip::make_address(std::string(exchange.peer_address()), ec);
-  if (ec || !peer.is_loopback()) VB_TRY(authenticate(door, exchange));
+  if (ec || !peer.is_loopback()) {
+    VB_ASSIGN(const auto verified, authenticate(door, exchange));
+    if (!verified.identity.principal->superuser) return fail(Errc::access_denied, "native: metrics");
+  }
   response.headers.emplace_back("content-type", "text/plain; version=0.0.4");
   response.body = metrics::exposition();
   return {};

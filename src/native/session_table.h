@@ -22,6 +22,7 @@ namespace verbena::native {
 struct Session {
   uint64_t id = 0;
   wire::MasterKey master;
+  auth::AccessKeyPtr key;  // that opened it; its lanes look again after a change
   auth::Identity identity;
   std::string peer_address;              // IP of the HTTP request that made it
   bool secure = false;                   // that request came over TLS (the messages never do)
