@@ -82,6 +82,13 @@ std::string_view to_string(Errc code) {
     VB_NAME(authorization_query_error);
     VB_NAME(invalid_token);
     VB_NAME(missing_signed_header);
+    VB_NAME(key_unavailable);
+    VB_NAME(encryption_key_required);
+    VB_NAME(encryption_key_wrong);
+    VB_NAME(encryption_key_digest);
+    VB_NAME(insecure_customer_key);
+    VB_NAME(no_such_kms_key);
+    VB_NAME(invalid_kms_key_id);
     VB_NAME(invalid_rdma_token);
     VB_NAME(rdma_not_supported);
     VB_NAME(rdma_transfer_failed);

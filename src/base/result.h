@@ -97,6 +97,15 @@ enum class Errc : uint16_t {
   invalid_token = 71,
   missing_signed_header = 72,
 
+  // Encryption.
+  key_unavailable = 80,         // no such key in the key ring
+  encryption_key_required = 81,  // the object has a customer's key, and the request none; or the other way round
+  encryption_key_wrong = 82,
+  encryption_key_digest = 83,  // the key's MD5 is not the one that came with it
+  insecure_customer_key = 84,  // a customer's key without TLS, where that is forbidden
+  no_such_kms_key = 85,
+  invalid_kms_key_id = 86,
+
   // RDMA (PROTOCOLS: S3 with a token).
   invalid_rdma_token = 96,
   rdma_not_supported = 97,

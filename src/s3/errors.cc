@@ -186,6 +186,27 @@ ErrorForm error_form(Errc code) {
     case Errc::missing_signed_header:
       return {"AccessDenied", 403, "There were headers present in the request which were not signed"};
 
+    case Errc::key_unavailable:
+      return {"InternalError", 500, "A key that the server needs for this is not in its key file."};
+    case Errc::encryption_key_required:
+      return {"InvalidRequest", 400,
+              "The object was stored using a form of Server Side Encryption. The correct parameters must be provided to "
+              "retrieve the object."};
+    case Errc::encryption_key_wrong:
+      return {"AccessDenied", 403,
+              "Requests specifying Server Side Encryption with Customer provided keys must provide the correct secret "
+              "key."};
+    case Errc::encryption_key_digest:
+      return {"InvalidArgument", 400, "The calculated MD5 hash of the key did not match the hash that was provided."};
+    case Errc::insecure_customer_key:
+      return {"InvalidRequest", 400,
+              "Requests specifying Server Side Encryption with Customer provided keys must be made over a secure "
+              "connection."};
+    case Errc::no_such_kms_key:
+      return {"KMS.NotFoundException", 400, "The KMS key that the request names does not exist."};
+    case Errc::invalid_kms_key_id:
+      return {"InvalidArgument", 400, "The KMS key id of the request is not valid."};
+
     case Errc::invalid_rdma_token:
       return {"InvalidRDMAToken", 400, "The RDMA token is malformed or not acceptable."};
     case Errc::rdma_not_supported:

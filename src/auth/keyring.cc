@@ -1,0 +1,296 @@
+#include "auth/keyring.h"
+
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "base/aead.h"
+#include "base/checksum.h"
+
+namespace verbena::auth {
+namespace {
+
+constexpr std::byte sealed_format{1};
+constexpr size_t id_size = 8, half_nonce = aead_nonce_size;
+constexpr size_t file_size_max = 64 * KiB;
+constexpr size_t keys_max = 256;
+constexpr std::string_view file_head =
+    "# Verbena's master keys, the newest last. Keep a copy in another place: what is sealed under a key is lost with it.\n";
+constexpr std::string_view known_head =
+    "# The ids of the master keys that this data directory has used. No secret; the server checks its key file by it.\n";
+
+using Id = std::array<std::byte, id_size>;
+
+std::unexpected<std::string> cannot(const char* what, const std::filesystem::path& path) {
+  return std::unexpected(std::string("cannot ") + what + " " + path.string() + ": " + std::strerror(errno));
+}
+
+struct Fd {
+  int fd;
+  explicit Fd(int f) : fd(f) {}
+  Fd(const Fd&) = delete;
+  ~Fd() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+// Written beside, made durable, then renamed: a crash leaves the old file or the new one.
+std::expected<void, std::string> replace_file(const std::filesystem::path& path, std::string_view text) {
+  const std::string beside = path.string() + ".new";
+  ::unlink(beside.c_str());
+  {
+    const Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (file.fd < 0) return cannot("create", beside);
+    if (!write_all(file.fd, text) || ::fsync(file.fd) != 0) return cannot("write", beside);
+  }
+  if (::rename(beside.c_str(), path.c_str()) != 0) return cannot("rename to", path);
+  const auto parent = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  const Fd folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.fd >= 0) ::fsync(folder.fd);
+  return {};
+}
+
+// nullopt: there is no such file.
+std::expected<std::optional<Secret>, std::string> read_file(const std::filesystem::path& path, bool is_secret) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.fd < 0 && errno == ENOENT) return std::nullopt;
+  if (file.fd < 0) return cannot("read", path);
+  struct stat status {};
+  if (::fstat(file.fd, &status) != 0) return cannot("read", path);
+  if (!S_ISREG(status.st_mode)) return std::unexpected(path.string() + " is not a file");
+  if (is_secret && (status.st_mode & 077) != 0) {
+    return std::unexpected(path.string() + " can be read by others; run: chmod 600 " + path.string());
+  }
+  if (static_cast<uint64_t>(status.st_size) > file_size_max) return std::unexpected(path.string() + " is too large");
+  Secret text(static_cast<size_t>(status.st_size));
+  size_t filled = 0;
+  while (filled < text.size()) {
+    const ssize_t n = ::read(file.fd, text.writable().data() + filled, text.size() - filled);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return cannot("read", path);
+    if (n == 0) return std::unexpected(path.string() + " changed while it was read");
+    filled += static_cast<size_t>(n);
+  }
+  return text;
+}
+
+// Calls each(line) for every line that is neither empty nor a comment, until it returns false.
+template <class Each>
+bool each_line(std::string_view text, Each each) {
+  while (!text.empty()) {
+    const size_t cut = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, cut);
+    text.remove_prefix(std::min(cut + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty() && line.front() != '#' && !each(line)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+struct KeyRing::Key {
+  uint32_t version = 0;
+  Secret key;
+  Id id{};  // follows from the key: a ring that lost this one never takes another for it
+
+  Key(uint32_t v, Secret k) : version(v), key(std::move(k)) {
+    const std::string digest = hmac_sha256(key.bytes(), as_bytes("verbena master key id"));
+    std::memcpy(id.data(), digest.data(), id.size());
+  }
+  // The key of one nonce's first half.
+  Aead aead(Bytes first_half) const {
+    std::string purpose("verbena seal ");
+    purpose += as_text(first_half);
+    std::string derived = hmac_sha256(key.bytes(), as_bytes(purpose));
+    Aead made(as_bytes(derived));
+    wipe(derived);
+    return made;
+  }
+};
+
+KeyRing::KeyRing(std::filesystem::path keys, std::filesystem::path known)
+    : path_(std::move(keys)), known_path_(std::move(known)) {}
+KeyRing::~KeyRing() = default;
+
+std::unique_ptr<KeyRing> KeyRing::in_memory() {
+  std::unique_ptr<KeyRing> ring(new KeyRing({}, {}));
+  ring->keys_.push_back(std::make_shared<const Key>(1, Secret::random(aead_key_size)));
+  return ring;
+}
+
+std::expected<KeyRing::Keys, std::string> KeyRing::load(const std::filesystem::path& path) {
+  auto text = read_file(path, true);
+  if (!text) return std::unexpected(text.error());
+  Keys keys;
+  if (!*text) return keys;
+  const bool sound = each_line((*text)->text(), [&](std::string_view line) {
+    uint32_t version = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), version);
+    if (error != std::errc() || version == 0 || end == line.data() + line.size() || *end != ' ') return false;
+    auto raw = from_base64(line.substr(static_cast<size_t>(end + 1 - line.data())));
+    if (!raw || raw->size() != aead_key_size || keys.size() == keys_max) return false;
+    keys.push_back(std::make_shared<const Key>(version, Secret(*raw)));
+    OPENSSL_cleanse(raw->data(), raw->size());
+    return true;
+  });
+  std::ranges::sort(keys, {}, [](const auto& key) { return key->version; });
+  const auto same = std::ranges::adjacent_find(keys, {}, [](const auto& key) { return key->version; });
+  if (!sound || keys.empty() || same != keys.end()) {
+    return std::unexpected(path.string() + " is not a key file: each line wants a version of its own, a space and 32 "
+                                           "bytes in base64");
+  }
+  return keys;
+}
+
+std::expected<void, std::string> KeyRing::save(const std::filesystem::path& path, const Keys& keys) {
+  std::string text(file_head);
+  text.reserve(text.size() + keys.size() * 64 + 64);  // so that no copy of a key stays behind in a smaller buffer
+  for (const auto& key : keys) {
+    std::string line = to_base64(key->key.bytes());
+    text.append(std::to_string(key->version)).append(" ").append(line).append("\n");
+    wipe(line);
+  }
+  auto done = replace_file(path, text);
+  wipe(text);
+  return done;
+}
+
+// Takes the keys if none is missing that was used before, and notes the new ones.
+std::expected<void, std::string> KeyRing::adopt(Keys keys) {
+  std::set<std::string> ids;
+  for (const auto& key : keys) ids.insert(to_hex(key->id));
+  auto known = read_file(known_path_, false);
+  if (!known) return std::unexpected(known.error());
+  std::set<std::string> noted;
+  std::string missing;
+  if (*known) {
+    each_line((*known)->text(), [&](std::string_view line) {
+      noted.emplace(line);
+      if (!ids.contains(std::string(line))) missing = line;
+      return true;
+    });
+  }
+  if (!missing.empty()) {
+    return std::unexpected(path_.string() + " does not hold master key " + missing + ", which " +
+                           known_path_.string() +
+                           " says was used: what is sealed under it could not be read. Bring the key file back");
+  }
+  if (noted != ids) {
+    std::string text(known_head);
+    for (const auto& id : ids) text += id + "\n";
+    if (auto done = replace_file(known_path_, text); !done) return done;
+  }
+  std::unique_lock lock(mutex_);
+  keys_ = std::move(keys);
+  return {};
+}
+
+std::expected<std::unique_ptr<KeyRing>, std::string> KeyRing::open(const std::filesystem::path& keys,
+                                                                   const std::filesystem::path& known) {
+  std::unique_ptr<KeyRing> ring(new KeyRing(keys, known));
+  auto loaded = load(keys);
+  if (!loaded) return std::unexpected(loaded.error());
+  if (loaded->empty()) {
+    std::error_code ignored;
+    if (std::filesystem::exists(known, ignored)) {
+      return std::unexpected("the key file " + keys.string() + " is missing, but " + known.string() +
+                             " says that keys were used: what is sealed under them could not be read. Bring the key "
+                             "file back");
+    }
+    loaded->push_back(std::make_shared<const Key>(1, Secret::random(aead_key_size)));
+    if (auto saved = save(keys, *loaded); !saved) return std::unexpected(saved.error());
+  }
+  if (auto done = ring->adopt(std::move(*loaded)); !done) return std::unexpected(done.error());
+  return ring;
+}
+
+std::expected<void, std::string> KeyRing::reload() {
+  auto loaded = load(path_);
+  if (!loaded) return std::unexpected(loaded.error());
+  if (loaded->empty()) return std::unexpected("the key file " + path_.string() + " is missing");
+  return adopt(std::move(*loaded));
+}
+
+std::expected<std::string, std::string> KeyRing::rotate(const std::filesystem::path& path) {
+  auto loaded = load(path);
+  if (!loaded) return std::unexpected(loaded.error());
+  if (loaded->empty()) return std::unexpected("there is no key file " + path.string());
+  if (loaded->size() == keys_max) return std::unexpected(path.string() + " is full");
+  loaded->push_back(std::make_shared<const Key>(loaded->back()->version + 1, Secret::random(aead_key_size)));
+  if (auto saved = save(path, *loaded); !saved) return std::unexpected(saved.error());
+  return to_hex(loaded->back()->id);
+}
+
+std::shared_ptr<const KeyRing::Key> KeyRing::newest() const {
+  std::shared_lock lock(mutex_);
+  return keys_.back();
+}
+
+size_t KeyRing::size() const {
+  std::shared_lock lock(mutex_);
+  return keys_.size();
+}
+
+std::string KeyRing::newest_id() const { return to_hex(newest()->id); }
+
+std::string KeyRing::seal(Bytes plain, std::string_view context) const {
+  const auto key = newest();
+  std::string out(sealed_overhead + plain.size(), '\0');
+  auto* at = reinterpret_cast<std::byte*>(out.data());
+  *at++ = sealed_format;
+  at = std::ranges::copy(key->id, at).out;
+  fill_random({at, 2 * half_nonce});
+  const Bytes first_half(at, half_nonce);
+  AeadNonce nonce;
+  std::memcpy(nonce.data(), at + half_nonce, nonce.size());
+  at += 2 * half_nonce;
+  AeadTag tag;
+  key->aead(first_half).seal(nonce, as_bytes(context), plain, at, tag);
+  std::ranges::copy(tag, at + plain.size());
+  return out;
+}
+
+Result<Secret> KeyRing::unseal(Bytes sealed, std::string_view context) const {
+  if (sealed.size() < sealed_overhead || sealed[0] != sealed_format) return fail(Errc::corrupt_object, "sealed: shape");
+  const Bytes id = sealed.subspan(1, id_size);
+  std::shared_ptr<const Key> key;
+  {
+    std::shared_lock lock(mutex_);
+    const auto found = std::ranges::find_if(keys_, [&](const auto& one) { return std::ranges::equal(one->id, id); });
+    if (found == keys_.end()) return fail(Errc::key_unavailable, "sealed: no such master key");
+    key = *found;
+  }
+  const Bytes first_half = sealed.subspan(1 + id_size, half_nonce);
+  AeadNonce nonce;
+  std::ranges::copy(sealed.subspan(1 + id_size + half_nonce, nonce.size()), nonce.begin());
+  const size_t size = sealed.size() - sealed_overhead;
+  Secret plain(size);
+  if (!key->aead(first_half)
+           .open(nonce, as_bytes(context), sealed.subspan(1 + id_size + 2 * half_nonce, size),
+                 sealed.last(aead_tag_size), plain.writable().data())) {
+    return fail(Errc::corrupt_object, "sealed: changed, or of another context");
+  }
+  return plain;
+}
+
+}  // namespace verbena::auth

@@ -1,0 +1,166 @@
+#include "auth/keyring.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace verbena::auth {
+namespace {
+
+class KeyRingTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/verbena-keyring-XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<KeyRing> open() {
+    auto ring = KeyRing::open(keys(), known());
+    EXPECT_TRUE(ring) << ring.error();
+    return ring ? std::move(*ring) : nullptr;
+  }
+  std::string open_error() {
+    auto ring = KeyRing::open(keys(), known());
+    return ring ? "" : ring.error();
+  }
+  std::filesystem::path keys() const { return folder_ / "master.keys"; }
+  std::filesystem::path known() const { return folder_ / "master.ids"; }
+  std::string text_of(const std::filesystem::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  std::filesystem::path folder_;
+};
+
+std::string opened(const KeyRing& ring, std::string_view sealed, std::string_view context) {
+  auto plain = ring.unseal(as_bytes(sealed), context);
+  return plain ? std::string(plain->text()) : std::string(to_string(plain.error().code));
+}
+
+TEST_F(KeyRingTest, MakesAFileOfItsOwnAtTheFirstStartAndReadsItAtTheNext) {
+  const std::string sealed = open()->seal(as_bytes("a secret"), "user alice");
+  struct stat status {};
+  ASSERT_EQ(::stat(keys().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  EXPECT_EQ(opened(*open(), sealed, "user alice"), "a secret");
+  EXPECT_EQ(sealed.size(), 8 + sealed_overhead);
+  EXPECT_EQ(sealed.find("secret"), std::string::npos);
+}
+
+TEST_F(KeyRingTest, AnotherContextDoesNotOpen) {
+  const auto ring = open();
+  const std::string sealed = ring->seal(as_bytes("x"), "user alice");
+  EXPECT_EQ(opened(*ring, sealed, "user bob"), "corrupt_object");
+}
+
+TEST_F(KeyRingTest, EveryChangedBitIsSeen) {
+  const auto ring = KeyRing::in_memory();
+  const std::string sealed = ring->seal(as_bytes("some text"), "c");
+  for (size_t bit = 0; bit < sealed.size() * 8; ++bit) {
+    std::string changed = sealed;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << (bit % 8)));
+    EXPECT_FALSE(ring->unseal(as_bytes(changed), "c")) << bit;
+  }
+  for (size_t size = 0; size < sealed.size(); ++size) {
+    EXPECT_FALSE(ring->unseal(as_bytes(sealed).first(size), "c")) << size;
+  }
+}
+
+TEST_F(KeyRingTest, SealingTheSameTwiceGivesDifferentBytes) {
+  const auto ring = KeyRing::in_memory();
+  std::set<std::string> seen;
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(seen.insert(ring->seal(as_bytes("same"), "c")).second);
+}
+
+TEST_F(KeyRingTest, AnEmptyTextCanBeSealed) {
+  const auto ring = KeyRing::in_memory();
+  EXPECT_EQ(opened(*ring, ring->seal({}, ""), ""), "");
+}
+
+TEST_F(KeyRingTest, AfterARotationTheNewKeySealsAndTheOldOneStillOpens) {
+  const auto ring = open();
+  const std::string old_id = ring->newest_id();
+  const std::string old_sealed = ring->seal(as_bytes("old"), "c");
+  const auto added = KeyRing::rotate(keys());
+  ASSERT_TRUE(added) << added.error();
+  EXPECT_EQ(ring->newest_id(), old_id);
+  ASSERT_TRUE(ring->reload());
+  EXPECT_EQ(ring->newest_id(), *added);
+  EXPECT_EQ(ring->size(), 2u);
+  const std::string new_sealed = ring->seal(as_bytes("new"), "c");
+  EXPECT_NE(old_sealed.substr(1, 8), new_sealed.substr(1, 8));
+  const auto again = open();
+  EXPECT_EQ(opened(*again, old_sealed, "c"), "old");
+  EXPECT_EQ(opened(*again, new_sealed, "c"), "new");
+}
+
+TEST_F(KeyRingTest, AKeyFileThatOthersCanReadIsRefused) {
+  open();
+  ASSERT_EQ(::chmod(keys().c_str(), 0640), 0);
+  EXPECT_NE(open_error().find("chmod 600"), std::string::npos);
+}
+
+TEST_F(KeyRingTest, ALostKeyFileIsAnErrorAndNotANewKey) {
+  open();
+  std::filesystem::remove(keys());
+  EXPECT_NE(open_error().find("is missing"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(keys()));
+}
+
+TEST_F(KeyRingTest, AnotherServersKeyFileIsAnError) {
+  const std::string id = open()->newest_id();
+  std::filesystem::rename(keys(), folder_ / "aside");
+  std::filesystem::remove(known());
+  open();  // keys of another server
+  const std::string other = text_of(keys());
+  std::ofstream(known()) << id << "\n";
+  EXPECT_NE(open_error().find(id), std::string::npos);
+  EXPECT_EQ(text_of(keys()), other);
+}
+
+TEST_F(KeyRingTest, AReloadThatFailsLeavesTheKeysAsTheyWere) {
+  const auto ring = open();
+  const std::string sealed = ring->seal(as_bytes("x"), "c");
+  std::ofstream(keys(), std::ios::trunc) << "1 not-base64\n";
+  EXPECT_FALSE(ring->reload());
+  std::filesystem::remove(keys());
+  EXPECT_FALSE(ring->reload());
+  EXPECT_EQ(opened(*ring, sealed, "c"), "x");
+}
+
+TEST_F(KeyRingTest, WhatIsNoKeyFileIsRefusedWithoutShowingIt) {
+  const std::string key = to_base64(Secret::random(32).bytes());
+  for (const std::string& text : {std::string("# only a comment\n"), std::string("1 c2hvcnQ=\n"), "0 " + key + "\n",
+                                  "x " + key + "\n", key + "\n", "1 " + key + "\n1 " + key + "\n", std::string("1")}) {
+    std::filesystem::remove(keys());
+    std::ofstream(keys()) << text;
+    ASSERT_EQ(::chmod(keys().c_str(), 0600), 0);
+    const std::string error = open_error();
+    EXPECT_NE(error.find("not a key file"), std::string::npos) << text;
+    EXPECT_EQ(error.find(key), std::string::npos);
+  }
+}
+
+TEST_F(KeyRingTest, AMasterKeyThatIsNotThereSaysSo) {
+  const auto one = KeyRing::in_memory();
+  const auto other = KeyRing::in_memory();
+  EXPECT_EQ(opened(*other, one->seal(as_bytes("x"), "c"), "c"), "key_unavailable");
+}
+
+TEST_F(KeyRingTest, TheIdsFileHoldsNoKey) {
+  open();
+  std::string line, key;
+  std::ifstream file(keys());
+  while (std::getline(file, line)) key = line.substr(line.find(' ') + 1);
+  ASSERT_EQ(key.size(), 44u);
+  EXPECT_EQ(text_of(known()).find(key), std::string::npos);
+}
+
+}  // namespace
+}  // namespace verbena::auth

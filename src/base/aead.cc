@@ -1,0 +1,86 @@
+#include "base/aead.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+namespace verbena {
+namespace {
+
+void check(bool ok) {
+  if (!ok) std::abort();  // OpenSSL fails here only when memory is gone or the cipher is forbidden by policy
+}
+
+// Fetched once: EVP_aes_256_gcm() looks its implementation up at every init (OpenSSL 3, crypto(7)).
+const EVP_CIPHER* cipher() {
+  static const EVP_CIPHER* const fetched = EVP_CIPHER_fetch(nullptr, "AES-256-GCM", nullptr);
+  return fetched;
+}
+
+unsigned char* raw(std::byte* p) { return reinterpret_cast<unsigned char*>(p); }
+const unsigned char* raw(const std::byte* p) { return reinterpret_cast<const unsigned char*>(p); }
+
+int length(Bytes bytes) {
+  check(bytes.size() <= static_cast<size_t>(std::numeric_limits<int>::max()));
+  return static_cast<int>(bytes.size());
+}
+
+}  // namespace
+
+// Two contexts, as each direction keeps its own tables.
+struct Aead::Context {
+  EVP_CIPHER_CTX* seal = EVP_CIPHER_CTX_new();
+  EVP_CIPHER_CTX* open = EVP_CIPHER_CTX_new();
+  Context() { check(seal != nullptr && open != nullptr); }
+  ~Context() {  // wipes the key schedules
+    EVP_CIPHER_CTX_free(seal);
+    EVP_CIPHER_CTX_free(open);
+  }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+};
+
+Aead::Aead(Bytes key) : context_(new Context) {
+  check(key.size() == aead_key_size);
+  check(EVP_EncryptInit_ex2(context_->seal, cipher(), raw(key.data()), nullptr, nullptr) == 1);
+  check(EVP_DecryptInit_ex2(context_->open, cipher(), raw(key.data()), nullptr, nullptr) == 1);
+}
+
+Aead::Aead(Aead&& other) noexcept : context_(std::exchange(other.context_, nullptr)) {}
+Aead& Aead::operator=(Aead&& other) noexcept {
+  std::swap(context_, other.context_);
+  return *this;
+}
+Aead::~Aead() { delete context_; }
+
+void Aead::seal(const AeadNonce& nonce, Bytes context, Bytes plain, std::byte* out, AeadTag& tag) {
+  EVP_CIPHER_CTX* const c = context_->seal;
+  int n = 0;
+  check(EVP_EncryptInit_ex2(c, nullptr, nullptr, raw(nonce.data()), nullptr) == 1);
+  if (!context.empty()) check(EVP_EncryptUpdate(c, nullptr, &n, raw(context.data()), length(context)) == 1);
+  if (!plain.empty()) check(EVP_EncryptUpdate(c, raw(out), &n, raw(plain.data()), length(plain)) == 1);
+  check(EVP_EncryptFinal_ex(c, raw(tag.data()), &n) == 1);  // writes nothing: GCM has no padding
+  check(EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, static_cast<int>(tag.size()), tag.data()) == 1);
+}
+
+bool Aead::open(const AeadNonce& nonce, Bytes context, Bytes sealed, Bytes tag, std::byte* out) {
+  if (tag.size() != aead_tag_size) return false;
+  EVP_CIPHER_CTX* const c = context_->open;
+  int n = 0;
+  AeadTag given;
+  std::copy(tag.begin(), tag.end(), given.begin());
+  check(EVP_DecryptInit_ex2(c, nullptr, nullptr, raw(nonce.data()), nullptr) == 1);
+  if (!context.empty()) check(EVP_DecryptUpdate(c, nullptr, &n, raw(context.data()), length(context)) == 1);
+  if (!sealed.empty()) check(EVP_DecryptUpdate(c, raw(out), &n, raw(sealed.data()), length(sealed)) == 1);
+  check(EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, static_cast<int>(given.size()), given.data()) == 1);
+  unsigned char rest[16];
+  if (EVP_DecryptFinal_ex(c, rest, &n) == 1) return true;
+  OPENSSL_cleanse(out, sealed.size());
+  return false;
+}
+
+}  // namespace verbena

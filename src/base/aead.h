@@ -1,0 +1,36 @@
+// AES-256-GCM (NIST SP 800-38D): bytes that nobody reads or changes without the key.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "base/bytes.h"
+
+namespace verbena {
+
+inline constexpr size_t aead_key_size = 32;
+inline constexpr size_t aead_nonce_size = 12;
+inline constexpr size_t aead_tag_size = 16;
+
+using AeadNonce = std::array<std::byte, aead_nonce_size>;
+using AeadTag = std::array<std::byte, aead_tag_size>;
+
+// One key, scheduled once. Under one key no nonce may ever come twice: that is the caller's to keep. Not thread-safe.
+class Aead {
+ public:
+  explicit Aead(Bytes key);  // aead_key_size bytes
+  Aead(Aead&& other) noexcept;
+  Aead& operator=(Aead&& other) noexcept;
+  ~Aead();
+
+  // `out` has the size of `plain` and may be the same place. `context` is authenticated, not kept.
+  void seal(const AeadNonce& nonce, Bytes context, Bytes plain, std::byte* out, AeadTag& tag);
+  // False: not what was sealed under this key, nonce and context; `out` is then wiped.
+  [[nodiscard]] bool open(const AeadNonce& nonce, Bytes context, Bytes sealed, Bytes tag, std::byte* out);
+
+ private:
+  struct Context;
+  Context* context_ = nullptr;
+};
+
+}  // namespace verbena
