@@ -35,6 +35,9 @@ struct Bucket {
   mutable std::atomic<Versioning> versioning{Versioning::off};
   mutable std::atomic<BucketLock> lock{};
   mutable Documents documents;
+  // Of write_behind.h: keys whose newest object the index does not have yet; how many keep new ones out (guarded there).
+  mutable std::atomic<uint32_t> acknowledged{0};
+  mutable uint32_t shut = 0;
 
   void set(const BucketInfo& info) const;  // what may change of a bucket
   BucketInfo info() const { return {name, created_us, owner, durability.load(), versioning.load(), lock.load()}; }

@@ -74,6 +74,10 @@ class Committer {
   // is full. After io_error and insufficient_storage the change is not visible and will not be, except that a crash
   // before the index has recovered may bring it back, whole.
   Task<Result<void>> submit(Mutation mutation);
+  // Likewise, without a coroutine: `done` runs on a thread of the committer's, or at once when it is refused.
+  void submit(Mutation mutation, std::function<void(Result<void>)> done) {
+    enqueue({std::move(mutation), std::move(done), {}});
+  }
 
  private:
   struct Pending {

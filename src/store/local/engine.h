@@ -12,9 +12,11 @@
 
 namespace verbena::store::local {
 
+class WriteBehind;
+
 struct Engine {
-  explicit Engine(Options o) : options(std::move(o)) {}
-  ~Engine() { stop(); }
+  explicit Engine(Options o);
+  ~Engine();
 
   // Directory, lock, format, index, recovery, threads; in this order (recovery.cc).
   Result<void> start();
@@ -46,6 +48,7 @@ struct Engine {
   std::unique_ptr<Committer> committer;
   std::unique_ptr<DataIo> io;
   Buckets buckets;
+  std::unique_ptr<WriteBehind> behind;
 
  private:
   Result<void> open_directory();

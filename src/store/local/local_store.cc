@@ -8,6 +8,7 @@
 #include "store/local/object_ops.h"
 #include "store/local/reader.h"
 #include "store/local/remove.h"
+#include "store/local/write_behind.h"
 
 namespace verbena::store::local {
 
@@ -21,9 +22,13 @@ Result<std::unique_ptr<LocalStore>> LocalStore::open(Options options) {
 
 LocalStore::~LocalStore() { engine_->stop(); }
 
-void LocalStore::drain() { engine_->garbage->drain(); }
+void LocalStore::drain() {
+  engine_->behind->flush();
+  engine_->garbage->drain();
+}
 
 Result<LocalStore::Usage> LocalStore::usage() {
+  engine_->behind->flush();
   Usage usage;
   Cursor cursor = engine_->index->cursor(Family::extents, "");
   for (; cursor.valid(); cursor.next()) {
@@ -61,6 +66,8 @@ Task<Result<void>> LocalStore::set_durability(std::string_view name, Durability 
     info.durability = durability;
     return {};
   };
+  WriteBehind::Shut shut(*engine->behind, found);
+  VB_CO_TRY(co_await engine->behind->settle(found));
   VB_CO_TRY(co_await engine->committer->submit(change_bucket_mutation(found, change)));
   if (durability == Durability::memory) co_return Result<void>();
   // What the bucket acknowledged from memory so far becomes durable, too.
@@ -83,6 +90,8 @@ Task<Result<void>> LocalStore::set_versioning(std::string_view name, Versioning 
     info.versioning = versioning;
     return {};
   };
+  WriteBehind::Shut shut(*engine->behind, found);
+  VB_CO_TRY(co_await engine->behind->settle(found));
   co_return co_await engine->committer->submit(change_bucket_mutation(found, change));
 }
 
@@ -104,7 +113,11 @@ Task<Result<void>> LocalStore::set_lock(std::string_view name, BucketLock lock) 
 Task<Result<void>> LocalStore::remove_bucket(std::string_view name) {
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(name));
-  co_return co_await engine->committer->submit(remove_bucket_mutation(*engine, found));
+  WriteBehind::Shut shut(*engine->behind, found);
+  VB_CO_TRY(co_await engine->behind->settle(found));
+  VB_CO_TRY(co_await engine->committer->submit(remove_bucket_mutation(*engine, found)));
+  shut.for_ever();
+  co_return Result<void>{};
 }
 
 Task<Result<std::vector<BucketInfo>>> LocalStore::buckets() { co_return engine_->buckets.list(); }
@@ -135,6 +148,10 @@ Task<Result<std::shared_ptr<ObjectReader>>> LocalStore::open(std::string_view bu
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   VB_CO_TRY(check_key(key));
+  if (WriteBehind::holds_any(*found)) {
+    if (!version_id.empty()) VB_CO_TRY(co_await engine->behind->settle(found, std::string(key)));
+    if (auto acknowledged = engine->behind->find(*found, key)) co_return open_acknowledged(std::move(acknowledged));
+  }
   // What RocksDB has in memory is answered here and now; only a read from disk is worth a thread.
   auto opened = open_object(engine, found, {key, version_id}, Tier::cached);
   if (opened || !(opened.error() == Errc::would_block)) co_return opened;
@@ -148,6 +165,10 @@ Task<Result<ObjectInfo>> LocalStore::stat(std::string_view bucket, std::string_v
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   VB_CO_TRY(check_key(key));
+  if (WriteBehind::holds_any(*found)) {
+    if (!version_id.empty()) VB_CO_TRY(co_await engine->behind->settle(found, std::string(key)));
+    if (auto acknowledged = engine->behind->find(*found, key)) co_return acknowledged->info;
+  }
   auto info = stat_object(*engine, *found, {key, version_id}, Tier::cached);
   if (info || !(info.error() == Errc::would_block)) co_return info;
   auto work = [engine, found, key = std::string(key), id = std::string(version_id)] {
@@ -161,6 +182,7 @@ Task<Result<ObjectInfo>> LocalStore::find_version(std::string_view bucket, std::
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   VB_CO_TRY(check_key(key));
+  if (WriteBehind::holds_any(*found)) VB_CO_TRY(co_await engine->behind->settle(found, std::string(key)));
   auto work = [engine, found, key = std::string(key), id = std::string(version_id)] {
     return stat_version(*engine, *found, {key, id});
   };
@@ -179,6 +201,7 @@ Task<Result<Removed>> LocalStore::remove(std::string_view bucket, std::string_vi
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   VB_CO_TRY(check_key(key));
+  if (WriteBehind::holds_any(*found)) VB_CO_TRY(co_await engine->behind->settle(found, std::string(key)));
   auto removal = std::make_shared<Removal>(Removal{engine, found, std::string(key), std::move(request), {}});
   VB_CO_TRY(co_await engine->committer->submit(remove_mutation(removal)));
   co_return std::move(removal->removed);
@@ -189,6 +212,7 @@ Task<Result<ObjectInfo>> LocalStore::update(std::string_view bucket, std::string
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   VB_CO_TRY(check_key(key));
+  if (WriteBehind::holds_any(*found)) VB_CO_TRY(co_await engine->behind->settle(found, std::string(key)));
   auto update =
       std::make_shared<Update>(Update{found, std::string(key), std::string(version_id), std::move(change), {}});
   VB_CO_TRY(co_await engine->committer->submit(update_mutation(update)));
@@ -198,6 +222,7 @@ Task<Result<ObjectInfo>> LocalStore::update(std::string_view bucket, std::string
 Task<Result<ListPage>> LocalStore::list(std::string_view bucket, ListRequest request) {
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  VB_CO_TRY(co_await engine->behind->settle(found));
   auto work = [engine, found, request = std::move(request)] { return list_objects(*engine, *found, request); };
   co_return co_await engine->pool().run("object list", std::move(work));
 }
@@ -205,6 +230,7 @@ Task<Result<ListPage>> LocalStore::list(std::string_view bucket, ListRequest req
 Task<Result<VersionPage>> LocalStore::list_versions(std::string_view bucket, ListVersionsRequest request) {
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  VB_CO_TRY(co_await engine->behind->settle(found));
   auto work = [engine, found, request = std::move(request)] { return local::list_versions(*engine, *found, request); };
   co_return co_await engine->pool().run("version list", std::move(work));
 }
@@ -272,6 +298,7 @@ Task<Result<ObjectInfo>> LocalStore::complete_upload(std::string_view bucket, st
   auto completion = std::make_shared<Completion>(Completion{engine, found, std::string(key), std::string(upload_id),
                                                             std::move(parts), std::move(info), std::move(conditions)});
   if (completion->parts.empty()) co_return fail(Errc::invalid_request, "complete: no parts");
+  if (WriteBehind::holds_any(*found)) VB_CO_TRY(co_await engine->behind->settle(found, std::string(key)));
   VB_CO_TRY(co_await engine->committer->submit(local::complete_upload(completion)));
   co_return std::move(completion->info);
 }

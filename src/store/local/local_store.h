@@ -32,6 +32,10 @@ struct Options {
   uint64_t volume_size_max = 1 * GiB;
   uint64_t allocate_step = 16 * MiB;   // volumes grow by this; 0: by what is needed
   uint64_t free_bytes_min = 64 * MiB;  // less free than this: PUTs get insufficient_storage, deletes still work
+  // What `memory` buckets acknowledge before the index has it: at most so many bytes (and an eighth of the arena; 0:
+  // nothing), and for about so long.
+  uint64_t write_behind_max = 64 * MiB;
+  std::chrono::milliseconds write_behind_after{100};
 };
 
 class LocalStore final : public Store {
@@ -49,7 +53,7 @@ class LocalStore final : public Store {
     uint64_t volumes = 0;
   };
   Result<Usage> usage();  // blocks; walks the space map
-  void drain();           // blocks until the space of everything deleted so far is back
+  void drain();           // blocks until the index has all that was acknowledged, and deleted objects' space is back
 
   Task<Result<void>> create_bucket(BucketInfo bucket) override;
   Task<Result<BucketInfo>> bucket(std::string_view name) override;

@@ -79,11 +79,12 @@ void multipart(TestStore& t, Model& model) {
   model[key] = whole;
 }
 
-void step(TestStore& t, FaultyFileSystem& fs, Model& model) {
-  switch (*rc::gen::inRange(0, 12)) {
+void step(TestStore& t, FaultyFileSystem& fs, Durability durability, Model& model) {
+  switch (*rc::gen::inRange(0, 13)) {
     case 0:
       return t.reopen();
     case 1:
+      if (durability == Durability::memory) return t.reopen();
       t.close();
       fs.crash(FaultyFileSystem::Loss::unsynced, *rc::gen::arbitrary<uint64_t>());
       return t.open();
@@ -105,6 +106,13 @@ void step(TestStore& t, FaultyFileSystem& fs, Model& model) {
       if (done) model[key] = value;
       return;
     }
+    case 7: {
+      std::string key = random_key();
+      auto got = t.get("b", key);
+      RC_ASSERT(got.has_value() == model.contains(key));
+      if (got) RC_ASSERT(*got == model.at(key));
+      return;
+    }
     default: {
       std::string key = random_key(), value = random_value();
       size_t chunk = *rc::gen::elementOf(std::vector<size_t>{5000, 65'536, 1 * MiB});
@@ -115,16 +123,18 @@ void step(TestStore& t, FaultyFileSystem& fs, Model& model) {
   }
 }
 
-TEST(Model, AnyHistoryReadsLikeAMap) {
-  bool ok = rc::check("any history reads like a map", [] {
+void expect_a_map(Durability durability) {
+  bool ok = rc::check("any history reads like a map", [durability] {
     FaultyFileSystem fs;
     TestStore t(&fs);
     t.options.volume_size_max = 1 * MiB;
+    t.options.write_behind_after = std::chrono::milliseconds(*rc::gen::elementOf(std::vector<int>{0, 1, 3'600'000}));
+    t.options.write_behind_max = *rc::gen::elementOf(std::vector<uint64_t>{0, 100'000, 64 * MiB});
     t.open();
-    t.make_bucket("b");
+    t.make_bucket("b", durability);
     Model model;
     int steps = *rc::gen::inRange(5, 25);
-    for (int i = 0; i < steps; ++i) step(t, fs, model);
+    for (int i = 0; i < steps; ++i) step(t, fs, durability, model);
     expect_same(t, model);
     t.reopen();
     expect_same(t, model);
@@ -135,6 +145,9 @@ TEST(Model, AnyHistoryReadsLikeAMap) {
   });
   EXPECT_TRUE(ok);
 }
+
+TEST(Model, AnyHistoryReadsLikeAMap) { expect_a_map(Durability::sync); }
+TEST(Model, AnyHistoryOfAMemoryBucketReadsLikeAMap) { expect_a_map(Durability::memory); }
 
 // Histories of versions. Each key's versions, newest first; nullopt: a delete marker.
 struct ModelVersion {
@@ -230,19 +243,22 @@ void expect_versions(TestStore& t, const VersionModel& model) {
   }
 }
 
-TEST(Model, AnyHistoryOfVersionsReadsLikeAListOfThem) {
-  bool ok = rc::check("any history of versions reads like a list of them", [] {
+void expect_a_list_of_versions(Durability durability) {
+  bool ok = rc::check("any history of versions reads like a list of them", [durability] {
     FaultyFileSystem fs;
     TestStore t(&fs);
     t.options.volume_size_max = 1 * MiB;
+    t.options.write_behind_after = std::chrono::hours(1);
     t.open();
-    t.make_bucket("b");
+    t.make_bucket("b", durability);
     VersionModel model;
     int steps = *rc::gen::inRange(5, 40);
     for (int i = 0; i < steps; ++i) change_versions(t, model);
     expect_versions(t, model);
     t.close();
-    fs.crash(FaultyFileSystem::Loss::unsynced, *rc::gen::arbitrary<uint64_t>());
+    if (durability == Durability::sync) {
+      fs.crash(FaultyFileSystem::Loss::unsynced, *rc::gen::arbitrary<uint64_t>());
+    }
     t.open();
     expect_versions(t, model);
     t.store->drain();
@@ -252,6 +268,9 @@ TEST(Model, AnyHistoryOfVersionsReadsLikeAListOfThem) {
   });
   EXPECT_TRUE(ok);
 }
+
+TEST(Model, AnyHistoryOfVersionsReadsLikeAListOfThem) { expect_a_list_of_versions(Durability::sync); }
+TEST(Model, AnyHistoryOfVersionsInAMemoryBucketReadsLikeAListOfThem) { expect_a_list_of_versions(Durability::memory); }
 
 }  // namespace
 }  // namespace verbena::store::local

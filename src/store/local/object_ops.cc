@@ -1,6 +1,7 @@
 #include "store/local/object_ops.h"
 
 #include "store/local/versions.h"
+#include "store/local/write_behind.h"
 
 namespace verbena::store::local {
 namespace {
@@ -15,15 +16,24 @@ struct Put {
   WrittenBlob blob;
 };
 
+// The new current object of a key: what was current steps aside.
+Result<ObjectRecord> replace_current(Transaction& transaction, Engine& engine, const BucketRecord& bucket,
+                                     std::string_view key, const std::optional<ObjectRecord>& current, ObjectInfo info,
+                                     const WrittenBlob& blob, int64_t at_us) {
+  VB_TRY(step_aside(transaction, bucket, key, current));
+  VB_ASSIGN(ObjectRecord record, new_record(engine, bucket, std::move(info), at_us));
+  record.blob = blob.ref;
+  add_blob(transaction, blob);
+  transaction.batch().put(Family::objects, keys::object(bucket.id, key), encode(record));
+  return record;
+}
+
 Result<void> apply_put(Transaction& transaction, Put& put) {
   VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *put.bucket));
   VB_ASSIGN(auto current, find_object(transaction, *put.bucket, put.key));
   VB_TRY(check_conditions(current, put.conditions));
-  VB_TRY(step_aside(transaction, bucket, put.key, current));
-  VB_ASSIGN(ObjectRecord record, new_record(*put.engine, bucket, put.info, transaction.now_us()));
-  record.blob = put.blob.ref;
-  add_blob(transaction, put.blob);
-  transaction.batch().put(Family::objects, keys::object(put.bucket->id, put.key), encode(record));
+  VB_ASSIGN(ObjectRecord record, replace_current(transaction, *put.engine, bucket, put.key, current, put.info, put.blob,
+                                                 transaction.now_us()));
   put.info = std::move(record.info);
   name_version(put.info, bucket.info.versioning);
   return {};
@@ -33,20 +43,29 @@ class StoreObjectWriter final : public ObjectWriter {
  public:
   StoreObjectWriter(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket, std::string key,
                     std::optional<uint64_t> size_hint)
-      : engine_(std::move(engine)),
-        bucket_(std::move(bucket)),
-        key_(std::move(key)),
-        bytes_(std::make_shared<BlobWriter>(engine_, volume_kind(*bucket_), size_hint)) {}
+      : engine_(std::move(engine)), bucket_(std::move(bucket)), key_(std::move(key)), size_hint_(size_hint) {}
 
   Task<Result<void>> append(memory::Chunk chunk) override {
-    if (!bytes_) co_return fail(Errc::invalid_argument, "writer: already committed");
+    if (committed_) co_return fail(Errc::invalid_argument, "writer: already committed");
+    // What comes in one piece may never need a place on disk.
+    if (!bytes_ && !whole_ && chunk.bytes.size() <= WriteBehind::object_size_max && WriteBehind::suits(*bucket_)) {
+      whole_ = std::move(chunk);
+      co_return Result<void>{};
+    }
+    VB_CO_TRY(co_await write_whole());
     co_return co_await bytes_->append(std::move(chunk));
   }
 
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
-    if (!bytes_) co_return fail(Errc::invalid_argument, "writer: already committed");
+    if (std::exchange(committed_, true)) co_return fail(Errc::invalid_argument, "writer: already committed");
+    const uint64_t size = whole_ ? whole_->bytes.size() : bytes_ ? bytes_->size() : 0;
+    if (info.size != size) co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
+    if (!bytes_ && !conditions.if_match && !conditions.if_none_match) {
+      if (!whole_) whole_.emplace();
+      if (auto stored = engine_->behind->put(bucket_, key_, info, *whole_)) co_return std::move(*stored);
+    }
+    VB_CO_TRY(co_await write_whole());
     auto bytes = std::exchange(bytes_, nullptr);
-    if (info.size != bytes->size()) co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
     info.parts.clear();
     auto put = std::make_shared<Put>(Put{engine_, bucket_, key_, std::move(conditions), std::move(info), {}});
     VB_CO_ASSIGN(put->blob, co_await bytes->finish());
@@ -54,15 +73,34 @@ class StoreObjectWriter final : public ObjectWriter {
                       .runs = std::move(put->blob.runs),
                       .bucket = bucket_,
                       .takes_space = true};
+    if (WriteBehind::holds_any(*bucket_)) {
+      if (auto settled = co_await engine_->behind->settle(bucket_, key_); !settled) {
+        engine_->garbage->reclaim(std::move(mutation.runs));
+        co_return std::unexpected(settled.error());
+      }
+    }
     VB_CO_TRY(co_await engine_->committer->submit(std::move(mutation)));
     co_return std::move(put->info);
   }
 
  private:
+  // From here on through a BlobWriter.
+  Task<Result<void>> write_whole() {
+    if (!bytes_) bytes_ = std::make_shared<BlobWriter>(engine_, volume_kind(*bucket_), size_hint_);
+    if (!whole_) co_return Result<void>{};
+    memory::Chunk whole = std::move(*whole_);
+    whole_.reset();
+    if (whole.bytes.empty()) co_return Result<void>{};
+    co_return co_await bytes_->append(std::move(whole));
+  }
+
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<const Bucket> bucket_;
   std::string key_;
+  const std::optional<uint64_t> size_hint_;
+  std::optional<memory::Chunk> whole_;  // all that came so far, in one piece
   std::shared_ptr<BlobWriter> bytes_;
+  bool committed_ = false;
 };
 
 bool matches(const std::string& wanted, const ObjectRecord& object) {
@@ -128,6 +166,14 @@ Result<void> bury(Transaction& transaction, const std::optional<ObjectRecord>& o
   VB_ASSIGN(auto parts, object_parts(transaction, *object));
   for (const StoredPart& part : parts) transaction.kill(part.blob);
   transaction.batch().erase(Family::uploads, keys::object_parts(object->id));
+  return {};
+}
+
+Result<void> apply_acknowledged(Transaction& transaction, Engine& engine, const Acknowledged& object,
+                                const WrittenBlob& blob) {
+  VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *object.bucket));
+  VB_ASSIGN(auto current, find_object(transaction, *object.bucket, object.key));
+  VB_TRY(replace_current(transaction, engine, bucket, object.key, current, object.info, blob, object.info.modified_us));
   return {};
 }
 

@@ -21,6 +21,11 @@ Result<std::vector<StoredPart>> object_parts(Transaction& transaction, const Obj
 // the bucket has none.
 Result<ObjectRecord> new_record(Engine& engine, const BucketRecord& bucket, ObjectInfo info, int64_t now_us);
 
+// Brings an object into the index that was acknowledged already, at the time that its info says.
+struct Acknowledged;
+Result<void> apply_acknowledged(Transaction& transaction, Engine& engine, const Acknowledged& object,
+                                const WrittenBlob& blob);
+
 // The writer of an object.
 std::unique_ptr<ObjectWriter> make_object_writer(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket,
                                                  std::string key, std::optional<uint64_t> size_hint);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "store/local/engine.h"
 #include "store/local/seam_env.h"
+#include "store/local/write_behind.h"
 
 namespace verbena::store::local {
 namespace {
@@ -31,6 +32,9 @@ Result<void> check_version(std::string_view text) {
 
 }  // namespace
 
+Engine::Engine(Options o) : options(std::move(o)) {}
+Engine::~Engine() { stop(); }
+
 Result<void> Engine::start() {
   fs = options.fs != nullptr ? options.fs : &real_file_system();
   VB_TRY(open_directory());
@@ -46,15 +50,18 @@ Result<void> Engine::start() {
   garbage = std::make_unique<Garbage>(*index, *volumes);
   committer = std::make_unique<Committer>(*index, *volumes, *garbage, Committer::Options{.clock = options.clock});
   io = std::make_unique<DataIo>(*options.pool);
+  behind = std::make_unique<WriteBehind>(*this);
   VB_TRY(load_buckets());
   VB_TRY(recover_volumes());
   VB_TRY(queue_dead_blobs());
   garbage->start();
   committer->start();
+  behind->start();
   return {};
 }
 
 void Engine::stop() {
+  if (behind) behind->stop();  // first: it hands its work to the committer
   if (committer) committer->stop();
   if (garbage) garbage->stop();
 }

@@ -1,0 +1,424 @@
+#include "store/local/write_behind.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <latch>
+
+#include "base/checksum.h"
+#include "base/log.h"
+#include "store/local/object_ops.h"
+
+namespace verbena::store::local {
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+constexpr auto again_after = 1s;      // what the disk refused is tried again
+constexpr auto settle_within = 15s;   // longer than a full table takes to be written
+constexpr size_t batch_max = 256;     // objects in one step: a group of the committer
+constexpr size_t overhead = 1 * KiB;  // of an entry and its names, roughly
+
+// A name in the table, without an allocation.
+class Name {
+ public:
+  Name(const Bucket& bucket, std::string_view key) : size_(sizeof bucket.id + key.size()) {
+    std::memcpy(text_.data(), &bucket.id, sizeof bucket.id);
+    std::memcpy(text_.data() + sizeof bucket.id, key.data(), key.size());
+  }
+  std::string_view text() const { return {text_.data(), size_}; }
+
+ private:
+  std::array<char, sizeof(uint64_t) + key_size_max> text_;
+  size_t size_;
+};
+
+bool worth_another_try(const Error& error) {
+  return error == Errc::insufficient_storage || error == Errc::io_error || error == Errc::slow_down;
+}
+
+}  // namespace
+
+WriteBehind::WriteBehind(Engine& engine)
+    : engine_(engine),
+      bytes_max_(std::min<uint64_t>(engine.options.write_behind_max, engine.options.arena->mapping().size() / 8)),
+      bytes_gauge_(
+          metrics::gauge("verbena_store_write_behind_bytes", "Acknowledged from memory, not yet in the index")),
+      taken_(metrics::counter("verbena_store_write_behind_total", "Objects acknowledged from memory")),
+      replaced_(metrics::counter("verbena_store_write_behind_replaced_total",
+                                 "Of those, overwritten before they were written")),
+      lost_(metrics::counter("verbena_store_write_behind_lost_total",
+                             "Of those, never written: the disk refused them")) {}
+
+void WriteBehind::start() {
+  {
+    const std::lock_guard lock(mutex_);
+    trouble_ = bytes_max_ == 0;
+  }
+  thread_ = std::thread(&WriteBehind::loop, this);
+}
+
+void WriteBehind::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wake_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  Batch left;
+  std::unique_lock lock(mutex_);
+  for (const auto& [sequence, object] : waiting_) left.push_back(object);
+  waiting_.clear();
+  for (const auto& object : left) forget_locked(*object);
+  wake_settled(std::move(lock));
+  if (left.empty()) return;
+  lost_.add(left.size());
+  log::error("store: {} objects that were acknowledged from memory could not be written", left.size());
+}
+
+// --- In and out
+// -------------------------------------------------------------------------------------------------------
+
+bool WriteBehind::suits(const Bucket& bucket) {
+  return bucket.durability.load(std::memory_order_acquire) == Durability::memory &&
+         bucket.versioning.load(std::memory_order_acquire) == Versioning::off;
+}
+
+std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& bucket, std::string_view key,
+                                           ObjectInfo& info, memory::Chunk& bytes) {
+  if (info.lock != ObjectLock{} || info.size > object_size_max) return std::nullopt;
+  const size_t held = bytes.lease ? bytes.lease.capacity() : align_up(bytes.bytes.size());
+  auto object = std::make_shared<Acknowledged>();
+  object->bucket = bucket;
+  object->key = key;
+  object->charge = held + key.size() + overhead;
+  std::string name(Name(*bucket, key).text());
+  AcknowledgedPtr replaced;  // let go when no lock is held
+  ObjectInfo stored;
+  {
+    std::unique_lock lock(mutex_);
+    if (trouble_ || stopping_ || bucket->shut != 0 || !suits(*bucket)) return std::nullopt;
+    if (bytes_ + object->charge > bytes_max_ || newest_.size() >= entries_max) {
+      hurry_ = true;
+      wake_.notify_one();
+      return std::nullopt;
+    }
+    // Nobody waits with the sender any more: its bytes are ours now.
+    bytes.lease.detach_grant().release();
+    bytes.grant.release();
+    object->bytes = std::move(bytes);
+    object->info = std::move(info);
+    object->info.modified_us = engine_.options.clock->now_us();
+    object->info.version_id.clear();
+    object->info.delete_marker = false;
+    object->info.parts.clear();
+    object->sequence = ++last_sequence_;
+    stored = object->info;
+    bytes_ += object->charge;
+    auto& newest = newest_[std::move(name)];
+    if (newest == nullptr) {
+      bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
+    } else if (auto old = waiting_.extract(newest->sequence)) {
+      bytes_ -= old.mapped()->charge;
+      replaced = std::move(old.mapped());
+      replaced_.add();
+    }
+    newest = object;
+    if (waiting_.empty()) oldest_at_ = Clock::now();
+    waiting_.emplace_hint(waiting_.end(), object->sequence, object);
+    bytes_gauge_.set(static_cast<int64_t>(bytes_));
+    const bool many = bytes_ > bytes_max_ / 4 || waiting_.size() > entries_max / 4;
+    if (sleeps_ || (many && !hurry_)) {
+      hurry_ = hurry_ || many;
+      sleeps_ = false;
+      wake_.notify_one();
+    }
+  }
+  taken_.add();
+  return stored;
+}
+
+AcknowledgedPtr WriteBehind::find(const Bucket& bucket, std::string_view key) const {
+  if (!holds_any(bucket)) return nullptr;
+  const Name name(bucket, key);
+  const std::lock_guard lock(mutex_);
+  const auto found = newest_.find(name.text());
+  return found == newest_.end() ? nullptr : found->second;
+}
+
+void WriteBehind::forget_locked(const Acknowledged& object) {
+  bytes_ -= object.charge;
+  bytes_gauge_.set(static_cast<int64_t>(bytes_));
+  const auto newest = newest_.find(Name(*object.bucket, object.key).text());
+  if (newest == newest_.end() || newest->second->sequence != object.sequence) return;
+  newest_.erase(newest);
+  object.bucket->acknowledged.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+// --- Waiting for it
+// ---------------------------------------------------------------------------------------------------
+
+uint64_t WriteBehind::settled_upto_locked() const {
+  uint64_t first = last_sequence_ + 1;
+  if (!waiting_.empty()) first = std::min(first, waiting_.begin()->first);
+  if (!writing_.empty()) first = std::min(first, writing_.begin()->first);
+  return first - 1;
+}
+
+void WriteBehind::wake_settled(std::unique_lock<std::mutex> lock) {
+  const uint64_t upto = settled_upto_locked();
+  std::vector<std::function<void()>> ready;
+  std::erase_if(waiters_, [&](Waiter& waiter) {
+    if (waiter.upto > upto) return false;
+    ready.push_back(std::move(waiter.wake));
+    return true;
+  });
+  settled_.notify_all();
+  lock.unlock();
+  for (auto& wake : ready) wake();
+}
+
+Task<Result<void>> WriteBehind::wait_for(uint64_t upto) {
+  struct Turn {
+    explicit Turn(asio::any_io_executor executor) : timer(std::move(executor)) {}
+    asio::steady_timer timer;
+    bool over = false;  // used on the waiter's own core
+  };
+  const auto turn = std::make_shared<Turn>(co_await asio::this_coro::executor);
+  turn->timer.expires_after(settle_within);
+  {
+    const std::lock_guard lock(mutex_);
+    if (settled_upto_locked() >= upto) co_return Result<void>{};
+    auto over = [turn] {
+      turn->over = true;
+      turn->timer.cancel();
+    };
+    auto wake = [executor = turn->timer.get_executor(), over] { asio::post(executor, over); };
+    waiters_.push_back({upto, turn, std::move(wake)});
+    hurry_ = true;
+    wake_.notify_one();
+  }
+  while (!turn->over) {
+    const auto [ec] = co_await turn->timer.async_wait(asio::as_tuple(asio::use_awaitable));
+    if (ec || turn->over) continue;
+    const std::lock_guard lock(mutex_);
+    std::erase_if(waiters_, [&](const Waiter& waiter) { return waiter.who == turn; });
+    co_return fail(Errc::slow_down, "store: what was acknowledged from memory is not written");
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket, std::string key) {
+  const auto newest = find(*bucket, key);
+  if (newest == nullptr) co_return Result<void>{};
+  co_return co_await wait_for(newest->sequence);
+}
+
+Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket) {
+  if (!holds_any(*bucket)) co_return Result<void>{};
+  uint64_t upto = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    upto = last_sequence_;
+  }
+  co_return co_await wait_for(upto);
+}
+
+void WriteBehind::flush() {
+  std::unique_lock lock(mutex_);
+  const uint64_t upto = last_sequence_;
+  while (settled_upto_locked() < upto && !stopping_ && !trouble_) {
+    hurry_ = true;
+    wake_.notify_one();
+    settled_.wait(lock);
+  }
+}
+
+WriteBehind::Shut::Shut(WriteBehind& behind, std::shared_ptr<const Bucket> bucket)
+    : behind_(behind), bucket_(std::move(bucket)) {
+  const std::lock_guard lock(behind_.mutex_);
+  ++bucket_->shut;
+}
+
+WriteBehind::Shut::~Shut() {
+  if (!bucket_) return;
+  const std::lock_guard lock(behind_.mutex_);
+  --bucket_->shut;
+}
+
+// --- The thread
+// -------------------------------------------------------------------------------------------------------
+
+bool WriteBehind::due_locked(Clock::time_point now) const {
+  return stopping_ || (!waiting_.empty() && (hurry_ || now >= oldest_at_ + engine_.options.write_behind_after));
+}
+
+void WriteBehind::loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    while (!due_locked(Clock::now())) {
+      sleeps_ = waiting_.empty();
+      hurry_ = false;
+      if (sleeps_) {
+        wake_.wait(lock);
+      } else {
+        wake_.wait_until(lock, oldest_at_ + engine_.options.write_behind_after);
+      }
+    }
+    sleeps_ = false;
+    if (waiting_.empty()) return;
+    const bool last_try = stopping_ && trouble_;
+    Batch batch = take_batch_locked();
+    lock.unlock();
+    write(std::move(batch));
+    lock.lock();
+    if (waiting_.empty()) hurry_ = false;
+    if (!trouble_) continue;
+    if (last_try) return;
+    // Nobody is helped by trying at once what the disk has just refused.
+    hurry_ = false;
+    wake_.wait_for(lock, again_after, [this] { return stopping_; });
+    hurry_ = true;
+  }
+}
+
+WriteBehind::Batch WriteBehind::take_batch_locked() {
+  Batch batch;
+  while (!waiting_.empty() && batch.size() < batch_max) {
+    auto first = waiting_.extract(waiting_.begin());
+    batch.push_back(first.mapped());
+    writing_.insert(std::move(first));
+  }
+  if (!waiting_.empty()) oldest_at_ = Clock::now();
+  return batch;
+}
+
+// What a mutation needs; shared because std::function copies what it holds.
+struct WriteBehind::Written {
+  AcknowledgedPtr object;
+  WrittenBlob blob;
+};
+
+void WriteBehind::write(Batch batch) {
+  const auto all = std::make_shared<std::latch>(static_cast<ptrdiff_t>(batch.size()));
+  for (AcknowledgedPtr& object : batch) {
+    auto blob = write_blob(*object);
+    if (!blob) {
+      failed(std::move(object), blob.error());
+      all->count_down();
+      continue;
+    }
+    auto written = std::make_shared<Written>(Written{object, std::move(*blob)});
+    Mutation mutation{.apply =
+                          [this, written](Transaction& transaction) {
+                            auto done = apply_acknowledged(transaction, engine_, *written->object, written->blob);
+                            if (done) transaction.on_commit([this, written] { in_index(*written->object); });
+                            return done;
+                          },
+                      .runs = std::move(written->blob.runs),
+                      .bucket = object->bucket,
+                      .takes_space = true};
+    auto done = [this, object, all](const Result<void>& outcome) {
+      if (!outcome) failed(object, outcome.error());
+      all->count_down();
+    };
+    engine_.committer->submit(std::move(mutation), std::move(done));
+  }
+  all->wait();
+  std::unique_lock lock(mutex_);
+  trouble_ = std::exchange(refused_, false);
+  wake_settled(std::move(lock));
+}
+
+void WriteBehind::in_index(const Acknowledged& object) {
+  std::unique_lock lock(mutex_);
+  const auto keep = writing_.extract(object.sequence);
+  forget_locked(object);
+  wake_settled(std::move(lock));
+}
+
+void WriteBehind::failed(AcknowledgedPtr object, const Error& why) {
+  std::unique_lock lock(mutex_);
+  auto taken = writing_.extract(object->sequence);
+  const auto newest = newest_.find(Name(*object->bucket, object->key).text());
+  const bool overwritten = newest == newest_.end() || newest->second->sequence != object->sequence;
+  if (!overwritten && worth_another_try(why)) {
+    if (!trouble_ && !refused_) log::error("store: write behind waits: {}", describe(why));
+    refused_ = true;
+    waiting_.insert(std::move(taken));
+    return;
+  }
+  forget_locked(*object);
+  if (!overwritten) {
+    lost_.add();
+    log::error("store: {}/{} was acknowledged from memory and is lost: {}", object->bucket->name,
+               log::printable(object->key), describe(why));
+  }
+  wake_settled(std::move(lock));
+}
+
+Result<WrittenBlob> WriteBehind::write_blob(const Acknowledged& object) {
+  const Bytes bytes = object.bytes.bytes;
+  WrittenBlob blob;
+  blob.ref.size = bytes.size();
+  if (bytes.empty()) return blob;
+  blob.ref.id = engine_.next_id();
+  if (bytes.size() <= engine_.options.inline_max) {
+    blob.ref.kind = BlobKind::in_index;
+    blob.in_index = encode_inline(bytes);
+    return blob;
+  }
+  VB_ASSIGN(Run run, write_run(bytes));
+  blob.ref.kind = BlobKind::extents;
+  Segment& segment = blob.segments.emplace_back();
+  segment.extents.push_back({run.volume->id(), run.offset, run.length});
+  for (size_t at = 0; at < bytes.size(); at += block_size) {
+    segment.block_crcs.push_back(crc32c(bytes.subspan(at, std::min<size_t>(block_size, bytes.size() - at))));
+  }
+  blob.runs.push_back(std::move(run));
+  return blob;
+}
+
+// Whole pages straight from the object's memory where it is aligned; what is not whole by way of the staging.
+Result<Run> WriteBehind::write_run(Bytes bytes) {
+  constexpr size_t staging_size = object_size_max + disk_alignment;
+  if (staging_.empty()) {
+    staging_memory_ = std::make_unique<std::byte[]>(staging_size + disk_alignment);
+    void* start = staging_memory_.get();
+    size_t space = staging_size + disk_alignment;
+    staging_ = {static_cast<std::byte*>(std::align(disk_alignment, staging_size, start, space)), staging_size};
+  }
+  const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % disk_alignment == 0;
+  const size_t straight = aligned ? align_down(bytes.size()) : 0;
+  const Bytes rest = bytes.subspan(straight);
+  const Bytes tail = staging_.first(align_up(rest.size()));
+  if (!rest.empty()) std::memcpy(staging_.data(), rest.data(), rest.size());
+  std::memset(staging_.data() + rest.size(), 0, tail.size() - rest.size());
+
+  const uint64_t length = align_up(bytes.size());
+  auto reserved = engine_.volumes->try_reserve(VolumeKind::written_behind, length);
+  if (!reserved) {
+    VB_ASSIGN(reserved, engine_.volumes->reserve(VolumeKind::written_behind, length));
+  }
+  Run run = std::move(*reserved);
+  Volume& volume = *run.volume;
+  Result<void> written;
+  if (straight != 0) written = write_fully(volume.file(), bytes.first(straight), run.offset);
+  if (written && !tail.empty()) written = write_fully(volume.file(), tail, run.offset + straight);
+  volume.note_written();
+  if (written) return run;
+  if (written.error() == Errc::io_error) volume.distrust();
+  std::vector<Run> unused;
+  unused.push_back(std::move(run));
+  engine_.garbage->reclaim(std::move(unused));
+  return std::unexpected(written.error());
+}
+
+}  // namespace verbena::store::local

@@ -1,0 +1,142 @@
+// The microsecond PUT: what `memory` buckets acknowledged from memory and the index does not know yet.
+//
+// A small object that comes in one piece, without conditions, to a bucket with Durability::memory and without versions
+// is acknowledged as soon as it is in here. A thread takes what waited for a moment, writes the bytes to the volumes
+// and hands the heads to the committer. An overwrite of a key that still waits replaces it: what was overwritten in
+// memory never costs a write. Until the index has an object, look-ups find it here; it leaves in the very transaction
+// that brings it into the index, so that nobody ever sees an older one after a newer one.
+//
+// Everything else that concerns a key or a bucket first waits until what was acknowledged before it is in the index
+// (settle), or shuts the way in for as long as it takes (Shut). What is in here is bounded; when it is full, when the
+// disk refuses writes, or when the bucket is shut, put() declines and the PUT takes the way through the index.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/metrics.h"
+#include "store/local/blob_writer.h"
+
+namespace verbena::store::local {
+
+// One acknowledged object. Immutable; shared by the table, the writing thread and readers.
+struct Acknowledged {
+  std::shared_ptr<const Bucket> bucket;
+  std::string key;
+  ObjectInfo info;
+  memory::Chunk bytes;
+  size_t charge = 0;      // bytes of memory
+  uint64_t sequence = 0;  // in the order of the acknowledgements, from 1
+};
+using AcknowledgedPtr = std::shared_ptr<const Acknowledged>;
+
+// Reads it where it lies.
+std::shared_ptr<ObjectReader> open_acknowledged(AcknowledgedPtr object);
+
+class WriteBehind {
+ public:
+  static constexpr size_t object_size_max = 1 * MiB;
+  static constexpr size_t entries_max = 16'384;
+
+  explicit WriteBehind(Engine& engine);
+  ~WriteBehind() { stop(); }
+
+  void start();
+  // Writes everything that waits, then declines for ever. Logs what could not be written.
+  void stop();
+  // Blocks until what was acknowledged so far is in the index, or could not be written.
+  void flush();
+
+  // True for a bucket whose objects may go this way at all. Cheap; put() decides.
+  static bool suits(const Bucket& bucket);
+  // Takes the object and returns what was stored; nullopt: declined, and nothing was taken. `bytes` is one piece of
+  // info.size bytes.
+  std::optional<ObjectInfo> put(const std::shared_ptr<const Bucket>& bucket, std::string_view key, ObjectInfo& info,
+                                memory::Chunk& bytes);
+
+  // The newest of the key that the index does not have yet, or null.
+  AcknowledgedPtr find(const Bucket& bucket, std::string_view key) const;
+
+  // Something of the bucket may be in here.
+  static bool holds_any(const Bucket& bucket) { return bucket.acknowledged.load(std::memory_order_acquire) != 0; }
+  // Returns when all that was acknowledged of the key, or of the bucket, before the call is in the index. slow_down
+  // when that takes too long, as it does when the disk is full.
+  Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket, std::string key);
+  Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket);
+
+  // While one lives, put() declines for its bucket: for changes of what a bucket is. settle() comes after it.
+  class Shut {
+   public:
+    Shut(WriteBehind& behind, std::shared_ptr<const Bucket> bucket);
+    Shut(const Shut&) = delete;
+    ~Shut();
+    void for_ever() { bucket_.reset(); }  // the bucket is gone
+
+   private:
+    WriteBehind& behind_;
+    std::shared_ptr<const Bucket> bucket_;
+  };
+
+ private:
+  using Clock = SteadyClock;
+  using Batch = std::vector<AcknowledgedPtr>;
+  struct Waiter {
+    uint64_t upto = 0;
+    std::shared_ptr<const void> who;
+    std::function<void()> wake;
+  };
+  struct NameHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>{}(name); }
+  };
+  struct Written;  // one of a batch, on its way into the index
+
+  void loop();
+  bool due_locked(Clock::time_point now) const;
+  Batch take_batch_locked();
+  void write(Batch batch);
+  Result<WrittenBlob> write_blob(const Acknowledged& object);
+  Result<Run> write_run(Bytes bytes);
+  void in_index(const Acknowledged& object);              // on the committer's thread, inside the transaction
+  void failed(AcknowledgedPtr object, const Error& why);  // waits for another try, or is lost
+  void forget_locked(const Acknowledged& object);         // of the table, if it is the newest of its key
+  uint64_t settled_upto_locked() const;
+  void wake_settled(std::unique_lock<std::mutex> lock);
+  Task<Result<void>> wait_for(uint64_t upto);
+
+  Engine& engine_;
+  const size_t bytes_max_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, settled_;
+  // The newest of each key, by bucket id and key. All below is guarded by mutex_.
+  std::unordered_map<std::string, AcknowledgedPtr, NameHash, std::equal_to<>> newest_;
+  std::map<uint64_t, AcknowledgedPtr> waiting_;  // by sequence
+  std::map<uint64_t, AcknowledgedPtr> writing_;  // taken by the thread, not yet in the index
+  std::deque<Waiter> waiters_;
+  size_t bytes_ = 0;
+  uint64_t last_sequence_ = 0;
+  Clock::time_point oldest_at_{};  // when the first that waits came
+  bool hurry_ = false, stopping_ = false, sleeps_ = false;
+  bool trouble_ = true;   // the disk refused something of the last batch; until start(), too
+  bool refused_ = false;  // it did so in this batch
+  std::thread thread_;
+  std::unique_ptr<std::byte[]> staging_memory_;  // of the thread
+  MutableBytes staging_;
+
+  metrics::Gauge& bytes_gauge_;
+  metrics::Counter& taken_;
+  metrics::Counter& replaced_;
+  metrics::Counter& lost_;
+};
+
+}  // namespace verbena::store::local

@@ -1,0 +1,216 @@
+// What `memory` buckets acknowledge before the index has it.
+#include "base/log.h"
+#include "base/metrics.h"
+#include "store/local/test_store.h"
+
+namespace verbena::store::local {
+namespace {
+
+using namespace std::chrono_literals;
+using Fault = FaultyFileSystem::Fault;
+
+int64_t held_bytes() { return metrics::gauge("verbena_store_write_behind_bytes", "").value(); }
+uint64_t taken() { return metrics::counter("verbena_store_write_behind_total", "").value(); }
+
+// Nothing is written before somebody needs it to be.
+class WriteBehindTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    t.options.write_behind_after = 1h;
+    t.open();
+    t.make_bucket("b", Durability::memory);
+  }
+  FaultyFileSystem fs;
+  TestStore t{&fs};
+};
+
+TEST_F(WriteBehindTest, WhatIsAcknowledgedFromMemoryIsReadAtOnce) {
+  const std::string small = pattern(300, 1), large = pattern(200'000, 2);
+  const auto stored = t.put("b", "small", small);
+  ASSERT_TRUE(stored);
+  ASSERT_TRUE(t.put("b", "large", large));
+  ASSERT_TRUE(t.put("b", "empty", ""));
+  EXPECT_GT(held_bytes(), 0);
+  EXPECT_EQ(*t.get("b", "small"), small);
+  EXPECT_EQ(*t.get("b", "large"), large);
+  EXPECT_EQ(*t.get("b", "empty"), "");
+  EXPECT_EQ(t.run(t.store->stat("b", "small"))->modified_us, stored->modified_us);
+  EXPECT_EQ(t.run(t.store->stat("b", "small"))->etag, TestStore::etag_of(small));
+  EXPECT_GT(held_bytes(), 0);
+  EXPECT_EQ(t.get("b", "other").error(), Errc::no_such_key);
+}
+
+TEST_F(WriteBehindTest, WritingBehindChangesNothingThatAReaderSees) {
+  const std::string bytes = pattern(200'001, 3);
+  auto before = t.put("b", "k", bytes);
+  ASSERT_TRUE(before);
+  t.store->drain();
+  EXPECT_EQ(held_bytes(), 0);
+  auto after = t.run(t.store->stat("b", "k"));
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->modified_us, before->modified_us);
+  EXPECT_EQ(after->etag, before->etag);
+  EXPECT_EQ(after->version_id, before->version_id);
+  EXPECT_EQ(*t.get("b", "k"), bytes);
+}
+
+TEST_F(WriteBehindTest, AReaderKeepsWhatItOpened) {
+  const std::string first = pattern(100'000, 4), second = pattern(100'000, 5);
+  ASSERT_TRUE(t.put("b", "k", first));
+  auto reader = t.run(t.store->open("b", "k"));
+  ASSERT_TRUE(reader);
+  ASSERT_TRUE(t.put("b", "k", second));
+  t.store->drain();
+  EXPECT_EQ(*t.read(**reader, 0, first.size()), first);
+  EXPECT_EQ(*t.get("b", "k"), second);
+}
+
+TEST_F(WriteBehindTest, OnlyTheLastOfManyOverwritesIsWritten) {
+  for (uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(t.put("b", "k", pattern(70'000, i)));
+  EXPECT_LT(held_bytes(), 300'000);
+  t.store->drain();
+  EXPECT_EQ(*t.get("b", "k"), pattern(70'000, 99));
+  EXPECT_EQ(t.store->usage()->live_bytes, 73'728u);
+  t.expect_no_leak();
+}
+
+TEST_F(WriteBehindTest, AListingSeesIt) {
+  ASSERT_TRUE(t.put("b", "one", "1"));
+  ASSERT_TRUE(t.put("b", "two", "22"));
+  auto page = t.list("b");
+  ASSERT_TRUE(page);
+  ASSERT_EQ(page->entries.size(), 2u);
+  EXPECT_EQ(page->entries[1].info.size, 2u);
+  ASSERT_TRUE(t.put("b", "three", "333"));
+  EXPECT_EQ(t.list_versions("b")->versions.size(), 3u);
+}
+
+TEST_F(WriteBehindTest, ADeleteComesAfterIt) {
+  ASSERT_TRUE(t.put("b", "k", "1"));
+  ASSERT_TRUE(t.remove("b", "k"));
+  EXPECT_EQ(t.get("b", "k").error(), Errc::no_such_key);
+  t.reopen();
+  EXPECT_EQ(t.get("b", "k").error(), Errc::no_such_key);
+}
+
+TEST_F(WriteBehindTest, ConditionsAreAboutIt) {
+  ASSERT_TRUE(t.put("b", "k", "1", {.conditions = {}, .size_hint = {}, .etag = "first"}));
+  EXPECT_EQ(t.put("b", "k", "2", {.conditions = {{}, "*"}, .size_hint = {}, .etag = {}}).error(),
+            Errc::precondition_failed);
+  ASSERT_TRUE(t.put("b", "k", "2", {.conditions = {"first", {}}, .size_hint = {}, .etag = "second"}));
+  ASSERT_TRUE(t.put("b", "k", "3", {.conditions = {}, .size_hint = {}, .etag = "third"}));
+  EXPECT_EQ(t.remove("b", "k", {.if_match = "second"}).error(), Errc::precondition_failed);
+  EXPECT_EQ(*t.get("b", "k"), "3");
+}
+
+TEST_F(WriteBehindTest, APutThatTakesTheLongWayComesAfterIt) {
+  ASSERT_TRUE(t.put("b", "k", pattern(1000, 1)));
+  const std::string pieces = pattern(100'000, 2);
+  ASSERT_TRUE(t.put("b", "k", pieces, {.conditions = {}, .chunk_size = 30'000, .size_hint = {}, .etag = {}}));
+  EXPECT_EQ(*t.get("b", "k"), pieces);
+  t.reopen();
+  EXPECT_EQ(*t.get("b", "k"), pieces);
+}
+
+TEST_F(WriteBehindTest, AnUploadThatCompletesComesAfterIt) {
+  auto upload = t.start_upload("b", "k");
+  ASSERT_TRUE(upload);
+  auto part = t.put_part(*upload, 1, pattern(100'000, 1));
+  ASSERT_TRUE(part);
+  ASSERT_TRUE(t.put("b", "k", "short"));
+  ASSERT_TRUE(t.complete(*upload, {*part}));
+  EXPECT_EQ(*t.get("b", "k"), pattern(100'000, 1));
+  t.reopen();
+  EXPECT_EQ(*t.get("b", "k"), pattern(100'000, 1));
+}
+
+TEST_F(WriteBehindTest, VersioningBeginsWithIt) {
+  ASSERT_TRUE(t.put("b", "k", "before"));
+  ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  EXPECT_EQ(t.run(t.store->stat("b", "k"))->version_id, "null");
+  ASSERT_TRUE(t.put("b", "k", "after"));
+  EXPECT_EQ(*t.get_version("b", "k", "null"), "before");
+  EXPECT_EQ(held_bytes(), 0);
+}
+
+TEST_F(WriteBehindTest, ABucketThatHoldsOnlySuchObjectsIsNotEmpty) {
+  ASSERT_TRUE(t.put("b", "k", "1"));
+  EXPECT_EQ(t.run(t.store->remove_bucket("b")).error(), Errc::bucket_not_empty);
+  ASSERT_TRUE(t.put("b", "k", "2"));  // the way in is open again
+  EXPECT_GT(held_bytes(), 0);
+  ASSERT_TRUE(t.remove("b", "k"));
+  auto writer = t.run(t.store->create("b", "late", {}));
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(t.run(t.store->remove_bucket("b")));
+  EXPECT_EQ(t.run((*writer)->commit({}, {})).error(), Errc::no_such_bucket);
+}
+
+TEST_F(WriteBehindTest, ABucketThatBecomesDurableKeepsIt) {
+  ASSERT_TRUE(t.put("b", "k", "1"));
+  ASSERT_TRUE(t.run(t.store->set_durability("b", Durability::sync)));
+  t.close();
+  fs.crash(FaultyFileSystem::Loss::unsynced, 1);
+  t.open();
+  EXPECT_EQ(*t.get("b", "k"), "1");
+}
+
+TEST_F(WriteBehindTest, ClosingTheStoreKeepsIt) {
+  for (int i = 0; i < 600; ++i) ASSERT_TRUE(t.put("b", std::to_string(i), pattern(20'000, static_cast<uint64_t>(i))));
+  t.reopen();
+  for (int i = 0; i < 600; ++i) ASSERT_EQ(*t.get("b", std::to_string(i)), pattern(20'000, static_cast<uint64_t>(i)));
+}
+
+TEST_F(WriteBehindTest, WhatIsFullSendsPutsThroughTheIndex) {
+  t.close();
+  t.options.write_behind_max = 100'000;
+  t.open();
+  const uint64_t before = taken();
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(t.put("b", std::to_string(i), pattern(8'000, static_cast<uint64_t>(i))));
+  EXPECT_LE(held_bytes(), 100'000);
+  EXPECT_GT(taken(), before);
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(*t.get("b", std::to_string(i)), pattern(8'000, static_cast<uint64_t>(i)));
+  EXPECT_EQ(t.list("b")->entries.size(), 50u);
+}
+
+TEST_F(WriteBehindTest, OldEnoughItIsWrittenUnasked) {
+  t.close();
+  t.options.write_behind_after = 1ms;
+  t.open();
+  ASSERT_TRUE(t.put("b", "k", "1"));
+  for (int i = 0; i < 5000 && held_bytes() != 0; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(held_bytes(), 0);
+  EXPECT_EQ(*t.get("b", "k"), "1");
+}
+
+TEST_F(WriteBehindTest, WhatTheDiskRefusesStaysAndIsTriedAgain) {
+  log::set_level(log::Level::error);
+  const std::string bytes = pattern(100'000, 7);
+  ASSERT_TRUE(t.put("b", "k", bytes));
+  fs.fail_at(1, Fault::no_space);  // one failure, from which the disk recovers
+  auto page = t.list("b");         // asks for it to be written
+  log::set_level(log::Level::info);
+  ASSERT_TRUE(page) << describe(page.error());
+  EXPECT_TRUE(fs.fault_happened());
+  EXPECT_EQ(page->entries.size(), 1u);
+  EXPECT_EQ(*t.get("b", "k"), bytes);
+}
+
+TEST_F(WriteBehindTest, APowerLossTakesTheNewestAndNeverGivesWrongBytes) {
+  ASSERT_TRUE(t.put("b", "old", pattern(50'000, 1)));
+  t.store->drain();
+  ASSERT_TRUE(t.put("b", "old", pattern(60'000, 2)));
+  ASSERT_TRUE(t.put("b", "new", pattern(70'000, 3)));
+  fs.fail_at(0, Fault::crash);  // nothing reaches the disk from here on
+  log::set_level(log::Level::error);
+  t.close();
+  fs.crash(FaultyFileSystem::Loss::nothing, 1);
+  t.open();
+  log::set_level(log::Level::info);
+  EXPECT_EQ(*t.get("b", "old"), pattern(50'000, 1));
+  EXPECT_EQ(t.get("b", "new").error(), Errc::no_such_key);
+  EXPECT_EQ(held_bytes(), 0);
+  t.expect_no_leak();
+}
+
+}  // namespace
+}  // namespace verbena::store::local
