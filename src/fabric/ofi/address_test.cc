@@ -1,12 +1,19 @@
 #include "fabric/ofi/address.h"
 
+#include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
+#include <netpacket/packet.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <optional>
 
 #include "fabric/ofi/gid.h"
 #include "fabric/ofi/tcp_sockets.h"
@@ -114,6 +121,46 @@ TEST_F(GidSysfs, KnowsIwarp) {
   std::ofstream(root / "cxgb4_0" / "node_type") << "4: RNIC\n";
   EXPECT_TRUE(is_iwarp("cxgb4_0", root));
   EXPECT_FALSE(is_iwarp("mlx5_0", root));
+}
+
+// The first interface of this machine that has an IPv4 address and a hardware address.
+struct Interface {
+  std::string gid, address;
+};
+std::optional<Interface> any_interface() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return std::nullopt;
+  std::map<std::string, Interface> seen;
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr) continue;
+    Interface& interface = seen[i->ifa_name];
+    if (i->ifa_addr->sa_family == AF_INET && interface.address.empty()) {
+      char text[INET_ADDRSTRLEN] = {};
+      inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, text, sizeof text);
+      interface.address = text;
+    } else if (i->ifa_addr->sa_family == AF_PACKET) {
+      const auto& link = *reinterpret_cast<const sockaddr_ll*>(i->ifa_addr);
+      const auto* mac = link.sll_addr;
+      if (link.sll_halen != 6 || std::all_of(mac, mac + 6, [](unsigned char c) { return c == 0; })) continue;
+      interface.gid =
+          fmt::format("{:02x}{:02x}:{:02x}{:02x}:{:02x}{:02x}::", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+    }
+  }
+  freeifaddrs(list);
+  for (const auto& [name, interface] : seen) {
+    if (!interface.gid.empty() && !interface.address.empty()) return interface;
+  }
+  return std::nullopt;
+}
+
+TEST_F(GidSysfs, FindsTheInterfaceOfAnIwarpDeviceByItsHardwareAddress) {
+  const auto interface = any_interface();
+  if (!interface) GTEST_SKIP() << "no network interface with a hardware address";
+  gid("siw0", 0, interface->gid.c_str(), "IB/RoCE v1", "");
+  const GidChoice choice{.device = "siw0", .port = 1, .index = {}};
+  EXPECT_FALSE(gid_source_address(choice, root));
+  std::ofstream(root / "siw0" / "node_type") << "4: RNIC\n";
+  EXPECT_EQ(gid_source_address(choice, root).value(), interface->address);
 }
 
 }  // namespace

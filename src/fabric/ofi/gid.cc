@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <netpacket/packet.h>
 
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
@@ -49,19 +50,36 @@ std::string interface_address(const std::string& interface) {
   return v4.empty() ? v6 : v4;
 }
 
+// The network interface of an iWARP device: its one GID begins with the interface's hardware address, and sysfs does
+// not name the interface.
+std::string interface_of_iwarp(const ip::address_v6::bytes_type& gid) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  std::string interface;
+  for (const ifaddrs* i = list; i != nullptr && interface.empty(); i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_PACKET) continue;
+    const auto& link = *reinterpret_cast<const sockaddr_ll*>(i->ifa_addr);
+    if (link.sll_halen == 6 && std::equal(link.sll_addr, link.sll_addr + 6, gid.begin())) interface = i->ifa_name;
+  }
+  freeifaddrs(list);
+  return interface;
+}
+
 struct Gid {
   unsigned index = 0;
   std::string address;  // usable as a source; empty: not
   bool preferred = false;
 };
 
-std::optional<Gid> read_gid(const fs::path& port, unsigned index) {
+std::optional<Gid> read_gid(const fs::path& port, unsigned index, bool iwarp) {
   const std::string number = std::to_string(index);
   boost::system::error_code error;
   const auto gid = ip::make_address_v6(first_line(port / "gids" / number), error);
   if (error || gid.is_unspecified()) return std::nullopt;
   Gid found{.index = index, .address = {}, .preferred = false};
-  if (gid.is_v4_mapped()) {
+  if (iwarp) {
+    found.address = interface_address(interface_of_iwarp(gid.to_bytes()));
+  } else if (gid.is_v4_mapped()) {
     found.address = ip::make_address_v4(ip::v4_mapped, gid).to_string();
     found.preferred = first_line(port / "gid_attrs" / "types" / number).find("v2") != std::string::npos;
   } else if (gid.is_link_local() || (gid.to_bytes()[0] == 0xfe && gid.to_bytes()[1] == 0x80)) {
@@ -75,8 +93,8 @@ std::optional<Gid> read_gid(const fs::path& port, unsigned index) {
 }
 
 // The best GID of one port, or the one asked for.
-std::optional<Gid> pick(const fs::path& port, std::optional<unsigned> index) {
-  if (index) return read_gid(port, *index);
+std::optional<Gid> pick(const fs::path& port, std::optional<unsigned> index, bool iwarp) {
+  if (index) return read_gid(port, *index, iwarp);
   std::error_code error;
   std::vector<unsigned> indices;
   for (const auto& entry : fs::directory_iterator(port / "gids", error)) {
@@ -88,7 +106,7 @@ std::optional<Gid> pick(const fs::path& port, std::optional<unsigned> index) {
   std::sort(indices.begin(), indices.end());
   std::optional<Gid> best;
   for (const unsigned i : indices) {
-    const auto gid = read_gid(port, i);
+    const auto gid = read_gid(port, i, iwarp);
     if (!gid || gid->address.empty()) continue;
     if (gid->preferred) return gid;
     if (!best) best = gid;
@@ -116,7 +134,7 @@ Result<std::string> gid_source_address(const GidChoice& choice, const fs::path& 
   for (const auto& device : devices) {
     const auto port = sysfs / device / "ports" / std::to_string(choice.port);
     if (!fs::is_directory(port, error)) continue;
-    const auto gid = pick(port, choice.index);
+    const auto gid = pick(port, choice.index, is_iwarp(device, sysfs));
     if (gid && !gid->address.empty()) return gid->address;
     if (gid) {
       log::error("fabric: GID {} of {} port {}: its interface has no IP address (link layer {})", gid->index, device,
