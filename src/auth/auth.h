@@ -99,7 +99,6 @@ struct Identity {
   std::string access_key;                   // of the credentials that signed
   PrincipalPtr principal;                   // who stands behind them; null for anonymous callers
   std::vector<std::string> signed_headers;  // lower case, sorted
-  PrincipalPtr principal;                   // null: anonymous
   bool signs(std::string_view header) const;
 };
 
