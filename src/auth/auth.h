@@ -143,8 +143,8 @@ class Verifier {
   // access key, date and region. Compares in constant time. Thread-safe.
   Result<Verified> verify(const RequestView& request) const;
   // A call of a query API (IAM, STS), signed for those services or for S3. Their clients sign the hash of a body that
-  // the request's headers do not name: `body_sha256` (hex) is that of the bytes that came. access_denied when it is not
-  // signed at all, content_sha256_mismatch for a header that names another body.
+  // the request's headers do not name: `body_sha256` (hex) is that of the bytes that came.
+  // missing_authentication when it is not signed at all, content_sha256_mismatch for a header that names another body.
   Result<Verified> verify_call(const RequestView& request, std::string_view body_sha256) const;
   // Who signed a form's policy; the policy's own expiration is the caller's to check. invalid_argument (fields that do
   // not make a signature), invalid_access_key_id, invalid_token, signature_does_not_match.

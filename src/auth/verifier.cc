@@ -206,7 +206,7 @@ Result<Verified> Verifier::verify_call(const RequestView& request, std::string_v
   const auto arguments = parse_query(request.query);
   if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
   VB_ASSIGN(std::optional<Claim> claim, parse_claim(request, *arguments, body_sha256));
-  if (!claim) return fail(Errc::access_denied, "The request must be signed.");
+  if (!claim) return fail(Errc::missing_authentication, "auth: a call without a signature");
   if (claim->service != "iam" && claim->service != "sts") VB_TRY(check_scope(*claim, options_.service));
   // A URL that stands for a call signs no body.
   if (claim->presigned) return fail(Errc::authorization_query_error, "A call must be signed in its headers.");

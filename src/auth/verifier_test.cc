@@ -88,6 +88,44 @@ TEST_F(VerifierTest, WhatWasSignedCannotBeChanged) {
   }
 }
 
+TEST_F(VerifierTest, ACallIsSignedForItsServiceAndItsBody) {
+  const std::string body = to_hex(as_bytes(sha256(as_bytes("Action=ListUsers"))));
+  const std::string other = to_hex(as_bytes(sha256(as_bytes("Action=ListRoles"))));
+  const auto call = [&](std::string_view service, std::string_view signed_hash, std::string_view came, bool say) {
+    HeaderList headers = host_;
+    sign(root, "us-east-1", service, clock_, "POST", "/", "", signed_hash, headers);
+    // IAM's clients sign the hash and do not send it; then it is not among the signed headers either.
+    if (!say) {
+      headers = host_;
+      value_of(headers, "x-amz-date") = format_amz_date(clock_.now_s());
+      const std::string lines = "host:localhost:9000\nx-amz-date:" + format_amz_date(clock_.now_s()) + "\n";
+      const std::string date = format_amz_date(clock_.now_s()).substr(0, 8);
+      const std::string scope = scope_of(date, "us-east-1", service);
+      const auto hash = canonical_request_hash("POST", "/", "", lines, "host;x-amz-date", signed_hash);
+      const auto text = string_to_sign(format_amz_date(clock_.now_s()), scope, hash);
+      value_of(headers, "authorization") =
+          "AWS4-HMAC-SHA256 Credential=" + root.access_key + "/" + scope + ", SignedHeaders=host;x-amz-date, Signature=" +
+          signature_of(signing_key(root.secret_key, date, "us-east-1", service), text);
+    }
+    std::vector<HeaderView> views;
+    for (const auto& [name, value] : headers) views.push_back({name, value});
+    const auto verified = verifier_.verify_call({"POST", "/", "", views}, came);
+    EXPECT_TRUE(!verified || verified->key->principal->superuser);
+    return verified ? Errc::ok : verified.error().code;
+  };
+  for (const bool say : {true, false}) {
+    for (const char* service : {"iam", "sts", "s3"}) EXPECT_EQ(call(service, body, body, say), Errc::ok) << service;
+    EXPECT_EQ(call("ec2", body, body, say), Errc::authorization_header_malformed);
+  }
+  EXPECT_EQ(call("iam", body, other, true), Errc::content_sha256_mismatch);
+  EXPECT_EQ(call("iam", body, other, false), Errc::signature_does_not_match);
+  EXPECT_EQ(call("iam", unsigned_payload_name, body, true), Errc::content_sha256_mismatch);
+  std::vector<HeaderView> none = {{"host", "localhost:9000"}};
+  EXPECT_EQ(verifier_.verify_call({"POST", "/", "", none}, body).error().code, Errc::missing_authentication);
+  EXPECT_EQ(verifier_.verify_call({"POST", "/", presigned(), none}, body).error().code,
+            Errc::authorization_query_error);
+}
+
 TEST_F(VerifierTest, APlusInAQueryIsASpaceAndNotAPlus) {
   const auto headers = signed_headers("GET", "/bucket/", "prefix=a%20b");
   EXPECT_EQ(error_of(headers, "GET", "/bucket/", "prefix=a+b"), Errc::ok);

@@ -110,6 +110,16 @@ std::string_view to_string(Errc code) {
     VB_NAME(out_of_memory);
     VB_NAME(connection_failed);
     VB_NAME(bad_config);
+    VB_NAME(no_such_entity);
+    VB_NAME(entity_already_exists);
+    VB_NAME(delete_conflict);
+    VB_NAME(limit_exceeded);
+    VB_NAME(malformed_policy_document);
+    VB_NAME(validation_error);
+    VB_NAME(invalid_action);
+    VB_NAME(invalid_client_token_id);
+    VB_NAME(missing_authentication);
+    VB_NAME(packed_policy_too_large);
 #undef VB_NAME
   }
   return "unknown";

@@ -132,6 +132,18 @@ enum class Errc : uint16_t {
   out_of_memory = 168,
   connection_failed = 169,
   bad_config = 170,
+
+  // IAM, STS and the admin API.
+  no_such_entity = 224,
+  entity_already_exists = 225,
+  delete_conflict = 226,
+  limit_exceeded = 227,
+  malformed_policy_document = 228,
+  validation_error = 229,
+  invalid_action = 230,
+  invalid_client_token_id = 231,
+  missing_authentication = 232,
+  packed_policy_too_large = 233,
 };
 
 // Why something failed. `context` must point to a string with static storage duration.

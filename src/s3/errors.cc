@@ -229,6 +229,31 @@ ErrorForm error_form(Errc code) {
     case Errc::out_of_memory:
       return {"SlowDown", 503, "Please reduce your request rate."};
 
+    // IAM and STS, whose errors have a shape of their own (iam/reply.h).
+    case Errc::no_such_entity:
+      return {"NoSuchEntity", 404, "The request was rejected because it referenced an entity that does not exist."};
+    case Errc::entity_already_exists:
+      return {"EntityAlreadyExists", 409,
+              "The request was rejected because it attempted to create a resource that already exists."};
+    case Errc::delete_conflict:
+      return {"DeleteConflict", 409,
+              "The request was rejected because it attempted to delete a resource that has attached subordinate entities."};
+    case Errc::limit_exceeded:
+      return {"LimitExceeded", 409,
+              "The request was rejected because it attempted to create resources beyond the current limits."};
+    case Errc::malformed_policy_document:
+      return {"MalformedPolicyDocument", 400, "The request was rejected because the policy document was malformed."};
+    case Errc::validation_error:
+      return {"ValidationError", 400, "The input fails to satisfy the constraints specified."};
+    case Errc::invalid_action:
+      return {"InvalidAction", 400, "Could not find operation for the requested version."};
+    case Errc::invalid_client_token_id:
+      return {"InvalidClientTokenId", 403, "The security token included in the request is invalid."};
+    case Errc::missing_authentication:
+      return {"MissingAuthenticationToken", 403, "Request is missing Authentication Token"};
+    case Errc::packed_policy_too_large:
+      return {"PackedPolicyTooLarge", 400, "The session policy and the session tags together are too large."};
+
     case Errc::ok:
     case Errc::internal:
     case Errc::io_error:

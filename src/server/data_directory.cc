@@ -9,56 +9,30 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/bytes.h"
+#include "auth/identifiers.h"
 
 namespace verbena::server {
 namespace {
-
-constexpr size_t access_key_size_min = 3, access_key_size_max = 128;  // as AWS bounds them
-constexpr size_t secret_key_size_min = 8, secret_key_size_max = 256;
 
 std::unexpected<std::string> cannot(const std::string& what, const std::filesystem::path& path) {
   return std::unexpected("cannot " + what + " " + path.string() + ": " + std::strerror(errno));
 }
 
-bool printable(std::string_view text) {
-  for (const char c : text) {
-    if (c <= 0x20 || c == 0x7f) return false;
-  }
-  return true;
-}
-
 std::string check_keys(const auth::Credentials& keys) {
-  if (keys.access_key.size() < access_key_size_min || keys.access_key.size() > access_key_size_max ||
-      !printable(keys.access_key) || keys.access_key.find('/') != std::string::npos) {
+  if (!auth::is_access_key(keys.access_key)) {
     return "the root access key must have 3 to 128 printable characters, without '/'";
   }
-  if (keys.secret_key.size() < secret_key_size_min || keys.secret_key.size() > secret_key_size_max ||
-      !printable(keys.secret_key)) {
+  if (!auth::is_secret_key(keys.secret_key)) {
     return "the root secret key must have 8 to 256 printable characters";
   }
   return "";
 }
 
-std::string random_text(std::string_view alphabet, size_t length) {
-  std::string text;
-  while (text.size() < length) {
-    std::byte raw[64];
-    fill_random(raw);
-    for (const std::byte b : raw) {
-      const auto value = static_cast<size_t>(b);
-      // Values past the last whole multiple would favour the alphabet's start.
-      if (value < 256 / alphabet.size() * alphabet.size() && text.size() < length)
-        text += alphabet[value % alphabet.size()];
-    }
-  }
-  return text;
-}
-
 auth::Credentials generate() {
   static constexpr std::string_view upper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-  static constexpr std::string_view all = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-  return {.access_key = "VB" + random_text(upper, 18), .secret_key = random_text(all, 40), .session_token = ""};
+  return {.access_key = "VB" + auth::random_text(upper, 18),
+          .secret_key = auth::make_secret_key(),
+          .session_token = ""};
 }
 
 bool write_all(int fd, std::string_view text) {

@@ -19,6 +19,9 @@ class DataDirectory {
   ~DataDirectory();
 
   const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path identities() const { return path_ / "identities.json"; }  // accounts, users, keys
+  std::filesystem::path master_keys() const { return path_ / "master.keys"; }     // what they are sealed under
+  std::filesystem::path master_key_ids() const { return path_ / "master.ids"; }
 
  private:
   DataDirectory(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}

@@ -1,0 +1,120 @@
+// What the server knows of accounts and what is in them: users, groups, roles, managed policies, keys. Plain values: the
+// store (identity_store.h) makes immutable snapshots of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "auth/auth.h"
+#include "auth/policy.h"
+#include "base/result.h"
+
+namespace verbena::auth {
+
+// IAM keeps the case of names, but "Alice" and "alice" are one.
+struct NameOrder {
+  using is_transparent = void;
+  bool operator()(std::string_view a, std::string_view b) const;
+};
+template <class T>
+using ByName = std::map<std::string, T, NameOrder>;
+
+struct PolicyDocument {
+  std::string text;  // as it was given
+  PolicyPtr policy;
+};
+
+struct StoredKey {
+  std::string access_key, secret_key;
+  std::string sealed;  // the secret as it is written to disk, base64
+  bool active = true;
+  int64_t created_s = 0;
+};
+
+// What a user, group or role may do.
+struct Grants {
+  ByName<PolicyDocument> inline_policies;
+  std::set<std::string> attached;  // ARNs of managed policies
+};
+
+struct User {
+  std::string name, path = "/", id;
+  int64_t created_s = 0;
+  std::vector<StoredKey> keys;
+  Grants grants;
+};
+
+struct Group {
+  std::string name, path = "/", id;
+  int64_t created_s = 0;
+  Grants grants;
+  std::set<std::string, NameOrder> members;
+};
+
+struct Role {
+  std::string name, path = "/", id, description;
+  int64_t created_s = 0;
+  int64_t session_max_s = 3600;
+  PolicyDocument trust;
+  Grants grants;
+};
+
+struct ManagedPolicy {
+  std::string name, path = "/", id, description;
+  int64_t created_s = 0;
+  PolicyDocument document;
+};
+
+struct AccountEntry {
+  AccountPtr account;
+  std::string name;  // unique; how the command line calls it
+  int64_t created_s = 0;
+  std::vector<StoredKey> keys;  // of its root; the configured root key is not among the root account's
+  ByName<User> users;
+  ByName<Group> groups;
+  ByName<Role> roles;
+  ByName<ManagedPolicy> policies;
+};
+using AccountEntryPtr = std::shared_ptr<const AccountEntry>;
+using AccountMap = std::map<std::string, AccountEntryPtr>;  // by account id
+
+// "arn:aws:iam::123456789012:user/path/name"; kind: "user", "group", "role", "policy".
+std::string arn_of(std::string_view account_id, std::string_view kind, std::string_view path, std::string_view name);
+std::string user_arn(const AccountEntry& account, const User& user);
+std::string role_arn(const AccountEntry& account, const Role& role);
+std::string policy_arn(const AccountEntry& account, const ManagedPolicy& policy);
+
+// "arn:aws:iam::aws:policy/AmazonS3FullAccess" and a few more, which are there in every account.
+const ByName<ManagedPolicy>& aws_managed_policies();
+// Of the account, or AWS's own; nullptr for an ARN that names none.
+const ManagedPolicy* find_policy(const AccountEntry& account, std::string_view arn);
+
+// The limits that AWS has (IAM User Guide, "IAM and AWS STS quotas"), and our own of accounts.
+inline constexpr size_t accounts_max = 10'000;
+inline constexpr size_t users_max = 5'000;
+inline constexpr size_t groups_max = 300;
+inline constexpr size_t roles_max = 1'000;
+inline constexpr size_t managed_policies_max = 1'500;
+inline constexpr size_t keys_per_user_max = 2;
+inline constexpr size_t groups_per_user_max = 10;
+inline constexpr size_t attached_max = 10;
+inline constexpr size_t user_policies_bytes_max = 2'048;  // inline documents together, blanks not counted
+inline constexpr size_t group_policies_bytes_max = 5'120;
+inline constexpr size_t role_policies_bytes_max = 10'240;
+inline constexpr size_t managed_policy_bytes_max = 6'144;
+inline constexpr size_t trust_policy_bytes_max = 2'048;
+inline constexpr size_t session_policy_bytes_max = 2'048;
+
+// Who a key stands for.
+PrincipalPtr root_of(const AccountEntry& account);
+PrincipalPtr principal_of(const AccountEntry& account, const User& user);
+// A role's session, before its session policies are added.
+Principal role_session(const AccountEntry& account, const Role& role, std::string_view session_name);
+
+}  // namespace verbena::auth

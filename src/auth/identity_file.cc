@@ -1,0 +1,280 @@
+#include "auth/identity_file.h"
+
+#include <nlohmann/json.hpp>
+
+#include <type_traits>
+
+#include "base/bytes.h"
+
+namespace verbena::auth {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string seal_context(std::string_view access_key) { return "access key " + std::string(access_key); }
+
+Json encode_keys(const std::vector<StoredKey>& keys) {
+  Json list = Json::array();
+  for (const StoredKey& key : keys) {
+    list.push_back(
+        {{"id", key.access_key}, {"sealed", key.sealed}, {"active", key.active}, {"created", key.created_s}});
+  }
+  return list;
+}
+
+// What users, groups, roles and managed policies have in common.
+template <class T>
+Json encode_common(const T& from) {
+  return {{"name", from.name}, {"path", from.path}, {"id", from.id}, {"created", from.created_s}};
+}
+
+Json encode_grants(const Grants& grants) {
+  Json documents = Json::object();
+  for (const auto& [name, document] : grants.inline_policies) documents[name] = document.text;
+  return {{"inline", std::move(documents)}, {"attached", grants.attached}};
+}
+
+Json encode_account(const AccountEntry& entry) {
+  const Account& account = *entry.account;
+  Json out = {{"id", account.id},
+              {"canonical_id", account.canonical_id},
+              {"display_name", account.display_name},
+              {"email", account.email},
+              {"name", entry.name},
+              {"created", entry.created_s},
+              {"keys", encode_keys(entry.keys)}};
+  Json users = Json::array(), groups = Json::array(), roles = Json::array(), policies = Json::array();
+  for (const auto& [name, user] : entry.users) {
+    Json json = encode_common(user);
+    json["keys"] = encode_keys(user.keys);
+    json["grants"] = encode_grants(user.grants);
+    users.push_back(std::move(json));
+  }
+  for (const auto& [name, group] : entry.groups) {
+    Json json = encode_common(group);
+    json["grants"] = encode_grants(group.grants);
+    json["members"] = group.members;
+    groups.push_back(std::move(json));
+  }
+  for (const auto& [name, role] : entry.roles) {
+    Json json = encode_common(role);
+    json["grants"] = encode_grants(role.grants);
+    json["trust"] = role.trust.text;
+    json["description"] = role.description;
+    json["session_max"] = role.session_max_s;
+    roles.push_back(std::move(json));
+  }
+  for (const auto& [name, policy] : entry.policies) {
+    Json json = encode_common(policy);
+    json["document"] = policy.document.text;
+    json["description"] = policy.description;
+    policies.push_back(std::move(json));
+  }
+  out["users"] = std::move(users);
+  out["groups"] = std::move(groups);
+  out["roles"] = std::move(roles);
+  out["policies"] = std::move(policies);
+  return out;
+}
+
+// Reads members of one object and remembers whether all were there.
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json), sound_(json.is_object()) {}
+  std::string text(const char* name) {
+    const Json* found = member(name);
+    if (found != nullptr && found->is_string()) return found->get<std::string>();
+    sound_ = false;
+    return {};
+  }
+  int64_t number(const char* name) {
+    const Json* found = member(name);
+    if (found != nullptr && found->is_number_integer()) return found->get<int64_t>();
+    sound_ = false;
+    return 0;
+  }
+  bool flag(const char* name) {
+    const Json* found = member(name);
+    if (found != nullptr && found->is_boolean()) return found->get<bool>();
+    sound_ = false;
+    return false;
+  }
+  const Json& object(const char* name) { return of_type(name, Json::value_t::object); }
+  const Json& list(const char* name) { return of_type(name, Json::value_t::array); }
+  bool sound() const { return sound_; }
+
+ private:
+  const Json* member(const char* name) const {
+    if (!json_.is_object()) return nullptr;
+    const auto found = json_.find(name);
+    return found == json_.end() ? nullptr : &*found;
+  }
+  const Json& of_type(const char* name, Json::value_t type) {
+    static const Json none;
+    const Json* found = member(name);
+    if (found != nullptr && found->type() == type) return *found;
+    sound_ = false;
+    return none;  // null: has no elements
+  }
+  const Json& json_;
+  bool sound_;
+};
+
+Result<PolicyDocument> decode_document(std::string text, PolicyKind kind) {
+  PolicyDocument document{std::move(text), nullptr};
+  auto parsed = parse_policy(document.text, kind);
+  if (!parsed) return fail(Errc::malformed, "identity file: a policy cannot be read");
+  document.policy = std::move(*parsed);
+  return document;
+}
+
+Result<std::vector<StoredKey>> decode_keys(const Json& list, const KeyRing& ring) {
+  std::vector<StoredKey> keys;
+  for (const Json& item : list) {
+    Reader read(item);
+    StoredKey key;
+    key.access_key = read.text("id");
+    key.sealed = read.text("sealed");
+    key.active = read.flag("active");
+    key.created_s = read.number("created");
+    const auto sealed = from_base64(key.sealed);
+    if (!read.sound() || !sealed) return fail(Errc::malformed, "identity file: an access key");
+    VB_ASSIGN(const Secret plain, ring.unseal(*sealed, seal_context(key.access_key)));
+    key.secret_key = plain.text();
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+Result<Grants> decode_grants(const Json& json) {
+  Reader read(json);
+  Grants grants;
+  for (const auto& [name, text] : read.object("inline").items()) {
+    if (!text.is_string()) return fail(Errc::malformed, "identity file: an inline policy");
+    VB_ASSIGN(auto document, decode_document(text.get<std::string>(), PolicyKind::identity));
+    if (!grants.inline_policies.emplace(name, std::move(document)).second) {
+      return fail(Errc::malformed, "identity file: two inline policies of one name");
+    }
+  }
+  for (const Json& arn : read.list("attached")) {
+    if (!arn.is_string()) return fail(Errc::malformed, "identity file: an attached policy");
+    grants.attached.insert(arn.get<std::string>());
+  }
+  if (!read.sound()) return fail(Errc::malformed, "identity file: the policies of a user, group or role");
+  return grants;
+}
+
+template <class T>
+void decode_common(Reader& read, T& out) {
+  out.name = read.text("name");
+  out.path = read.text("path");
+  out.id = read.text("id");
+  out.created_s = read.number("created");
+}
+
+Result<void> decode_one(const Json& json, const KeyRing& ring, User& out) {
+  Reader read(json);
+  decode_common(read, out);
+  VB_ASSIGN(out.keys, decode_keys(read.list("keys"), ring));
+  VB_ASSIGN(out.grants, decode_grants(read.object("grants")));
+  return read.sound() ? Result<void>{} : fail(Errc::malformed, "identity file: a user");
+}
+
+Result<void> decode_one(const Json& json, const KeyRing&, Group& out) {
+  Reader read(json);
+  decode_common(read, out);
+  VB_ASSIGN(out.grants, decode_grants(read.object("grants")));
+  for (const Json& member : read.list("members")) {
+    if (!member.is_string()) return fail(Errc::malformed, "identity file: a group's member");
+    out.members.insert(member.get<std::string>());
+  }
+  return read.sound() ? Result<void>{} : fail(Errc::malformed, "identity file: a group");
+}
+
+Result<void> decode_one(const Json& json, const KeyRing&, Role& out) {
+  Reader read(json);
+  decode_common(read, out);
+  out.description = read.text("description");
+  out.session_max_s = read.number("session_max");
+  VB_ASSIGN(out.trust, decode_document(read.text("trust"), PolicyKind::trust));
+  VB_ASSIGN(out.grants, decode_grants(read.object("grants")));
+  return read.sound() ? Result<void>{} : fail(Errc::malformed, "identity file: a role");
+}
+
+Result<void> decode_one(const Json& json, const KeyRing&, ManagedPolicy& out) {
+  Reader read(json);
+  decode_common(read, out);
+  out.description = read.text("description");
+  VB_ASSIGN(out.document, decode_document(read.text("document"), PolicyKind::identity));
+  return read.sound() ? Result<void>{} : fail(Errc::malformed, "identity file: a managed policy");
+}
+
+template <class T>
+Result<void> decode_all(const Json& list, const KeyRing& ring, ByName<T>& out) {
+  for (const Json& item : list) {
+    T one;
+    VB_TRY(decode_one(item, ring, one));
+    std::string name = one.name;
+    if (!out.emplace(std::move(name), std::move(one)).second) {
+      return fail(Errc::malformed, "identity file: two of one name");
+    }
+  }
+  return {};
+}
+
+Result<AccountEntry> decode_account(const Json& json, const KeyRing& ring) {
+  Reader read(json);
+  Account account;
+  account.id = read.text("id");
+  account.canonical_id = read.text("canonical_id");
+  account.display_name = read.text("display_name");
+  account.email = read.text("email");
+  AccountEntry entry;
+  entry.account =
+      account.id == root_account_id ? root_account() : std::make_shared<const Account>(std::move(account));
+  entry.name = read.text("name");
+  entry.created_s = read.number("created");
+  VB_ASSIGN(entry.keys, decode_keys(read.list("keys"), ring));
+  VB_TRY(decode_all(read.list("users"), ring, entry.users));
+  VB_TRY(decode_all(read.list("groups"), ring, entry.groups));
+  VB_TRY(decode_all(read.list("roles"), ring, entry.roles));
+  VB_TRY(decode_all(read.list("policies"), ring, entry.policies));
+  if (!read.sound()) return fail(Errc::malformed, "identity file: an account");
+  return entry;
+}
+
+}  // namespace
+
+std::string seal_secret(const KeyRing& keys, std::string_view access_key, std::string_view secret) {
+  return to_base64(as_bytes(keys.seal(as_bytes(secret), seal_context(access_key))));
+}
+
+std::string encode_accounts(const AccountMap& accounts) {
+  Json list = Json::array();
+  for (const auto& [id, entry] : accounts) list.push_back(encode_account(*entry));
+  const Json file = {{"version", identity_file_version}, {"accounts", std::move(list)}};
+  return file.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<AccountMap> decode_accounts(std::string_view text, const KeyRing& keys) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return fail(Errc::malformed, "identity file: not JSON, or not whole");
+  Reader read(json);
+  const int64_t version = read.number("version");
+  if (read.sound() && version != identity_file_version) {
+    return fail(Errc::unsupported, "identity file: made by another version of Verbena");
+  }
+  AccountMap accounts;
+  for (const Json& item : read.list("accounts")) {
+    VB_ASSIGN(auto entry, decode_account(item, keys));
+    std::string id = entry.account->id;
+    auto shared = std::make_shared<const AccountEntry>(std::move(entry));
+    if (!accounts.emplace(std::move(id), std::move(shared)).second) {
+      return fail(Errc::malformed, "identity file: two accounts of one id");
+    }
+  }
+  if (!read.sound()) return fail(Errc::malformed, "identity file: version or accounts are missing");
+  return accounts;
+}
+
+}  // namespace verbena::auth

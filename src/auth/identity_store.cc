@@ -1,0 +1,362 @@
+#include "auth/identity_store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "auth/identifiers.h"
+#include "auth/identity_file.h"
+#include "base/bytes.h"
+#include "base/checksum.h"
+
+namespace verbena::auth {
+namespace {
+
+struct TextHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+template <class T>
+using ByText = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
+
+struct Fd {
+  int fd;
+  explicit Fd(int f) : fd(f) {}
+  Fd(const Fd&) = delete;
+  ~Fd() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+std::unexpected<Error> cannot_save() {
+  const int error = errno;
+  const auto code = error == ENOSPC || error == EDQUOT ? Errc::insufficient_storage : Errc::io_error;
+  return fail(code, "identity file: write", error);
+}
+
+// nullopt: there is none.
+Result<std::optional<std::string>> read_file(const std::filesystem::path& path) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (file.fd < 0 && errno == ENOENT) return std::nullopt;
+  struct stat status {};
+  if (file.fd < 0 || ::fstat(file.fd, &status) != 0) return fail(Errc::io_error, "identity file: open", errno);
+  if (!S_ISREG(status.st_mode)) return fail(Errc::malformed, "identity file: not a regular file");
+  if ((status.st_mode & 022) != 0) return fail(Errc::malformed, "identity file: others may write it; run chmod 600");
+  if (static_cast<uint64_t>(status.st_size) > identity_file_bytes_max) {
+    return fail(Errc::too_large, "identity file: too large");
+  }
+  std::string text(static_cast<size_t>(status.st_size), '\0');
+  for (size_t got = 0; got < text.size();) {
+    const ssize_t n = ::read(file.fd, text.data() + got, text.size() - got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return fail(Errc::io_error, "identity file: read", errno);
+    got += static_cast<size_t>(n);
+  }
+  return text;
+}
+
+AccountMap first_accounts() {
+  auto root = std::make_shared<AccountEntry>();
+  root->account = root_account();
+  root->name = root_account()->display_name;
+  return {{root_account()->id, std::move(root)}};
+}
+
+std::string tag_of_root(const Credentials& root) {
+  return to_hex(as_bytes(hmac_sha256(as_bytes(root.secret_key), as_bytes("root sessions of " + root.access_key))));
+}
+
+size_t slot_of(std::string_view token, size_t slots) { return std::hash<std::string_view>()(token) % slots; }
+
+}  // namespace
+
+struct Identities {
+  struct Compiled {
+    AccountEntryPtr entry;
+    std::vector<std::pair<std::string, AccessKeyPtr>> keys;  // null for those that are turned off
+  };
+  std::shared_ptr<const AccountMap> accounts;
+  std::map<std::string, std::shared_ptr<const Compiled>> compiled;
+  ByText<AccessKeyPtr> keys;
+  ByText<AccountEntryPtr> by_canonical_id, by_email, by_name;
+};
+
+namespace {
+
+void compile_keys(const std::vector<StoredKey>& stored, const PrincipalPtr& principal, Identities::Compiled& out) {
+  for (const StoredKey& key : stored) {
+    AccessKeyPtr made;
+    if (key.active) {
+      made = std::make_shared<const AccessKey>(AccessKey{{key.access_key, key.secret_key, ""}, principal, 0});
+    }
+    out.keys.emplace_back(key.access_key, std::move(made));
+  }
+}
+
+std::shared_ptr<const Identities::Compiled> compile_account(const AccountEntryPtr& entry) {
+  auto out = std::make_shared<Identities::Compiled>();
+  out->entry = entry;
+  compile_keys(entry->keys, root_of(*entry), *out);
+  for (const auto& [name, user] : entry->users) {
+    if (!user.keys.empty()) compile_keys(user.keys, principal_of(*entry, user), *out);
+  }
+  return out;
+}
+
+}  // namespace
+
+IdentityStore::IdentityStore(std::filesystem::path file, const KeyRing& keys, Credentials root)
+    : file_(std::move(file)),
+      ring_(keys),
+      root_(std::make_shared<const AccessKey>(AccessKey{root, superuser(), 0})),
+      root_tag_(tag_of_root(root)) {}
+
+IdentityStore::~IdentityStore() = default;
+
+std::expected<std::unique_ptr<IdentityStore>, std::string> IdentityStore::open(const std::filesystem::path& file,
+                                                                               const KeyRing& keys, Credentials root) {
+  std::unique_ptr<IdentityStore> store(new IdentityStore(file, keys, std::move(root)));
+  if (auto loaded = store->load(); !loaded) return std::unexpected(loaded.error());
+  return store;
+}
+
+std::expected<void, std::string> IdentityStore::load() {
+  const auto cannot = [&](const Error& error) {
+    return std::unexpected("cannot read the accounts in " + file_.string() + ": " + describe(error));
+  };
+  const auto text = read_file(file_);
+  if (!text) return cannot(text.error());
+  AccountMap accounts = first_accounts();
+  if (*text) {
+    auto decoded = decode_accounts(**text, ring_);
+    if (!decoded) return cannot(decoded.error());
+    accounts = std::move(*decoded);
+  }
+  if (!accounts.contains(std::string(root_account_id))) {
+    return std::unexpected(file_.string() + " lacks the root account");
+  }
+  auto made = compile(std::move(accounts), nullptr);
+  if (!made) return cannot(made.error());
+  show(std::move(*made));
+  return {};
+}
+
+Result<IdentitiesPtr> IdentityStore::compile(AccountMap accounts, const Identities* before) const {
+  auto next = std::make_shared<Identities>();
+  const auto add = [&](auto& index, const std::string& name, auto value) {
+    return index.emplace(name, std::move(value)).second;
+  };
+  add(next->keys, root_->credentials.access_key, root_);
+  for (const auto& [id, entry] : accounts) {
+    const auto known = before != nullptr ? before->compiled.find(id) : next->compiled.end();
+    const bool same = before != nullptr && known != before->compiled.end() && known->second->entry == entry;
+    auto compiled = same ? known->second : compile_account(entry);
+    for (const auto& [name, key] : compiled->keys) {
+      if (!add(next->keys, name, key)) return fail(Errc::entity_already_exists, "The access key exists already.");
+    }
+    next->compiled.emplace(id, std::move(compiled));
+    const Account& account = *entry->account;
+    if (!add(next->by_name, entry->name, entry)) {
+      return fail(Errc::entity_already_exists, "An account of this name exists already.");
+    }
+    if (!add(next->by_canonical_id, account.canonical_id, entry)) {
+      return fail(Errc::entity_already_exists, "An account of this ID exists already.");
+    }
+    if (!account.email.empty() && !add(next->by_email, account.email, entry)) {
+      return fail(Errc::entity_already_exists, "An account of this email address exists already.");
+    }
+  }
+  next->accounts = std::make_shared<const AccountMap>(std::move(accounts));
+  return next;
+}
+
+Result<void> IdentityStore::save(const AccountMap& accounts) const {
+  const std::string beside = file_.string() + ".new";
+  ::unlink(beside.c_str());
+  {
+    const Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (file.fd < 0) return cannot_save();
+    if (!write_all(file.fd, encode_accounts(accounts)) || ::fsync(file.fd) != 0) return cannot_save();
+  }
+  if (::rename(beside.c_str(), file_.c_str()) != 0) return cannot_save();
+  const auto parent = file_.has_parent_path() ? file_.parent_path() : std::filesystem::path(".");
+  const Fd folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.fd < 0 || ::fsync(folder.fd) != 0) return cannot_save();
+  return {};
+}
+
+IdentitiesPtr IdentityStore::snapshot() const {
+  std::shared_lock lock(mutex_);
+  return snapshot_;
+}
+
+void IdentityStore::show(IdentitiesPtr next) {
+  {
+    std::unique_lock lock(mutex_);
+    snapshot_.swap(next);  // the old one goes outside of the lock
+  }
+  changed();
+}
+
+Result<void> IdentityStore::change(const std::function<Result<void>(AccountMap&)>& edit) {
+  std::lock_guard lock(change_mutex_);
+  const IdentitiesPtr before = snapshot();
+  AccountMap accounts = *before->accounts;
+  VB_TRY(edit(accounts));
+  VB_ASSIGN(auto next, compile(std::move(accounts), before.get()));
+  VB_TRY(save(*next->accounts));
+  show(std::move(next));
+  return {};
+}
+
+Result<void> IdentityStore::change_account(std::string_view id,
+                                           const std::function<Result<void>(AccountEntry&)>& edit) {
+  return change([&](AccountMap& accounts) -> Result<void> {
+    const auto found = accounts.find(std::string(id));
+    if (found == accounts.end()) return fail(Errc::no_such_entity, "The account does not exist.");
+    auto copy = std::make_shared<AccountEntry>(*found->second);
+    VB_TRY(edit(*copy));
+    found->second = std::move(copy);
+    return {};
+  });
+}
+
+std::shared_ptr<const AccountMap> IdentityStore::accounts() const { return snapshot()->accounts; }
+
+AccountEntryPtr IdentityStore::account(std::string_view id) const {
+  const auto all = accounts();
+  const auto found = all->find(std::string(id));
+  return found == all->end() ? nullptr : found->second;
+}
+
+AccountEntryPtr IdentityStore::account_named(std::string_view name) const {
+  const auto now = snapshot();
+  const auto found = now->by_name.find(name);
+  return found == now->by_name.end() ? nullptr : found->second;
+}
+
+AccountPtr IdentityStore::by_canonical_id(std::string_view canonical_id) const {
+  const auto now = snapshot();
+  const auto found = now->by_canonical_id.find(canonical_id);
+  return found == now->by_canonical_id.end() ? nullptr : found->second->account;
+}
+
+AccountPtr IdentityStore::by_email(std::string_view email) const {
+  std::string lower(email);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  }
+  const auto now = snapshot();
+  const auto found = now->by_email.find(lower);
+  return found == now->by_email.end() ? nullptr : found->second->account;
+}
+
+AccountPtr IdentityStore::by_id(std::string_view account_id) const {
+  const auto found = account(account_id);
+  return found == nullptr ? nullptr : found->account;
+}
+
+Result<AccessKeyPtr> IdentityStore::find(std::string_view access_key, std::string_view session_token,
+                                         int64_t now_s) const {
+  AccessKeyPtr found;
+  {
+    std::shared_lock lock(mutex_);
+    const auto at = snapshot_->keys.find(access_key);
+    if (at != snapshot_->keys.end()) found = at->second;
+  }
+  if (found == nullptr && !session_token.empty()) return find_session(access_key, session_token, now_s);
+  if (found == nullptr) return fail(Errc::invalid_access_key_id, "auth: unknown access key");
+  if (!session_token.empty()) return fail(Errc::invalid_token, "The access key takes no session token.");
+  return found;
+}
+
+Result<AccessKeyPtr> IdentityStore::find_session(std::string_view access_key, std::string_view token,
+                                                 int64_t now_s) const {
+  // Before the snapshot is read: a change in between makes what is kept here stale at once.
+  const uint64_t generation = this->generation();
+  const size_t slot = slot_of(token, opened_slots);
+  AccessKeyPtr key;
+  {
+    std::shared_lock lock(opened_mutex_);
+    const OpenedToken& kept = opened_[slot];
+    if (kept.generation == generation && equal_constant_time(as_bytes(kept.token), as_bytes(token))) key = kept.key;
+  }
+  if (key == nullptr) {
+    VB_ASSIGN(const SessionGrant grant, open_session(ring_, token));
+    VB_ASSIGN(key, resolve(grant, token));
+    std::unique_lock lock(opened_mutex_);
+    opened_[slot] = {std::string(token), key, generation};
+  }
+  if (key->credentials.access_key != access_key) {
+    return fail(Errc::invalid_token, "The session token does not belong to this access key.");
+  }
+  if (key->expired(now_s)) return fail(Errc::expired_token, "auth: session token");
+  return key;
+}
+
+// The one that the session is of may have gone, or be another one of the same name.
+Result<AccessKeyPtr> IdentityStore::resolve(const SessionGrant& grant, std::string_view token) const {
+  const auto gone = fail(Errc::invalid_access_key_id, "auth: the session's principal is gone");
+  const AccountEntryPtr entry = account(grant.account_id);
+  if (entry == nullptr) return gone;
+  Principal principal;
+  if (grant.kind == Principal::Kind::account_root) {
+    if (entry->account->id == root_account_id &&
+        !equal_constant_time(as_bytes(grant.root_tag), as_bytes(root_tag_))) {
+      return gone;
+    }
+    principal = *root_of(*entry);
+  } else if (grant.kind == Principal::Kind::user) {
+    const auto user = entry->users.find(grant.subject);
+    if (user == entry->users.end() || user->second.id != grant.subject_id) return gone;
+    principal = *principal_of(*entry, user->second);
+  } else {
+    const auto role = entry->roles.find(grant.subject);
+    if (role == entry->roles.end() || role->second.id != grant.subject_id) return gone;
+    principal = role_session(*entry, role->second, grant.session_name);
+  }
+  if (!grant.policy.empty()) {
+    VB_ASSIGN(auto policy, parse_policy(grant.policy, PolicyKind::identity));
+    principal.session.push_back(std::move(policy));
+  }
+  for (const std::string& arn : grant.policy_arns) {
+    // A limit that has gone must not become no limit.
+    const ManagedPolicy* policy = find_policy(*entry, arn);
+    if (policy == nullptr) return gone;
+    principal.session.push_back(policy->document.policy);
+  }
+  AccessKey key{{grant.access_key, grant.secret_key, std::string(token)},
+                std::make_shared<const Principal>(std::move(principal)),
+                grant.expires_s};
+  return std::make_shared<const AccessKey>(std::move(key));
+}
+
+StoredKey IdentityStore::make_key(std::string access_key, std::string secret_key, int64_t now_s) const {
+  StoredKey key;
+  key.access_key = access_key.empty() ? make_access_key_id() : std::move(access_key);
+  key.secret_key = secret_key.empty() ? make_secret_key() : std::move(secret_key);
+  key.sealed = seal_secret(ring_, key.access_key, key.secret_key);
+  key.created_s = now_s;
+  return key;
+}
+
+Credentials IdentityStore::make_session(SessionGrant& grant) const {
+  grant.access_key = make_temporary_key_id();
+  grant.secret_key = make_secret_key();
+  if (grant.account_id == root_account_id && grant.kind == Principal::Kind::account_root) grant.root_tag = root_tag_;
+  return {grant.access_key, grant.secret_key, seal_session(ring_, grant)};
+}
+
+}  // namespace verbena::auth

@@ -1,0 +1,84 @@
+// The accounts of a server: one file in the data directory, and an immutable snapshot of it in memory that every look-up
+// reads.
+//
+// A change edits a copy, writes the whole file beside the old one, makes it durable, renames it, and only then shows
+// it: whoever was told "done" finds it after a crash, and a crash leaves the old file or the new one.
+#pragma once
+
+#include <array>
+#include <expected>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+
+#include "auth/identity.h"
+#include "auth/keyring.h"
+#include "auth/session_token.h"
+
+namespace verbena::auth {
+
+struct Identities;
+using IdentitiesPtr = std::shared_ptr<const Identities>;
+
+// Thread-safe. What blocks says so.
+class IdentityStore final : public CredentialStore, public AccountDirectory {
+ public:
+  // `file` need not be there yet. `root` is the superuser's key; `keys` outlives the store. The error is a sentence for
+  // people: the file cannot be read, is corrupt, or its secrets do not open with these keys.
+  static std::expected<std::unique_ptr<IdentityStore>, std::string> open(const std::filesystem::path& file,
+                                                                         const KeyRing& keys, Credentials root);
+  ~IdentityStore() override;
+
+  Result<AccessKeyPtr> find(std::string_view access_key, std::string_view session_token, int64_t now_s) const override;
+  AccountPtr by_canonical_id(std::string_view canonical_id) const override;
+  AccountPtr by_email(std::string_view email) const override;
+  AccountPtr by_id(std::string_view account_id) const override;
+
+  // As of now; never null, and the root account is always among them.
+  std::shared_ptr<const AccountMap> accounts() const;
+  AccountEntryPtr account(std::string_view id) const;
+  AccountEntryPtr account_named(std::string_view name) const;
+
+  // Blocks. One change at a time, all or nothing: an error of `edit` leaves everything as it was. entity_already_exists
+  // when the result holds an access key, account name, canonical id or email twice; io_error, insufficient_storage.
+  Result<void> change(const std::function<Result<void>(AccountMap&)>& edit);
+  // The same for one account. no_such_entity when it is gone.
+  Result<void> change_account(std::string_view id, const std::function<Result<void>(AccountEntry&)>& edit);
+
+  // A key for a user's list: random where an argument is empty.
+  StoredKey make_key(std::string access_key, std::string secret_key, int64_t now_s) const;
+  // Completes `grant` (keys, the root's tag) and seals it: credentials with their session token.
+  Credentials make_session(SessionGrant& grant) const;
+
+ private:
+  IdentityStore(std::filesystem::path file, const KeyRing& keys, Credentials root);
+  std::expected<void, std::string> load();
+  IdentitiesPtr snapshot() const;
+  void show(IdentitiesPtr next);
+  Result<IdentitiesPtr> compile(AccountMap accounts, const Identities* before) const;
+  Result<void> save(const AccountMap& accounts) const;
+  Result<AccessKeyPtr> find_session(std::string_view access_key, std::string_view token, int64_t now_s) const;
+  Result<AccessKeyPtr> resolve(const SessionGrant& grant, std::string_view token) const;
+
+  // Session tokens of late, opened. Direct-mapped: nothing grows. Only tokens that opened are put here.
+  struct OpenedToken {
+    std::string token;
+    AccessKeyPtr key;
+    uint64_t generation = 0;
+  };
+  static constexpr size_t opened_slots = 256;
+
+  const std::filesystem::path file_;
+  const KeyRing& ring_;
+  const AccessKeyPtr root_;
+  const std::string root_tag_;
+  std::mutex change_mutex_;
+  mutable std::shared_mutex mutex_;  // of snapshot_: held for a pointer's copy
+  IdentitiesPtr snapshot_;
+  mutable std::shared_mutex opened_mutex_;
+  mutable std::array<OpenedToken, opened_slots> opened_;
+};
+
+}  // namespace verbena::auth

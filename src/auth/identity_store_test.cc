@@ -1,0 +1,394 @@
+#include "auth/identity_store.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "auth/identifiers.h"
+#include "auth/identity_file.h"
+
+namespace verbena::auth {
+namespace {
+
+constexpr int64_t now = 1'767'323'045;
+constexpr const char* allow_list =
+    R"({"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:ListBucket","Resource":"*"}]})";
+
+PolicyDocument document(std::string text, PolicyKind kind = PolicyKind::identity) {
+  PolicyDocument out{std::move(text), nullptr};
+  auto parsed = parse_policy(out.text, kind);
+  EXPECT_TRUE(parsed) << (parsed ? "" : parsed.error().context);
+  if (parsed) out.policy = *parsed;
+  return out;
+}
+
+std::string trust_of(const std::string& principal) {
+  return R"({"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":")" +
+         principal + R"("}}]})";
+}
+
+class IdentityStoreTest : public testing::Test {
+ protected:
+  IdentityStoreTest() {
+    char pattern[] = "/tmp/verbena-identity-XXXXXX";
+    folder_ = ::mkdtemp(pattern);
+    open();
+  }
+  ~IdentityStoreTest() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path file() const { return folder_ / "identities.json"; }
+  static std::expected<std::unique_ptr<IdentityStore>, std::string> open_with(const std::filesystem::path& path,
+                                                                              const KeyRing& keys,
+                                                                              const Credentials& root) {
+    return IdentityStore::open(path, keys, root);
+  }
+  void open() {
+    store_.reset();
+    auto opened = open_with(file(), *keys_, root_);
+    ASSERT_TRUE(opened) << opened.error();
+    store_ = std::move(*opened);
+  }
+  std::string text() const {
+    std::ifstream in(file(), std::ios::binary);
+    std::ostringstream out;
+    out << in.rdbuf();
+    return out.str();
+  }
+  void write(const std::string& content) const { std::ofstream(file(), std::ios::binary) << content; }
+
+  Result<void> add_account(const std::string& name, const std::string& canonical_id, const std::string& access_key,
+                           const std::string& email = "") {
+    AccountEntry entry;
+    entry.name = name;
+    entry.account = std::make_shared<const Account>(Account{make_account_id(), canonical_id, name, email});
+    entry.keys.push_back(store_->make_key(access_key, "secret of " + access_key, now));
+    return store_->change([&](AccountMap& accounts) -> Result<void> {
+      accounts.emplace(entry.account->id, std::make_shared<const AccountEntry>(entry));
+      return {};
+    });
+  }
+  std::string id_of(const std::string& name) { return store_->account_named(name)->account->id; }
+  Result<void> change(const std::string& name, const std::function<void(AccountEntry&)>& edit) {
+    return store_->change_account(id_of(name), [&](AccountEntry& entry) -> Result<void> {
+      edit(entry);
+      return {};
+    });
+  }
+  void add_user(const std::string& account, const std::string& name, const std::string& access_key) {
+    ASSERT_TRUE(change(account, [&](AccountEntry& entry) {
+      User user;
+      user.name = name;
+      user.id = make_id("AIDA");
+      user.keys.push_back(store_->make_key(access_key, "user's secret", now));
+      user.grants.inline_policies.emplace("own", document(allow_list));
+      entry.users.emplace(name, user);
+    }));
+  }
+  void add_role(const std::string& account, const std::string& name) {
+    ASSERT_TRUE(change(account, [&](AccountEntry& entry) {
+      Role role;
+      role.name = name;
+      role.id = make_id("AROA");
+      role.trust = document(trust_of("*"), PolicyKind::trust);
+      role.grants.attached.insert("arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess");
+      entry.roles.insert_or_assign(name, role);
+    }));
+  }
+  SessionGrant role_grant(const std::string& account, const std::string& role) {
+    SessionGrant grant;
+    grant.kind = Principal::Kind::assumed_role;
+    grant.account_id = id_of(account);
+    grant.subject = role;
+    grant.subject_id = store_->account_named(account)->roles.find(role)->second.id;
+    grant.session_name = "job";
+    grant.expires_s = now + 900;
+    return grant;
+  }
+  Errc error_of(const Credentials& credentials, int64_t when = now) {
+    const auto found = store_->find(credentials.access_key, credentials.session_token, when);
+    return found ? Errc::ok : found.error().code;
+  }
+
+  std::filesystem::path folder_;
+  std::unique_ptr<KeyRing> keys_ = KeyRing::in_memory();
+  Credentials root_{"ROOTKEY", "the root's secret", ""};
+  std::unique_ptr<IdentityStore> store_;
+};
+
+TEST_F(IdentityStoreTest, AtFirstThereIsTheRootAlone) {
+  const auto key = store_->find("ROOTKEY", "", now);
+  ASSERT_TRUE(key);
+  EXPECT_TRUE((*key)->principal->superuser);
+  EXPECT_EQ((*key)->principal->account->canonical_id, "root");
+  EXPECT_EQ(store_->accounts()->size(), 1u);
+  EXPECT_EQ(store_->by_canonical_id("root")->id, "000000000000");
+  EXPECT_EQ(error_of({"OTHER", "", ""}), Errc::invalid_access_key_id);
+  EXPECT_EQ(error_of({"ROOTKEY", "", "token"}), Errc::invalid_token);
+  EXPECT_FALSE(std::filesystem::exists(file()));
+}
+
+TEST_F(IdentityStoreTest, AnAccountIsThereAfterARestartAndItsSecretIsNotInTheFile) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE", "alice@example.org"));
+  add_user("alice", "reader", "AKREADER");
+  add_role("alice", "jobs");
+  for (int round = 0; round < 2; ++round) {
+    const auto key = store_->find("AKALICE", "", now);
+    ASSERT_TRUE(key);
+    EXPECT_EQ((*key)->credentials.secret_key, "secret of AKALICE");
+    EXPECT_EQ((*key)->principal->kind, Principal::Kind::account_root);
+    EXPECT_FALSE((*key)->principal->superuser);
+    EXPECT_EQ((*key)->principal->account->canonical_id, "testid");
+    EXPECT_EQ(store_->by_email("Alice@Example.org")->canonical_id, "testid");
+    EXPECT_EQ(store_->by_canonical_id("testid")->email, "alice@example.org");
+    const auto reader = store_->find("AKREADER", "", now);
+    ASSERT_TRUE(reader);
+    EXPECT_EQ((*reader)->principal->arn, "arn:aws:iam::" + id_of("alice") + ":user/reader");
+    EXPECT_EQ((*reader)->principal->policies.size(), 1u);
+    EXPECT_EQ(store_->account_named("alice")->roles.at("JOBS").grants.attached.size(), 1u);
+    open();
+  }
+  EXPECT_EQ(text().find("secret of AKALICE"), std::string::npos);
+  EXPECT_EQ(text().find("the root's secret"), std::string::npos);
+  struct stat status {};
+  ASSERT_EQ(::stat(file().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+TEST_F(IdentityStoreTest, WhatIsWrittenIsReadBackTheSame) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_user("alice", "reader", "AKREADER");
+  add_role("alice", "jobs");
+  const auto decoded = decode_accounts(text(), *keys_);
+  ASSERT_TRUE(decoded) << decoded.error().context;
+  EXPECT_EQ(encode_accounts(*decoded), text());
+}
+
+TEST_F(IdentityStoreTest, AKeyThatIsTurnedOffOrRemovedIsUnknownAtOnce) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  const uint64_t generation = store_->generation();
+  ASSERT_TRUE(change("alice", [](AccountEntry& entry) { entry.keys[0].active = false; }));
+  EXPECT_NE(store_->generation(), generation);
+  EXPECT_EQ(error_of({"AKALICE", "", ""}), Errc::invalid_access_key_id);
+  ASSERT_TRUE(change("alice", [](AccountEntry& entry) { entry.keys[0].active = true; }));
+  EXPECT_EQ(error_of({"AKALICE", "", ""}), Errc::ok);
+  ASSERT_TRUE(change("alice", [](AccountEntry& entry) { entry.keys.clear(); }));
+  EXPECT_EQ(error_of({"AKALICE", "", ""}), Errc::invalid_access_key_id);
+}
+
+TEST_F(IdentityStoreTest, NamesKeysAndAddressesAreThereOnce) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE", "a@b"));
+  const std::string before = text();
+  const uint64_t generation = store_->generation();
+  for (const auto& [name, id, key, email] :
+       {std::tuple{"alice", "other", "AKOTHER", ""}, {"other", "testid", "AKOTHER", ""},
+        {"other", "other", "AKALICE", ""}, {"other", "other", "ROOTKEY", ""}, {"other", "other", "AKOTHER", "a@b"},
+        {"root", "other", "AKOTHER", ""}, {"other", "root", "AKOTHER", ""}}) {
+    const auto added = add_account(name, id, key, email);
+    ASSERT_FALSE(added);
+    EXPECT_EQ(added.error().code, Errc::entity_already_exists);
+  }
+  EXPECT_EQ(text(), before);
+  EXPECT_EQ(store_->generation(), generation);
+  EXPECT_EQ(store_->accounts()->size(), 2u);
+}
+
+TEST_F(IdentityStoreTest, PoliciesOfGroupsCountForTheirMembers) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_user("alice", "Reader", "AKREADER");
+  ASSERT_TRUE(change("alice", [](AccountEntry& entry) {
+    Group group;
+    group.name = "staff";
+    group.members.insert("Reader");
+    group.grants.attached.insert("arn:aws:iam::aws:policy/AmazonS3FullAccess");
+    entry.groups.emplace(group.name, group);
+  }));
+  EXPECT_EQ((*store_->find("AKREADER", "", now))->principal->policies.size(), 2u);
+  open();
+  EXPECT_EQ((*store_->find("AKREADER", "", now))->principal->policies.size(), 2u);
+}
+
+TEST_F(IdentityStoreTest, AwsManagedPoliciesAreWhole) {
+  EXPECT_GE(aws_managed_policies().size(), 5u);
+  for (const auto& [name, policy] : aws_managed_policies()) EXPECT_NE(policy.document.policy, nullptr) << name;
+  const AccountEntry account{root_account(), "root", 0, {}, {}, {}, {}, {}};
+  EXPECT_NE(find_policy(account, "arn:aws:iam::aws:policy/AmazonS3FullAccess"), nullptr);
+  EXPECT_EQ(find_policy(account, "arn:aws:iam::aws:policy/amazons3fullaccess"), nullptr);
+  EXPECT_EQ(find_policy(account, "arn:aws:iam::000000000000:policy/AmazonS3FullAccess"), nullptr);
+  EXPECT_EQ(find_policy(account, "AmazonS3FullAccess"), nullptr);
+}
+
+// --- The file ---
+
+TEST_F(IdentityStoreTest, AFileThatIsCutOffAnywhereIsNoFile) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_user("alice", "reader", "AKREADER");
+  const std::string whole = text();
+  for (size_t size = 0; size + 2 < whole.size(); size += 7) {
+    write(whole.substr(0, size));
+    EXPECT_FALSE(open_with(file(), *keys_, root_)) << size;
+  }
+  write(whole);
+  EXPECT_TRUE(open_with(file(), *keys_, root_));
+}
+
+TEST_F(IdentityStoreTest, ADamagedFileIsAnErrorThatNamesIt) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  const std::string whole = text();
+  const auto problem = [&](std::string_view from, std::string_view to) {
+    std::string damaged = whole;
+    const size_t at = damaged.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    write(damaged.replace(at, from.size(), to));
+    const auto opened = open_with(file(), *keys_, root_);
+    return opened ? std::string() : opened.error();
+  };
+  EXPECT_NE(problem("\"version\": 1", "\"version\": 2").find("another version"), std::string::npos);
+  EXPECT_NE(problem("\"keys\"", "\"kays\"").find("identities.json"), std::string::npos);
+  EXPECT_NE(problem("\"000000000000\"", "\"000000000001\"").find("lacks the root account"), std::string::npos);
+  EXPECT_NE(problem("\"sealed\": \"", "\"sealed\": \"AAAA").find("cannot read the accounts"), std::string::npos);
+  EXPECT_NE(problem("AKALICE", "AKMALLO").find("cannot read the accounts"), std::string::npos)
+      << "a sealed secret belongs to its access key";
+}
+
+TEST_F(IdentityStoreTest, OtherMasterKeysDoNotOpenTheFile) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  const auto others = KeyRing::in_memory();
+  EXPECT_FALSE(open_with(file(), *others, root_));
+}
+
+TEST_F(IdentityStoreTest, AFileThatOthersMayWriteIsNotTrusted) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  ASSERT_EQ(::chmod(file().c_str(), 0666), 0);
+  EXPECT_FALSE(open_with(file(), *keys_, root_));
+}
+
+TEST_F(IdentityStoreTest, WhatACrashLeftBesideTheFileChangesNothing) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  std::ofstream(file().string() + ".new") << text().substr(0, 100);
+  open();
+  EXPECT_EQ(error_of({"AKALICE", "", ""}), Errc::ok);
+  ASSERT_TRUE(add_account("bob", "bobid", "AKBOB"));
+  open();
+  EXPECT_EQ(error_of({"AKBOB", "", ""}), Errc::ok);
+}
+
+TEST_F(IdentityStoreTest, AChangeThatCannotBeWrittenIsNotShown) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  const std::string before = text();
+  std::filesystem::create_directory(file().string() + ".new");  // in the way
+  const auto added = add_account("bob", "bobid", "AKBOB");
+  ASSERT_FALSE(added);
+  EXPECT_EQ(added.error().code, Errc::io_error);
+  EXPECT_EQ(error_of({"AKBOB", "", ""}), Errc::invalid_access_key_id);
+  EXPECT_EQ(text(), before);
+  std::filesystem::remove(file().string() + ".new");
+  EXPECT_TRUE(add_account("bob", "bobid", "AKBOB"));
+}
+
+// --- Sessions ---
+
+TEST_F(IdentityStoreTest, ARolesSessionActsAsTheRoleUntilItEnds) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_role("alice", "jobs");
+  SessionGrant grant = role_grant("alice", "jobs");
+  grant.policy = allow_list;
+  grant.policy_arns = {"arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"};
+  const Credentials made = store_->make_session(grant);
+  for (int round = 0; round < 3; ++round) {  // the second is answered from memory, the third after a restart
+    const auto key = store_->find(made.access_key, made.session_token, now);
+    ASSERT_TRUE(key) << key.error().context;
+    EXPECT_EQ((*key)->credentials.secret_key, made.secret_key);
+    EXPECT_EQ((*key)->expires_s, now + 900);
+    const Principal& principal = *(*key)->principal;
+    EXPECT_EQ(principal.kind, Principal::Kind::assumed_role);
+    EXPECT_EQ(principal.arn, "arn:aws:sts::" + id_of("alice") + ":assumed-role/jobs/job");
+    EXPECT_EQ(principal.user_id, grant.subject_id + ":job");
+    EXPECT_EQ(principal.policies.size(), 1u);
+    EXPECT_EQ(principal.session.size(), 2u);
+    EXPECT_EQ(error_of(made, now + 899), Errc::ok);
+    EXPECT_EQ(error_of(made, now + 900), Errc::expired_token);
+    if (round == 1) open();
+  }
+}
+
+TEST_F(IdentityStoreTest, ATokenIsGoodForItsOwnKeyAloneAndOnlyWhole) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_role("alice", "jobs");
+  SessionGrant grant = role_grant("alice", "jobs");
+  const Credentials made = store_->make_session(grant);
+  EXPECT_EQ(error_of({made.access_key, "", ""}), Errc::invalid_access_key_id);
+  EXPECT_EQ(error_of({"ASIAOTHER", "", made.session_token}), Errc::invalid_token);
+  EXPECT_EQ(error_of({"AKALICE", "", made.session_token}), Errc::invalid_token);
+  EXPECT_EQ(error_of(made), Errc::ok);
+  EXPECT_EQ(error_of({"ASIAOTHER", "", made.session_token}), Errc::invalid_token) << "also when it is remembered";
+  for (size_t i = 0; i < made.session_token.size(); i += 13) {
+    Credentials changed = made;
+    changed.session_token[i] = changed.session_token[i] == 'A' ? 'B' : 'A';
+    EXPECT_EQ(error_of(changed), Errc::invalid_token) << i;
+  }
+  EXPECT_EQ(error_of({made.access_key, "", made.session_token.substr(4)}), Errc::invalid_token);
+  EXPECT_EQ(error_of({made.access_key, "", std::string(100'000, 'A')}), Errc::invalid_token);
+}
+
+TEST_F(IdentityStoreTest, ASessionEndsWithWhoeverItIsOf) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_role("alice", "jobs");
+  add_user("alice", "reader", "AKREADER");
+  SessionGrant of_role = role_grant("alice", "jobs");
+  SessionGrant of_user = of_role;
+  of_user.kind = Principal::Kind::user;
+  of_user.subject = "reader";
+  of_user.subject_id = store_->account_named("alice")->users.at("reader").id;
+  const Credentials role = store_->make_session(of_role), user = store_->make_session(of_user);
+  EXPECT_EQ(error_of(role), Errc::ok);
+  EXPECT_EQ(error_of(user), Errc::ok);
+  EXPECT_EQ((*store_->find(user.access_key, user.session_token, now))->principal->name, "reader");
+  add_role("alice", "jobs");  // another one of the same name
+  EXPECT_EQ(error_of(role), Errc::invalid_access_key_id);
+  EXPECT_EQ(error_of(user), Errc::ok);
+  ASSERT_TRUE(change("alice", [](AccountEntry& entry) { entry.users.clear(); }));
+  EXPECT_EQ(error_of(user), Errc::invalid_access_key_id);
+}
+
+TEST_F(IdentityStoreTest, ASessionOfTheRootEndsWhenTheRootKeyChanges) {
+  SessionGrant grant;
+  grant.kind = Principal::Kind::account_root;
+  grant.account_id = root_account_id;
+  grant.expires_s = now + 900;
+  const Credentials made = store_->make_session(grant);
+  ASSERT_EQ(error_of(made), Errc::ok);
+  EXPECT_TRUE((*store_->find(made.access_key, made.session_token, now))->principal->superuser);
+  root_.secret_key = "another secret";
+  open();
+  EXPECT_EQ(error_of(made), Errc::invalid_access_key_id);
+}
+
+TEST_F(IdentityStoreTest, ASessionPolicyThatHasGoneIsNotNoLimit) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_role("alice", "jobs");
+  SessionGrant grant = role_grant("alice", "jobs");
+  grant.policy_arns = {"arn:aws:iam::" + id_of("alice") + ":policy/limits"};
+  EXPECT_EQ(error_of(store_->make_session(grant)), Errc::invalid_access_key_id);
+}
+
+TEST(SessionToken, AGrantIsReadBackTheSameAndNothingLessIsRead) {
+  SessionGrant grant;
+  grant.access_key = "ASIAX";
+  grant.secret_key = "s\"e\\cret";
+  grant.expires_s = now;
+  grant.account_id = "123456789012";
+  grant.kind = Principal::Kind::assumed_role;
+  grant.subject = "role";
+  grant.policy_arns = {"arn:aws:iam::aws:policy/AmazonS3FullAccess"};
+  const std::string text = encode_grant(grant);
+  EXPECT_EQ(decode_grant(text), grant);
+  for (size_t size = 0; size < text.size(); ++size) EXPECT_FALSE(decode_grant(text.substr(0, size)));
+  grant.expires_s = 0;
+  EXPECT_FALSE(decode_grant(encode_grant(grant))) << "a session without an end";
+}
+
+}  // namespace
+}  // namespace verbena::auth

@@ -1,0 +1,91 @@
+#include "auth/session_token.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+
+namespace verbena::auth {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view seal_context = "session token";
+constexpr int format = 1;
+
+bool read_text(const Json& json, const char* name, std::string& out) {
+  const auto found = json.find(name);
+  if (found == json.end() || !found->is_string()) return false;
+  out = found->get_ref<const std::string&>();
+  return true;
+}
+
+bool read_number(const Json& json, const char* name, int64_t& out) {
+  const auto found = json.find(name);
+  if (found == json.end() || !found->is_number_integer()) return false;
+  out = found->get<int64_t>();
+  return true;
+}
+
+bool read_arns(const Json& json, std::vector<std::string>& out) {
+  const auto found = json.find("arns");
+  if (found == json.end() || !found->is_array() || found->size() > session_policy_arns_max) return false;
+  for (const Json& arn : *found) {
+    if (!arn.is_string()) return false;
+    out.push_back(arn.get<std::string>());
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string encode_grant(const SessionGrant& grant) {
+  const Json json = {{"v", format},
+                     {"key", grant.access_key},
+                     {"secret", grant.secret_key},
+                     {"expires", grant.expires_s},
+                     {"account", grant.account_id},
+                     {"kind", static_cast<int>(grant.kind)},
+                     {"subject", grant.subject},
+                     {"id", grant.subject_id},
+                     {"session", grant.session_name},
+                     {"policy", grant.policy},
+                     {"arns", grant.policy_arns},
+                     {"root", grant.root_tag}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<SessionGrant> decode_grant(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  SessionGrant grant;
+  int64_t version = 0, kind = 0;
+  const bool whole = read_number(json, "v", version) && version == format && read_number(json, "kind", kind) &&
+                     read_number(json, "expires", grant.expires_s) && read_text(json, "key", grant.access_key) &&
+                     read_text(json, "secret", grant.secret_key) && read_text(json, "account", grant.account_id) &&
+                     read_text(json, "subject", grant.subject) && read_text(json, "id", grant.subject_id) &&
+                     read_text(json, "session", grant.session_name) && read_text(json, "policy", grant.policy) &&
+                     read_text(json, "root", grant.root_tag) && read_arns(json, grant.policy_arns);
+  // A session without an end is none.
+  if (!whole || grant.expires_s <= 0 || kind < 0 || kind > static_cast<int>(Principal::Kind::assumed_role)) {
+    return std::nullopt;
+  }
+  grant.kind = static_cast<Principal::Kind>(kind);
+  return grant;
+}
+
+std::string seal_session(const KeyRing& keys, const SessionGrant& grant) {
+  return to_base64(as_bytes(keys.seal(as_bytes(encode_grant(grant)), seal_context)));
+}
+
+Result<SessionGrant> open_session(const KeyRing& keys, std::string_view token) {
+  if (token.size() > session_token_bytes_max) return fail(Errc::invalid_token, "auth: session token too long");
+  const auto sealed = from_base64(token);
+  if (!sealed) return fail(Errc::invalid_token, "auth: session token is not base64");
+  const auto plain = keys.unseal(*sealed, seal_context);
+  if (!plain) return fail(Errc::invalid_token, "auth: session token does not open");
+  auto grant = decode_grant(plain->text());
+  if (!grant) return fail(Errc::invalid_token, "auth: session token's contents");
+  return std::move(*grant);
+}
+
+}  // namespace verbena::auth

@@ -1,0 +1,40 @@
+// Temporary credentials, whole inside their session token: nothing of them is kept on the server. The token is sealed
+// under the key ring, so that whoever has one can neither read nor change it. Internal to auth/ and iam/.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "auth/keyring.h"
+#include "auth/principal.h"
+#include "base/result.h"
+
+namespace verbena::auth {
+
+struct SessionGrant {
+  std::string access_key, secret_key;
+  int64_t expires_s = 0;
+  std::string account_id;
+  Principal::Kind kind = Principal::Kind::user;
+  std::string subject, subject_id;  // name and unique id of the user or role; empty for an account's root
+  std::string session_name;         // of a role's session
+  std::string policy;               // session policy; empty for none
+  std::vector<std::string> policy_arns;
+  std::string root_tag;  // of the root account's sessions: they end when the root key changes
+  bool operator==(const SessionGrant&) const = default;
+};
+
+inline constexpr size_t session_token_bytes_max = 16 * 1024;
+inline constexpr size_t session_policy_arns_max = 10;
+
+std::string seal_session(const KeyRing& keys, const SessionGrant& grant);
+// invalid_token: not one of ours, or not whole.
+Result<SessionGrant> open_session(const KeyRing& keys, std::string_view token);
+
+// What lies inside the seal.
+std::string encode_grant(const SessionGrant& grant);
+std::optional<SessionGrant> decode_grant(std::string_view text);
+
+}  // namespace verbena::auth
