@@ -15,6 +15,8 @@ struct Context {
   s3::Router& router;
   AccessLog* access_log;
   const WallClock& clock;
+  iam::Service* iam;
+  const std::string domain;
   RequestMetrics metrics;
 };
 
@@ -37,6 +39,13 @@ std::string make_request_id() {
   return id;
 }
 
+std::string_view header_of(const Exchange& exchange, std::string_view wanted) {
+  for (const auto& [name, value] : exchange.headers()) {
+    if (name == wanted) return value;
+  }
+  return {};
+}
+
 // "Bucket.S3.Example.com:9000" -> "bucket.s3.example.com"; "[::1]:9000" -> "[::1]".
 std::string host_of(const s3::Headers& headers) {
   for (const auto& [name, value] : headers) {
@@ -55,6 +64,14 @@ Result<auth::Verified> authenticate(const Context& context, const Exchange& exch
   views.clear();
   for (const auto& [name, value] : exchange.headers()) views.push_back({name, value});
   return context.verifier.verify({exchange.method(), exchange.path(), exchange.query(), views});
+}
+
+// A call's body is part of what its signature covers.
+Result<auth::Verified> authenticate_call(const Context& context, const Exchange& exchange, std::string_view body) {
+  std::vector<auth::HeaderView> views;
+  for (const auto& [name, value] : exchange.headers()) views.push_back({name, value});
+  const std::string hash = to_hex(as_bytes(sha256(as_bytes(body))));
+  return context.verifier.verify_call({exchange.method(), exchange.path(), exchange.query(), views}, hash);
 }
 
 s3::Request make_request(const Exchange& exchange, auth::Identity identity, const std::string& request_id,
@@ -93,6 +110,47 @@ Task<void> route(Context& context, Exchange& exchange, const auth::Verified& ver
   }
 }
 
+iam::Api api_of(const Context& context, const Exchange& exchange) {
+  if (context.iam == nullptr) return iam::Api::none;
+  const auto api = iam::api_of(exchange.method(), exchange.path(), header_of(exchange, "content-type"));
+  // In a virtual host the path is a key of the bucket.
+  const bool bucket = api != iam::Api::none && !auth::virtual_bucket(host_of(exchange.headers()), context.domain).empty();
+  return bucket ? iam::Api::none : api;
+}
+
+// The whole body of a call, which is small. Grows as bytes come: what a header declares costs nothing.
+Task<Result<std::string>> read_call(Exchange& exchange) {
+  std::string body;
+  for (;;) {
+    constexpr size_t step = 8 * KiB;
+    const size_t had = body.size();
+    body.resize(had + step);
+    const MutableBytes into = std::as_writable_bytes(std::span(body)).subspan(had);
+    VB_CO_ASSIGN(const size_t got, co_await exchange.body().read(into));
+    body.resize(had + got);
+    if (body.size() > iam::body_bytes_max) co_return fail(Errc::entity_too_large, "The request's body is too large.");
+    if (got < step) co_return body;
+  }
+}
+
+// IAM, STS and the admin API. Returns the access key that signed, for the log.
+Task<std::string> serve_call(Context& context, iam::Api api, Exchange& exchange, const std::string& request_id,
+                             s3::Response& response) {
+  auto body = co_await read_call(exchange);
+  if (!body) exchange.close_after();  // the rest was not read
+  auto verified = body ? authenticate_call(context, exchange, *body) : std::unexpected(body.error());
+  std::string access_key;
+  if (verified) {
+    access_key = verified->identity.access_key;
+    const s3::Request request = make_request(exchange, verified->identity, request_id, body->size());
+    co_await context.iam->serve(api, request, *verified->key, *body, response);
+  } else {
+    iam::Service::refuse(api, verified.error(), request_id, response);
+  }
+  (void)co_await exchange.reply(response);
+  co_return access_key;
+}
+
 void note(Context& context, const Exchange& exchange, std::string_view access_key, const s3::Response& response,
           std::string_view request_id, int64_t time_us, int64_t duration_us) {
   const bool token_door = response.by_token;
@@ -117,6 +175,23 @@ void note(Context& context, const Exchange& exchange, std::string_view access_ke
   context.access_log->write(line);
 }
 
+// Returns the access key that signed, for the log.
+Task<std::string> serve_s3(Context& context, Exchange& exchange, const std::string& request_id,
+                           s3::Response& response) {
+  const auto verified = authenticate(context, exchange);
+  if (!verified) {
+    co_await refuse(exchange, verified.error(), request_id, response);
+    co_return std::string();
+  }
+  PayloadSource payload;
+  if (auto opened = payload.open(exchange, *verified); opened) {
+    co_await route(context, exchange, *verified, payload, request_id, response);
+  } else {
+    co_await refuse(exchange, opened.error(), request_id, response);
+  }
+  co_return verified->identity.access_key;
+}
+
 Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
   const auto started = SteadyClock::now();
   const int64_t time_us = context->clock.now_us();
@@ -124,17 +199,11 @@ Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
   s3::Response response;
   std::string access_key;
 
-  const auto verified = authenticate(*context, exchange);
-  if (verified) {
-    access_key = verified->identity.access_key;
-    PayloadSource payload;
-    if (auto opened = payload.open(exchange, *verified); opened) {
-      co_await route(*context, exchange, *verified, payload, request_id, response);
-    } else {
-      co_await refuse(exchange, opened.error(), request_id, response);
-    }
+  const iam::Api api = api_of(*context, exchange);
+  if (api != iam::Api::none) {
+    access_key = co_await serve_call(*context, api, exchange, request_id, response);
   } else {
-    co_await refuse(exchange, verified.error(), request_id, response);
+    access_key = co_await serve_s3(*context, exchange, request_id, response);
   }
   const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - started);
   note(*context, exchange, access_key, response, request_id, time_us, taken.count());
@@ -143,8 +212,8 @@ Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
 }  // namespace
 
 Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3HandlerOptions options) {
-  auto context = std::make_shared<Context>(
-      Context{verifier, router, options.access_log, options.clock != nullptr ? *options.clock : system_clock(), {}});
+  const WallClock& clock = options.clock != nullptr ? *options.clock : system_clock();
+  auto context = std::make_shared<Context>(Context{verifier, router, options.access_log, clock, options.iam, options.domain, {}});
   return [context = std::move(context)](Exchange& exchange) { return handle(context, exchange); };
 }
 

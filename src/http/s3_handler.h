@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "http/access_log.h"
 #include "http/server.h"
+#include "iam/service.h"
 #include "s3/router.h"
 
 namespace verbena::http {
@@ -12,9 +13,11 @@ namespace verbena::http {
 struct S3HandlerOptions {
   AccessLog* access_log = nullptr;   // nullptr: none
   const WallClock* clock = nullptr;  // nullptr: the machine's
+  iam::Service* iam = nullptr;       // nullptr: no calls of IAM, STS and the admin API; S3 answers what looks like one
+  std::string domain = {};           // of virtual hosts: a bucket's host has no such calls
 };
 
-// Authenticates, unwraps the payload (signed hash, aws-chunked), calls the router, writes the access log and the
+// Authenticates, unwraps the payload (signed hash, aws-chunked), calls the router (or IAM), writes the access log and the
 // metrics. All arguments outlive every connection that the handler serves. One handler may serve all cores.
 Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3HandlerOptions options = {});
 

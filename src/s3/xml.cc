@@ -97,9 +97,13 @@ Result<CompletePart> parse_part(const pugi::xml_node& node) {
 
 }  // namespace
 
-XmlWriter::XmlWriter(std::string_view root, Namespace ns) : out_("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n") {
-  open_with(root, ns == s3 ? "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"" : "");
+XmlWriter::XmlWriter(std::string_view root, std::string_view attributes)
+    : out_("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n") {
+  open_with(root, attributes);
 }
+
+XmlWriter::XmlWriter(std::string_view root, Namespace ns)
+    : XmlWriter(root, std::string_view(ns == s3 ? "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"" : "")) {}
 
 void XmlWriter::open(std::string_view name) { open_with(name, {}); }
 

@@ -19,6 +19,7 @@ class XmlWriter {
  public:
   enum Namespace { plain, s3 };  // AWS gives its namespace to results, not to errors
   explicit XmlWriter(std::string_view root, Namespace ns = s3);
+  XmlWriter(std::string_view root, std::string_view attributes);  // another API's namespace
 
   void open(std::string_view name);
   void close();

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <thread>
 
+#include "auth/identity_store.h"
 #include "base/blocking.h"
 #include "base/core.h"
 #include "base/log.h"
 #include "http/s3_handler.h"
 #include "http/server.h"
+#include "iam/service.h"
 #include "memory/arena.h"
 #include "memory/budget.h"
 #include "native/native.h"
@@ -24,6 +26,7 @@ namespace {
 
 constexpr unsigned cores_default_max = 16;
 constexpr size_t blocking_queue_max = 4096;
+constexpr size_t iam_queue_max = 256;
 constexpr std::chrono::seconds cut_off_max{5};
 
 unsigned core_count(const Config& config) {
@@ -68,8 +71,9 @@ std::string at(std::string_view address, uint16_t port) {
 // Destroyed from the last member to the first: threads are joined by then, cores go before what their coroutines use.
 struct Server::State {
   State(const Config& config, DataDirectory directory, auth::Credentials root)
-      : config(config), directory(std::move(directory)), credentials(std::move(root)) {}
+      : config(config), directory(std::move(directory)), root(std::move(root)) {}
 
+  std::expected<void, std::string> open_identities();
   std::expected<void, std::string> open_store();
   std::expected<void, std::string> open_cores();
   std::expected<void, std::string> listen();
@@ -78,14 +82,18 @@ struct Server::State {
 
   Config config;
   DataDirectory directory;
-  auth::RootCredentials credentials;
+  auth::Credentials root;
   Endpoints endpoints;
+  std::unique_ptr<auth::KeyRing> keys;
+  std::unique_ptr<auth::IdentityStore> identities;
   std::unique_ptr<memory::Arena> arena;
   std::unique_ptr<BlockingPool> pool;
   std::unique_ptr<store::local::LocalStore> store;
   std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
   std::unique_ptr<s3::Service> service;
+  std::unique_ptr<BlockingPool> iam_pool;
+  std::unique_ptr<iam::Service> iam;
   std::unique_ptr<s3::LifecycleWorker> lifecycle;
   std::unique_ptr<http::AccessLog> access_log;
   std::unique_ptr<native::NativeDoor> door;
@@ -93,6 +101,16 @@ struct Server::State {
   std::vector<CoreParts> cores;
   bool stopped = false;
 };
+
+std::expected<void, std::string> Server::State::open_identities() {
+  auto ring = auth::KeyRing::open(directory.master_keys(), directory.master_key_ids());
+  if (!ring) return std::unexpected(ring.error());
+  keys = std::move(*ring);
+  auto opened = auth::IdentityStore::open(directory.identities(), *keys, root);
+  if (!opened) return std::unexpected(opened.error());
+  identities = std::move(*opened);
+  return {};
+}
 
 std::expected<void, std::string> Server::State::open_store() {
   auto made = memory::Arena::create(config.arena_size);
@@ -108,7 +126,7 @@ std::expected<void, std::string> Server::State::open_store() {
     return std::unexpected("cannot open the store in " + directory.path().string() + ": " + describe(opened.error()));
   store = std::move(*opened);
   verifier = std::make_unique<auth::Verifier>(
-      credentials, system_clock(), auth::Verifier::Options{.region = config.region, .domain = config.domain});
+      *identities, system_clock(), auth::Verifier::Options{.region = config.region, .domain = config.domain});
   const uint64_t hot_bytes = config.cache.size.value_or(config.arena_size / 2);
   if (hot_bytes != 0) {
     store::HotStore::Options hot{.arena = arena.get(), .capacity = hot_bytes};
@@ -118,6 +136,9 @@ std::expected<void, std::string> Server::State::open_store() {
   store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;
   service = std::make_unique<s3::Service>(
       s3::Service{front, *arena, system_clock(), config.region, verifier.get(), config.lifecycle_day.count()});
+  // A thread of its own: changes of accounts come one after the other, and must not hold up the engine's.
+  iam_pool = std::make_unique<BlockingPool>(1, iam_queue_max);
+  iam = std::make_unique<iam::Service>(*identities, front, *iam_pool, system_clock());
   const s3::LifecycleOptions lifecycle_options{.day_s = config.lifecycle_day.count()};
   lifecycle = std::make_unique<s3::LifecycleWorker>(front, system_clock(), lifecycle_options);
   return {};
@@ -131,7 +152,7 @@ std::expected<void, std::string> Server::State::open_cores() {
     if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
     windows = std::move(*made);
     fabric::ofi::export_port_counters();
-    door = std::make_unique<native::NativeDoor>(*service, *verifier, credentials, native_options(config.rdma));
+    door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities, native_options(config.rdma));
   }
   const auto began = SteadyClock::now();
   for (unsigned i = 0; i < count; ++i) {
@@ -179,7 +200,8 @@ std::expected<void, std::string> Server::State::listen() {
   }
   for (auto& parts : cores) {
     auto opened = http::listen(*parts.core, config.http.address, http_port, limits, tls,
-                               http::make_s3_handler(*verifier, *parts.router, {.access_log = access_log.get()}));
+                               http::make_s3_handler(*verifier, *parts.router,
+                                                     {.access_log = access_log.get(), .iam = iam.get(), .domain = config.domain}));
     if (!opened) return std::unexpected("http " + at(config.http.address, http_port) + ": " + describe(opened.error()));
     parts.s3_listener = std::move(*opened);
     http_port = parts.s3_listener->port();
@@ -248,6 +270,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   hot_store.reset();
   store.reset();
   pool.reset();
+  iam_pool.reset();
   // The loops outlive all that has timers or sockets on them.
   for (auto& parts : cores) parts.close();
   door.reset();
@@ -262,6 +285,7 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& 
   auto opened = DataDirectory::open(directory);
   if (!opened) return std::unexpected(opened.error());
   auto state = std::make_unique<State>(config, std::move(*opened), std::move(root));
+  if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
   if (auto done = state->open_store(); !done) return std::unexpected(done.error());
   if (auto done = state->open_cores(); !done) return std::unexpected(done.error());
   if (auto done = state->listen(); !done) return std::unexpected(done.error());

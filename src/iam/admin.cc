@@ -1,0 +1,448 @@
+#include "iam/admin.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "auth/identifiers.h"
+#include "iam/call.h"
+#include "iam/subjects.h"
+#include "s3/errors.h"
+#include "s3/http_date.h"
+
+namespace verbena::iam {
+namespace {
+
+using Json = nlohmann::json;
+using auth::AccountEntry;
+using auth::StoredKey;
+using auth::User;
+
+struct Request {
+  auth::IdentityStore& store;
+  const WallClock& clock;
+  const Json& in;
+  const std::set<std::string>& bucket_owners;
+  std::string& message;
+  std::string account, user;  // of "name"
+
+  [[nodiscard]] std::unexpected<Error> refuse(Errc code, std::string text) const {
+    message = std::move(text);
+    return fail(code, "admin");
+  }
+  // A member that must be text; empty when it is not there and may be missing.
+  Result<std::string> text(const char* name, bool needed = false) const {
+    const auto found = in.find(name);
+    if (found == in.end() && !needed) return std::string();
+    if (found == in.end() || !found->is_string()) {
+      return refuse(Errc::validation_error, std::string(name) + " must be there, and a text.");
+    }
+    return found->get<std::string>();
+  }
+  std::string whole_name() const { return user.empty() ? account : account + "/" + user; }
+};
+
+std::string date(int64_t seconds) { return s3::format_iso8601(seconds * 1'000'000); }
+
+Result<auth::AccountEntryPtr> find_account(const Request& request) {
+  auto found = request.store.account_named(request.account);
+  if (found == nullptr) return request.refuse(Errc::no_such_entity, "There is no account " + request.account + ".");
+  return found;
+}
+
+// Changes the account, and in it the user when the name says one (else null).
+Result<void> change(const Request& request, const std::function<Result<void>(AccountEntry&, User*)>& edit) {
+  VB_ASSIGN(const auto account, find_account(request));
+  return request.store.change_account(account->account->id, [&](AccountEntry& entry) -> Result<void> {
+    if (request.user.empty()) return edit(entry, nullptr);
+    const auto user = entry.users.find(request.user);
+    if (user == entry.users.end()) {
+      return request.refuse(Errc::no_such_entity, "There is no user " + request.whole_name() + ".");
+    }
+    return edit(entry, &user->second);
+  });
+}
+
+Json describe_keys(const std::vector<StoredKey>& keys) {
+  Json list = Json::array();
+  for (const StoredKey& key : keys) {
+    list.push_back({{"access_key", key.access_key}, {"active", key.active}, {"created", date(key.created_s)}});
+  }
+  return list;
+}
+
+Json describe_account(const AccountEntry& entry) {
+  Json users = Json::array();
+  for (const auto& [name, user] : entry.users) {
+    users.push_back({{"name", entry.name + "/" + name},
+                     {"arn", user_arn(entry, user)},
+                     {"created", date(user.created_s)},
+                     {"keys", describe_keys(user.keys)}});
+  }
+  return {{"name", entry.name},
+          {"account_id", entry.account->id},
+          {"id", entry.account->canonical_id},
+          {"display_name", entry.account->display_name},
+          {"email", entry.account->email},
+          {"arn", root_of(entry)->arn},
+          {"created", date(entry.created_s)},
+          {"keys", describe_keys(entry.keys)},
+          {"users", std::move(users)}};
+}
+
+Result<StoredKey> new_key(const Request& request) {
+  VB_ASSIGN(std::string access_key, request.text("access_key"));
+  VB_ASSIGN(std::string secret_key, request.text("secret_key"));
+  if (access_key.empty() != secret_key.empty()) {
+    return request.refuse(Errc::validation_error, "An access key and a secret key go together.");
+  }
+  if (!access_key.empty() && (!auth::is_access_key(access_key) || !is_text(access_key, 128))) {
+    return request.refuse(Errc::validation_error,
+                          "An access key must have 3 to 128 printable characters, without a slash.");
+  }
+  if (!secret_key.empty() && (!auth::is_secret_key(secret_key) || !is_text(secret_key, 256))) {
+    return request.refuse(Errc::validation_error, "A secret key must have 8 to 256 printable characters.");
+  }
+  return request.store.make_key(std::move(access_key), std::move(secret_key), request.clock.now_s());
+}
+
+void add_new_key(Json& out, const StoredKey& key) {
+  out["access_key"] = key.access_key;
+  out["secret_key"] = key.secret_key;
+}
+
+Result<std::string> email_of(const Request& request) {
+  VB_ASSIGN(std::string email, request.text("email"));
+  const bool plain = std::ranges::all_of(email, [](char c) { return c > 0x20 && c < 0x7f; });
+  if (!email.empty() && (!plain || email.size() > 254 || email.find('@') == std::string::npos)) {
+    return request.refuse(Errc::validation_error, "The email address is none.");
+  }
+  for (char& c : email) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  }
+  return email;
+}
+
+Result<auth::AccountPtr> new_account(const Request& request) {
+  auth::Account account;
+  VB_ASSIGN(account.canonical_id, request.text("id"));
+  const auto printable = [](char c) { return c > 0x20 && c < 0x7f && c != '/'; };
+  if (account.canonical_id.size() > 64 || !std::ranges::all_of(account.canonical_id, printable)) {
+    return request.refuse(Errc::validation_error,
+                          "The id must have 1 to 64 printable characters, without blanks and slashes.");
+  }
+  if (account.canonical_id.empty()) account.canonical_id = auth::make_canonical_id();
+  VB_ASSIGN(account.display_name, request.text("display_name"));
+  if (account.display_name.empty()) account.display_name = request.account;
+  if (!is_text(account.display_name, 256)) {
+    return request.refuse(Errc::validation_error, "The display name must be printable text of at most 256 bytes.");
+  }
+  VB_ASSIGN(account.email, email_of(request));
+  do {
+    account.id = auth::make_account_id();
+  } while (request.store.account(account.id) != nullptr);
+  return std::make_shared<const auth::Account>(std::move(account));
+}
+
+Result<Json> add_account(const Request& request) {
+  AccountEntry entry;
+  entry.name = request.account;
+  entry.created_s = request.clock.now_s();
+  VB_ASSIGN(entry.account, new_account(request));
+  VB_ASSIGN(StoredKey key, new_key(request));
+  entry.keys.push_back(key);
+  const auto added = std::make_shared<const AccountEntry>(std::move(entry));
+  VB_TRY(request.store.change([&](auth::AccountMap& accounts) -> Result<void> {
+    if (accounts.size() >= auth::accounts_max) return fail(Errc::limit_exceeded, "There are too many accounts.");
+    accounts.emplace(added->account->id, added);
+    return {};
+  }));
+  Json out = describe_account(*added);
+  out.erase("keys");
+  out.erase("users");
+  add_new_key(out, key);
+  return out;
+}
+
+Result<Json> add_user(const Request& request) {
+  for (const char* name : {"id", "display_name", "email"}) {
+    if (!request.in.contains(name)) continue;
+    return request.refuse(Errc::validation_error, "A user in an account takes no id, display name or email address.");
+  }
+  User user;
+  user.name = request.user;
+  user.id = auth::make_id("AIDA");
+  user.created_s = request.clock.now_s();
+  VB_ASSIGN(const std::string path, request.text("path"));
+  if (!path.empty()) user.path = path;
+  if (!is_path(user.path)) return request.refuse(Errc::validation_error, "A path begins and ends with a slash.");
+  VB_ASSIGN(StoredKey key, new_key(request));
+  user.keys.push_back(key);
+  VB_ASSIGN(const auto account, find_account(request));
+  VB_TRY(request.store.change_account(account->account->id, [&](AccountEntry& entry) -> Result<void> {
+    if (entry.users.size() >= auth::users_max) return fail(Errc::limit_exceeded, "The account has too many users.");
+    if (entry.users.emplace(user.name, user).second) return {};
+    return request.refuse(Errc::entity_already_exists, "There is a user " + request.whole_name() + " already.");
+  }));
+  Json out = {{"name", request.whole_name()},
+              {"account_id", account->account->id},
+              {"arn", user_arn(*account, user)},
+              {"created", date(user.created_s)}};
+  add_new_key(out, key);
+  return out;
+}
+
+Result<Json> serve_user_add(const Request& request) {
+  if (!is_name(request.account, user_name_max) || (!request.user.empty() && !is_name(request.user, user_name_max))) {
+    return request.refuse(Errc::validation_error,
+                          "A name must have 1 to 64 letters, digits and _+=,.@- (or be ACCOUNT/NAME of two such).");
+  }
+  return request.user.empty() ? add_account(request) : add_user(request);
+}
+
+Result<Json> serve_user_list(const Request& request) {
+  Json list = Json::array();
+  for (const auto& [id, entry] : *request.store.accounts()) list.push_back(describe_account(*entry));
+  return Json{{"accounts", std::move(list)}};
+}
+
+Result<Json> remove_account(const Request& request) {
+  VB_ASSIGN(const auto account, find_account(request));
+  if (account->account->id == auth::root_account_id) {
+    return request.refuse(Errc::delete_conflict, "The root account cannot be removed.");
+  }
+  if (request.bucket_owners.contains(account->account->canonical_id)) {
+    return request.refuse(Errc::delete_conflict, "The account " + request.account + " still owns buckets.");
+  }
+  VB_TRY(request.store.change([&](auth::AccountMap& accounts) -> Result<void> {
+    accounts.erase(account->account->id);
+    return {};
+  }));
+  return Json::object();
+}
+
+// With its keys, policies and memberships.
+Result<Json> serve_user_rm(const Request& request) {
+  if (request.user.empty()) return remove_account(request);
+  VB_TRY(change(request, [&](AccountEntry& entry, User* user) -> Result<void> {
+    for (auto& [name, group] : entry.groups) group.members.erase(user->name);
+    entry.users.erase(user->name);
+    return {};
+  }));
+  return Json::object();
+}
+
+std::vector<StoredKey>& keys_of(AccountEntry& entry, User* user) { return user != nullptr ? user->keys : entry.keys; }
+
+Result<Json> serve_key_add(const Request& request) {
+  VB_ASSIGN(StoredKey key, new_key(request));
+  VB_TRY(change(request, [&](AccountEntry& entry, User* user) -> Result<void> {
+    auto& keys = keys_of(entry, user);
+    if (keys.size() >= auth::keys_per_user_max) {
+      return request.refuse(Errc::limit_exceeded, request.whole_name() + " has two access keys, and may have no more.");
+    }
+    keys.push_back(key);
+    return {};
+  }));
+  Json out = {{"name", request.whole_name()}};
+  add_new_key(out, key);
+  return out;
+}
+
+Result<Json> serve_key_list(const Request& request) {
+  VB_ASSIGN(const auto account, find_account(request));
+  if (request.user.empty()) return Json{{"keys", describe_keys(account->keys)}};
+  const auto user = account->users.find(request.user);
+  if (user == account->users.end()) {
+    return request.refuse(Errc::no_such_entity, "There is no user " + request.whole_name() + ".");
+  }
+  return Json{{"keys", describe_keys(user->second.keys)}};
+}
+
+// `edit` has the key among the others.
+Result<Json> change_key(const Request& request,
+                        const std::function<void(std::vector<StoredKey>&, std::vector<StoredKey>::iterator)>& edit) {
+  VB_ASSIGN(const std::string access_key, request.text("access_key", true));
+  VB_TRY(change(request, [&](AccountEntry& entry, User* user) -> Result<void> {
+    auto& keys = keys_of(entry, user);
+    const auto key = std::ranges::find(keys, access_key, &StoredKey::access_key);
+    if (key == keys.end()) {
+      return request.refuse(Errc::no_such_entity, request.whole_name() + " has no access key of this name.");
+    }
+    edit(keys, key);
+    return {};
+  }));
+  return Json::object();
+}
+
+Result<Json> serve_key_set(const Request& request) {
+  const auto active = request.in.find("active");
+  if (active == request.in.end() || !active->is_boolean()) {
+    return request.refuse(Errc::validation_error, "active must be true or false.");
+  }
+  const bool on = active->get<bool>();
+  return change_key(request, [on](auto&, auto key) { key->active = on; });
+}
+
+Result<Json> serve_key_rm(const Request& request) {
+  return change_key(request, [](auto& keys, auto key) { keys.erase(key); });
+}
+
+// Only users have policies.
+Result<void> change_grants(const Request& request,
+                           const std::function<Result<void>(const AccountEntry&, auth::Grants&)>& edit) {
+  return change(request, [&](AccountEntry& entry, User* user) -> Result<void> {
+    if (user != nullptr) return edit(entry, user->grants);
+    return request.refuse(Errc::validation_error,
+                          "The root of an account is not limited by policies. Make a user in it: " + entry.name +
+                              "/NAME.");
+  });
+}
+
+Result<std::string> policy_name(const Request& request) {
+  VB_ASSIGN(std::string name, request.text("policy", true));
+  if (is_name(name, policy_name_max)) return name;
+  return request.refuse(Errc::validation_error,
+                        "A policy's name must have 1 to 128 letters, digits and _+=,.@- characters.");
+}
+
+Result<auth::PolicyDocument> policy_document(const Request& request) {
+  const auto found = request.in.find("document");
+  auth::PolicyDocument document;
+  if (found != request.in.end() && found->is_object()) document.text = found->dump();
+  if (found != request.in.end() && found->is_string()) document.text = found->get<std::string>();
+  auto parsed = auth::parse_policy(document.text, auth::PolicyKind::identity);
+  if (!parsed) return request.refuse(Errc::malformed_policy_document, parsed.error().context);
+  document.policy = std::move(*parsed);
+  return document;
+}
+
+Result<Json> serve_policy_put(const Request& request) {
+  VB_ASSIGN(const std::string name, policy_name(request));
+  VB_ASSIGN(const auth::PolicyDocument document, policy_document(request));
+  VB_TRY(change_grants(request, [&](const AccountEntry&, auth::Grants& grants) -> Result<void> {
+    grants.inline_policies.insert_or_assign(name, document);
+    size_t bytes = 0;
+    for (const auto& [other, kept] : grants.inline_policies) bytes += size_without_blanks(kept.text);
+    if (bytes <= auth::user_policies_bytes_max) return {};
+    return request.refuse(Errc::limit_exceeded, "The inline policies of a user may have 2048 bytes together.");
+  }));
+  return Json::object();
+}
+
+Result<const User*> find_user(const Request& request, const AccountEntry& account) {
+  const auto user = account.users.find(request.user);
+  if (user == account.users.end()) {
+    return request.refuse(Errc::no_such_entity, "There is no user " + request.whole_name() + ".");
+  }
+  return &user->second;
+}
+
+Result<Json> serve_policy_get(const Request& request) {
+  VB_ASSIGN(const std::string name, policy_name(request));
+  VB_ASSIGN(const auto account, find_account(request));
+  VB_ASSIGN(const User* user, find_user(request, *account));
+  const auto policy = user->grants.inline_policies.find(name);
+  if (policy == user->grants.inline_policies.end()) {
+    return request.refuse(Errc::no_such_entity, request.whole_name() + " has no policy " + name + ".");
+  }
+  return Json{{"policy", policy->first}, {"document", policy->second.text}};
+}
+
+Result<Json> serve_policy_rm(const Request& request) {
+  VB_ASSIGN(const std::string name, policy_name(request));
+  VB_TRY(change_grants(request, [&](const AccountEntry&, auth::Grants& grants) -> Result<void> {
+    if (grants.inline_policies.erase(name) != 0) return {};
+    return request.refuse(Errc::no_such_entity, request.whole_name() + " has no policy " + name + ".");
+  }));
+  return Json::object();
+}
+
+Result<Json> serve_policy_attach(const Request& request) {
+  VB_ASSIGN(const std::string arn, request.text("arn", true));
+  VB_TRY(change_grants(request, [&](const AccountEntry& entry, auth::Grants& grants) -> Result<void> {
+    if (find_policy(entry, arn) == nullptr) return request.refuse(Errc::no_such_entity, "There is no policy " + arn + ".");
+    grants.attached.insert(arn);
+    if (grants.attached.size() <= auth::attached_max) return {};
+    return request.refuse(Errc::limit_exceeded, "A user may have 10 attached policies.");
+  }));
+  return Json::object();
+}
+
+Result<Json> serve_policy_detach(const Request& request) {
+  VB_ASSIGN(const std::string arn, request.text("arn", true));
+  VB_TRY(change_grants(request, [&](const AccountEntry&, auth::Grants& grants) -> Result<void> {
+    if (grants.attached.erase(arn) != 0) return {};
+    return request.refuse(Errc::no_such_entity, request.whole_name() + " has no policy " + arn + " attached.");
+  }));
+  return Json::object();
+}
+
+Result<Json> serve_policy_list(const Request& request) {
+  VB_ASSIGN(const auto account, find_account(request));
+  VB_ASSIGN(const User* user, find_user(request, *account));
+  Json names = Json::array();
+  for (const auto& [name, document] : user->grants.inline_policies) names.push_back(name);
+  return Json{{"inline", std::move(names)}, {"attached", user->grants.attached}};
+}
+
+struct Operation {
+  std::string_view name;
+  Result<Json> (*serve)(const Request&);
+};
+constexpr Operation operations[] = {
+    {"user-add", serve_user_add},           {"user-list", serve_user_list},
+    {"user-rm", serve_user_rm},             {"key-add", serve_key_add},
+    {"key-list", serve_key_list},           {"key-set", serve_key_set},
+    {"key-rm", serve_key_rm},               {"policy-put", serve_policy_put},
+    {"policy-get", serve_policy_get},       {"policy-rm", serve_policy_rm},
+    {"policy-attach", serve_policy_attach}, {"policy-detach", serve_policy_detach},
+    {"policy-list", serve_policy_list},
+};
+
+Result<Json> serve(auth::IdentityStore& store, const WallClock& clock, std::string_view name, std::string_view body,
+                   const std::set<std::string>& bucket_owners, std::string& message) {
+  const auto operation = std::ranges::find(operations, name, &Operation::name);
+  if (operation == std::end(operations)) return fail(Errc::invalid_action, "There is no such admin call.");
+  const Json in = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!in.is_object()) return fail(Errc::validation_error, "The request is not a JSON object.");
+  Request request{store, clock, in, bucket_owners, message, {}, {}};
+  if (name != "user-list") {
+    VB_ASSIGN(const std::string whole, request.text("name", true));
+    const size_t slash = whole.find('/');
+    request.account = whole.substr(0, slash);
+    if (slash != std::string::npos) request.user = whole.substr(slash + 1);
+    if (request.account.empty() || (slash != std::string::npos && request.user.empty())) {
+      return request.refuse(Errc::validation_error, "A name is ACCOUNT or ACCOUNT/USER.");
+    }
+  }
+  return operation->serve(request);
+}
+
+void write_json(const Json& json, s3::Response& response) {
+  response.body = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  response.headers.emplace_back("content-type", "application/json");
+  response.headers.emplace_back("cache-control", "no-store");
+}
+
+}  // namespace
+
+bool removes_accounts(std::string_view call) { return call == "user-rm"; }
+
+void write_admin_error(const Error& error, std::string_view message, s3::Response& response) {
+  const s3::ErrorForm form = s3::error_form(error.code);
+  response = {};
+  response.status = form.status;
+  response.error_code = form.code;
+  const std::string_view text = message.empty() ? s3::error_message(error) : message;
+  write_json({{"error", {{"code", form.code}, {"message", text}}}}, response);
+}
+
+void answer_admin(auth::IdentityStore& store, const WallClock& clock, std::string_view call, std::string_view body,
+                  const std::set<std::string>& bucket_owners, s3::Response& response) {
+  std::string message;
+  const auto out = serve(store, clock, call, body, bucket_owners, message);
+  if (!out) return write_admin_error(out.error(), message, response);
+  write_json(*out, response);
+}
+
+}  // namespace verbena::iam

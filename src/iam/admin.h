@@ -1,0 +1,41 @@
+// The admin API: what `verbena user` asks for. A JSON object in, a JSON object out. `http/` brings requests of a running
+// server, `cli/` calls it for the data directory of a stopped one.
+//
+//   user-add     {name, [id, display_name, email, path, access_key, secret_key]}
+//   user-list    {}
+//   user-rm      {name}
+//   key-add      {name, [access_key, secret_key]}
+//   key-list     {name}
+//   key-set      {name, access_key, active}
+//   key-rm       {name, access_key}
+//   policy-put   {name, policy, document}            document: a JSON object or its text
+//   policy-get   {name, policy}
+//   policy-rm    {name, policy}
+//   policy-attach, policy-detach  {name, arn}
+//   policy-list  {name}
+//
+// `name` is an account ("acme") or a user in one ("acme/alice"). Policies are of users: an account's root has none.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "auth/identity_store.h"
+#include "base/clock.h"
+#include "s3/request.h"
+
+namespace verbena::iam {
+
+// Whether the call needs to know which accounts own buckets.
+bool removes_accounts(std::string_view call);
+
+// Blocks. Fills `response` whatever comes of it: {"error": {"code", "message"}} for an error. `bucket_owners`:
+// canonical ids of accounts that may not go.
+void answer_admin(auth::IdentityStore& store, const WallClock& clock, std::string_view call, std::string_view body,
+                  const std::set<std::string>& bucket_owners, s3::Response& response);
+
+// An empty message: the code's own.
+void write_admin_error(const Error& error, std::string_view message, s3::Response& response);
+
+}  // namespace verbena::iam

@@ -1,0 +1,82 @@
+#include "iam/authorize.h"
+
+#include "s3/http_date.h"
+
+namespace verbena::iam {
+namespace {
+
+// With the path that it has; what is to be made has the one of the request.
+template <class T>
+std::string arn_in(const Call& call, const auth::ByName<T>& items, std::string_view kind, std::string_view name) {
+  const auto found = items.find(name);
+  if (found != items.end()) return auth::arn_of(call.account->account->id, kind, found->second.path, found->second.name);
+  return auth::arn_of(call.account->account->id, kind, call.parameters.get("Path").value_or("/"), name);
+}
+
+}  // namespace
+
+bool CallFacts::find(std::string_view key, auth::FactValues& values) const {
+  const auto parameter = [&](std::string_view name) {
+    const auto value = call_.parameters.get(name);
+    if (value) values.emplace_back(*value);
+    return value.has_value();
+  };
+  if (key == "iam:policyarn") return parameter("PolicyArn");
+  if (key == "sts:rolesessionname") return parameter("RoleSessionName");
+  if (key == "sts:externalid") return parameter("ExternalId");
+  if (key == "aws:sourceip") {
+    values.push_back(call_.caller.peer_address);
+  } else if (key == "aws:securetransport") {
+    values.emplace_back(call_.caller.secure ? "true" : "false");
+  } else if (key == "aws:currenttime") {
+    values.push_back(s3::format_iso8601(call_.clock.now_us()));
+  } else if (key == "aws:epochtime") {
+    values.push_back(std::to_string(call_.now_s()));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+std::string resource_of(const Call& call) {
+  const auth::AccountEntry& account = *call.account;
+  switch (call.action.target) {
+    case Target::none:
+      return "*";
+    case Target::own_user:
+      if (!call.parameters.get("UserName")) return call.principal().arn;
+      [[fallthrough]];
+    case Target::user:
+      return arn_in(call, account.users, "user", call.get("UserName"));
+    case Target::group:
+      return arn_in(call, account.groups, "group", call.get("GroupName"));
+    case Target::role:
+      return arn_in(call, account.roles, "role", call.get("RoleName"));
+    case Target::policy:
+      return std::string(call.get("PolicyArn"));
+    case Target::new_policy:
+      return arn_in(call, account.policies, "policy", call.get("PolicyName"));
+  }
+  return "*";
+}
+
+Result<void> authorize(const Call& call, std::string_view action, const std::string& resource,
+                       const auth::Resource& side) {
+  const CallFacts facts(call);
+  const auth::Question question{&call.principal(), action, resource, &facts};
+  if (decide(question, side) == auth::Decision::allowed) return {};
+  return call.refuse(Errc::access_denied, "User: " + call.principal().arn + " is not authorized to perform: " +
+                                              std::string(action) + " on resource: " + resource);
+}
+
+Result<void> authorize_iam(const Call& call) {
+  const auth::Principal& caller = call.principal();
+  // Else whoever has a short-lived key of a user could make itself a lasting one.
+  if (call.key.expires_s != 0 && caller.kind != auth::Principal::Kind::assumed_role) {
+    return call.refuse(Errc::access_denied, "Temporary credentials of a user or an account's root cannot call IAM.");
+  }
+  return authorize(call, "iam:" + std::string(call.action.name), resource_of(call),
+                   {.policy = nullptr, .owner = call.account->account->canonical_id});
+}
+
+}  // namespace verbena::iam

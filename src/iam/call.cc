@@ -1,0 +1,93 @@
+#include "iam/call.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "s3/http_date.h"
+
+namespace verbena::iam {
+namespace {
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+}  // namespace
+
+std::unexpected<Error> Call::missing(std::string_view kind, std::string_view name) const {
+  return refuse(Errc::no_such_entity, fmt::format("The {} with name {} cannot be found.", kind, log::printable(name)));
+}
+
+std::unexpected<Error> Call::exists(std::string_view kind, std::string_view name) const {
+  return refuse(Errc::entity_already_exists, fmt::format("{} with name {} already exists.", kind, log::printable(name)));
+}
+
+std::unexpected<Error> Call::too_many(std::string_view what, size_t max) const {
+  return refuse(Errc::limit_exceeded, fmt::format("Cannot exceed quota for {}: {}", what, max));
+}
+
+Result<std::string> Call::name(std::string_view parameter, size_t size_max) const {
+  const std::string_view value = get(parameter);
+  if (is_name(value, size_max)) return std::string(value);
+  return refuse(Errc::validation_error,
+                fmt::format("{} must have 1 to {} characters of letters, digits and _+=,.@-", parameter, size_max));
+}
+
+Result<std::string> Call::path() const {
+  const std::string_view value = parameters.get("Path").value_or("/");
+  if (is_path(value)) return std::string(value);
+  return refuse(Errc::validation_error, "Path must begin and end with a slash.");
+}
+
+Result<int64_t> Call::number(std::string_view parameter, int64_t min, int64_t max, int64_t fallback) const {
+  const auto value = parameters.get(parameter);
+  if (!value) return fallback;
+  const auto number = s3::parse_decimal(*value);
+  if (number && *number >= static_cast<uint64_t>(min) && *number <= static_cast<uint64_t>(max)) {
+    return static_cast<int64_t>(*number);
+  }
+  return refuse(Errc::validation_error, fmt::format("{} must be a number from {} to {}.", parameter, min, max));
+}
+
+Result<auth::PolicyDocument> Call::document(std::string_view parameter, auth::PolicyKind kind, size_t bytes_max) const {
+  auth::PolicyDocument out{std::string(get(parameter)), nullptr};
+  if (out.text.empty()) return refuse(Errc::validation_error, fmt::format("{} is missing.", parameter));
+  if (size_without_blanks(out.text) > bytes_max) return too_many(parameter, bytes_max);
+  auto parsed = auth::parse_policy(out.text, kind);
+  if (!parsed) return refuse(Errc::malformed_policy_document, parsed.error().context);
+  out.policy = std::move(*parsed);
+  return out;
+}
+
+Result<std::string> Call::description() const {
+  const std::string_view value = get("Description");
+  if (is_text(value, 1000)) return std::string(value);
+  return refuse(Errc::validation_error, "Description must be printable text of at most 1000 bytes.");
+}
+
+std::string_view Call::target_name() const {
+  switch (action.target) {
+    case Target::user:
+    case Target::own_user:
+      return get("UserName");
+    case Target::group:
+      return get("GroupName");
+    case Target::role:
+      return get("RoleName");
+    default:
+      return {};
+  }
+}
+
+size_t size_without_blanks(std::string_view document) {
+  return static_cast<size_t>(std::ranges::count_if(document, [](char c) { return !is_blank(c); }));
+}
+
+void write_date(s3::XmlWriter& xml, std::string_view element, int64_t seconds) {
+  std::string text = s3::format_iso8601(seconds * 1'000'000);
+  // "2026-01-02T03:04:05.000Z": IAM writes no fraction.
+  if (text.size() == 24) text.replace(19, 4, "");
+  xml.element(element, text);
+}
+
+}  // namespace verbena::iam

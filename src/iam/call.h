@@ -1,0 +1,109 @@
+// One call of IAM or STS while it is served.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "auth/identity_store.h"
+#include "base/clock.h"
+#include "iam/parameters.h"
+#include "s3/request.h"
+#include "s3/xml.h"
+
+namespace verbena::iam {
+
+// What a call works on, and so the resource that it is authorized for.
+enum class Target : uint8_t {
+  none,
+  user,
+  own_user,  // the caller, when no UserName says otherwise
+  group,
+  role,
+  policy,  // PolicyArn
+  new_policy,
+};
+
+struct Call;
+
+struct Action {
+  std::string_view name;
+  Target target;
+  std::string_view parameters;  // that it takes, between spaces; others are refused
+  Result<void> (*serve)(Call&);
+};
+
+struct Call {
+  auth::IdentityStore& store;
+  const WallClock& clock;
+  const s3::Caller& caller;
+  const auth::AccessKey& key;  // that signed
+  const Parameters& parameters;
+  const Action& action;
+  auth::AccountEntryPtr account;  // the caller's, as it was when the call began
+  s3::XmlWriter& xml;             // of the result
+  std::string& message;           // of an error, in place of its context
+
+  const auth::Principal& principal() const { return *key.principal; }
+  std::string_view get(std::string_view name) const { return parameters.get_or_empty(name); }
+  int64_t now_s() const { return clock.now_s(); }
+
+  [[nodiscard]] std::unexpected<Error> refuse(Errc code, std::string text) const {
+    message = std::move(text);
+    return fail(code, "iam");
+  }
+  // "The user with name alice cannot be found."
+  [[nodiscard]] std::unexpected<Error> missing(std::string_view kind, std::string_view name) const;
+  [[nodiscard]] std::unexpected<Error> exists(std::string_view kind, std::string_view name) const;
+  [[nodiscard]] std::unexpected<Error> too_many(std::string_view what, size_t max) const;
+
+  // Parameters by IAM's rules; validation_error.
+  Result<std::string> name(std::string_view parameter, size_t size_max) const;
+  Result<std::string> path() const;  // "/" when there is none
+  Result<int64_t> number(std::string_view parameter, int64_t min, int64_t max, int64_t fallback) const;
+  // malformed_policy_document; limit_exceeded when more than `bytes_max` are left without blanks.
+  Result<auth::PolicyDocument> document(std::string_view parameter, auth::PolicyKind kind, size_t bytes_max) const;
+  Result<std::string> description() const;
+
+  // A change of the caller's account. Blocks.
+  Result<void> change(const std::function<Result<void>(auth::AccountEntry&)>& edit) const {
+    return store.change_account(account->account->id, edit);
+  }
+
+  // The parameter that names a user, a group, a role; "" for others.
+  std::string_view target_name() const;
+};
+
+// Without what a policy's size does not count.
+size_t size_without_blanks(std::string_view document);
+void write_date(s3::XmlWriter& xml, std::string_view element, int64_t seconds);
+
+// One page of a list: <Element><member>...</member></Element><IsTruncated>, and a <Marker>, which is the name that the
+// next page begins after. `items` is ordered by name; name_of(item) names it.
+template <class Items, class NameOf, class Wanted, class Show>
+Result<void> write_page(Call& call, std::string_view element, const Items& items, NameOf name_of, Wanted wanted,
+                        Show show) {
+  VB_ASSIGN(const int64_t max, call.number("MaxItems", 1, 1000, 100));
+  const std::string_view marker = call.get("Marker");
+  const auth::NameOrder before;
+  std::string last;
+  int64_t shown = 0;
+  bool more = false;
+  call.xml.open(element);
+  for (const auto& item : items) {
+    if ((!marker.empty() && !before(marker, name_of(item))) || !wanted(item)) continue;
+    if (shown == max) {
+      more = true;
+      break;
+    }
+    show(item);
+    last = name_of(item);
+    ++shown;
+  }
+  call.xml.close();
+  call.xml.element("IsTruncated", more);
+  if (more) call.xml.element("Marker", last);
+  return {};
+}
+
+}  // namespace verbena::iam

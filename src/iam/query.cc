@@ -1,0 +1,122 @@
+#include "iam/query.h"
+
+#include "iam/actions.h"
+#include "iam/authorize.h"
+#include "s3/errors.h"
+
+namespace verbena::iam {
+namespace {
+
+constexpr std::string_view iam_version = "2010-05-08", sts_version = "2011-06-15";
+constexpr std::string_view iam_namespace = "xmlns=\"https://iam.amazonaws.com/doc/2010-05-08/\"";
+constexpr std::string_view sts_namespace = "xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"";
+
+struct Reply {
+  std::string message;  // of an error
+  bool sts = false;
+};
+
+Result<const Action*> find_action(const Parameters& parameters, Reply& reply) {
+  const std::string_view name = parameters.get_or_empty("Action"), version = parameters.get_or_empty("Version");
+  reply.sts = version == sts_version;
+  if (name.empty()) return fail(Errc::validation_error, "The parameter Action is missing.");
+  if (version != iam_version && version != sts_version) {
+    return fail(Errc::validation_error, "The parameter Version must be 2010-05-08 (IAM) or 2011-06-15 (STS).");
+  }
+  const Action* action = reply.sts ? find_sts_action(name) : find_iam_action(name);
+  if (action == nullptr) {
+    reply.message = "Could not find operation " + std::string(name) + " for version " + std::string(version);
+    return fail(Errc::invalid_action, "iam");
+  }
+  // What is not understood is not ignored: it may be a limit (a permissions boundary, a condition).
+  const std::string known = " Action Version" + std::string(action->parameters);
+  if (const auto stranger = parameters.stranger(known)) {
+    reply.message = "The parameter " + std::string(*stranger) + " is not served here.";
+    return fail(Errc::validation_error, "iam");
+  }
+  return action;
+}
+
+Result<void> check_target(const Call& call) {
+  const Target target = call.action.target;
+  const bool wanted = target == Target::user || target == Target::group || target == Target::role;
+  if (!wanted || !call.target_name().empty()) return {};
+  return call.refuse(Errc::validation_error, "The request does not say which user, group or role.");
+}
+
+Result<void> serve(auth::IdentityStore& store, const WallClock& clock, const s3::Caller& caller,
+                   const auth::AccessKey& key, std::string_view form, Reply& reply, s3::Response& response) {
+  VB_ASSIGN(const Parameters parameters, Parameters::parse(form));
+  VB_ASSIGN(const Action* action, find_action(parameters, reply));
+  const std::string name(action->name);
+  s3::XmlWriter xml(name + "Response", reply.sts ? sts_namespace : iam_namespace);
+  xml.open(name + "Result");
+  Call call{.store = store,
+            .clock = clock,
+            .caller = caller,
+            .key = key,
+            .parameters = parameters,
+            .action = *action,
+            .account = store.account(key.principal->account->id),
+            .xml = xml,
+            .message = reply.message};
+  if (call.account == nullptr) return fail(Errc::invalid_client_token_id, "iam: the account is gone");
+  VB_TRY(check_target(call));
+  if (!reply.sts) VB_TRY(authorize_iam(call));
+  VB_TRY(action->serve(call));
+  xml.close();
+  xml.open("ResponseMetadata");
+  xml.element("RequestId", caller.request_id);
+  xml.close();
+  response.body = xml.finish();
+  return {};
+}
+
+// What S3 calls otherwise.
+Errc iam_code(Errc code) {
+  switch (code) {
+    case Errc::invalid_access_key_id:
+    case Errc::invalid_token:
+      return Errc::invalid_client_token_id;
+    case Errc::invalid_argument:
+    case Errc::invalid_request:
+    case Errc::invalid_uri:
+      return Errc::validation_error;
+    default:
+      return code;
+  }
+}
+
+}  // namespace
+
+void write_error(const Error& error, std::string_view message, std::string_view request_id, bool sts,
+                 s3::Response& response) {
+  Error shown = error;
+  shown.code = iam_code(error.code);
+  const s3::ErrorForm form = s3::error_form(shown.code);
+  response = {};
+  response.status = form.status;
+  response.error_code = form.code;
+  response.headers.emplace_back("content-type", "text/xml");
+  response.headers.emplace_back("x-amzn-requestid", request_id);
+  s3::XmlWriter xml("ErrorResponse", sts ? sts_namespace : iam_namespace);
+  xml.open("Error");
+  xml.element("Type", form.status >= 500 ? "Receiver" : "Sender");
+  xml.element("Code", form.code);
+  xml.element("Message", message.empty() ? s3::error_message(shown) : message);
+  xml.close();
+  xml.element("RequestId", request_id);
+  response.body = xml.finish();
+}
+
+void answer_query(auth::IdentityStore& store, const WallClock& clock, const s3::Caller& caller,
+                  const auth::AccessKey& key, std::string_view form, s3::Response& response) {
+  Reply reply;
+  const auto served = serve(store, clock, caller, key, form, reply, response);
+  if (!served) return write_error(served.error(), reply.message, caller.request_id, reply.sts, response);
+  response.headers.emplace_back("content-type", "text/xml");
+  response.headers.emplace_back("cache-control", "no-store");
+  response.headers.emplace_back("x-amzn-requestid", caller.request_id);
+}
+
+}  // namespace verbena::iam

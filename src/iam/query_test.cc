@@ -1,0 +1,182 @@
+#include "iam/query.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "iam/admin.h"
+#include "iam/parameters.h"
+#include "iam/service.h"
+
+namespace verbena::iam {
+namespace {
+
+class FixedClock : public WallClock {
+ public:
+  int64_t now_us() const override { return now_s * 1'000'000; }
+  int64_t now_s = 1'767'323'045;
+};
+
+class QueryTest : public testing::Test {
+ protected:
+  QueryTest() {
+    char pattern[] = "/tmp/verbena-iam-XXXXXX";
+    folder_ = ::mkdtemp(pattern);
+    auto opened = auth::IdentityStore::open(folder_ / "identities.json", *keys_, {"ROOT", "root secret", ""});
+    EXPECT_TRUE(opened);
+    store_ = std::move(*opened);
+    caller_.request_id = "0123456789ABCDEF";
+    caller_.peer_address = "192.0.2.1";
+  }
+  ~QueryTest() override { std::filesystem::remove_all(folder_); }
+
+  auth::AccessKeyPtr key(const std::string& access_key, const std::string& token = "") {
+    auto found = store_->find(access_key, token, clock_.now_s);
+    EXPECT_TRUE(found) << access_key;
+    return found ? *found : nullptr;
+  }
+  s3::Response ask(const std::string& form, const std::string& access_key = "ROOT", const std::string& token = "") {
+    s3::Response response;
+    const bool sts = form.starts_with("AssumeRole") || form.starts_with("GetSession") || form.starts_with("GetCaller");
+    answer_query(*store_, clock_, caller_, *key(access_key, token),
+                 "Version=" + std::string(sts ? "2011-06-15" : "2010-05-08") + "&Action=" + form, response);
+    return response;
+  }
+  std::string code(const s3::Response& response) { return response.status == 200 ? "" : response.error_code; }
+  static std::string element(const s3::Response& response, const std::string& name) {
+    const size_t at = response.body.find("<" + name + ">");
+    if (at == std::string::npos) return {};
+    const size_t from = at + name.size() + 2;
+    return response.body.substr(from, response.body.find('<', from) - from);
+  }
+  nlohmann::json admin(std::string_view call, const nlohmann::json& in, int status = 200) {
+    s3::Response response;
+    answer_admin(*store_, clock_, call, in.dump(), owners_, response);
+    EXPECT_EQ(response.status, status) << response.body;
+    return nlohmann::json::parse(response.body);
+  }
+
+  std::filesystem::path folder_;
+  FixedClock clock_;
+  std::unique_ptr<auth::KeyRing> keys_ = auth::KeyRing::in_memory();
+  std::unique_ptr<auth::IdentityStore> store_;
+  s3::Caller caller_;
+  std::set<std::string> owners_;
+};
+
+TEST(Api, FormsPostedToTheRootAreCallsAndNothingElseIs) {
+  const char* form = "application/x-www-form-urlencoded; charset=utf-8";
+  EXPECT_EQ(api_of("POST", "/", form), Api::query);
+  EXPECT_EQ(api_of("POST", "/", "Application/X-WWW-Form-Urlencoded"), Api::query);
+  EXPECT_EQ(api_of("POST", "/bucket", form), Api::none);
+  EXPECT_EQ(api_of("GET", "/", form), Api::none);
+  EXPECT_EQ(api_of("POST", "/", "multipart/form-data; boundary=x"), Api::none);
+  EXPECT_EQ(api_of("POST", "/", ""), Api::none);
+  EXPECT_EQ(api_of("POST", "/-/admin/user-add", ""), Api::admin);
+  EXPECT_EQ(api_of("GET", "/-/admin/", ""), Api::admin);
+}
+
+TEST(ParametersTest, NamesPathsAndTextsAreIams) {
+  EXPECT_TRUE(is_name("a_B+=,.@-9", 64));
+  for (const char* bad : {"", "a b", "a/b", "a:b", "\xc3\xa4"}) EXPECT_FALSE(is_name(bad, 64)) << bad;
+  EXPECT_FALSE(is_name("abc", 2));
+  EXPECT_TRUE(is_path("/") && is_path("/a/b/"));
+  for (const char* bad : {"", "a", "/a", "a/", "/a b/"}) EXPECT_FALSE(is_path(bad)) << bad;
+  EXPECT_TRUE(is_text("\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", 16));
+  for (const char* bad : {"a\nb", "\xc3", "\xff", "\xc0\xaf", "\xed\xa0\x80", "\xf5\x80\x80\x80"}) {
+    EXPECT_FALSE(is_text(bad, 16)) << bad;
+  }
+}
+
+TEST(ParametersTest, StrangersAndListsAreTold) {
+  const auto parameters = Parameters::parse("A=1&L.member.1.x=a&L.member.2.x=b&L.member.4.x=d");
+  ASSERT_TRUE(parameters);
+  EXPECT_FALSE(parameters->stranger(" A L.* "));
+  EXPECT_EQ(parameters->stranger(" A "), "L.member.1.x");
+  EXPECT_EQ(parameters->stranger(" L.* "), "A");
+  EXPECT_EQ(*parameters->members("L", "x", 10), (std::vector<std::string>{"a", "b"}));
+  EXPECT_FALSE(parameters->members("L", "x", 1));
+  EXPECT_FALSE(Parameters::parse("A=1&A=2"));
+}
+
+TEST_F(QueryTest, AUserIsMadeShownAndGone) {
+  EXPECT_EQ(element(ask("CreateUser&UserName=alice&Path=%2Fa%2F"), "Arn"), "arn:aws:iam::000000000000:user/a/alice");
+  const auto shown = ask("GetUser&UserName=alice");
+  EXPECT_EQ(element(shown, "CreateDate"), "2026-01-02T03:04:05Z");
+  EXPECT_EQ(element(shown, "RequestId"), "0123456789ABCDEF");
+  EXPECT_NE(shown.body.find("<GetUserResponse xmlns=\"https://iam.amazonaws.com/doc/2010-05-08/\"><GetUserResult>"),
+            std::string::npos);
+  EXPECT_EQ(code(ask("CreateUser&UserName=ALICE")), "EntityAlreadyExists");
+  EXPECT_EQ(code(ask("DeleteUser&UserName=alice")), "");
+  const auto gone = ask("GetUser&UserName=alice");
+  EXPECT_EQ(code(gone), "NoSuchEntity");
+  EXPECT_EQ(element(gone, "Message"), "The user with name alice cannot be found.");
+  EXPECT_EQ(element(gone, "Type"), "Sender");
+}
+
+TEST_F(QueryTest, ASecretIsShownOnceAndNeverAgain) {
+  ask("CreateUser&UserName=alice");
+  const auto made = ask("CreateAccessKey&UserName=alice");
+  const std::string secret = element(made, "SecretAccessKey");
+  EXPECT_EQ(secret.size(), 40u);
+  EXPECT_EQ(ask("ListAccessKeys&UserName=alice").body.find(secret), std::string::npos);
+  EXPECT_EQ(key(element(made, "AccessKeyId"))->credentials.secret_key, secret);
+}
+
+TEST_F(QueryTest, WhatACallDoesNotKnowIsRefusedAndNotIgnored) {
+  EXPECT_EQ(code(ask("CreateUser&UserName=a&PermissionsBoundary=x")), "ValidationError");
+  EXPECT_EQ(code(ask("CreateUser&UserName=a&Tags.member.1.Key=x")), "ValidationError");
+  EXPECT_EQ(code(ask("CreateUser")), "ValidationError");
+  EXPECT_EQ(code(ask("DeleteGroup")), "ValidationError");
+  EXPECT_EQ(code(ask("AssumeNothing")), "InvalidAction");
+}
+
+TEST_F(QueryTest, ASessionEndsWithItsHour) {
+  const auto made = ask("GetSessionToken");  // of a root: an hour at most
+  EXPECT_EQ(element(made, "Expiration"), "2026-01-02T04:04:05Z");
+  const std::string id = element(made, "AccessKeyId"), token = element(made, "SessionToken");
+  EXPECT_EQ(element(ask("GetCallerIdentity", id, token), "Arn"), "arn:aws:iam::000000000000:root");
+  EXPECT_EQ(code(ask("CreateUser&UserName=a", id, token)), "AccessDenied");
+  clock_.now_s += 3600;
+  EXPECT_EQ(store_->find(id, token, clock_.now_s).error().code, Errc::expired_token);
+}
+
+TEST_F(QueryTest, AConditionOnTheExternalIdHolds) {
+  ask("CreateRole&RoleName=r&AssumeRolePolicyDocument=%7B%22Version%22%3A%222012-10-17%22%2C%22Statement%22%3A%7B%22Effect%22%3A"
+      "%22Allow%22%2C%22Principal%22%3A%22%2A%22%2C%22Action%22%3A%22sts%3AAssumeRole%22%2C%22Condition%22%3A%7B%22StringEquals"
+      "%22%3A%7B%22sts%3AExternalId%22%3A%22me%22%7D%7D%7D%7D");
+  const std::string call = "AssumeRole&RoleArn=arn:aws:iam::000000000000:role/r&RoleSessionName=job";
+  EXPECT_EQ(code(ask(call)), "AccessDenied");
+  EXPECT_EQ(code(ask(call + "&ExternalId=you")), "AccessDenied");
+  EXPECT_EQ(element(ask(call + "&ExternalId=me"), "Arn"), "arn:aws:sts::000000000000:assumed-role/r/job");
+}
+
+TEST_F(QueryTest, TheAdminApiMakesAccountsAndKeepsThoseWithBuckets) {
+  const auto made = admin("user-add", {{"name", "acme"}, {"id", "testid"}});
+  EXPECT_EQ(made["id"], "testid");
+  EXPECT_EQ(key(made["access_key"])->principal->account->canonical_id, "testid");
+  owners_ = {"testid"};
+  EXPECT_EQ(admin("user-rm", {{"name", "acme"}}, 409)["error"]["code"], "DeleteConflict");
+  owners_.clear();
+  admin("user-rm", {{"name", "acme"}});
+  EXPECT_EQ(admin("user-rm", {{"name", "acme"}}, 404)["error"]["code"], "NoSuchEntity");
+  EXPECT_FALSE(store_->find(made["access_key"].get<std::string>(), "", clock_.now_s));
+}
+
+TEST_F(QueryTest, TheAdminApiTakesNoNonsense) {
+  for (const nlohmann::json& in :
+       {nlohmann::json::array(), nlohmann::json(1), nlohmann::json::object(), nlohmann::json{{"name", 1}},
+        nlohmann::json{{"name", ""}}, nlohmann::json{{"name", "a/"}}, nlohmann::json{{"name", "/a"}},
+        nlohmann::json{{"name", "a/b/c"}}, nlohmann::json{{"name", "acme"}, {"id", "a\nb"}},
+        nlohmann::json{{"name", "acme"}, {"access_key", "AKONLY"}},
+        nlohmann::json{{"name", "acme"}, {"access_key", "AK\xc3\xa4"}, {"secret_key", "12345678"}},
+        nlohmann::json{{"name", "acme"}, {"email", 1}}}) {
+    EXPECT_EQ(admin("user-add", in, 400)["error"]["code"], "ValidationError") << in;
+  }
+  EXPECT_EQ(admin("nothing", nlohmann::json::object(), 400)["error"]["code"], "InvalidAction");
+  EXPECT_EQ(store_->accounts()->size(), 1u);
+}
+
+}  // namespace
+}  // namespace verbena::iam

@@ -1,0 +1,85 @@
+#include "iam/service.h"
+
+#include "iam/admin.h"
+#include "iam/query.h"
+
+namespace verbena::iam {
+namespace {
+
+constexpr std::string_view admin_prefix = "/-/admin/";
+constexpr std::string_view form_type = "application/x-www-form-urlencoded";
+
+bool starts_with_ignoring_case(std::string_view text, std::string_view lower) {
+  if (text.size() < lower.size()) return false;
+  for (size_t i = 0; i < lower.size(); ++i) {
+    const char c = text[i] >= 'A' && text[i] <= 'Z' ? static_cast<char>(text[i] + 32) : text[i];
+    if (c != lower[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Api api_of(std::string_view method, std::string_view path, std::string_view content_type) {
+  if (path.starts_with(admin_prefix)) return Api::admin;
+  const bool form = starts_with_ignoring_case(content_type, form_type);
+  return method == "POST" && path == "/" && form ? Api::query : Api::none;
+}
+
+void Service::refuse(Api api, const Error& error, std::string_view request_id, s3::Response& response) {
+  if (api == Api::admin) {
+    write_admin_error(error, {}, response);
+  } else {
+    write_error(error, {}, request_id, false, response);
+  }
+}
+
+Task<void> Service::serve(Api api, const s3::Request& request, const auth::AccessKey& key, const std::string& body,
+                          s3::Response& response) {
+  if (api == Api::admin) {
+    co_await serve_admin(request, key, body, response);
+  } else {
+    co_await serve_query(request, key, body, response);
+  }
+}
+
+Task<void> Service::serve_query(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
+                                s3::Response& response) {
+  auto work = [&]() -> Result<bool> {
+    answer_query(identities_, clock_, request.caller, key, body, response);
+    return true;
+  };
+  const auto done = co_await pool_.run("iam", std::move(work));
+  if (!done) write_error(done.error(), {}, request.caller.request_id, false, response);
+}
+
+Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
+                                s3::Response& response) {
+  // A key that ends must not be able to make one that does not.
+  if (!key.principal->superuser || key.expires_s != 0) {
+    write_admin_error({Errc::access_denied, 0, "Only the server's own root key may administer it."}, {}, response);
+    co_return;
+  }
+  if (request.method != "POST") {
+    write_admin_error({Errc::method_not_allowed, 0, "iam: admin"}, {}, response);
+    co_return;
+  }
+  const std::string name = request.raw_path.substr(admin_prefix.size());
+  std::set<std::string> owners;
+  if (removes_accounts(name)) {
+    const auto buckets = co_await buckets_.buckets();
+    if (!buckets) {
+      write_admin_error(buckets.error(), {}, response);
+      co_return;
+    }
+    for (const auto& bucket : *buckets) owners.insert(bucket.owner);
+  }
+  auto work = [&]() -> Result<bool> {
+    answer_admin(identities_, clock_, name, body, owners, response);
+    return true;
+  };
+  const auto done = co_await pool_.run("admin", std::move(work));
+  if (!done) write_admin_error(done.error(), {}, response);
+}
+
+}  // namespace verbena::iam

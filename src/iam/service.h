@@ -1,0 +1,49 @@
+// IAM and STS as AWS's query APIs, and the admin API: one request in, one answer out.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "auth/identity_store.h"
+#include "base/blocking.h"
+#include "base/clock.h"
+#include "s3/request.h"
+#include "store/store.h"
+
+namespace verbena::iam {
+
+// Largest body of any of these requests.
+inline constexpr size_t body_bytes_max = 64 * 1024;
+
+enum class Api : uint8_t {
+  none,   // a request of S3
+  query,  // IAM and STS: a form posted to "/"
+  admin,  // POST /-/admin/CALL, a JSON object
+};
+Api api_of(std::string_view method, std::string_view path, std::string_view content_type);
+
+class Service {
+ public:
+  // All outlive the service. `buckets` tells whether an account still owns one.
+  Service(auth::IdentityStore& identities, store::Store& buckets, BlockingPool& pool, const WallClock& clock)
+      : identities_(identities), buckets_(buckets), pool_(pool), clock_(clock) {}
+
+  // A request whose signature was verified: `key` signed it. Never fails: every error becomes an answer. All references
+  // outlive the task.
+  Task<void> serve(Api api, const s3::Request& request, const auth::AccessKey& key, const std::string& body,
+                   s3::Response& response);
+  // The answer to one that was not let in.
+  static void refuse(Api api, const Error& error, std::string_view request_id, s3::Response& response);
+
+ private:
+  Task<void> serve_query(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
+                         s3::Response& response);
+  Task<void> serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
+                         s3::Response& response);
+  auth::IdentityStore& identities_;
+  store::Store& buckets_;
+  BlockingPool& pool_;
+  const WallClock& clock_;
+};
+
+}  // namespace verbena::iam

@@ -1,0 +1,39 @@
+// Looking users, groups and roles up, for more than one family of calls.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "iam/call.h"
+
+namespace verbena::iam {
+
+inline constexpr size_t user_name_max = 64;
+inline constexpr size_t group_name_max = 128;
+inline constexpr size_t role_name_max = 64;
+inline constexpr size_t policy_name_max = 128;
+
+// T is User, Group or Role; `Map` a ByName of it, const or not. no_such_entity.
+template <class Map>
+auto find_one(const Call& call, Map& map, std::string_view kind, std::string_view name)
+    -> Result<decltype(&map.begin()->second)> {
+  const auto found = map.find(name);
+  if (found == map.end()) return call.missing(kind, name);
+  return &found->second;
+}
+
+// Whose grants the action is about.
+struct Subject {
+  auth::Grants* grants = nullptr;
+  size_t inline_bytes_max = 0;
+  std::string kind, name;
+};
+Result<Subject> find_subject(const Call& call, auth::AccountEntry& account);
+
+// The user that a call is about: UserName, else the caller. Empty: the account's root.
+Result<std::string> target_user(const Call& call);
+
+void write_user(s3::XmlWriter& xml, const auth::AccountEntry& account, const auth::User& user);
+void write_group(s3::XmlWriter& xml, const auth::AccountEntry& account, const auth::Group& group);
+
+}  // namespace verbena::iam
