@@ -48,6 +48,55 @@ TEST_F(EndpointTest, ASmallObjectIsPutAndReadInline) {
   EXPECT_EQ(door_->in_flight(), 0u);
 }
 
+TEST_F(EndpointTest, AKeyThatIsRemovedEndsItsSessionsAtTheNextMessage) {
+  FakePeer peer = hello();
+  store_.put("bucket", "a", "hello");
+  deliver(peer, peer.seal(wire::Type::get, 2, get_of("a")));
+  EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
+  credentials_.remove();
+  EXPECT_EQ(door_->sessions(), 1u);
+  for (uint64_t request : {3u, 4u}) {
+    deliver(peer, peer.seal(wire::Type::get, request, get_of("a")));
+    EXPECT_EQ(reply_code(peer), Errc::access_denied);
+  }
+  EXPECT_EQ(door_->sessions(), 0u);
+}
+
+TEST_F(EndpointTest, AnOpenSessionTakesOnWhatItsKeyStandsForNow) {
+  FakePeer peer = hello();
+  store_.put("bucket", "a", "hello");
+  for (uint64_t request : {2u, 3u}) {
+    deliver(peer, peer.seal(wire::Type::get, request, get_of("a")));
+    EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
+  }
+  const int asked = credentials_.asked;
+  deliver(peer, peer.seal(wire::Type::get, 4, get_of("a")));
+  EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
+  EXPECT_EQ(credentials_.asked, asked) << "without a change nobody is asked";
+  credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(*auth::superuser()));
+  deliver(peer, peer.seal(wire::Type::get, 5, get_of("a")));
+  EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
+  EXPECT_EQ(credentials_.asked, asked + 1);
+}
+
+TEST_F(EndpointTest, AKeyThatWasMadeAnewWithAnotherSecretIsAnotherKey) {
+  FakePeer peer = hello();
+  credentials_.set({"AKROOT", "another secret", ""});
+  deliver(peer, peer.seal(wire::Type::get, 2, get_of("a")));
+  EXPECT_EQ(reply_code(peer), Errc::access_denied);
+}
+
+TEST_F(EndpointTest, ASessionOfTemporaryCredentialsEndsWithThem) {
+  credentials_.set({"AKROOT", "secret/root", ""}, auth::superuser(), system_clock().now_s() + 3600);
+  FakePeer peer = hello();
+  store_.put("bucket", "a", "hello");
+  deliver(peer, peer.seal(wire::Type::get, 2, get_of("a")));
+  EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
+  clock_.shift_s = 3600;
+  deliver(peer, peer.seal(wire::Type::get, 3, get_of("a")));
+  EXPECT_EQ(reply_code(peer), Errc::access_denied);
+}
+
 TEST_F(EndpointTest, RangesComeOneAfterTheOther) {
   FakePeer peer = hello();
   store_.put("bucket", "digits", "0123456789");

@@ -121,12 +121,42 @@ struct FakePeer {
   }
 };
 
+// One key, which a test may change or take away.
+class OneKey : public auth::CredentialStore {
+ public:
+  explicit OneKey(auth::Credentials key) { set(std::move(key)); }
+  void set(auth::Credentials key, auth::PrincipalPtr principal = auth::superuser(), int64_t expires_s = 0) {
+    key_ = std::make_shared<const auth::AccessKey>(auth::AccessKey{std::move(key), std::move(principal), expires_s});
+    changed();
+  }
+  void remove() {
+    key_ = nullptr;
+    changed();
+  }
+  Result<auth::AccessKeyPtr> find(std::string_view access_key, std::string_view, int64_t now_s) const override {
+    ++asked;
+    if (key_ == nullptr || key_->credentials.access_key != access_key) return fail(Errc::invalid_access_key_id);
+    if (key_->expired(now_s)) return fail(Errc::expired_token);
+    return key_;
+  }
+  mutable int asked = 0;
+
+ private:
+  auth::AccessKeyPtr key_;
+};
+
+class ShiftedClock : public WallClock {
+ public:
+  int64_t now_us() const override { return system_clock().now_us() + shift_s * 1'000'000; }
+  int64_t shift_s = 0;
+};
+
 class DoorTest : public testing::Test {
  protected:
   explicit DoorTest(Options options = {})
       : arena_(*memory::Arena::create(8 * MiB)),
         store_(*arena_),
-        service_{store_, *arena_, system_clock()},
+        service_{store_, *arena_, clock_},
         credentials_({.access_key = "AKROOT", .secret_key = "secret/root", .session_token = {}}),
         verifier_(credentials_, system_clock(), {}),
         core_(Core::Options{}),
@@ -204,8 +234,9 @@ class DoorTest : public testing::Test {
 
   std::unique_ptr<memory::Arena> arena_;
   TestStore store_;
+  ShiftedClock clock_;  // what verbs go by; signatures go by the machine's
   s3::Service service_;
-  auth::RootCredentials credentials_;
+  OneKey credentials_;
   auth::Verifier verifier_;
   Core core_;
   FakePort port_;
