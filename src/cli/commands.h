@@ -10,6 +10,7 @@ namespace verbena::cli {
 
 void add_object_commands(CLI::App& app, int& exit_code);  // put, get, ls, stat, rm, mb, rb
 void add_bench_command(CLI::App& app, int& exit_code);
+void add_user_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 
 }  // namespace verbena::cli

@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   add_server_command(app, exit_code);
 #endif
   add_object_commands(app, exit_code);
+  add_user_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_doctor_command(app, exit_code);
 

@@ -1,0 +1,21 @@
+// The admin API as a command uses it: of a running server, or on the data directory of a stopped one.
+#pragma once
+
+#include <expected>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "cli/client_flags.h"
+
+namespace verbena::cli {
+
+struct AdminTarget {
+  ClientFlags client;
+  std::string data;  // a data directory; empty: the server of `client`
+};
+
+// The answer, or the exit code after what is wrong was reported. `subject`: what the report names.
+std::expected<nlohmann::json, int> admin_call(const AdminTarget& target, const std::string& call,
+                                              const nlohmann::json& arguments, const std::string& subject);
+
+}  // namespace verbena::cli

@@ -1,0 +1,581 @@
+#!/usr/bin/python3
+"""Accounts, users, roles and temporary credentials: `verbena user`, boto3's and aws-cli's IAM and STS."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.parse
+
+import boto3
+import botocore.config
+import botocore.exceptions
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from s3_case import S3Case  # noqa: E402
+from verbena_server import ACCESS_KEY, SECRET_KEY, Server, client_environment, program, tool  # noqa: E402
+
+OK, FAILURE, USAGE, NOT_FOUND, DENIED, CONNECTION, CONFLICT = range(7)
+ALLOW_ALL = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+
+
+def policy(*actions, resource="*", effect="Allow"):
+    return json.dumps({"Version": "2012-10-17",
+                       "Statement": [{"Effect": effect, "Action": list(actions), "Resource": resource}]})
+
+
+def trust(principal):
+    return json.dumps({"Version": "2012-10-17", "Statement": [
+        {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"AWS": principal}}]})
+
+
+class IamCase(S3Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = tempfile.TemporaryDirectory(prefix="verbena-iam-")
+        cls.home = pathlib.Path(cls.folder.name)
+        cls.env = dict(client_environment(cls.home), AWS_ENDPOINT_URL=cls.server.http)
+        cls.clients = []
+        cls.iam = cls.client("iam")
+        cls.sts = cls.client("sts")
+        cls.names = 0
+
+    @classmethod
+    def tearDownClass(cls):
+        for client in cls.clients:
+            client.close()
+        super().tearDownClass()
+        cls.folder.cleanup()
+
+    @classmethod
+    def client(cls, service, key=ACCESS_KEY, secret=SECRET_KEY, token=None):
+        client = boto3.client(service, endpoint_url=cls.server.http, region_name="us-east-1", aws_access_key_id=key,
+                              aws_secret_access_key=secret, aws_session_token=token,
+                              config=botocore.config.Config(retries={"max_attempts": 0}))
+        cls.clients.append(client)
+        return client
+
+    def name(self, kind="user"):
+        type(self).names += 1
+        return f"{kind}{self.names}"
+
+    def run_program(self, *args, expect=OK, env=None, input=None):
+        done = subprocess.run([program(), *args], env=env or self.env, input=input, capture_output=True, timeout=60,
+                              stdin=subprocess.DEVNULL if input is None else None)
+        self.assertEqual(done.returncode, expect, f"{args}\n{done.stdout!r}\n{done.stderr.decode()}")
+        return done.stdout.decode()
+
+    def account(self, *args):
+        """A new account: what `verbena user add --json` says of it."""
+        return json.loads(self.run_program("user", "add", self.name("account"), "--json", *args))
+
+    def as_account(self, account, service="iam"):
+        return self.client(service, account["access_key"], account["secret_key"])
+
+    def user_with_key(self, iam, *policies):
+        """A new user's name and clients' arguments."""
+        name = self.name()
+        iam.create_user(UserName=name)
+        for number, document in enumerate(policies):
+            iam.put_user_policy(UserName=name, PolicyName=f"p{number}", PolicyDocument=document)
+        key = iam.create_access_key(UserName=name)["AccessKey"]
+        return name, (key["AccessKeyId"], key["SecretAccessKey"])
+
+
+class CommandLine(IamCase):
+    def test_an_account_is_made_with_the_keys_and_names_it_is_given(self):
+        made = self.account("--id", "testid", "--display-name", "M. Tester", "--email", "Tester@Example.com",
+                            "--access-key", "0555b35654ad1656d804", "--secret-key", "h7GhxuBLTrlhVUyxSPUKUV8r/2EI4ngq")
+        self.assertEqual((made["id"], made["display_name"], made["email"], made["access_key"]),
+                         ("testid", "M. Tester", "tester@example.com", "0555b35654ad1656d804"))
+        identity = self.as_account(made, "sts").get_caller_identity()
+        self.assertEqual((identity["Arn"], identity["Account"]), (f"arn:aws:iam::{made['account_id']}:root", made["account_id"]))
+        owner = self.as_account(made, "s3").list_buckets()["Owner"]
+        self.assertEqual(owner["ID"], "testid")
+        listed = json.loads(self.run_program("user", "list", "--json"))["accounts"]
+        self.assertIn("testid", [account["id"] for account in listed])
+        self.assertNotIn("h7Ghxu", json.dumps(listed))
+        self.assertIn(made["name"], self.run_program("user", "list"))
+
+    def test_errors_have_their_exit_codes(self):
+        made = self.account()
+        for args, code in [(("add", made["name"]), CONFLICT), (("add", self.name(), "--id", made["id"]), CONFLICT),
+                           (("add", self.name(), "--access-key", made["access_key"], "--secret-key", "12345678"), CONFLICT),
+                           (("add", self.name(), "--access-key", ACCESS_KEY, "--secret-key", "12345678"), CONFLICT),
+                           (("add", "root"), CONFLICT), (("add", "a b"), USAGE), (("add", self.name(), "--id", "a/b"), USAGE),
+                           (("add", self.name(), "--id", "x" * 65), USAGE), (("add", self.name(), "--access-key", "AK"), USAGE),
+                           (("add", self.name(), "--email", "nonsense"), USAGE), (("add", "nobody/x"), NOT_FOUND),
+                           (("rm", "nobody"), NOT_FOUND), (("rm", "root"), CONFLICT), (("key", "add", "nobody"), NOT_FOUND),
+                           (("key", "rm", made["name"], "AKNONE"), NOT_FOUND),
+                           (("policy", "attach", made["name"], "arn:aws:iam::aws:policy/AmazonS3FullAccess"), USAGE),
+                           (("policy", "list", f"{made['name']}/nobody"), NOT_FOUND), (("frobnicate",), USAGE)]:
+            with self.subTest(args=args):
+                self.run_program("user", *args, expect=code)
+        self.run_program("user", "list", expect=DENIED, env=dict(
+            self.env, AWS_ACCESS_KEY_ID=made["access_key"], AWS_SECRET_ACCESS_KEY=made["secret_key"]))
+        self.run_program("user", "list", expect=DENIED, env=dict(self.env, AWS_SECRET_ACCESS_KEY="wrong wrong"))
+        self.run_program("user", "list", "--anonymous", expect=DENIED)
+        self.run_program("user", "list", "--endpoint", "http://127.0.0.1:1", expect=CONNECTION)
+
+    def test_keys_come_and_go(self):
+        made = self.account()
+        s3 = self.as_account(made, "s3")
+        s3.list_buckets()
+        second = json.loads(self.run_program("user", "key", "add", made["name"], "--json"))
+        self.run_program("user", "key", "add", made["name"], expect=CONFLICT)
+        self.assertIn(second["access_key"], self.run_program("user", "key", "list", made["name"]))
+        self.run_program("user", "key", "off", made["name"], made["access_key"])
+        self.assert_error("InvalidAccessKeyId", 403, s3.list_buckets)
+        self.run_program("user", "key", "on", made["name"], made["access_key"])
+        s3.list_buckets()
+        self.run_program("user", "key", "rm", made["name"], made["access_key"])
+        self.assert_error("InvalidAccessKeyId", 403, s3.list_buckets)
+        self.client("s3", second["access_key"], second["secret_key"]).list_buckets()
+
+    def test_an_account_with_a_bucket_stays(self):
+        made = self.account()
+        s3 = self.as_account(made, "s3")
+        s3.create_bucket(Bucket="owned-by-" + made["name"])
+        self.run_program("user", "rm", made["name"], expect=CONFLICT)
+        s3.delete_bucket(Bucket="owned-by-" + made["name"])
+        self.run_program("user", "rm", made["name"])
+        self.assert_error("InvalidAccessKeyId", 403, s3.list_buckets)
+
+    def test_users_in_an_account_and_their_policies(self):
+        made = self.account()
+        name = f"{made['name']}/reader"
+        user = json.loads(self.run_program("user", "add", name, "--json"))
+        self.assertEqual(user["arn"], f"arn:aws:iam::{made['account_id']}:user/reader")
+        self.run_program("user", "add", name, expect=CONFLICT)
+        iam = self.client("iam", user["access_key"], user["secret_key"])
+        self.assert_error("AccessDenied", 403, iam.list_users)
+        self.run_program("user", "policy", "put", name, "lists", "-", input=policy("iam:ListUsers").encode())
+        self.assertEqual([u["UserName"] for u in iam.list_users()["Users"]], ["reader"])
+        self.run_program("user", "policy", "attach", name, "arn:aws:iam::aws:policy/IAMReadOnlyAccess")
+        self.assertIn("lists", self.run_program("user", "policy", "list", name))
+        self.assertIn("IAMReadOnlyAccess", self.run_program("user", "policy", "list", name))
+        self.assertEqual(json.loads(self.run_program("user", "policy", "get", name, "lists")), json.loads(policy("iam:ListUsers")))
+        iam.list_groups()
+        self.run_program("user", "policy", "detach", name, "arn:aws:iam::aws:policy/IAMReadOnlyAccess")
+        self.assert_error("AccessDenied", 403, iam.list_groups)
+        self.run_program("user", "policy", "rm", name, "lists")
+        self.assert_error("AccessDenied", 403, iam.list_users)
+        self.run_program("user", "policy", "put", name, "bad", "-", input=b'{"Version":"2012-10-17"}', expect=USAGE)
+        self.run_program("user", "policy", "rm", name, "bad", expect=NOT_FOUND)
+        self.run_program("user", "rm", name)
+        self.assert_error("InvalidClientTokenId", 403, iam.list_users)
+
+    def test_the_admin_api_is_for_the_root_key_alone(self):
+        path, body = "/-/admin/user-list", b"{}"
+        self.assertEqual(self.request("POST", path, {"content-type": "application/json"}, body).status, 200)
+        unsigned = self.request("POST", path, {"content-type": "application/json"}, body, signed=False)
+        self.assertEqual((unsigned.status, json.loads(unsigned.body)["error"]["code"]), (403, "MissingAuthenticationToken"))
+        self.assertEqual(self.request("GET", path).status, 405)
+        self.assertEqual(json.loads(self.request("POST", "/-/admin/nothing", {}, b"{}").body)["error"]["code"], "InvalidAction")
+        for bad in (b"", b"[]", b"{", b'{"name": 1}', b"\xff"):
+            self.assertEqual(self.request("POST", "/-/admin/user-rm", {}, bad).status, 400, bad)
+        self.assertEqual(self.request("POST", path, {}, b" " * 70_000).status, 400)
+        session = self.sts.get_session_token()["Credentials"]
+        headers = {"x-amz-security-token": session["SessionToken"]}
+        signed = self.sign("POST", path, headers, body, key=session["AccessKeyId"], secret=session["SecretAccessKey"])
+        self.assertEqual(self.request("POST", path, signed, body, signed=False).status, 403)
+
+
+class DataDirectory(unittest.TestCase):
+    def run_program(self, *args, expect=OK, env=None):
+        done = subprocess.run([program(), *args], env=env or self.env, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, expect, f"{args}\n{done.stdout!r}\n{done.stderr.decode()}")
+        return done
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="verbena-iam-data-")
+        self.addCleanup(self.folder.cleanup)
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "VERBENA_"))}
+        self.env.update(VERBENA_ROOT_ACCESS_KEY=ACCESS_KEY, VERBENA_ROOT_SECRET_KEY=SECRET_KEY)
+        self.data = os.path.join(self.folder.name, "data")
+
+    def client(self, server, made):
+        client = boto3.client("s3", endpoint_url=server.http, region_name="us-east-1",
+                              aws_access_key_id=made["access_key"], aws_secret_access_key=made["secret_key"])
+        self.addCleanup(client.close)
+        return client
+
+    def test_a_stopped_servers_directory_is_worked_on_and_a_running_ones_is_not(self):
+        made = json.loads(self.run_program("user", "add", "early", "--data", self.data, "--json").stdout)
+        server = Server(directory=self.data).start()
+        try:
+            s3 = self.client(server, made)
+            s3.create_bucket(Bucket="early-bucket")
+            self.assertIn(b"in use", self.run_program("user", "list", "--data", self.data, expect=FAILURE).stderr)
+            server.kill()   # what was acknowledged is there after kill -9
+            server.start()
+            s3 = self.client(server, made)
+            self.assertEqual([b["Name"] for b in s3.list_buckets()["Buckets"]], ["early-bucket"])
+        finally:
+            server.stop()
+        self.assertIn(b"early", self.run_program("user", "list", "--data", self.data).stdout)
+        self.run_program("user", "rm", "early", "--data", self.data, expect=USAGE)
+        self.assertNotIn(made["secret_key"].encode(), pathlib.Path(self.data, "identities.json").read_bytes())
+
+    def test_a_corrupt_file_of_accounts_is_a_clear_error_at_start(self):
+        self.run_program("user", "add", "early", "--data", self.data)
+        path = pathlib.Path(self.data, "identities.json")
+        whole = path.read_bytes()
+        path.write_bytes(whole[:len(whole) // 2])
+        failed = self.run_program("server", self.data, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0", expect=FAILURE)
+        self.assertIn("identities.json", failed.stderr.decode())
+        path.write_bytes(whole)
+        self.run_program("user", "list", "--data", self.data)
+
+
+class Users(IamCase):
+    def test_a_users_life(self):
+        name = self.name()
+        made = self.iam.create_user(UserName=name, Path="/a/b/")["User"]
+        self.assertEqual((made["Arn"], made["Path"]), (f"arn:aws:iam::000000000000:user/a/b/{name}", "/a/b/"))
+        self.assertTrue(made["UserId"].startswith("AIDA"))
+        self.assertEqual(self.iam.get_user(UserName=name)["User"], made)
+        self.assert_error("EntityAlreadyExists", 409, self.iam.create_user, UserName=name.upper())
+        renamed = self.name()
+        self.iam.update_user(UserName=name, NewUserName=renamed, NewPath="/c/")
+        self.assert_error("NoSuchEntity", 404, self.iam.get_user, UserName=name)
+        self.assertEqual(self.iam.get_user(UserName=renamed)["User"]["Path"], "/c/")
+        key = self.iam.create_access_key(UserName=renamed)["AccessKey"]
+        self.assert_error("DeleteConflict", 409, self.iam.delete_user, UserName=renamed)
+        self.iam.delete_access_key(UserName=renamed, AccessKeyId=key["AccessKeyId"])
+        self.iam.delete_user(UserName=renamed)
+        self.assert_error("NoSuchEntity", 404, self.iam.delete_user, UserName=renamed)
+
+    def test_lists_come_in_pages_and_by_path(self):
+        account = self.account()
+        iam = self.as_account(account)
+        names = sorted(self.name() + ("x" * n) for n in range(7))
+        for number, name in enumerate(names):
+            iam.create_user(UserName=name, Path="/even/" if number % 2 == 0 else "/odd/")
+        pages = list(iam.get_paginator("list_users").paginate(PaginationConfig={"PageSize": 3}))
+        self.assertEqual([len(page["Users"]) for page in pages], [3, 3, 1])
+        self.assertEqual(sorted(u["UserName"] for page in pages for u in page["Users"]), names)
+        self.assertEqual(sorted(u["UserName"] for u in iam.list_users(PathPrefix="/odd/")["Users"]), names[1::2])
+        self.assert_error("ValidationError", 400, self.iam.list_users, MaxItems=1001)
+        self.assertEqual(iam.get_account_summary()["SummaryMap"]["Users"], 7)
+
+    def test_what_is_no_name_or_not_served_is_refused(self):
+        self.assert_error("ValidationError", 400, self.iam.create_user, UserName="a b")
+        self.assert_error("ValidationError", 400, self.iam.create_user, UserName="a", Path="b/")
+        self.assert_error("ValidationError", 400, self.iam.create_user, UserName=self.name(),
+                          PermissionsBoundary="arn:aws:iam::aws:policy/AmazonS3FullAccess")
+        self.assert_error("InvalidAction", 400, self.iam.list_mfa_devices)
+        self.assert_error("NoSuchEntity", 404, self.iam.list_access_keys, UserName="nobody")
+
+    def test_keys_are_two_at_most_and_work_at_once(self):
+        name, key = self.user_with_key(self.iam, policy("iam:GetUser"))
+        mine = self.client("iam", *key)
+        self.assertEqual(mine.get_user()["User"]["UserName"], name)
+        self.iam.create_access_key(UserName=name)
+        self.assert_error("LimitExceeded", 409, self.iam.create_access_key, UserName=name)
+        listed = self.iam.list_access_keys(UserName=name)["AccessKeyMetadata"]
+        self.assertEqual(len(listed), 2)
+        self.iam.update_access_key(UserName=name, AccessKeyId=key[0], Status="Inactive")
+        self.assert_error("InvalidClientTokenId", 403, mine.get_user)
+        self.iam.update_access_key(UserName=name, AccessKeyId=key[0], Status="Active")
+        mine.get_user()
+        self.assert_error("NoSuchEntity", 404, self.iam.delete_access_key, UserName=name, AccessKeyId="AKIANOBODYNOBODY")
+
+    def test_policies_of_a_user(self):
+        name = self.name()
+        self.iam.create_user(UserName=name)
+        document = policy("s3:GetObject", resource="arn:aws:s3:::b/*")
+        self.iam.put_user_policy(UserName=name, PolicyName="one", PolicyDocument=document)
+        self.assertEqual(self.iam.get_user_policy(UserName=name, PolicyName="one")["PolicyDocument"], json.loads(document))
+        self.assertEqual(self.iam.list_user_policies(UserName=name)["PolicyNames"], ["one"])
+        for bad in ("{}", "nonsense", policy("s3:GetObject").replace("Allow", "Perhaps"),
+                    json.dumps({"Version": "2012-10-17", "Statement": [
+                        {"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}]})):
+            self.assert_error("MalformedPolicyDocument", 400, self.iam.put_user_policy, UserName=name, PolicyName="bad",
+                              PolicyDocument=bad)
+        large = policy(*[f"s3:GetObject{'*' * n}" for n in range(60)])
+        self.assert_error("LimitExceeded", 409, self.iam.put_user_policy, UserName=name, PolicyName="large", PolicyDocument=large)
+        self.assert_error("DeleteConflict", 409, self.iam.delete_user, UserName=name)
+        self.iam.delete_user_policy(UserName=name, PolicyName="one")
+        self.assert_error("NoSuchEntity", 404, self.iam.get_user_policy, UserName=name, PolicyName="one")
+        self.assert_error("NoSuchEntity", 404, self.iam.delete_user_policy, UserName=name, PolicyName="one")
+        self.iam.delete_user(UserName=name)
+
+    def test_managed_policies_and_where_they_are_attached(self):
+        name, policy_name = self.name(), self.name("policy")
+        self.iam.create_user(UserName=name)
+        made = self.iam.create_policy(PolicyName=policy_name, PolicyDocument=policy("s3:*"), Description="all of S3")["Policy"]
+        arn = made["Arn"]
+        self.assertEqual(arn, f"arn:aws:iam::000000000000:policy/{policy_name}")
+        self.assert_error("EntityAlreadyExists", 409, self.iam.create_policy, PolicyName=policy_name, PolicyDocument=policy("s3:*"))
+        version = self.iam.get_policy_version(PolicyArn=arn, VersionId="v1")["PolicyVersion"]
+        self.assertEqual((version["Document"], version["IsDefaultVersion"]), (json.loads(policy("s3:*")), True))
+        self.iam.attach_user_policy(UserName=name, PolicyArn=arn)
+        self.iam.attach_user_policy(UserName=name, PolicyArn="arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess")
+        attached = {p["PolicyName"]: p["PolicyArn"] for p in
+                    self.iam.list_attached_user_policies(UserName=name)["AttachedPolicies"]}
+        self.assertEqual(attached[policy_name], arn)
+        self.assertEqual(len(attached), 2)
+        self.assertEqual(self.iam.get_policy(PolicyArn=arn)["Policy"]["AttachmentCount"], 1)
+        local = self.iam.list_policies(Scope="Local")["Policies"]
+        self.assertIn(policy_name, [p["PolicyName"] for p in local])
+        self.assertIn("AmazonS3FullAccess", [p["PolicyName"] for p in self.iam.list_policies(Scope="AWS")["Policies"]])
+        self.assert_error("DeleteConflict", 409, self.iam.delete_policy, PolicyArn=arn)
+        self.iam.detach_user_policy(UserName=name, PolicyArn=arn)
+        self.assert_error("NoSuchEntity", 404, self.iam.detach_user_policy, UserName=name, PolicyArn=arn)
+        self.iam.delete_policy(PolicyArn=arn)
+        self.assert_error("NoSuchEntity", 404, self.iam.attach_user_policy, UserName=name, PolicyArn=arn)
+        self.assert_error("NoSuchEntity", 404, self.iam.get_policy, PolicyArn=arn)
+
+    def test_groups_and_their_members(self):
+        group = self.name("group")
+        self.iam.create_group(GroupName=group)
+        name, key = self.user_with_key(self.iam)
+        mine = self.client("iam", *key)
+        self.assert_error("AccessDenied", 403, mine.list_users)
+        self.iam.put_group_policy(GroupName=group, PolicyName="look", PolicyDocument=policy("iam:List*"))
+        self.iam.add_user_to_group(GroupName=group, UserName=name)
+        mine.list_users()
+        self.assertEqual([u["UserName"] for u in self.iam.get_group(GroupName=group)["Users"]], [name])
+        self.assertEqual([g["GroupName"] for g in self.iam.list_groups_for_user(UserName=name)["Groups"]], [group])
+        self.assert_error("DeleteConflict", 409, self.iam.delete_group, GroupName=group)
+        self.iam.remove_user_from_group(GroupName=group, UserName=name)
+        self.assert_error("AccessDenied", 403, mine.list_users)
+        self.iam.attach_group_policy(GroupName=group, PolicyArn="arn:aws:iam::aws:policy/IAMReadOnlyAccess")
+        self.assertEqual(len(self.iam.list_attached_group_policies(GroupName=group)["AttachedPolicies"]), 1)
+        self.assert_error("DeleteConflict", 409, self.iam.delete_group, GroupName=group)
+        self.iam.detach_group_policy(GroupName=group, PolicyArn="arn:aws:iam::aws:policy/IAMReadOnlyAccess")
+        self.iam.delete_group_policy(GroupName=group, PolicyName="look")
+        self.iam.delete_group(GroupName=group)
+        self.assert_error("NoSuchEntity", 404, self.iam.get_group, GroupName=group)
+
+    def test_users_may_do_what_their_policies_say_and_no_more(self):
+        other = self.name()
+        self.iam.create_user(UserName=other)
+        name, key = self.user_with_key(
+            self.iam, policy("iam:CreateUser", "iam:GetUser", resource="arn:aws:iam::000000000000:user/team/*"),
+            policy("iam:*", resource=f"arn:aws:iam::000000000000:user/team/boss", effect="Deny"))
+        mine = self.client("iam", *key)
+        mine.create_user(UserName=self.name(), Path="/team/")
+        self.assert_error("AccessDenied", 403, mine.create_user, UserName=self.name())
+        self.assert_error("AccessDenied", 403, mine.create_user, UserName="boss", Path="/team/")
+        self.assert_error("AccessDenied", 403, mine.get_user, UserName=other)
+        self.assert_error("AccessDenied", 403, mine.create_access_key, UserName=other)
+        self.assert_error("AccessDenied", 403, mine.put_user_policy, UserName=name, PolicyName="more",
+                          PolicyDocument=json.dumps(ALLOW_ALL))
+
+    def test_accounts_do_not_see_each_other(self):
+        one, two = self.account(), self.account()
+        name = self.name()
+        self.as_account(one).create_user(UserName=name)
+        self.assert_error("NoSuchEntity", 404, self.as_account(two).get_user, UserName=name)
+        self.assertEqual(self.as_account(two).list_users()["Users"], [])
+        self.as_account(two).create_user(UserName=name)
+        root = self.as_account(one).get_user()["User"]
+        self.assertEqual(root["Arn"], f"arn:aws:iam::{one['account_id']}:root")
+
+
+class Requests(IamCase):
+    def call(self, form, service="iam", **arguments):
+        body = urllib.parse.urlencode(form).encode() if isinstance(form, dict) else form
+        headers = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
+        return self.request("POST", "/", self.sign("POST", "/", headers, body, service, **arguments), body, signed=False)
+
+    def code(self, reply):
+        found = reply.body.decode().partition("<Code>")[2].partition("</Code>")[0]
+        self.assertIn(b"<ErrorResponse xmlns=", reply.body)
+        return reply.status, found
+
+    def test_a_bucket_host_has_no_such_calls(self):
+        host = {"host": "bucket-of-someone.localhost", "content-type": "application/x-www-form-urlencoded"}
+        for path in ("/", "/-/admin/user-list"):
+            reply = self.request("POST", path, self.sign("POST", path, host, b"{}"), b"{}", signed=False)
+            self.assertNotIn(b"ErrorResponse", reply.body)
+            self.assertEqual(reply.xml().tag, "Error", reply.body)
+
+    def test_calls_may_be_signed_for_iam_sts_or_s3_and_for_nothing_else(self):
+        form = {"Action": "ListUsers", "Version": "2010-05-08"}
+        for service in ("iam", "sts", "s3"):
+            self.assertEqual(self.call(form, service).status, 200)
+        self.assertEqual(self.code(self.call(form, "ec2"))[0], 400)
+        # and what is signed for IAM opens nothing in S3
+        headers = self.sign("GET", "/", service="iam")
+        self.assertEqual(self.request("GET", "/", headers, signed=False).code, "AuthorizationHeaderMalformed")
+
+    def test_the_body_is_what_was_signed(self):
+        form = {"Action": "ListUsers", "Version": "2010-05-08"}
+        body = urllib.parse.urlencode(form).encode()
+        headers = self.sign("POST", "/", {"content-type": "application/x-www-form-urlencoded"}, body, "iam")
+        other = body.replace(b"ListUsers", b"ListRoles")
+        self.assertEqual(self.code(self.request("POST", "/", headers, other, signed=False))[0], 400)
+        del headers["X-Amz-Content-SHA256"]
+        self.assertEqual(self.code(self.request("POST", "/", headers, body, signed=False))[0], 403)
+        unsigned = {"content-type": "application/x-www-form-urlencoded", "x-amz-content-sha256": "UNSIGNED-PAYLOAD"}
+        self.assertEqual(self.code(self.request("POST", "/", self.sign("POST", "/", unsigned, b"", "iam"), body, signed=False))[0], 400)
+
+    def test_errors_have_iams_shape(self):
+        self.assertEqual(self.code(self.call({"Action": "Nothing", "Version": "2010-05-08"})), (400, "InvalidAction"))
+        self.assertEqual(self.code(self.call({"Action": "ListUsers", "Version": "2000-01-01"})), (400, "ValidationError"))
+        self.assertEqual(self.code(self.call({"Version": "2010-05-08"})), (400, "ValidationError"))
+        self.assertEqual(self.code(self.call(b"Action=ListUsers&Action=ListUsers&Version=2010-05-08")), (400, "ValidationError"))
+        self.assertEqual(self.code(self.call(b"Action=%zz")), (400, "ValidationError"))
+        self.assertEqual(self.code(self.call({"Action": "GetUser", "Version": "2010-05-08"}, key="AKNOBODY")),
+                         (403, "InvalidClientTokenId"))
+        self.assertEqual(self.code(self.call({"Action": "GetUser", "Version": "2010-05-08"}, secret="wrong")),
+                         (403, "SignatureDoesNotMatch"))
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        self.assertEqual(self.code(self.request("POST", "/", form, b"Action=ListUsers", signed=False))[0], 403)
+        self.assertEqual(self.code(self.call(b"Action=ListUsers&Version=2010-05-08&X=" + b"a" * 70_000)), (400, "EntityTooLarge"))
+
+
+class Roles(IamCase):
+    def role(self, iam, principal, *policies, **arguments):
+        name = self.name("role")
+        role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal), **arguments)["Role"]
+        for number, document in enumerate(policies):
+            iam.put_role_policy(RoleName=name, PolicyName=f"p{number}", PolicyDocument=document)
+        return role
+
+    def assume(self, sts, role, **arguments):
+        made = sts.assume_role(RoleArn=role["Arn"], RoleSessionName="job", **arguments)["Credentials"]
+        return made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"]
+
+    def test_a_roles_life(self):
+        role = self.role(self.iam, "arn:aws:iam::000000000000:root", policy("s3:*"), Path="/jobs/", Description="for jobs",
+                         MaxSessionDuration=7200)
+        name = role["RoleName"]
+        self.assertEqual(role["AssumeRolePolicyDocument"], json.loads(trust("arn:aws:iam::000000000000:root")))
+        self.assertEqual(self.iam.get_role(RoleName=name)["Role"]["MaxSessionDuration"], 7200)
+        self.assertIn(name, [r["RoleName"] for r in self.iam.list_roles(PathPrefix="/jobs/")["Roles"]])
+        self.assertEqual(self.iam.list_role_policies(RoleName=name)["PolicyNames"], ["p0"])
+        self.assertEqual(self.iam.get_role_policy(RoleName=name, PolicyName="p0")["PolicyDocument"], json.loads(policy("s3:*")))
+        self.iam.update_assume_role_policy(RoleName=name, PolicyDocument=trust("*"))
+        self.assertEqual(self.iam.get_role(RoleName=name)["Role"]["AssumeRolePolicyDocument"], json.loads(trust("*")))
+        for bad in ("{}", policy("s3:*")):
+            self.assert_error("MalformedPolicyDocument", 400, self.iam.update_assume_role_policy, RoleName=name, PolicyDocument=bad)
+        self.iam.attach_role_policy(RoleName=name, PolicyArn="arn:aws:iam::aws:policy/AmazonS3FullAccess")
+        self.assertEqual(len(self.iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"]), 1)
+        self.assert_error("DeleteConflict", 409, self.iam.delete_role, RoleName=name)
+        self.iam.detach_role_policy(RoleName=name, PolicyArn="arn:aws:iam::aws:policy/AmazonS3FullAccess")
+        self.iam.delete_role_policy(RoleName=name, PolicyName="p0")
+        self.iam.delete_role(RoleName=name)
+        self.assert_error("NoSuchEntity", 404, self.iam.get_role, RoleName=name)
+
+    def test_a_session_may_do_what_its_role_may(self):
+        user, key = self.user_with_key(self.iam)
+        role = self.role(self.iam, f"arn:aws:iam::000000000000:user/{user}", policy("iam:ListUsers", "iam:ListGroups"))
+        sts = self.client("sts", *key)
+        session = self.assume(sts, role)
+        identity = self.client("sts", *session).get_caller_identity()
+        self.assertEqual(identity["Arn"], f"arn:aws:sts::000000000000:assumed-role/{role['RoleName']}/job")
+        self.assertEqual(identity["UserId"], role["RoleId"] + ":job")
+        iam = self.client("iam", *session)
+        iam.list_users()
+        self.assert_error("AccessDenied", 403, iam.list_roles)
+        limited = self.client("iam", *self.assume(sts, role, Policy=policy("iam:ListGroups", "iam:ListRoles")))
+        limited.list_groups()
+        self.assert_error("AccessDenied", 403, limited.list_users)
+        self.assert_error("AccessDenied", 403, limited.list_roles)
+        self.iam.delete_role_policy(RoleName=role["RoleName"], PolicyName="p0")
+        self.assert_error("AccessDenied", 403, iam.list_users)
+        self.iam.delete_role(RoleName=role["RoleName"])
+        self.assert_error("InvalidClientTokenId", 403, iam.list_users)
+
+    def test_who_may_assume_a_role(self):
+        user, key = self.user_with_key(self.iam)
+        sts = self.client("sts", *key)
+        by_name = self.role(self.iam, f"arn:aws:iam::000000000000:user/{user}")
+        by_account = self.role(self.iam, "arn:aws:iam::000000000000:root")
+        of_another = self.role(self.iam, f"arn:aws:iam::000000000000:user/{self.user_with_key(self.iam)[0]}")
+        self.assume(sts, by_name)
+        for role in (by_account, of_another):
+            self.assert_error("AccessDenied", 403, sts.assume_role, RoleArn=role["Arn"], RoleSessionName="job")
+        self.iam.put_user_policy(UserName=user, PolicyName="assume", PolicyDocument=policy("sts:AssumeRole"))
+        self.assume(sts, by_account)
+        self.assert_error("AccessDenied", 403, sts.assume_role, RoleArn=of_another["Arn"], RoleSessionName="job")
+        self.iam.put_user_policy(UserName=user, PolicyName="assume", PolicyDocument=policy("sts:*", effect="Deny"))
+        self.assert_error("AccessDenied", 403, sts.assume_role, RoleArn=by_name["Arn"], RoleSessionName="job")
+        self.assert_error("AccessDenied", 403, self.sts.assume_role, RoleSessionName="job",
+                          RoleArn="arn:aws:iam::000000000000:role/none")
+
+    def test_a_role_of_another_account(self):
+        one, two = self.account(), self.account()
+        role = self.role(self.as_account(two), f"arn:aws:iam::{one['account_id']}:root", policy("iam:ListUsers"))
+        user, key = self.user_with_key(self.as_account(one))
+        self.assert_error("AccessDenied", 403, self.client("sts", *key).assume_role, RoleArn=role["Arn"], RoleSessionName="job")
+        self.as_account(one).put_user_policy(UserName=user, PolicyName="assume", PolicyDocument=policy("sts:AssumeRole"))
+        session = self.assume(self.client("sts", *key), role)
+        self.assertEqual(self.client("sts", *session).get_caller_identity()["Account"], two["account_id"])
+        self.assertEqual(self.client("iam", *session).list_users()["Users"], [])
+
+    def test_session_names_durations_and_policies_are_checked(self):
+        role = self.role(self.iam, "*")
+        for bad in ({"DurationSeconds": 3601}, {"RoleSessionName": "a b"},
+                    {"PolicyArns": [{"arn": "arn:aws:iam::aws:policy/None"}]}):
+            arguments = {"RoleArn": role["Arn"], "RoleSessionName": "job", **bad}
+            self.assert_error("ValidationError", 400, self.sts.assume_role, **arguments)
+        self.assert_error("MalformedPolicyDocument", 400, self.sts.assume_role, RoleArn=role["Arn"], RoleSessionName="job", Policy="{}")
+
+    def test_a_session_of_a_user_reaches_s3_in_every_way_to_sign(self):
+        made = self.account()
+        s3 = self.as_account(made, "s3")
+        bucket = "session-" + made["name"]
+        s3.create_bucket(Bucket=bucket)
+        session = self.as_account(made, "sts").get_session_token(DurationSeconds=900)["Credentials"]
+        key = (session["AccessKeyId"], session["SecretAccessKey"], session["SessionToken"])
+        mine = self.client("s3", *key)
+        mine.put_object(Bucket=bucket, Key="k", Body=b"content")
+        self.assertEqual(mine.get_object(Bucket=bucket, Key="k")["Body"].read(), b"content")
+        url = mine.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "k"})
+        self.assertEqual(self.request("GET", url.removeprefix(self.server.http), signed=False).body, b"content")
+        wrong = self.client("s3", key[0], key[1], key[2][:-8] + "AAAAAAA=")
+        self.assert_error("InvalidToken", 400, wrong.list_buckets)
+        self.assert_error("InvalidAccessKeyId", 403, self.client("s3", *key[:2]).list_buckets)
+        self.assert_error("InvalidToken", 400, self.client("s3", ACCESS_KEY, SECRET_KEY, key[2]).list_buckets)
+        # not to IAM, where it could make itself a lasting key, and not to another session
+        self.assert_error("AccessDenied", 403, self.client("iam", *key).list_users)
+        self.assert_error("AccessDenied", 403, self.client("sts", *key).get_session_token)
+        self.client("sts", *key).get_caller_identity()
+        self.run_program("ls", f"s3://{bucket}", "--native", self.server.native, env=dict(
+            self.env, AWS_ACCESS_KEY_ID=key[0], AWS_SECRET_ACCESS_KEY=key[1], AWS_SESSION_TOKEN=key[2]))
+        s3.delete_object(Bucket=bucket, Key="k")
+        s3.delete_bucket(Bucket=bucket)
+        self.run_program("user", "rm", made["name"])
+        self.assert_error("InvalidAccessKeyId", 403, mine.list_buckets)
+
+
+class AwsCli(IamCase):
+    def aws(self, *args, expect=0, env=None):
+        done = subprocess.run([tool("aws"), "--endpoint-url", self.server.http, "--output", "json", *args],
+                              env=env or self.env, capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode == 0, expect == 0, f"{args}\n{done.stdout!r}\n{done.stderr.decode()}")
+        return json.loads(done.stdout) if done.stdout.strip() else done.stderr.decode()
+
+    def test_a_day_with_aws_cli(self):
+        name = self.name()
+        document = self.home / "policy.json"
+        document.write_text(policy("s3:ListAllMyBuckets"))
+        self.assertEqual(self.aws("iam", "create-user", "--user-name", name)["User"]["UserName"], name)
+        self.aws("iam", "put-user-policy", "--user-name", name, "--policy-name", "p", "--policy-document", f"file://{document}")
+        key = self.aws("iam", "create-access-key", "--user-name", name)["AccessKey"]
+        mine = dict(self.env, AWS_ACCESS_KEY_ID=key["AccessKeyId"], AWS_SECRET_ACCESS_KEY=key["SecretAccessKey"])
+        self.assertIn(f"user/{name}", self.aws("sts", "get-caller-identity", env=mine)["Arn"])
+        self.assertIn("AccessDenied", self.aws("iam", "list-users", env=mine, expect=1))
+        self.aws("iam", "create-group", "--group-name", "cli")
+        self.aws("iam", "add-user-to-group", "--group-name", "cli", "--user-name", name)
+        self.aws("iam", "attach-group-policy", "--group-name", "cli", "--policy-arn", "arn:aws:iam::aws:policy/IAMReadOnlyAccess")
+        self.assertIn(name, [u["UserName"] for u in self.aws("iam", "list-users", env=mine)["Users"]])
+        document.write_text(trust(f"arn:aws:iam::000000000000:user/{name}"))
+        role = self.aws("iam", "create-role", "--role-name", "cli", "--assume-role-policy-document", f"file://{document}")["Role"]
+        session = self.aws("sts", "assume-role", "--role-arn", role["Arn"], "--role-session-name", "shell", env=mine)["Credentials"]
+        as_role = dict(self.env, AWS_ACCESS_KEY_ID=session["AccessKeyId"], AWS_SECRET_ACCESS_KEY=session["SecretAccessKey"],
+                       AWS_SESSION_TOKEN=session["SessionToken"])
+        self.assertIn("assumed-role/cli/shell", self.aws("sts", "get-caller-identity", env=as_role)["Arn"])
+        self.assertIn("NoSuchEntity", self.aws("iam", "get-user", "--user-name", "nobody", expect=1))
+
+
+if __name__ == "__main__":
+    unittest.main()
