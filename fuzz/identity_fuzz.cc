@@ -1,0 +1,26 @@
+// The file of accounts, and what lies inside a session token's seal. The first byte chooses which. What is accepted is
+// written as it was read; a token that nobody sealed never opens.
+#include <cstdlib>
+
+#include "auth/identity_file.h"
+#include "auth/session_token.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace verbena::auth;
+  static const auto keys = KeyRing::in_memory();
+  if (size < 1) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (data[0] % 3 == 0) {
+    const auto accounts = decode_accounts(text, *keys);
+    if (!accounts) return 0;
+    const std::string written = encode_accounts(*accounts);
+    const auto again = decode_accounts(written, *keys);
+    if (!again || encode_accounts(*again) != written) std::abort();
+  } else if (data[0] % 3 == 1) {
+    const auto grant = decode_grant(text);
+    if (grant && decode_grant(encode_grant(*grant)) != grant) std::abort();
+  } else if (open_session(*keys, text)) {
+    std::abort();
+  }
+  return 0;
+}
