@@ -1,5 +1,5 @@
-// A call of IAM or STS, from a user who may look at everything and change nothing. Whatever comes, the answer is XML, and
-// the accounts stay as they are.
+// A call of IAM or STS, from a user who may look at everything and change nothing. Whatever comes, the answer is XML,
+// and the accounts stay as they are.
 #include <cstdlib>
 #include <pugixml.hpp>
 

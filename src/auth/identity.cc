@@ -79,8 +79,8 @@ const ManagedPolicy* find_policy(const AccountEntry& account, std::string_view a
   const auto& policies = of_aws ? aws_managed_policies() : account.policies;
   const auto found = policies.find(name);
   if (found == policies.end()) return nullptr;
-  const std::string whole = of_aws ? std::string(aws_policy_prefix) + found->second.name
-                                   : policy_arn(account, found->second);
+  const std::string whole =
+      of_aws ? std::string(aws_policy_prefix) + found->second.name : policy_arn(account, found->second);
   return whole == arn ? &found->second : nullptr;
 }
 

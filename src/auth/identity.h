@@ -1,5 +1,5 @@
-// What the server knows of accounts and what is in them: users, groups, roles, managed policies, keys. Plain values: the
-// store (identity_store.h) makes immutable snapshots of them.
+// What the server knows of accounts and what is in them: users, groups, roles, managed policies, keys. Plain values:
+// the store (identity_store.h) makes immutable snapshots of them.
 #pragma once
 
 #include <cstdint>

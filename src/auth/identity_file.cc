@@ -230,8 +230,7 @@ Result<AccountEntry> decode_account(const Json& json, const KeyRing& ring) {
   account.display_name = read.text("display_name");
   account.email = read.text("email");
   AccountEntry entry;
-  entry.account =
-      account.id == root_account_id ? root_account() : std::make_shared<const Account>(std::move(account));
+  entry.account = account.id == root_account_id ? root_account() : std::make_shared<const Account>(std::move(account));
   entry.name = read.text("name");
   entry.created_s = read.number("created");
   VB_ASSIGN(entry.keys, decode_keys(read.list("keys"), ring));

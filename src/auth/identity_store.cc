@@ -50,7 +50,7 @@ std::unexpected<Error> cannot_save() {
 Result<std::optional<std::string>> read_file(const std::filesystem::path& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (file.fd < 0 && errno == ENOENT) return std::nullopt;
-  struct stat status {};
+  struct stat status{};
   if (file.fd < 0 || ::fstat(file.fd, &status) != 0) return fail(Errc::io_error, "identity file: open", errno);
   if (!S_ISREG(status.st_mode)) return fail(Errc::malformed, "identity file: not a regular file");
   if ((status.st_mode & 022) != 0) return fail(Errc::malformed, "identity file: others may write it; run chmod 600");
@@ -313,8 +313,7 @@ Result<AccessKeyPtr> IdentityStore::resolve(const SessionGrant& grant, std::stri
   if (entry == nullptr) return gone;
   Principal principal;
   if (grant.kind == Principal::Kind::account_root) {
-    if (entry->account->id == root_account_id &&
-        !equal_constant_time(as_bytes(grant.root_tag), as_bytes(root_tag_))) {
+    if (entry->account->id == root_account_id && !equal_constant_time(as_bytes(grant.root_tag), as_bytes(root_tag_))) {
       return gone;
     }
     principal = *root_of(*entry);

@@ -1,5 +1,5 @@
-// The accounts of a server: one file in the data directory, and an immutable snapshot of it in memory that every look-up
-// reads.
+// The accounts of a server: one file in the data directory, and an immutable snapshot of it in memory that every
+// look-up reads.
 //
 // A change edits a copy, writes the whole file beside the old one, makes it durable, renames it, and only then shows
 // it: whoever was told "done" finds it after a crash, and a crash leaves the old file or the new one.

@@ -152,7 +152,7 @@ TEST_F(IdentityStoreTest, AnAccountIsThereAfterARestartAndItsSecretIsNotInTheFil
   }
   EXPECT_EQ(text().find("secret of AKALICE"), std::string::npos);
   EXPECT_EQ(text().find("the root's secret"), std::string::npos);
-  struct stat status {};
+  struct stat status{};
   ASSERT_EQ(::stat(file().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
 }
@@ -182,10 +182,13 @@ TEST_F(IdentityStoreTest, NamesKeysAndAddressesAreThereOnce) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE", "a@b"));
   const std::string before = text();
   const uint64_t generation = store_->generation();
-  for (const auto& [name, id, key, email] :
-       {std::tuple{"alice", "other", "AKOTHER", ""}, {"other", "testid", "AKOTHER", ""},
-        {"other", "other", "AKALICE", ""}, {"other", "other", "ROOTKEY", ""}, {"other", "other", "AKOTHER", "a@b"},
-        {"root", "other", "AKOTHER", ""}, {"other", "root", "AKOTHER", ""}}) {
+  for (const auto& [name, id, key, email] : {std::tuple{"alice", "other", "AKOTHER", ""},
+                                             {"other", "testid", "AKOTHER", ""},
+                                             {"other", "other", "AKALICE", ""},
+                                             {"other", "other", "ROOTKEY", ""},
+                                             {"other", "other", "AKOTHER", "a@b"},
+                                             {"root", "other", "AKOTHER", ""},
+                                             {"other", "root", "AKOTHER", ""}}) {
     const auto added = add_account(name, id, key, email);
     ASSERT_FALSE(added);
     EXPECT_EQ(added.error().code, Errc::entity_already_exists);

@@ -5,8 +5,10 @@
 namespace verbena::auth {
 
 const AccountPtr& root_account() {
-  static const AccountPtr account =
-      std::make_shared<const Account>(Account{std::string(root_account_id), std::string(root_canonical_id), "root", ""});
+  static const AccountPtr account = [] {
+    Account root{std::string(root_account_id), std::string(root_canonical_id), "root", ""};
+    return std::make_shared<const Account>(std::move(root));
+  }();
   return account;
 }
 

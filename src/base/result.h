@@ -98,7 +98,7 @@ enum class Errc : uint16_t {
   missing_signed_header = 72,
 
   // Encryption.
-  key_unavailable = 80,         // no such key in the key ring
+  key_unavailable = 80,          // no such key in the key ring
   encryption_key_required = 81,  // the object has a customer's key, and the request none; or the other way round
   encryption_key_wrong = 82,
   encryption_key_digest = 83,  // the key's MD5 is not the one that came with it

@@ -1,6 +1,6 @@
 // `verbena user`: accounts and users, their keys and policies.
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <fstream>
@@ -166,14 +166,14 @@ void add_key_commands(CLI::App& user, int& exit_code) {
   struct Kind {
     const char *name, *what, *call;
   };
-  for (const Kind& kind :
-       {Kind{"add", "make one", "key-add"}, Kind{"list", "show which there are", "key-list"},
-        Kind{"rm", "remove one: it is good for nothing at once", "key-rm"}, Kind{"on", "turn one on again", "key-on"},
-        Kind{"off", "turn one off", "key-off"}}) {
+  for (const Kind& kind : {Kind{"add", "make one", "key-add"}, Kind{"list", "show which there are", "key-list"},
+                           Kind{"rm", "remove one: it is good for nothing at once", "key-rm"},
+                           Kind{"on", "turn one on again", "key-on"}, Kind{"off", "turn one off", "key-off"}}) {
     const auto arguments = std::make_shared<Arguments>();
     const std::string call = kind.call;
     CLI::App* command = named(
-        leaf(*key, kind.name, kind.what, arguments, [call](const Arguments& a) { return run_key(a, call); }, exit_code),
+        leaf(
+            *key, kind.name, kind.what, arguments, [call](const Arguments& a) { return run_key(a, call); }, exit_code),
         arguments);
     if (call == "key-add") {
       take_keys(command, arguments);
@@ -189,17 +189,16 @@ void add_policy_commands(CLI::App& user, int& exit_code) {
   struct Kind {
     const char *name, *what, *call;
   };
-  for (const Kind& kind : {Kind{"put", "give the user a policy of its own", "policy-put"},
-                           Kind{"get", "show one", "policy-get"}, Kind{"rm", "remove one", "policy-rm"},
-                           Kind{"attach", "attach a managed policy", "policy-attach"},
-                           Kind{"detach", "detach one", "policy-detach"},
-                           Kind{"list", "show which there are", "policy-list"}}) {
+  for (const Kind& kind :
+       {Kind{"put", "give the user a policy of its own", "policy-put"}, Kind{"get", "show one", "policy-get"},
+        Kind{"rm", "remove one", "policy-rm"}, Kind{"attach", "attach a managed policy", "policy-attach"},
+        Kind{"detach", "detach one", "policy-detach"}, Kind{"list", "show which there are", "policy-list"}}) {
     const auto arguments = std::make_shared<Arguments>();
     const std::string call = kind.call;
-    CLI::App* command = named(
-        leaf(*policy, kind.name, kind.what, arguments, [call](const Arguments& a) { return run_policy(a, call); },
-             exit_code),
-        arguments);
+    CLI::App* command = named(leaf(
+                                  *policy, kind.name, kind.what, arguments,
+                                  [call](const Arguments& a) { return run_policy(a, call); }, exit_code),
+                              arguments);
     if (call == "policy-attach" || call == "policy-detach") {
       command->add_option("ARN", arguments->arn, "as arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess")->required();
     } else if (call != "policy-list") {
@@ -215,7 +214,8 @@ void add_user_command(CLI::App& app, int& exit_code) {
   CLI::App* user = app.add_subcommand("user", "accounts and users: who may sign requests, and what they may do");
   user->require_subcommand(1);
   user->footer(
-      "An account owns buckets, and its own keys may do everything with them. A user in an account (ACCOUNT/USER) may do\n"
+      "An account owns buckets, and its own keys may do everything with them. A user in an account (ACCOUNT/USER) may "
+      "do\n"
       "what its policies say. All of this takes the server's root keys.");
   auto add = std::make_shared<Arguments>();
   CLI::App* command = named(leaf(*user, "add", "make an account, or a user in one", add, run_add, exit_code), add);
@@ -226,8 +226,9 @@ void add_user_command(CLI::App& app, int& exit_code) {
   take_keys(command, add);
   leaf(*user, "list", "show accounts, their users and keys", std::make_shared<Arguments>(), run_list, exit_code);
   auto remove = std::make_shared<Arguments>();
-  named(leaf(*user, "rm", "remove an account without buckets, or a user", remove,
-             [](const Arguments& a) { return run(a, "user-rm", {{"name", a.name}}); }, exit_code),
+  named(leaf(
+            *user, "rm", "remove an account without buckets, or a user", remove,
+            [](const Arguments& a) { return run(a, "user-rm", {{"name", a.name}}); }, exit_code),
         remove);
   add_key_commands(*user, exit_code);
   add_policy_commands(*user, exit_code);

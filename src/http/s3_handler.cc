@@ -114,7 +114,8 @@ iam::Api api_of(const Context& context, const Exchange& exchange) {
   if (context.iam == nullptr) return iam::Api::none;
   const auto api = iam::api_of(exchange.method(), exchange.path(), header_of(exchange, "content-type"));
   // In a virtual host the path is a key of the bucket.
-  const bool bucket = api != iam::Api::none && !auth::virtual_bucket(host_of(exchange.headers()), context.domain).empty();
+  const bool bucket =
+      api != iam::Api::none && !auth::virtual_bucket(host_of(exchange.headers()), context.domain).empty();
   return bucket ? iam::Api::none : api;
 }
 
@@ -213,7 +214,8 @@ Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
 
 Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3HandlerOptions options) {
   const WallClock& clock = options.clock != nullptr ? *options.clock : system_clock();
-  auto context = std::make_shared<Context>(Context{verifier, router, options.access_log, clock, options.iam, options.domain, {}});
+  auto context =
+      std::make_shared<Context>(Context{verifier, router, options.access_log, clock, options.iam, options.domain, {}});
   return [context = std::move(context)](Exchange& exchange) { return handle(context, exchange); };
 }
 

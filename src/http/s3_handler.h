@@ -17,8 +17,8 @@ struct S3HandlerOptions {
   std::string domain = {};           // of virtual hosts: a bucket's host has no such calls
 };
 
-// Authenticates, unwraps the payload (signed hash, aws-chunked), calls the router (or IAM), writes the access log and the
-// metrics. All arguments outlive every connection that the handler serves. One handler may serve all cores.
+// Authenticates, unwraps the payload (signed hash, aws-chunked), calls the router (or IAM), writes the access log and
+// the metrics. All arguments outlive every connection that the handler serves. One handler may serve all cores.
 Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3HandlerOptions options = {});
 
 }  // namespace verbena::http

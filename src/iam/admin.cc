@@ -292,9 +292,9 @@ Result<void> change_grants(const Request& request,
                            const std::function<Result<void>(const AccountEntry&, auth::Grants&)>& edit) {
   return change(request, [&](AccountEntry& entry, User* user) -> Result<void> {
     if (user != nullptr) return edit(entry, user->grants);
-    return request.refuse(Errc::validation_error,
-                          "The root of an account is not limited by policies. Make a user in it: " + entry.name +
-                              "/NAME.");
+    return request.refuse(
+        Errc::validation_error,
+        "The root of an account is not limited by policies. Make a user in it: " + entry.name + "/NAME.");
   });
 }
 
@@ -360,7 +360,8 @@ Result<Json> serve_policy_rm(const Request& request) {
 Result<Json> serve_policy_attach(const Request& request) {
   VB_ASSIGN(const std::string arn, request.text("arn", true));
   VB_TRY(change_grants(request, [&](const AccountEntry& entry, auth::Grants& grants) -> Result<void> {
-    if (find_policy(entry, arn) == nullptr) return request.refuse(Errc::no_such_entity, "There is no policy " + arn + ".");
+    if (find_policy(entry, arn) == nullptr)
+      return request.refuse(Errc::no_such_entity, "There is no policy " + arn + ".");
     grants.attached.insert(arn);
     if (grants.attached.size() <= auth::attached_max) return {};
     return request.refuse(Errc::limit_exceeded, "A user may have 10 attached policies.");
@@ -390,12 +391,10 @@ struct Operation {
   Result<Json> (*serve)(const Request&);
 };
 constexpr Operation operations[] = {
-    {"user-add", serve_user_add},           {"user-list", serve_user_list},
-    {"user-rm", serve_user_rm},             {"key-add", serve_key_add},
-    {"key-list", serve_key_list},           {"key-set", serve_key_set},
-    {"key-rm", serve_key_rm},               {"policy-put", serve_policy_put},
-    {"policy-get", serve_policy_get},       {"policy-rm", serve_policy_rm},
-    {"policy-attach", serve_policy_attach}, {"policy-detach", serve_policy_detach},
+    {"user-add", serve_user_add},       {"user-list", serve_user_list},         {"user-rm", serve_user_rm},
+    {"key-add", serve_key_add},         {"key-list", serve_key_list},           {"key-set", serve_key_set},
+    {"key-rm", serve_key_rm},           {"policy-put", serve_policy_put},       {"policy-get", serve_policy_get},
+    {"policy-rm", serve_policy_rm},     {"policy-attach", serve_policy_attach}, {"policy-detach", serve_policy_detach},
     {"policy-list", serve_policy_list},
 };
 

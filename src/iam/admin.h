@@ -1,5 +1,5 @@
-// The admin API: what `verbena user` asks for. A JSON object in, a JSON object out. `http/` brings requests of a running
-// server, `cli/` calls it for the data directory of a stopped one.
+// The admin API: what `verbena user` asks for. A JSON object in, a JSON object out. `http/` brings requests of a
+// running server, `cli/` calls it for the data directory of a stopped one.
 //
 //   user-add     {name, [id, display_name, email, path, access_key, secret_key]}
 //   user-list    {}

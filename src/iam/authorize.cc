@@ -9,7 +9,8 @@ namespace {
 template <class T>
 std::string arn_in(const Call& call, const auth::ByName<T>& items, std::string_view kind, std::string_view name) {
   const auto found = items.find(name);
-  if (found != items.end()) return auth::arn_of(call.account->account->id, kind, found->second.path, found->second.name);
+  if (found != items.end())
+    return auth::arn_of(call.account->account->id, kind, found->second.path, found->second.name);
   return auth::arn_of(call.account->account->id, kind, call.parameters.get("Path").value_or("/"), name);
 }
 

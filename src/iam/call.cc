@@ -19,7 +19,8 @@ std::unexpected<Error> Call::missing(std::string_view kind, std::string_view nam
 }
 
 std::unexpected<Error> Call::exists(std::string_view kind, std::string_view name) const {
-  return refuse(Errc::entity_already_exists, fmt::format("{} with name {} already exists.", kind, log::printable(name)));
+  return refuse(Errc::entity_already_exists,
+                fmt::format("{} with name {} already exists.", kind, log::printable(name)));
 }
 
 std::unexpected<Error> Call::too_many(std::string_view what, size_t max) const {

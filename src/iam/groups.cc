@@ -83,11 +83,10 @@ Result<void> delete_group(Call& call) {
 Result<void> add_user_to_group(Call& call) {
   VB_ASSIGN(const std::string name, call.name("UserName", user_name_max));
   return call.change([&](AccountEntry& account) -> Result<void> {
-    VB_ASSIGN(Group* group, find_one(call, account.groups, "group", call.get("GroupName")));
+    VB_ASSIGN(Group * group, find_one(call, account.groups, "group", call.get("GroupName")));
     VB_ASSIGN(const User* user, find_one(call, account.users, "user", name));
-    const auto in = std::ranges::count_if(account.groups, [&](const auto& item) {
-      return item.second.members.contains(user->name);
-    });
+    const auto in = std::ranges::count_if(account.groups,
+                                          [&](const auto& item) { return item.second.members.contains(user->name); });
     if (!group->members.contains(user->name) && static_cast<size_t>(in) >= auth::groups_per_user_max) {
       return call.too_many("GroupsPerUser", auth::groups_per_user_max);
     }
@@ -99,7 +98,7 @@ Result<void> add_user_to_group(Call& call) {
 Result<void> remove_user_from_group(Call& call) {
   VB_ASSIGN(const std::string name, call.name("UserName", user_name_max));
   return call.change([&](AccountEntry& account) -> Result<void> {
-    VB_ASSIGN(Group* group, find_one(call, account.groups, "group", call.get("GroupName")));
+    VB_ASSIGN(Group * group, find_one(call, account.groups, "group", call.get("GroupName")));
     if (group->members.erase(name) == 0) return call.missing("user", name);
     return {};
   });

@@ -12,7 +12,7 @@ using auth::StoredKey;
 
 Result<std::vector<StoredKey>*> keys_of(const Call& call, AccountEntry& account, const std::string& user) {
   if (user.empty()) return &account.keys;
-  VB_ASSIGN(auth::User* found, find_one(call, account.users, "user", user));
+  VB_ASSIGN(auth::User * found, find_one(call, account.users, "user", user));
   return &found->keys;
 }
 

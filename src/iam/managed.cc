@@ -88,7 +88,8 @@ Result<void> get_policy(Call& call) {
 Result<void> get_policy_version(Call& call) {
   VB_ASSIGN(const ManagedPolicy* policy, find_asked(call));
   if (call.get("VersionId") != "v1") {
-    return call.refuse(Errc::no_such_entity, "Policy version " + std::string(call.get("VersionId")) + " was not found.");
+    return call.refuse(Errc::no_such_entity,
+                       "Policy version " + std::string(call.get("VersionId")) + " was not found.");
   }
   call.xml.open("PolicyVersion");
   write_version(call, *policy, true);

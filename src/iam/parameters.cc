@@ -5,9 +5,7 @@
 namespace verbena::iam {
 namespace {
 
-bool is_alphanumeric(char c) {
-  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
+bool is_alphanumeric(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 
 // Bytes of the UTF-8 sequence that begins `text`; 0 for a malformed one (RFC 3629 section 4).
 size_t sequence_size(std::string_view text) {

@@ -13,14 +13,14 @@ Result<Subject> find_subject(const Call& call, AccountEntry& account) {
   const std::string_view name = call.target_name();
   if (name.empty()) return call.refuse(Errc::validation_error, "The request names no user, group or role.");
   if (call.action.target == Target::user) {
-    VB_ASSIGN(auth::User* user, find_one(call, account.users, "user", name));
+    VB_ASSIGN(auth::User * user, find_one(call, account.users, "user", name));
     return Subject{&user->grants, auth::user_policies_bytes_max, "user", user->name};
   }
   if (call.action.target == Target::group) {
-    VB_ASSIGN(auth::Group* group, find_one(call, account.groups, "group", name));
+    VB_ASSIGN(auth::Group * group, find_one(call, account.groups, "group", name));
     return Subject{&group->grants, auth::group_policies_bytes_max, "group", group->name};
   }
-  VB_ASSIGN(auth::Role* role, find_one(call, account.roles, "role", name));
+  VB_ASSIGN(auth::Role * role, find_one(call, account.roles, "role", name));
   return Subject{&role->grants, auth::role_policies_bytes_max, "role", role->name};
 }
 
@@ -35,7 +35,9 @@ Result<Grants> grants_now(const Call& call) {
 
 // "UserName", "GroupName", "RoleName".
 std::string name_element(const Call& call) {
-  return call.action.target == Target::user ? "UserName" : call.action.target == Target::group ? "GroupName" : "RoleName";
+  return call.action.target == Target::user    ? "UserName"
+         : call.action.target == Target::group ? "GroupName"
+                                               : "RoleName";
 }
 
 std::unexpected<Error> missing_policy(const Call& call, std::string_view name) {

@@ -143,8 +143,10 @@ TEST_F(QueryTest, ASessionEndsWithItsHour) {
 }
 
 TEST_F(QueryTest, AConditionOnTheExternalIdHolds) {
-  ask("CreateRole&RoleName=r&AssumeRolePolicyDocument=%7B%22Version%22%3A%222012-10-17%22%2C%22Statement%22%3A%7B%22Effect%22%3A"
-      "%22Allow%22%2C%22Principal%22%3A%22%2A%22%2C%22Action%22%3A%22sts%3AAssumeRole%22%2C%22Condition%22%3A%7B%22StringEquals"
+  ask("CreateRole&RoleName=r&AssumeRolePolicyDocument=%7B%22Version%22%3A%222012-10-17%22%2C%22Statement%22%3A%7B%"
+      "22Effect%22%3A"
+      "%22Allow%22%2C%22Principal%22%3A%22%2A%22%2C%22Action%22%3A%22sts%3AAssumeRole%22%2C%22Condition%22%3A%7B%"
+      "22StringEquals"
       "%22%3A%7B%22sts%3AExternalId%22%3A%22me%22%7D%7D%7D%7D");
   const std::string call = "AssumeRole&RoleArn=arn:aws:iam::000000000000:role/r&RoleSessionName=job";
   EXPECT_EQ(code(ask(call)), "AccessDenied");

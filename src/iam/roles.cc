@@ -74,7 +74,7 @@ Result<void> update_role(Call& call) {
   VB_ASSIGN(const std::string description, call.description());
   VB_ASSIGN(const int64_t session_max_s, session_max(call, 0));
   return call.change([&](AccountEntry& account) -> Result<void> {
-    VB_ASSIGN(Role* role, find_one(call, account.roles, "role", call.get("RoleName")));
+    VB_ASSIGN(Role * role, find_one(call, account.roles, "role", call.get("RoleName")));
     if (call.parameters.get("Description")) role->description = description;
     if (session_max_s != 0) role->session_max_s = session_max_s;
     return {};
@@ -85,7 +85,7 @@ Result<void> update_assume_role_policy(Call& call) {
   VB_ASSIGN(const auth::PolicyDocument trust,
             call.document("PolicyDocument", auth::PolicyKind::trust, auth::trust_policy_bytes_max));
   return call.change([&](AccountEntry& account) -> Result<void> {
-    VB_ASSIGN(Role* role, find_one(call, account.roles, "role", call.get("RoleName")));
+    VB_ASSIGN(Role * role, find_one(call, account.roles, "role", call.get("RoleName")));
     role->trust = trust;
     return {};
   });

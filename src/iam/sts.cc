@@ -42,22 +42,21 @@ Result<RoleOfArn> find_role(const Call& call) {
     if (found != out.account->roles.end() && role_arn(*out.account, found->second) == arn) out.role = &found->second;
   }
   if (out.role == nullptr) {
-    return call.refuse(Errc::access_denied, "User: " + call.principal().arn +
-                                                " is not authorized to perform: sts:AssumeRole on resource: " +
-                                                std::string(arn));
+    return call.refuse(Errc::access_denied,
+                       "User: " + call.principal().arn +
+                           " is not authorized to perform: sts:AssumeRole on resource: " + std::string(arn));
   }
   return out;
 }
 
-// The trust policy must let the caller in; where it lets in the caller's account as a whole, or the caller is of another
-// account, the caller's own policies must agree.
+// The trust policy must let the caller in; where it lets in the caller's account as a whole, or the caller is of
+// another account, the caller's own policies must agree.
 Result<void> authorize_role(const Call& call, const RoleOfArn& wanted) {
   const std::string arn = role_arn(*wanted.account, *wanted.role);
   const CallFacts facts(call);
   const auth::Question question{&call.principal(), "sts:AssumeRole", arn, &facts};
   const auto trusted = evaluate_resource(*wanted.role->trust.policy, question);
-  const auth::Resource side{.policy = wanted.role->trust.policy.get(),
-                            .owner = wanted.account->account->canonical_id};
+  const auth::Resource side{.policy = wanted.role->trust.policy.get(), .owner = wanted.account->account->canonical_id};
   VB_TRY(authorize(call, "sts:AssumeRole", arn, side));
   // By itself a policy of the caller's gets nobody into a role, nor does being the account's root.
   if (!trusted.denied && trusted.allowed != auth::Reach::none) return {};
@@ -67,8 +66,7 @@ Result<void> authorize_role(const Call& call, const RoleOfArn& wanted) {
 
 Result<void> add_session_policies(const Call& call, const RoleOfArn& wanted, SessionGrant& grant) {
   if (call.parameters.get("Policy")) {
-    VB_ASSIGN(const auto document,
-              call.document("Policy", auth::PolicyKind::identity, auth::session_policy_bytes_max));
+    VB_ASSIGN(const auto document, call.document("Policy", auth::PolicyKind::identity, auth::session_policy_bytes_max));
     grant.policy = document.text;
   }
   VB_ASSIGN(grant.policy_arns, call.parameters.members("PolicyArns", "arn", auth::session_policy_arns_max));
@@ -99,8 +97,8 @@ Result<void> assume_role(Call& call) {
   VB_TRY(authorize_role(call, wanted));
   const bool chained = call.principal().kind == Principal::Kind::assumed_role;
   const int64_t longest = chained ? chained_session_max_s : wanted.role->session_max_s;
-  VB_ASSIGN(const int64_t duration, call.number("DurationSeconds", session_min_s, longest,
-                                                std::min<int64_t>(3'600, longest)));
+  VB_ASSIGN(const int64_t duration,
+            call.number("DurationSeconds", session_min_s, longest, std::min<int64_t>(3'600, longest)));
   SessionGrant grant;
   grant.kind = Principal::Kind::assumed_role;
   grant.account_id = wanted.account->account->id;

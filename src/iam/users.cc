@@ -104,7 +104,8 @@ Result<void> delete_user(Call& call) {
   VB_ASSIGN(const std::string name, call.name("UserName", user_name_max));
   return call.change([&](AccountEntry& account) -> Result<void> {
     VB_ASSIGN(const User* user, find_one(call, account.users, "user", name));
-    if (!user->keys.empty()) return call.refuse(Errc::delete_conflict, "Cannot delete entity, must delete access keys first.");
+    if (!user->keys.empty())
+      return call.refuse(Errc::delete_conflict, "Cannot delete entity, must delete access keys first.");
     if (!user->grants.inline_policies.empty()) {
       return call.refuse(Errc::delete_conflict, "Cannot delete entity, must delete policies first.");
     }

@@ -229,15 +229,16 @@ ErrorForm error_form(Errc code) {
     case Errc::out_of_memory:
       return {"SlowDown", 503, "Please reduce your request rate."};
 
-    // IAM and STS, whose errors have a shape of their own (iam/reply.h).
+    // IAM and STS, whose errors have a shape of their own (iam/query.h).
     case Errc::no_such_entity:
       return {"NoSuchEntity", 404, "The request was rejected because it referenced an entity that does not exist."};
     case Errc::entity_already_exists:
       return {"EntityAlreadyExists", 409,
               "The request was rejected because it attempted to create a resource that already exists."};
     case Errc::delete_conflict:
-      return {"DeleteConflict", 409,
-              "The request was rejected because it attempted to delete a resource that has attached subordinate entities."};
+      return {
+          "DeleteConflict", 409,
+          "The request was rejected because it attempted to delete a resource that has attached subordinate entities."};
     case Errc::limit_exceeded:
       return {"LimitExceeded", 409,
               "The request was rejected because it attempted to create resources beyond the current limits."};

@@ -30,9 +30,8 @@ std::string check_keys(const auth::Credentials& keys) {
 
 auth::Credentials generate() {
   static constexpr std::string_view upper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-  return {.access_key = "VB" + auth::random_text(upper, 18),
-          .secret_key = auth::make_secret_key(),
-          .session_token = ""};
+  return {
+      .access_key = "VB" + auth::random_text(upper, 18), .secret_key = auth::make_secret_key(), .session_token = ""};
 }
 
 bool write_all(int fd, std::string_view text) {
