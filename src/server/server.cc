@@ -136,6 +136,7 @@ std::expected<void, std::string> Server::State::open_store() {
   store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;
   service = std::make_unique<s3::Service>(
       s3::Service{front, *arena, system_clock(), config.region, verifier.get(), config.lifecycle_day.count()});
+  service->accounts = identities.get();
   // A thread of its own: changes of accounts come one after the other, and must not hold up the engine's.
   iam_pool = std::make_unique<BlockingPool>(1, iam_queue_max);
   iam = std::make_unique<iam::Service>(*identities, front, *iam_pool, system_clock());
