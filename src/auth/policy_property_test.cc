@@ -227,7 +227,8 @@ template <class T>
 T one(const std::vector<T>& from) {
   return *rc::gen::elementOf(from);
 }
-bool chance(int percent) { return *rc::gen::inRange(0, 100) < percent; }
+// At its nominal size: small ranges would be drawn from their beginning.
+bool chance(int percent) { return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange(0, 100)) < percent; }
 
 Json some(const std::vector<std::string>& from) {
   Json list = Json::array({one(from)});

@@ -118,7 +118,10 @@ Task<Result<void>> serve_create_bucket(Context& context) {
   auto created = co_await create_bucket(context.service, context.caller(), context.bucket, wanted, object_lock);
   // In us-east-1 AWS answers the owner's second CreateBucket with 200, elsewhere with 409.
   if (!created && created.error() == Errc::bucket_already_owned_by_you && context.service.region == "us-east-1") {
-    VB_CO_TRY(co_await authorize_bucket(context.service, context.caller(), context.bucket, action::put_bucket_acl));
+    const bool changes = durability || wanted_access.ownership || wanted_access.acl.any();
+    if (changes) {
+      VB_CO_TRY(co_await authorize_bucket(context.service, context.caller(), context.bucket, action::put_bucket_acl));
+    }
     if (durability) VB_CO_TRY(co_await context.service.store.set_durability(context.bucket, *durability));
     created = {};
   }

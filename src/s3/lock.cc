@@ -152,9 +152,10 @@ Task<Result<void>> serve_object_retention(Context& context) {
 
 Task<Result<void>> serve_put_object_retention(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lock_document_max));
-  VB_CO_TRY(co_await check_bucket_locks(context));
   store::ObjectChange change;
   VB_CO_ASSIGN(change.retention, parse_retention(text, context.service.clock.now_us()));
+  VB_CO_TRY(co_await authorize_change(context, action::put_retention, change));
+  VB_CO_TRY(co_await check_bucket_locks(context));
   change.bypass_governance = bypasses_governance(context);
   co_return co_await update_version(context, action::put_retention, std::move(change));
 }
@@ -170,9 +171,10 @@ Task<Result<void>> serve_object_legal_hold(Context& context) {
 
 Task<Result<void>> serve_put_object_legal_hold(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lock_document_max));
-  VB_CO_TRY(co_await check_bucket_locks(context));
   store::ObjectChange change;
   VB_CO_ASSIGN(change.legal_hold, parse_legal_hold(text));
+  VB_CO_TRY(co_await authorize_change(context, action::put_legal_hold, change));
+  VB_CO_TRY(co_await check_bucket_locks(context));
   co_return co_await update_version(context, action::put_legal_hold, std::move(change));
 }
 

@@ -85,17 +85,22 @@ Task<Result<store::ObjectInfo>> stat_version(Context& context, const Action& act
   co_return co_await find_authorized(context, asked);
 }
 
-Task<Result<void>> update_version(Context& context, const Action& action, store::ObjectChange change) {
+Task<Result<void>> authorize_change(Context& context, const Action& action, const store::ObjectChange& change) {
   store::ObjectLock lock;
   if (change.retention) std::tie(lock.mode, lock.retain_until_us) = *change.retention;
   lock.legal_hold = change.legal_hold.value_or(false);
   Asked asked{action};
   asked.tags = change.tags ? &*change.tags : nullptr;
   asked.lock = &lock;
-  VB_CO_ASSIGN(const store::ObjectInfo info, co_await find_authorized(context, asked));
+  VB_CO_TRY(co_await find_authorized(context, asked));
+  co_return Result<void>();
+}
+
+Task<Result<void>> update_version(Context& context, const Action& action, store::ObjectChange change) {
+  VB_CO_TRY(co_await authorize_change(context, action, change));
   if (change.bypass_governance) {
     VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
-    const Asked bypass{.action = action::bypass_governance, .key = context.key, .object = &info};
+    const Asked bypass{.action = action::bypass_governance, .key = context.key};
     change.bypass_governance = authorize(context.service, context.caller(), *access, bypass).has_value();
   }
   VB_CO_ASSIGN(const std::string version_id, read_version_id(context));

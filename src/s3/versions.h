@@ -19,6 +19,9 @@ void add_version_id(Response& response, const std::string& version_id);
 // Authorized for `action`.
 Task<Result<store::ObjectInfo>> stat_version(Context& context, const Action& action);
 
+// Whether that change of that version is allowed. Errors as stat_version().
+Task<Result<void>> authorize_change(Context& context, const Action& action, const store::ObjectChange& change);
+
 // Changes that version, authorized for `action`, and names it in the answer. Errors as Store::update().
 Task<Result<void>> update_version(Context& context, const Action& action, store::ObjectChange change);
 
