@@ -201,9 +201,9 @@ bool is_action_pattern(std::string_view text, PolicyKind kind) {
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos || colon == 0 || colon + 1 == text.size()) return false;
   constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyz0123456789-*?";
-  const std::string lower = lower_ascii(text);
-  if (lower.find_first_not_of(allowed, colon + 1) != std::string::npos) return false;
-  const std::string_view service = std::string_view(lower).substr(0, colon);
+  const std::string low = lower(text);
+  if (low.find_first_not_of(allowed, colon + 1) != std::string::npos) return false;
+  const std::string_view service = std::string_view(low).substr(0, colon);
   if (service.find_first_not_of(allowed) != std::string_view::npos) return false;
   if (kind == PolicyKind::trust) return service == "sts";
   if (kind == PolicyKind::resource) return service == "s3" && is_s3_action(text.substr(colon + 1));

@@ -58,9 +58,9 @@ std::optional<double> parse_number(std::string_view text) {
 }
 
 std::optional<bool> parse_bool(std::string_view text) {
-  const std::string lower = lower_ascii(text);
-  if (lower == "true") return true;
-  if (lower == "false") return false;
+  const std::string low = lower(text);
+  if (low == "true") return true;
+  if (low == "false") return false;
   return std::nullopt;
 }
 

@@ -9,15 +9,9 @@ namespace {
 
 constexpr std::string_view name_characters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_./+=@ ";
 
-std::string_view trim(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
-}
-
 bool same(std::string_view a, std::string_view b, Letters letters) {
   if (letters == Letters::exact) return a == b;
-  return std::ranges::equal(a, b, [](char x, char y) { return lower_ascii(x) == lower_ascii(y); });
+  return std::ranges::equal(a, b, [](char x, char y) { return lower(x) == lower(y); });
 }
 
 std::string_view type_of(const Principal* principal) {
@@ -64,15 +58,9 @@ bool principal_fact(const Principal* principal, std::string_view key, FactValues
 
 }  // namespace
 
-std::string lower_ascii(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = lower_ascii(c);
-  return out;
-}
-
 std::string normal_key(std::string_view key) {
   const size_t slash = std::min(key.find('/'), key.size());
-  return lower_ascii(key.substr(0, slash)) + std::string(key.substr(slash));
+  return lower(key.substr(0, slash)) + std::string(key.substr(slash));
 }
 
 bool find_fact(const Question& question, std::string_view key, FactValues& values) {

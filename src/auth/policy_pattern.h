@@ -7,11 +7,9 @@
 #include <vector>
 
 #include "auth/policy.h"
+#include "base/text.h"
 
 namespace verbena::auth {
-
-inline char lower_ascii(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-std::string lower_ascii(std::string_view text);
 
 // The values of a condition key, of the principal or of the request.
 bool find_fact(const Question& question, std::string_view key, FactValues& values);

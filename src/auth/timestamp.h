@@ -1,4 +1,4 @@
-// Dates as Signature Version 4 writes them. Internal to auth/.
+// Dates as Signature Version 4 writes them.
 #pragma once
 
 #include <cstdint>

@@ -67,6 +67,7 @@ std::string_view to_string(Errc code) {
     VB_NAME(acl_not_supported);
     VB_NAME(unresolvable_email);
     VB_NAME(invalid_grantee);
+    VB_NAME(invalid_bucket_acl);
     VB_NAME(invalid_bucket_state);
     VB_NAME(invalid_version);
     VB_NAME(no_such_object_lock);

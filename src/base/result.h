@@ -77,6 +77,7 @@ enum class Errc : uint16_t {
   acl_not_supported = 61,
   unresolvable_email = 62,
   invalid_grantee = 63,
+  invalid_bucket_acl = 73,
 
   // Versions, locks, lifecycles.
   invalid_bucket_state = 48,

@@ -99,7 +99,7 @@ Task<void> refuse(Exchange& exchange, const Error& error, const std::string& req
 
 Task<void> route(Context& context, Exchange& exchange, const auth::Verified& verified, PayloadSource& payload,
                  const std::string& request_id, s3::Response& response) {
-  const s3::Request request = make_request(exchange, verified.identity, request_id, payload.length());
+  s3::Request request = make_request(exchange, verified.identity, request_id, payload.length());
   auto trailing = [&payload] { return payload.trailers(); };
   const bool whole =
       co_await context.router.handle(request, payload.source(), std::move(trailing), response, exchange.sink(response));

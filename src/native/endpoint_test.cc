@@ -3,6 +3,7 @@
 
 #include "native/door.h"
 #include "native/test_door.h"
+#include "s3/access.h"
 
 namespace verbena::native {
 namespace {
@@ -95,6 +96,41 @@ TEST_F(EndpointTest, ASessionOfTemporaryCredentialsEndsWithThem) {
   clock_.shift_s = 3600;
   deliver(peer, peer.seal(wire::Type::get, 3, get_of("a")));
   EXPECT_EQ(reply_code(peer), Errc::access_denied);
+}
+
+TEST_F(EndpointTest, AnOpenSessionLosesAccessWithThePolicy) {
+  FakePeer peer = hello();
+  store_.put("bucket", "k", "text");
+  deliver(peer, peer.seal(wire::Type::get, 2, get_of("k")));
+  EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
+  // RDMA is outside of TLS, whatever the session request came by.
+  store_.documents["policy"] = std::make_shared<const std::string>(
+      R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
+      R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
+  service_.access->changed();
+  wire::Put put;
+  put.bucket = "bucket";
+  put.key = "new";
+  wire::List list;
+  list.bucket = "bucket";
+  list.max_keys = 10;
+  wire::Delete removal;
+  removal.bucket = "bucket";
+  removal.key = "k";
+  deliver(peer, peer.seal(wire::Type::get, 3, get_of("k")));
+  EXPECT_EQ(reply_code(peer), Errc::access_denied);
+  deliver(peer, peer.seal(wire::Type::head, 4, get_of("k")));
+  EXPECT_EQ(reply_code(peer), Errc::access_denied);
+  deliver(peer, peer.seal(wire::Type::put, 5, put));
+  EXPECT_EQ(reply_code(peer), Errc::access_denied);
+  deliver(peer, peer.seal(wire::Type::list, 6, list));
+  EXPECT_EQ(reply_code(peer), Errc::access_denied);
+  deliver(peer, peer.seal(wire::Type::del, 7, removal));
+  EXPECT_EQ(reply_code(peer), Errc::access_denied);
+  store_.documents.clear();
+  service_.access->changed();
+  deliver(peer, peer.seal(wire::Type::get, 8, get_of("k")));
+  EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
 }
 
 TEST_F(EndpointTest, RangesComeOneAfterTheOther) {

@@ -19,6 +19,7 @@ class TestStore final : public store::Store {
     std::string bytes;
   };
   std::map<std::string, std::map<std::string, std::shared_ptr<Object>>> objects;  // bucket -> key -> object
+  std::map<std::string, store::Document> documents;  // of every bucket
   std::mutex mutex;
   std::optional<uint64_t> rot_at;  // reads that touch this offset find damage
 
@@ -52,9 +53,11 @@ class TestStore final : public store::Store {
   Task<Result<void>> remove_bucket(std::string_view) override { co_return fail(Errc::not_implemented); }
   Task<Result<std::vector<store::BucketInfo>>> buckets() override { co_return fail(Errc::not_implemented); }
 
-  // No bucket here is configured with anything.
-  Task<Result<store::Document>> document(std::string_view, std::string_view) override {
-    co_return fail(Errc::not_found);
+  Task<Result<store::Document>> document(std::string_view, std::string_view name) override {
+    std::lock_guard lock(mutex);
+    const auto found = documents.find(std::string(name));
+    if (found == documents.end()) co_return fail(Errc::not_found);
+    co_return found->second;
   }
   Task<Result<void>> set_document(std::string_view, std::string_view, std::string) override {
     co_return fail(Errc::not_implemented);

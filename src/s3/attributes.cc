@@ -1,7 +1,7 @@
 // What can be asked of an object besides its bytes: attributes, ACL.
 #include <algorithm>
 
-#include "s3/acl.h"
+#include "s3/authorize.h"
 #include "s3/checksums.h"
 #include "s3/headers.h"
 #include "s3/http_date.h"
@@ -12,16 +12,6 @@
 
 namespace verbena::s3 {
 namespace {
-
-Task<Result<HeadReply>> head(Context& context) {
-  GetRequest request;
-  VB_CO_ASSIGN(request.version_id, read_version_id(context));
-  request.bucket = context.bucket;
-  request.key = context.key;
-  auto reply = co_await head_object(context.service, context.caller(), request);
-  if (!reply) co_await describe_missing(context, reply.error(), request.version_id);
-  co_return reply;
-}
 
 struct Wanted {
   bool etag = false, checksum = false, parts = false, storage_class = false, size = false;
@@ -106,8 +96,9 @@ Task<Result<void>> serve_object_attributes(Context& context) {
   VB_CO_ASSIGN(const Wanted wanted, read_wanted(context));
   VB_CO_ASSIGN(const int max, header_number(context, "x-amz-max-parts", 1000));
   VB_CO_ASSIGN(const int marker, header_number(context, "x-amz-part-number-marker", 0));
-  VB_CO_ASSIGN(const HeadReply reply, co_await head(context));
-  const store::ObjectInfo& info = reply.info;
+  // It tells what GetObject does, and more.
+  VB_CO_TRY(co_await stat_version(context, action::get_object));
+  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::get_attributes));
   context.reply_header("last-modified", format_http_date(info.modified_us / 1'000'000));
   add_version_id(context.response, info.version_id);
   XmlWriter xml("GetObjectAttributesResponse");
@@ -118,17 +109,6 @@ Task<Result<void>> serve_object_attributes(Context& context) {
   if (wanted.size) xml.element("ObjectSize", info.size);
   context.reply_xml(xml.finish());
   co_return Result<void>();
-}
-
-Task<Result<void>> serve_object_acl(Context& context) {
-  VB_CO_TRY(co_await head(context));
-  context.reply_xml(owner_acl_xml());
-  co_return Result<void>();
-}
-
-Task<Result<void>> serve_put_object_acl(Context& context) {
-  VB_CO_TRY(co_await head(context));
-  co_return co_await accept_acl(context);
 }
 
 }  // namespace verbena::s3

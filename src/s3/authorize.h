@@ -1,19 +1,62 @@
-// Who may do what. Until there are users and policies: the root account may do everything, anonymous callers nothing.
+// Who may do what: asked here by every verb, whichever door it came through.
 #pragma once
 
+#include <string>
 #include <string_view>
 
-#include "base/result.h"
+#include "s3/access.h"
+#include "s3/actions.h"
 #include "s3/request.h"
+#include "s3/service.h"
 
 namespace verbena::s3 {
 
-// The owner of every bucket, as BucketInfo::owner and <Owner> name it.
-inline constexpr std::string_view root_account = "root";
+// What is asked for, and what conditions of policies may look at. What is null or empty was not given.
+struct Asked {
+  const Action& action;
+  std::string_view key{};                     // of an object's action
+  std::string_view version_id{};              // as the request names it
+  const store::ObjectInfo* object = nullptr;  // what is there: its owner, list and tags
+  const store::ListRequest* list = nullptr;
+  const store::Tags* tags = nullptr;  // that the request gives
+  const store::ObjectLock* lock = nullptr;
+  const Headers* headers = nullptr;  // that an object is to keep
+};
 
-inline Result<void> authorize(const Caller& caller) {
-  if (caller.identity.anonymous) return fail(Errc::access_denied, "anonymous");
-  return {};
-}
+// Who asks; nullptr: anonymous.
+const auth::Principal* principal_of(const Caller& caller);
+// What he owns belongs to.
+std::string_view owner_of(const Caller& caller);
+
+// access_denied. Allocates nothing for the owner's root and the superuser in a bucket without a policy.
+Result<void> authorize(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked);
+
+// An action that is on no bucket that exists: s3:ListAllMyBuckets, s3:CreateBucket.
+Result<void> authorize_service(const Service& service, const Caller& caller, const Action& action,
+                               std::string_view bucket);
+
+// Loads the bucket's record and asks for an action on the bucket. access_denied, no_such_bucket, invalid_bucket_name.
+Task<Result<BucketAccessPtr>> authorize_bucket(Service& service, const Caller& caller, const std::string& bucket,
+                                               const Action& action);
+
+// access_denied when the bucket belongs to another account than the one that is named by its id or canonical id.
+Task<Result<void>> check_expected_owner(Service& service, const std::string& bucket, std::string_view account);
+
+// What to tell who asked for an object that could not be had: only who may list the bucket learns what is not there.
+Error missing_error(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked,
+                    const Error& error);
+
+// Before an object is written: the right to, and the attributes that say whose it is. Errors: access_denied,
+// acl_not_supported.
+Result<store::Attributes> authorize_new_object(const Service& service, const Caller& caller, const BucketAccess& access,
+                                               const Asked& asked, const AclWish& wish);
+
+// The list of an object, as it stands; that of its owner alone where none is kept.
+Acl object_acl(const BucketAccess& access, const store::ObjectInfo& object);
+std::string_view owner_of(const BucketAccess& access, const store::ObjectInfo& object);
+// The attributes that keep it: none for the private list of the bucket's owner.
+store::Attributes acl_attributes(const BucketAccess& access, const Acl& acl);
+// The same as a change of what an object has.
+store::Attributes acl_change(const BucketAccess& access, const Acl& acl);
 
 }  // namespace verbena::s3

@@ -25,67 +25,85 @@ Result<std::optional<store::Durability>> read_durability(const Context& context)
   return fail(Errc::invalid_argument, "x-verbena-durability must be memory or sync.");
 }
 
-}  // namespace
+struct NewBucketAccess {
+  std::optional<Ownership> ownership;
+  AclWish acl;
+};
 
-std::string owner_acl_xml() {
-  XmlWriter xml("AccessControlPolicy");
-  write_owner(xml, "Owner");
-  xml.open("AccessControlList");
-  xml.open("Grant");
-  xml.open_with("Grantee", "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\"");
-  xml.element("ID", root_account);
-  xml.element("DisplayName", root_account);
-  xml.close();
-  xml.element("Permission", "FULL_CONTROL");
-  return xml.finish();
+// x-amz-object-ownership and the list's headers of CreateBucket.
+Result<NewBucketAccess> read_new_bucket_access(const Context& context) {
+  NewBucketAccess wanted;
+  if (const auto header = context.header("x-amz-object-ownership")) {
+    wanted.ownership = named_ownership(*header);
+    if (!wanted.ownership) return fail(Errc::invalid_argument, "Invalid x-amz-object-ownership header.");
+  }
+  VB_ASSIGN(wanted.acl, read_acl_headers(context));
+  if (wanted.ownership == Ownership::bucket_owner_enforced && wanted.acl.any() && wanted.acl.canned != "private") {
+    return fail(Errc::invalid_bucket_acl, "create bucket");
+  }
+  return wanted;
 }
+
+Task<Result<void>> keep_new_bucket_access(Context& context, const NewBucketAccess& wanted) {
+  if (wanted.ownership) {
+    VB_CO_TRY(
+        co_await keep_document(context.service, context.bucket, ownership_document, ownership_xml(*wanted.ownership)));
+  }
+  if (wanted.acl.any()) {
+    const std::string_view owner = owner_of(context.caller());
+    VB_CO_TRY(co_await keep_document(context.service, context.bucket, acl_document,
+                                     encode_acl(make_acl(wanted.acl, owner, owner))));
+  }
+  co_return Result<void>();
+}
+
+}  // namespace
 
 Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
                                  store::Durability durability, bool object_lock) {
-  VB_CO_TRY(authorize(caller));
+  VB_CO_TRY(authorize_service(service, caller, action::create_bucket, bucket));
   VB_CO_TRY(check_bucket_name(bucket));
   store::BucketInfo info;
   info.name = bucket;
   info.created_us = service.clock.now_us();
-  info.owner = root_account;
+  info.owner = owner_of(caller);
   info.durability = durability;
   if (object_lock) {
     info.versioning = store::Versioning::enabled;
     info.lock.enabled = true;
   }
   auto created = co_await service.store.create_bucket(std::move(info));
+  service.access->changed();
   if (!created && created.error() == Errc::bucket_already_exists) {
     VB_CO_ASSIGN(const store::BucketInfo present, co_await service.store.bucket(bucket));
-    if (present.owner == root_account) co_return fail(Errc::bucket_already_owned_by_you, "create bucket");
+    if (present.owner == owner_of(caller)) co_return fail(Errc::bucket_already_owned_by_you, "create bucket");
   }
   co_return created;
 }
 
 Task<Result<store::BucketInfo>> head_bucket(Service& service, const Caller& caller, const std::string& bucket) {
-  VB_CO_TRY(authorize(caller));
-  VB_CO_TRY(check_bucket_name(bucket));
+  VB_CO_TRY(co_await authorize_bucket(service, caller, bucket, action::list));
   co_return co_await service.store.bucket(bucket);
 }
 
 Task<Result<void>> delete_bucket(Service& service, const Caller& caller, const std::string& bucket) {
-  VB_CO_TRY(authorize(caller));
-  VB_CO_TRY(check_bucket_name(bucket));
-  co_return co_await service.store.remove_bucket(bucket);
+  VB_CO_TRY(co_await authorize_bucket(service, caller, bucket, action::delete_bucket));
+  auto removed = co_await service.store.remove_bucket(bucket);
+  service.access->changed();
+  co_return removed;
 }
 
 Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Caller& caller) {
-  VB_CO_TRY(authorize(caller));
-  co_return co_await service.store.buckets();
+  VB_CO_TRY(authorize_service(service, caller, action::list_buckets, {}));
+  VB_CO_ASSIGN(auto buckets, co_await service.store.buckets());
+  const std::string_view owner = owner_of(caller);
+  std::erase_if(buckets, [&](const store::BucketInfo& bucket) { return bucket.owner != owner; });
+  co_return buckets;
 }
 
 Task<Result<void>> serve_create_bucket(Context& context) {
   VB_CO_ASSIGN(const auto durability, read_durability(context));
-  std::optional<std::string> ownership;
-  if (const auto header = context.header("x-amz-object-ownership")) {
-    auto xml = ownership_xml(*header);
-    if (!xml) co_return fail(Errc::invalid_argument, "Invalid x-amz-object-ownership header.");
-    ownership = std::move(*xml);
-  }
+  VB_CO_ASSIGN(const NewBucketAccess wanted_access, read_new_bucket_access(context));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, create_document_max));
   if (!text.empty()) {
     VB_CO_ASSIGN(const std::string region, parse_create_bucket(text));
@@ -100,13 +118,15 @@ Task<Result<void>> serve_create_bucket(Context& context) {
   auto created = co_await create_bucket(context.service, context.caller(), context.bucket, wanted, object_lock);
   // In us-east-1 AWS answers the owner's second CreateBucket with 200, elsewhere with 409.
   if (!created && created.error() == Errc::bucket_already_owned_by_you && context.service.region == "us-east-1") {
+    const bool changes = durability || wanted_access.ownership || wanted_access.acl.any();
+    if (changes) {
+      VB_CO_TRY(co_await authorize_bucket(context.service, context.caller(), context.bucket, action::put_bucket_acl));
+    }
     if (durability) VB_CO_TRY(co_await context.service.store.set_durability(context.bucket, *durability));
     created = {};
   }
   VB_CO_TRY(std::move(created));
-  if (ownership) {
-    VB_CO_TRY(co_await context.service.store.set_document(context.bucket, ownership_document, std::move(*ownership)));
-  }
+  VB_CO_TRY(co_await keep_new_bucket_access(context, wanted_access));
   context.reply_header("location", "/" + context.bucket);
   co_return Result<void>();
 }
@@ -136,7 +156,7 @@ Task<Result<void>> serve_list_buckets(Context& context) {
   const auto region = context.query.get("bucket-region");
   VB_CO_ASSIGN(const auto buckets, co_await list_buckets(context.service, context.caller()));
   XmlWriter xml("ListAllMyBucketsResult");
-  write_owner(xml, "Owner");
+  write_owner(xml, "Owner", context.service, owner_of(context.caller()));
   xml.open("Buckets");
   int64_t written = 0;
   std::string_view last;
@@ -161,19 +181,12 @@ Task<Result<void>> serve_list_buckets(Context& context) {
 }
 
 Task<Result<void>> serve_bucket_location(Context& context) {
-  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
   // AWS's oldest region has no name here; the root element itself holds the text.
   const std::string region = context.service.region == "us-east-1" ? "" : context.service.region;
   context.reply_xml(
       fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<LocationConstraint xmlns=\""
                   "http://s3.amazonaws.com/doc/2006-03-01/\">{}</LocationConstraint>",
                   region));
-  co_return Result<void>();
-}
-
-Task<Result<void>> serve_bucket_acl(Context& context) {
-  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
-  context.reply_xml(owner_acl_xml());
   co_return Result<void>();
 }
 

@@ -1,7 +1,5 @@
 // Configurations of a bucket that have one possible state here. Reading them tells that state; setting them to it
 // works; setting anything else is refused, so that nobody believes in what does not happen. docs/s3.md lists them.
-#include "s3/acl.h"
-#include "s3/authorize.h"
 #include "s3/bucket_document.h"
 #include "s3/verbs.h"
 #include "s3/xml.h"
@@ -112,49 +110,6 @@ Task<Result<void>> serve_get_encryption(Context& context) {
   co_return co_await nothing_there(context, Errc::no_such_encryption);
 }
 
-Task<Result<void>> serve_get_bucket_policy(Context& context) {
-  co_return co_await nothing_there(context, Errc::no_such_bucket_policy);
-}
-
 Task<Result<void>> serve_delete_absent(Context& context) { co_return co_await nothing_to_delete(context); }
-
-Task<Result<void>> serve_bucket_policy_status(Context& context) {
-  VB_CO_TRY(co_await bucket_exists(context));
-  XmlWriter xml("PolicyStatus");
-  xml.element("IsPublic", false);
-  context.reply_xml(xml.finish());
-  co_return Result<void>();
-}
-
-Result<void> check_acl_document(std::string_view text) {
-  pugi::xml_document document;
-  const auto root = load_xml(document, text, "AccessControlPolicy");
-  if (!root) return fail(Errc::malformed_acl, "acl: syntax");
-  const auto is_root = [](const pugi::xml_node& node) { return trimmed_text(node.child("ID")) == root_account; };
-  const pugi::xml_node list = root->child("AccessControlList");
-  if (!list || !root->child("Owner")) return fail(Errc::malformed_acl, "acl: Owner, AccessControlList");
-  size_t grants = 0;
-  bool owner_only = is_root(root->child("Owner"));
-  for (const auto& grant : list.children("Grant")) {
-    ++grants;
-    const std::string permission = trimmed_text(grant.child("Permission"));
-    if (permission.empty() || !grant.child("Grantee")) return fail(Errc::malformed_acl, "acl: Grant");
-    owner_only = owner_only && is_root(grant.child("Grantee")) && permission == "FULL_CONTROL";
-  }
-  if (owner_only && grants == 1) return {};
-  return fail(Errc::not_implemented, "Access control lists other than the owner's are not implemented.");
-}
-
-Task<Result<void>> accept_acl(Context& context) {
-  VB_CO_ASSIGN(const std::string text, co_await read_document(context, document_bytes_max));
-  // A canned list has come past refuse_unimplemented_headers(): it says what is so.
-  if (context.header("x-amz-acl")) co_return Result<void>();
-  co_return check_acl_document(text);
-}
-
-Task<Result<void>> serve_put_bucket_acl(Context& context) {
-  VB_CO_TRY(co_await bucket_exists(context));
-  co_return co_await accept_acl(context);
-}
 
 }  // namespace verbena::s3

@@ -55,13 +55,22 @@ Result<CopySource> parse_copy_source(std::string_view text) {
 
 // The source with its conditions met. A copy that must not happen is 412 whichever condition says so.
 Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context, const CopySource& source) {
-  VB_CO_TRY(authorize(context.caller()));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
+  if (const auto expected = context.header("x-amz-source-expected-bucket-owner")) {
+    VB_CO_TRY(co_await check_expected_owner(context.service, source.bucket, *expected));
+  }
+  Asked asked{.action = action::get_object, .key = source.key, .version_id = source.version_id};
   auto opened = co_await context.service.store.open(source.bucket, source.key, source.version_id);
+  if (!opened) {
+    opened = std::unexpected(missing_error(context.service, context.caller(), *access, asked, opened.error()));
+  }
   if (!opened && opened.error() == Errc::method_not_allowed) {
     co_return fail(Errc::invalid_request,
                    "The source of a copy request may not specifically refer to a delete marker by version id.");
   }
   VB_CO_ASSIGN(auto reader, std::move(opened));
+  asked.object = &reader->info();
+  VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
   const auto met = check_preconditions(read_preconditions(context, "x-amz-copy-source-"), reader->info());
   if (!met) {
     context.error_fields.emplace_back("Condition", std::string("x-amz-copy-source-") + met.error().context);
@@ -139,6 +148,18 @@ std::string copy_result_xml(std::string_view root, const std::string& etag, int6
   return xml.finish();
 }
 
+// The right to write the copy, and whose it is. An object's list is not copied (S3).
+Task<Result<store::Attributes>> authorize_copy(Context& context, const store::ObjectInfo& info) {
+  VB_CO_ASSIGN(const AclWish wish, read_acl_headers(context));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  const Asked asked{.action = action::put_object,
+                    .key = context.key,
+                    .tags = &info.tags,
+                    .lock = &info.lock,
+                    .headers = &info.headers};
+  co_return authorize_new_object(context.service, context.caller(), *access, asked, wish);
+}
+
 }  // namespace
 
 Task<Result<void>> serve_copy_object(Context& context) {
@@ -175,6 +196,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
     VB_CO_ASSIGN(info.tags, read_tagging_header(context));
   }
   VB_CO_ASSIGN(info.lock, read_lock_headers(context));
+  VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info));
   BodyDigests digests;
   VB_CO_ASSIGN(info.checksums, plan_copy_checksums(context, from, digests));
   // The bytes are the same, so is their MD5; a multipart or RDMA entity tag says nothing of a single-part copy.
@@ -201,6 +223,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
     VB_CO_ASSIGN(range, parse_copy_range(*header));
   }
   const std::string upload_id(context.query.get_or_empty("uploadId"));
+  VB_CO_TRY(co_await authorize_upload(context, action::put_object));
   VB_CO_ASSIGN(const store::UploadInfo upload,
                co_await context.service.store.upload(context.bucket, context.key, upload_id));
   VB_CO_ASSIGN(const auto reader, co_await open_source(context, source));

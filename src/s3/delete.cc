@@ -19,16 +19,26 @@ namespace {
 // Deletes in flight of one DeleteObjects request: enough for the engine to commit many with one flush.
 constexpr size_t in_flight_max = 32;
 
-// Owns its target: it may outlive the request that started it.
-Task<Result<store::Removed>> delete_target(Service& service, Caller caller, std::string bucket, DeleteTarget target,
-                                           bool bypass_governance) {
+// Owns its target: it may outlive the request that started it, which has authorized it.
+Task<Result<store::Removed>> delete_target(Service& service, std::string bucket, DeleteTarget target,
+                                           Result<bool> bypass_governance) {
+  VB_CO_TRY(bypass_governance);
+  VB_CO_TRY(check_key(target.key));
   store::RemoveRequest request;
   request.version_id = target.version_id.value_or("");
-  request.bypass_governance = bypass_governance;
+  request.bypass_governance = *bypass_governance;
   request.conditions.if_match = std::move(target.etag);
   request.conditions.if_modified_s = target.modified_s;
   request.conditions.if_size = target.size;
-  co_return co_await delete_object(service, caller, bucket, target.key, std::move(request));
+  co_return co_await service.store.remove(bucket, target.key, std::move(request));
+}
+
+// Whether the removal may go on, and whether past a retention under governance when that is wanted.
+Result<bool> authorize_delete(const Service& service, const Caller& caller, const BucketAccess& access,
+                              std::string_view key, std::string_view version_id, bool wants_bypass) {
+  const Action& removal = version_id.empty() ? action::delete_object : action::delete_version;
+  VB_TRY(authorize(service, caller, access, {.action = removal, .key = key, .version_id = version_id}));
+  return wants_bypass && authorize(service, caller, access, {.action = action::bypass_governance, .key = key});
 }
 
 void write_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store::Removed>& outcome, bool quiet) {
@@ -66,9 +76,11 @@ Result<store::CommitConditions> read_remove_conditions(const Context& context) {
 
 Task<Result<store::Removed>> delete_object(Service& service, const Caller& caller, const std::string& bucket,
                                            const std::string& key, store::RemoveRequest request) {
-  VB_CO_TRY(authorize(caller));
   VB_CO_TRY(check_bucket_name(bucket));
   VB_CO_TRY(check_key(key));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
+  VB_CO_ASSIGN(request.bypass_governance,
+               authorize_delete(service, caller, *access, key, request.version_id, request.bypass_governance));
   co_return co_await service.store.remove(bucket, key, std::move(request));
 }
 
@@ -94,7 +106,7 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
   VB_CO_ASSIGN(const DeleteDocument document, parse_delete(text));
   // A missing bucket fails the request, not each key.
-  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
 
   XmlWriter xml("DeleteResult");
   auto executor = co_await boost::asio::this_coro::executor;
@@ -103,8 +115,10 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   size_t started = 0;
   for (size_t i = 0; i < document.targets.size(); ++i) {
     for (; started < document.targets.size() && pending.size() < in_flight_max; ++started) {
-      pending.emplace_back(executor, delete_target(context.service, context.caller(), context.bucket,
-                                                   document.targets[started], bypass));
+      const DeleteTarget& target = document.targets[started];
+      auto may = authorize_delete(context.service, context.caller(), *access, target.key,
+                                  target.version_id.value_or(""), bypass);
+      pending.emplace_back(executor, delete_target(context.service, context.bucket, target, may));
     }
     Pending<store::Removed> first = std::move(pending.front());
     pending.pop_front();

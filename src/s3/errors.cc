@@ -162,6 +162,9 @@ ErrorForm error_form(Errc code) {
               "The email address you provided does not match any account on record."};
     case Errc::invalid_grantee:
       return {"InvalidArgument", 400, "Invalid id"};
+    case Errc::invalid_bucket_acl:
+      return {"InvalidBucketAclWithObjectOwnership", 400,
+              "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting"};
 
     case Errc::access_denied:
       return {"AccessDenied", 403, "Access Denied"};

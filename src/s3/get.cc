@@ -19,8 +19,7 @@
 namespace verbena::s3 {
 namespace {
 
-Result<void> check_names(const Caller& caller, const GetRequest& request) {
-  VB_TRY(authorize(caller));
+Result<void> check_names(const GetRequest& request) {
   VB_TRY(check_bucket_name(request.bucket));
   return check_key(request.key);
 }
@@ -91,9 +90,13 @@ void describe_refusal(Context& context, const Error& error, const store::ObjectI
 }  // namespace
 
 std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller& caller, const GetRequest& request) {
-  if (auto sound = check_names(caller, request); !sound) return std::unexpected(sound.error());
+  if (auto sound = check_names(request); !sound) return std::unexpected(sound.error());
+  const BucketAccess* const access = cached_access(service, request.bucket);
+  if (access == nullptr) return std::nullopt;
   auto reader = service.store.hot(request.bucket, request.key);
   if (reader == nullptr) return std::nullopt;
+  const Asked asked{.action = action::get_object, .key = request.key, .object = &reader->info()};
+  if (auto allowed = authorize(service, caller, *access, asked); !allowed) return std::unexpected(allowed.error());
   const auto extent = select_extent(reader->info(), request);
   if (!extent) return std::unexpected(extent.error());
   return OpenObject{std::move(reader), extent->offset, extent->length, extent->partial, caller.peer_address};
@@ -101,8 +104,14 @@ std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller
 
 Task<Result<OpenObject>> open_object_seen(Service& service, const Caller& caller, const GetRequest& request,
                                           store::ObjectInfo* seen) {
-  VB_CO_TRY(check_names(caller, request));
-  VB_CO_ASSIGN(auto reader, co_await service.store.open(request.bucket, request.key, request.version_id));
+  VB_CO_TRY(check_names(request));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
+  Asked asked{.action = action::get_object, .key = request.key, .version_id = request.version_id};
+  auto opened = co_await service.store.open(request.bucket, request.key, request.version_id);
+  if (!opened) co_return std::unexpected(missing_error(service, caller, *access, asked, opened.error()));
+  auto reader = std::move(*opened);
+  asked.object = &reader->info();
+  VB_CO_TRY(authorize(service, caller, *access, asked));
   const auto extent = select_extent(reader->info(), request);
   if (!extent) {
     if (seen != nullptr) *seen = reader->info();
@@ -151,8 +160,14 @@ Task<Result<void>> push_object(Service& service, const OpenObject& object, memor
 
 Task<Result<HeadReply>> head_object_seen(Service& service, const Caller& caller, const GetRequest& request,
                                          store::ObjectInfo* seen) {
-  VB_CO_TRY(check_names(caller, request));
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await service.store.stat(request.bucket, request.key, request.version_id));
+  VB_CO_TRY(check_names(request));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
+  Asked asked{.action = action::get_object, .key = request.key, .version_id = request.version_id};
+  auto found = co_await service.store.stat(request.bucket, request.key, request.version_id);
+  if (!found) co_return std::unexpected(missing_error(service, caller, *access, asked, found.error()));
+  store::ObjectInfo info = std::move(*found);
+  asked.object = &info;
+  VB_CO_TRY(authorize(service, caller, *access, asked));
   const auto extent = select_extent(info, request);
   if (!extent) {
     if (seen != nullptr) *seen = std::move(info);

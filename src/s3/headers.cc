@@ -6,7 +6,6 @@
 #include <array>
 
 #include "base/bytes.h"
-#include "s3/authorize.h"
 #include "s3/http_date.h"
 #include "s3/names.h"
 
@@ -20,14 +19,10 @@ constexpr std::string_view storage_class_header = "x-amz-storage-class";
 constexpr std::array<std::string_view, 6> system_headers = {
     "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"};
 
-constexpr std::array<std::string_view, 7> refused_prefixes = {
-    "x-amz-server-side-encryption",
-    "x-amz-copy-source-server-side-encryption",
-    "x-amz-grant-",
-    "x-amz-website-redirect-location",
-    "x-amz-mfa",
-    "x-amz-write-offset-bytes",
-    "x-amz-rename-source",
+constexpr std::array<std::string_view, 6> refused_prefixes = {
+    "x-amz-server-side-encryption",    "x-amz-copy-source-server-side-encryption",
+    "x-amz-website-redirect-location", "x-amz-mfa",
+    "x-amz-write-offset-bytes",        "x-amz-rename-source",
 };
 
 // Storage classes are labels here: an object of any of these is kept and read like every other, and says its class.
@@ -61,11 +56,6 @@ Result<void> check_known_value(std::string_view name, std::string_view value) {
   if (name == "x-amz-acl" && !among(canned_lists)) return fail(Errc::invalid_argument, "x-amz-acl");
   if (name == "x-amz-storage-class" && !among(storage_classes) && !among(archive_classes)) {
     return fail(Errc::invalid_storage_class, "x-amz-storage-class");
-  }
-  // There is one account, and its name is its id.
-  if ((name == "x-amz-expected-bucket-owner" || name == "x-amz-source-expected-bucket-owner") &&
-      value != root_account) {
-    return fail(Errc::access_denied, "another owner is expected");
   }
   return {};
 }
@@ -116,10 +106,6 @@ void add(Headers& headers, std::string_view name, std::string_view value) {
 }
 
 bool refused(std::string_view name, std::string_view value) {
-  if (name == "x-amz-acl") {
-    // One account owns everything, so these say what is already so.
-    return value != "private" && value != "bucket-owner-full-control" && value != "bucket-owner-read";
-  }
   if (name == "x-amz-storage-class") return std::ranges::find(archive_classes, value) != archive_classes.end();
   return std::ranges::any_of(refused_prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }

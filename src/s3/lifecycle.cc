@@ -65,7 +65,6 @@ Task<> add_expiration_header(Context& context, const store::ObjectInfo& info) {
 }
 
 Task<Result<void>> serve_bucket_lifecycle(Context& context) {
-  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
   VB_CO_ASSIGN(const auto document,
                co_await read_bucket_document(context, lifecycle_document, Errc::no_such_lifecycle));
   context.reply_header("x-amz-transition-default-minimum-object-size", "all_storage_classes_128K");
@@ -74,7 +73,6 @@ Task<Result<void>> serve_bucket_lifecycle(Context& context) {
 }
 
 Task<Result<void>> serve_put_bucket_lifecycle(Context& context) {
-  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lifecycle_document_max));
   VB_CO_ASSIGN(const auto rules, parse_lifecycle(text));
   std::string document = lifecycle_xml(rules);
@@ -83,7 +81,6 @@ Task<Result<void>> serve_put_bucket_lifecycle(Context& context) {
 }
 
 Task<Result<void>> serve_delete_bucket_lifecycle(Context& context) {
-  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
   VB_CO_TRY(co_await context.service.store.remove_document(context.bucket, lifecycle_document));
   reply_no_content(context);
   co_return Result<void>();

@@ -32,7 +32,9 @@ Result<store::ListRequest> read_list_request(const Context& context) {
   return request;
 }
 
-void write_entries(XmlWriter& xml, const NameEncoder& encode, const store::ListPage& page, bool owner) {
+// `access` null: without owners.
+void write_entries(XmlWriter& xml, const Context& context, const NameEncoder& encode, const store::ListPage& page,
+                   const BucketAccess* access) {
   for (const auto& entry : page.entries) {
     xml.open("Contents");
     xml.element("Key", encode(entry.key));
@@ -43,7 +45,7 @@ void write_entries(XmlWriter& xml, const NameEncoder& encode, const store::ListP
       xml.element("ChecksumType", checksum.parts != 0 ? "COMPOSITE" : "FULL_OBJECT");
     }
     xml.element("Size", entry.info.size);
-    if (owner) write_owner(xml, "Owner");
+    if (access != nullptr) write_owner(xml, "Owner", context.service, owner_of(*access, entry.info));
     xml.element("StorageClass", storage_class(entry.info.headers));
     xml.close();
   }
@@ -61,11 +63,12 @@ void write_head(XmlWriter& xml, const Context& context, const NameEncoder& encod
 
 Task<Result<store::ListPage>> list_objects(Service& service, const Caller& caller, const std::string& bucket,
                                            store::ListRequest request) {
-  VB_CO_TRY(authorize(caller));
   VB_CO_TRY(check_bucket_name(bucket));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
+  const Asked asked{.action = action::list, .list = &request};
+  VB_CO_TRY(authorize(service, caller, *access, asked));
   if (request.max_keys < 0) co_return fail(Errc::invalid_argument, bad_max_keys);
   if (request.max_keys == 0) {
-    VB_CO_TRY(co_await service.store.bucket(bucket));
     co_return store::ListPage{};
   }
   request.max_keys = std::min(request.max_keys, 1000);
@@ -84,6 +87,7 @@ Task<Result<void>> serve_list_objects_v2(Context& context) {
   }
   VB_CO_ASSIGN(const store::ListPage page,
                co_await list_objects(context.service, context.caller(), context.bucket, request));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
 
   XmlWriter xml("ListBucketResult");
   write_head(xml, context, encode, request);
@@ -92,7 +96,8 @@ Task<Result<void>> serve_list_objects_v2(Context& context) {
   xml.element("KeyCount", page.entries.size() + page.common_prefixes.size());
   xml.element("IsTruncated", page.truncated);
   if (page.truncated) xml.element("NextContinuationToken", make_continuation_token(page.next_after));
-  write_entries(xml, encode, page, context.query.get_or_empty("fetch-owner") == "true");
+  const bool owners = context.query.get_or_empty("fetch-owner") == "true";
+  write_entries(xml, context, encode, page, owners ? access.get() : nullptr);
   write_prefixes(xml, encode, page.common_prefixes);
   context.reply_xml(xml.finish());
   co_return Result<void>();
@@ -104,6 +109,7 @@ Task<Result<void>> serve_list_objects_v1(Context& context) {
   request.after = context.query.get_or_empty("marker");
   VB_CO_ASSIGN(const store::ListPage page,
                co_await list_objects(context.service, context.caller(), context.bucket, request));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
 
   XmlWriter xml("ListBucketResult");
   write_head(xml, context, encode, request);
@@ -111,7 +117,7 @@ Task<Result<void>> serve_list_objects_v1(Context& context) {
   xml.element("IsTruncated", page.truncated);
   // Without a delimiter the last key serves as the next marker; S3 then leaves this out.
   if (page.truncated && !request.delimiter.empty()) xml.element("NextMarker", encode(page.next_after));
-  write_entries(xml, encode, page, true);
+  write_entries(xml, context, encode, page, access.get());
   write_prefixes(xml, encode, page.common_prefixes);
   context.reply_xml(xml.finish());
   co_return Result<void>();

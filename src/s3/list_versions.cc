@@ -8,7 +8,8 @@
 namespace verbena::s3 {
 namespace {
 
-void write_version(XmlWriter& xml, const NameEncoder& encode, const store::VersionEntry& entry) {
+void write_version(XmlWriter& xml, const Context& context, const NameEncoder& encode, const store::VersionEntry& entry,
+                   const BucketAccess& access) {
   const store::ObjectInfo& info = entry.info;
   xml.open(info.delete_marker ? "DeleteMarker" : "Version");
   xml.element("Key", encode(entry.key));
@@ -24,7 +25,7 @@ void write_version(XmlWriter& xml, const NameEncoder& encode, const store::Versi
     xml.element("Size", info.size);
     xml.element("StorageClass", storage_class(info.headers));
   }
-  write_owner(xml, "Owner");
+  write_owner(xml, "Owner", context.service, owner_of(access, info));
   xml.close();
 }
 
@@ -42,7 +43,13 @@ Task<Result<void>> serve_list_versions(Context& context) {
   }
   VB_CO_ASSIGN(request.max_keys,
                read_page_size(context, "max-keys", "Argument max-keys must be an integer between 0 and 2147483647."));
-  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  store::ListRequest listed;
+  listed.prefix = request.prefix;
+  listed.delimiter = request.delimiter;
+  listed.max_keys = request.max_keys;
+  const Asked asked{.action = action::list_versions, .list = &listed};
+  VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
   VB_CO_ASSIGN(const store::VersionPage page, co_await context.service.store.list_versions(context.bucket, request));
 
   XmlWriter xml("ListVersionsResult");
@@ -58,7 +65,7 @@ Task<Result<void>> serve_list_versions(Context& context) {
     xml.element("NextKeyMarker", encode(page.next_key_marker));
     if (!page.next_version_id_marker.empty()) xml.element("NextVersionIdMarker", page.next_version_id_marker);
   }
-  for (const auto& entry : page.versions) write_version(xml, encode, entry);
+  for (const auto& entry : page.versions) write_version(xml, context, encode, entry, *access);
   write_prefixes(xml, encode, page.common_prefixes);
   context.reply_xml(xml.finish());
   co_return Result<void>();

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "auth/auth.h"
-#include "s3/authorize.h"
 
 namespace verbena::s3 {
 
@@ -29,13 +28,6 @@ Result<int> read_page_size(const Context& context, std::string_view name, const 
   constexpr int page_max = 1000;
   VB_ASSIGN(const int64_t asked, context.query.number(name, 0, std::numeric_limits<int32_t>::max(), page_max, message));
   return static_cast<int>(std::min<int64_t>(asked, page_max));
-}
-
-void write_owner(XmlWriter& xml, std::string_view element) {
-  xml.open(element);
-  xml.element("ID", root_account);
-  xml.element("DisplayName", root_account);
-  xml.close();
 }
 
 void write_prefixes(XmlWriter& xml, const NameEncoder& encode, const std::vector<std::string>& prefixes) {

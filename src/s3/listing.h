@@ -24,7 +24,6 @@ class NameEncoder {
 // ?max-keys= and its siblings: 0 and up, more than 1000 means 1000. invalid_argument.
 Result<int> read_page_size(const Context& context, std::string_view name, const char* message);
 
-void write_owner(XmlWriter& xml, std::string_view element);
 void write_prefixes(XmlWriter& xml, const NameEncoder& encode, const std::vector<std::string>& prefixes);
 
 }  // namespace verbena::s3

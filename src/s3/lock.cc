@@ -1,5 +1,6 @@
 #include "s3/lock.h"
 
+#include "s3/authorize.h"
 #include "s3/http_date.h"
 #include "s3/verbs.h"
 #include "s3/versions.h"
@@ -75,7 +76,7 @@ Result<bool> parse_legal_hold(std::string_view text) {
 
 // What asks for a version's lock needs a bucket that has object lock.
 Task<Result<void>> check_bucket_locks(Context& context) {
-  VB_CO_ASSIGN(const store::BucketInfo bucket, co_await head_bucket(context.service, context.caller(), context.bucket));
+  VB_CO_ASSIGN(const store::BucketInfo bucket, co_await context.service.store.bucket(context.bucket));
   if (!bucket.lock.enabled) co_return fail(Errc::invalid_request, "Bucket is missing Object Lock Configuration.");
   co_return Result<void>();
 }
@@ -118,7 +119,7 @@ bool bypasses_governance(const Context& context) {
 }
 
 Task<Result<void>> serve_bucket_lock(Context& context) {
-  VB_CO_ASSIGN(const store::BucketInfo info, co_await head_bucket(context.service, context.caller(), context.bucket));
+  VB_CO_ASSIGN(const store::BucketInfo info, co_await context.service.store.bucket(context.bucket));
   if (!info.lock.enabled) co_return fail(Errc::no_such_object_lock_configuration, "object lock");
   XmlWriter xml("ObjectLockConfiguration");
   xml.element("ObjectLockEnabled", "Enabled");
@@ -133,15 +134,14 @@ Task<Result<void>> serve_bucket_lock(Context& context) {
 }
 
 Task<Result<void>> serve_put_bucket_lock(Context& context) {
-  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lock_document_max));
   VB_CO_ASSIGN(const store::BucketLock lock, parse_configuration(text));
   co_return co_await context.service.store.set_lock(context.bucket, lock);
 }
 
 Task<Result<void>> serve_object_retention(Context& context) {
+  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::get_retention));
   VB_CO_TRY(co_await check_bucket_locks(context));
-  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context));
   if (info.lock.mode == store::LockMode::none) co_return fail(Errc::no_such_object_lock, "retention");
   XmlWriter xml("Retention");
   xml.element("Mode", mode_name(info.lock.mode));
@@ -152,16 +152,17 @@ Task<Result<void>> serve_object_retention(Context& context) {
 
 Task<Result<void>> serve_put_object_retention(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lock_document_max));
-  VB_CO_TRY(co_await check_bucket_locks(context));
   store::ObjectChange change;
   VB_CO_ASSIGN(change.retention, parse_retention(text, context.service.clock.now_us()));
+  VB_CO_TRY(co_await authorize_change(context, action::put_retention, change));
+  VB_CO_TRY(co_await check_bucket_locks(context));
   change.bypass_governance = bypasses_governance(context);
-  co_return co_await update_version(context, std::move(change));
+  co_return co_await update_version(context, action::put_retention, std::move(change));
 }
 
 Task<Result<void>> serve_object_legal_hold(Context& context) {
+  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::get_legal_hold));
   VB_CO_TRY(co_await check_bucket_locks(context));
-  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context));
   XmlWriter xml("LegalHold");
   xml.element("Status", info.lock.legal_hold ? "ON" : "OFF");
   context.reply_xml(xml.finish());
@@ -170,10 +171,11 @@ Task<Result<void>> serve_object_legal_hold(Context& context) {
 
 Task<Result<void>> serve_put_object_legal_hold(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lock_document_max));
-  VB_CO_TRY(co_await check_bucket_locks(context));
   store::ObjectChange change;
   VB_CO_ASSIGN(change.legal_hold, parse_legal_hold(text));
-  co_return co_await update_version(context, std::move(change));
+  VB_CO_TRY(co_await authorize_change(context, action::put_legal_hold, change));
+  VB_CO_TRY(co_await check_bucket_locks(context));
+  co_return co_await update_version(context, action::put_legal_hold, std::move(change));
 }
 
 }  // namespace verbena::s3

@@ -72,16 +72,30 @@ Result<int> read_part_number(const Context& context) {
   return static_cast<int>(number);
 }
 
+Task<Result<void>> authorize_upload(Context& context, const Action& action) {
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  const Asked asked{.action = action, .key = context.key};
+  co_return authorize(context.service, context.caller(), *access, asked);
+}
+
 Task<Result<void>> serve_create_upload(Context& context) {
   VB_CO_TRY(check_key(context.key));
   store::UploadInfo upload;
   upload.bucket = context.bucket;
   upload.key = context.key;
-  upload.owner = root_account;
+  upload.owner = owner_of(context.caller());
   VB_CO_ASSIGN(upload.headers, read_object_headers(context));
   VB_CO_ASSIGN(upload.tags, read_tagging_header(context));
   VB_CO_ASSIGN(upload.lock, read_lock_headers(context));
   VB_CO_TRY(read_upload_checksum(context, upload));
+  VB_CO_ASSIGN(const AclWish wish, read_acl_headers(context));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  const Asked asked{.action = action::put_object,
+                    .key = context.key,
+                    .tags = &upload.tags,
+                    .lock = &upload.lock,
+                    .headers = &upload.headers};
+  VB_CO_ASSIGN(upload.attributes, authorize_new_object(context.service, context.caller(), *access, asked, wish));
   VB_CO_ASSIGN(upload, co_await context.service.store.create_upload(std::move(upload)));
   if (upload.checksum_algorithm) {
     context.reply_header("x-amz-checksum-algorithm", std::string(to_string(*upload.checksum_algorithm)));
@@ -98,9 +112,11 @@ Task<Result<void>> serve_create_upload(Context& context) {
 Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, UploadPartRequest request,
                                    memory::Source& body) {
   PutRequest& put = request.put;
-  VB_CO_TRY(authorize(caller));
   VB_CO_TRY(check_bucket_name(put.bucket));
   VB_CO_TRY(check_key(put.key));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, put.bucket));
+  const Asked asked{.action = action::put_object, .key = put.key};
+  VB_CO_TRY(authorize(service, caller, *access, asked));
   if (request.part_number < 1 || request.part_number > store::part_number_max) {
     co_return fail(Errc::invalid_argument, bad_part_number);
   }
@@ -138,6 +154,7 @@ Task<Result<void>> serve_upload_part(Context& context) {
 
 Task<Result<void>> serve_abort_upload(Context& context) {
   const auto upload_id = context.query.get_or_empty("uploadId");
+  VB_CO_TRY(co_await authorize_upload(context, action::abort_upload));
   VB_CO_TRY(co_await context.service.store.abort_upload(context.bucket, context.key, upload_id));
   reply_no_content(context);
   co_return Result<void>();

@@ -7,6 +7,7 @@
 #include "s3/checksums.h"
 #include "s3/conditions.h"
 #include "s3/lifecycle.h"
+#include "s3/multipart.h"
 #include "s3/names.h"
 #include "s3/verbs.h"
 #include "s3/versions.h"
@@ -145,6 +146,7 @@ std::string result_xml(const Context& context, const store::ObjectInfo& info) {
 }  // namespace
 
 Task<Result<void>> serve_complete_upload(Context& context) {
+  VB_CO_TRY(co_await authorize_upload(context, action::put_object));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
   VB_CO_ASSIGN(const auto wanted, parse_complete(text));
   VB_CO_ASSIGN(store::CommitConditions conditions, read_commit_conditions(context));

@@ -4,6 +4,7 @@
 #include "s3/headers.h"
 #include "s3/http_date.h"
 #include "s3/listing.h"
+#include "s3/multipart.h"
 #include "s3/names.h"
 #include "s3/verbs.h"
 
@@ -28,12 +29,12 @@ void write_part(XmlWriter& xml, const store::PartInfo& part) {
   xml.close();
 }
 
-void write_upload(XmlWriter& xml, const NameEncoder& encode, const store::UploadInfo& upload) {
+void write_upload(XmlWriter& xml, const Context& context, const NameEncoder& encode, const store::UploadInfo& upload) {
   xml.open("Upload");
   xml.element("Key", encode(upload.key));
   xml.element("UploadId", upload.upload_id);
-  write_owner(xml, "Initiator");
-  write_owner(xml, "Owner");
+  write_owner(xml, "Initiator", context.service, upload.owner);
+  write_owner(xml, "Owner", context.service, upload.owner);
   xml.element("StorageClass", storage_class(upload.headers));
   xml.element("Initiated", format_iso8601(upload.created_us));
   write_checksum_kind(xml, upload);
@@ -49,6 +50,7 @@ Task<Result<void>> serve_list_parts(Context& context) {
   constexpr const char* bad_marker = "Argument part-number-marker must be an integer between 0 and 2147483647.";
   VB_CO_ASSIGN(const int64_t marker, context.query.number("part-number-marker", 0, 2147483647, 0, bad_marker));
   const std::string upload_id(context.query.get_or_empty("uploadId"));
+  VB_CO_TRY(co_await authorize_upload(context, action::list_parts));
   VB_CO_ASSIGN(const store::UploadInfo upload,
                co_await context.service.store.upload(context.bucket, context.key, upload_id));
   store::PartPage page;
@@ -61,8 +63,8 @@ Task<Result<void>> serve_list_parts(Context& context) {
   xml.element("Key", encode(context.key));
   encode.announce(xml);
   xml.element("UploadId", upload_id);
-  write_owner(xml, "Initiator");
-  write_owner(xml, "Owner");
+  write_owner(xml, "Initiator", context.service, upload.owner);
+  write_owner(xml, "Owner", context.service, upload.owner);
   xml.element("StorageClass", storage_class(upload.headers));
   write_checksum_kind(xml, upload);
   xml.element("PartNumberMarker", marker);
@@ -103,7 +105,7 @@ Task<Result<void>> serve_list_uploads(Context& context) {
   encode.announce(xml);
   xml.element("MaxUploads", request.max_uploads);
   xml.element("IsTruncated", page.truncated);
-  for (const auto& upload : page.uploads) write_upload(xml, encode, upload);
+  for (const auto& upload : page.uploads) write_upload(xml, context, encode, upload);
   write_prefixes(xml, encode, page.common_prefixes);
   context.reply_xml(xml.finish());
   co_return Result<void>();

@@ -1,15 +1,18 @@
-// Object ownership of a bucket: BucketOwnerEnforced, BucketOwnerPreferred or ObjectWriter. With one account all three
-// mean the same; they are kept for those who set and read them.
+// Object ownership of a bucket: who owns what is written into it, and whether access control lists count.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "s3/access.h"
 
 namespace verbena::s3 {
 
-// <OwnershipControls> with that rule. malformed_xml for anything else.
-Result<std::string> ownership_xml(std::string_view ownership);
+std::optional<Ownership> named_ownership(std::string_view name);
+// <OwnershipControls>. malformed_xml.
+Result<Ownership> parse_ownership(std::string_view xml);
+std::string ownership_xml(Ownership ownership);
 
 }  // namespace verbena::s3

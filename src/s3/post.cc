@@ -154,7 +154,7 @@ Task<Result<void>> serve_post_object(Context& context) {
   }
   context.key = *form.get("key");
 
-  const Request as_put = as_put_request(context.request, form, std::move(identity));
+  Request as_put = as_put_request(context.request, form, std::move(identity));
   Context put_context{.service = context.service,
                       .windows = context.windows,
                       .options = context.options,
@@ -165,6 +165,7 @@ Task<Result<void>> serve_post_object(Context& context) {
                       .sink = WatchedSink(context.sink),
                       .bucket = context.bucket,
                       .key = context.key};
+  as_put.caller.http = &put_context;
   const auto refused = refuse_unimplemented_headers(put_context);
   context.error_fields = put_context.error_fields;
   VB_CO_TRY(refused);

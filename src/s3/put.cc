@@ -130,10 +130,16 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
 }
 
 Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutRequest request, memory::Source& body) {
-  VB_CO_TRY(authorize(caller));
   VB_CO_TRY(check_bucket_name(request.bucket));
   VB_CO_TRY(check_key(request.key));
   VB_CO_TRY(check_object_headers(request.headers));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
+  const Asked asked{.action = action::put_object,
+                    .key = request.key,
+                    .tags = &request.tags,
+                    .lock = &request.lock,
+                    .headers = &request.headers};
+  VB_CO_ASSIGN(store::Attributes attributes, authorize_new_object(service, caller, *access, asked, request.acl));
   const auto size = body.size();
   if (size.value_or(0) > put_size_max) co_return fail(Errc::entity_too_large, "put: declared length");
 
@@ -142,6 +148,7 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   info.headers = std::move(request.headers);
   info.tags = std::move(request.tags);
   info.lock = request.lock;
+  store::change_attributes(info.attributes, attributes);
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));
   co_return PutReply{std::move(info)};
 }
@@ -158,6 +165,7 @@ Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
     VB_ASSIGN(put.conditions, read_commit_conditions(context));
     VB_ASSIGN(put.tags, read_tagging_header(context));
     VB_ASSIGN(put.lock, read_lock_headers(context));
+    VB_ASSIGN(put.acl, read_acl_headers(context));
   }
   VB_TRY(plan_checksums(context, put));
   return put;

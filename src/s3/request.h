@@ -15,6 +15,8 @@ namespace verbena::s3 {
 
 enum class Door : uint8_t { http, token, native };
 
+struct Context;
+
 // Who asks, and through which door. Filled by the door after authentication.
 struct Caller {
   auth::Identity identity;
@@ -22,6 +24,8 @@ struct Caller {
   bool secure = false;       // TLS
   std::string peer_address;  // IP without port
   std::string request_id;    // 16 upper-case hex digits, unique per request
+  // The HTTP request while it is served, for conditions of policies; null at the native door.
+  const Context* http = nullptr;
 };
 
 using Headers = std::vector<std::pair<std::string, std::string>>;

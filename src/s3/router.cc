@@ -28,7 +28,7 @@ struct Operation {
   std::string_view selector;    // the query parameter that asks for it; empty: none needed
   std::string_view parameters;  // further ones it takes, between spaces; "*": any
   Verb serve;
-  bool open = false;  // for callers without a signature too: the verb itself finds out who asks
+  const Action* action = nullptr;  // on the bucket, asked for before it is served; nullptr: the verb itself asks
 };
 
 constexpr std::string_view get_parameters =
@@ -40,59 +40,65 @@ constexpr std::string_view get_parameters =
 constexpr std::array operations = {
     Operation{Scope::service, "GET", "", " max-buckets continuation-token prefix bucket-region ", serve_list_buckets},
 
-    Operation{Scope::bucket, "GET", "location", " ", serve_bucket_location},
-    Operation{Scope::bucket, "GET", "versioning", " ", serve_bucket_versioning},
-    Operation{Scope::bucket, "GET", "acl", " ", serve_bucket_acl},
-    Operation{Scope::bucket, "GET", "cors", " ", serve_get_bucket_cors},
-    Operation{Scope::bucket, "PUT", "cors", " ", serve_put_bucket_cors},
-    Operation{Scope::bucket, "DELETE", "cors", " ", serve_delete_bucket_cors},
-    Operation{Scope::bucket, "GET", "tagging", " ", serve_get_bucket_tagging},
-    Operation{Scope::bucket, "PUT", "tagging", " ", serve_put_bucket_tagging},
-    Operation{Scope::bucket, "DELETE", "tagging", " ", serve_delete_bucket_tagging},
-    Operation{Scope::bucket, "GET", "ownershipControls", " ", serve_get_ownership_controls},
-    Operation{Scope::bucket, "PUT", "ownershipControls", " ", serve_put_ownership_controls},
-    Operation{Scope::bucket, "DELETE", "ownershipControls", " ", serve_delete_ownership_controls},
-    Operation{Scope::bucket, "GET", "publicAccessBlock", " ", serve_get_public_access_block},
-    Operation{Scope::bucket, "PUT", "publicAccessBlock", " ", serve_put_public_access_block},
-    Operation{Scope::bucket, "DELETE", "publicAccessBlock", " ", serve_delete_public_access_block},
-    Operation{Scope::bucket, "GET", "notification", " ", serve_get_notification},
-    Operation{Scope::bucket, "PUT", "notification", " ", serve_put_notification},
-    Operation{Scope::bucket, "GET", "logging", " ", serve_get_logging},
-    Operation{Scope::bucket, "PUT", "logging", " ", serve_put_logging},
-    Operation{Scope::bucket, "GET", "accelerate", " ", serve_get_accelerate},
-    Operation{Scope::bucket, "PUT", "accelerate", " ", serve_put_accelerate},
-    Operation{Scope::bucket, "GET", "requestPayment", " ", serve_get_request_payment},
-    Operation{Scope::bucket, "PUT", "requestPayment", " ", serve_put_request_payment},
-    Operation{Scope::bucket, "GET", "website", " ", serve_get_website},
-    Operation{Scope::bucket, "DELETE", "website", " ", serve_delete_absent},
-    Operation{Scope::bucket, "GET", "replication", " ", serve_get_replication},
-    Operation{Scope::bucket, "DELETE", "replication", " ", serve_delete_absent},
-    Operation{Scope::bucket, "GET", "encryption", " ", serve_get_encryption},
-    Operation{Scope::bucket, "DELETE", "encryption", " ", serve_delete_absent},
-    Operation{Scope::bucket, "GET", "policy", " ", serve_get_bucket_policy},
-    Operation{Scope::bucket, "DELETE", "policy", " ", serve_delete_absent},
-    Operation{Scope::bucket, "GET", "policyStatus", " ", serve_bucket_policy_status},
-    Operation{Scope::bucket, "PUT", "acl", " ", serve_put_bucket_acl},
+    Operation{Scope::bucket, "GET", "location", " ", serve_bucket_location, &action::get_location},
+    Operation{Scope::bucket, "GET", "versioning", " ", serve_bucket_versioning, &action::get_versioning},
+    Operation{Scope::bucket, "GET", "acl", " ", serve_bucket_acl, &action::get_bucket_acl},
+    Operation{Scope::bucket, "GET", "cors", " ", serve_get_bucket_cors, &action::get_cors},
+    Operation{Scope::bucket, "PUT", "cors", " ", serve_put_bucket_cors, &action::put_cors},
+    Operation{Scope::bucket, "DELETE", "cors", " ", serve_delete_bucket_cors, &action::put_cors},
+    Operation{Scope::bucket, "GET", "tagging", " ", serve_get_bucket_tagging, &action::get_bucket_tagging},
+    Operation{Scope::bucket, "PUT", "tagging", " ", serve_put_bucket_tagging, &action::put_bucket_tagging},
+    Operation{Scope::bucket, "DELETE", "tagging", " ", serve_delete_bucket_tagging, &action::put_bucket_tagging},
+    Operation{Scope::bucket, "GET", "ownershipControls", " ", serve_get_ownership_controls, &action::get_ownership},
+    Operation{Scope::bucket, "PUT", "ownershipControls", " ", serve_put_ownership_controls, &action::put_ownership},
+    Operation{Scope::bucket, "DELETE", "ownershipControls", " ", serve_delete_ownership_controls,
+              &action::put_ownership},
+    Operation{Scope::bucket, "GET", "publicAccessBlock", " ", serve_get_public_access_block,
+              &action::get_public_access},
+    Operation{Scope::bucket, "PUT", "publicAccessBlock", " ", serve_put_public_access_block,
+              &action::put_public_access},
+    Operation{Scope::bucket, "DELETE", "publicAccessBlock", " ", serve_delete_public_access_block,
+              &action::put_public_access},
+    Operation{Scope::bucket, "GET", "notification", " ", serve_get_notification, &action::get_notification},
+    Operation{Scope::bucket, "PUT", "notification", " ", serve_put_notification, &action::put_notification},
+    Operation{Scope::bucket, "GET", "logging", " ", serve_get_logging, &action::get_logging},
+    Operation{Scope::bucket, "PUT", "logging", " ", serve_put_logging, &action::put_logging},
+    Operation{Scope::bucket, "GET", "accelerate", " ", serve_get_accelerate, &action::get_accelerate},
+    Operation{Scope::bucket, "PUT", "accelerate", " ", serve_put_accelerate, &action::put_accelerate},
+    Operation{Scope::bucket, "GET", "requestPayment", " ", serve_get_request_payment, &action::get_request_payment},
+    Operation{Scope::bucket, "PUT", "requestPayment", " ", serve_put_request_payment, &action::put_request_payment},
+    Operation{Scope::bucket, "GET", "website", " ", serve_get_website, &action::get_website},
+    Operation{Scope::bucket, "DELETE", "website", " ", serve_delete_absent, &action::delete_website},
+    Operation{Scope::bucket, "GET", "replication", " ", serve_get_replication, &action::get_replication},
+    Operation{Scope::bucket, "DELETE", "replication", " ", serve_delete_absent, &action::put_replication},
+    Operation{Scope::bucket, "GET", "encryption", " ", serve_get_encryption, &action::get_encryption},
+    Operation{Scope::bucket, "DELETE", "encryption", " ", serve_delete_absent, &action::put_encryption},
+    Operation{Scope::bucket, "GET", "policy", " ", serve_get_bucket_policy, &action::get_policy},
+    Operation{Scope::bucket, "PUT", "policy", " ", serve_put_bucket_policy, &action::put_policy},
+    Operation{Scope::bucket, "DELETE", "policy", " ", serve_delete_bucket_policy, &action::delete_policy},
+    Operation{Scope::bucket, "GET", "policyStatus", " ", serve_bucket_policy_status, &action::get_policy_status},
+    Operation{Scope::bucket, "PUT", "acl", " ", serve_put_bucket_acl, &action::put_bucket_acl},
     Operation{Scope::bucket, "GET", "uploads",
-              " prefix delimiter key-marker upload-id-marker max-uploads encoding-type ", serve_list_uploads},
+              " prefix delimiter key-marker upload-id-marker max-uploads encoding-type ", serve_list_uploads,
+              &action::list_uploads},
     Operation{Scope::bucket, "GET", "versions",
               " prefix delimiter key-marker version-id-marker max-keys encoding-type ", serve_list_versions},
-    Operation{Scope::bucket, "GET", "object-lock", " ", serve_bucket_lock},
-    Operation{Scope::bucket, "GET", "lifecycle", " ", serve_bucket_lifecycle},
+    Operation{Scope::bucket, "GET", "object-lock", " ", serve_bucket_lock, &action::get_bucket_lock},
+    Operation{Scope::bucket, "GET", "lifecycle", " ", serve_bucket_lifecycle, &action::get_lifecycle},
     Operation{Scope::bucket, "GET", "list-type",
               " prefix delimiter continuation-token start-after fetch-owner max-keys encoding-type ",
               serve_list_objects_v2},
     Operation{Scope::bucket, "GET", "", " prefix delimiter marker max-keys encoding-type ", serve_list_objects_v1},
-    Operation{Scope::bucket, "PUT", "versioning", " ", serve_put_bucket_versioning},
-    Operation{Scope::bucket, "PUT", "object-lock", " ", serve_put_bucket_lock},
-    Operation{Scope::bucket, "PUT", "lifecycle", " ", serve_put_bucket_lifecycle},
-    Operation{Scope::bucket, "DELETE", "lifecycle", " ", serve_delete_bucket_lifecycle},
+    Operation{Scope::bucket, "PUT", "versioning", " ", serve_put_bucket_versioning, &action::put_versioning},
+    Operation{Scope::bucket, "PUT", "object-lock", " ", serve_put_bucket_lock, &action::put_bucket_lock},
+    Operation{Scope::bucket, "PUT", "lifecycle", " ", serve_put_bucket_lifecycle, &action::put_lifecycle},
+    Operation{Scope::bucket, "DELETE", "lifecycle", " ", serve_delete_bucket_lifecycle, &action::put_lifecycle},
     Operation{Scope::bucket, "PUT", "", " ", serve_create_bucket},
     Operation{Scope::bucket, "HEAD", "", " ", serve_head_bucket},
     Operation{Scope::bucket, "DELETE", "", " ", serve_delete_bucket},
     Operation{Scope::bucket, "POST", "delete", " ", serve_delete_objects},
-    Operation{Scope::bucket, "POST", "", " ", serve_post_object, true},
-    Operation{Scope::bucket, "OPTIONS", "", "*", serve_preflight, true},
+    Operation{Scope::bucket, "POST", "", " ", serve_post_object},
+    Operation{Scope::bucket, "OPTIONS", "", "*", serve_preflight},
 
     Operation{Scope::object, "GET", "uploadId", " max-parts part-number-marker encoding-type ", serve_list_parts},
     Operation{Scope::object, "GET", "attributes", " versionId ", serve_object_attributes},
@@ -113,7 +119,7 @@ constexpr std::array operations = {
     Operation{Scope::object, "DELETE", "uploadId", " ", serve_abort_upload},
     Operation{Scope::object, "DELETE", "tagging", " versionId ", serve_delete_object_tagging},
     Operation{Scope::object, "DELETE", "", " versionId ", serve_delete_object},
-    Operation{Scope::object, "OPTIONS", "", "*", serve_preflight, true},
+    Operation{Scope::object, "OPTIONS", "", "*", serve_preflight},
 };
 
 bool is_ascii_prefix(std::string_view text, std::string_view lower_prefix) {
@@ -173,9 +179,21 @@ Headers hoisted_headers(const Query& query) {
 
 Result<const Operation*> find_allowed(Scope scope, Context& context) {
   auto operation = find_operation(scope, context);
-  // Whoever may do nothing is not told what exists.
-  if (!operation || !(*operation)->open) VB_TRY(authorize(context.caller()));
+  // Strangers are not told what exists.
+  if (!operation && context.caller().identity.anonymous) return fail(Errc::access_denied, "anonymous");
   return operation;
+}
+
+// What is asked of every request, and of those whose action is on the bucket as a whole.
+Task<Result<void>> admit(Context& context, const Operation& operation) {
+  if (operation.scope == Scope::service) co_return Result<void>();
+  if (operation.action != nullptr) {
+    VB_CO_TRY(co_await authorize_bucket(context.service, context.caller(), context.bucket, *operation.action));
+  }
+  if (const auto expected = context.header("x-amz-expected-bucket-owner")) {
+    VB_CO_TRY(co_await check_expected_owner(context.service, context.bucket, *expected));
+  }
+  co_return Result<void>();
 }
 
 Result<const Operation*> resolve(Context& context) {
@@ -241,8 +259,8 @@ void fill_context_error(Context& context, const Error& error) {
 Router::Router(Service& service, rdma::TokenWindows* windows, Options options)
     : service_(service), windows_(windows), options_(std::move(options)) {}
 
-Task<bool> Router::handle(const Request& request, memory::Source& body, std::function<Headers()> trailing,
-                          Response& response, memory::Sink& sink) {
+Task<bool> Router::handle(Request& request, memory::Source& body, std::function<Headers()> trailing, Response& response,
+                          memory::Sink& sink) {
   Context context{.service = service_,
                   .windows = windows_,
                   .options = options_,
@@ -251,6 +269,7 @@ Task<bool> Router::handle(const Request& request, memory::Source& body, std::fun
                   .body = body,
                   .response = response,
                   .sink = WatchedSink(sink)};
+  request.caller.http = &context;
   add_request_ids(response, request.caller.request_id);
   const auto operation = resolve(context);
   if (!context.bucket.empty()) co_await add_cors_headers(context);
@@ -258,7 +277,9 @@ Task<bool> Router::handle(const Request& request, memory::Source& body, std::fun
     fill_context_error(context, operation.error());
     co_return true;
   }
-  const auto served = co_await (*operation)->serve(context);
+  auto served = co_await admit(context, **operation);
+  if (served) served = co_await (*operation)->serve(context);
+  request.caller.http = nullptr;
   if (served) co_return true;
   if (context.sink.begun()) co_return false;
   fill_context_error(context, served.error());

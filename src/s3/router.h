@@ -29,7 +29,7 @@ class Router {
   // `response` with its body. Never fails: every error becomes a response with AWS's XML. After a begun sink failed,
   // returns false and the door cuts the connection (a shorter body must not look whole).
   // `trailing` is called after the source has ended and gives its trailers (aws-chunked); may be null.
-  Task<bool> handle(const Request& request, memory::Source& body, std::function<Headers()> trailing, Response& response,
+  Task<bool> handle(Request& request, memory::Source& body, std::function<Headers()> trailing, Response& response,
                     memory::Sink& sink);
 
  private:

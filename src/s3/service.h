@@ -9,12 +9,17 @@
 #include <string>
 #include <vector>
 
+#include "auth/principal.h"
 #include "base/clock.h"
 #include "memory/stream.h"
+#include "s3/grant.h"
 #include "s3/request.h"
 #include "store/store.h"
 
 namespace verbena::s3 {
+
+class AccessGeneration;
+std::shared_ptr<AccessGeneration> make_access_generation();
 
 // What the verbs need. One per process; all members outlive it.
 struct Service {
@@ -22,8 +27,10 @@ struct Service {
   memory::Arena& arena;
   const WallClock& clock;
   std::string region = "us-east-1";
-  const auth::Verifier* verifier = nullptr;  // of the signatures in browser forms; nullptr: those are refused
-  int64_t lifecycle_day_s = 86'400;          // seconds that a day has for lifecycle rules
+  const auth::Verifier* verifier = nullptr;          // of the signatures in browser forms; nullptr: those are refused
+  int64_t lifecycle_day_s = 86'400;                  // seconds that a day has for lifecycle rules
+  const auth::AccountDirectory* accounts = nullptr;  // nullptr: there is the root account alone
+  std::shared_ptr<AccessGeneration> access = make_access_generation();  // of what verbs may keep of buckets
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.
@@ -82,6 +89,7 @@ struct PutRequest {
   store::CommitConditions conditions;
   std::vector<store::Checksum> expected;   // verified before anything becomes visible
   std::optional<std::string> content_md5;  // 16 raw bytes
+  AclWish acl{};                           // x-amz-acl, x-amz-grant-*
   std::optional<Algorithm> compute;        // compute and store this one even when the client sent none
   // Called when the source has ended, for checksums that arrive as trailers. May be null.
   std::function<Result<std::vector<store::Checksum>>()> trailing;

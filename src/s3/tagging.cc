@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "s3/authorize.h"
 #include "s3/query.h"
 #include "s3/tag_set.h"
 #include "s3/verbs.h"
@@ -50,7 +51,7 @@ Result<store::Tags> read_tagging_header(const Context& context) {
 }
 
 Task<Result<void>> serve_object_tagging(Context& context) {
-  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context));
+  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::get_object_tagging));
   add_version_id(context.response, info.version_id);
   context.reply_xml(tagging_xml(info.tags));
   co_return Result<void>();
@@ -60,13 +61,13 @@ Task<Result<void>> serve_put_object_tagging(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, tagging_document_max));
   store::ObjectChange change;
   VB_CO_ASSIGN(change.tags, parse_object_tags(text));
-  co_return co_await update_version(context, std::move(change));
+  co_return co_await update_version(context, action::put_object_tagging, std::move(change));
 }
 
 Task<Result<void>> serve_delete_object_tagging(Context& context) {
   store::ObjectChange change;
   change.tags.emplace();
-  VB_CO_TRY(co_await update_version(context, std::move(change)));
+  VB_CO_TRY(co_await update_version(context, action::delete_object_tagging, std::move(change)));
   reply_no_content(context);
   co_return Result<void>();
 }

@@ -141,6 +141,7 @@ class MemoryStore : public store::Store {
                                          store::ObjectChange change) override {
     VB_CO_ASSIGN(auto object, find_object(bucket, key, version_id));
     auto changed = std::make_shared<StoredObject>(*object);
+    store::change_attributes(changed->info.attributes, change.attributes);
     if (change.tags) changed->info.tags = *change.tags;
     if (change.legal_hold) changed->info.lock.legal_hold = *change.legal_hold;
     if (change.retention) {
@@ -245,6 +246,9 @@ class MemoryStore : public store::Store {
     info.parts = std::move(parts);
     info.tags = found->info.tags;
     info.lock = found->info.lock;
+    store::Attributes attributes = found->info.attributes;
+    store::change_attributes(attributes, info.attributes);
+    info.attributes = std::move(attributes);
     object.info = std::move(info);
     StoredBucket& in = *find(bucket).value();
     VB_CO_TRY(check(in, std::string(key), conditions));

@@ -95,6 +95,7 @@ struct Call {
   Headers headers{};
   std::string body{};
   bool anonymous = false;
+  auth::PrincipalPtr principal{};  // null, and not anonymous: the superuser
   std::string host = "127.0.0.1";
   bool declare_length = true;
   std::vector<std::string> signed_headers = {"host", "x-amz-date", "x-amz-rdma-bytes", "x-amz-rdma-token"};
@@ -128,6 +129,7 @@ class Rig : public ::testing::Test {
     Request request;
     request.caller.identity.anonymous = c.anonymous;
     request.caller.identity.access_key = c.anonymous ? "" : "AKID";
+    request.caller.identity.principal = c.principal;
     request.caller.identity.signed_headers = c.signed_headers;
     request.caller.peer_address = "127.0.0.1";
     request.caller.request_id = "0123456789ABCDEF";

@@ -11,7 +11,6 @@ Task<Result<void>> serve_create_bucket(Context& context);
 Task<Result<void>> serve_head_bucket(Context& context);
 Task<Result<void>> serve_delete_bucket(Context& context);
 Task<Result<void>> serve_bucket_location(Context& context);
-Task<Result<void>> serve_bucket_acl(Context& context);
 
 // bucket_document.cc
 Task<Result<void>> serve_get_bucket_cors(Context& context);
@@ -39,10 +38,19 @@ Task<Result<void>> serve_put_request_payment(Context& context);
 Task<Result<void>> serve_get_website(Context& context);
 Task<Result<void>> serve_get_replication(Context& context);
 Task<Result<void>> serve_get_encryption(Context& context);
-Task<Result<void>> serve_get_bucket_policy(Context& context);
-Task<Result<void>> serve_bucket_policy_status(Context& context);
 Task<Result<void>> serve_delete_absent(Context& context);  // of a configuration that no bucket has
+
+// bucket_policy.cc
+Task<Result<void>> serve_get_bucket_policy(Context& context);
+Task<Result<void>> serve_put_bucket_policy(Context& context);
+Task<Result<void>> serve_delete_bucket_policy(Context& context);
+Task<Result<void>> serve_bucket_policy_status(Context& context);
+
+// acl_verbs.cc
+Task<Result<void>> serve_bucket_acl(Context& context);
 Task<Result<void>> serve_put_bucket_acl(Context& context);
+Task<Result<void>> serve_object_acl(Context& context);
+Task<Result<void>> serve_put_object_acl(Context& context);
 
 // preflight.cc
 Task<Result<void>> serve_preflight(Context& context);
@@ -57,8 +65,6 @@ Task<Result<void>> serve_head_object(Context& context);
 
 // attributes.cc
 Task<Result<void>> serve_object_attributes(Context& context);
-Task<Result<void>> serve_object_acl(Context& context);
-Task<Result<void>> serve_put_object_acl(Context& context);
 
 // put.cc
 Task<Result<void>> serve_put_object(Context& context);

@@ -1,5 +1,7 @@
 #include "s3/versions.h"
 
+#include <tuple>
+
 #include "s3/authorize.h"
 #include "s3/http_date.h"
 #include "s3/lock.h"
@@ -57,16 +59,50 @@ Task<> describe_missing(Context& context, const Error& error, const std::string&
   context.error_fields.emplace_back("ResourceType", "DeleteMarker");
 }
 
-Task<Result<store::ObjectInfo>> stat_version(Context& context) {
-  VB_CO_TRY(authorize(context.caller()));
+namespace {
+
+// The version that a request names, authorized. `asked` gets the rest of what the request is about.
+Task<Result<store::ObjectInfo>> find_authorized(Context& context, Asked asked) {
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
   VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
+  asked.key = context.key;
+  asked.version_id = version_id;
   auto info = co_await context.service.store.stat(context.bucket, context.key, version_id);
-  if (!info) co_await describe_missing(context, info.error(), version_id);
+  if (!info) {
+    const Error told = missing_error(context.service, context.caller(), *access, asked, info.error());
+    if (told.code != Errc::access_denied) co_await describe_missing(context, told, version_id);
+    co_return std::unexpected(told);
+  }
+  asked.object = &*info;
+  VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
   co_return info;
 }
 
-Task<Result<void>> update_version(Context& context, store::ObjectChange change) {
-  VB_CO_TRY(authorize(context.caller()));
+}  // namespace
+
+Task<Result<store::ObjectInfo>> stat_version(Context& context, const Action& action) {
+  const Asked asked{action};
+  co_return co_await find_authorized(context, asked);
+}
+
+Task<Result<void>> authorize_change(Context& context, const Action& action, const store::ObjectChange& change) {
+  store::ObjectLock lock;
+  if (change.retention) std::tie(lock.mode, lock.retain_until_us) = *change.retention;
+  lock.legal_hold = change.legal_hold.value_or(false);
+  Asked asked{action};
+  asked.tags = change.tags ? &*change.tags : nullptr;
+  asked.lock = &lock;
+  VB_CO_TRY(co_await find_authorized(context, asked));
+  co_return Result<void>();
+}
+
+Task<Result<void>> update_version(Context& context, const Action& action, store::ObjectChange change) {
+  VB_CO_TRY(co_await authorize_change(context, action, change));
+  if (change.bypass_governance) {
+    VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+    const Asked bypass{.action = action::bypass_governance, .key = context.key};
+    change.bypass_governance = authorize(context.service, context.caller(), *access, bypass).has_value();
+  }
   VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
   const auto done = co_await context.service.store.update(context.bucket, context.key, version_id, std::move(change));
   if (!done) {
@@ -78,7 +114,7 @@ Task<Result<void>> update_version(Context& context, store::ObjectChange change) 
 }
 
 Task<Result<void>> serve_bucket_versioning(Context& context) {
-  VB_CO_ASSIGN(const store::BucketInfo info, co_await head_bucket(context.service, context.caller(), context.bucket));
+  VB_CO_ASSIGN(const store::BucketInfo info, co_await context.service.store.bucket(context.bucket));
   XmlWriter xml("VersioningConfiguration");  // empty: never enabled
   if (info.versioning != store::Versioning::off) {
     xml.element("Status", info.versioning == store::Versioning::enabled ? "Enabled" : "Suspended");
@@ -88,7 +124,6 @@ Task<Result<void>> serve_bucket_versioning(Context& context) {
 }
 
 Task<Result<void>> serve_put_bucket_versioning(Context& context) {
-  VB_CO_TRY(co_await head_bucket(context.service, context.caller(), context.bucket));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, versioning_document_max));
   VB_CO_ASSIGN(const store::Versioning versioning, parse_versioning(text));
   co_return co_await context.service.store.set_versioning(context.bucket, versioning);

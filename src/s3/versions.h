@@ -1,6 +1,7 @@
 // Versions as S3 shows them.
 #pragma once
 
+#include "s3/actions.h"
 #include "s3/context.h"
 
 namespace verbena::s3 {
@@ -15,10 +16,14 @@ void add_version_headers(Response& response, const store::ObjectInfo& info);
 void add_version_id(Response& response, const std::string& version_id);
 
 // The version that is asked about (?versionId=, else the current object); a delete marker in its place is described.
-Task<Result<store::ObjectInfo>> stat_version(Context& context);
+// Authorized for `action`.
+Task<Result<store::ObjectInfo>> stat_version(Context& context, const Action& action);
 
-// Changes that version and names it in the answer. Errors as Store::update().
-Task<Result<void>> update_version(Context& context, store::ObjectChange change);
+// Whether that change of that version is allowed. Errors as stat_version().
+Task<Result<void>> authorize_change(Context& context, const Action& action, const store::ObjectChange& change);
+
+// Changes that version, authorized for `action`, and names it in the answer. Errors as Store::update().
+Task<Result<void>> update_version(Context& context, const Action& action, store::ObjectChange change);
 
 // After a read failed with `error`: says with headers when it was a delete marker that was met.
 Task<> describe_missing(Context& context, const Error& error, const std::string& version_id);

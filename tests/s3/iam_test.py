@@ -94,7 +94,8 @@ class CommandLine(IamCase):
                          ("testid", "M. Tester", "tester@example.com", "0555b35654ad1656d804"))
         identity = self.as_account(made, "sts").get_caller_identity()
         self.assertEqual((identity["Arn"], identity["Account"]), (f"arn:aws:iam::{made['account_id']}:root", made["account_id"]))
-        self.as_account(made, "s3").list_buckets()
+        owner = self.as_account(made, "s3").list_buckets()["Owner"]
+        self.assertEqual(owner["ID"], "testid")
         listed = json.loads(self.run_program("user", "list", "--json"))["accounts"]
         self.assertIn("testid", [account["id"] for account in listed])
         self.assertNotIn("h7Ghxu", json.dumps(listed))
@@ -134,6 +135,15 @@ class CommandLine(IamCase):
         self.run_program("user", "key", "rm", made["name"], made["access_key"])
         self.assert_error("InvalidAccessKeyId", 403, s3.list_buckets)
         self.client("s3", second["access_key"], second["secret_key"]).list_buckets()
+
+    def test_an_account_with_a_bucket_stays(self):
+        made = self.account()
+        s3 = self.as_account(made, "s3")
+        s3.create_bucket(Bucket="owned-by-" + made["name"])
+        self.run_program("user", "rm", made["name"], expect=CONFLICT)
+        s3.delete_bucket(Bucket="owned-by-" + made["name"])
+        self.run_program("user", "rm", made["name"])
+        self.assert_error("InvalidAccessKeyId", 403, s3.list_buckets)
 
     def test_users_in_an_account_and_their_policies(self):
         made = self.account()

@@ -1,0 +1,32 @@
+// The values behind the condition keys of policies, for one request.
+#pragma once
+
+#include <string_view>
+
+#include "auth/policy.h"
+#include "s3/authorize.h"
+
+namespace verbena::s3 {
+
+class RequestFacts final : public auth::Facts {
+ public:
+  // All outlive it. `owner_id`: the account that the bucket belongs to.
+  RequestFacts(const Service& service, const Caller& caller, std::string_view owner_id, const Asked& asked)
+      : service_(service), caller_(caller), owner_id_(owner_id), asked_(asked) {}
+  bool find(std::string_view key, auth::FactValues& values) const override;
+
+ private:
+  std::optional<std::string> connection_fact(std::string_view key) const;
+  std::optional<std::string> signature_fact(std::string_view key) const;
+  std::optional<std::string> listing_fact(std::string_view key) const;
+  std::optional<std::string> lock_fact(std::string_view key) const;
+  std::optional<std::string> header_fact(std::string_view key) const;
+  std::optional<std::string> header(std::string_view name) const;
+
+  const Service& service_;
+  const Caller& caller_;
+  std::string_view owner_id_;
+  const Asked& asked_;
+};
+
+}  // namespace verbena::s3
