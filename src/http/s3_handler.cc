@@ -148,6 +148,7 @@ Task<std::string> serve_call(Context& context, iam::Api api, Exchange& exchange,
   } else {
     iam::Service::refuse(api, verified.error(), request_id, response);
   }
+  if (exchange.method() == "HEAD") response.no_body = true;
   (void)co_await exchange.reply(response);
   co_return access_key;
 }

@@ -138,6 +138,7 @@ std::expected<void, std::string> Server::State::open_store() {
       s3::Service{front, *arena, system_clock(), config.region, verifier.get(), config.lifecycle_day.count()});
   service->accounts = identities.get();
   // A thread of its own: changes of accounts come one after the other, and must not hold up the engine's.
+  service->accounts = identities.get();
   iam_pool = std::make_unique<BlockingPool>(1, iam_queue_max);
   iam = std::make_unique<iam::Service>(*identities, front, *iam_pool, system_clock());
   const s3::LifecycleOptions lifecycle_options{.day_s = config.lifecycle_day.count()};

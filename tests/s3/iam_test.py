@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import urllib.parse
 
@@ -93,7 +94,8 @@ class CommandLine(IamCase):
                          ("testid", "M. Tester", "tester@example.com", "0555b35654ad1656d804"))
         identity = self.as_account(made, "sts").get_caller_identity()
         self.assertEqual((identity["Arn"], identity["Account"]), (f"arn:aws:iam::{made['account_id']}:root", made["account_id"]))
-        self.as_account(made, "s3").list_buckets()
+        owner = self.as_account(made, "s3").list_buckets()["Owner"]
+        self.assertEqual(owner["ID"], "testid")
         listed = json.loads(self.run_program("user", "list", "--json"))["accounts"]
         self.assertIn("testid", [account["id"] for account in listed])
         self.assertNotIn("h7Ghxu", json.dumps(listed))
@@ -133,6 +135,15 @@ class CommandLine(IamCase):
         self.run_program("user", "key", "rm", made["name"], made["access_key"])
         self.assert_error("InvalidAccessKeyId", 403, s3.list_buckets)
         self.client("s3", second["access_key"], second["secret_key"]).list_buckets()
+
+    def test_an_account_with_a_bucket_stays(self):
+        made = self.account()
+        s3 = self.as_account(made, "s3")
+        s3.create_bucket(Bucket="owned-by-" + made["name"])
+        self.run_program("user", "rm", made["name"], expect=CONFLICT)
+        s3.delete_bucket(Bucket="owned-by-" + made["name"])
+        self.run_program("user", "rm", made["name"])
+        self.assert_error("InvalidAccessKeyId", 403, s3.list_buckets)
 
     def test_users_in_an_account_and_their_policies(self):
         made = self.account()
@@ -187,9 +198,10 @@ class DataDirectory(unittest.TestCase):
         self.env.update(VERBENA_ROOT_ACCESS_KEY=ACCESS_KEY, VERBENA_ROOT_SECRET_KEY=SECRET_KEY)
         self.data = os.path.join(self.folder.name, "data")
 
-    def client(self, server, made):
-        client = boto3.client("s3", endpoint_url=server.http, region_name="us-east-1",
-                              aws_access_key_id=made["access_key"], aws_secret_access_key=made["secret_key"])
+    def client(self, server, made, service="s3"):
+        client = boto3.client(service, endpoint_url=server.http, region_name="us-east-1",
+                              aws_access_key_id=made["access_key"], aws_secret_access_key=made["secret_key"],
+                              config=botocore.config.Config(retries={"max_attempts": 0}))
         self.addCleanup(client.close)
         return client
 
@@ -209,6 +221,43 @@ class DataDirectory(unittest.TestCase):
         self.assertIn(b"early", self.run_program("user", "list", "--data", self.data).stdout)
         self.run_program("user", "rm", "early", "--data", self.data, expect=USAGE)
         self.assertNotIn(made["secret_key"].encode(), pathlib.Path(self.data, "identities.json").read_bytes())
+
+    def test_what_was_acknowledged_is_there_after_kill_9_in_the_midst_of_changes(self):
+        os.mkdir(self.data, 0o700)
+        server = Server(directory=self.data).start()
+        acknowledged, ended = [], threading.Event()
+
+        def make(iam, worker, enough):
+            for number in range(10_000):
+                name = f"user-{worker}-{number}"
+                try:
+                    iam.create_user(UserName=name)
+                except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError):
+                    return   # the server is gone
+                acknowledged.append(name)
+                if len(acknowledged) >= enough:
+                    ended.set()
+
+        try:
+            for round in range(3):
+                root = {"access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
+                enough = len(acknowledged) + 30
+                workers = [threading.Thread(target=make, args=(self.client(server, root, "iam"), f"{round}-{n}", enough))
+                           for n in range(3)]
+                ended.clear()
+                for worker in workers:
+                    worker.start()
+                self.assertTrue(ended.wait(60))
+                server.kill()
+                for worker in workers:
+                    worker.join()
+                server.start()
+                iam = self.client(server, root, "iam")
+                pages = iam.get_paginator("list_users").paginate()
+                there = {user["UserName"] for page in pages for user in page["Users"]}
+                self.assertLessEqual(set(acknowledged), there)
+        finally:
+            server.stop()
 
     def test_a_corrupt_file_of_accounts_is_a_clear_error_at_start(self):
         self.run_program("user", "add", "early", "--data", self.data)
@@ -521,6 +570,15 @@ class Roles(IamCase):
         self.assertEqual(mine.get_object(Bucket=bucket, Key="k")["Body"].read(), b"content")
         url = mine.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "k"})
         self.assertEqual(self.request("GET", url.removeprefix(self.server.http), signed=False).body, b"content")
+        presigned = mine.generate_presigned_post(bucket, "form")["fields"]
+        self.assertIn("x-amz-security-token", presigned)
+        for token, status in ((key[2], 204), (key[2][4:], 400)):
+            fields = dict(presigned, file="by form", **{"x-amz-security-token": token})
+            body = "".join(f'--x\r\nContent-Disposition: form-data; name="{n}"\r\n\r\n{v}\r\n' for n, v in fields.items())
+            reply = self.request("POST", f"/{bucket}", {"content-type": "multipart/form-data; boundary=x"},
+                                 (body + "--x--\r\n").encode(), signed=False)
+            self.assertEqual(reply.status, status, reply.body)
+        s3.delete_object(Bucket=bucket, Key="form")
         wrong = self.client("s3", key[0], key[1], key[2][:-8] + "AAAAAAA=")
         self.assert_error("InvalidToken", 400, wrong.list_buckets)
         self.assert_error("InvalidAccessKeyId", 403, self.client("s3", *key[:2]).list_buckets)
