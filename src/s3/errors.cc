@@ -97,7 +97,7 @@ ErrorForm error_form(Errc code) {
     case Errc::invalid_location_constraint:
       return {"InvalidLocationConstraint", 400, "The specified location-constraint is not valid"};
     case Errc::invalid_checksum:
-      return {"InvalidRequest", 400, "The value of a checksum header or trailer is invalid."};
+      return {"BadDigest", 400, "The value of a checksum header or trailer is not one that content can have."};
     case Errc::request_header_too_large:
       return {"RequestHeaderSectionTooLarge", 400, "Your request header section exceeds the maximum allowed size."};
     case Errc::invalid_encryption:
