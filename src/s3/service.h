@@ -16,6 +16,8 @@
 
 namespace verbena::s3 {
 
+class RequestLog;
+
 // What the verbs need. One per process; all members outlive it.
 struct Service {
   store::Store& store;
@@ -24,6 +26,7 @@ struct Service {
   std::string region = "us-east-1";
   const auth::Verifier* verifier = nullptr;  // of the signatures in browser forms; nullptr: those are refused
   int64_t lifecycle_day_s = 86'400;          // seconds that a day has for lifecycle rules
+  RequestLog* request_log = nullptr;         // of buckets that have logging on; nullptr: none can
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.

@@ -130,7 +130,6 @@ class Configurations(S3Case):
         for name, arguments in (
                 ("put_bucket_website", {"WebsiteConfiguration": {"IndexDocument": {"Suffix": "i"}}}),
                 ("put_bucket_request_payment", {"RequestPaymentConfiguration": {"Payer": "Requester"}}),
-                ("put_bucket_logging", {"BucketLoggingStatus": {"LoggingEnabled": {"TargetBucket": "x", "TargetPrefix": ""}}}),
                 ("put_bucket_accelerate_configuration", {"AccelerateConfiguration": {"Status": "Enabled"}})):
             self.assert_error("NotImplemented", 501, getattr(self.s3, name), Bucket=self.bucket, **arguments)
 
