@@ -53,7 +53,10 @@ std::optional<int64_t> parse_amz_date(std::string_view text) {
 
 std::optional<int64_t> parse_http_date(std::string_view text) {
   if (auto basic = parse_amz_date(text)) return basic;
-  // "Fri, 24 May 2013 00:00:00 GMT"
+  // "Fri, 24 May 2013 00:00:00 GMT". Mail's ways of writing that zone are common, too: AWS's own examples have "+0000".
+  for (const std::string_view zone : {" +0000", " -0000"}) {
+    if (text.ends_with(zone)) return parse_http_date(std::string(text.substr(0, text.size() - zone.size())) + " GMT");
+  }
   if (text.size() != 29 || text[3] != ',' || text[4] != ' ' || text[7] != ' ' || text[11] != ' ' || text[16] != ' ' ||
       text[19] != ':' || text[22] != ':' || text.substr(25) != " GMT") {
     return std::nullopt;

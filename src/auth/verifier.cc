@@ -56,7 +56,9 @@ Result<void> check_time(const Claim& claim, int64_t now_s, const Verifier::Optio
     return fail(Errc::authorization_query_error, "X-Amz-Expires must be between 0 and 604800 seconds.");
   }
   if (claim.time_s > now_s + options.skew_max_s) return fail(Errc::access_denied, "The request is not valid yet.");
-  if (now_s > claim.time_s + claim.expires_s) return fail(Errc::access_denied, "Request has expired.");
+  if (now_s > claim.time_s + claim.expires_s || claim.expires_s == 0) {
+    return fail(Errc::access_denied, "Request has expired.");
+  }
   return {};
 }
 

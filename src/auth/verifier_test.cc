@@ -257,6 +257,7 @@ TEST_F(VerifierTest, APresignedRequestLivesAtMostAWeek) {
     EXPECT_EQ(error_of(host_, "GET", "/bucket/key", presigned("", expires)), Errc::authorization_query_error);
   }
   EXPECT_EQ(error_of(host_, "GET", "/bucket/key", presigned("", 604800)), Errc::ok);
+  EXPECT_EQ(error_of(host_, "GET", "/bucket/key", presigned("", 0)), Errc::access_denied);
 }
 
 TEST_F(VerifierTest, APresignedQueryThatLacksOrRepeatsAnArgumentIsMalformed) {
@@ -342,6 +343,8 @@ TEST(Timestamp, OnlyDatesThatExistAreDates) {
   EXPECT_EQ(parse_amz_date("20130524T000000Z"), example_day);
   EXPECT_EQ(format_amz_date(example_day), "20130524T000000Z");
   EXPECT_EQ(parse_http_date("Fri, 24 May 2013 00:00:00 GMT"), example_day);
+  EXPECT_EQ(parse_http_date("Fri, 24 May 2013 00:00:00 +0000"), example_day);
+  EXPECT_EQ(parse_http_date("Fri, 24 May 2013 00:00:00 -0000"), example_day);
   for (const char* text : {"20130532T000000Z", "20130229T000000Z", "20131301T000000Z", "20130524T240000Z", "2013",
                            "20130524T000000", "2013052xT000000Z", ""}) {
     EXPECT_FALSE(parse_amz_date(text)) << text;

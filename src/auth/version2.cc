@@ -42,12 +42,6 @@ std::string header_or_argument(const RequestView& request, std::span<const Query
   return {};
 }
 
-// "Tue, 27 Mar 2007 19:36:42 +0000" is written as often as "... GMT".
-std::optional<int64_t> parse_date(std::string_view text) {
-  if (!text.ends_with(" +0000")) return parse_http_date(text);
-  return parse_http_date(std::string(text.substr(0, text.size() - 6)) + " GMT");
-}
-
 Result<Version2Claim> parse_header(const RequestView& request, std::string_view authorization) {
   Version2Claim claim;
   const std::string_view text = trim(authorization.substr(4));
@@ -62,7 +56,7 @@ Result<Version2Claim> parse_header(const RequestView& request, std::string_view 
   // With x-amz-date, the line of the date stays empty: that header is signed among the others.
   if (amz_date == nullptr && date != nullptr) claim.date = trim(date->value);
   const HeaderView* from = amz_date != nullptr ? amz_date : date;
-  const auto time = from != nullptr ? parse_date(trim(from->value)) : std::nullopt;
+  const auto time = from != nullptr ? parse_http_date(trim(from->value)) : std::nullopt;
   if (!time || *time < 0) {
     return fail(Errc::access_denied, "AWS authentication requires a valid Date or x-amz-date header.");
   }

@@ -26,8 +26,9 @@ struct Config {
   bool pin_cores = false;
   unsigned blocking_threads = 8;
   log::Level log_level = log::Level::info;
-  std::chrono::seconds lifecycle_day{86'400};  // what lifecycle rules take for a day
-  std::string access_log = "off";  // "off", "-" (standard output) or a file
+  std::chrono::seconds bucket_log_interval{300};  // from a batch of bucket log records' first to its delivery
+  std::chrono::seconds lifecycle_day{86'400};     // what lifecycle rules take for a day
+  std::string access_log = "off";                 // "off", "-" (standard output) or a file
 
   struct Cache {
     std::optional<uint64_t> size;  // bytes of the arena; unset: half of it; 0: no hot tier

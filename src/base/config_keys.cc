@@ -142,6 +142,8 @@ const std::array keys{
               [](C& c, S& t) { return parse_level(c.log_level, t); }},
     ConfigKey{"lifecycle_day", "86400", "seconds that lifecycle rules take for a day; shorter ones are for test suites",
               [](C& c, S& t) { return parse_duration(c.lifecycle_day, t, 1, 86'400); }},
+    ConfigKey{"bucket_log_interval", "300", "seconds until records of buckets that log are delivered as an object",
+              [](C& c, S& t) { return parse_duration(c.bucket_log_interval, t, 1, 3600); }},
     ConfigKey{"access_log", "off", "a line for each request: `off`, `-` (standard output) or a file",
               [](C& c, S& t) { return parse_text(c.access_log, t); }},
 

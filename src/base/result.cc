@@ -107,6 +107,7 @@ std::string_view to_string(Errc code) {
     VB_NAME(not_found);
     VB_NAME(unsupported);
     VB_NAME(malformed);
+    VB_NAME(invalid_target_bucket);
     VB_NAME(too_large);
     VB_NAME(out_of_memory);
     VB_NAME(connection_failed);

@@ -107,6 +107,8 @@ enum class Errc : uint16_t {
   no_such_kms_key = 85,
   invalid_kms_key_id = 86,
 
+  invalid_target_bucket = 90,  // for logs
+
   // RDMA (PROTOCOLS: S3 with a token).
   invalid_rdma_token = 96,
   rdma_not_supported = 97,

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "http/payload.h"
 #include "http/request_metrics.h"
+#include "s3/request_log.h"
 
 namespace verbena::http {
 namespace {
@@ -60,6 +61,9 @@ std::string host_of(const s3::Headers& headers) {
 }
 
 Result<auth::Verified> authenticate(const Context& context, const Exchange& exchange) {
+  // Browsers ask before a presigned request by its URL, whose signature is of another method: a preflight has no
+  // caller.
+  if (exchange.method() == "OPTIONS") return auth::Verified();
   thread_local std::vector<auth::HeaderView> views;  // verify() does not suspend: one per thread is enough
   views.clear();
   for (const auto& [name, value] : exchange.headers()) views.push_back({name, value});
@@ -159,6 +163,10 @@ void note(Context& context, const Exchange& exchange, std::string_view access_ke
   const auto progress = exchange.progress();
   context.metrics.note(token_door, exchange.method(), response.status, progress.bytes_in, progress.bytes_out,
                        response.rdma_bytes, duration_us);
+  if (response.log) {
+    const s3::LogOutcome outcome{response.status, response.error_code, progress.bytes_out, duration_us};
+    s3::finish_log(*response.log, outcome);
+  }
   if (context.access_log == nullptr) return;
   AccessLine line;
   line.time_us = time_us;

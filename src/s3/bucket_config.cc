@@ -64,14 +64,6 @@ Task<Result<void>> serve_put_notification(Context& context) {
   co_return co_await read_empty(context, "NotificationConfiguration", "Bucket notifications are not implemented.");
 }
 
-Task<Result<void>> serve_get_logging(Context& context) {
-  co_return co_await reply_empty(context, "BucketLoggingStatus");
-}
-
-Task<Result<void>> serve_put_logging(Context& context) {
-  co_return co_await read_empty(context, "BucketLoggingStatus", "Bucket logging is not implemented.");
-}
-
 Task<Result<void>> serve_get_accelerate(Context& context) {
   co_return co_await reply_empty(context, "AccelerateConfiguration");
 }

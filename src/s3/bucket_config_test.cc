@@ -101,7 +101,7 @@ TEST_F(BucketConfigTest, WhatHasOneStateTellsItAndTakesNoOther) {
   EXPECT_EQ(set("notification", "<NotificationConfiguration><TopicConfiguration/></NotificationConfiguration>").status,
             501);
   EXPECT_EQ(set("logging", "<BucketLoggingStatus/>").status, 200);
-  EXPECT_EQ(set("logging", "<BucketLoggingStatus><LoggingEnabled/></BucketLoggingStatus>").status, 501);
+  EXPECT_EQ(set("logging", "<BucketLoggingStatus><LoggingEnabled/></BucketLoggingStatus>").status, 400);
   const auto payer = [&](const std::string& who) {
     return set("requestPayment",
                "<RequestPaymentConfiguration><Payer>" + who + "</Payer></RequestPaymentConfiguration>");

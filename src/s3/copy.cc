@@ -231,7 +231,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   if (range) {
     // Unlike a GET's, a copy's range must lie inside the source.
     if (*range->last >= reader->info().size) {
-      co_return fail(Errc::invalid_argument, "Range specified is not valid for source object.");
+      co_return fail(Errc::invalid_range, "Range specified is not valid for source object.");
     }
     VB_CO_ASSIGN(extent, resolve_range(*range, reader->info().size));
   }

@@ -9,6 +9,7 @@
 #include "s3/lock.h"
 #include "s3/names.h"
 #include "s3/pending.h"
+#include "s3/request_log.h"
 #include "s3/verbs.h"
 #include "s3/versions.h"
 #include "s3/xml.h"
@@ -55,6 +56,18 @@ void write_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<stor
     xml.element("Message", error_message(outcome.error()));
   }
   xml.close();
+}
+
+void note_deletion(LogEntry& log, const DeleteTarget& target, const Result<store::Removed>& outcome) {
+  LogEntry::Deletion deletion{target.key, target.version_id.value_or(""), {}};
+  if (!outcome) {
+    const auto form = error_form(outcome.error().code);
+    deletion.error_code = form.code;
+    deletion.status = form.status;
+  } else if (outcome->delete_marker) {
+    deletion.version_id = outcome->version_id;
+  }
+  log.deletions.push_back(std::move(deletion));
 }
 
 // If-Match, x-amz-if-match-last-modified-time and x-amz-if-match-size.
@@ -124,6 +137,7 @@ Task<Result<void>> serve_delete_objects(Context& context) {
     pending.pop_front();
     const auto outcome = co_await first.wait();
     write_outcome(xml, document.targets[i], outcome, document.quiet);
+    if (context.response.log) note_deletion(*context.response.log, document.targets[i], outcome);
   }
   context.reply_xml(xml.finish());
   co_return Result<void>();

@@ -97,11 +97,14 @@ ErrorForm error_form(Errc code) {
     case Errc::invalid_location_constraint:
       return {"InvalidLocationConstraint", 400, "The specified location-constraint is not valid"};
     case Errc::invalid_checksum:
-      return {"InvalidRequest", 400, "The value of a checksum header or trailer is invalid."};
+      return {"BadDigest", 400, "The value of a checksum header or trailer is not one that content can have."};
     case Errc::request_header_too_large:
       return {"RequestHeaderSectionTooLarge", 400, "Your request header section exceeds the maximum allowed size."};
     case Errc::invalid_encryption:
       return {"InvalidEncryptionAlgorithmError", 400, "The encryption request you specified is not valid."};
+    case Errc::invalid_target_bucket:
+      return {"InvalidTargetBucketForLogging", 400,
+              "The target bucket for logging does not exist or is not owned by the owner of the source bucket."};
     case Errc::invalid_bucket_state:
       return {"InvalidBucketState", 409, "The request is not valid with the current state of the bucket."};
     case Errc::invalid_version:

@@ -12,6 +12,7 @@
 #include "s3/lifecycle.h"
 #include "s3/names.h"
 #include "s3/read_ahead.h"
+#include "s3/request_log.h"
 #include "s3/token.h"
 #include "s3/verbs.h"
 #include "s3/versions.h"
@@ -183,6 +184,7 @@ Task<Result<HeadReply>> head_object(Service& service, const Caller& caller, cons
 Result<void> fill_object_response(Context& context, const store::ObjectInfo& info, const Extent& extent,
                                   const GetRequest& request) {
   context.response.status = extent.partial ? 206 : 200;
+  if (context.response.log) context.response.log->record.object_size = info.size;
   add_object_headers(context.response, info);
   add_version_headers(context.response, info);
   if (extent.partial) {

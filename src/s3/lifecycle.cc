@@ -57,7 +57,9 @@ Task<Result<Rules>> lifecycle_rules(store::Store& store, std::string bucket) {
 Task<> add_expiration_header(Context& context, const store::ObjectInfo& info) {
   const auto rules = co_await lifecycle_rules(context.service.store, context.bucket);
   if (!rules || (*rules)->empty()) co_return;
-  const auto expiry = find_expiry(**rules, context.key, info, context.service.lifecycle_day_s);
+  // The header is for clients that plan by the calendar: it keeps days of 24 hours where they are shortened.
+  constexpr int64_t day_s = 86'400;
+  const auto expiry = find_expiry(**rules, context.key, info, day_s);
   if (!expiry) co_return;
   context.reply_header("x-amz-expiration",
                        fmt::format("expiry-date=\"{}\", rule-id=\"{}\"", format_http_date(expiry->at_us / 1'000'000),

@@ -39,6 +39,16 @@ Result<void> parse_tag(const pugi::xml_node& node, LifecycleFilter& filter) {
   return {};
 }
 
+// Of two prefixes that a key must have, the longer one.
+Result<void> add_prefix(std::string prefix, LifecycleFilter& filter) {
+  if (!prefix.starts_with(filter.prefix) && !filter.prefix.starts_with(prefix)) {
+    return fail(Errc::malformed_xml, "xml: Prefix");
+  }
+  if (prefix.size() > filter.prefix.size()) filter.prefix = std::move(prefix);
+  filter.has_prefix = true;
+  return {};
+}
+
 // The conditions of a Filter, or of the And in it.
 Result<size_t> parse_conditions(const pugi::xml_node& node, LifecycleFilter& filter) {
   size_t conditions = 0;
@@ -46,9 +56,9 @@ Result<size_t> parse_conditions(const pugi::xml_node& node, LifecycleFilter& fil
     if (child.type() != pugi::node_element) continue;
     ++conditions;
     const std::string_view name = child.name();
-    if (name == "Prefix" && !filter.has_prefix) {
-      filter.prefix = text_of(child);
-      filter.has_prefix = true;
+    if (name == "And" && std::string_view(node.name()) == "Filter") continue;
+    if (name == "Prefix") {
+      VB_TRY(add_prefix(text_of(child), filter));
     } else if (name == "Tag") {
       VB_TRY(parse_tag(child, filter));
     } else if (name == "ObjectSizeGreaterThan" && !filter.size_above) {
@@ -84,13 +94,11 @@ Result<void> parse_filter(const pugi::xml_node& rule, LifecycleFilter& filter) {
     filter.prefix = text_of(legacy);
     return check_filter(filter);
   }
+  // AWS wants one condition, or an And of several. Several without one are taken as if they had it, as Ceph RGW does.
+  VB_TRY(parse_conditions(node, filter));
   if (const auto both = node.child("And")) {
-    VB_TRY(check_children(node, {"And"}));
     VB_ASSIGN(const size_t conditions, parse_conditions(both, filter));
     if (conditions < 2) return fail(Errc::malformed_xml, "xml: And");
-  } else {
-    VB_ASSIGN(const size_t conditions, parse_conditions(node, filter));
-    if (conditions > 1) return fail(Errc::malformed_xml, "xml: Filter");
   }
   return check_filter(filter);
 }

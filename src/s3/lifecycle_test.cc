@@ -31,6 +31,20 @@ TEST(LifecycleRules, ComeBackAsTheyWere) {
   EXPECT_EQ(r.days, 3u);
 }
 
+TEST(LifecycleRules, ConditionsWithoutAnAndAreJoined) {
+  const auto rules = parse_lifecycle(
+      rule("<Filter><Prefix>p/</Prefix><Tag><Key>k</Key><Value>v</Value></Tag><And><Prefix>p/q</Prefix>"
+           "<ObjectSizeLessThan>9</ObjectSizeLessThan></And></Filter><Expiration><Days>3</Days></Expiration>"));
+  ASSERT_TRUE(rules);
+  store::ObjectInfo info;
+  info.tags = {{"k", "v"}};
+  EXPECT_TRUE(rules->front().applies("p/q1", info));
+  EXPECT_FALSE(rules->front().applies("p/1", info));
+  info.size = 9;
+  EXPECT_FALSE(rules->front().applies("p/q1", info));
+  EXPECT_FALSE(rules->front().applies("p/q1", {}));
+}
+
 TEST(LifecycleRules, WhatIsNoConfigurationIsRefused) {
   const std::string days = "<Expiration><Days>1</Days></Expiration>";
   const std::pair<std::string, Errc> cases[] = {
@@ -38,7 +52,9 @@ TEST(LifecycleRules, WhatIsNoConfigurationIsRefused) {
       {"<Other/>", Errc::malformed_xml},
       {rule(days), Errc::malformed_xml},  // neither Prefix nor Filter
       {rule("<Prefix/><Filter/>" + days), Errc::malformed_xml},
-      {rule("<Filter><Prefix>a</Prefix><Tag><Key>k</Key><Value/></Tag></Filter>" + days), Errc::malformed_xml},
+      {rule("<Filter><Prefix>a</Prefix><And><Prefix>b</Prefix><Tag><Key>k</Key><Value/></Tag></And></Filter>" + days),
+       Errc::malformed_xml},
+      {rule("<Filter><And><And/><Prefix>b</Prefix></And></Filter>" + days), Errc::malformed_xml},
       {rule("<Filter><And><Prefix>a</Prefix></And></Filter>" + days), Errc::malformed_xml},
       {rule("<Filter/>"), Errc::invalid_request},
       {rule("<Filter/><Expiration/>"), Errc::malformed_xml},

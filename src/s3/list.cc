@@ -29,6 +29,10 @@ Result<store::ListRequest> read_list_request(const Context& context) {
   request.prefix = context.query.get_or_empty("prefix");
   request.delimiter = context.query.get_or_empty("delimiter");
   VB_ASSIGN(request.max_keys, read_page_size(context, "max-keys", bad_max_keys));
+  // Ceph RGW's: the caller does not need an order. There is one all the same, but groups would need it.
+  if (context.query.get_or_empty("allow-unordered") == "true" && !request.delimiter.empty()) {
+    return fail(Errc::invalid_argument, "An unordered listing cannot have a delimiter.");
+  }
   return request;
 }
 

@@ -50,20 +50,6 @@ void describe_small_part(Context& context, const store::PartInfo& part) {
   context.error_fields.emplace_back("ETag", part.etag);
 }
 
-// A composite checksum is made of those that the client believes its parts to have: it must say them all.
-Result<void> check_parts_have_checksums(const store::UploadInfo& upload, const std::vector<CompletePart>& wanted) {
-  if (!upload.checksum_algorithm || upload.checksum_full_object) return {};
-  const auto lacks = [&](const CompletePart& part) {
-    return std::ranges::none_of(part.checksums,
-                                [&](const auto& checksum) { return checksum.algorithm == *upload.checksum_algorithm; });
-  };
-  if (std::ranges::none_of(wanted, lacks)) return {};
-  return fail(
-      Errc::invalid_request,
-      "The upload was created with a composite checksum. The complete request must include the checksum for each "
-      "part.");
-}
-
 Result<std::vector<store::PartInfo>> select_parts(Context& context, const std::vector<CompletePart>& wanted,
                                                   const std::map<int, store::PartInfo>& stored) {
   std::vector<store::PartInfo> parts;
@@ -81,7 +67,8 @@ Result<std::vector<store::PartInfo>> select_parts(Context& context, const std::v
 }
 
 // MD5 of the parts' MD5s, "-" and their number. A part that came by RDMA has no MD5: its entity tag's text stands in.
-std::string multipart_etag(const std::vector<store::PartInfo>& parts) {
+template <typename Parts>
+std::string multipart_etag(const Parts& parts) {
   Digest digest(Algorithm::md5);
   for (const auto& part : parts) {
     const auto raw = from_hex(part.etag);
@@ -143,6 +130,27 @@ std::string result_xml(const Context& context, const store::ObjectInfo& info) {
   return xml.finish();
 }
 
+// Which upload an object came from, so that its completion can be asked for again.
+constexpr std::string_view upload_attribute = "upload";
+
+// What is there now, if it is what completing that upload with those parts made: a client that lost the first answer
+// asks again. no_such_upload if not.
+Task<Result<store::ObjectInfo>> completed_before(Context& context, const std::string& upload_id,
+                                                 const std::vector<CompletePart>& wanted) {
+  auto info = co_await context.service.store.stat(context.bucket, context.key, "");
+  if (info) {
+    const std::string* from = store::find_attribute(info->attributes, upload_attribute);
+    if (from != nullptr && *from == upload_id && info->etag == multipart_etag(wanted)) co_return info;
+  }
+  co_return fail(Errc::no_such_upload, "complete");
+}
+
+Result<void> reply_completed(Context& context, const store::ObjectInfo& info) {
+  add_version_id(context.response, info.version_id);
+  context.reply_xml(result_xml(context, info));
+  return {};
+}
+
 }  // namespace
 
 Task<Result<void>> serve_complete_upload(Context& context) {
@@ -151,24 +159,26 @@ Task<Result<void>> serve_complete_upload(Context& context) {
   VB_CO_ASSIGN(const auto wanted, parse_complete(text));
   VB_CO_ASSIGN(store::CommitConditions conditions, read_commit_conditions(context));
   const std::string upload_id(context.query.get_or_empty("uploadId"));
-  VB_CO_ASSIGN(const store::UploadInfo upload,
-               co_await context.service.store.upload(context.bucket, context.key, upload_id));
-  VB_CO_TRY(check_parts_have_checksums(upload, wanted));
+  const auto upload = co_await context.service.store.upload(context.bucket, context.key, upload_id);
+  if (!upload && upload.error() == Errc::no_such_upload) {
+    VB_CO_ASSIGN(const store::ObjectInfo made, co_await completed_before(context, upload_id, wanted));
+    co_return reply_completed(context, made);
+  }
+  VB_CO_TRY(upload);
   VB_CO_ASSIGN(const auto stored, co_await stored_parts(context, upload_id));
   VB_CO_ASSIGN(auto parts, select_parts(context, wanted, stored));
   VB_CO_TRY(check_object_size(context, parts));
 
   store::ObjectInfo info;
   info.etag = multipart_etag(parts);
-  info.headers = upload.headers;
-  VB_CO_ASSIGN(info.checksums, object_checksums(context, upload, parts));
+  info.headers = upload->headers;
+  info.attributes.emplace_back(upload_attribute, upload_id);
+  VB_CO_ASSIGN(info.checksums, object_checksums(context, *upload, parts));
   VB_CO_ASSIGN(info,
                co_await context.service.store.complete_upload(context.bucket, context.key, upload_id, std::move(parts),
                                                               std::move(info), std::move(conditions)));
-  add_version_id(context.response, info.version_id);
   co_await add_expiration_header(context, info);
-  context.reply_xml(result_xml(context, info));
-  co_return Result<void>();
+  co_return reply_completed(context, info);
 }
 
 }  // namespace verbena::s3

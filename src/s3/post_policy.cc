@@ -64,10 +64,12 @@ bool holds(const PostPolicy::Condition& condition, const Form& form, std::string
                                                               : value->starts_with(condition.value);
 }
 
-// Fields that need no condition: the signature itself, and what the form's author asks to be ignored.
+// Fields that need no condition: the signature itself, what the form's author asks to be ignored, and checksums, with
+// which whoever uploads can only refuse more.
 bool is_exempt(std::string_view field) {
   constexpr std::array<std::string_view, 4> exempt = {"awsaccesskeyid", "signature", "policy", "x-amz-signature"};
-  return std::ranges::find(exempt, field) != exempt.end() || field.starts_with("x-ignore-");
+  return std::ranges::find(exempt, field) != exempt.end() || field.starts_with("x-ignore-") ||
+         field.starts_with("x-amz-checksum-");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "s3/lifecycle.h"
 #include "s3/lock.h"
 #include "s3/names.h"
+#include "s3/request_log.h"
 #include "s3/tagging.h"
 #include "s3/token.h"
 #include "s3/verbs.h"
@@ -173,6 +174,7 @@ Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
 
 void fill_put_response(Context& context, const store::ObjectInfo& info) {
   context.reply_header("etag", fmt::format("\"{}\"", info.etag));
+  if (context.response.log) context.response.log->record.object_size = info.size;
   add_version_id(context.response, info.version_id);
   add_checksum_headers(context.response, info.checksums);
 }

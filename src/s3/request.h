@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@
 #include "memory/stream.h"
 
 namespace verbena::s3 {
+
+struct LogEntry;
 
 enum class Door : uint8_t { http, token, native };
 
@@ -54,6 +57,8 @@ struct Response {
   bool by_token = false;    // served as a token asked, which moves no byte of an empty object
   uint64_t rdma_bytes = 0;  // moved by one-sided operations
   std::string error_code;   // S3's code, empty on success
+  // For the bucket's own log, where it has one: the door finishes it (finish_log()) when the answer is out.
+  std::shared_ptr<LogEntry> log;
 };
 
 }  // namespace verbena::s3

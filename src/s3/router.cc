@@ -13,6 +13,7 @@
 #include "s3/headers.h"
 #include "s3/names.h"
 #include "s3/preflight.h"
+#include "s3/request_log.h"
 #include "s3/verbs.h"
 
 namespace verbena::s3 {
@@ -86,9 +87,10 @@ constexpr std::array operations = {
     Operation{Scope::bucket, "GET", "object-lock", " ", serve_bucket_lock, &action::get_bucket_lock},
     Operation{Scope::bucket, "GET", "lifecycle", " ", serve_bucket_lifecycle, &action::get_lifecycle},
     Operation{Scope::bucket, "GET", "list-type",
-              " prefix delimiter continuation-token start-after fetch-owner max-keys encoding-type ",
+              " prefix delimiter continuation-token start-after fetch-owner max-keys encoding-type allow-unordered ",
               serve_list_objects_v2},
-    Operation{Scope::bucket, "GET", "", " prefix delimiter marker max-keys encoding-type ", serve_list_objects_v1},
+    Operation{Scope::bucket, "GET", "", " prefix delimiter marker max-keys encoding-type allow-unordered ",
+              serve_list_objects_v1},
     Operation{Scope::bucket, "PUT", "versioning", " ", serve_put_bucket_versioning, &action::put_versioning},
     Operation{Scope::bucket, "PUT", "object-lock", " ", serve_put_bucket_lock, &action::put_bucket_lock},
     Operation{Scope::bucket, "PUT", "lifecycle", " ", serve_put_bucket_lifecycle, &action::put_lifecycle},
@@ -254,6 +256,50 @@ void fill_context_error(Context& context, const Error& error) {
   }
 }
 
+// How the request proved who sends it.
+void describe_signature(const Context& context, LogRecord& record) {
+  if (context.caller().identity.anonymous) return;
+  record.requester = context.caller().identity.access_key;
+  const auto authorization = context.request.header("authorization");
+  record.auth_type = authorization ? "AuthHeader" : "QueryString";
+  const bool version4 = authorization ? authorization->starts_with("AWS4-") : context.query.has("X-Amz-Signature");
+  record.signature = version4 ? "SigV4" : "SigV2";
+}
+
+bool may_have_log(const Context& context) {
+  const RequestLog* log = context.service.request_log;
+  return log != nullptr && log->in_use() && !context.bucket.empty();
+}
+
+// The record of a request whose bucket has a log, as far as it is known before it is served.
+Task<> begin_log(Context& context, const Operation* operation) {
+  auto entry = co_await context.service.request_log->begin(context.bucket);
+  if (!entry) co_return;
+  const auto text = [&](std::string_view name) { return std::string(context.request.header(name).value_or("")); };
+  LogRecord& record = entry->record;
+  record.time_s = context.service.clock.now_s();
+  record.peer = context.caller().peer_address;
+  record.request_id = context.caller().request_id;
+  record.key = context.key;
+  record.operation =
+      log_operation(context.request.method, !context.key.empty(), operation != nullptr ? operation->selector : "");
+  record.request = log_request_line(context.request.method, context.request.raw_path, context.request.raw_query);
+  record.referer = text("referer");
+  record.user_agent = text("user-agent");
+  record.host = text("host");
+  record.version_id = context.query.get_or_empty("versionId");
+  describe_signature(context, record);
+  context.response.log = std::move(entry);
+}
+
+void note_version(Response& response) {
+  if (!response.log) return;
+  for (const auto& [name, value] : response.headers) {
+    if (name == "x-amz-version-id") response.log->record.version_id = value;
+    if (name == "x-amz-id-2") response.log->record.host_id = value;
+  }
+}
+
 }  // namespace
 
 Router::Router(Service& service, rdma::TokenWindows* windows, Options options)
@@ -273,6 +319,7 @@ Task<bool> Router::handle(Request& request, memory::Source& body, std::function<
   add_request_ids(response, request.caller.request_id);
   const auto operation = resolve(context);
   if (!context.bucket.empty()) co_await add_cors_headers(context);
+  if (may_have_log(context)) co_await begin_log(context, operation ? *operation : nullptr);
   if (!operation) {
     fill_context_error(context, operation.error());
     co_return true;
@@ -280,6 +327,7 @@ Task<bool> Router::handle(Request& request, memory::Source& body, std::function<
   auto served = co_await admit(context, **operation);
   if (served) served = co_await (*operation)->serve(context);
   request.caller.http = nullptr;
+  note_version(response);
   if (served) co_return true;
   if (context.sink.begun()) co_return false;
   fill_context_error(context, served.error());

@@ -20,6 +20,7 @@ namespace verbena::s3 {
 
 class AccessGeneration;
 std::shared_ptr<AccessGeneration> make_access_generation();
+class RequestLog;
 
 // What the verbs need. One per process; all members outlive it.
 struct Service {
@@ -31,6 +32,7 @@ struct Service {
   int64_t lifecycle_day_s = 86'400;                  // seconds that a day has for lifecycle rules
   const auth::AccountDirectory* accounts = nullptr;  // nullptr: there is the root account alone
   std::shared_ptr<AccessGeneration> access = make_access_generation();  // of what verbs may keep of buckets
+  RequestLog* request_log = nullptr;  // of buckets that have logging on; nullptr: none can
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.

@@ -132,6 +132,7 @@ class MemoryStore : public store::Store {
       found->objects.erase(std::string(key));
       co_return removed;
     }
+    if (!object && request.conditions.any()) co_return removed;
     StoredObject marker;
     marker.info.delete_marker = true;
     removed = {add(*found, std::string(key), std::move(marker)).version_id, true};

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "s3/request_log.h"
 #include "s3/router.h"
 #include "s3/test_memory_store.h"
 
@@ -156,6 +157,7 @@ class Rig : public ::testing::Test {
     reply.no_body = response.no_body;
     reply.content_length = sink.begun ? std::optional(sink.declared) : response.content_length;
     reply.code = response.error_code;
+    if (response.log) finish_log(*response.log, {response.status, response.error_code, reply.body.size(), 0});
     reply.rdma_bytes = response.rdma_bytes;
     return reply;
   }

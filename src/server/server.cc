@@ -15,6 +15,7 @@
 #include "native/native.h"
 #include "rdma/fabric_token_windows.h"
 #include "s3/lifecycle_worker.h"
+#include "s3/request_log.h"
 #include "s3/router.h"
 #include "server/core_parts.h"
 #include "server/data_directory.h"
@@ -95,6 +96,7 @@ struct Server::State {
   std::unique_ptr<BlockingPool> iam_pool;
   std::unique_ptr<iam::Service> iam;
   std::unique_ptr<s3::LifecycleWorker> lifecycle;
+  std::unique_ptr<s3::RequestLog> request_log;
   std::unique_ptr<http::AccessLog> access_log;
   std::unique_ptr<native::NativeDoor> door;
   std::unique_ptr<rdma::FabricTokenWindows> windows;
@@ -141,6 +143,9 @@ std::expected<void, std::string> Server::State::open_store() {
   service->accounts = identities.get();
   iam_pool = std::make_unique<BlockingPool>(1, iam_queue_max);
   iam = std::make_unique<iam::Service>(*identities, front, *iam_pool, system_clock());
+  request_log =
+      std::make_unique<s3::RequestLog>(*service, s3::RequestLog::Options{.interval = config.bucket_log_interval});
+  service->request_log = request_log.get();
   const s3::LifecycleOptions lifecycle_options{.day_s = config.lifecycle_day.count()};
   lifecycle = std::make_unique<s3::LifecycleWorker>(front, system_clock(), lifecycle_options);
   return {};
@@ -231,6 +236,7 @@ std::expected<void, std::string> Server::State::listen() {
 void Server::State::run() {
   for (auto& parts : cores) parts.thread = std::thread([core = parts.core.get()] { core->run(); });
   lifecycle->start();
+  request_log->start();
   std::string providers;
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
   log::info("server: http={} native={} providers=[{}] cores={} arena={}{} data={}", endpoints.http, endpoints.native,
@@ -269,6 +275,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   for (auto& parts : cores) {
     if (parts.thread.joinable()) parts.thread.join();
   }
+  request_log->stop();
   // A request that is still there waits for the disk, and what the disk answers is posted to its loop: loops go last.
   hot_store.reset();
   store.reset();

@@ -121,6 +121,8 @@ struct CommitConditions {
   std::optional<int64_t> if_modified_s{};   // the version is of this second
   std::optional<int64_t> if_modified_us{};  // and of this very microsecond
   std::optional<uint64_t> if_size{};
+
+  bool any() const { return if_match || if_none_match || if_modified_s || if_modified_us || if_size; }
 };
 
 struct RemoveRequest {

@@ -65,7 +65,7 @@ class Errors(S3Case):
         self.assertEqual(self.request("GET", good, signed=False).body, b"x")
         self.assertEqual(self.request("PUT", good, body=b"y", signed=False).code, "SignatureDoesNotMatch")
         self.assertEqual(self.request("GET", good.replace("/k?", "/j?"), signed=False).code, "SignatureDoesNotMatch")
-        for seconds, code in ((-7, "AuthorizationQueryParametersError"), (604801, "AuthorizationQueryParametersError")):
+        for seconds, code in ((0, "AccessDenied"), (-7, "AuthorizationQueryParametersError"), (604801, "AuthorizationQueryParametersError")):
             self.assertEqual(self.request("GET", self.presign("GET", f"/{self.bucket}/k", seconds), signed=False).code, code)
         lacking = good.replace("X-Amz-Expires=600&", "")
         self.assertEqual(self.request("GET", lacking, signed=False).code, "AuthorizationQueryParametersError")

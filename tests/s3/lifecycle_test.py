@@ -109,6 +109,12 @@ class Configuration(Case):
             self.refused("MalformedXML", {"Status": status, **expire})
         self.refused("MalformedXML", {"Expiration": {"Days": 1, "ExpiredObjectDeleteMarker": True}})
         self.refused("MalformedXML", {"Filter": {"And": {"Prefix": "only-one"}}, **expire})
+        self.refused("MalformedXML", {"Filter": {"Prefix": "a", "And": {"Prefix": "b", "Tags": [tag["Tag"]]}}, **expire})
+
+    def test_conditions_without_an_and_are_joined(self):
+        configure(self.bucket, {"Filter": {"Prefix": "p/", "Tag": {"Key": "a", "Value": "1"}}, "Expiration": {"Days": 1}}, client=slow)
+        self.assertEqual(rules_of(self.bucket, slow)[0]["Filter"],
+                         {"And": {"Prefix": "p/", "Tags": [{"Key": "a", "Value": "1"}]}})
 
     def test_the_header_says_when(self):
         configure(self.bucket, {"ID": "the rule", "Filter": {"Prefix": "p/"}, "Expiration": {"Days": 3}},

@@ -79,6 +79,14 @@ class Listing(S3Case):
                 self.assertEqual((reply.status, reply.code), (400, "InvalidArgument"), bad)
             self.assertEqual(self.request("GET", f"/{bucket}?{version}max-keys=").status, 200)
 
+    def test_an_unordered_listing_is_a_listing(self):
+        bucket = self.bucket_with("a/1", "a/2", "b")
+        for version in ("", "list-type=2&"):
+            reply = self.request("GET", f"/{bucket}?{version}allow-unordered=true&max-keys=2")
+            self.assertEqual((reply.status, reply.text("IsTruncated")), (200, "true"))
+            refused = self.request("GET", f"/{bucket}?{version}allow-unordered=true&delimiter=/")
+            self.assertEqual((refused.status, refused.code), (400, "InvalidArgument"))
+
     def test_markers(self):
         bucket = self.bucket_with("bar", "baz", "foo", "quxx")
         for marker, expected in (("", ["bar", "baz", "foo", "quxx"]), ("bar", ["baz", "foo", "quxx"]), ("\n", ["bar", "baz", "foo", "quxx"]),

@@ -64,6 +64,9 @@ class Post(S3Case):
         self.assertEqual(self.post({"key": "bar.txt", "acl": "private", **signed}).code, "AccessDenied")
         self.assertEqual(self.post({"key": "foo.txt", "acl": "private", "extra": "x", **signed}).code, "AccessDenied")
         self.assertEqual(self.post({"key": "foo.txt", "acl": "private", "x-ignore-extra": "x", **signed}).status, 204)
+        sums = {name: base64.b64encode(hashlib.sha256(name).digest()).decode() for name in (b"content", b"other")}
+        for name, status in ((b"content", 204), (b"other", 400)):
+            self.assertEqual(self.post({"key": "foo.txt", "acl": "private", "x-amz-checksum-sha256": sums[name], **signed}).status, status)
 
     def test_forms_that_may_not(self):
         conditions = [{"bucket": self.bucket}, ["starts-with", "$key", ""]]

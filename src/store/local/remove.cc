@@ -46,6 +46,8 @@ Result<void> put_delete_marker(Transaction& transaction, Removal& r, const Bucke
 Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
   VB_ASSIGN(auto newest, find_newest(transaction, bucket.id, r.key));
   VB_TRY(check_remove(newest, r.request.conditions));
+  // What was to be removed only as it was known is not there: no marker either.
+  if (!newest && r.request.conditions.any()) return {};
   std::optional<ObjectRecord> current;
   if (newest && newest->current) current = std::move(newest->record);
   if (bucket.info.versioning == Versioning::off && !current) return {};

@@ -178,6 +178,9 @@ TEST_F(VersionStore, AnUploadCompletesIntoAVersionWithItsTags) {
 
 TEST_F(VersionStore, RemovalsKeepTheirConditions) {
   ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  auto absent = t.run(t.store->remove("b", "none", {.version_id = {}, .conditions = {.if_match = "*"}}));
+  ASSERT_TRUE(absent);
+  EXPECT_FALSE(absent->delete_marker);  // nothing was there: nothing to mark
   std::string one = put("one");
   auto info = t.run(t.store->stat("b", "k"));
   const auto attempt = [&](CommitConditions c, const std::string& id = "") {
