@@ -37,6 +37,17 @@ class PoliteSpin {
   Deadline again_at_{};
 };
 
+constexpr auto eager_for = 2us;
+constexpr unsigned vain_max = 3, eager_again_every = 256;
+
+void pause_briefly() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 }  // namespace
 
 Core::Core(Options options) : options_(options), io_(1) {}
@@ -56,6 +67,26 @@ size_t Core::poll_all() {
   }
   std::erase(pollables_, nullptr);
   return progress;
+}
+
+// A ring that has just brought something will soon bring more: it is looked at again and again, which costs
+// nanoseconds, before the kernel is asked, which costs as much as serving a request from memory. Where that is in vain
+// (the client waits for this very processor) it is left alone, but for a try now and then.
+size_t Core::poll_eagerly() {
+  if (vain_ >= vain_max && ++vain_ % eager_again_every != 0) return poll_all();
+  const auto end = SteadyClock::now() + eager_for;
+  for (;;) {
+    for (int i = 0; i < 8; ++i) {
+      if (const size_t progress = poll_all(); progress != 0) {
+        vain_ = 0;
+        return progress;
+      }
+      pause_briefly();
+    }
+    if (SteadyClock::now() < end) continue;
+    if (vain_ < vain_max) ++vain_;
+    return 0;
+  }
 }
 
 // Ready to sleep only if everyone is: one that cannot be woken keeps the loop polling.
@@ -81,9 +112,12 @@ void Core::run() {
   auto guard = boost::asio::make_work_guard(io_);
   auto last_progress = SteadyClock::now();
   PoliteSpin spin;
+  bool eager = false;  // the last progress was a pollable's
   while (!stopping_.load(std::memory_order_relaxed)) {
     size_t progress = io_.poll();
-    progress += poll_all();
+    const size_t polled = eager && progress == 0 ? poll_eagerly() : poll_all();
+    if (progress != 0 || polled != 0) eager = polled != 0;
+    progress += polled;
     if (progress != 0) {
       last_progress = SteadyClock::now();
       continue;

@@ -53,11 +53,13 @@ class Core {
 
  private:
   size_t poll_all();
+  size_t poll_eagerly();
   bool arm_all();
 
   Options options_;
   boost::asio::io_context io_;
   std::vector<Pollable*> pollables_;
+  unsigned vain_ = 0;  // eager polls in a row that brought nothing
   std::atomic<bool> stopping_{false};
 };
 

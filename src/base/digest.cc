@@ -1,8 +1,8 @@
 // Digest: CRCs and OpenSSL's hashes behind one interface; HMAC and SipHash.
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdlib>
 
@@ -141,27 +141,55 @@ std::string Digest::finish() {
 std::string Digest::finish_base64() { return to_base64(as_bytes(finish())); }
 std::string Digest::finish_hex() { return to_hex(as_bytes(finish())); }
 
-std::string sha256(Bytes data) {
-  Digest digest(Algorithm::sha256);
-  digest.update(data);
-  return digest.finish();
-}
-
 namespace {
 
+// A context for the digests that begin and end in one call: making one costs more than a small digest does.
+EVP_MD_CTX* context_of_thread() {
+  struct Owner {
+    EVP_MD_CTX* const context = EVP_MD_CTX_new();
+    ~Owner() { EVP_MD_CTX_free(context); }
+  };
+  thread_local const Owner owner;
+  check(owner.context != nullptr);
+  return owner.context;
+}
+
+void digest_of(const EVP_MD* md, Bytes first, Bytes second, std::byte* out) {
+  EVP_MD_CTX* context = context_of_thread();
+  check(EVP_DigestInit_ex2(context, md, nullptr) == 1);
+  for (Bytes part : {first, second}) {
+    if (!part.empty()) check(EVP_DigestUpdate(context, part.data(), part.size()) == 1);
+  }
+  check(EVP_DigestFinal_ex(context, reinterpret_cast<unsigned char*>(out), nullptr) == 1);
+}
+
+// RFC 2104. OpenSSL's HMAC() looks its implementation up at every call, which costs several times the hashing.
 std::string hmac(Algorithm algorithm, Bytes key, Bytes data) {
-  std::string raw(digest_size(algorithm), '\0');
-  unsigned size = 0;
-  // HMAC() refuses a null key pointer even for an empty key.
-  static const char empty = 0;
-  const void* key_data = key.empty() ? &empty : static_cast<const void*>(key.data());
-  check(HMAC(fetched(algorithm), key_data, static_cast<int>(key.size()),
-             reinterpret_cast<const unsigned char*>(data.data()), data.size(),
-             reinterpret_cast<unsigned char*>(raw.data()), &size) != nullptr);
+  constexpr size_t block = 64;  // of SHA-1 and SHA-256
+  const EVP_MD* md = fetched(algorithm);
+  const size_t size = digest_size(algorithm);
+  std::array<std::byte, block> pad{};
+  if (key.size() > block) {
+    digest_of(md, key, {}, pad.data());
+  } else {
+    std::ranges::copy(key, pad.begin());
+  }
+  for (std::byte& b : pad) b ^= std::byte{0x36};
+  std::array<std::byte, 32> inner;
+  digest_of(md, pad, data, inner.data());
+  for (std::byte& b : pad) b ^= std::byte{0x36 ^ 0x5c};
+  std::string raw(size, '\0');
+  digest_of(md, pad, Bytes(inner).first(size), reinterpret_cast<std::byte*>(raw.data()));
   return raw;
 }
 
 }  // namespace
+
+std::string sha256(Bytes data) {
+  std::string raw(digest_size(Algorithm::sha256), '\0');
+  digest_of(fetched(Algorithm::sha256), data, {}, reinterpret_cast<std::byte*>(raw.data()));
+  return raw;
+}
 
 std::string hmac_sha256(Bytes key, Bytes data) { return hmac(Algorithm::sha256, key, data); }
 

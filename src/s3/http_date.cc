@@ -125,8 +125,25 @@ std::optional<int64_t> parse_asctime(std::string_view text) {
 
 std::string format_http_date(int64_t seconds) {
   const Civil c = to_civil(seconds);
-  return fmt::format("{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT", days[c.weekday], c.day, months[c.month - 1], c.year,
-                     c.hour, c.minute, c.second);
+  if (c.year < 0 || c.year > 9999) {
+    return fmt::format("{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT", days[c.weekday], c.day, months[c.month - 1], c.year,
+                       c.hour, c.minute, c.second);
+  }
+  // By hand: every GET and HEAD says one.
+  std::string text = "Sun, 00 Jan 0000 00:00:00 GMT";
+  const auto two = [&](size_t at, int value) {
+    text[at] = static_cast<char>('0' + value / 10);
+    text[at + 1] = static_cast<char>('0' + value % 10);
+  };
+  text.replace(0, 3, days[c.weekday]);
+  two(5, static_cast<int>(c.day));
+  text.replace(8, 3, months[c.month - 1]);
+  two(12, c.year / 100);
+  two(14, c.year % 100);
+  two(17, c.hour);
+  two(20, c.minute);
+  two(23, c.second);
+  return text;
 }
 
 std::optional<int64_t> parse_http_date(std::string_view text) {

@@ -5,28 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "base/checksum.h"
+#include "s3/body_digests.h"
 #include "s3/context.h"
 #include "s3/service.h"
 
 namespace verbena::s3 {
-
-// Everything that is computed over a body while it passes.
-class BodyDigests {
- public:
-  void want(Algorithm algorithm);  // before the first byte; again is fine
-  bool wants(Algorithm algorithm) const;
-  void update(Bytes bytes);
-  // Ends all digests. MD5 is not among the checksums.
-  void finish();
-  const std::string& md5() const { return md5_; }  // raw; empty when not wanted
-  const std::vector<store::Checksum>& checksums() const { return checksums_; }
-
- private:
-  std::vector<Digest> running_;
-  std::string md5_;
-  std::vector<store::Checksum> checksums_;
-};
 
 // An entity tag that is no MD5 and does not look like one.
 std::string random_etag();

@@ -1,0 +1,32 @@
+// What a piece of code costs, counted: allocations, system calls, bytes copied. Linking counters.cc replaces malloc and
+// memcpy of the whole program, libraries included.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace verbena::bench {
+
+// Copies below this are part of any program's business; a request's payload is not.
+inline constexpr uint64_t copy_size_min = 1024;  // bytes
+
+struct Counts {
+  uint64_t allocations = 0;
+  uint64_t allocated_bytes = 0;
+  uint64_t copies = 0;  // of copy_size_min bytes and more
+  uint64_t copied_bytes = 0;
+};
+
+// Of the calling thread, between the two. Nothing else of the program is counted.
+void begin_counting();
+Counts end_counting();
+
+// Runs `body` (with `argument`) in a child whose first thread is traced, and says how often that thread made which
+// system call between begin_counting() and end_counting(): by number. False when the machine forbids tracing.
+using SystemCalls = std::array<uint64_t, 512>;
+bool count_system_calls(int (*body)(void*), void* argument, SystemCalls& calls);
+// "epoll_wait", or the number.
+const char* system_call_name(std::size_t number);
+
+}  // namespace verbena::bench

@@ -1,0 +1,497 @@
+// What one request costs the server, counted and not timed: instructions (under callgrind, see
+// tools/instruction_guard.py), allocations, system calls, copies. A whole server but for its threads: every request is
+// served on this very thread, so that the counts are the same on every run.
+//
+//   request_cost                       the table
+//   request_cost --case NAME           one case, --requests N times, inside counted_requests() (for callgrind)
+//   request_cost --list                the cases
+//   request_cost --compiler            what built it
+#include <arpa/inet.h>
+#include <fmt/core.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_future.hpp>
+
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "auth/auth.h"
+#include "base/log.h"
+#include "counters.h"
+#include "http/s3_handler.h"
+#include "native/native.h"
+#include "native/wire/bodies.h"
+#include "native/wire/message.h"
+#include "s3/router.h"
+#include "store/hot_store.h"
+#include "store/local/local_store.h"
+
+namespace verbena::bench {
+namespace {
+
+namespace wire = native::wire;
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+[[noreturn]] void give_up(const std::string& why) {
+  fmt::print(stderr, "request_cost: {}\n", why);
+  std::_Exit(1);
+}
+template <class T>
+T must(Result<T> result, const char* what) {
+  if (!result) give_up(std::string(what) + ": " + describe(result.error()));
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+// Memory of a client on the same host, as fabric/local shows it to the server.
+class SharedWindow final : public fabric::Window {
+ public:
+  explicit SharedWindow(MutableBytes memory) : memory_(memory) {}
+  uint64_t size() const override { return memory_.size(); }
+  Task<Result<void>> write(Bytes from, uint64_t at, Deadline) override { co_return write_now(from, at); }
+  Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline) override { co_return read_now(into, at); }
+  size_t immediate_size_max() const override { return 256 * KiB; }
+  Result<void> write_now(Bytes from, uint64_t at) override {
+    std::memcpy(memory_.data() + at, from.data(), from.size());
+    return {};
+  }
+  Result<void> read_now(MutableBytes into, uint64_t at) override {
+    std::memcpy(into.data(), memory_.data() + at, into.size());
+    return {};
+  }
+
+ private:
+  MutableBytes memory_;
+};
+
+class Port final : public fabric::Port {
+ public:
+  void on_message(OnMessage handler) override { receive = std::move(handler); }
+  void on_gone(OnGone) override {}
+  size_t message_size_max() const override { return 16 * KiB; }
+  std::string address() const override { return "bench"; }
+  Result<fabric::PeerId> add_peer(std::string_view) override { return fail(Errc::unsupported, "bench"); }
+  void remove_peer(fabric::PeerId) override {}
+  Result<void> send(fabric::PeerId, Bytes message) override {
+    replies += 1;
+    reply_size = std::min(message.size(), reply.size());
+    std::memcpy(reply.data(), message.data(), reply_size);
+    return {};
+  }
+  Result<std::unique_ptr<fabric::Window>> open_window(fabric::PeerId, const fabric::WindowDescriptor& lent,
+                                                      fabric::Access) override {
+    return std::make_unique<SharedWindow>(MutableBytes(memory).first(lent.size));
+  }
+
+  OnMessage receive;
+  std::vector<std::byte> memory = std::vector<std::byte>(2 * MiB);
+  std::array<std::byte, 16 * KiB> reply{};
+  size_t reply_size = 0, replies = 0;
+};
+
+// A blocking HTTP client on a kept-alive connection, used when the server has nothing more to do.
+class HttpClient {
+ public:
+  explicit HttpClient(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) give_up("connect");
+    const int size = 4 << 20;
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+    ::setsockopt(fd_, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+  }
+  ~HttpClient() { ::close(fd_); }
+  void send(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t n = ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
+      if (n <= 0) give_up("send");
+      text.remove_prefix(static_cast<size_t>(n));
+    }
+  }
+  // What has arrived; true when it is a whole answer, which `body` then has.
+  bool take(int& status, std::string& body) {
+    for (;;) {
+      const ssize_t n = ::recv(fd_, piece_.data(), piece_.size(), MSG_DONTWAIT);
+      if (n <= 0) break;
+      rest_.append(piece_.data(), static_cast<size_t>(n));
+    }
+    const size_t end = rest_.find("\r\n\r\n");
+    if (end == std::string::npos) return false;
+    size_t length = 0;
+    if (const size_t at = rest_.find("Content-Length: "); at < end) length = std::stoull(rest_.substr(at + 16));
+    if (rest_.size() < end + 4 + length) return false;
+    status = std::atoi(rest_.c_str() + 9);
+    body = rest_.substr(end + 4, length);
+    rest_.erase(0, end + 4 + length);
+    return true;
+  }
+
+ private:
+  int fd_;
+  std::string rest_;
+  std::vector<char> piece_ = std::vector<char>(1 << 20);
+};
+
+class Bench {
+ public:
+  Bench();
+  ~Bench();
+
+  void native(wire::Type type, size_t size, uint64_t requests, Counts* counts);
+  void http(bool get, size_t size, uint64_t requests, Counts* counts);
+
+ private:
+  struct Answer {
+    int status = 0;
+    std::string body;
+  };
+  template <class T>
+  T run(Task<T> task) {
+    auto future = boost::asio::co_spawn(core_.io(), std::move(task), boost::asio::use_future);
+    while (future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      core_.io().restart();
+      core_.io().poll();
+    }
+    return future.get();
+  }
+  std::string request(std::string_view method, std::string_view path, std::string_view body, uint16_t port);
+  Answer exchange(HttpClient& client, const std::string& request);
+  void put_object(size_t size);
+  void open_session();
+  std::vector<std::byte> seal(wire::Type type, Bytes body, uint8_t flags);
+
+  std::filesystem::path directory_;
+  std::unique_ptr<memory::Arena> arena_;
+  BlockingPool pool_{2, 256};
+  Core core_{{}};
+  std::unique_ptr<store::local::LocalStore> store_;
+  std::unique_ptr<store::HotStore> hot_;
+  auth::Credentials keys_{.access_key = "AKBENCH", .secret_key = "secret", .session_token = {}};
+  auth::RootCredentials credentials_{keys_};
+  auth::Verifier verifier_{credentials_, system_clock(), {}};
+  std::unique_ptr<s3::Service> service_;
+  std::unique_ptr<s3::Router> router_;
+  Port port_;
+  std::unique_ptr<native::NativeDoor> door_;
+  std::unique_ptr<http::Listener> s3_listener_, session_listener_;
+  std::unique_ptr<HttpClient> client_;
+
+  uint64_t session_ = 0, sequence_ = 0;
+  wire::LaneKeys lane_;
+};
+
+std::string key_of(size_t size) { return "object-" + std::to_string(size); }
+
+Bench::Bench() {
+  std::string name = (std::filesystem::temp_directory_path() / "verbena-cost-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) give_up("temporary folder");
+  directory_ = name;
+  arena_ = must(memory::Arena::create(256 * MiB), "arena");
+  store::local::Options options;
+  options.directory = directory_;
+  options.arena = arena_.get();
+  options.pool = &pool_;
+  options.write_behind_after = std::chrono::hours(1);  // other threads keep still
+  store_ = must(store::local::LocalStore::open(options), "store");
+  hot_ = std::make_unique<store::HotStore>(*store_,
+                                           store::HotStore::Options{.arena = arena_.get(), .capacity = 128 * MiB});
+  service_ = std::make_unique<s3::Service>(s3::Service{*hot_, *arena_, system_clock()});
+  router_ = std::make_unique<s3::Router>(*service_, nullptr, s3::Router::Options{});
+  door_ = std::make_unique<native::NativeDoor>(*service_, verifier_, credentials_, native::Options{});
+  must(door_->attach(core_, port_, "local", "/nowhere"), "native door");
+  s3_listener_ =
+      must(http::listen(core_, "127.0.0.1", 0, {}, std::nullopt, http::make_s3_handler(verifier_, *router_)), "listen");
+  session_listener_ = must(http::listen(core_, "127.0.0.1", 0, {}, std::nullopt, door_->session_handler()), "listen");
+  store::BucketInfo bucket;
+  bucket.name = "bench";
+  bucket.owner = "root";
+  bucket.durability = store::Durability::memory;
+  must(run(hot_->create_bucket(bucket)), "bucket");
+  client_ = std::make_unique<HttpClient>(s3_listener_->port());
+  open_session();
+}
+
+Bench::~Bench() {
+  client_.reset();
+  s3_listener_->close();
+  session_listener_->close();
+  for (int i = 0; i < 1000 && s3_listener_->connections() + session_listener_->connections() != 0; ++i) {
+    core_.io().restart();
+    core_.io().poll();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  s3_listener_.reset();
+  session_listener_.reset();
+  door_->stop();
+  hot_.reset();
+  store_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(directory_, ignored);
+  // Coroutines of the door are still suspended on the core; the process ends with them.
+  std::_Exit(0);
+}
+
+std::string Bench::request(std::string_view method, std::string_view path, std::string_view body, uint16_t port) {
+  Pairs headers{{"host", "127.0.0.1:" + std::to_string(port)}};
+  auth::sign(keys_, "us-east-1", "s3", system_clock(), method, path, "", to_hex(as_bytes(sha256(as_bytes(body)))),
+             headers);
+  std::string text = fmt::format("{} {} HTTP/1.1\r\n", method, path);
+  for (const auto& [name, value] : headers) text += fmt::format("{}: {}\r\n", name, value);
+  if (method != "GET") text += fmt::format("content-length: {}\r\n", body.size());
+  text += "\r\n";
+  text += body;
+  return text;
+}
+
+Bench::Answer Bench::exchange(HttpClient& client, const std::string& request) {
+  client.send(request);
+  Answer answer;
+  while (!client.take(answer.status, answer.body)) {
+    core_.io().restart();
+    core_.io().poll();
+  }
+  return answer;
+}
+
+void Bench::put_object(size_t size) {
+  std::string body(size, '\0');
+  for (size_t i = 0; i < size; ++i) body[i] = static_cast<char>(i * 31 + i / 256);
+  const auto put = exchange(*client_, request("PUT", "/bench/" + key_of(size), body, s3_listener_->port()));
+  if (put.status != 200) give_up("PUT: " + put.body);
+  const auto got = exchange(*client_, request("GET", "/bench/" + key_of(size), "", s3_listener_->port()));
+  if (got.status != 200 || got.body != body) give_up("GET: the bytes are not those that were put");
+}
+
+void Bench::open_session() {
+  wire::Nonce nonce;
+  fill_random(nonce);
+  const nlohmann::json wanted{{"version", 1}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}};
+  HttpClient client(session_listener_->port());
+  const auto answer = exchange(client, request("POST", "/-/session", wanted.dump(), session_listener_->port()));
+  if (answer.status != 200) give_up("session: " + answer.body);
+  const auto made = nlohmann::json::parse(answer.body);
+  session_ = std::stoull(made["session"].get<std::string>(), nullptr, 16);
+  wire::Nonce server;
+  std::ranges::copy(*from_hex(made["server_nonce"].get<std::string>()), server.begin());
+  lane_ = wire::derive_lane(wire::derive_master(keys_.secret_key, nonce, server, session_), 0);
+  std::vector<std::byte> body(1024);
+  wire::Writer out(body);
+  encode(out, wire::Hello{.message_size_max = 16 * KiB, .address = {}});
+  port_.receive(1, seal(wire::Type::hello, Bytes(body).first(out.size()), 0));
+  if (port_.replies != 1) give_up("no answer to HELLO");
+}
+
+std::vector<std::byte> Bench::seal(wire::Type type, Bytes body, uint8_t flags) {
+  std::vector<std::byte> message(wire::frame_size + body.size());
+  std::ranges::copy(body, message.begin() + wire::header_size);
+  const wire::Header header{.type = static_cast<uint8_t>(type),
+                            .flags = flags,
+                            .session = session_,
+                            .sequence = ++sequence_,
+                            .request = sequence_,
+                            .body_length = static_cast<uint32_t>(body.size()),
+                            .timeout_ms = 1000};
+  wire::seal(lane_.to_server, header, message);
+  return message;
+}
+
+// callgrind collects inside this function alone.
+extern "C" __attribute__((noinline)) void counted_requests(const std::function<void()>& serve) {
+  serve();
+  asm volatile("" ::: "memory");
+}
+
+void Bench::native(wire::Type type, size_t size, uint64_t requests, Counts* counts) {
+  put_object(size);
+  const std::string key = key_of(size);
+  std::vector<std::byte> body(4 * KiB);
+  wire::Writer out(body);
+  const wire::Descriptor window{0, size, 1};
+  if (type == wire::Type::get) {
+    wire::Get get;
+    get.bucket = "bench";
+    get.key = key;
+    get.window = window;
+    get.inline_max = 512;
+    encode(out, get);
+  } else {
+    wire::Put put;
+    put.bucket = "bench";
+    put.key = key;
+    put.size = size;
+    put.window = window;
+    encode(out, put);
+  }
+  const uint64_t warm_up = 16;
+  for (uint64_t i = 0; i < requests + warm_up; ++i) {
+    const auto message = seal(type, Bytes(body).first(out.size()), wire::flag_window);
+    const size_t before = port_.replies;
+    const bool counted = i >= warm_up;
+    const std::function<void()> serve = [&] {
+      port_.receive(1, message);
+      while (port_.replies == before) {
+        core_.io().restart();
+        core_.io().poll();
+      }
+    };
+    if (!counted) {
+      serve();
+    } else if (counts != nullptr) {
+      begin_counting();
+      serve();
+      const Counts one = end_counting();
+      counts->allocations += one.allocations;
+      counts->allocated_bytes += one.allocated_bytes;
+      counts->copies += one.copies;
+      counts->copied_bytes += one.copied_bytes;
+    } else {
+      counted_requests(serve);
+    }
+    const Bytes reply = Bytes(port_.reply).first(port_.reply_size);
+    if (!wire::decode_object_reply(wire::body_of(reply))) give_up("a native request failed");
+  }
+}
+
+void Bench::http(bool get, size_t size, uint64_t requests, Counts* counts) {
+  put_object(size);
+  const std::string content(get ? 0 : size, 'x');
+  const std::string text = request(get ? "GET" : "PUT", "/bench/" + key_of(size), content, s3_listener_->port());
+  const uint64_t warm_up = 16;
+  for (uint64_t i = 0; i < requests + warm_up; ++i) {
+    const bool counted = i >= warm_up;
+    Answer answer;
+    const std::function<void()> serve = [&] {
+      core_.io().restart();
+      while (core_.io().poll() != 0) {
+      }
+    };
+    client_->send(text);
+    do {
+      if (!counted) {
+        serve();
+      } else if (counts != nullptr) {
+        begin_counting();
+        serve();
+        const Counts one = end_counting();
+        counts->allocations += one.allocations;
+        counts->allocated_bytes += one.allocated_bytes;
+        counts->copies += one.copies;
+        counts->copied_bytes += one.copied_bytes;
+      } else {
+        counted_requests(serve);
+      }
+    } while (!client_->take(answer.status, answer.body));
+    if (answer.status != 200 || (get && answer.body.size() != size)) give_up("an HTTP request failed");
+  }
+}
+
+#if defined(__clang__)
+constexpr const char* compiler = "clang " __clang_version__;
+#else
+constexpr const char* compiler = "gcc " __VERSION__;
+#endif
+
+struct Case {
+  const char* name;
+  void (*serve)(Bench&, uint64_t requests, Counts* counts);
+};
+constexpr Case cases[] = {
+    {"native_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 4 * KiB, n, c); }},
+    {"native_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 64 * KiB, n, c); }},
+    {"native_put_4k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::put, 4 * KiB, n, c); }},
+    {"native_put_64k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::put, 64 * KiB, n, c); }},
+    {"http_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(true, 4 * KiB, n, c); }},
+    {"http_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(true, 64 * KiB, n, c); }},
+    {"http_put_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(false, 4 * KiB, n, c); }},
+    {"http_put_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(false, 64 * KiB, n, c); }},
+};
+
+struct Errand {
+  const Case* what;
+  uint64_t requests;
+  int report;  // a pipe
+};
+
+int run_case(void* argument) {
+  const auto& errand = *static_cast<Errand*>(argument);
+  Bench bench;
+  Counts counts;
+  errand.what->serve(bench, errand.requests, &counts);
+  if (::write(errand.report, &counts, sizeof counts) != sizeof counts) return 1;
+  return 0;  // ~Bench ends the process
+}
+
+void print_table() {
+  constexpr uint64_t requests = 64;
+  fmt::print("{:<16} {:>12} {:>16} {:>10} {:>14}  {}\n", "request", "allocations", "allocated bytes", "copies",
+             "copied bytes", "system calls of the core");
+  for (const Case& one : cases) {
+    int report[2];
+    if (::pipe(report) != 0) give_up("pipe");
+    Errand errand{&one, requests, report[1]};
+    SystemCalls calls;
+    Counts counts;
+    const bool traced = count_system_calls(run_case, &errand, calls);
+    pollfd readable{report[0], POLLIN, 0};
+    if (!traced || ::poll(&readable, 1, 0) != 1 || ::read(report[0], &counts, sizeof counts) != sizeof counts) {
+      give_up(std::string(one.name) + " could not be traced");
+    }
+    ::close(report[0]);
+    ::close(report[1]);
+    std::string text;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (calls[i] == 0) continue;
+      text += fmt::format("{}{} {:.2f}", text.empty() ? "" : ", ", system_call_name(i),
+                          static_cast<double>(calls[i]) / requests);
+    }
+    const auto each = [](uint64_t n) { return static_cast<double>(n) / requests; };
+    fmt::print("{:<16} {:>12.2f} {:>16.0f} {:>10.2f} {:>14.0f}  {}\n", one.name, each(counts.allocations),
+               each(counts.allocated_bytes), each(counts.copies), each(counts.copied_bytes),
+               text.empty() ? "none" : text);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace verbena::bench
+
+int main(int argc, char** argv) {
+  using namespace verbena::bench;
+  verbena::log::set_level(verbena::log::Level::error);
+  std::string_view wanted;
+  uint64_t requests = 200;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--list") {
+      for (const Case& one : cases) fmt::print("{}\n", one.name);
+      return 0;
+    }
+    if (argument == "--compiler") {
+      fmt::print("{}\n", compiler);
+      return 0;
+    }
+    if (i + 1 == argc) give_up("usage: request_cost [--list | --case NAME [--requests N]]");
+    const std::string_view value = argv[++i];
+    if (argument == "--case") wanted = value;
+    if (argument == "--requests") std::from_chars(value.data(), value.data() + value.size(), requests);
+  }
+  if (wanted.empty()) {
+    print_table();
+    return 0;
+  }
+  for (const Case& one : cases) {
+    if (one.name != wanted) continue;
+    Bench bench;
+    one.serve(bench, requests, nullptr);
+    return 0;
+  }
+  give_up("no such case");
+}

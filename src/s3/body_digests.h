@@ -1,0 +1,58 @@
+// What is computed over a body while it passes.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/checksum.h"
+#include "base/task.h"
+#include "memory/arena.h"
+#include "store/store.h"
+
+namespace verbena::s3 {
+
+class BodyDigests {
+ public:
+  void want(Algorithm algorithm);  // before the first byte; again is fine
+  bool wants(Algorithm algorithm) const;
+  void update(Bytes bytes);
+  // Ends all digests. MD5 is not among the checksums.
+  void finish();
+  const std::string& md5() const { return md5_; }  // raw; empty when not wanted
+  const std::vector<store::Checksum>& checksums() const { return checksums_; }
+
+ private:
+  std::vector<Digest> running_;
+  std::string md5_;
+  std::vector<store::Checksum> checksums_;
+};
+
+// Digests the bytes of one body, those of a large one on a helper thread, so that the next bytes arrive meanwhile: MD5
+// is slower than a wire. Used on one core; keeps itself and the memory that a helper reads.
+class DigestsAside : public std::enable_shared_from_this<DigestsAside> {
+ public:
+  static constexpr size_t piece_size = 256 * KiB;     // read and digested in turns
+  static constexpr uint64_t body_size_min = 1 * MiB;  // of a body worth a helper
+
+  static std::shared_ptr<DigestsAside> make(BodyDigests digests, boost::asio::any_io_executor executor) {
+    return std::shared_ptr<DigestsAside>(new DigestsAside(std::move(digests), std::move(executor)));
+  }
+  // Bytes of `lease`. Starts when those before are done, and returns then.
+  Task<void> add(Bytes bytes);
+  Task<void> done();
+
+  // Both are the caller's to use after done().
+  memory::Lease lease;
+  BodyDigests digests;
+
+ private:
+  DigestsAside(BodyDigests d, boost::asio::any_io_executor executor)
+      : digests(std::move(d)), idle_(std::move(executor), boost::asio::steady_timer::time_point::max()) {}
+  boost::asio::steady_timer idle_;
+  bool busy_ = false;
+};
+
+}  // namespace verbena::s3
