@@ -207,7 +207,8 @@ class MemoryStore : public store::Store {
         break;
       }
       const auto& info = it->second.info;
-      page.parts.push_back({it->first, info.size, info.etag, info.modified_us, info.checksums});
+      page.parts.push_back({it->first, info.size, info.etag, info.modified_us, info.checksums, info.attributes,
+                            info.stored_size});
       page.next_part_number_marker = it->first;
     }
     co_return page;
@@ -236,12 +237,18 @@ class MemoryStore : public store::Store {
                                                   store::CommitConditions conditions) override {
     VB_CO_ASSIGN(StoredUpload * found, find_upload(bucket, key, id));
     StoredObject object;
+    uint64_t size = 0;
     for (const auto& part : parts) {
       const auto stored = found->parts.find(part.number);
       if (stored == found->parts.end() || stored->second.info.etag != part.etag) co_return fail(Errc::invalid_part);
       object.data += stored->second.data;
+      size += stored->second.info.size;
     }
-    info.size = object.data.size();
+    info.size = size;
+    info.stored_size = object.data.size() == size ? 0 : object.data.size();
+    store::Attributes attributes = found->info.attributes;
+    store::change_attributes(attributes, info.attributes);
+    info.attributes = std::move(attributes);
     info.parts = std::move(parts);
     info.tags = found->info.tags;
     info.lock = found->info.lock;
@@ -291,7 +298,7 @@ class MemoryStore : public store::Store {
       co_return Result<void>();
     }
     Task<Result<store::ObjectInfo>> commit(store::ObjectInfo info, store::CommitConditions conditions) override {
-      if (info.size != data_.size()) co_return fail(Errc::internal, "commit: size");
+      if (store::stored_size(info) != data_.size()) co_return fail(Errc::internal, "commit: size");
       if (part_ != 0) {
         info.modified_us = store_.now_us += 1'000'000;
         VB_CO_ASSIGN(StoredUpload * upload, store_.find_upload(bucket_, key_, upload_id_));
