@@ -45,6 +45,14 @@ struct Config {
     uint64_t body_rate_min = 1 * KiB;  // bytes per second, over body_timeout; 0: none
   } http;
 
+  struct Encryption {
+    std::string key_file;                    // empty: DIR/master.keys
+    std::string by_default = "none";         // what new objects get where neither request nor bucket says: none, AES256
+    std::vector<std::string> kms_keys;       // ids that SSE-KMS knows; empty: any plain name
+    std::string kms_default_key;             // for requests that name none
+    bool customer_keys_need_tls = false;
+  } encryption;
+
   struct Tls {
     std::string certificate;  // PEM file; both or neither
     std::string key;

@@ -121,6 +121,12 @@ std::string parse_cache_size(std::optional<uint64_t>& into, const std::string& t
   return parse_bytes(*into, text, 0, 4 * TiB);
 }
 
+std::string parse_default_encryption(std::string& into, const std::string& text) {
+  if (text != "none" && text != "AES256") return "not none or AES256";
+  into = text;
+  return "";
+}
+
 using C = Config;
 using S = const std::string;
 
@@ -167,6 +173,18 @@ const std::array keys{
     ConfigKey{"http.body_rate_min", "1 KiB",
               "bytes per second that a body must move on average over body_timeout; 0: none",
               [](C& c, S& t) { return parse_bytes(c.http.body_rate_min, t, 0, GiB); }},
+
+    ConfigKey{"encryption.key_file", "", "file of the master keys, mode 0600; empty: DIR/master.keys",
+              [](C& c, S& t) { return parse_text(c.encryption.key_file, t); }},
+    ConfigKey{"encryption.default", "none",
+              "what new objects get where neither request nor bucket says: none or AES256 (SSE-S3)",
+              [](C& c, S& t) { return parse_default_encryption(c.encryption.by_default, t); }},
+    ConfigKey{"encryption.kms_keys", "", "ids of the KMS keys there are; empty: any plain name is one",
+              [](C& c, S& t) { return parse_list(c.encryption.kms_keys, t, 256); }, true},
+    ConfigKey{"encryption.kms_default_key", "", "KMS key of requests that name none; empty: they are refused",
+              [](C& c, S& t) { return parse_text(c.encryption.kms_default_key, t); }},
+    ConfigKey{"encryption.customer_keys_need_tls", "false", "refuse customers' keys (SSE-C) on plain HTTP, as AWS does",
+              [](C& c, S& t) { return parse_bool(c.encryption.customer_keys_need_tls, t); }},
 
     ConfigKey{"tls.certificate", "", "PEM file with the certificate chain; with tls.key, HTTP becomes HTTPS",
               [](C& c, S& t) { return parse_text(c.tls.certificate, t); }},

@@ -3,6 +3,7 @@
 
 #include "s3/acl.h"
 #include "s3/checksums.h"
+#include "s3/encryption.h"
 #include "s3/headers.h"
 #include "s3/http_date.h"
 #include "s3/listing.h"
@@ -16,6 +17,7 @@ namespace {
 Task<Result<HeadReply>> head(Context& context) {
   GetRequest request;
   VB_CO_ASSIGN(request.version_id, read_version_id(context));
+  VB_CO_ASSIGN(request.customer_key, read_customer_key(context, own_key_prefix));
   request.bucket = context.bucket;
   request.key = context.key;
   auto reply = co_await head_object(context.service, context.caller(), request);

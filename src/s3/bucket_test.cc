@@ -130,8 +130,7 @@ TEST_F(Buckets, WhatDoesNotExistIsRefusedAndNeverIgnored) {
 
 TEST_F(Buckets, HeadersThatAskForWhatDoesNotExistAreRefused) {
   make_bucket();
-  const Headers refused = {{"x-amz-server-side-encryption", "AES256"},
-                           {"x-amz-server-side-encryption-customer-algorithm", "AES256"},
+  const Headers refused = {{"x-amz-server-side-encryption-context", "e30="},
                            {"x-amz-acl", "public-read"},
                            {"x-amz-grant-read", "id=1"},
                            {"x-amz-storage-class", "GLACIER"},

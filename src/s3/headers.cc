@@ -20,9 +20,8 @@ constexpr std::string_view storage_class_header = "x-amz-storage-class";
 constexpr std::array<std::string_view, 6> system_headers = {
     "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"};
 
-constexpr std::array<std::string_view, 7> refused_prefixes = {
-    "x-amz-server-side-encryption",
-    "x-amz-copy-source-server-side-encryption",
+constexpr std::array<std::string_view, 6> refused_prefixes = {
+    "x-amz-server-side-encryption-context",
     "x-amz-grant-",
     "x-amz-website-redirect-location",
     "x-amz-mfa",

@@ -9,12 +9,39 @@
 #include <string>
 #include <vector>
 
+#include "auth/keyring.h"
 #include "base/clock.h"
+#include "base/secret.h"
 #include "memory/stream.h"
 #include "s3/request.h"
 #include "store/store.h"
 
 namespace verbena::s3 {
+
+// A key that comes with a request (SSE-C) and goes with it.
+struct CustomerKey {
+  Secret key;       // 32 bytes
+  std::string md5;  // of the key, in base64, as it came
+};
+using CustomerKeyPtr = std::shared_ptr<const CustomerKey>;
+
+enum class Encryption : uint8_t { none, aes256, kms, customer };  // SSE-S3, SSE-KMS, SSE-C
+
+// How a write wants its bytes kept. none: as the bucket has it.
+struct EncryptionWish {
+  Encryption method = Encryption::none;
+  std::string kms_key_id{};  // empty: the default one
+  bool bucket_key = false;   // S3 Bucket Keys: given back, of no effect
+  CustomerKeyPtr customer{};
+};
+
+struct EncryptionOptions {
+  const auth::KeyRing* keys = nullptr;  // nullptr: nothing can be encrypted
+  bool by_default = false;              // SSE-S3 also where neither request nor bucket asks for it
+  bool customer_keys_need_tls = false;
+  std::vector<std::string> kms_keys{};  // the ids there are; empty: any plain name is one
+  std::string kms_default_key{};        // for requests that name none; empty: they must
+};
 
 // What the verbs need. One per process; all members outlive it.
 struct Service {
@@ -24,6 +51,7 @@ struct Service {
   std::string region = "us-east-1";
   const auth::Verifier* verifier = nullptr;  // of the signatures in browser forms; nullptr: those are refused
   int64_t lifecycle_day_s = 86'400;          // seconds that a day has for lifecycle rules
+  EncryptionOptions encryption{};
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.
@@ -47,6 +75,7 @@ struct GetRequest {
   std::optional<ByteRange> range;
   std::optional<int> part_number;
   Preconditions preconditions;
+  CustomerKeyPtr customer_key{};  // of an object that was put with one
 };
 
 // An object that may be read: authorized, conditions met, range resolved.
@@ -79,6 +108,7 @@ struct PutRequest {
   std::vector<std::pair<std::string, std::string>> headers;  // ObjectInfo::headers' rule
   store::Tags tags{};
   store::ObjectLock lock{};
+  EncryptionWish encryption{};
   store::CommitConditions conditions;
   std::vector<store::Checksum> expected;   // verified before anything becomes visible
   std::optional<std::string> content_md5;  // 16 raw bytes

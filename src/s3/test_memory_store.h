@@ -264,6 +264,11 @@ class MemoryStore : public store::Store {
     co_return Result<void>();
   }
 
+  // What is kept of a key's current object.
+  const StoredObject& object(const std::string& bucket, const std::string& key) {
+    return *buckets_.at(bucket).objects.at(key).front();
+  }
+
  private:
   class Reader : public store::ObjectReader {
    public:

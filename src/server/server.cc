@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "auth/identity_store.h"
+#include "auth/keyring.h"
 #include "base/blocking.h"
 #include "base/core.h"
 #include "base/log.h"
@@ -68,6 +69,11 @@ std::string at(std::string_view address, uint16_t port) {
 
 }  // namespace
 
+std::filesystem::path key_file(const Config& config, const std::filesystem::path& directory) {
+  return config.encryption.key_file.empty() ? directory / "master.keys"
+                                            : std::filesystem::path(config.encryption.key_file);
+}
+
 // Destroyed from the last member to the first: threads are joined by then, cores go before what their coroutines use.
 struct Server::State {
   State(const Config& config, DataDirectory directory, auth::Credentials root)
@@ -103,7 +109,7 @@ struct Server::State {
 };
 
 std::expected<void, std::string> Server::State::open_identities() {
-  auto ring = auth::KeyRing::open(directory.master_keys(), directory.master_key_ids());
+  auto ring = auth::KeyRing::open(key_file(config, directory.path()), directory.master_key_ids());
   if (!ring) return std::unexpected(ring.error());
   keys = std::move(*ring);
   auto opened = auth::IdentityStore::open(directory.identities(), *keys, root);
@@ -136,6 +142,11 @@ std::expected<void, std::string> Server::State::open_store() {
   store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;
   service = std::make_unique<s3::Service>(
       s3::Service{front, *arena, system_clock(), config.region, verifier.get(), config.lifecycle_day.count()});
+  service->encryption = {.keys = keys.get(),
+                         .by_default = config.encryption.by_default == "AES256",
+                         .customer_keys_need_tls = config.encryption.customer_keys_need_tls,
+                         .kms_keys = config.encryption.kms_keys,
+                         .kms_default_key = config.encryption.kms_default_key};
   // A thread of its own: changes of accounts come one after the other, and must not hold up the engine's.
   iam_pool = std::make_unique<BlockingPool>(1, iam_queue_max);
   iam = std::make_unique<iam::Service>(*identities, front, *iam_pool, system_clock());
@@ -296,6 +307,15 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& 
 
 Server::Server(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Server::~Server() { stop(); }
+
+void Server::reload() {
+  if (auto done = state_->keys->reload(); !done) {
+    log::error("server: the master keys stay as they were: {}", done.error());
+  } else {
+    log::info("server: {} master keys, the newest is {}", state_->keys->size(), state_->keys->newest_id());
+  }
+}
+
 const Endpoints& Server::endpoints() const { return state_->endpoints; }
 void Server::stop(std::chrono::milliseconds drain) { state_->stop(drain); }
 
