@@ -24,9 +24,11 @@ constexpr size_t id_size = 8, half_nonce = aead_nonce_size;
 constexpr size_t file_size_max = 64 * KiB;
 constexpr size_t keys_max = 256;
 constexpr std::string_view file_head =
-    "# Verbena's master keys, the newest last. Keep a copy in another place: what is sealed under a key is lost with it.\n";
+    "# Verbena's master keys, the newest last. Keep a copy in another place: what is sealed under a key is lost with "
+    "it.\n";
 constexpr std::string_view known_head =
-    "# The ids of the master keys that this data directory has used. No secret; the server checks its key file by it.\n";
+    "# The ids of the master keys that this data directory has used. No secret; the server checks its key file by "
+    "it.\n";
 
 using Id = std::array<std::byte, id_size>;
 

@@ -76,7 +76,8 @@ void Aead::end(AeadTag& tag) {
 void Aead::seal(const AeadNonce& nonce, Bytes context, Bytes plain, std::byte* out, AeadTag& tag) {
   int n = 0;
   begin(nonce);
-  if (!context.empty()) check(EVP_EncryptUpdate(context_->seal, nullptr, &n, raw(context.data()), length(context)) == 1);
+  if (!context.empty())
+    check(EVP_EncryptUpdate(context_->seal, nullptr, &n, raw(context.data()), length(context)) == 1);
   update(plain, out);
   end(tag);
 }

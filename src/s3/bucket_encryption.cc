@@ -1,7 +1,7 @@
 // GetBucketEncryption, PutBucketEncryption, DeleteBucketEncryption: what objects get whose PUT asks for nothing.
 //
-// The document in the store is short, since every PUT reads it: method, KMS key id and whether bucket keys are on, a line
-// each.
+// The document in the store is short, since every PUT reads it: method, KMS key id and whether bucket keys are on, a
+// line each.
 #include "s3/bucket_document.h"
 #include "s3/checksums.h"
 #include "s3/encryption.h"

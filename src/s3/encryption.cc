@@ -74,7 +74,8 @@ Result<Secret> unwrap_for_customer(const CustomerKey& customer, std::string_view
   Secret key(store::object_key_size);
   Aead cipher = customer_cipher(customer, wrapped.substr(0, salt_size));
   const Bytes sealed = as_bytes(wrapped).subspan(salt_size);
-  if (!cipher.open({}, as_bytes(context), sealed.first(key.size()), sealed.subspan(key.size()), key.writable().data())) {
+  if (!cipher.open({}, as_bytes(context), sealed.first(key.size()), sealed.subspan(key.size()),
+                   key.writable().data())) {
     return fail(Errc::corrupt_object, "encryption: wrapped key");
   }
   return key;
@@ -164,25 +165,13 @@ Result<std::vector<store::SealedPart>> read_parts(const Service& service, const 
   return parts;
 }
 
-// What stands in no request stands in the bucket's configuration, or in the server's.
-Task<Result<EncryptionWish>> settle(Service& service, const std::string& bucket, EncryptionWish wish) {
-  if (wish.method == Encryption::none && service.encryption.keys != nullptr) {
-    const auto document = co_await service.store.document(bucket, encryption_document);
-    if (document) {
-      VB_CO_ASSIGN(wish, parse_default_encryption(**document));
-    } else if (document.error() != Errc::not_found) {
-      co_return std::unexpected(document.error());
-    } else if (service.encryption.by_default) {
-      wish.method = Encryption::aes256;
-    }
-  }
-  if (wish.method == Encryption::none) co_return wish;
-  if (service.encryption.keys == nullptr) co_return fail(Errc::not_implemented, "The server has no key file.");
-  if (wish.method == Encryption::kms) {
-    if (wish.kms_key_id.empty()) wish.kms_key_id = service.encryption.kms_default_key;
-    VB_CO_TRY(check_kms_key(service.encryption, wish.kms_key_id));
-  }
-  co_return wish;
+// With the KMS key that a wish without one means. Fails where the key is none that there is.
+Result<EncryptionWish> check_wish(const EncryptionOptions& options, EncryptionWish wish) {
+  if (options.keys == nullptr) return fail(Errc::not_implemented, "The server has no key file.");
+  if (wish.method != Encryption::kms) return wish;
+  if (wish.kms_key_id.empty()) wish.kms_key_id = options.kms_default_key;
+  VB_TRY(check_kms_key(options, wish.kms_key_id));
+  return wish;
 }
 
 store::Attributes wrap(const Service& service, const EncryptionWish& wish, const Secret& object_key,
@@ -227,15 +216,29 @@ void Seal::mark_object(const Service& service, std::string_view bucket, std::str
   mark_part(info);
   const std::string digest = manifest_digest({{0, {info.size, salt_}}});
   store::change_attributes(info.attributes, attributes_);
-  store::change_attributes(
-      info.attributes, {{std::string(manifest_attribute),
-                         service.encryption.keys->seal(as_bytes(digest), manifest_context(bucket, key))}});
+  store::change_attributes(info.attributes,
+                           {{std::string(manifest_attribute),
+                             service.encryption.keys->seal(as_bytes(digest), manifest_context(bucket, key))}});
 }
 
-Task<Result<Seal>> plan_seal(Service& service, std::string bucket, std::string key, EncryptionWish wish) {
+// What stands in no request stands in the bucket's configuration, or in the server's.
+Task<Result<Seal>> plan_seal(Service& service, const std::string& bucket, const std::string& key, EncryptionWish wish) {
   Seal seal;
-  VB_CO_ASSIGN(wish, co_await settle(service, bucket, std::move(wish)));
-  if (wish.method == Encryption::none) co_return seal;
+  const EncryptionOptions& options = service.encryption;
+  if (wish.method == Encryption::none) {
+    if (options.keys == nullptr) co_return seal;
+    const auto document = co_await service.store.document(bucket, encryption_document);
+    if (document) {
+      VB_CO_ASSIGN(wish, parse_default_encryption(**document));
+    } else if (document.error() != Errc::not_found) {
+      co_return std::unexpected(document.error());
+    } else if (options.by_default) {
+      wish.method = Encryption::aes256;
+    } else {
+      co_return seal;
+    }
+  }
+  VB_CO_ASSIGN(wish, check_wish(options, std::move(wish)));
   seal.object_key_ = Secret::random(store::object_key_size);
   fill_random(seal.salt_);
   seal.attributes_ = wrap(service, wish, seal.object_key_, bucket, key);
@@ -243,9 +246,9 @@ Task<Result<Seal>> plan_seal(Service& service, std::string bucket, std::string k
   co_return seal;
 }
 
-Task<Result<store::Attributes>> plan_upload_seal(Service& service, std::string bucket, std::string key,
+Task<Result<store::Attributes>> plan_upload_seal(Service& service, const std::string& bucket, const std::string& key,
                                                  EncryptionWish wish) {
-  VB_CO_ASSIGN(Seal seal, co_await plan_seal(service, std::move(bucket), std::move(key), std::move(wish)));
+  VB_CO_ASSIGN(Seal seal, co_await plan_seal(service, bucket, key, std::move(wish)));
   co_return std::move(seal.attributes_);
 }
 
@@ -319,7 +322,8 @@ void add_encryption_headers(Context& context, const store::Attributes& attribute
   }
   context.reply_header("x-amz-server-side-encryption", std::string(method));
   if (method != kms_name) return;
-  context.reply_header("x-amz-server-side-encryption-aws-kms-key-id", std::string(attribute(attributes, kms_attribute)));
+  context.reply_header("x-amz-server-side-encryption-aws-kms-key-id",
+                       std::string(attribute(attributes, kms_attribute)));
   if (!attribute(attributes, bucket_key_attribute).empty()) {
     context.reply_header("x-amz-server-side-encryption-bucket-key-enabled", "true");
   }

@@ -1,11 +1,11 @@
 // Server-side encryption: SSE-S3, SSE-KMS with local keys, and SSE-C.
 //
 // Each object has a random key, under which its parts are sealed (store/sealed_object.h). That key is kept with the
-// object, wrapped: under the master keys (auth/keyring.h), bound to bucket, key and method; or under the customer's key,
-// which itself is never kept, but for a salted HMAC that tells whether the right one has come. The list of an object's
-// parts, their sizes and salts, is sealed under the master keys, so that no part can be left out, cut or moved.
-// A KMS key is a name under the master keys: it says who may use what, and a name that is taken out of the configuration
-// opens nothing any more.
+// object, wrapped: under the master keys (auth/keyring.h), bound to bucket, key and method; or under the customer's
+// key, which itself is never kept, but for a salted HMAC that tells whether the right one has come. The list of an
+// object's parts, their sizes and salts, is sealed under the master keys, so that no part can be left out, cut or
+// moved. A KMS key is a name under the master keys: it says who may use what, and a name that is taken out of the
+// configuration opens nothing any more.
 //
 // Every verb that reads bytes goes through open_sealed(), every one that writes them through plan_seal() or
 // part_seal(); doors have no part in it.
@@ -44,13 +44,15 @@ class Seal {
   std::optional<uint64_t> stored_size(std::optional<uint64_t> size) const;
   std::unique_ptr<store::ObjectWriter> writer(const Service& service, std::unique_ptr<store::ObjectWriter> below) const;
   // What must be kept with the object, whose size is known now, or with the part.
-  void mark_object(const Service& service, std::string_view bucket, std::string_view key, store::ObjectInfo& info) const;
+  void mark_object(const Service& service, std::string_view bucket, std::string_view key,
+                   store::ObjectInfo& info) const;
   void mark_part(store::ObjectInfo& info) const;
 
  private:
-  friend Task<Result<Seal>> plan_seal(Service&, std::string, std::string, EncryptionWish);
+  friend Task<Result<Seal>> plan_seal(Service&, const std::string&, const std::string&, EncryptionWish);
   friend Result<Seal> part_seal(const Service&, const store::UploadInfo&, const CustomerKeyPtr&);
-  friend Task<Result<store::Attributes>> plan_upload_seal(Service&, std::string, std::string, EncryptionWish);
+  friend Task<Result<store::Attributes>> plan_upload_seal(Service&, const std::string&, const std::string&,
+                                                          EncryptionWish);
   Secret object_key_;
   store::Salt salt_{};
   store::Attributes attributes_;
@@ -58,9 +60,9 @@ class Seal {
 };
 
 // For a whole object: by the wish, else by the bucket's default, else by the server's. no_such_bucket, no_such_kms_key.
-Task<Result<Seal>> plan_seal(Service& service, std::string bucket, std::string key, EncryptionWish wish);
+Task<Result<Seal>> plan_seal(Service& service, const std::string& bucket, const std::string& key, EncryptionWish wish);
 // Likewise for an upload: the attributes that it gets; none where it is not encrypted.
-Task<Result<store::Attributes>> plan_upload_seal(Service& service, std::string bucket, std::string key,
+Task<Result<store::Attributes>> plan_upload_seal(Service& service, const std::string& bucket, const std::string& key,
                                                  EncryptionWish wish);
 // For a part of it. encryption_key_required, encryption_key_wrong.
 Result<Seal> part_seal(const Service& service, const store::UploadInfo& upload, const CustomerKeyPtr& customer);

@@ -49,7 +49,8 @@ class EncryptionTest : public test::Rig {
   std::string start(const std::string& key, Headers headers) {
     return call("POST", "/bucket/" + key + "?uploads", std::move(headers)).element("UploadId");
   }
-  Reply upload(const std::string& key, const std::string& id, int number, const std::string& data, Headers headers = {}) {
+  Reply upload(const std::string& key, const std::string& id, int number, const std::string& data,
+               Headers headers = {}) {
     return call("PUT", "/bucket/" + key + "?partNumber=" + std::to_string(number) + "&uploadId=" + id,
                 std::move(headers), data);
   }
@@ -70,7 +71,8 @@ TEST_F(EncryptionTest, EveryMethodGivesBackWhatCameInAndKeepsSomethingElse) {
     std::string name;
     Headers put, get;
   };
-  for (const Case& c : {Case{"s3", sse_s3, {}}, Case{"kms", sse_kms, {}}, Case{"c", key_a.headers(), key_a.headers()}}) {
+  for (const Case& c :
+       {Case{"s3", sse_s3, {}}, Case{"kms", sse_kms, {}}, Case{"c", key_a.headers(), key_a.headers()}}) {
     for (const size_t size : {size_t{0}, size_t{1}, size_t{65'536}, size_t{2'500'000}}) {
       const std::string body = pattern(size);
       const Reply stored = put("k", body, c.put);
@@ -85,7 +87,8 @@ TEST_F(EncryptionTest, EveryMethodGivesBackWhatCameInAndKeepsSomethingElse) {
         EXPECT_EQ(kept("k").data.find(body.substr(100, 32)), std::string::npos);
       }
       if (size < 2'500'000) continue;
-      for (const auto& [first, last] : {std::pair{0, 0}, {65'535, 65'536}, {1'000'000, 2'200'000}, {2'499'999, 9'999'999}}) {
+      for (const auto& [first, last] :
+           {std::pair{0, 0}, {65'535, 65'536}, {1'000'000, 2'200'000}, {2'499'999, 9'999'999}}) {
         const Reply part = get("k", joined(c.get, {{"range", fmt::format("bytes={}-{}", first, last)}}));
         ASSERT_EQ(part.status, 206);
         ASSERT_TRUE(part.body == body.substr(static_cast<size_t>(first), static_cast<size_t>(last - first + 1)));
@@ -332,7 +335,8 @@ TEST_F(EncryptionTest, AnotherObjectsBytesOrRecordDoNotPassForAnObject) {
 TEST_F(EncryptionTest, PartsThatWereLeftOutOrMovedAreSeen) {
   const std::string id = start("m", sse_s3);
   std::vector<std::string> etags;
-  for (int i = 1; i <= 3; ++i) etags.push_back(upload("m", id, i, std::string(5 * MiB, static_cast<char>('a' + i))).header("etag"));
+  for (int i = 1; i <= 3; ++i)
+    etags.push_back(upload("m", id, i, std::string(5 * MiB, static_cast<char>('a' + i))).header("etag"));
   ASSERT_EQ(complete("m", id, etags).status, 200);
   const test::StoredObject good = kept("m");
   const size_t each = good.data.size() / 3;

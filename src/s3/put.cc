@@ -138,7 +138,7 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   const auto size = body.size();
   if (size.value_or(0) > put_size_max) co_return fail(Errc::entity_too_large, "put: declared length");
 
-  VB_CO_ASSIGN(const Seal seal, co_await plan_seal(service, request.bucket, request.key, request.encryption));
+  VB_CO_ASSIGN(const Seal seal, co_await plan_seal(service, request.bucket, request.key, std::move(request.encryption)));
   if (seal.opaque_etag()) request.md5_etag = false;
   VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, seal.stored_size(size)));
   writer = seal.writer(service, std::move(writer));

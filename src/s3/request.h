@@ -50,6 +50,10 @@ struct Response {
   bool by_token = false;    // served as a token asked, which moves no byte of an empty object
   uint64_t rdma_bytes = 0;  // moved by one-sided operations
   std::string error_code;   // S3's code, empty on success
+  std::string_view action;  // what was asked for, as docs/s3.md names it; empty when nobody knows such a request
+  std::string call;         // of another API than S3's: "iam:CreateUser"
+  std::string bucket, key, version_id;
+  std::string form_access_key;  // who signed a browser's form, which names them in its body
 };
 
 }  // namespace verbena::s3

@@ -117,6 +117,21 @@ constexpr std::array operations = {
     Operation{Scope::object, "OPTIONS", "", "*", serve_preflight, true},
 };
 
+// "GET object?tagging": as docs/s3.md writes it.
+std::string_view action_name(const Operation& operation) {
+  static const auto names = [] {
+    std::array<std::string, operations.size()> made;
+    for (size_t i = 0; i < made.size(); ++i) {
+      const Operation& one = operations[i];
+      const char* scope = one.scope == Scope::service ? " service" : one.scope == Scope::bucket ? " bucket" : " object";
+      made[i] = std::string(one.method).append(scope);
+      if (!one.selector.empty()) made[i].append("?").append(one.selector);
+    }
+    return made;
+  }();
+  return names[static_cast<size_t>(&operation - operations.data())];
+}
+
 bool is_ascii_prefix(std::string_view text, std::string_view lower_prefix) {
   return text.size() >= lower_prefix.size() && std::equal(lower_prefix.begin(), lower_prefix.end(), text.begin(),
                                                           [](char p, char c) { return p == lower(c); });
@@ -237,6 +252,34 @@ void fill_context_error(Context& context, const Error& error) {
   }
 }
 
+// Fills the response. False: the sink was begun and failed.
+Task<bool> answer(Context& context) {
+  const auto operation = resolve(context);
+  if (!context.bucket.empty()) co_await add_cors_headers(context);
+  if (!operation) {
+    fill_context_error(context, operation.error());
+    co_return true;
+  }
+  context.response.action = action_name(**operation);
+  const auto served = co_await (*operation)->serve(context);
+  if (served) co_return true;
+  if (context.sink.begun()) co_return false;
+  fill_context_error(context, served.error());
+  co_return true;
+}
+
+// For the log of accesses.
+void note_target(Context& context) {
+  Response& response = context.response;
+  response.bucket = std::move(context.bucket);
+  response.key = std::move(context.key);
+  response.version_id = context.query.get_or_empty("versionId");
+  if (!response.version_id.empty()) return;
+  for (const auto& [name, value] : response.headers) {
+    if (name == "x-amz-version-id") response.version_id = value;
+  }
+}
+
 }  // namespace
 
 Router::Router(Service& service, rdma::TokenWindows* windows, Options options)
@@ -253,17 +296,9 @@ Task<bool> Router::handle(const Request& request, memory::Source& body, std::fun
                   .response = response,
                   .sink = WatchedSink(sink)};
   add_request_ids(response, request.caller.request_id);
-  const auto operation = resolve(context);
-  if (!context.bucket.empty()) co_await add_cors_headers(context);
-  if (!operation) {
-    fill_context_error(context, operation.error());
-    co_return true;
-  }
-  const auto served = co_await (*operation)->serve(context);
-  if (served) co_return true;
-  if (context.sink.begun()) co_return false;
-  fill_context_error(context, served.error());
-  co_return true;
+  const bool whole = co_await answer(context);
+  note_target(context);
+  co_return whole;
 }
 
 }  // namespace verbena::s3

@@ -207,8 +207,8 @@ class MemoryStore : public store::Store {
         break;
       }
       const auto& info = it->second.info;
-      page.parts.push_back({it->first, info.size, info.etag, info.modified_us, info.checksums, info.attributes,
-                            info.stored_size});
+      page.parts.push_back(
+          {it->first, info.size, info.etag, info.modified_us, info.checksums, info.attributes, info.stored_size});
       page.next_part_number_marker = it->first;
     }
     co_return page;

@@ -44,8 +44,9 @@ http::Limits http_limits(const Config::Http& http) {
           .body_rate_min = http.body_rate_min};
 }
 
-native::Options native_options(const Config::Rdma& rdma) {
+native::Options native_options(const Config::Rdma& rdma, http::AccessLog* access_log) {
   native::Options options;
+  options.access_log = access_log;
   options.sessions_max = rdma.sessions_max;
   options.credits = static_cast<uint32_t>(rdma.credits);
   options.inline_max_bytes = static_cast<uint32_t>(rdma.inline_bytes_max);
@@ -81,6 +82,7 @@ struct Server::State {
 
   std::expected<void, std::string> open_identities();
   std::expected<void, std::string> open_store();
+  std::expected<void, std::string> open_access_log();
   std::expected<void, std::string> open_cores();
   std::expected<void, std::string> listen();
   void run();
@@ -127,6 +129,8 @@ std::expected<void, std::string> Server::State::open_store() {
   options.directory = directory.path();
   options.arena = arena.get();
   options.pool = pool.get();
+  options.scrub_rate = config.scrub_rate;
+  options.scrub_rest = config.scrub_rest;
   auto opened = store::local::LocalStore::open(options);
   if (!opened)
     return std::unexpected("cannot open the store in " + directory.path().string() + ": " + describe(opened.error()));
@@ -155,6 +159,15 @@ std::expected<void, std::string> Server::State::open_store() {
   return {};
 }
 
+std::expected<void, std::string> Server::State::open_access_log() {
+  if (config.access_log == "off") return {};
+  auto opened = http::AccessLog::open(
+      {.path = config.access_log, .size_max = config.access_log_size_max, .files_max = config.access_log_files});
+  if (!opened) return std::unexpected("access_log: " + config.access_log + ": " + describe(opened.error()));
+  access_log = std::move(*opened);
+  return {};
+}
+
 std::expected<void, std::string> Server::State::open_cores() {
   const unsigned count = core_count(config);
   cores.resize(count);
@@ -163,7 +176,8 @@ std::expected<void, std::string> Server::State::open_cores() {
     if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
     windows = std::move(*made);
     fabric::ofi::export_port_counters();
-    door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities, native_options(config.rdma));
+    door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities,
+                                                native_options(config.rdma, access_log.get()));
   }
   const auto began = SteadyClock::now();
   for (unsigned i = 0; i < count; ++i) {
@@ -204,11 +218,6 @@ std::expected<void, std::string> Server::State::listen() {
   const auto limits = http_limits(config.http);
   uint16_t http_port = config.http.port;
   uint16_t native_port = config.rdma.port;
-  if (config.access_log != "off") {
-    auto opened = http::AccessLog::open(config.access_log);
-    if (!opened) return std::unexpected("access_log: " + config.access_log + ": " + describe(opened.error()));
-    access_log = std::move(*opened);
-  }
   for (auto& parts : cores) {
     auto opened = http::listen(
         *parts.core, config.http.address, http_port, limits, tls,
@@ -299,6 +308,7 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& 
   auto state = std::make_unique<State>(config, std::move(*opened), std::move(root));
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
   if (auto done = state->open_store(); !done) return std::unexpected(done.error());
+  if (auto done = state->open_access_log(); !done) return std::unexpected(done.error());
   if (auto done = state->open_cores(); !done) return std::unexpected(done.error());
   if (auto done = state->listen(); !done) return std::unexpected(done.error());
   state->run();
@@ -309,6 +319,7 @@ Server::Server(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Server::~Server() { stop(); }
 
 void Server::reload() {
+  if (state_->access_log != nullptr) state_->access_log->reopen();
   if (auto done = state_->keys->reload(); !done) {
     log::error("server: the master keys stay as they were: {}", done.error());
   } else {

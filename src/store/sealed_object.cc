@@ -57,12 +57,16 @@ class SealingWriter final : public ObjectWriter {
     VB_CO_ASSIGN(memory::Chunk sealed, own(arena_, chunk, place));
     seal(plain, place);
     chunk.release();
+    std::swap(held_, sealed);
+    if (sealed.bytes.empty()) co_return Result<void>();
     co_return co_await below_->append(std::move(sealed));
   }
 
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
     if (info.size != size_) co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
     if (size_ % block_size != 0) end_block();
+    add_tags_to(held_);
+    if (!held_.bytes.empty()) VB_CO_TRY(co_await below_->append(std::move(held_)));
     for (size_t at = 0; at < tags_.size();) {
       const size_t n = std::min(tags_.size() - at, ObjectReader::chunk_size_max);
       VB_CO_ASSIGN(memory::Lease lease, arena_.lease(n));
@@ -77,6 +81,15 @@ class SealingWriter final : public ObjectWriter {
   }
 
  private:
+  // A small object should come to the engine in one piece: behind the last one's bytes there is often room.
+  void add_tags_to(memory::Chunk& chunk) {
+    if (!chunk.lease || tags_.empty()) return;
+    const auto end = static_cast<size_t>(chunk.bytes.data() - chunk.lease.data()) + chunk.bytes.size();
+    if (chunk.lease.capacity() - end < tags_.size()) return;
+    std::memcpy(chunk.lease.data() + end, tags_.data(), tags_.size());
+    chunk.bytes = Bytes(chunk.bytes.data(), chunk.bytes.size() + tags_.size());
+    tags_.clear();
+  }
   // A block may come in several pieces.
   void seal(Bytes plain, std::byte* out) {
     while (!plain.empty()) {
@@ -99,7 +112,8 @@ class SealingWriter final : public ObjectWriter {
   std::unique_ptr<ObjectWriter> below_;
   memory::Arena& arena_;
   Aead cipher_;
-  uint64_t size_ = 0;  // plain bytes so far
+  memory::Chunk held_;  // the last one, sealed
+  uint64_t size_ = 0;   // plain bytes so far
   std::vector<std::byte> tags_;
 };
 

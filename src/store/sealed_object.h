@@ -3,10 +3,10 @@
 //
 // A part (of a multipart object; any other object is one part) is stored as its bytes in AES-256-GCM, in blocks of
 // 64 KiB that begin where the plain ones would, and behind them the blocks' tags. So a range reads its own blocks, and
-// they stay aligned. Each part has a key of its own, made from the object's key and the part's random salt; under it the
-// block's number is the nonce, which therefore never comes twice. What was changed, cut, moved within its part, or taken
-// from another part or object, does not open. That the list of parts is the right one, their sizes and salts, their order
-// and the end of the last, is for the caller to authenticate.
+// they stay aligned. Each part has a key of its own, made from the object's key and the part's random salt; under it
+// the block's number is the nonce, which therefore never comes twice. What was changed, cut, moved within its part, or
+// taken from another part or object, does not open. That the list of parts is the right one, their sizes and salts,
+// their order and the end of the last, is for the caller to authenticate.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ constexpr uint64_t sealed_size(uint64_t size) {
   return size + (size + sealed_block_size - 1) / sealed_block_size * sealed_tag_size;
 }
 
-// Takes plain bytes; `info.size` of its commit is that of the plain bytes. A chunk whose memory is its holder's alone is
-// sealed in place.
+// Takes plain bytes; `info.size` of its commit is that of the plain bytes. A chunk whose memory is its holder's alone
+// is sealed in place.
 std::unique_ptr<ObjectWriter> make_sealing_writer(std::unique_ptr<ObjectWriter> below, memory::Arena& arena,
                                                   const Secret& object_key, const Salt& salt);
 

@@ -84,7 +84,7 @@ class SealedObjectTest : public testing::Test {
   const Secret key_ = Secret::random(object_key_size);
 };
 
-const std::vector<size_t> sizes = {0,           1,       16,          65'535,        65'536,     65'537,
+const std::vector<size_t> sizes = {0,          1,       16,          65'535,  65'536,      65'537,
                                    3 * 65'536, 100'000, 1 * MiB - 1, 1 * MiB, 1 * MiB + 1, 3 * MiB + 77};
 
 TEST_F(SealedObjectTest, WhatGoesInComesOutHoweverItIsCut) {
@@ -251,7 +251,8 @@ TEST_F(SealedObjectTest, TheEngineTellsBothSizesAfterARestart) {
   for (const size_t size : {size_t{10}, size_t{300'000}}) {
     const std::string bytes = pattern(size, 1);
     const std::string key = std::to_string(size);
-    auto writer = make_sealing_writer(*t_.run(t_.store->create("b", key, sealed_size(size))), t_.arena(), key_, salt_of(1));
+    auto writer =
+        make_sealing_writer(*t_.run(t_.store->create("b", key, sealed_size(size))), t_.arena(), key_, salt_of(1));
     ASSERT_TRUE(t_.append(*writer, bytes, 1 * MiB));
     ObjectInfo info;
     info.size = size;

@@ -99,8 +99,8 @@ struct ObjectInfo {
   Tags tags;
   ObjectLock lock;
   Attributes attributes{};
-  // Bytes that the engine keeps for it, where they are not the object's own (encrypted: the tags come on top); 0: `size`
-  // bytes. Readers and writers count in these. Not told by list().
+  // Bytes that the engine keeps for it, where they are not the object's own (encrypted: the tags come on top); 0:
+  // `size` bytes. Readers and writers count in these. Not told by list().
   uint64_t stored_size = 0;
 };
 
@@ -314,7 +314,8 @@ class Store {
   virtual Task<Result<UploadInfo>> create_upload(UploadInfo upload) = 0;
   virtual Task<Result<UploadInfo>> upload(std::string_view bucket, std::string_view key,
                                           std::string_view upload_id) = 0;
-  // commit() of a part's writer stores info.size, etag, checksums and attributes as that part, replacing an earlier one.
+  // commit() of a part's writer stores info.size, etag, checksums and attributes as that part, replacing an earlier
+  // one.
   virtual Task<Result<std::unique_ptr<ObjectWriter>>> create_part(std::string_view bucket, std::string_view key,
                                                                   std::string_view upload_id, int part_number,
                                                                   std::optional<uint64_t> size_hint) = 0;
