@@ -24,9 +24,11 @@ constexpr size_t id_size = 8, half_nonce = aead_nonce_size;
 constexpr size_t file_size_max = 64 * KiB;
 constexpr size_t keys_max = 256;
 constexpr std::string_view file_head =
-    "# Verbena's master keys, the newest last. Keep a copy in another place: what is sealed under a key is lost with it.\n";
+    "# Verbena's master keys, the newest last. Keep a copy in another place: what is sealed under a key is lost with "
+    "it.\n";
 constexpr std::string_view known_head =
-    "# The ids of the master keys that this data directory has used. No secret; the server checks its key file by it.\n";
+    "# The ids of the master keys that this data directory has used. No secret; the server checks its key file by "
+    "it.\n";
 
 using Id = std::array<std::byte, id_size>;
 
@@ -156,8 +158,9 @@ std::expected<KeyRing::Keys, std::string> KeyRing::load(const std::filesystem::p
   std::ranges::sort(keys, {}, [](const auto& key) { return key->version; });
   const auto same = std::ranges::adjacent_find(keys, {}, [](const auto& key) { return key->version; });
   if (!sound || keys.empty() || same != keys.end()) {
-    return std::unexpected(path.string() + " is not a key file: each line wants a version of its own, a space and 32 "
-                                           "bytes in base64");
+    return std::unexpected(path.string() +
+                           " is not a key file: each line wants a version of its own, a space and 32 "
+                           "bytes in base64");
   }
   return keys;
 }
@@ -191,8 +194,7 @@ std::expected<void, std::string> KeyRing::adopt(Keys keys) {
     });
   }
   if (!missing.empty()) {
-    return std::unexpected(path_.string() + " does not hold master key " + missing + ", which " +
-                           known_path_.string() +
+    return std::unexpected(path_.string() + " does not hold master key " + missing + ", which " + known_path_.string() +
                            " says was used: what is sealed under it could not be read. Bring the key file back");
   }
   if (noted != ids) {

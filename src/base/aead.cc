@@ -57,14 +57,29 @@ Aead& Aead::operator=(Aead&& other) noexcept {
 }
 Aead::~Aead() { delete context_; }
 
-void Aead::seal(const AeadNonce& nonce, Bytes context, Bytes plain, std::byte* out, AeadTag& tag) {
-  EVP_CIPHER_CTX* const c = context_->seal;
+void Aead::begin(const AeadNonce& nonce) {
+  check(EVP_EncryptInit_ex2(context_->seal, nullptr, nullptr, raw(nonce.data()), nullptr) == 1);
+}
+
+void Aead::update(Bytes plain, std::byte* out) {
   int n = 0;
-  check(EVP_EncryptInit_ex2(c, nullptr, nullptr, raw(nonce.data()), nullptr) == 1);
-  if (!context.empty()) check(EVP_EncryptUpdate(c, nullptr, &n, raw(context.data()), length(context)) == 1);
-  if (!plain.empty()) check(EVP_EncryptUpdate(c, raw(out), &n, raw(plain.data()), length(plain)) == 1);
-  check(EVP_EncryptFinal_ex(c, raw(tag.data()), &n) == 1);  // writes nothing: GCM has no padding
-  check(EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, static_cast<int>(tag.size()), tag.data()) == 1);
+  if (plain.empty()) return;
+  check(EVP_EncryptUpdate(context_->seal, raw(out), &n, raw(plain.data()), length(plain)) == 1);
+}
+
+void Aead::end(AeadTag& tag) {
+  int n = 0;
+  check(EVP_EncryptFinal_ex(context_->seal, raw(tag.data()), &n) == 1);  // writes nothing: GCM has no padding
+  check(EVP_CIPHER_CTX_ctrl(context_->seal, EVP_CTRL_AEAD_GET_TAG, static_cast<int>(tag.size()), tag.data()) == 1);
+}
+
+void Aead::seal(const AeadNonce& nonce, Bytes context, Bytes plain, std::byte* out, AeadTag& tag) {
+  int n = 0;
+  begin(nonce);
+  if (!context.empty())
+    check(EVP_EncryptUpdate(context_->seal, nullptr, &n, raw(context.data()), length(context)) == 1);
+  update(plain, out);
+  end(tag);
 }
 
 bool Aead::open(const AeadNonce& nonce, Bytes context, Bytes sealed, Bytes tag, std::byte* out) {

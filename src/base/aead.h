@@ -25,6 +25,10 @@ class Aead {
 
   // `out` has the size of `plain` and may be the same place. `context` is authenticated, not kept.
   void seal(const AeadNonce& nonce, Bytes context, Bytes plain, std::byte* out, AeadTag& tag);
+  // The same in pieces: begin, update ..., end. Nothing else of this object may be called in between but open().
+  void begin(const AeadNonce& nonce);
+  void update(Bytes plain, std::byte* out);
+  void end(AeadTag& tag);
   // False: not what was sealed under this key, nonce and context; `out` is then wiped.
   [[nodiscard]] bool open(const AeadNonce& nonce, Bytes context, Bytes sealed, Bytes tag, std::byte* out);
 

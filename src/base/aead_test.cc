@@ -13,8 +13,8 @@ TEST(AeadTest, MatchesThePublishedVectorOfAes256Gcm) {
   const auto iv = *from_hex("cafebabefacedbaddecaf888");
   const auto context = *from_hex("feedfacedeadbeeffeedfacedeadbeefabaddad2");
   const auto plain = *from_hex(
-      "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657"
-      "ba637b39");
+      "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5"
+      "aa0de657ba637b39");
   AeadNonce nonce;
   std::ranges::copy(iv, nonce.begin());
   Aead aead(key);
@@ -22,8 +22,8 @@ TEST(AeadTest, MatchesThePublishedVectorOfAes256Gcm) {
   AeadTag tag;
   aead.seal(nonce, context, plain, sealed.data(), tag);
   EXPECT_EQ(to_hex(sealed),
-            "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0a"
-            "bcc9f662");
+            "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838c5f6"
+            "1e6393ba7a0abcc9f662");
   EXPECT_EQ(to_hex(tag), "76fc6ece0f4e1768cddf8853bb2d551b");
   ASSERT_TRUE(aead.open(nonce, context, sealed, tag, sealed.data()));  // in place
   EXPECT_EQ(sealed, plain);

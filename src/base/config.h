@@ -27,8 +27,12 @@ struct Config {
   unsigned blocking_threads = 8;
   log::Level log_level = log::Level::info;
   std::chrono::seconds bucket_log_interval{300};  // from a batch of bucket log records' first to its delivery
+  uint64_t scrub_rate = 8 * MiB;                  // bytes per second read in search of rot; 0: none
+  std::chrono::seconds scrub_rest{86'400};        // between two rounds
   std::chrono::seconds lifecycle_day{86'400};     // what lifecycle rules take for a day
   std::string access_log = "off";                 // "off", "-" (standard output) or a file
+  uint64_t access_log_size_max = 64 * MiB;        // a longer file is moved aside; 0: never
+  unsigned access_log_files = 8;                  // that are kept besides
 
   struct Cache {
     std::optional<uint64_t> size;  // bytes of the arena; unset: half of it; 0: no hot tier
@@ -45,6 +49,14 @@ struct Config {
     std::chrono::seconds body_timeout{60};
     uint64_t body_rate_min = 1 * KiB;  // bytes per second, over body_timeout; 0: none
   } http;
+
+  struct Encryption {
+    std::string key_file;               // empty: DIR/master.keys
+    std::string by_default = "none";    // what new objects get where neither request nor bucket says: none, AES256
+    std::vector<std::string> kms_keys;  // ids that SSE-KMS knows; empty: any plain name
+    std::string kms_default_key;        // for requests that name none
+    bool customer_keys_need_tls = false;
+  } encryption;
 
   struct Tls {
     std::string certificate;  // PEM file; both or neither

@@ -121,6 +121,12 @@ std::string parse_cache_size(std::optional<uint64_t>& into, const std::string& t
   return parse_bytes(*into, text, 0, 4 * TiB);
 }
 
+std::string parse_default_encryption(std::string& into, const std::string& text) {
+  if (text != "none" && text != "AES256") return "not none or AES256";
+  into = text;
+  return "";
+}
+
 using C = Config;
 using S = const std::string;
 
@@ -144,8 +150,17 @@ const std::array keys{
               [](C& c, S& t) { return parse_duration(c.lifecycle_day, t, 1, 86'400); }},
     ConfigKey{"bucket_log_interval", "300", "seconds until records of buckets that log are delivered as an object",
               [](C& c, S& t) { return parse_duration(c.bucket_log_interval, t, 1, 3600); }},
-    ConfigKey{"access_log", "off", "a line for each request: `off`, `-` (standard output) or a file",
+    ConfigKey{"scrub_rate", "8 MiB", "bytes per second that are read to find rot, while the disk has time; 0: none",
+              [](C& c, S& t) { return parse_bytes(c.scrub_rate, t, 0, 64 * GiB); }},
+    ConfigKey{"scrub_rest", "86400", "seconds from the end of one reading of everything to the next",
+              [](C& c, S& t) { return parse_duration(c.scrub_rest, t, 0, 31'536'000); }},
+    ConfigKey{"access_log", "off",
+              "a line of JSON for each request, of all doors: `off`, `-` (standard output) or a file",
               [](C& c, S& t) { return parse_text(c.access_log, t); }},
+    ConfigKey{"access_log_size_max", "64 MiB", "a longer access log is moved to FILE.1; 0: never",
+              [](C& c, S& t) { return parse_bytes(c.access_log_size_max, t, 0, TiB); }},
+    ConfigKey{"access_log_files", "8", "how many of those are kept: FILE.1 to FILE.8",
+              [](C& c, S& t) { return parse_number(c.access_log_files, t, 1, 1000); }},
 
     ConfigKey{"cache.size", "auto", "hot objects in memory: bytes of the arena, auto (half of it), or 0 for none",
               [](C& c, S& t) { return parse_cache_size(c.cache.size, t); }},
@@ -169,6 +184,18 @@ const std::array keys{
     ConfigKey{"http.body_rate_min", "1 KiB",
               "bytes per second that a body must move on average over body_timeout; 0: none",
               [](C& c, S& t) { return parse_bytes(c.http.body_rate_min, t, 0, GiB); }},
+
+    ConfigKey{"encryption.key_file", "", "file of the master keys, mode 0600; empty: DIR/master.keys",
+              [](C& c, S& t) { return parse_text(c.encryption.key_file, t); }},
+    ConfigKey{"encryption.default", "none",
+              "what new objects get where neither request nor bucket says: none or AES256 (SSE-S3)",
+              [](C& c, S& t) { return parse_default_encryption(c.encryption.by_default, t); }},
+    ConfigKey{"encryption.kms_keys", "", "ids of the KMS keys there are; empty: any plain name is one",
+              [](C& c, S& t) { return parse_list(c.encryption.kms_keys, t, 256); }, true},
+    ConfigKey{"encryption.kms_default_key", "", "KMS key of requests that name none; empty: they are refused",
+              [](C& c, S& t) { return parse_text(c.encryption.kms_default_key, t); }},
+    ConfigKey{"encryption.customer_keys_need_tls", "false", "refuse customers' keys (SSE-C) on plain HTTP, as AWS does",
+              [](C& c, S& t) { return parse_bool(c.encryption.customer_keys_need_tls, t); }},
 
     ConfigKey{"tls.certificate", "", "PEM file with the certificate chain; with tls.key, HTTP becomes HTTPS",
               [](C& c, S& t) { return parse_text(c.tls.certificate, t); }},

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "auth/keyring.h"
 #include "base/config.h"
 #include "cli/exit_code.h"
 #include "server/data_directory.h"
@@ -116,6 +117,7 @@ int serve(const Flags& flags) {
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   raise_open_files_limit();
 
@@ -131,7 +133,7 @@ int serve(const Flags& flags) {
   print_welcome((*started)->endpoints(), *keys, flags.directory);
 
   int received = 0;
-  sigwait(&ends, &received);
+  while (sigwait(&ends, &received) == 0 && received == SIGHUP) (*started)->reload();
   log::info("server: {} received, stopping", received == SIGINT ? "SIGINT" : "SIGTERM");
   // Whoever asks twice does not want to wait for requests in flight: the second signal ends the process at once.
   pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
@@ -139,7 +141,30 @@ int serve(const Flags& flags) {
   return exit_ok;
 }
 
+int rotate(const Flags& flags) {
+  auto config = read_config(flags);
+  if (!config) return fail_with(config.error(), exit_usage);
+  const auto path = server::key_file(*config, flags.directory);
+  auto id = auth::KeyRing::rotate(path);
+  if (!id) return fail_with(id.error());
+  std::printf("%s: master key %s added. A running server takes it on SIGHUP. Keep a copy of the file.\n", path.c_str(),
+              id->c_str());
+  return exit_ok;
+}
+
 }  // namespace
+
+void add_master_key_command(CLI::App& app, int& exit_code) {
+  auto* command = app.add_subcommand("master-key", "the keys under which the server seals what it keeps");
+  command->require_subcommand(1);
+  auto* add = command->add_subcommand("rotate", "add a new one: what is sealed from now on is sealed under it");
+  auto flags = std::make_shared<Flags>();
+  add->add_option("DIR", flags->directory, "the server's data directory")->required();
+  add->add_option("--config", flags->config_path, "the server's YAML file")->type_name("FILE");
+  add->add_option("--set", flags->set, "set one configuration key, above file and environment")->type_name("KEY=VALUE");
+  add->footer("What was sealed under older keys stays readable: the file keeps them all.");
+  add->callback([flags, &exit_code] { exit_code = rotate(*flags); });
+}
 
 void add_server_command(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("server", "serve a directory over S3, RDMA tokens and the native door");
@@ -154,6 +179,7 @@ void add_server_command(CLI::App& app, int& exit_code) {
       ->type_name("KEY=VALUE");
   command->footer(
       "Flags override VERBENA_* environment variables (VERBENA_RDMA_PORT for rdma.port), which override the file.\n"
+      "SIGHUP reads the master keys again and reopens the access log.\n"
       "Root keys: VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY, else made at the first start and kept in DIR.");
   command->callback([flags, &exit_code] { exit_code = serve(*flags); });
 }

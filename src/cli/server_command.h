@@ -8,5 +8,6 @@ class App;
 namespace verbena::cli {
 
 void add_server_command(CLI::App& app, int& exit_code);
+void add_master_key_command(CLI::App& app, int& exit_code);
 
 }  // namespace verbena::cli

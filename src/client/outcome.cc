@@ -124,6 +124,12 @@ ErrorCode code_of(Errc code) {
     case Errc::key_too_long:
       return ErrorCode::too_large;
     case Errc::invalid_argument:
+    case Errc::encryption_key_required:
+    case Errc::encryption_key_wrong:
+    case Errc::encryption_key_digest:
+    case Errc::insecure_customer_key:
+    case Errc::no_such_kms_key:
+    case Errc::invalid_kms_key_id:
     case Errc::invalid_bucket_name:
     case Errc::invalid_request:
     case Errc::invalid_uri:

@@ -2,94 +2,244 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <ctime>
 
+#include "base/bytes.h"
 #include "base/log.h"
+#include "base/metrics.h"
+#include "s3/names.h"
 
 namespace verbena::http {
 namespace {
 
-constexpr size_t path_shown_max = 3 * 1024 + 256;  // a key of 1024 bytes, percent-encoded, and its bucket
+constexpr auto gather_time = std::chrono::milliseconds(50);  // lines of a busy moment go out in one write
+constexpr size_t text_max = 1100;                            // of one field: a key has at most 1024 bytes
 
-void write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;  // a full disk must not stop the service
-    text.remove_prefix(static_cast<size_t>(n));
+constexpr std::string_view AccessLine::*texts[] = {
+    &AccessLine::peer,       &AccessLine::principal, &AccessLine::access_key, &AccessLine::action,
+    &AccessLine::bucket,     &AccessLine::key,       &AccessLine::version,    &AccessLine::door,
+    &AccessLine::error_code, &AccessLine::request_id};
+constexpr size_t text_count = std::size(texts);
+
+// What a core copies: this, then the texts.
+struct Record {
+  int64_t time_us, duration_us;
+  uint64_t bytes_in, bytes_out, rdma_bytes;
+  int32_t status;
+  uint16_t sizes[text_count];
+};
+
+void append_record(std::string& out, const AccessLine& line) {
+  Record record{};
+  record.time_us = line.time_us;
+  record.duration_us = line.duration_us;
+  record.bytes_in = line.bytes_in;
+  record.bytes_out = line.bytes_out;
+  record.rdma_bytes = line.rdma_bytes;
+  record.status = line.status;
+  for (size_t i = 0; i < text_count; ++i) {
+    record.sizes[i] = static_cast<uint16_t>(std::min((line.*texts[i]).size(), text_max));
   }
+  out.append(reinterpret_cast<const char*>(&record), sizeof record);
+  for (size_t i = 0; i < text_count; ++i) out.append((line.*texts[i]).substr(0, record.sizes[i]));
+}
+
+// The first record; `in` goes on behind it.
+AccessLine take_record(std::string_view& in) {
+  Record record;
+  std::memcpy(&record, in.data(), sizeof record);
+  in.remove_prefix(sizeof record);
+  AccessLine line;
+  line.time_us = record.time_us;
+  line.duration_us = record.duration_us;
+  line.bytes_in = record.bytes_in;
+  line.bytes_out = record.bytes_out;
+  line.rdma_bytes = record.rdma_bytes;
+  line.status = record.status;
+  for (size_t i = 0; i < text_count; ++i) {
+    line.*texts[i] = in.substr(0, record.sizes[i]);
+    in.remove_prefix(record.sizes[i]);
+  }
+  return line;
+}
+
+// A JSON string. Whatever is no UTF-8, or could end a line or steer a terminal, comes out as an escape.
+void append_json(std::string& out, std::string_view text) {
+  const bool sound = s3::valid_utf8(text);
+  out += '"';
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !sound)) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+void append_line(std::string& out, const AccessLine& line) {
+  const time_t seconds = line.time_us / 1'000'000;
+  tm parts;
+  gmtime_r(&seconds, &parts);
+  fmt::format_to(std::back_inserter(out), "{{\"time\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z\"",
+                 parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                 line.time_us / 1000 % 1000);
+  const auto text = [&](std::string_view name, std::string_view value) {
+    if (value.empty()) return;
+    out.append(",\"").append(name).append("\":");
+    append_json(out, value);
+  };
+  text("door", line.door);
+  text("peer", line.peer);
+  text("principal", line.principal);
+  text("access_key", line.access_key);
+  text("action", line.action);
+  text("bucket", line.bucket);
+  text("key", line.key);
+  text("version", line.version);
+  fmt::format_to(std::back_inserter(out), ",\"status\":{}", line.status);
+  text("error", line.error_code);
+  fmt::format_to(std::back_inserter(out), ",\"bytes_in\":{},\"bytes_out\":{},\"rdma_bytes\":{},\"duration_us\":{}",
+                 line.bytes_in, line.bytes_out, line.rdma_bytes, line.duration_us);
+  text("id", line.request_id);
+  out += "}\n";
+}
+
+int open_file(const std::string& path) {
+  return path == "-" ? ::dup(STDOUT_FILENO) : ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+}
+
+uint64_t size_of(int fd) {
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? static_cast<uint64_t>(status.st_size) : 0;
 }
 
 }  // namespace
 
 std::string format_access_line(const AccessLine& line) {
-  const time_t seconds = line.time_us / 1'000'000;
-  tm parts;
-  gmtime_r(&seconds, &parts);
-  return fmt::format(
-      "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z peer={} key={} method={} path=\"{}\" door={} status={} error={} "
-      "bytes_in={} bytes_out={} rdma_bytes={} duration_us={} id={}\n",
-      parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
-      line.time_us / 1000 % 1000, line.peer, line.access_key.empty() ? "-" : log::printable(line.access_key),
-      log::printable(line.method, 32), log::printable(line.path, path_shown_max), line.door, line.status,
-      line.error_code.empty() ? "-" : line.error_code, line.bytes_in, line.bytes_out, line.rdma_bytes, line.duration_us,
-      line.request_id);
+  std::string out;
+  append_line(out, line);
+  return out;
 }
 
-Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path) {
-  const int fd =
-      path == "-" ? ::dup(STDOUT_FILENO) : ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+Result<std::unique_ptr<AccessLog>> AccessLog::open(Options options) {
+  const int fd = open_file(options.path);
   if (fd < 0) return fail(Errc::bad_config, "access log: open", errno);
-  return std::unique_ptr<AccessLog>(new AccessLog(fd));
+  return std::unique_ptr<AccessLog>(new AccessLog(std::move(options), fd));
 }
 
-AccessLog::AccessLog(int fd) : fd_(fd), writer_([this] { run(); }) {}
+AccessLog::AccessLog(Options options, int fd)
+    : options_(std::move(options)), fd_(fd), size_(size_of(fd)), writer_([this] { run(); }) {}
 
 AccessLog::~AccessLog() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  ready_.notify_one();
+  stopping_ = true;
+  wake();
   writer_.join();
   ::close(fd_);
 }
 
-void AccessLog::write(const AccessLine& line) {
-  const std::string text = format_access_line(line);
-  std::lock_guard lock(mutex_);
-  if (queued_.size() + text.size() > queued_bytes_max) {
-    ++dropped_;
-    return;
-  }
-  const bool was_empty = queued_.empty();
-  queued_ += text;
-  if (was_empty) ready_.notify_one();
+AccessLog::Shard& AccessLog::own_shard() {
+  static std::atomic<size_t> threads{0};
+  thread_local const size_t mine = threads.fetch_add(1, std::memory_order_relaxed);
+  return shards_[mine % shards_max];
 }
 
-uint64_t AccessLog::dropped() const {
-  std::lock_guard lock(mutex_);
-  return dropped_;
+void AccessLog::write(const AccessLine& line) {
+  Shard& shard = own_shard();
+  {
+    std::lock_guard lock(shard.mutex);
+    if (shard.records.size() >= buffered_max) {
+      static auto& counter = metrics::counter("verbena_access_log_dropped_total", "Requests that the access log lacks");
+      counter.add();
+      dropped_.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
+    append_record(shard.records, line);
+  }
+  if (pending_.load(std::memory_order_relaxed) == 0) wake();
+}
+
+void AccessLog::reopen() {
+  reopen_ = true;
+  wake();
+}
+
+void AccessLog::wake() {
+  if (pending_.exchange(1) == 0) pending_.notify_one();
 }
 
 void AccessLog::run() {
-  std::string batch;
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    ready_.wait(lock, [this] { return stopping_ || !queued_.empty(); });
-    if (queued_.empty()) return;
-    // A short pause gathers the lines of a busy moment into one write.
-    ready_.wait_for(lock, std::chrono::milliseconds(50), [this] { return stopping_; });
-    batch.clear();
-    batch.swap(queued_);
-    lock.unlock();
-    write_all(fd_, batch);
-    lock.lock();
+  for (bool last = false; !last;) {
+    pending_.wait(0);
+    if (!stopping_) std::this_thread::sleep_for(gather_time);
+    pending_ = 0;
+    last = stopping_;
+    if (reopen_.exchange(false)) open_again();
+    drain();
   }
+}
+
+void AccessLog::drain() {
+  std::string records, lines;
+  for (Shard& shard : shards_) {
+    {
+      std::lock_guard lock(shard.mutex);
+      records.swap(shard.records);
+    }
+    for (std::string_view rest = records; !rest.empty();) {
+      append_line(lines, take_record(rest));
+      // Between lines, so that no file ends in half of one.
+      if (options_.size_max != 0 && size_ + lines.size() >= options_.size_max) {
+        put_out(lines);
+        lines.clear();
+        rotate();
+      }
+    }
+    records.clear();
+  }
+  put_out(lines);
+}
+
+void AccessLog::put_out(std::string_view lines) {
+  while (!lines.empty()) {
+    const ssize_t n = ::write(fd_, lines.data(), lines.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;  // a full disk must not stop the service
+    size_ += static_cast<uint64_t>(n);
+    lines.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+// path.1 is the youngest; the one past the last is written over.
+void AccessLog::rotate() {
+  if (options_.path == "-" || options_.files_max == 0) return;
+  const auto name = [&](unsigned n) { return n == 0 ? options_.path : options_.path + "." + std::to_string(n); };
+  for (unsigned n = options_.files_max; n > 0; --n) ::rename(name(n - 1).c_str(), name(n).c_str());
+  open_again();
+}
+
+bool AccessLog::open_again() {
+  if (options_.path == "-") return true;
+  const int fd = open_file(options_.path);
+  if (fd < 0) {
+    log::error("access log: cannot open {} again: {}; it goes on in the old file", options_.path, std::strerror(errno));
+    return false;
+  }
+  ::close(fd_);
+  fd_ = fd;
+  size_ = size_of(fd);
+  return true;
 }
 
 }  // namespace verbena::http

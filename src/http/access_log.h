@@ -1,8 +1,11 @@
-// One line per request, in a file of its own. Lines are queued and written by a thread, so that a slow disk never holds
-// up a core; when the queue is full, lines are dropped and counted.
+// The audit log: one line of JSON per request, of all doors. Who asked, for what, how it went.
+//
+// A core only copies what is to be said into a buffer of its own; a thread makes lines of it and writes them, so that
+// neither a slow disk nor formatting holds up a core. When a buffer is full, requests go unlogged and are counted.
 #pragma once
 
-#include <condition_variable>
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -19,9 +22,10 @@ namespace verbena::http {
 struct AccessLine {
   int64_t time_us = 0;  // when the request came, microseconds since the epoch
   std::string_view peer = {};
+  std::string_view principal = {};   // ARN; empty: not known
   std::string_view access_key = {};  // empty: anonymous or not authenticated
-  std::string_view method = {};
-  std::string_view path = {};  // as sent, percent-encoded
+  std::string_view action = {};      // as docs/s3.md names it: "GET object?tagging"; empty: it never came to one
+  std::string_view bucket = {}, key = {}, version = {};
   std::string_view door = {};
   int status = 0;
   std::string_view error_code = {};  // empty: none
@@ -30,31 +34,49 @@ struct AccessLine {
   std::string_view request_id = {};
 };
 
-// 2026-01-02T03:04:05.678Z peer=127.0.0.1 key=AKID method=GET path="/b/k" door=http status=200 error=- bytes_in=0
-// bytes_out=4096 rdma_bytes=0 duration_us=123 id=0123456789ABCDEF
+// {"time":"2026-01-02T03:04:05.678Z","door":"http","peer":"127.0.0.1",...}\n. Empty texts are left out.
 std::string format_access_line(const AccessLine& line);
 
 class AccessLog {
  public:
-  // Appends to the file; "-" is standard output. bad_config with errno when it cannot be opened.
-  static Result<std::unique_ptr<AccessLog>> open(const std::string& path);
-  ~AccessLog();  // writes what is queued
+  struct Options {
+    std::string path;        // "-": standard output
+    uint64_t size_max = 0;   // a longer file becomes path.1; 0: never
+    unsigned files_max = 8;  // path.1 to path.N are kept
+  };
+  // Appends to the file. bad_config with errno when it cannot be opened.
+  static Result<std::unique_ptr<AccessLog>> open(Options options);
+  ~AccessLog();  // writes what is buffered
   AccessLog(const AccessLog&) = delete;
 
   void write(const AccessLine& line);  // thread-safe
-  uint64_t dropped() const;
+  uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+  // Goes on in a new file of the same name: after somebody else has moved it. Any thread.
+  void reopen();
 
  private:
-  explicit AccessLog(int fd);
+  AccessLog(Options options, int fd);
+  struct Shard {
+    std::mutex mutex;  // of one core, nearly always
+    std::string records;
+  };
+  Shard& own_shard();
   void run();
+  void wake();
+  void drain();
+  void put_out(std::string_view lines);
+  void rotate();
+  bool open_again();
 
-  static constexpr size_t queued_bytes_max = 4 << 20;
+  static constexpr size_t shards_max = 16;
+  static constexpr size_t buffered_max = 4 << 20;  // bytes of one shard
+  const Options options_;
   int fd_;
-  mutable std::mutex mutex_;
-  std::condition_variable ready_;
-  std::string queued_;
-  uint64_t dropped_ = 0;
-  bool stopping_ = false;
+  uint64_t size_ = 0;  // of the file
+  std::array<Shard, shards_max> shards_;
+  std::atomic<uint64_t> dropped_{0};
+  std::atomic<uint32_t> pending_{0};
+  std::atomic<bool> stopping_{false}, reopen_{false};
   std::thread writer_;
 };
 

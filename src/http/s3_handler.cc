@@ -138,26 +138,46 @@ Task<Result<std::string>> read_call(Exchange& exchange) {
   }
 }
 
-// IAM, STS and the admin API. Returns the access key that signed, for the log.
-Task<std::string> serve_call(Context& context, iam::Api api, Exchange& exchange, const std::string& request_id,
-                             s3::Response& response) {
+// "iam:CreateUser", "admin:add-user": for the log. Nothing else of a call is: it may hold secrets.
+std::string call_name(iam::Api api, std::string_view path, std::string_view body) {
+  std::string_view name;
+  if (api == iam::Api::admin) {
+    name = path.substr(path.rfind('/') + 1);
+  } else if (body.starts_with("Action=")) {
+    name = body.substr(7);
+  } else if (const size_t at = body.find("&Action="); at != std::string_view::npos) {
+    name = body.substr(at + 8);
+  }
+  constexpr size_t longest = 64;
+  size_t end = 0;
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+  };
+  while (end < std::min(name.size(), longest) && plain(name[end])) ++end;
+  return std::string(api == iam::Api::admin ? "admin:" : "iam:").append(name.substr(0, end));
+}
+
+// IAM, STS and the admin API. Returns who signed, for the log.
+Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchange, const std::string& request_id,
+                                s3::Response& response) {
   auto body = co_await read_call(exchange);
   if (!body) exchange.close_after();  // the rest was not read
   auto verified = body ? authenticate_call(context, exchange, *body) : std::unexpected(body.error());
-  std::string access_key;
+  auth::Identity who;
   if (verified) {
-    access_key = verified->identity.access_key;
+    who = verified->identity;
     const s3::Request request = make_request(exchange, verified->identity, request_id, body->size());
     co_await context.iam->serve(api, request, *verified->key, *body, response);
   } else {
     iam::Service::refuse(api, verified.error(), request_id, response);
   }
   if (exchange.method() == "HEAD") response.no_body = true;
+  response.call = call_name(api, exchange.path(), body ? std::string_view(*body) : std::string_view());
   (void)co_await exchange.reply(response);
-  co_return access_key;
+  co_return who;
 }
 
-void note(Context& context, const Exchange& exchange, std::string_view access_key, const s3::Response& response,
+void note(Context& context, const Exchange& exchange, const auth::Identity& who, const s3::Response& response,
           std::string_view request_id, int64_t time_us, int64_t duration_us) {
   const bool token_door = response.by_token;
   const auto progress = exchange.progress();
@@ -171,9 +191,13 @@ void note(Context& context, const Exchange& exchange, std::string_view access_ke
   AccessLine line;
   line.time_us = time_us;
   line.peer = exchange.peer_address();
-  line.access_key = access_key;
-  line.method = exchange.method();
-  line.path = exchange.path();
+  line.access_key = who.access_key;
+  if (who.principal != nullptr) line.principal = who.principal->arn;
+  if (!response.form_access_key.empty()) line.access_key = response.form_access_key;
+  line.action = response.call.empty() ? response.action : std::string_view(response.call);
+  line.bucket = response.bucket;
+  line.key = response.key;
+  line.version = response.version_id;
   line.door = token_door ? "token" : "http";
   line.status = response.status;
   line.error_code = response.error_code;
@@ -185,13 +209,13 @@ void note(Context& context, const Exchange& exchange, std::string_view access_ke
   context.access_log->write(line);
 }
 
-// Returns the access key that signed, for the log.
-Task<std::string> serve_s3(Context& context, Exchange& exchange, const std::string& request_id,
-                           s3::Response& response) {
-  const auto verified = authenticate(context, exchange);
+// Returns who signed, for the log.
+Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::string& request_id,
+                              s3::Response& response) {
+  auto verified = authenticate(context, exchange);
   if (!verified) {
     co_await refuse(exchange, verified.error(), request_id, response);
-    co_return std::string();
+    co_return auth::Identity();
   }
   PayloadSource payload;
   if (auto opened = payload.open(exchange, *verified); opened) {
@@ -199,7 +223,7 @@ Task<std::string> serve_s3(Context& context, Exchange& exchange, const std::stri
   } else {
     co_await refuse(exchange, opened.error(), request_id, response);
   }
-  co_return verified->identity.access_key;
+  co_return std::move(verified->identity);
 }
 
 Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
@@ -207,16 +231,16 @@ Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
   const int64_t time_us = context->clock.now_us();
   const std::string request_id = make_request_id();
   s3::Response response;
-  std::string access_key;
+  auth::Identity who;
 
   const iam::Api api = api_of(*context, exchange);
   if (api != iam::Api::none) {
-    access_key = co_await serve_call(*context, api, exchange, request_id, response);
+    who = co_await serve_call(*context, api, exchange, request_id, response);
   } else {
-    access_key = co_await serve_s3(*context, exchange, request_id, response);
+    who = co_await serve_s3(*context, exchange, request_id, response);
   }
   const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - started);
-  note(*context, exchange, access_key, response, request_id, time_us, taken.count());
+  note(*context, exchange, who, response, request_id, time_us, taken.count());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "auth/auth.h"
 #include "base/metrics.h"
@@ -19,7 +20,7 @@ class S3Handler : public testing::Test {
   S3Handler() {
     char pattern[] = "/tmp/verbena-s3-XXXXXX";
     directory_ = ::mkdtemp(pattern);
-    log_ = std::move(*AccessLog::open(log_path()));
+    log_ = std::move(*AccessLog::open({.path = log_path()}));
     server_ = std::make_unique<TestServer>(Limits{}, std::nullopt,
                                            make_s3_handler(verifier_, router_, {.access_log = log_.get()}));
     client_ = std::make_unique<TestClient>(server_->port());
@@ -150,13 +151,25 @@ TEST_F(S3Handler, TheAccessLogNamesTheRequestAndNoSecret) {
   client_->ask("GET /bucket/k?" + query + " HTTP/1.1\r\nHost: localhost:9000\r\n\r\n");
   ask("PUT", "/bucket");
   const auto log = read_log();
-  EXPECT_NE(
-      log.find("peer=127.0.0.1 key=AKIDROOT method=GET path=\"/bucket/k\" door=http status=404 error=NoSuchBucket"),
-      std::string::npos)
+  EXPECT_NE(log.find("\"door\":\"http\",\"peer\":\"127.0.0.1\","), std::string::npos) << log;
+  EXPECT_NE(log.find("\"access_key\":\"AKIDROOT\",\"action\":\"GET object\",\"bucket\":\"bucket\",\"key\":\"k\","
+                     "\"status\":404,\"error\":\"NoSuchBucket\""),
+            std::string::npos)
       << log;
-  EXPECT_NE(log.find("method=PUT path=\"/bucket\" door=http status=200 error=-"), std::string::npos) << log;
+  EXPECT_NE(log.find("\"action\":\"PUT bucket\",\"bucket\":\"bucket\",\"status\":200,\"bytes_in\""), std::string::npos)
+      << log;
   EXPECT_EQ(log.find("Signature"), std::string::npos);
   EXPECT_EQ(log.find("X-Amz"), std::string::npos);
+}
+
+// Lines that have both.
+int count(const std::string& log, const std::string& one, const std::string& other) {
+  std::istringstream lines(log);
+  int found = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(one) != std::string::npos && line.find(other) != std::string::npos) ++found;
+  }
+  return found;
 }
 
 // Its window is never opened: an empty object moves no byte.
@@ -190,9 +203,18 @@ TEST_F(S3Handler, AnEmptyObjectByTokenIsLoggedAndCountedAsTheTokenDoors) {
   EXPECT_EQ(puts.value(), puts_before + 1);
   EXPECT_EQ(gets.value(), gets_before + 1);
   const std::string log = read_log();
-  EXPECT_NE(log.find("method=PUT path=\"/bucket/empty\" door=token status=200"), std::string::npos) << log;
-  EXPECT_NE(log.find("method=GET path=\"/bucket/empty\" door=token status=200"), std::string::npos) << log;
-  EXPECT_NE(log.find("method=GET path=\"/bucket/empty\" door=http status=200"), std::string::npos) << log;
+  EXPECT_EQ(count(log, "\"door\":\"token\"",
+                  "\"action\":\"PUT object\",\"bucket\":\"bucket\",\"key\":\"empty\",\"status\":200"),
+            1)
+      << log;
+  EXPECT_EQ(count(log, "\"door\":\"token\"",
+                  "\"action\":\"GET object\",\"bucket\":\"bucket\",\"key\":\"empty\",\"status\":200"),
+            1)
+      << log;
+  EXPECT_EQ(count(log, "\"door\":\"http\"",
+                  "\"action\":\"GET object\",\"bucket\":\"bucket\",\"key\":\"empty\",\"status\":200"),
+            1)
+      << log;
 }
 
 }  // namespace

@@ -114,6 +114,7 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
     default:
       return;
   }
+  if (door_->options.access_log != nullptr) begin_note(*op);
   if (!loaded) {
     door_->metrics.drop(wire::Drop::malformed);
     op->fail(Errc::invalid_request);
@@ -157,6 +158,7 @@ void Endpoint::recycle(Op* op) {
 }
 
 void Endpoint::answer(Lane& lane, const wire::Header& header, Errc code) {
+  if (code != Errc::ok && door_->options.access_log != nullptr) note_refusal(lane, header, code);
   std::array<std::byte, wire::frame_size + 2> message;
   wire::Writer body(MutableBytes(message).subspan(wire::header_size, 2));
   wire::encode_error(body, code);
@@ -173,6 +175,7 @@ void Endpoint::answer(Lane& lane, const wire::Header& header, Errc code) {
 void Endpoint::reply(OpPtr op) {
   Lane& lane = *op->lane;
   if (op->outcome != Errc::ok) door_->metrics.failed[op->header.type]->add();
+  if (door_->options.access_log != nullptr) note(*op);
   if (lane.closed) return;
   const wire::Header header{.type = static_cast<uint8_t>(op->header.type | wire::reply_bit),
                             .session = lane.session->id,

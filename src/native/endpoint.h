@@ -43,6 +43,10 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   void sweep();
   static Task<void> sweep_forever(std::weak_ptr<Endpoint> endpoint);
 
+  void begin_note(Op& op) const;
+  void note(const Op& op) const;
+  void note_refusal(const Lane& lane, const wire::Header& header, Errc code) const;
+
   OpPtr take_op(Lane& lane, const wire::Header& header);
 
   // Replies that found the peer's queue full wait here and are tried again while the core polls.

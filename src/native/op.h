@@ -43,6 +43,14 @@ struct Op {
   store::CommitConditions conditions;
   store::ListRequest list;
 
+  // For the access log; kept where there is one.
+  struct Noted {
+    int64_t time_us = 0;
+    SteadyClock::time_point began;
+    std::string bucket, key, version;
+    uint64_t bytes_in = 0, bytes_out = 0, rdma_bytes = 0;
+  } noted;
+
   bool has(wire::Flags flag) const { return (header.flags & flag) != 0; }
   // Space for a reply's body, MAC left out.
   MutableBytes body_space() {

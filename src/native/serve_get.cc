@@ -81,7 +81,9 @@ bool write_hot(Op& op, const s3::OpenObject& object) {
   return copy_hot(object, [&](Bytes bytes, uint64_t at) { return (*window)->write_now(bytes, at).has_value(); });
 }
 
-void count_out(metrics::Counter& way, uint64_t bytes) {
+void count_out(Op& op, metrics::Counter& way, uint64_t bytes) {
+  op.noted.bytes_out = bytes;
+  if (&way == &op.endpoint->door().metrics.window_out) op.noted.rdma_bytes = bytes;
   way.add(bytes);
   s3::count_bytes(s3::Door::native, s3::Direction::out, bytes);
 }
@@ -103,7 +105,7 @@ Task<Result<void>> get(Op& op) {
       encode_answer(out, object.info(), answer, static_cast<uint32_t>(total), op.has(wire::flag_full_headers)) &&
       out.left() >= total) {
     if (total != 0) VB_CO_TRY(co_await push(op, object, answer, out.reserve(total)));
-    count_out(endpoint.door().metrics.inline_out, total);
+    count_out(op, endpoint.door().metrics.inline_out, total);
     op.body_size = out.size();
     co_return Result<void>{};
   }
@@ -117,7 +119,7 @@ Task<Result<void>> get(Op& op) {
     co_return fail(Errc::metadata_too_large, "native: headers exceed a message");
   }
   op.body_size = out.size();
-  count_out(endpoint.door().metrics.window_out, total);
+  count_out(op, endpoint.door().metrics.window_out, total);
   co_return Result<void>{};
 }
 
@@ -160,11 +162,11 @@ bool serve_hot_get(Op& op) {
       return true;
     };
     if (!copy_hot(object, copy)) return false;
-    count_out(endpoint.door().metrics.inline_out, object.length);
+    count_out(op, endpoint.door().metrics.inline_out, object.length);
   } else {
     out.rewind(0);
     if (!write_hot(op, object) || !encode_answer(out, object.info(), answer, 0, full)) return false;
-    count_out(endpoint.door().metrics.window_out, object.length);
+    count_out(op, endpoint.door().metrics.window_out, object.length);
   }
   op.body_size = out.size();
   return true;

@@ -35,6 +35,8 @@ Task<Result<void>> put(Op& op) {
   if (!stored) co_return std::unexpected(stored.error());
   (from_window ? endpoint.door().metrics.window_in : endpoint.door().metrics.inline_in).add(op.put_size);
   s3::count_bytes(s3::Door::native, s3::Direction::in, op.put_size);
+  op.noted.bytes_in = op.put_size;
+  if (from_window) op.noted.rdma_bytes = op.put_size;
   ObjectAnswer answer;
   answer.length = stored->info.size;
   wire::Writer out(op.body_space());

@@ -83,9 +83,10 @@ Json endpoints_json(const Door& door, const Wanted& wanted) {
   return list;
 }
 
-Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Response& response) {
+Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Response& response, auth::Identity& who) {
   // The body is hashed into the signature, so that the nonce and the wishes are the signer's own.
   VB_CO_ASSIGN(const auto verified, authenticate(door, exchange));
+  who = verified.identity;
   if (verified.payload != auth::Payload::sha256) {
     co_return fail(Errc::missing_signed_header, "native: a session request needs x-amz-content-sha256 of its body");
   }
@@ -155,14 +156,33 @@ std::string request_id() {
   return fmt::format("{:016X}", id);
 }
 
+// Health and metrics are no accesses.
+void note_session(Door& door, const http::Exchange& exchange, const s3::Response& response, const auth::Identity& who,
+                  SteadyClock::time_point began) {
+  http::AccessLine line;
+  const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - began);
+  line.duration_us = taken.count();
+  line.time_us = door.service.clock.now_us() - line.duration_us;
+  line.door = "native";
+  line.peer = exchange.peer_address();
+  line.access_key = who.access_key;
+  if (who.principal != nullptr) line.principal = who.principal->arn;
+  line.action = "POST session";
+  line.status = response.status;
+  line.error_code = response.error_code;
+  door.options.access_log->write(line);
+}
+
 }  // namespace
 
 Task<void> serve_http(std::shared_ptr<Door> door, http::Exchange& exchange) {
+  const auto began = SteadyClock::now();
   s3::Response response;
+  auth::Identity who;
   Result<void> done;
   const std::string_view path = exchange.path(), method = exchange.method();
   if (path == "/-/session" && method == "POST") {
-    done = co_await make_session(*door, exchange, response);
+    done = co_await make_session(*door, exchange, response, who);
     if (!done) door->metrics.sessions_refused.add();
   } else if (path == "/-/health" && (method == "GET" || method == "HEAD")) {
     show_health(*door, response);
@@ -179,6 +199,7 @@ Task<void> serve_http(std::shared_ptr<Door> door, http::Exchange& exchange) {
     response.headers.emplace_back("x-verbena-error", std::to_string(static_cast<unsigned>(done.error().code)));
     exchange.close_after();  // the body may not have been read
   }
+  if (path == "/-/session" && door->options.access_log != nullptr) note_session(*door, exchange, response, who, began);
   (void)co_await exchange.reply(response);
 }
 

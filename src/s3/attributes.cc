@@ -3,6 +3,7 @@
 
 #include "s3/authorize.h"
 #include "s3/checksums.h"
+#include "s3/encryption.h"
 #include "s3/headers.h"
 #include "s3/http_date.h"
 #include "s3/listing.h"

@@ -98,10 +98,6 @@ Task<Result<void>> serve_get_replication(Context& context) {
   co_return co_await nothing_there(context, Errc::no_such_replication);
 }
 
-Task<Result<void>> serve_get_encryption(Context& context) {
-  co_return co_await nothing_there(context, Errc::no_such_encryption);
-}
-
 Task<Result<void>> serve_delete_absent(Context& context) { co_return co_await nothing_to_delete(context); }
 
 }  // namespace verbena::s3

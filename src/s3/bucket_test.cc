@@ -132,8 +132,7 @@ TEST_F(Buckets, WhatDoesNotExistIsRefusedAndNeverIgnored) {
 
 TEST_F(Buckets, HeadersThatAskForWhatDoesNotExistAreRefused) {
   make_bucket();
-  const Headers refused = {{"x-amz-server-side-encryption", "AES256"},
-                           {"x-amz-server-side-encryption-customer-algorithm", "AES256"},
+  const Headers refused = {{"x-amz-server-side-encryption-context", "e30="},
                            {"x-amz-storage-class", "GLACIER"},
                            {"x-amz-website-redirect-location", "/x"},
                            {"x-amz-write-offset-bytes", "0"}};

@@ -7,6 +7,7 @@
 #include "s3/authorize.h"
 #include "s3/checksums.h"
 #include "s3/conditions.h"
+#include "s3/encryption.h"
 #include "s3/headers.h"
 #include "s3/http_date.h"
 #include "s3/lifecycle.h"
@@ -68,9 +69,11 @@ Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context,
     co_return fail(Errc::invalid_request,
                    "The source of a copy request may not specifically refer to a delete marker by version id.");
   }
+  VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, source_key_prefix));
   VB_CO_ASSIGN(auto reader, std::move(opened));
   asked.object = &reader->info();
   VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
+  VB_CO_ASSIGN(reader, open_sealed(context.service, std::move(reader), source.bucket, source.key, customer));
   const auto met = check_preconditions(read_preconditions(context, "x-amz-copy-source-"), reader->info());
   if (!met) {
     context.error_fields.emplace_back("Condition", std::string("x-amz-copy-source-") + met.error().context);
@@ -169,7 +172,9 @@ Task<Result<void>> serve_copy_object(Context& context) {
   VB_CO_ASSIGN(const bool replace_tags, replaces_tags(context));
   const auto wanted_class = context.header("x-amz-storage-class");
   const bool onto_itself = source.bucket == context.bucket && source.key == context.key && source.version_id.empty();
-  if (!replace && !replace_tags && !wanted_class && onto_itself) {
+  VB_CO_ASSIGN(EncryptionWish wish, read_encryption(context));
+  const bool re_encrypts = wish.method != Encryption::none;
+  if (!replace && !replace_tags && !wanted_class && !re_encrypts && onto_itself) {
     co_return fail(Errc::invalid_request,
                    "This copy request is illegal because it is trying to copy an object to itself without changing the "
                    "object's metadata, storage class, website redirect location or encryption attributes.");
@@ -200,16 +205,22 @@ Task<Result<void>> serve_copy_object(Context& context) {
   BodyDigests digests;
   VB_CO_ASSIGN(info.checksums, plan_copy_checksums(context, from, digests));
   // The bytes are the same, so is their MD5; a multipart or RDMA entity tag says nothing of a single-part copy.
-  if (!is_md5(from.etag)) digests.want(Algorithm::md5);
+  VB_CO_ASSIGN(const Seal seal, co_await plan_seal(context.service, context.bucket, context.key, std::move(wish)));
+  const bool keep_etag = is_md5(from.etag) && !seal.opaque_etag();
+  if (!keep_etag && !seal.opaque_etag()) digests.want(Algorithm::md5);
 
-  VB_CO_ASSIGN(auto writer, co_await context.service.store.create(context.bucket, context.key, from.size));
+  VB_CO_ASSIGN(auto writer,
+               co_await context.service.store.create(context.bucket, context.key, seal.stored_size(from.size)));
+  writer = seal.writer(context.service, std::move(writer));
   const Extent whole{0, from.size, false};
   VB_CO_TRY(co_await copy_bytes(context, reader, whole, *writer, digests));
-  info.etag = is_md5(from.etag) ? from.etag : to_hex(as_bytes(digests.md5()));
+  info.etag = keep_etag ? from.etag : seal.opaque_etag() ? random_etag() : to_hex(as_bytes(digests.md5()));
+  seal.mark_object(context.service, context.bucket, context.key, info);
   for (const auto& checksum : digests.checksums()) info.checksums.push_back(checksum);
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(conditions)));
   add_version_id(context.response, info.version_id);
   add_source_version(context, from);
+  add_encryption_headers(context, info.attributes);
   co_await add_expiration_header(context, info);
   context.reply_xml(copy_result_xml("CopyObjectResult", info.etag, info.modified_us, info.checksums));
   co_return Result<void>();
@@ -237,19 +248,24 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   }
   if (extent.length > store::part_size_max) co_return fail(Errc::entity_too_large, "upload part copy");
 
+  VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, own_key_prefix));
+  VB_CO_ASSIGN(const Seal seal, part_seal(context.service, upload, customer));
   BodyDigests digests;
-  digests.want(Algorithm::md5);
+  if (!seal.opaque_etag()) digests.want(Algorithm::md5);
   if (upload.checksum_algorithm) digests.want(*upload.checksum_algorithm);
   VB_CO_ASSIGN(auto writer, co_await context.service.store.create_part(context.bucket, context.key, upload_id, number,
-                                                                       extent.length));
+                                                                       seal.stored_size(extent.length)));
+  writer = seal.writer(context.service, std::move(writer));
   VB_CO_TRY(co_await copy_bytes(context, reader, extent, *writer, digests));
   store::ObjectInfo part;
   part.size = extent.length;
-  part.etag = to_hex(as_bytes(digests.md5()));
+  part.etag = seal.opaque_etag() ? random_etag() : to_hex(as_bytes(digests.md5()));
+  seal.mark_part(part);
   part.checksums = digests.checksums();
   store::CommitConditions none;
   VB_CO_ASSIGN(part, co_await writer->commit(std::move(part), std::move(none)));
   add_source_version(context, reader->info());
+  add_encryption_headers(context, encryption_attributes(upload.attributes));
   context.reply_xml(copy_result_xml("CopyPartResult", part.etag, part.modified_us, part.checksums));
   co_return Result<void>();
 }

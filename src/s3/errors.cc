@@ -195,13 +195,12 @@ ErrorForm error_form(Errc code) {
     case Errc::key_unavailable:
       return {"InternalError", 500, "A key that the server needs for this is not in its key file."};
     case Errc::encryption_key_required:
-      return {"InvalidRequest", 400,
-              "The object was stored using a form of Server Side Encryption. The correct parameters must be provided to "
-              "retrieve the object."};
+      return {
+          "InvalidRequest", 400,
+          "The object was stored using a form of Server Side Encryption. The correct parameters must be provided to "
+          "retrieve the object."};
     case Errc::encryption_key_wrong:
-      return {"AccessDenied", 403,
-              "Requests specifying Server Side Encryption with Customer provided keys must provide the correct secret "
-              "key."};
+      return {"InvalidRequest", 400, "The provided encryption parameters did not match the ones used originally."};
     case Errc::encryption_key_digest:
       return {"InvalidArgument", 400, "The calculated MD5 hash of the key did not match the hash that was provided."};
     case Errc::insecure_customer_key:

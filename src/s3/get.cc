@@ -7,6 +7,7 @@
 #include "s3/checksums.h"
 #include "s3/conditions.h"
 #include "s3/door_metrics.h"
+#include "s3/encryption.h"
 #include "s3/headers.h"
 #include "s3/http_date.h"
 #include "s3/lifecycle.h"
@@ -51,6 +52,8 @@ Result<Extent> select_extent(const store::ObjectInfo& info, const GetRequest& re
 
 Result<GetRequest> read_get_request(const Context& context) {
   GetRequest request;
+  VB_TRY(refuse_encryption_headers(context));
+  VB_ASSIGN(request.customer_key, read_customer_key(context, own_key_prefix));
   VB_ASSIGN(request.version_id, read_version_id(context));
   request.bucket = context.bucket;
   request.key = context.key;
@@ -95,7 +98,8 @@ std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller
   const BucketAccess* const access = cached_access(service, request.bucket);
   if (access == nullptr) return std::nullopt;
   auto reader = service.store.hot(request.bucket, request.key);
-  if (reader == nullptr) return std::nullopt;
+  // What is encrypted lies encrypted in memory, too.
+  if (reader == nullptr || is_sealed(reader->info())) return std::nullopt;
   const Asked asked{.action = action::get_object, .key = request.key, .object = &reader->info()};
   if (auto allowed = authorize(service, caller, *access, asked); !allowed) return std::unexpected(allowed.error());
   const auto extent = select_extent(reader->info(), request);
@@ -113,6 +117,7 @@ Task<Result<OpenObject>> open_object_seen(Service& service, const Caller& caller
   auto reader = std::move(*opened);
   asked.object = &reader->info();
   VB_CO_TRY(authorize(service, caller, *access, asked));
+  VB_CO_ASSIGN(reader, open_sealed(service, std::move(reader), request.bucket, request.key, request.customer_key));
   const auto extent = select_extent(reader->info(), request);
   if (!extent) {
     if (seen != nullptr) *seen = reader->info();
@@ -169,6 +174,7 @@ Task<Result<HeadReply>> head_object_seen(Service& service, const Caller& caller,
   store::ObjectInfo info = std::move(*found);
   asked.object = &info;
   VB_CO_TRY(authorize(service, caller, *access, asked));
+  VB_CO_TRY(check_customer_key(info, request.customer_key));
   const auto extent = select_extent(info, request);
   if (!extent) {
     if (seen != nullptr) *seen = std::move(info);
@@ -187,6 +193,7 @@ Result<void> fill_object_response(Context& context, const store::ObjectInfo& inf
   if (context.response.log) context.response.log->record.object_size = info.size;
   add_object_headers(context.response, info);
   add_version_headers(context.response, info);
+  add_encryption_headers(context, info.attributes);
   if (extent.partial) {
     const uint64_t last = extent.offset + extent.length - (extent.length > 0 ? 1 : 0);
     context.reply_header("content-range", fmt::format("bytes {}-{}/{}", extent.offset, last, info.size));

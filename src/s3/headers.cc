@@ -20,9 +20,11 @@ constexpr std::array<std::string_view, 6> system_headers = {
     "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"};
 
 constexpr std::array<std::string_view, 6> refused_prefixes = {
-    "x-amz-server-side-encryption",    "x-amz-copy-source-server-side-encryption",
-    "x-amz-website-redirect-location", "x-amz-mfa",
-    "x-amz-write-offset-bytes",        "x-amz-rename-source",
+    "x-amz-server-side-encryption-context",
+    "x-amz-website-redirect-location",
+    "x-amz-mfa",
+    "x-amz-write-offset-bytes",
+    "x-amz-rename-source",
 };
 
 // Storage classes are labels here: an object of any of these is kept and read like every other, and says its class.

@@ -21,8 +21,8 @@ std::string storage_class(const Headers& headers);
 void set_storage_class(Headers& headers, std::string_view name);
 
 // invalid_argument, invalid_storage_class and access_denied for values that are wrong anywhere; not_implemented for
-// headers that ask for what does not exist here: encryption, tags, object lock, ACLs, grants, other storage classes,
-// ... A request must not seem to have been obeyed. Sets error_fields.
+// headers that ask for what does not exist here: an encryption context, ACLs, grants, other storage classes, ... A
+// request must not seem to have been obeyed. Sets error_fields.
 Result<void> refuse_unimplemented_headers(Context& context);
 
 // ETag, Last-Modified, Accept-Ranges, and the object's own headers.

@@ -4,6 +4,7 @@
 #include "s3/authorize.h"
 #include "s3/checksums.h"
 #include "s3/door_metrics.h"
+#include "s3/encryption.h"
 #include "s3/headers.h"
 #include "s3/lock.h"
 #include "s3/names.h"
@@ -96,11 +97,16 @@ Task<Result<void>> serve_create_upload(Context& context) {
                     .lock = &upload.lock,
                     .headers = &upload.headers};
   VB_CO_ASSIGN(upload.attributes, authorize_new_object(context.service, context.caller(), *access, asked, wish));
+  VB_CO_ASSIGN(EncryptionWish encryption, read_encryption(context));
+  VB_CO_ASSIGN(store::Attributes sealed,
+               co_await plan_upload_seal(context.service, context.bucket, context.key, std::move(encryption)));
+  store::change_attributes(upload.attributes, sealed);
   VB_CO_ASSIGN(upload, co_await context.service.store.create_upload(std::move(upload)));
   if (upload.checksum_algorithm) {
     context.reply_header("x-amz-checksum-algorithm", std::string(to_string(*upload.checksum_algorithm)));
     context.reply_header("x-amz-checksum-type", upload.checksum_full_object ? "FULL_OBJECT" : "COMPOSITE");
   }
+  add_encryption_headers(context, upload.attributes);
   XmlWriter xml("InitiateMultipartUploadResult");
   xml.element("Bucket", context.bucket);
   xml.element("Key", context.key);
@@ -124,12 +130,17 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
   if (size.value_or(0) > store::part_size_max) co_return fail(Errc::entity_too_large, "part: declared length");
   VB_CO_ASSIGN(const store::UploadInfo upload, co_await service.store.upload(put.bucket, put.key, request.upload_id));
   VB_CO_TRY(match_upload_checksum(upload, put));
+  VB_CO_ASSIGN(const Seal seal, part_seal(service, upload, put.encryption.customer));
+  if (seal.opaque_etag()) put.md5_etag = false;
 
-  VB_CO_ASSIGN(auto writer,
-               co_await service.store.create_part(put.bucket, put.key, request.upload_id, request.part_number, size));
+  VB_CO_ASSIGN(auto writer, co_await service.store.create_part(put.bucket, put.key, request.upload_id,
+                                                               request.part_number, seal.stored_size(size)));
+  writer = seal.writer(service, std::move(writer));
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body));
+  seal.mark_part(info);
   store::CommitConditions none;
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(none)));
+  info.attributes = encryption_attributes(upload.attributes);  // what the reply says of it
   co_return PutReply{std::move(info)};
 }
 

@@ -6,6 +6,7 @@
 
 #include "s3/checksums.h"
 #include "s3/conditions.h"
+#include "s3/encryption.h"
 #include "s3/lifecycle.h"
 #include "s3/multipart.h"
 #include "s3/names.h"
@@ -172,11 +173,13 @@ Task<Result<void>> serve_complete_upload(Context& context) {
   store::ObjectInfo info;
   info.etag = multipart_etag(parts);
   info.headers = upload->headers;
+  info.attributes = completed_attributes(context.service, *upload, parts);
   info.attributes.emplace_back(upload_attribute, upload_id);
   VB_CO_ASSIGN(info.checksums, object_checksums(context, *upload, parts));
   VB_CO_ASSIGN(info,
                co_await context.service.store.complete_upload(context.bucket, context.key, upload_id, std::move(parts),
                                                               std::move(info), std::move(conditions)));
+  add_encryption_headers(context, info.attributes);
   co_await add_expiration_header(context, info);
   co_return reply_completed(context, info);
 }

@@ -154,6 +154,7 @@ Task<Result<void>> serve_post_object(Context& context) {
   }
   context.key = *form.get("key");
 
+  context.response.form_access_key = identity.access_key;
   Request as_put = as_put_request(context.request, form, std::move(identity));
   Context put_context{.service = context.service,
                       .windows = context.windows,

@@ -11,6 +11,7 @@
 #include "s3/checksums.h"
 #include "s3/conditions.h"
 #include "s3/door_metrics.h"
+#include "s3/encryption.h"
 #include "s3/headers.h"
 #include "s3/lifecycle.h"
 #include "s3/lock.h"
@@ -161,8 +162,13 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   const auto size = body.size();
   if (size.value_or(0) > put_size_max) co_return fail(Errc::entity_too_large, "put: declared length");
 
-  VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, size));
+  VB_CO_ASSIGN(const Seal seal,
+               co_await plan_seal(service, request.bucket, request.key, std::move(request.encryption)));
+  if (seal.opaque_etag()) request.md5_etag = false;
+  VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, seal.stored_size(size)));
+  writer = seal.writer(service, std::move(writer));
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body));
+  seal.mark_object(service, request.bucket, request.key, info);
   info.headers = std::move(request.headers);
   info.tags = std::move(request.tags);
   info.lock = request.lock;
@@ -184,6 +190,10 @@ Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
     VB_ASSIGN(put.tags, read_tagging_header(context));
     VB_ASSIGN(put.lock, read_lock_headers(context));
     VB_ASSIGN(put.acl, read_acl_headers(context));
+    VB_ASSIGN(put.encryption, read_encryption(context));
+  }
+  if (!whole_object) {  // of a part: it must be the upload's
+    VB_ASSIGN(put.encryption.customer, read_customer_key(context, own_key_prefix));
   }
   VB_TRY(plan_checksums(context, put));
   return put;
@@ -194,6 +204,7 @@ void fill_put_response(Context& context, const store::ObjectInfo& info) {
   if (context.response.log) context.response.log->record.object_size = info.size;
   add_version_id(context.response, info.version_id);
   add_checksum_headers(context.response, info.checksums);
+  add_encryption_headers(context, info.attributes);
 }
 
 Task<Result<void>> serve_put_object(Context& context) {

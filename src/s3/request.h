@@ -59,6 +59,10 @@ struct Response {
   std::string error_code;   // S3's code, empty on success
   // For the bucket's own log, where it has one: the door finishes it (finish_log()) when the answer is out.
   std::shared_ptr<LogEntry> log;
+  std::string_view action;  // what was asked for, as docs/s3.md names it; empty when nobody knows such a request
+  std::string call;         // of another API than S3's: "iam:CreateUser"
+  std::string bucket, key, version_id;
+  std::string form_access_key;  // who signed a browser's form, which names them in its body
 };
 
 }  // namespace verbena::s3

@@ -73,7 +73,8 @@ constexpr std::array operations = {
     Operation{Scope::bucket, "GET", "replication", " ", serve_get_replication, &action::get_replication},
     Operation{Scope::bucket, "DELETE", "replication", " ", serve_delete_absent, &action::put_replication},
     Operation{Scope::bucket, "GET", "encryption", " ", serve_get_encryption, &action::get_encryption},
-    Operation{Scope::bucket, "DELETE", "encryption", " ", serve_delete_absent, &action::put_encryption},
+    Operation{Scope::bucket, "PUT", "encryption", " ", serve_put_encryption, &action::put_encryption},
+    Operation{Scope::bucket, "DELETE", "encryption", " ", serve_delete_encryption, &action::put_encryption},
     Operation{Scope::bucket, "GET", "policy", " ", serve_get_bucket_policy, &action::get_policy},
     Operation{Scope::bucket, "PUT", "policy", " ", serve_put_bucket_policy, &action::put_policy},
     Operation{Scope::bucket, "DELETE", "policy", " ", serve_delete_bucket_policy, &action::delete_policy},
@@ -123,6 +124,21 @@ constexpr std::array operations = {
     Operation{Scope::object, "DELETE", "", " versionId ", serve_delete_object},
     Operation{Scope::object, "OPTIONS", "", "*", serve_preflight},
 };
+
+// "GET object?tagging": as docs/s3.md writes it.
+std::string_view action_name(const Operation& operation) {
+  static const auto names = [] {
+    std::array<std::string, operations.size()> made;
+    for (size_t i = 0; i < made.size(); ++i) {
+      const Operation& one = operations[i];
+      const char* scope = one.scope == Scope::service ? " service" : one.scope == Scope::bucket ? " bucket" : " object";
+      made[i] = std::string(one.method).append(scope);
+      if (!one.selector.empty()) made[i].append("?").append(one.selector);
+    }
+    return made;
+  }();
+  return names[static_cast<size_t>(&operation - operations.data())];
+}
 
 bool is_ascii_prefix(std::string_view text, std::string_view lower_prefix) {
   return text.size() >= lower_prefix.size() && std::equal(lower_prefix.begin(), lower_prefix.end(), text.begin(),
@@ -292,12 +308,38 @@ Task<> begin_log(Context& context, const Operation* operation) {
   context.response.log = std::move(entry);
 }
 
-void note_version(Response& response) {
-  if (!response.log) return;
+// What the logs say of a request beyond what the door knows.
+void note_target(Context& context) {
+  Response& response = context.response;
+  response.bucket = std::move(context.bucket);
+  response.key = std::move(context.key);
+  response.version_id = context.query.get_or_empty("versionId");
   for (const auto& [name, value] : response.headers) {
-    if (name == "x-amz-version-id") response.log->record.version_id = value;
-    if (name == "x-amz-id-2") response.log->record.host_id = value;
+    if (name == "x-amz-version-id") {
+      if (response.version_id.empty()) response.version_id = value;
+      if (response.log) response.log->record.version_id = value;
+    } else if (name == "x-amz-id-2" && response.log) {
+      response.log->record.host_id = value;
+    }
   }
+}
+
+// Fills the response. False: the sink was begun and failed.
+Task<bool> answer(Context& context) {
+  const auto operation = resolve(context);
+  if (!context.bucket.empty()) co_await add_cors_headers(context);
+  if (may_have_log(context)) co_await begin_log(context, operation ? *operation : nullptr);
+  if (!operation) {
+    fill_context_error(context, operation.error());
+    co_return true;
+  }
+  context.response.action = action_name(**operation);
+  auto served = co_await admit(context, **operation);
+  if (served) served = co_await (*operation)->serve(context);
+  if (served) co_return true;
+  if (context.sink.begun()) co_return false;
+  fill_context_error(context, served.error());
+  co_return true;
 }
 
 }  // namespace
@@ -317,21 +359,10 @@ Task<bool> Router::handle(Request& request, memory::Source& body, std::function<
                   .sink = WatchedSink(sink)};
   request.caller.http = &context;
   add_request_ids(response, request.caller.request_id);
-  const auto operation = resolve(context);
-  if (!context.bucket.empty()) co_await add_cors_headers(context);
-  if (may_have_log(context)) co_await begin_log(context, operation ? *operation : nullptr);
-  if (!operation) {
-    fill_context_error(context, operation.error());
-    co_return true;
-  }
-  auto served = co_await admit(context, **operation);
-  if (served) served = co_await (*operation)->serve(context);
+  const bool whole = co_await answer(context);
   request.caller.http = nullptr;
-  note_version(response);
-  if (served) co_return true;
-  if (context.sink.begun()) co_return false;
-  fill_context_error(context, served.error());
-  co_return true;
+  note_target(context);
+  co_return whole;
 }
 
 }  // namespace verbena::s3

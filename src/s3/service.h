@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "auth/keyring.h"
 #include "auth/principal.h"
 #include "base/clock.h"
+#include "base/secret.h"
 #include "memory/stream.h"
 #include "s3/grant.h"
 #include "s3/request.h"
@@ -21,6 +23,31 @@ namespace verbena::s3 {
 class AccessGeneration;
 std::shared_ptr<AccessGeneration> make_access_generation();
 class RequestLog;
+
+// A key that comes with a request (SSE-C) and goes with it.
+struct CustomerKey {
+  Secret key;       // 32 bytes
+  std::string md5;  // of the key, in base64, as it came
+};
+using CustomerKeyPtr = std::shared_ptr<const CustomerKey>;
+
+enum class Encryption : uint8_t { none, aes256, kms, customer };  // SSE-S3, SSE-KMS, SSE-C
+
+// How a write wants its bytes kept. none: as the bucket has it.
+struct EncryptionWish {
+  Encryption method = Encryption::none;
+  std::string kms_key_id{};  // empty: the default one
+  bool bucket_key = false;   // S3 Bucket Keys: given back, of no effect
+  CustomerKeyPtr customer{};
+};
+
+struct EncryptionOptions {
+  const auth::KeyRing* keys = nullptr;  // nullptr: nothing can be encrypted
+  bool by_default = false;              // SSE-S3 also where neither request nor bucket asks for it
+  bool customer_keys_need_tls = false;
+  std::vector<std::string> kms_keys{};  // the ids there are; empty: any plain name is one
+  std::string kms_default_key{};        // for requests that name none; empty: they must
+};
 
 // What the verbs need. One per process; all members outlive it.
 struct Service {
@@ -33,6 +60,7 @@ struct Service {
   const auth::AccountDirectory* accounts = nullptr;  // nullptr: there is the root account alone
   std::shared_ptr<AccessGeneration> access = make_access_generation();  // of what verbs may keep of buckets
   RequestLog* request_log = nullptr;  // of buckets that have logging on; nullptr: none can
+  EncryptionOptions encryption{};
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.
@@ -56,6 +84,7 @@ struct GetRequest {
   std::optional<ByteRange> range;
   std::optional<int> part_number;
   Preconditions preconditions;
+  CustomerKeyPtr customer_key{};  // of an object that was put with one
 };
 
 // An object that may be read: authorized, conditions met, range resolved.
@@ -88,6 +117,7 @@ struct PutRequest {
   std::vector<std::pair<std::string, std::string>> headers;  // ObjectInfo::headers' rule
   store::Tags tags{};
   store::ObjectLock lock{};
+  EncryptionWish encryption{};
   store::CommitConditions conditions;
   std::vector<store::Checksum> expected;   // verified before anything becomes visible
   std::optional<std::string> content_md5;  // 16 raw bytes

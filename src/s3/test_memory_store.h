@@ -209,7 +209,8 @@ class MemoryStore : public store::Store {
         break;
       }
       const auto& info = it->second.info;
-      page.parts.push_back({it->first, info.size, info.etag, info.modified_us, info.checksums});
+      page.parts.push_back(
+          {it->first, info.size, info.etag, info.modified_us, info.checksums, info.attributes, info.stored_size});
       page.next_part_number_marker = it->first;
     }
     co_return page;
@@ -238,12 +239,18 @@ class MemoryStore : public store::Store {
                                                   store::CommitConditions conditions) override {
     VB_CO_ASSIGN(StoredUpload * found, find_upload(bucket, key, id));
     StoredObject object;
+    uint64_t size = 0;
     for (const auto& part : parts) {
       const auto stored = found->parts.find(part.number);
       if (stored == found->parts.end() || stored->second.info.etag != part.etag) co_return fail(Errc::invalid_part);
       object.data += stored->second.data;
+      size += stored->second.info.size;
     }
-    info.size = object.data.size();
+    info.size = size;
+    info.stored_size = object.data.size() == size ? 0 : object.data.size();
+    store::Attributes attributes = found->info.attributes;
+    store::change_attributes(attributes, info.attributes);
+    info.attributes = std::move(attributes);
     info.parts = std::move(parts);
     info.tags = found->info.tags;
     info.lock = found->info.lock;
@@ -260,6 +267,11 @@ class MemoryStore : public store::Store {
     VB_CO_TRY(find_upload(bucket, key, id));
     find(bucket).value()->uploads.erase(std::string(id));
     co_return Result<void>();
+  }
+
+  // What is kept of a key's current object.
+  const StoredObject& object(const std::string& bucket, const std::string& key) {
+    return *buckets_.at(bucket).objects.at(key).front();
   }
 
  private:
@@ -296,7 +308,7 @@ class MemoryStore : public store::Store {
       co_return Result<void>();
     }
     Task<Result<store::ObjectInfo>> commit(store::ObjectInfo info, store::CommitConditions conditions) override {
-      if (info.size != data_.size()) co_return fail(Errc::internal, "commit: size");
+      if (store::stored_size(info) != data_.size()) co_return fail(Errc::internal, "commit: size");
       if (part_ != 0) {
         info.modified_us = store_.now_us += 1'000'000;
         VB_CO_ASSIGN(StoredUpload * upload, store_.find_upload(bucket_, key_, upload_id_));

@@ -37,7 +37,6 @@ Task<Result<void>> serve_get_request_payment(Context& context);
 Task<Result<void>> serve_put_request_payment(Context& context);
 Task<Result<void>> serve_get_website(Context& context);
 Task<Result<void>> serve_get_replication(Context& context);
-Task<Result<void>> serve_get_encryption(Context& context);
 Task<Result<void>> serve_delete_absent(Context& context);  // of a configuration that no bucket has
 
 // bucket_policy.cc
@@ -51,6 +50,11 @@ Task<Result<void>> serve_bucket_acl(Context& context);
 Task<Result<void>> serve_put_bucket_acl(Context& context);
 Task<Result<void>> serve_object_acl(Context& context);
 Task<Result<void>> serve_put_object_acl(Context& context);
+
+// bucket_encryption.cc
+Task<Result<void>> serve_get_encryption(Context& context);
+Task<Result<void>> serve_put_encryption(Context& context);
+Task<Result<void>> serve_delete_encryption(Context& context);
 
 // preflight.cc
 Task<Result<void>> serve_preflight(Context& context);

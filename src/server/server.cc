@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "auth/identity_store.h"
+#include "auth/keyring.h"
 #include "base/blocking.h"
 #include "base/core.h"
 #include "base/log.h"
@@ -44,8 +45,9 @@ http::Limits http_limits(const Config::Http& http) {
           .body_rate_min = http.body_rate_min};
 }
 
-native::Options native_options(const Config::Rdma& rdma) {
+native::Options native_options(const Config::Rdma& rdma, http::AccessLog* access_log) {
   native::Options options;
+  options.access_log = access_log;
   options.sessions_max = rdma.sessions_max;
   options.credits = static_cast<uint32_t>(rdma.credits);
   options.inline_max_bytes = static_cast<uint32_t>(rdma.inline_bytes_max);
@@ -69,6 +71,11 @@ std::string at(std::string_view address, uint16_t port) {
 
 }  // namespace
 
+std::filesystem::path key_file(const Config& config, const std::filesystem::path& directory) {
+  return config.encryption.key_file.empty() ? directory / "master.keys"
+                                            : std::filesystem::path(config.encryption.key_file);
+}
+
 // Destroyed from the last member to the first: threads are joined by then, cores go before what their coroutines use.
 struct Server::State {
   State(const Config& config, DataDirectory directory, auth::Credentials root)
@@ -76,6 +83,7 @@ struct Server::State {
 
   std::expected<void, std::string> open_identities();
   std::expected<void, std::string> open_store();
+  std::expected<void, std::string> open_access_log();
   std::expected<void, std::string> open_cores();
   std::expected<void, std::string> listen();
   void run();
@@ -105,7 +113,7 @@ struct Server::State {
 };
 
 std::expected<void, std::string> Server::State::open_identities() {
-  auto ring = auth::KeyRing::open(directory.master_keys(), directory.master_key_ids());
+  auto ring = auth::KeyRing::open(key_file(config, directory.path()), directory.master_key_ids());
   if (!ring) return std::unexpected(ring.error());
   keys = std::move(*ring);
   auto opened = auth::IdentityStore::open(directory.identities(), *keys, root);
@@ -123,6 +131,8 @@ std::expected<void, std::string> Server::State::open_store() {
   options.directory = directory.path();
   options.arena = arena.get();
   options.pool = pool.get();
+  options.scrub_rate = config.scrub_rate;
+  options.scrub_rest = config.scrub_rest;
   auto opened = store::local::LocalStore::open(options);
   if (!opened)
     return std::unexpected("cannot open the store in " + directory.path().string() + ": " + describe(opened.error()));
@@ -138,7 +148,11 @@ std::expected<void, std::string> Server::State::open_store() {
   store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;
   service = std::make_unique<s3::Service>(
       s3::Service{front, *arena, system_clock(), config.region, verifier.get(), config.lifecycle_day.count()});
-  service->accounts = identities.get();
+  service->encryption = {.keys = keys.get(),
+                         .by_default = config.encryption.by_default == "AES256",
+                         .customer_keys_need_tls = config.encryption.customer_keys_need_tls,
+                         .kms_keys = config.encryption.kms_keys,
+                         .kms_default_key = config.encryption.kms_default_key};
   // A thread of its own: changes of accounts come one after the other, and must not hold up the engine's.
   service->accounts = identities.get();
   iam_pool = std::make_unique<BlockingPool>(1, iam_queue_max);
@@ -151,6 +165,15 @@ std::expected<void, std::string> Server::State::open_store() {
   return {};
 }
 
+std::expected<void, std::string> Server::State::open_access_log() {
+  if (config.access_log == "off") return {};
+  auto opened = http::AccessLog::open(
+      {.path = config.access_log, .size_max = config.access_log_size_max, .files_max = config.access_log_files});
+  if (!opened) return std::unexpected("access_log: " + config.access_log + ": " + describe(opened.error()));
+  access_log = std::move(*opened);
+  return {};
+}
+
 std::expected<void, std::string> Server::State::open_cores() {
   const unsigned count = core_count(config);
   cores.resize(count);
@@ -159,7 +182,8 @@ std::expected<void, std::string> Server::State::open_cores() {
     if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
     windows = std::move(*made);
     fabric::ofi::export_port_counters();
-    door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities, native_options(config.rdma));
+    door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities,
+                                                native_options(config.rdma, access_log.get()));
   }
   const auto began = SteadyClock::now();
   for (unsigned i = 0; i < count; ++i) {
@@ -200,11 +224,6 @@ std::expected<void, std::string> Server::State::listen() {
   const auto limits = http_limits(config.http);
   uint16_t http_port = config.http.port;
   uint16_t native_port = config.rdma.port;
-  if (config.access_log != "off") {
-    auto opened = http::AccessLog::open(config.access_log);
-    if (!opened) return std::unexpected("access_log: " + config.access_log + ": " + describe(opened.error()));
-    access_log = std::move(*opened);
-  }
   for (auto& parts : cores) {
     auto opened = http::listen(
         *parts.core, config.http.address, http_port, limits, tls,
@@ -297,6 +316,7 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& 
   auto state = std::make_unique<State>(config, std::move(*opened), std::move(root));
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
   if (auto done = state->open_store(); !done) return std::unexpected(done.error());
+  if (auto done = state->open_access_log(); !done) return std::unexpected(done.error());
   if (auto done = state->open_cores(); !done) return std::unexpected(done.error());
   if (auto done = state->listen(); !done) return std::unexpected(done.error());
   state->run();
@@ -305,6 +325,16 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& 
 
 Server::Server(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Server::~Server() { stop(); }
+
+void Server::reload() {
+  if (state_->access_log != nullptr) state_->access_log->reopen();
+  if (auto done = state_->keys->reload(); !done) {
+    log::error("server: the master keys stay as they were: {}", done.error());
+  } else {
+    log::info("server: {} master keys, the newest is {}", state_->keys->size(), state_->keys->newest_id());
+  }
+}
+
 const Endpoints& Server::endpoints() const { return state_->endpoints; }
 void Server::stop(std::chrono::milliseconds drain) { state_->stop(drain); }
 

@@ -19,6 +19,9 @@ struct Endpoints {
   std::vector<std::string> providers;  // what the native door offers: "local", "tcp", "verbs;ofi_rxm"
 };
 
+// Where the master keys are.
+std::filesystem::path key_file(const Config& config, const std::filesystem::path& directory);
+
 class Server {
  public:
   // Opens everything and serves from its own threads when it returns. The error is a sentence for people that names
@@ -31,6 +34,8 @@ class Server {
   Server(const Server&) = delete;
 
   const Endpoints& endpoints() const;
+  // Reads the master keys again, and goes on in a new log file where a log is one. For SIGHUP.
+  void reload();
   // Accepts nothing new, lets requests in flight end (at most `drain`), then ends the threads. Blocks.
   void stop(std::chrono::milliseconds drain = std::chrono::seconds(10));
 

@@ -21,7 +21,8 @@ HotObject::HotObject(memory::Arena& arena, ObjectInfo info, std::vector<Piece> p
 }
 
 memory::Chunk HotObject::peek(uint64_t offset, uint64_t length) const {
-  if (length == 0 || offset >= info_.size || length > info_.size - offset) return {};
+  const uint64_t size = stored_size(info_);
+  if (length == 0 || offset >= size || length > size - offset) return {};
   const Piece& piece = pieces_[offset / piece_size];
   const size_t in_piece = offset % piece_size;
   const size_t n = static_cast<size_t>(std::min<uint64_t>(length, piece.bytes.size() - in_piece));
@@ -30,7 +31,8 @@ memory::Chunk HotObject::peek(uint64_t offset, uint64_t length) const {
 
 Task<Result<memory::Chunk>> HotObject::read(uint64_t offset, size_t length) {
   if (length == 0 || length > chunk_size_max) co_return fail(Errc::invalid_argument, "reader: length");
-  if (offset > info_.size || length > info_.size - offset) co_return fail(Errc::invalid_range, "reader: range");
+  const uint64_t size = stored_size(info_);
+  if (offset > size || length > size - offset) co_return fail(Errc::invalid_range, "reader: range");
   memory::Chunk first = peek(offset, length);
   if (first.bytes.size() == length) co_return first;
   // Over two pieces: gathered.
@@ -91,8 +93,9 @@ void HotPieces::give_up() {
 }
 
 std::shared_ptr<HotObject> HotPieces::finish(const ObjectInfo& info) {
-  if (given_up_ || taken_ != info.size || info.size == 0) return nullptr;
-  const size_t count = (info.size + HotObject::piece_size - 1) / HotObject::piece_size;
+  const uint64_t size = stored_size(info);
+  if (given_up_ || taken_ != size || size == 0) return nullptr;
+  const size_t count = (size + HotObject::piece_size - 1) / HotObject::piece_size;
   const bool whole = pieces_.size() == count &&
                      std::ranges::all_of(pieces_, [](const HotObject::Piece& piece) { return piece.lease != nullptr; });
   if (!whole) return nullptr;

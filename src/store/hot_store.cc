@@ -19,7 +19,7 @@ class FillingReader final : public ObjectReader {
         ticket_(ticket),
         bucket_(bucket),
         key_(key),
-        pieces_(arena, tier_, below_->info().size) {}
+        pieces_(arena, tier_, stored_size(below_->info())) {}
 
   const ObjectInfo& info() const override { return below_->info(); }
   size_t fit(uint64_t offset, size_t length, size_t memory_max) const override {
@@ -29,7 +29,7 @@ class FillingReader final : public ObjectReader {
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override {
     VB_CO_ASSIGN(memory::Chunk chunk, co_await below_->read(offset, length));
     if (pieces_.given_up()) co_return chunk;
-    const uint64_t size = info().size;
+    const uint64_t size = stored_size(info());
     memory::Chunk out = pieces_.take(std::move(chunk), offset, offset + length == size);
     if (auto object = pieces_.finish(info())) {
       tier_->insert(ticket_, cache::Key{bucket_, key_}, std::move(object));
@@ -100,7 +100,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view buck
   const cache::Key name{bucket, key};
   const auto ticket = tier_->ticket(name);
   VB_CO_ASSIGN(std::shared_ptr<ObjectReader> reader, co_await below_.open(bucket, key));
-  const uint64_t size = reader->info().size;
+  const uint64_t size = stored_size(reader->info());
   if (!ticket.valid || size == 0 || size > options_.object_size_max || size > tier_->capacity()) co_return reader;
   co_return std::make_shared<FillingReader>(std::move(reader), tier_, ticket, *options_.arena, bucket, key);
 }

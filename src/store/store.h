@@ -78,6 +78,7 @@ struct PartInfo {
   int64_t modified_us = 0;  // microseconds since the epoch
   std::vector<Checksum> checksums;
   Attributes attributes{};
+  uint64_t stored_size = 0;  // as ObjectInfo's
 };
 
 // All that is known of an object besides its bytes.
@@ -98,7 +99,13 @@ struct ObjectInfo {
   Tags tags;
   ObjectLock lock;
   Attributes attributes{};
+  // Bytes that the engine keeps for it, where they are not the object's own (encrypted: the tags come on top); 0:
+  // `size` bytes. Readers and writers count in these. Not told by list().
+  uint64_t stored_size = 0;
 };
+
+// Bytes that an object's reader has.
+inline uint64_t stored_size(const ObjectInfo& info) { return info.stored_size != 0 ? info.stored_size : info.size; }
 
 struct BucketInfo {
   std::string name;
@@ -168,7 +175,7 @@ class ObjectWriter {
   // The next bytes. Takes the chunk; may return while it is still being written (a bounded number in flight);
   // a write error is the error of a later call.
   virtual Task<Result<void>> append(memory::Chunk chunk) = 0;
-  // Makes the object durable and visible. `info.size` must equal the bytes appended; modified_us is set here.
+  // Makes the object durable and visible. stored_size(info) must equal the bytes appended; modified_us is set here.
   // Returns what was stored.
   virtual Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) = 0;
 };
@@ -309,7 +316,8 @@ class Store {
   virtual Task<Result<UploadInfo>> create_upload(UploadInfo upload) = 0;
   virtual Task<Result<UploadInfo>> upload(std::string_view bucket, std::string_view key,
                                           std::string_view upload_id) = 0;
-  // commit() of a part's writer stores info.size, etag, checksums and attributes as that part, replacing an earlier one.
+  // commit() of a part's writer stores info.size, etag, checksums and attributes as that part, replacing an earlier
+  // one.
   virtual Task<Result<std::unique_ptr<ObjectWriter>>> create_part(std::string_view bucket, std::string_view key,
                                                                   std::string_view upload_id, int part_number,
                                                                   std::optional<uint64_t> size_hint) = 0;

@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   int exit_code = exit_ok;
 #if __has_include("cli/server_command.h")
   add_server_command(app, exit_code);
+  add_master_key_command(app, exit_code);
 #endif
   add_object_commands(app, exit_code);
   add_user_command(app, exit_code);

@@ -30,7 +30,7 @@ BlobWriter::~BlobWriter() { engine_->garbage->reclaim(std::move(runs_)); }
 Task<Result<void>> BlobWriter::append(memory::Chunk chunk) {
   VB_CO_TRY(state_);
   Bytes rest = chunk.bytes;
-  if (size_ + rest.size() > object_size_max) co_return fail(Errc::entity_too_large);
+  if (size_ + rest.size() > stored_size_max) co_return fail(Errc::entity_too_large);
   const SharedLease lease = std::make_shared<const memory::Chunk>(std::move(chunk));
   while (!rest.empty()) {
     bool aligned = reinterpret_cast<uintptr_t>(rest.data()) % disk_alignment == 0;

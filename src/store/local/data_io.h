@@ -1,6 +1,7 @@
 // Moves bytes between volumes and memory without blocking an event loop, on the blocking pool.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "base/blocking.h"
@@ -18,8 +19,11 @@ class DataIo {
   Task<Result<void>> read(std::shared_ptr<Volume> volume, uint64_t offset, MutableBytes into);
   Task<Result<void>> write(std::shared_ptr<Volume> volume, uint64_t offset, Bytes from);
 
+  uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }  // so far
+
  private:
   BlockingPool& pool_;
+  std::atomic<uint64_t> operations_{0};
 };
 
 }  // namespace verbena::store::local

@@ -13,6 +13,7 @@
 namespace verbena::store::local {
 
 class WriteBehind;
+class Scrub;
 
 struct Engine {
   explicit Engine(Options o);
@@ -49,6 +50,7 @@ struct Engine {
   std::unique_ptr<DataIo> io;
   Buckets buckets;
   std::unique_ptr<WriteBehind> behind;
+  std::unique_ptr<Scrub> scrub;
 
  private:
   Result<void> open_directory();

@@ -61,6 +61,7 @@ std::optional<uint64_t> parse_number(std::string_view bytes) {
 }
 
 std::string epoch() { return "m:epoch"; }
+std::string scrub() { return "m:scrub"; }
 std::string bucket_prefix() { return "b"; }
 std::string bucket(std::string_view name) { return "b" + std::string(name); }
 std::string document_prefix() { return "c"; }
@@ -142,6 +143,10 @@ std::string segment(uint64_t blob, uint32_t n) {
   std::string key = number(blob);
   append_be(key, n, 4);
   return key;
+}
+std::optional<std::pair<uint64_t, uint32_t>> parse_segment(std::string_view key) {
+  if (key.size() != 12) return std::nullopt;
+  return std::pair(read_be(key.substr(0, 8)), static_cast<uint32_t>(read_be(key.substr(8))));
 }
 std::string extent_prefix(uint64_t volume) { return number(volume); }
 std::string extent(uint64_t volume, uint64_t offset) {

@@ -26,6 +26,7 @@ namespace keys {
 
 // meta: one letter says which
 std::string epoch();
+std::string scrub();
 std::string bucket_prefix();
 std::string bucket(std::string_view name);
 std::string document_prefix();
@@ -67,6 +68,7 @@ std::optional<uint64_t> parse_number(std::string_view bytes);
 // segments, extents, in_index
 std::string segment_prefix(uint64_t blob);
 std::string segment(uint64_t blob, uint32_t number);
+std::optional<std::pair<uint64_t, uint32_t>> parse_segment(std::string_view key);  // blob, number
 std::string extent_prefix(uint64_t volume);
 std::string extent(uint64_t volume, uint64_t offset);
 std::optional<std::pair<uint64_t, uint64_t>> parse_extent(std::string_view key);  // volume, offset

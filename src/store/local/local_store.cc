@@ -8,6 +8,7 @@
 #include "store/local/object_ops.h"
 #include "store/local/reader.h"
 #include "store/local/remove.h"
+#include "store/local/scrub.h"
 #include "store/local/write_behind.h"
 
 namespace verbena::store::local {
@@ -25,6 +26,11 @@ LocalStore::~LocalStore() { engine_->stop(); }
 void LocalStore::drain() {
   engine_->behind->flush();
   engine_->garbage->drain();
+}
+
+Result<ScrubReport> LocalStore::scrub() {
+  drain();
+  return Scrub(*engine_).run_once();
 }
 
 Result<LocalStore::Usage> LocalStore::usage() {

@@ -36,6 +36,13 @@ struct Options {
   // nothing), and for about so long.
   uint64_t write_behind_max = 64 * MiB;
   std::chrono::milliseconds write_behind_after{100};
+  uint64_t scrub_rate = 0;                  // bytes per second that are read in search of rot; 0: none
+  std::chrono::seconds scrub_rest{86'400};  // from the end of one round to the next
+};
+
+struct ScrubReport {
+  uint64_t bytes = 0, damaged_blocks = 0;
+  std::vector<std::string> objects;  // "bucket/key": what is damaged, the first 100
 };
 
 class LocalStore final : public Store {
@@ -52,8 +59,9 @@ class LocalStore final : public Store {
     uint64_t allocated_bytes = 0;  // blocks the file system holds for it
     uint64_t volumes = 0;
   };
-  Result<Usage> usage();  // blocks; walks the space map
-  void drain();           // blocks until the index has all that was acknowledged, and deleted objects' space is back
+  Result<Usage> usage();        // blocks; walks the space map
+  Result<ScrubReport> scrub();  // blocks; reads everything, as fast as it can
+  void drain();  // blocks until the index has all that was acknowledged, and deleted objects' space is back
 
   Task<Result<void>> create_bucket(BucketInfo bucket) override;
   Task<Result<BucketInfo>> bucket(std::string_view name) override;

@@ -41,7 +41,7 @@ Result<std::vector<StoredPart>> stored_parts(Transaction& transaction, const Upl
 // Splits what is stored into what `wanted` names, in order, and the rest.
 struct Chosen {
   std::vector<StoredPart> parts, unused;
-  uint64_t size = 0;
+  uint64_t size = 0, stored_size = 0;
 };
 
 Result<Chosen> choose(std::vector<StoredPart> stored, const std::vector<PartInfo>& wanted) {
@@ -55,8 +55,9 @@ Result<Chosen> choose(std::vector<StoredPart> stored, const std::vector<PartInfo
     if (it == stored.end() || it->info.number != part.number || it->info.etag != part.etag) {
       return fail(Errc::invalid_part);
     }
-    chosen.size += it->blob.size;
-    if (chosen.size > object_size_max) return fail(Errc::entity_too_large);
+    chosen.size += it->info.size;
+    chosen.stored_size += it->blob.size;
+    if (chosen.stored_size > stored_size_max) return fail(Errc::entity_too_large);
     chosen.parts.push_back(std::move(*it++));
   }
   std::move(it, stored.end(), std::back_inserter(chosen.unused));
@@ -78,6 +79,7 @@ Result<void> apply_completion(Transaction& transaction, Completion& c) {
   batch.erase(Family::uploads, keys::upload(c.bucket->id, c.key, c.upload_id));
 
   c.info.size = chosen.size;
+  c.info.stored_size = chosen.stored_size == chosen.size ? 0 : chosen.stored_size;
   c.info.parts.clear();
   c.info.tags = std::move(upload.info.tags);
   c.info.lock = upload.info.lock;
@@ -131,7 +133,7 @@ class PartWriter final : public ObjectWriter {
 
   Task<Result<void>> append(memory::Chunk chunk) override {
     if (!bytes_) co_return fail(Errc::invalid_argument, "writer: already committed");
-    if (bytes_->size() + chunk.bytes.size() > part_size_max) co_return fail(Errc::entity_too_large);
+    if (bytes_->size() + chunk.bytes.size() > part_stored_size_max) co_return fail(Errc::entity_too_large);
     co_return co_await bytes_->append(std::move(chunk));
   }
 
@@ -139,9 +141,11 @@ class PartWriter final : public ObjectWriter {
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions) override {
     if (!bytes_) co_return fail(Errc::invalid_argument, "writer: already committed");
     auto bytes = std::exchange(bytes_, nullptr);
-    if (info.size != bytes->size()) co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
+    if (stored_size(info) != bytes->size())
+      co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
     auto put = put_;
     put->info.size = info.size;
+    put->info.stored_size = info.stored_size;
     put->info.etag = info.etag;
     put->info.attributes = info.attributes;
     put->info.checksums = info.checksums;

@@ -59,7 +59,7 @@ class StoreObjectWriter final : public ObjectWriter {
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
     if (std::exchange(committed_, true)) co_return fail(Errc::invalid_argument, "writer: already committed");
     const uint64_t size = whole_ ? whole_->bytes.size() : bytes_ ? bytes_->size() : 0;
-    if (info.size != size) co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
+    if (stored_size(info) != size) co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
     if (!bytes_ && !conditions.if_match && !conditions.if_none_match) {
       if (!whole_) whole_.emplace();
       if (auto stored = engine_->behind->put(bucket_, key_, info, *whole_)) co_return std::move(*stored);

@@ -124,7 +124,7 @@ Result<bool> StoreObjectReader::prepare(const std::vector<StoredPart>& parts, Ti
     if (part.blob.size != 0) pieces_.push_back({part.blob, at});
     at += part.blob.size;
   }
-  if (record_.part_count != 0 && at != record_.info.size) return corrupt("parts do not add up");
+  if (record_.part_count != 0 && at != stored_size(record_.info)) return corrupt("parts do not add up");
   if (record_.part_count == 0 && record_.blob.size != 0) pieces_.push_back({record_.blob, 0});
   for (const Piece& piece : pieces_) {
     bool in_index = piece.blob.kind == BlobKind::in_index;
@@ -159,7 +159,7 @@ size_t StoreObjectReader::fit(uint64_t offset, size_t length, size_t memory_max)
 }
 
 Task<Result<memory::Chunk>> StoreObjectReader::read(uint64_t offset, size_t length) {
-  uint64_t size = record_.info.size;
+  uint64_t size = stored_size(record_.info);
   if (length == 0 || length > chunk_size_max) co_return fail(Errc::invalid_argument, "reader: length");
   if (offset > size || length > size - offset) co_return fail(Errc::invalid_range, "reader: range");
   auto it = piece_at(offset);
@@ -275,7 +275,12 @@ Result<std::optional<Found>> with_parts(Engine& engine, const Bucket& bucket, Ob
     if (!parts && parts.error() == Errc::not_found) return std::nullopt;
     if (!parts) return std::unexpected(parts.error());
     VB_ASSIGN(found.parts, decode_parts(*parts));
-    for (const StoredPart& part : found.parts) found.record.info.parts.push_back(part.info);
+    uint64_t stored = 0;
+    for (const StoredPart& part : found.parts) {
+      found.record.info.parts.push_back(part.info);
+      stored += part.blob.size;
+    }
+    found.record.info.stored_size = stored == found.record.info.size ? 0 : stored;
   }
   name_version(found.record.info, bucket.versioning.load(std::memory_order_acquire));
   return found;

@@ -177,9 +177,15 @@ BlobRef get_blob(Decoder& d) {
   if (kind > static_cast<uint8_t>(BlobKind::extents)) d.reject();
   blob.kind = static_cast<BlobKind>(kind);
   blob.id = d.varint();
-  blob.size = d.varint_max(object_size_max);
+  blob.size = d.varint_max(stored_size_max);
   if ((blob.kind == BlobKind::empty) != (blob.size == 0)) d.reject();
   return blob;
+}
+
+// What is stored may be more than the bytes that clients see, never less.
+uint64_t check_stored_size(Decoder& d, const BlobRef& blob, uint64_t size) {
+  if (blob.size < size) d.reject();
+  return blob.size == size ? 0 : blob.size;
 }
 
 void put(Encoder& e, const StoredPart& part) {
@@ -200,7 +206,7 @@ StoredPart get_part(Decoder& d) {
   part.info.modified_us = static_cast<int64_t>(d.varint());
   part.info.checksums = get_checksums(d);
   part.blob = get_blob(d);
-  if (part.blob.size != part.info.size) d.reject();
+  part.info.stored_size = check_stored_size(d, part.blob, part.info.size);
   if (d.format() >= format_version_3) part.info.attributes = get_headers(d);
   return part;
 }
@@ -250,7 +256,7 @@ Result<ObjectRecord> decode_object(std::string_view bytes) {
   record.part_count = static_cast<uint32_t>(d.varint_max(part_number_max));
   if (record.part_count == 0) {
     record.blob = get_blob(d);
-    if (record.blob.size != record.info.size) d.reject();
+    record.info.stored_size = check_stored_size(d, record.blob, record.info.size);
   }
   return finished(d, std::move(record));
 }

@@ -15,6 +15,9 @@ namespace verbena::store::local {
 
 inline constexpr uint64_t block_size = 64 * KiB;             // what one CRC32C covers
 inline constexpr uint64_t segment_size = 1024 * block_size;  // of a blob: one index value describes this much
+// What an object or a part may take with all that is added to its bytes.
+inline constexpr uint64_t stored_size_max = object_size_max + object_size_max / 1024;
+inline constexpr uint64_t part_stored_size_max = part_size_max + part_size_max / 1024;
 
 // A piece of a volume. Offset and length are multiples of 4096; the length covers the padding.
 struct Extent {

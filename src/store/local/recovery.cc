@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "store/local/engine.h"
+#include "store/local/scrub.h"
 #include "store/local/seam_env.h"
 #include "store/local/write_behind.h"
 
@@ -57,10 +58,13 @@ Result<void> Engine::start() {
   garbage->start();
   committer->start();
   behind->start();
+  scrub = std::make_unique<Scrub>(*this);
+  scrub->start();
   return {};
 }
 
 void Engine::stop() {
+  if (scrub) scrub->stop();
   if (behind) behind->stop();  // first: it hands its work to the committer
   if (committer) committer->stop();
   if (garbage) garbage->stop();

@@ -93,7 +93,7 @@ bool WriteBehind::suits(const Bucket& bucket) {
 
 std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& bucket, std::string_view key,
                                            ObjectInfo& info, memory::Chunk& bytes) {
-  if (info.lock != ObjectLock{} || info.size > object_size_max) return std::nullopt;
+  if (info.lock != ObjectLock{} || bytes.bytes.size() > object_size_max) return std::nullopt;
   const size_t held = bytes.lease ? bytes.lease.capacity() : align_up(bytes.bytes.size());
   auto object = std::make_shared<Acknowledged>();
   object->bucket = bucket;

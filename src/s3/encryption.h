@@ -1,0 +1,95 @@
+// Server-side encryption: SSE-S3, SSE-KMS with local keys, and SSE-C.
+//
+// Each object has a random key, under which its parts are sealed (store/sealed_object.h). That key is kept with the
+// object, wrapped: under the master keys (auth/keyring.h), bound to bucket, key and method; or under the customer's
+// key, which itself is never kept, but for a salted HMAC that tells whether the right one has come. The list of an
+// object's parts, their sizes and salts, is sealed under the master keys, so that no part can be left out, cut or
+// moved. A KMS key is a name under the master keys: it says who may use what, and a name that is taken out of the
+// configuration opens nothing any more.
+//
+// Every verb that reads bytes goes through open_sealed(), every one that writes them through plan_seal() or
+// part_seal(); doors have no part in it.
+#pragma once
+
+#include <string_view>
+
+#include "s3/context.h"
+#include "s3/service.h"
+#include "store/sealed_object.h"
+
+namespace verbena::s3 {
+
+// x-amz-server-side-encryption* of PutObject, CreateMultipartUpload, CopyObject and a form. invalid_argument,
+// invalid_encryption, encryption_key_digest, insecure_customer_key.
+Result<EncryptionWish> read_encryption(const Context& context);
+
+// `prefix` + "server-side-encryption-customer-*"; null when there is none. Errors as read_encryption().
+Result<CustomerKeyPtr> read_customer_key(const Context& context, std::string_view prefix);
+inline constexpr std::string_view own_key_prefix = "x-amz-";
+inline constexpr std::string_view source_key_prefix = "x-amz-copy-source-";
+
+// GET and HEAD take a customer's key and no other encryption header. invalid_argument.
+Result<void> refuse_encryption_headers(const Context& context);
+
+// What a KMS key id must be. invalid_kms_key_id, no_such_kms_key.
+Result<void> check_kms_key(const EncryptionOptions& options, std::string_view id);
+
+// How one object, or one part of an upload, is to be sealed.
+class Seal {
+ public:
+  Seal() = default;  // not at all
+  explicit operator bool() const { return !object_key_.empty(); }
+  // Whether the entity tag must not be the MD5 of what nobody else may know (AWS: of SSE-KMS and SSE-C it is none).
+  bool opaque_etag() const { return opaque_etag_; }
+  std::optional<uint64_t> stored_size(std::optional<uint64_t> size) const;
+  std::unique_ptr<store::ObjectWriter> writer(const Service& service, std::unique_ptr<store::ObjectWriter> below) const;
+  // What must be kept with the object, whose size is known now, or with the part.
+  void mark_object(const Service& service, std::string_view bucket, std::string_view key,
+                   store::ObjectInfo& info) const;
+  void mark_part(store::ObjectInfo& info) const;
+
+ private:
+  friend Task<Result<Seal>> plan_seal(Service&, const std::string&, const std::string&, EncryptionWish);
+  friend Result<Seal> part_seal(const Service&, const store::UploadInfo&, const CustomerKeyPtr&);
+  friend Task<Result<store::Attributes>> plan_upload_seal(Service&, const std::string&, const std::string&,
+                                                          EncryptionWish);
+  Secret object_key_;
+  store::Salt salt_{};
+  store::Attributes attributes_;
+  bool opaque_etag_ = false;
+};
+
+// For a whole object: by the wish, else by the bucket's default, else by the server's. no_such_bucket, no_such_kms_key.
+Task<Result<Seal>> plan_seal(Service& service, const std::string& bucket, const std::string& key, EncryptionWish wish);
+// Likewise for an upload: the attributes that it gets; none where it is not encrypted.
+Task<Result<store::Attributes>> plan_upload_seal(Service& service, const std::string& bucket, const std::string& key,
+                                                 EncryptionWish wish);
+// For a part of it. encryption_key_required, encryption_key_wrong.
+Result<Seal> part_seal(const Service& service, const store::UploadInfo& upload, const CustomerKeyPtr& customer);
+// What the object gets that is made of these parts, whose attributes are with them.
+store::Attributes completed_attributes(const Service& service, const store::UploadInfo& upload,
+                                       const std::vector<store::PartInfo>& parts);
+
+// Encrypted at all.
+bool is_sealed(const store::ObjectInfo& info);
+// Whether the key that came is the one that the object needs: encryption_key_required, encryption_key_wrong, and
+// invalid_request for a key that it does not need.
+Result<void> check_customer_key(const store::ObjectInfo& info, const CustomerKeyPtr& customer);
+// The reader of an object's plain bytes. Errors as check_customer_key(), and no_such_kms_key, key_unavailable,
+// corrupt_object.
+Result<std::shared_ptr<store::ObjectReader>> open_sealed(const Service& service,
+                                                         std::shared_ptr<store::ObjectReader> reader,
+                                                         std::string_view bucket, std::string_view key,
+                                                         const CustomerKeyPtr& customer);
+
+// x-amz-server-side-encryption* that speak of an object, part or upload with these attributes.
+void add_encryption_headers(Context& context, const store::Attributes& attributes);
+// Those attributes that speak of encryption, for the reply to a part.
+store::Attributes encryption_attributes(const store::Attributes& attributes);
+
+// The bucket's default, as its document has it.
+inline constexpr std::string_view encryption_document = "encryption";
+std::string format_default_encryption(const EncryptionWish& wish);
+Result<EncryptionWish> parse_default_encryption(std::string_view document);
+
+}  // namespace verbena::s3

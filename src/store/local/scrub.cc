@@ -1,0 +1,294 @@
+#include "store/local/scrub.h"
+
+#include <algorithm>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "store/local/engine.h"
+#include "store/local/versions.h"
+#include "store/local/write_behind.h"
+
+namespace verbena::store::local {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr size_t read_size = 1 * MiB;       // a multiple of block_size
+constexpr size_t inline_batch = 256;        // small blobs in one step
+constexpr uint64_t save_every = 256 * MiB;  // a restart repeats at most so much
+constexpr auto busy_look = 100ms;           // how often it looks whether others use the disk
+constexpr uint64_t busy_operations = 4;     // of others in that time: more is a load
+constexpr auto busy_wait_max = 10s;         // before it goes on all the same
+constexpr auto again_after = 60s;           // when the index could not be read
+constexpr size_t names_max = 100;           // of a round: each costs a walk through the index
+
+struct Counters {
+  metrics::Counter& bytes = metrics::counter("verbena_scrub_bytes_total", "Bytes that the scrub has read and checked");
+  metrics::Counter& damaged =
+      metrics::counter("verbena_scrub_damaged_blocks_total", "Blocks that the scrub found damaged");
+  metrics::Counter& rounds = metrics::counter("verbena_scrub_rounds_total", "Times that the scrub has read everything");
+  metrics::Gauge& last = metrics::gauge("verbena_scrub_last_round_seconds", "When it last had, in Unix time");
+};
+
+Counters& counters() {
+  static Counters all;
+  return all;
+}
+
+// The padding behind the last byte is not covered, and only the blob's record knows its size: of the last block each
+// length that it may have is tried.
+bool block_matches(Bytes block, uint32_t wanted, bool last) {
+  if (crc32c(block) == wanted) return true;
+  if (!last) return false;
+  const size_t least = block.size() - std::min<size_t>(block.size(), disk_alignment);
+  uint32_t crc = crc32c(block.first(least));
+  for (size_t at = least; at < block.size(); ++at) {
+    crc = crc32c(block.subspan(at, 1), crc);
+    if (crc == wanted) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void Scrub::start() {
+  counters();
+  if (engine_.options.scrub_rate == 0) return;
+  thread_ = std::thread([this] { loop(); });
+}
+
+void Scrub::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Result<ScrubReport> Scrub::run_once() {
+  ScrubReport report;
+  for (Position at;;) {
+    VB_ASSIGN(const bool more, step(at, {}, report));
+    if (!more) return report;
+  }
+}
+
+void Scrub::loop() {
+  while (!stopping()) {
+    ScrubReport report;
+    uint64_t saved_at = 0;
+    Position at = load();
+    for (bool more = true; more && !stopping();) {
+      const auto stepped = step(at, {.slow = true}, report);
+      if (!stepped) {
+        log::warn("scrub: {}", describe(stepped.error()));
+        if (!wait(again_after)) break;
+        continue;
+      }
+      more = *stepped;
+      if (report.bytes - saved_at >= save_every) {
+        save(at);
+        saved_at = report.bytes;
+      }
+    }
+    if (stopping()) return save(at);
+    counters().rounds.add();
+    counters().last.set(engine_.options.clock->now_s());
+    log::info("scrub: all read, {} since the start of the server or the round; {} damaged blocks",
+              format_size(report.bytes), report.damaged_blocks);
+    save({});
+    wait(engine_.options.scrub_rest);
+  }
+}
+
+Scrub::Position Scrub::load() const {
+  const auto value = engine_.index->get(Family::meta, keys::scrub());
+  if (!value || value->size() != 1 + 8 + 8) return {};
+  const auto blob = keys::parse_number(std::string_view(*value).substr(1, 8));
+  const auto segment = keys::parse_number(std::string_view(*value).substr(9, 8));
+  return {.in_index = value->front() == 'i', .blob = *blob, .segment = static_cast<uint32_t>(*segment)};
+}
+
+void Scrub::save(const Position& at) {
+  Batch batch(*engine_.index);
+  batch.put(Family::meta, keys::scrub(),
+            std::string(1, at.in_index ? 'i' : 's') + keys::number(at.blob) + keys::number(at.segment));
+  if (auto written = engine_.index->write(batch, /*sync=*/false); !written) {
+    log::warn("scrub: its place could not be noted: {}", describe(written.error()));
+  }
+}
+
+Result<bool> Scrub::step(Position& at, Pace pace, ScrubReport& report) {
+  if (at.in_index) return step_in_index(at, pace, report);
+  VB_ASSIGN(const bool more, step_segment(at, pace, report));
+  if (!more) at = {.in_index = true, .blob = 0, .segment = 0};
+  return true;
+}
+
+// The first segment at or behind `at`, which is then the one behind it. No cursor is kept: it would hold old files of
+// the index for as long as a round takes.
+Result<bool> Scrub::step_segment(Position& at, Pace pace, ScrubReport& report) {
+  uint64_t blob = 0;
+  uint32_t number = 0;
+  {
+    Cursor cursor = engine_.index->cursor(Family::segments, "");
+    cursor.seek(keys::segment(at.blob, at.segment));
+    VB_TRY(cursor.status());
+    if (!cursor.valid()) return false;
+    const auto place = keys::parse_segment(cursor.key());
+    if (!place) return fail(Errc::corrupt_object, "scrub: key of a segment");
+    std::tie(blob, number) = *place;
+  }
+  at.blob = blob;
+  at.segment = number + 1;
+  // What is being collected is nobody's any more.
+  if (!engine_.garbage->pin(blob)) return true;
+  auto checked = check_segment(blob, number, pace, report);
+  engine_.garbage->unpin(blob);
+  if (!checked) return std::unexpected(checked.error());
+  if (stopping()) at.segment = number;  // it may not have been read to its end
+  return true;
+}
+
+Result<void> Scrub::check_segment(uint64_t blob, uint32_t number, Pace pace, ScrubReport& report) {
+  auto value = engine_.index->get(Family::segments, keys::segment(blob, number));
+  if (!value && value.error() == Errc::not_found) return {};  // went before the pin
+  if (!value) return std::unexpected(value.error());
+  const auto segment = decode_segment(*value);
+  if (!segment) {
+    ++report.damaged_blocks;
+    tell(blob, report);
+    return {};
+  }
+  bool sound = true;
+  uint64_t start = 0;
+  for (const Extent& extent : segment->extents) {
+    sound = check_extent(*segment, extent, start, pace, report) && sound;
+    start += extent.length;
+    if (stopping()) return {};
+  }
+  if (!sound) tell(blob, report);
+  return {};
+}
+
+// `start`: of the extent, in the segment.
+bool Scrub::check_extent(const Segment& segment, const Extent& extent, uint64_t start, Pace pace, ScrubReport& report) {
+  if (memory_.empty()) memory_.resize(read_size + disk_alignment);
+  void* aligned = memory_.data();
+  size_t space = memory_.size();
+  std::align(disk_alignment, read_size, aligned, space);
+  const auto volume = engine_.volumes->open(extent.volume);
+  bool sound = true;
+  for (uint64_t done = 0; done < extent.length && !stopping();) {
+    const MutableBytes into(static_cast<std::byte*>(aligned), std::min<uint64_t>(read_size, extent.length - done));
+    if (pace.slow) wait_while_busy();
+    const bool read = volume && read_fully((*volume)->file(), into, extent.offset + done).has_value();
+    for (size_t in = 0; in < into.size(); in += block_size) {
+      const Bytes block = Bytes(into).subspan(in, std::min<size_t>(block_size, into.size() - in));
+      const size_t number = (start + done + in) / block_size;
+      const bool last = number + 1 == segment.block_crcs.size();
+      if (read && block_matches(block, segment.block_crcs[number], last)) continue;
+      ++report.damaged_blocks;
+      counters().damaged.add();
+      sound = false;
+    }
+    report.bytes += into.size();
+    counters().bytes.add(into.size());
+    done += into.size();
+    rest_after(into.size(), pace);
+  }
+  return sound;
+}
+
+Result<bool> Scrub::step_in_index(Position& at, Pace pace, ScrubReport& report) {
+  uint64_t bytes = 0;
+  std::vector<uint64_t> damaged;
+  size_t seen = 0;
+  {
+    Cursor cursor = engine_.index->cursor(Family::in_index, "");
+    cursor.seek(keys::in_index(at.blob));
+    for (; cursor.valid() && seen < inline_batch; cursor.next(), ++seen) {
+      const auto blob = keys::parse_number(cursor.key());
+      if (!blob) continue;  // the mark that Index::recover() leaves
+      at.blob = *blob + 1;
+      bytes += cursor.value().size();
+      if (!decode_inline(cursor.value())) damaged.push_back(*blob);
+    }
+    VB_TRY(cursor.status());
+  }
+  report.bytes += bytes;
+  counters().bytes.add(bytes);
+  for (const uint64_t blob : damaged) {
+    ++report.damaged_blocks;
+    counters().damaged.add();
+    tell(blob, report);
+  }
+  if (pace.slow) wait_while_busy();
+  rest_after(bytes, pace);
+  return seen == inline_batch;
+}
+
+void Scrub::tell(uint64_t blob, ScrubReport& report) {
+  std::string name = report.objects.size() < names_max ? name_of(blob) : "another object";
+  log::error("scrub: {} is damaged on disk", log::printable(name));
+  if (report.objects.size() < names_max) report.objects.push_back(std::move(name));
+}
+
+namespace {
+
+bool names(Engine& engine, const ObjectRecord& record, uint64_t blob) {
+  if (record.part_count == 0) return record.blob.id == blob;
+  const auto value = engine.index->get(Family::uploads, keys::object_parts(record.id));
+  if (!value) return false;
+  const auto parts = decode_parts(*value);
+  return parts && std::ranges::any_of(*parts, [&](const StoredPart& part) { return part.blob.id == blob; });
+}
+
+}  // namespace
+
+// Nothing leads from a blob to its object but a walk: rot is rare.
+std::string Scrub::name_of(uint64_t blob) const {
+  for (const auto& bucket : engine_.buckets.all()) {
+    const std::string prefix = keys::object_prefix(bucket->id);
+    for (Cursor cursor = engine_.index->cursor(Family::objects, prefix); cursor.valid(); cursor.next()) {
+      const auto record = decode_object(cursor.value());
+      if (record && names(engine_, *record, blob)) {
+        return bucket->name + "/" + std::string(cursor.key().substr(prefix.size()));
+      }
+    }
+    Cursor cursor = engine_.index->cursor(Family::versions, keys::version_bucket(bucket->id));
+    for (; cursor.valid(); cursor.next()) {
+      const auto record = decode_object(cursor.value());
+      const auto key = keys::parse_version(cursor.key());
+      if (!record || !key || !names(engine_, *record, blob)) continue;
+      return bucket->name + "/" + key->first + " version " +
+             (record->info.version_id.empty() ? "null" : record->info.version_id);
+    }
+  }
+  return "a part of an upload that is not completed, or of an object that goes";
+}
+
+void Scrub::rest_after(uint64_t bytes, Pace pace) {
+  if (!pace.slow || bytes == 0) return;
+  wait(std::chrono::nanoseconds(bytes * 1'000'000'000 / engine_.options.scrub_rate));
+}
+
+void Scrub::wait_while_busy() {
+  for (auto waited = 0ms; waited < busy_wait_max; waited += busy_look) {
+    const uint64_t now = engine_.io->operations();
+    const uint64_t before = std::exchange(operations_seen_, now);
+    if (now - before <= busy_operations || !wait(busy_look)) return;
+  }
+}
+
+bool Scrub::wait(std::chrono::nanoseconds time) {
+  std::unique_lock lock(mutex_);
+  return !wake_.wait_for(lock, time, [this] { return stopping_; });
+}
+
+}  // namespace verbena::store::local

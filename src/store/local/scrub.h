@@ -1,0 +1,69 @@
+// Finds rot before a reader does: a thread that slowly reads all live bytes and checks them against their checksums.
+// What it finds it names in the log and counts; it changes nothing. Where it is, it notes in the index, so that it goes
+// on there after a restart. While others use the disk it waits, but not for ever: a store that is never idle is
+// scrubbed, too.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "store/local/local_store.h"
+#include "store/local/record.h"
+
+namespace verbena::store::local {
+
+class Scrub {
+ public:
+  explicit Scrub(Engine& engine) : engine_(engine) {}
+  ~Scrub() { stop(); }
+
+  void start();  // does nothing where Options::scrub_rate is 0
+  void stop();
+  // A whole round from the beginning, at full speed. Blocks.
+  Result<ScrubReport> run_once();
+
+ private:
+  // In the index's order: large blobs by their segments, then those in the index.
+  struct Position {
+    bool in_index = false;
+    uint64_t blob = 0;
+    uint32_t segment = 0;
+  };
+  struct Pace {
+    bool slow = false;
+  };
+  void loop();
+  Position load() const;
+  void save(const Position& at);
+  // One step on from `at`. False: the round is over.
+  Result<bool> step(Position& at, Pace pace, ScrubReport& report);
+  Result<bool> step_segment(Position& at, Pace pace, ScrubReport& report);
+  Result<bool> step_in_index(Position& at, Pace pace, ScrubReport& report);
+  Result<void> check_segment(uint64_t blob, uint32_t number, Pace pace, ScrubReport& report);
+  bool check_extent(const Segment& segment, const Extent& extent, uint64_t start, Pace pace, ScrubReport& report);
+  void tell(uint64_t blob, ScrubReport& report);
+  std::string name_of(uint64_t blob) const;
+  void rest_after(uint64_t bytes, Pace pace);
+  bool wait(std::chrono::nanoseconds time);  // false: the store ends
+  void wait_while_busy();
+  bool stopping() {
+    std::lock_guard lock(mutex_);
+    return stopping_;
+  }
+
+  Engine& engine_;
+  std::vector<std::byte> memory_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  uint64_t operations_seen_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace verbena::store::local

@@ -1,0 +1,117 @@
+#include "store/local/scrub.h"
+
+#include "base/metrics.h"
+#include "store/local/test_store.h"
+
+namespace verbena::store::local {
+namespace {
+
+class ScrubTest : public testing::Test {
+ protected:
+  ScrubTest() : t_(&fs_) {
+    t_.open();
+    t_.make_bucket("b");
+  }
+  ScrubReport scrub() {
+    auto report = t_.store->scrub();
+    EXPECT_TRUE(report) << describe(report.error());
+    return report ? *report : ScrubReport{};
+  }
+  std::string volume() {
+    const auto names = fs_.list("/store/volumes");
+    EXPECT_EQ(names->size(), 1u);
+    return "/store/volumes/" + names->front();
+  }
+
+  FaultyFileSystem fs_;
+  TestStore t_;
+};
+
+TEST_F(ScrubTest, ReadsEverythingAndFindsNothingWrongInSoundObjects) {
+  uint64_t least = 0;
+  for (const size_t size :
+       {size_t{1}, size_t{16'384}, size_t{16'385}, size_t{65'536}, size_t{65'537}, size_t{2'000'000}}) {
+    ASSERT_TRUE(t_.put("b", "k" + std::to_string(size), pattern(size, size)));
+    least += size;
+  }
+  const ScrubReport report = scrub();
+  EXPECT_GE(report.bytes, least);
+  EXPECT_EQ(report.damaged_blocks, 0u);
+  EXPECT_TRUE(report.objects.empty());
+}
+
+TEST_F(ScrubTest, NamesTheObjectWhoseBitFlippedWhereverThatIs) {
+  ASSERT_TRUE(t_.put("b", "k", pattern(200'000, 1)));
+  auto& counter = metrics::counter("verbena_scrub_damaged_blocks_total", "");
+  for (const uint64_t at : {0ul, 65'535ul, 65'536ul, 131'072ul, 199'999ul}) {
+    const uint64_t before = counter.value();
+    fs_.flip_bit(volume(), at);
+    const ScrubReport report = scrub();
+    EXPECT_EQ(report.damaged_blocks, 1u) << at;
+    EXPECT_EQ(report.objects, std::vector<std::string>{"b/k"}) << at;
+    EXPECT_EQ(counter.value(), before + 1);
+    fs_.flip_bit(volume(), at);
+  }
+  fs_.flip_bit(volume(), 200'500);  // padding is nobody's
+  EXPECT_EQ(scrub().damaged_blocks, 0u);
+}
+
+TEST_F(ScrubTest, FindsRotInOlderVersionsAndInParts) {
+  ASSERT_TRUE(t_.set_versioning("b", Versioning::enabled));
+  const auto first = t_.put("b", "k", pattern(100'000, 1));
+  ASSERT_TRUE(first && t_.put("b", "k", pattern(100'000, 2)));
+  fs_.flip_bit(volume(), 10);
+  EXPECT_EQ(scrub().objects, std::vector<std::string>{"b/k version " + first->version_id});
+  fs_.flip_bit(volume(), 10);
+
+  const auto upload = *t_.start_upload("b", "m");
+  const auto part = t_.put_part(upload, 1, pattern(300'000, 3));
+  ASSERT_TRUE(part);
+  const uint64_t at = 2 * align_up(100'000) + 7;
+  fs_.flip_bit(volume(), at);
+  EXPECT_EQ(scrub().objects.size(), 1u);
+  EXPECT_NE(scrub().objects.front().find("part of an upload"), std::string::npos);
+  ASSERT_TRUE(t_.complete(upload, {*part}));
+  EXPECT_EQ(scrub().objects.front().substr(0, 3), "b/m");
+}
+
+TEST_F(ScrubTest, ADiskThatDoesNotReadIsDamageToo) {
+  ASSERT_TRUE(t_.put("b", "k", pattern(100'000, 1)));
+  fs_.fail_reads(true);
+  const ScrubReport report = scrub();
+  fs_.fail_reads(false);
+  EXPECT_EQ(report.damaged_blocks, 2u);
+  EXPECT_EQ(scrub().damaged_blocks, 0u);
+}
+
+TEST_F(ScrubTest, WhatWasRemovedIsNotRead) {
+  ASSERT_TRUE(t_.put("b", "k", pattern(1'000'000, 1)));
+  ASSERT_TRUE(t_.remove("b", "k"));
+  EXPECT_EQ(scrub().bytes, 0u);
+}
+
+// The thread: slow enough that it is stopped in the middle, and goes on there after a restart.
+TEST_F(ScrubTest, GoesOnWhereItWasAfterARestart) {
+  for (int i = 0; i < 8; ++i)
+    ASSERT_TRUE(t_.put("b", "k" + std::to_string(i), pattern(1 * MiB, static_cast<uint64_t>(i))));
+  auto& bytes = metrics::counter("verbena_scrub_bytes_total", "");
+  auto& rounds = metrics::counter("verbena_scrub_rounds_total", "");
+  const uint64_t before = bytes.value(), rounds_before = rounds.value();
+  t_.options.scrub_rate = 64 * MiB;
+  t_.reopen();
+  while (bytes.value() < before + 2 * MiB) std::this_thread::yield();
+  t_.close();
+  const uint64_t stopped = bytes.value() - before;
+  if (rounds.value() != rounds_before) GTEST_SKIP() << "the round was over before the store was closed";
+  t_.options.scrub_rate = 1 * GiB;
+  t_.open();
+  while (rounds.value() == rounds_before) std::this_thread::yield();
+  t_.close();
+  // What was being read when it stopped may be read again; what was done is not.
+  EXPECT_GE(bytes.value() - before, 8 * MiB);
+  EXPECT_LE(bytes.value() - before, 8 * MiB + 1 * MiB);
+  EXPECT_GE(stopped, 2 * MiB);
+}
+
+}  // namespace
+}  // namespace verbena::store::local
