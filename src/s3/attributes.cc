@@ -100,6 +100,8 @@ Task<Result<void>> serve_object_attributes(Context& context) {
   // It tells what GetObject does, and more.
   VB_CO_TRY(co_await stat_version(context, action::get_object));
   VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::get_attributes));
+  VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, own_key_prefix));
+  VB_CO_TRY(check_customer_key(info, customer));
   context.reply_header("last-modified", format_http_date(info.modified_us / 1'000'000));
   add_version_id(context.response, info.version_id);
   XmlWriter xml("GetObjectAttributesResponse");

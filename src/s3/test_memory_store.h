@@ -254,9 +254,6 @@ class MemoryStore : public store::Store {
     info.parts = std::move(parts);
     info.tags = found->info.tags;
     info.lock = found->info.lock;
-    store::Attributes attributes = found->info.attributes;
-    store::change_attributes(attributes, info.attributes);
-    info.attributes = std::move(attributes);
     object.info = std::move(info);
     StoredBucket& in = *find(bucket).value();
     VB_CO_TRY(check(in, std::string(key), conditions));
