@@ -154,7 +154,6 @@ std::expected<void, std::string> Server::State::open_store() {
                          .kms_keys = config.encryption.kms_keys,
                          .kms_default_key = config.encryption.kms_default_key};
   // A thread of its own: changes of accounts come one after the other, and must not hold up the engine's.
-  service->accounts = identities.get();
   iam_pool = std::make_unique<BlockingPool>(1, iam_queue_max);
   iam = std::make_unique<iam::Service>(*identities, front, *iam_pool, system_clock());
   request_log =
