@@ -85,7 +85,7 @@ Decision decide(const Question& question, const Resource& resource);
 // Whether the policy gives access to the public, as GetBucketPolicyStatus and the public access block mean it.
 bool is_public(const Policy& policy);
 
-// Whether each of the policy's resources lies in `bucket`, as a bucket policy must have it.
+// Whether each of the policy's resources can be `bucket` or lie in it, as a bucket policy must have it.
 bool concerns_only(const Policy& policy, std::string_view bucket);
 
 // The text that was parsed.

@@ -95,13 +95,13 @@ bool is_public(const Policy& policy) {
 
 bool concerns_only(const Policy& policy, std::string_view bucket) {
   const auto inside = [&](std::string_view arn) {
-    // "arn:PARTITION:s3:REGION:ACCOUNT:BUCKET[/KEY]". The name may not come from a wildcard.
+    // "arn:PARTITION:s3:REGION:ACCOUNT:BUCKET[/KEY]"
     if (!arn.starts_with("arn:aws:s3:")) return false;
     const size_t path = arn.find(':', arn.find(':', std::string_view("arn:aws:s3:").size()) + 1);
     if (path == std::string_view::npos) return false;
     const std::string_view rest = arn.substr(path + 1);
-    if (!rest.starts_with(bucket)) return false;
-    return rest.size() == bucket.size() || rest[bucket.size()] == '/' || rest[bucket.size()] == '*';
+    const auto name = Pattern::parse(rest.substr(0, rest.find('/')), {.wildcards = true, .variables = false});
+    return name && name->matches(bucket, Question{});
   };
   return std::ranges::all_of(policy.statements, [&](const Statement& statement) {
     return std::ranges::all_of(statement.resource_texts, inside);

@@ -386,7 +386,8 @@ TEST(PolicyBucket, ResourcesMustLieInTheBucket) {
   EXPECT_TRUE(concerns("arn:aws:s3:::photos*"));
   EXPECT_TRUE(concerns("arn:aws:s3::*:photos/*"));
   EXPECT_FALSE(concerns("arn:aws:s3:::photos2/*"));
-  EXPECT_FALSE(concerns("arn:aws:s3:::photo*"));
+  EXPECT_TRUE(concerns("arn:aws:s3:::*/*"));
+  EXPECT_FALSE(concerns("arn:aws:s3:::video*"));
   EXPECT_FALSE(concerns("*"));
 }
 

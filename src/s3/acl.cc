@@ -256,7 +256,10 @@ std::string acl_xml(const Service& service, const Acl& acl) {
   XmlWriter xml("AccessControlPolicy");
   write_owner(xml, "Owner", service, acl.owner);
   xml.open("AccessControlList");
-  for (const Grant& grant : acl.grants) {
+  // Groups first: suites of Ceph sort grants by name, which groups do not have.
+  std::vector<Grant> grants = acl.grants;
+  std::ranges::stable_partition(grants, [](const Grant& grant) { return grant.to != Grant::To::account; });
+  for (const Grant& grant : grants) {
     xml.open("Grant");
     const bool account = grant.to == Grant::To::account;
     xml.open_with("Grantee", account

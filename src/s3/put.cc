@@ -15,6 +15,7 @@
 #include "s3/headers.h"
 #include "s3/lifecycle.h"
 #include "s3/lock.h"
+#include "s3/multipart.h"
 #include "s3/names.h"
 #include "s3/request_log.h"
 #include "s3/tagging.h"
@@ -210,7 +211,13 @@ void fill_put_response(Context& context, const store::ObjectInfo& info) {
 Task<Result<void>> serve_put_object(Context& context) {
   if (context.header("x-amz-copy-source")) co_return co_await serve_copy_object(context);
   VB_CO_ASSIGN(const auto token, read_token(context));
-  VB_CO_ASSIGN(PutRequest put, read_put_request(context, true));
+  auto read = read_put_request(context, true);
+  if (!read) {
+    // Who may not write is told that, not what is wrong with the request.
+    VB_CO_TRY(co_await authorize_upload(context, action::put_object));
+    co_return std::unexpected(read.error());
+  }
+  PutRequest put = std::move(*read);
   if (token) {
     VB_CO_ASSIGN(const TokenPut moved, co_await put_by_token(context, *token, std::move(put)));
     if (moved.outcome != TokenOutcome::done) co_return Result<void>();

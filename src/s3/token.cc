@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/bytes.h"
+#include "s3/authorize.h"
 #include "s3/door_metrics.h"
 #include "s3/errors.h"
 #include "s3/put.h"
@@ -141,9 +142,18 @@ Task<Result<PutReply>> store_body(Context& context, UploadPartRequest& part, mem
   co_return co_await upload_part(context.service, caller, std::move(part), body);
 }
 
+// A token makes the server dial: not for who may not write.
+Task<Result<void>> may_write(Context& context, const PutRequest& put) {
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, put.bucket));
+  const Asked asked{
+      .action = action::put_object, .key = put.key, .tags = &put.tags, .lock = &put.lock, .headers = &put.headers};
+  co_return authorize(context.service, context.caller(), *access, asked);
+}
+
 // `part.part_number` 0: a whole object.
 Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token, UploadPartRequest part) {
   VB_CO_TRY(check_put_framing(context));
+  VB_CO_TRY(co_await may_write(context, part.put));
   VB_CO_ASSIGN(const uint64_t size, put_size(context, token));
   part.put.md5_etag = false;
   std::unique_ptr<fabric::Window> window;
