@@ -37,7 +37,8 @@ class PoliteSpin {
   Deadline again_at_{};
 };
 
-constexpr auto eager_for = 2us;
+constexpr auto eager_for = 2us;  // after the last progress
+constexpr auto stay_max = 20us;  // sockets and timers wait meanwhile
 constexpr unsigned vain_max = 3, eager_again_every = 256;
 
 void pause_briefly() {
@@ -74,19 +75,22 @@ size_t Core::poll_all() {
 // (the client waits for this very processor) it is left alone, but for a try now and then.
 size_t Core::poll_eagerly() {
   if (vain_ >= vain_max && ++vain_ % eager_again_every != 0) return poll_all();
-  const auto end = SteadyClock::now() + eager_for;
+  const auto start = SteadyClock::now();
+  auto last = start;
+  size_t total = 0;
   for (;;) {
-    for (int i = 0; i < 8; ++i) {
-      if (const size_t progress = poll_all(); progress != 0) {
-        vain_ = 0;
-        return progress;
-      }
-      pause_briefly();
+    size_t progress = 0;
+    for (int i = 0; i < 8 && progress == 0; ++i) {
+      progress = poll_all();
+      if (progress == 0) pause_briefly();
     }
-    if (SteadyClock::now() < end) continue;
-    if (vain_ < vain_max) ++vain_;
-    return 0;
+    const auto now = SteadyClock::now();
+    total += progress;
+    if (progress != 0) last = now;
+    if (now - last >= eager_for || now - start >= stay_max) break;
   }
+  vain_ = total != 0 ? 0 : std::min(vain_ + 1, vain_max);
+  return total;
 }
 
 // Ready to sleep only if everyone is: one that cannot be woken keeps the loop polling.
@@ -114,10 +118,13 @@ void Core::run() {
   PoliteSpin spin;
   bool eager = false;  // the last progress was a pollable's
   while (!stopping_.load(std::memory_order_relaxed)) {
-    size_t progress = io_.poll();
-    const size_t polled = eager && progress == 0 ? poll_eagerly() : poll_all();
-    if (progress != 0 || polled != 0) eager = polled != 0;
-    progress += polled;
+    size_t polled = 0;
+    const bool posted = !pollables_.empty();
+    // Inside the loop's own context, so that a coroutine which a message starts may run at once.
+    if (posted) boost::asio::post(io_, [&] { polled = eager ? poll_eagerly() : poll_all(); });
+    const size_t handled = io_.poll() - (posted ? 1 : 0);
+    const size_t progress = handled + polled;
+    if (progress != 0) eager = polled != 0;
     if (progress != 0) {
       last_progress = SteadyClock::now();
       continue;

@@ -2,6 +2,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
 
 #include <array>
 
@@ -18,6 +19,7 @@ Endpoint::Endpoint(std::shared_ptr<Door> door, Core& core, fabric::Port& port, u
 }
 
 void Endpoint::start() {
+  at_once_ = info().provider == "local";
   // The port may outlive the door, hence the shared pointers.
   port_.on_message([self = shared_from_this()](fabric::PeerId from, Bytes message) { self->receive(from, message); });
   port_.on_gone([self = shared_from_this()](fabric::PeerId peer) { self->gone(peer); });
@@ -122,7 +124,14 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
   }
   // What lies in memory is answered here and now: no coroutine is made for it.
   if (serve == serve_get && serve_hot_get(*op)) return reply(std::move(op));
-  boost::asio::co_spawn(core_.io(), serve(std::move(op)), boost::asio::detached);
+  if (at_once_) {
+    boost::asio::co_spawn(core_.io(), serve(std::move(op)), boost::asio::detached);
+    return;
+  }
+  // Providers do not like operations that begin while they hand over a message.
+  boost::asio::post(core_.io(), [this, self = shared_from_this(), serve, op = std::move(op)]() mutable {
+    boost::asio::co_spawn(core_.io(), serve(std::move(op)), boost::asio::detached);
+  });
 }
 
 OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {

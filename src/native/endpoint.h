@@ -63,6 +63,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   std::vector<std::unique_ptr<Op>> spare_ops_;
   std::deque<OpPtr> waiting_;
   bool polled_ = false;
+  bool at_once_ = false;  // a verb may begin while its message is being handed over
   std::atomic<size_t> in_flight_{0};
   uint64_t request_ids_ = 0;
 };

@@ -1,0 +1,122 @@
+"""The design's budgets: how each is computed from a round's rows, what it must be, and where the limit is when it is not
+met."""
+
+import statistics
+
+KIB, MIB = 1 << 10, 1 << 20
+LOCAL_GET = ("two processes hand over a request and a reply through shared memory: two wake-ups of a polling core, two MACs "
+             "over some 150 bytes, a look-up, a copy. On a machine whose loopback answers in microseconds that is a small "
+             "multiple, not 18")
+
+
+def find(rows, door, op, size, provider=None):
+    for row in rows:
+        if (row["door"], row["op"], row["size"], row["concurrency"]) == (door, op, size, 1) and provider in (
+                None, row["provider"]):
+            return row
+    return None
+
+
+def ratio(a, b, figure):
+    if a is None or b is None or not a[figure] or not b[figure]:
+        return None
+    return a[figure] / b[figure]
+
+
+def faster(op, size):
+    """How much less time native on local takes than nginx."""
+    def value(one, _limit):
+        return ratio(find(one["memory"], "nginx", op, size), find(one["memory"], "native", op, size, "local"), "p50_us")
+    return value
+
+
+def tcp_latency(one, _limit):
+    small = find(one["small"], "fabtests", "one_way", 64, "tcp")
+    large = find(one["memory"], "fabtests", "one_way", 4 * KIB, "tcp")
+    get = find(one["memory"], "native", "get", 4 * KIB, "tcp")
+    if not small or not large or not get:
+        return None
+    return get["p50_us"] / (small["p50_us"] + large["p50_us"])
+
+
+def throughput(provider, size, yardstick, op):
+    def value(one, _limit):
+        return ratio(find(one["memory"], "native", "get", size, provider), find(one["memory"], yardstick, op, size),
+                     "bytes_per_s")
+    return value
+
+
+def cpu_against_memcpy(one, _limit):
+    get, copy = find(one["memory"], "native", "get", MIB, "local"), find(one["memory"], "memcpy", "copy", MIB)
+    if not get or not copy or get["server_cpu_s_per_gb"] is None:
+        return None
+    return get["server_cpu_s_per_gb"] / (1e9 / copy["bytes_per_s"])
+
+
+def per_core(size):
+    """Requests that a second of the server's CPU answers, against nginx."""
+    def value(one, _limit):
+        return ratio(find(one["memory"], "nginx", "get", size), find(one["memory"], "http", "get", size),
+                     "server_cpu_s_per_gb")
+    return value
+
+
+def durable_put(size):
+    def value(one, limit):
+        put = find(one["sync"], "http", "put", size)
+        return put and put["bytes_per_s"] / min(limit["md5"], limit["direct_write"])
+    return value
+
+
+# what, the budget in words, whether more is better, the least or most, how, why when it is not met
+BUDGETS = [
+    ("native GET 4 KiB on `local`, p50, against nginx", ">= 18x faster", True, 18, faster("get", 4 * KIB), LOCAL_GET),
+    ("native GET 64 KiB on `local`, p50, against nginx", ">= 20x faster", True, 20, faster("get", 64 * KIB), LOCAL_GET),
+    ("native PUT 4 KiB on `local`, `memory`, p50, against nginx DAV", ">= 18x faster", True, 18, faster("put", 4 * KIB),
+     "coroutines of the PUT path: 30,000 instructions, of which a seventh are allocations"),
+    ("native PUT 64 KiB on `local`, `memory`, p50, against nginx DAV", ">= 20x faster", True, 20,
+     faster("put", 64 * KIB), "as at 4 KiB"),
+    ("native GET 4 KiB on `tcp`, p50, against one way of 64 B and one of 4 KiB", "<= 2.0x", False, 2.0, tcp_latency,
+     "a request, a write into the window and a reply are three messages of the provider, the yardstick is two"),
+    ("native GET 1 MiB on `tcp`, throughput, against fi_rma_bw", ">= 0.9x", True, 0.9,
+     throughput("tcp", MIB, "fabtests", "rma_write"), "one request at a time waits for its own round trip"),
+    ("native GET 16 MiB on `tcp`, throughput, against fi_rma_bw", ">= 0.9x", True, 0.9,
+     throughput("tcp", 16 * MIB, "fabtests", "rma_write"), "one request at a time waits for its own round trip"),
+    ("native GET 1 MiB on `local`, throughput, against memcpy", ">= 0.8x", True, 0.8,
+     throughput("local", MIB, "memcpy", "copy"),
+     "memcpy of one process stays in one core's cache; here source, copy and reader are in two"),
+    ("native GET 16 MiB on `local`, throughput, against memcpy", ">= 0.8x", True, 0.8,
+     throughput("local", 16 * MIB, "memcpy", "copy"), "as at 1 MiB"),
+    ("server CPU per GB, native GET 1 MiB on `local`, against memcpy's", "<= 1.2x", False, 1.2, cpu_against_memcpy,
+     "as above, and the core polls for a while after each request"),
+    ("HTTP GET 4 KiB, signed, requests per second of server CPU, against nginx", ">= 0.5x", True, 0.5, per_core(4 * KIB),
+     "the signature: canonical request, two SHA-256 and an HMAC are half of the request's instructions"),
+    ("HTTP GET 64 KiB, signed, requests per second of server CPU, against nginx", ">= 0.9x", True, 0.9,
+     per_core(64 * KIB), "as at 4 KiB, and nginx sends from the page cache without touching the bytes"),
+    ("HTTP PUT 1 MiB, `sync`, throughput, against the slower of MD5 and an O_DIRECT write", ">= 0.7x", True, 0.7,
+     durable_put(MIB), "two flushes (volume, log) an object: larger objects share them with more bytes"),
+    ("HTTP PUT 16 MiB, `sync`, throughput, against the slower of MD5 and an O_DIRECT write", ">= 0.7x", True, 0.7,
+     durable_put(16 * MIB), "the client hashes the payload before it sends a byte, on the same two cores"),
+]
+UNTRIED = [
+    ("native GET on verbs (p50, throughput, CPU)", "`./dev vm build/verbena bench --listen ADDRESS --perftest` measures soft "
+     "RDMA devices in a virtual machine; no figure of hardware exists"),
+    ("HTTP GET, anonymous, per core", "not measured by this command: the client of `verbena bench` signs every request"),
+    ("HTTP against Ceph RGW", "not installed here"),
+]
+
+
+def table(rounds, limit):
+    out = ["| what | budget | measured | |", "| --- | --- | --- | --- |"]
+    for what, words, more, bound, compute, why in BUDGETS:
+        values = [value for value in (compute(one, limit) for one in rounds) if value is not None]
+        if not values:
+            out.append(f"| {what} | {words} | - | not measured in this run |")
+            continue
+        middle = statistics.median(values)
+        met = middle >= bound if more else middle <= bound
+        spread = f" ({min(values):.2f} to {max(values):.2f})" if len(values) > 1 else ""
+        out.append(f"| {what} | {words} | {middle:.2f}x{spread} | {'met' if met else 'not met: ' + why} |")
+    for what, why in UNTRIED:
+        out.append(f"| {what} | | - | untried: {why} |")
+    return out

@@ -1,0 +1,100 @@
+// The parts that a hot request is made of, one by one.
+#include <benchmark/benchmark.h>
+
+#include "auth/auth.h"
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "cache/hot_tier.h"
+#include "memory/arena.h"
+#include "memory/budget.h"
+
+namespace verbena {
+namespace {
+
+std::vector<std::byte> bytes_of(size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 31);
+  return bytes;
+}
+
+void set_bytes(benchmark::State& state) { state.SetBytesProcessed(state.iterations() * state.range(0)); }
+
+void message_mac(benchmark::State& state) {
+  const auto bytes = bytes_of(static_cast<size_t>(state.range(0)));
+  const std::byte key[16]{};
+  for (auto _ : state) benchmark::DoNotOptimize(siphash24(key, bytes));
+  set_bytes(state);
+}
+BENCHMARK(message_mac)->Arg(64)->Arg(160)->Arg(4096);
+
+void digest(benchmark::State& state, Algorithm algorithm) {
+  const auto bytes = bytes_of(static_cast<size_t>(state.range(0)));
+  for (auto _ : state) {
+    Digest running(algorithm);
+    running.update(bytes);
+    benchmark::DoNotOptimize(running.finish());
+  }
+  set_bytes(state);
+}
+BENCHMARK_CAPTURE(digest, crc32c, Algorithm::crc32c)->Arg(4096)->Arg(1 << 20);
+BENCHMARK_CAPTURE(digest, crc64nvme, Algorithm::crc64nvme)->Arg(4096)->Arg(1 << 20);
+BENCHMARK_CAPTURE(digest, sha256, Algorithm::sha256)->Arg(4096)->Arg(1 << 20);
+BENCHMARK_CAPTURE(digest, md5, Algorithm::md5)->Arg(4096)->Arg(1 << 20);
+
+void signature_hmac(benchmark::State& state) {
+  const auto key = bytes_of(32), text = bytes_of(160);
+  for (auto _ : state) benchmark::DoNotOptimize(hmac_sha256(key, text));
+}
+BENCHMARK(signature_hmac);
+
+void verify_signature(benchmark::State& state) {
+  const auth::Credentials keys{.access_key = "AKBENCH", .secret_key = "secret", .session_token = {}};
+  const auth::RootCredentials store(keys);
+  const auth::Verifier verifier(store, system_clock(), {});
+  std::vector<std::pair<std::string, std::string>> headers{{"host", "127.0.0.1:9000"}};
+  auth::sign(keys, "us-east-1", "s3", system_clock(), "GET", "/bucket/some/key", "", "UNSIGNED-PAYLOAD", headers);
+  std::vector<auth::HeaderView> views;
+  for (const auto& [name, value] : headers) views.push_back({name, value});
+  for (auto _ : state) {
+    auto verified = verifier.verify({"GET", "/bucket/some/key", "", views});
+    if (!verified) state.SkipWithError("the signature does not match");
+  }
+}
+BENCHMARK(verify_signature);
+
+struct Entry final : cache::Entry {
+  size_t charge() const override { return 4096; }
+};
+
+void hot_tier_find(benchmark::State& state) {
+  const auto tier = cache::HotTier::create({.capacity = 64 * MiB});
+  const cache::Key key{"bucket", "some/key/of/usual/length"};
+  tier->insert(tier->ticket(key), key, std::make_shared<Entry>());
+  for (auto _ : state) {
+    if (tier->find(key) == nullptr) state.SkipWithError("it is gone");
+  }
+}
+BENCHMARK(hot_tier_find);
+
+void arena_lease(benchmark::State& state) {
+  const auto arena = std::move(*memory::Arena::create(64 * MiB));
+  for (auto _ : state) {
+    auto lease = arena->lease(static_cast<size_t>(state.range(0)));
+    if (!lease) state.SkipWithError("the arena is full");
+  }
+}
+BENCHMARK(arena_lease)->Arg(4096)->Arg(1 << 20);
+
+void budget_grant(benchmark::State& state) {
+  const auto arena = std::move(*memory::Arena::create(64 * MiB));
+  const auto size = static_cast<size_t>(state.range(0));
+  for (auto _ : state) {
+    memory::Share share(*arena, "127.0.0.1", size);
+    auto grant = share.try_take(size);
+    if (!grant) state.SkipWithError("refused");
+  }
+}
+BENCHMARK(budget_grant)->Arg(4096)->Arg(1 << 20);
+
+}  // namespace
+}  // namespace verbena

@@ -1,0 +1,78 @@
+"""Line charts as SVG, both axes logarithmic. Nothing but the standard library."""
+
+import math
+from xml.sax.saxutils import escape
+
+WIDTH, HEIGHT, MARGIN_LEFT, MARGIN_TOP, GAP_X, GAP_Y = 430, 280, 64, 46, 78, 92
+COLOURS = ["#1f6f8b", "#d1495b", "#6a994e", "#7b5ea7", "#e09f3e", "#444444", "#5aa9c9", "#a44a3f"]
+
+
+def size_text(size):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def number_text(value):
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+class Chart:
+    """One panel: `lines` maps a name to its (x, y) points."""
+
+    def __init__(self, title, unit, lines, x_text=size_text):
+        self.title, self.unit, self.x_text = title, unit, x_text
+        self.lines = {name: sorted(points) for name, points in lines.items() if points}
+
+    def draw(self, left, top, colours):
+        xs = sorted({x for points in self.lines.values() for x, _ in points})
+        ys = [y for points in self.lines.values() for _, y in points]
+        if not xs:
+            return []
+        low, high = math.floor(math.log10(min(ys))), math.ceil(math.log10(max(ys)))
+        high = max(high, low + 1)
+        first, last = math.log(xs[0]), math.log(xs[-1]) if len(xs) > 1 else math.log(xs[0]) + 1
+
+        def at_x(x):
+            return left + (math.log(x) - first) / (last - first) * WIDTH
+
+        def at_y(y):
+            return top + HEIGHT - (math.log10(y) - low) / (high - low) * HEIGHT
+
+        out = [f'<text x="{left}" y="{top - 14}" class="title">{escape(self.title)}</text>']
+        for power in range(low, high + 1):
+            y = at_y(10.0 ** power)
+            out.append(f'<line x1="{left}" y1="{y:.1f}" x2="{left + WIDTH}" y2="{y:.1f}" class="grid"/>')
+            out.append(f'<text x="{left - 8}" y="{y + 4:.1f}" class="end">{number_text(10.0 ** power)}</text>')
+        for x in xs:
+            out.append(f'<text x="{at_x(x):.1f}" y="{top + HEIGHT + 18}" class="middle">{escape(self.x_text(x))}</text>')
+        out.append(f'<text x="{left - 52}" y="{top - 14}" class="unit">{escape(self.unit)}</text>')
+        for name, points in self.lines.items():
+            path = " ".join(f"{at_x(x):.1f},{at_y(y):.1f}" for x, y in points)
+            out.append(f'<polyline points="{path}" fill="none" stroke="{colours[name]}" stroke-width="2"/>')
+            out += [f'<circle cx="{at_x(x):.1f}" cy="{at_y(y):.1f}" r="3" fill="{colours[name]}"/>' for x, y in points]
+        return out
+
+
+def write_svg(path, charts, columns=2):
+    names = list(dict.fromkeys(name for chart in charts for name in chart.lines))
+    colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
+    rows = (len(charts) + columns - 1) // columns
+    width = MARGIN_LEFT + columns * (WIDTH + GAP_X)
+    legend_rows = (len(names) + 3) // 4
+    height = MARGIN_TOP + rows * (HEIGHT + GAP_Y) + legend_rows * 22
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
+           "<style>text{font:12px sans-serif;fill:#222}.title{font-weight:bold;font-size:14px}.grid{stroke:#ddd}"
+           ".end{text-anchor:end}.middle{text-anchor:middle}.unit{fill:#666}</style>",
+           f'<rect width="{width}" height="{height}" fill="white"/>']
+    for i, chart in enumerate(charts):
+        out += chart.draw(MARGIN_LEFT + i % columns * (WIDTH + GAP_X), MARGIN_TOP + i // columns * (HEIGHT + GAP_Y),
+                          colours)
+    for i, name in enumerate(names):
+        x, y = MARGIN_LEFT + i % 4 * 240, height - legend_rows * 22 + i // 4 * 22
+        out.append(f'<rect x="{x}" y="{y - 10}" width="14" height="4" fill="{colours[name]}"/>')
+        out.append(f'<text x="{x + 20}" y="{y - 4}">{escape(name)}</text>')
+    out.append("</svg>")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(out) + "\n")

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Runs the whole table of measurements and writes docs/performance.md and docs/performance.svg.
+
+    ./dev bench                 everything, about ten minutes
+    ./dev bench --quick         one short round, about two minutes
+    ./dev bench --out FOLDER    somewhere else than docs/
+
+Every figure of the document comes out of this run. The peers (nginx, libfabric's own tests, memcpy, MD5, O_DIRECT writes)
+run on the same machine in the same rounds; a ratio is the median of the rounds', with the least and the greatest."""
+
+import argparse
+import hashlib
+import json
+import mmap
+import os
+import pathlib
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import budgets
+import first_byte
+import plot
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+KIB, MIB = 1 << 10, 1 << 20
+SIZES = [4 * KIB, 64 * KIB, MIB, 16 * MIB]
+
+
+def bench(program, *arguments):
+    """Rows of one `verbena bench`."""
+    command = [program, "bench", "--json", *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+    rows = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    if run.returncode != 0 or not rows:
+        print(f"  {' '.join(command)}: exit status {run.returncode}\n{run.stderr}", file=sys.stderr)
+    return rows
+
+
+def sizes_text(sizes):
+    return ",".join(str(size) for size in sizes)
+
+
+def measure_round(program, seconds, concurrency):
+    """One round: name -> rows."""
+    common = ["--duration", str(seconds), "--providers", "local,tcp"]
+    return {
+        "memory": bench(program, *common, "--durability", "memory", "--sizes", sizes_text(SIZES)),
+        "sync": bench(program, *common, "--durability", "sync", "--ops", "put", "--sizes", sizes_text(SIZES[1:]),
+                      "--doors", "http,native", "--nginx", "off", "--fabtests", "off", "--no-memcpy"),
+        "small": bench(program, "--duration", "0.1", "--providers", "tcp", "--doors", "native", "--ops", "get",
+                       "--sizes", "64", "--nginx", "off", "--no-memcpy"),
+        "parallel": bench(program, *common, "--durability", "memory", "--doors", "http,native", "--sizes",
+                          sizes_text([4 * KIB, MIB]), "--concurrency", ",".join(map(str, concurrency)), "--fabtests",
+                          "off", "--no-memcpy"),
+    }
+
+
+def throughput_md5(seconds):
+    data = os.urandom(MIB)
+    digest, count, began = hashlib.md5(usedforsecurity=False), 0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        digest.update(data)
+        count += 1
+    return count * MIB / (time.perf_counter() - began)
+
+
+def throughput_direct_write(seconds):
+    """O_DIRECT writes of 16 MiB one after the other, each followed by fdatasync, as a PUT is."""
+    block = mmap.mmap(-1, 16 * MIB)
+    block.write(os.urandom(MIB) * 16)
+    with tempfile.NamedTemporaryFile(prefix="verbena-direct-") as file:
+        fd = os.open(file.name, os.O_WRONLY | os.O_DIRECT)
+        os.posix_fallocate(fd, 0, 256 * MIB)
+        written, began = 0, time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            os.pwrite(fd, block, written % (256 * MIB))
+            os.fdatasync(fd)
+            written += 16 * MIB
+        took = time.perf_counter() - began
+        os.close(fd)
+    return written / took
+
+
+def limits(seconds):
+    return {"md5": throughput_md5(seconds), "direct_write": throughput_direct_write(seconds)}
+
+
+def command_output(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except OSError:
+        return None
+
+
+def machine():
+    cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    release = next((line.split("=")[1].strip('"') for line in
+                    pathlib.Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
+                    if line.startswith("PRETTY_NAME")), "")
+    virtual = " (virtual)" if "hypervisor" in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8") else ""
+    nginx = command_output("/usr/sbin/nginx", "-v")
+    commit = command_output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
+    return {
+        "machine": f"{os.cpu_count()} x {cpu.group(1) if cpu else platform.machine()}{virtual}, {memory:.0f} GiB",
+        "system": f"{release}, Linux {platform.release()}",
+        "commit": commit.stdout.strip() if commit else "unknown",
+        "nginx": nginx.stderr.strip().removeprefix("nginx version: ") if nginx else "not installed",
+        "load": f"{os.getloadavg()[0]:.1f}",
+    }
+
+
+def cell(value, decimals=2):
+    return "-" if value is None else f"{value:,.{decimals}f}"
+
+
+def row_table(rows):
+    """The rows as they came, of one round."""
+    out = ["| door | provider | op | size | callers | p50 us | p99 us | p99.9 us | requests/s | MiB/s | server CPU s/GB |",
+           "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
+    for r in rows:
+        out.append(f"| {r['door']} | {r['provider']} | {r['op']} | {plot.size_text(r['size'])} | {r['concurrency']} | "
+                   f"{cell(r['p50_us'])} | {cell(r['p99_us'])} | {cell(r['p999_us'])} | {cell(r['ops_per_s'], 0)} | "
+                   f"{cell(r['bytes_per_s'] / MIB, 1)} | {cell(r['server_cpu_s_per_gb'], 3)} |")
+    return out
+
+
+def median_rows(rounds, name):
+    """One row per measurement: of each figure the median of the rounds."""
+    groups = {}
+    for one in rounds:
+        for r in one[name]:
+            groups.setdefault((r["door"], r["provider"], r["op"], r["size"], r["concurrency"]), []).append(r)
+    figures = ("p50_us", "p99_us", "p999_us", "ops_per_s", "bytes_per_s", "server_cpu_s_per_gb")
+    out = []
+    for group in groups.values():
+        merged = dict(group[0])
+        for figure in figures:
+            known = [r[figure] for r in group if r[figure] is not None]
+            merged[figure] = statistics.median(known) if known else None
+        out.append(merged)
+    return out
+
+
+def charts(rows, parallel):
+    def lines(figure, op):
+        found = {}
+        for r in rows:
+            if r["concurrency"] != 1 or r["op"] != op or r["door"] == "fabtests" or not r[figure]:
+                continue
+            name = r["door"] if r["door"] in ("http", "nginx") else f"{r['door']} ({r['provider']})"
+            found.setdefault(name, []).append((r["size"], r[figure] / (MIB if figure == "bytes_per_s" else 1)))
+        return found
+
+    def by_callers(op):
+        found = {}
+        for r in parallel:
+            if r["op"] == op and r["size"] == 4 * KIB:
+                name = r["door"] if r["door"] in ("http", "nginx") else f"{r['door']} ({r['provider']})"
+                found.setdefault(name, []).append((r["concurrency"], r["ops_per_s"]))
+        return found
+
+    return [plot.Chart("GET, p50", "us", lines("p50_us", "get")), plot.Chart("PUT, p50", "us", lines("p50_us", "put")),
+            plot.Chart("GET, throughput", "MiB/s", lines("bytes_per_s", "get")),
+            plot.Chart("PUT, throughput", "MiB/s", lines("bytes_per_s", "put")),
+            plot.Chart("GET of 4 KiB by callers", "requests/s", by_callers("get"), x_text=str),
+            plot.Chart("PUT of 4 KiB by callers", "requests/s", by_callers("put"), x_text=str)]
+
+
+def counts_section(cost_program):
+    run = command_output(cost_program)
+    if run is None or run.returncode != 0:
+        return ["Not counted in this run: bench/request_cost was not built or could not trace its own system calls."]
+    baseline = json.loads((ROOT / "bench" / "instructions.json").read_text(encoding="utf-8"))
+    return ["```", *run.stdout.rstrip().splitlines(), "```", "",
+            "Instructions of the core per request (callgrind, " + baseline["environment"]["compiler"] +
+            "), as recorded in `bench/instructions.json` and held by the test `guard.instructions`:", "",
+            "| request | instructions |", "| --- | --- |",
+            *[f"| {name} | {value:,} |" for name, value in baseline["instructions"].items()]]
+
+
+def document(info, arguments, rounds, first, limit, took):
+    memory, sync, parallel = (median_rows(rounds, name) for name in ("memory", "sync", "parallel"))
+    options = " ".join(sys.argv[1:])
+    out = ["# Performance", "",
+           "Everything on this page, the plot too, was written by one command:", "",
+           "```sh", f"./dev bench{' ' + options if options else ''}", "```", "",
+           f"**Machine**: {info['machine']}; {info['system']}; nginx {info['nginx'].removeprefix('nginx/')}; commit "
+           f"{info['commit']}, `release` preset. Client and server share the machine; load average at the start "
+           f"{info['load']}. {len(rounds)} round{'s' if len(rounds) > 1 else ''}, {arguments.seconds} s a row, {took:.0f} s in all. "
+           "Nothing here touched RDMA hardware: `local` is shared memory, `tcp` is libfabric's TCP provider over loopback. "
+           "Times are noisy where others use the machine: read the ratios.", "",
+           "## Budgets", "",
+           "The design's, as ratios within a round: median of the rounds, with the least and the greatest.", "",
+           *budgets.table(rounds, limit), "",
+           "![Latency and throughput by size, door and callers](performance.svg)", "",
+           "## What a request costs", "",
+           "Counted, not timed: one hot request on a server without other work, its core's thread alone (`bench/request_cost`; "
+           "transport of the native door excluded). Copies are of 1 KiB and more, in user space.", "",
+           *counts_section(arguments.cost), "",
+           "## Time to the first byte", "",
+           f"GET of {first_byte.SIZE >> 20} MiB over one kept-alive loopback connection, median of {first_byte.ASKED}:", "",
+           "| server | first byte, us | last byte, us |", "| --- | --- | --- |",
+           *[f"| {who} | {a:,.1f} | {b:,.1f} |" for who, a, b in first], "",
+           "## Limits of this machine", "",
+           "| what | MiB/s |", "| --- | --- |",
+           f"| MD5, one core | {limit['md5'] / MIB:,.0f} |",
+           f"| O_DIRECT write of 16 MiB, then fdatasync | {limit['direct_write'] / MIB:,.0f} |", "",
+           "## The table", "",
+           "`memory` bucket unless said otherwise; GETs are hot. Medians of the rounds. `fabtests` print means, under p50.", "",
+           *row_table(memory), "", "### PUT into a `sync` bucket", "", *row_table(sync), "",
+           "### Several callers", "", *row_table(parallel), ""]
+    return "\n".join(out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument("--rounds", type=int, default=0, help="(default 3, quick 1)")
+    parser.add_argument("--seconds", type=float, default=0, help="a row (default 0.5, quick 0.15)")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs", help="folder of performance.md and .svg")
+    parser.add_argument("--program", default=str(ROOT / "build" / "verbena"))
+    parser.add_argument("--cost", default=str(ROOT / "build" / "bin" / "request_cost"))
+    arguments = parser.parse_args()
+    arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
+    arguments.seconds = arguments.seconds or (0.15 if arguments.quick else 0.5)
+    os.environ["VERBENA"] = arguments.program
+    concurrency = [1, 8] if arguments.quick else [1, 4, 8, 16, 64]
+    began, info, rounds = time.monotonic(), machine(), []
+    for i in range(arguments.rounds):
+        print(f"round {i + 1} of {arguments.rounds}", file=sys.stderr)
+        rounds.append(measure_round(arguments.program, arguments.seconds, concurrency))
+    limit = limits(1 if arguments.quick else 3)
+    text = document(info, arguments, rounds, first_byte.measure(), limit, time.monotonic() - began)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "performance.md").write_text(text, encoding="utf-8")
+    plot.write_svg(arguments.out / "performance.svg",
+                   charts(median_rows(rounds, "memory"), median_rows(rounds, "parallel")))
+    print("\n".join(budgets.table(rounds, limit)))
+    print(f"\nwrote {arguments.out / 'performance.md'} and performance.svg", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
