@@ -48,9 +48,9 @@ class LinesSource : public memory::Source {
   size_t at_ = 0;
 };
 
-// What goes into one object. Partitioned keys name the bucket that the records are of, and perhaps their day.
+// What goes into one object: never records of several owners. Partitioned keys name the bucket that the records are of, and perhaps their day.
 std::string batch_name(const LoggingRule& rule, const LogRecord& record) {
-  std::string name = rule.target_bucket + "/" + rule.prefix;
+  std::string name = record.bucket_owner + "/" + rule.target_bucket + "/" + rule.prefix;
   if (rule.format == LoggingRule::KeyFormat::simple) return name;
   name += std::string(1, '\0') + record.bucket;
   if (rule.format == LoggingRule::KeyFormat::by_event_time) name += "/" + std::to_string(record.time_s / 86'400);
