@@ -15,7 +15,13 @@ namespace {
 
 constexpr size_t text_bytes_max = 4096;  // of one field: request lines can be longer than anyone reads
 
-std::string bare(std::string_view text) { return text.empty() ? "-" : std::string(text.substr(0, text_bytes_max)); }
+// Without what would end the field.
+std::string bare(std::string_view text) {
+  if (text.empty()) return "-";
+  std::string out(text.substr(0, text_bytes_max));
+  std::ranges::replace_if(out, [](unsigned char c) { return c <= 0x20 || c == 0x7f; }, '_');
+  return out;
+}
 
 // In quotation marks, without what would end them or the line.
 std::string quoted(std::string_view text) {
@@ -75,7 +81,9 @@ std::string resource_of(std::string_view method, bool object, std::string_view s
 }
 
 bool is_proof(std::string_view name) {
-  const std::string bare_name = lower(name);
+  const auto decoded = auth::uri_decode(name);
+  if (!decoded) return true;
+  const std::string bare_name = lower(*decoded);
   return bare_name == "x-amz-signature" || bare_name == "signature" || bare_name == "x-amz-security-token";
 }
 

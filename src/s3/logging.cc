@@ -1,4 +1,5 @@
 // GetBucketLogging and PutBucketLogging.
+#include "s3/authorize.h"
 #include "s3/bucket_document.h"
 #include "s3/logging_rules.h"
 #include "s3/request_log.h"
@@ -10,7 +11,8 @@ namespace {
 
 constexpr size_t document_bytes_max = 64 * KiB;
 
-// AWS wants a bucket of the same owner. That it was named by who owns it is all the permission that delivery needs.
+// AWS wants a bucket of the same owner. Whoever names it must be allowed to write there himself: with AWS the bucket's
+// policy must let the logging service in.
 Task<Result<void>> check_target(Context& context, const LoggingRule& rule) {
   VB_CO_ASSIGN(const store::BucketInfo source, co_await context.service.store.bucket(context.bucket));
   const auto target = co_await context.service.store.bucket(rule.target_bucket);
@@ -19,7 +21,9 @@ Task<Result<void>> check_target(Context& context, const LoggingRule& rule) {
     context.error_fields.emplace_back("TargetBucket", rule.target_bucket);
     co_return fail(Errc::invalid_target_bucket, "logging");
   }
-  co_return Result<void>();
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, rule.target_bucket));
+  const Asked asked{.action = action::put_object, .key = rule.prefix};
+  co_return authorize(context.service, context.caller(), *access, asked);
 }
 
 }  // namespace

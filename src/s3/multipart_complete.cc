@@ -148,6 +148,7 @@ Task<Result<store::ObjectInfo>> completed_before(Context& context, const std::st
 
 Result<void> reply_completed(Context& context, const store::ObjectInfo& info) {
   add_version_id(context.response, info.version_id);
+  add_encryption_headers(context, info.attributes);
   context.reply_xml(result_xml(context, info));
   return {};
 }
@@ -179,7 +180,6 @@ Task<Result<void>> serve_complete_upload(Context& context) {
   VB_CO_ASSIGN(info,
                co_await context.service.store.complete_upload(context.bucket, context.key, upload_id, std::move(parts),
                                                               std::move(info), std::move(conditions)));
-  add_encryption_headers(context, info.attributes);
   co_await add_expiration_header(context, info);
   co_return reply_completed(context, info);
 }

@@ -13,6 +13,8 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "s3/access.h"
+#include "s3/encryption.h"
 #include "s3/put.h"
 
 namespace verbena::s3 {
@@ -46,9 +48,9 @@ class LinesSource : public memory::Source {
   size_t at_ = 0;
 };
 
-// What goes into one object. Partitioned keys name the bucket that the records are of, and perhaps their day.
+// What goes into one object: never records of several owners. Partitioned keys name the bucket that the records are of, and perhaps their day.
 std::string batch_name(const LoggingRule& rule, const LogRecord& record) {
-  std::string name = rule.target_bucket + "/" + rule.prefix;
+  std::string name = record.bucket_owner + "/" + rule.target_bucket + "/" + rule.prefix;
   if (rule.format == LoggingRule::KeyFormat::simple) return name;
   name += std::string(1, '\0') + record.bucket;
   if (rule.format == LoggingRule::KeyFormat::by_event_time) name += "/" + std::to_string(record.time_s / 86'400);
@@ -86,11 +88,12 @@ Task<std::shared_ptr<LogEntry>> RequestLog::begin(const std::string& bucket) {
   if (!document) co_return nullptr;
   auto rule = parse_logging(**document);
   if (!rule || !*rule) co_return nullptr;
-  auto info = co_await service_.store.bucket(bucket);
-  if (!info) co_return nullptr;
+  const auto access = co_await bucket_access(service_, bucket);
+  if (!access) co_return nullptr;
   auto entry = std::make_shared<LogEntry>(LogEntry{*this, std::move(**rule), {}});
   entry->record.bucket = bucket;
-  entry->record.bucket_owner = std::move(info->owner);
+  entry->record.bucket_owner = (*access)->owner;
+  entry->account = (*access)->owner_id;
   co_return entry;
 }
 
@@ -104,7 +107,8 @@ void RequestLog::add(const LogEntry& entry) {
   if (made) {
     const LogRecord& record = entry.record;
     batch.rule = entry.rule;
-    batch.source = {record.bucket_owner, service_.region, record.bucket, record.time_s};
+    batch.owner = record.bucket_owner;
+    batch.source = {entry.account, service_.region, record.bucket, record.time_s};
     batch.due = std::chrono::steady_clock::now() + options_.interval;
   }
   batch.lines += lines;
@@ -131,13 +135,19 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   const LoggingRule& rule = batch.rule;
   VB_CO_ASSIGN(const store::BucketInfo target, co_await service_.store.bucket(rule.target_bucket));
   // The bucket may be another's by now.
-  if (target.owner != batch.source.account) co_return fail(Errc::access_denied, "log delivery");
+  if (target.owner != batch.owner) co_return fail(Errc::access_denied, "log delivery");
   const std::string key = log_object_key(rule, batch.source, service_.clock.now_us() / 1'000'000, unique_text());
-  VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, batch.lines.size()));
+  EncryptionWish wish;
+  VB_CO_ASSIGN(const Seal seal, co_await plan_seal(service_, rule.target_bucket, key, std::move(wish)));
+  const auto stored_size = seal.stored_size(batch.lines.size());
+  VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, stored_size));
+  writer = seal.writer(service_, std::move(writer));
   LinesSource source(batch.lines);
   const Caller caller;
-  const PutRequest request;
+  PutRequest request;
+  request.md5_etag = !seal.opaque_etag();
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service_, caller, *writer, request, source));
+  seal.mark_object(service_, rule.target_bucket, key, info);
   info.headers.emplace_back("content-type", "text/plain");
   store::CommitConditions none;
   VB_CO_TRY(co_await writer->commit(std::move(info), std::move(none)));

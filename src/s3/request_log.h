@@ -29,6 +29,7 @@ struct LogEntry {
   RequestLog& log;
   LoggingRule rule;
   LogRecord record;
+  std::string account{};  // that the bucket belongs to: 12 digits
   // Keys that a DeleteObjects names: each gets a record of its own.
   struct Deletion {
     std::string key, version_id, error_code;
@@ -64,6 +65,7 @@ class RequestLog {
  private:
   struct Batch {
     LoggingRule rule;
+    std::string owner;  // of the bucket that the records are of
     LogSource source;
     std::chrono::steady_clock::time_point due;
     std::string lines;

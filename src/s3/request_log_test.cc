@@ -1,5 +1,6 @@
 #include "s3/request_log.h"
 
+#include "auth/auth.h"
 #include "s3/test_rig.h"
 
 namespace verbena::s3::test {
@@ -71,6 +72,7 @@ TEST(LogRecord, IsOneLineOfTwentySixFields) {
   EXPECT_EQ(format_log_record(record),
             "- - [01/Jan/1970:00:00:00 +0000] - - - - - \"-\" - - - - - - \"-\" \"-\" - - - - - - - - -\n");
   record.bucket = "b";
+  record.host = "h h\n";
   record.key = "a b\n";
   record.user_agent = "x\"\r\n\\y";
   record.status = 200;
@@ -79,7 +81,7 @@ TEST(LogRecord, IsOneLineOfTwentySixFields) {
   record.total_ms = 0;
   EXPECT_EQ(format_log_record(record),
             "- b [01/Jan/1970:00:00:00 +0000] - - - - a%20b%0A \"-\" 200 - 5 7 0 - \"-\" \"x%22%0D%0A%5Cy\" - - - - - "
-            "- - - -\n");
+            "h_h_ - - -\n");
 }
 
 TEST(LogRecord, OperationsHaveAwssNames) {
@@ -98,6 +100,8 @@ TEST(LogRecord, NoSignatureComesIntoALine) {
   EXPECT_EQ(log_request_line("GET", "/b/k", ""), "GET /b/k HTTP/1.1");
   EXPECT_EQ(log_request_line("GET", "/b/k", "X-Amz-Signature=abc&x=1&Signature=d&x-amz-security-token=e"),
             "GET /b/k?X-Amz-Signature=-&x=1&Signature=-&x-amz-security-token=- HTTP/1.1");
+  EXPECT_EQ(log_request_line("GET", "/b/k", "X-Amz-Signatur%65=abc&%zz=d"),
+            "GET /b/k?X-Amz-Signatur%65=-&%zz=- HTTP/1.1");
 }
 
 class BucketLogs : public Rig {
@@ -164,6 +168,24 @@ TEST_F(BucketLogs, TheTargetMustBeTheOwners) {
   ASSERT_EQ(call("DELETE", "/logs").status, 204);
   EXPECT_EQ(delivered(), "");
   EXPECT_EQ(call("GET", "/bucket/k").body, "x");
+}
+
+TEST_F(BucketLogs, WhoNamesATargetMayWriteThere) {
+  auth::Principal user = *auth::superuser();
+  user.superuser = false;
+  user.kind = auth::Principal::Kind::user;
+  user.arn = "arn:aws:iam::000000000000:user/u";
+  const std::string only_configures =
+      R"({"Statement":{"Effect":"Allow","Action":"s3:PutBucketLogging","Resource":"*"}})";
+  const std::string writes_too =
+      R"({"Statement":{"Effect":"Allow","Action":"s3:PutObject","Resource":"arn:aws:s3:::logs/p/*"}})";
+  Call c{.method = "PUT", .target = "/bucket?logging", .body = enabled(to_logs)};
+  user.policies = {auth::parse_policy(only_configures, auth::PolicyKind::identity).value()};
+  c.principal = std::make_shared<auth::Principal>(user);
+  EXPECT_EQ(call(c).code, "AccessDenied");
+  user.policies.push_back(auth::parse_policy(writes_too, auth::PolicyKind::identity).value());
+  c.principal = std::make_shared<auth::Principal>(user);
+  EXPECT_EQ(call(c).status, 200);
 }
 
 }  // namespace
