@@ -1,5 +1,7 @@
 #include "s3/request_log.h"
 
+#include <boost/asio/detached.hpp>
+
 #include "auth/auth.h"
 #include "s3/test_rig.h"
 
