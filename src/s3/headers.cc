@@ -19,13 +19,13 @@ constexpr std::string_view storage_class_header = "x-amz-storage-class";
 constexpr std::array<std::string_view, 6> system_headers = {
     "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"};
 
-constexpr std::array<std::string_view, 6> refused_prefixes = {
+constexpr auto refused_prefixes = std::to_array<std::string_view>({
     "x-amz-server-side-encryption-context",
     "x-amz-website-redirect-location",
     "x-amz-mfa",
     "x-amz-write-offset-bytes",
     "x-amz-rename-source",
-};
+});
 
 // Storage classes are labels here: an object of any of these is kept and read like every other, and says its class.
 constexpr std::array<std::string_view, 6> storage_classes = {"STANDARD",   "REDUCED_REDUNDANCY",  "STANDARD_IA",
