@@ -410,6 +410,18 @@ TEST_F(AccessTest, OnlyWhoMayBypassesGovernance) {
   EXPECT_EQ(status(auditor, "DELETE", version, bypass), 204);
 }
 
+TEST_F(AccessTest, WhoMayNotWriteIsNotToldWhatElseIsWrong) {
+  const Headers wrong = {{"x-amz-tagging", "%"}};
+  EXPECT_EQ(as(alice_, "PUT", "/bucket/new", "x", wrong).status, 400);
+  EXPECT_EQ(as(bob_, "PUT", "/bucket/new", "x", wrong).status, 403);
+}
+
+TEST_F(AccessTest, GroupsComeFirstInAList) {
+  EXPECT_EQ(status(alice_, "PUT", "/bucket?acl", {{"x-amz-acl", "public-read"}}), 200);
+  const std::string body = as(alice_, "GET", "/bucket?acl").body;
+  EXPECT_LT(body.find("AllUsers"), body.find("FULL_CONTROL"));
+}
+
 TEST_F(AccessTest, AnotherOwnerThanExpectedIsRefused) {
   EXPECT_EQ(status(alice_, "GET", "/bucket/key", {{"x-amz-expected-bucket-owner", "111111111111"}}), 200);
   EXPECT_EQ(status(alice_, "GET", "/bucket/key", {{"x-amz-expected-bucket-owner", "222222222222"}}), 403);

@@ -252,27 +252,32 @@ void write_owner(XmlWriter& xml, std::string_view element, const Service& servic
   xml.close();
 }
 
+static void write_grant(XmlWriter& xml, const Service& service, const Grant& grant) {
+  xml.open("Grant");
+  const bool account = grant.to == Grant::To::account;
+  xml.open_with("Grantee", account
+                               ? "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\""
+                               : "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"Group\"");
+  if (account) {
+    write_account(xml, service, grant.account);
+  } else {
+    xml.element("URI", std::ranges::find(groups, grant.to, &NamedGroup::to)->uri);
+  }
+  xml.close();
+  xml.element("Permission", form_of(grant.permission).name);
+  xml.close();
+}
+
 std::string acl_xml(const Service& service, const Acl& acl) {
   XmlWriter xml("AccessControlPolicy");
   write_owner(xml, "Owner", service, acl.owner);
   xml.open("AccessControlList");
   // Groups first: suites of Ceph sort grants by name, which groups do not have.
-  std::vector<Grant> grants = acl.grants;
-  std::ranges::stable_partition(grants, [](const Grant& grant) { return grant.to != Grant::To::account; });
-  for (const Grant& grant : grants) {
-    xml.open("Grant");
-    const bool account = grant.to == Grant::To::account;
-    xml.open_with("Grantee", account
-                                 ? "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\""
-                                 : "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"Group\"");
-    if (account) {
-      write_account(xml, service, grant.account);
-    } else {
-      xml.element("URI", std::ranges::find(groups, grant.to, &NamedGroup::to)->uri);
-    }
-    xml.close();
-    xml.element("Permission", form_of(grant.permission).name);
-    xml.close();
+  for (const Grant& grant : acl.grants) {
+    if (grant.to != Grant::To::account) write_grant(xml, service, grant);
+  }
+  for (const Grant& grant : acl.grants) {
+    if (grant.to == Grant::To::account) write_grant(xml, service, grant);
   }
   return xml.finish();
 }

@@ -32,6 +32,17 @@ class Table(unittest.TestCase):
         self.assertEqual(sorted(routed() - documented()), [], "served, but not in docs/s3.md")
         self.assertEqual(sorted(documented() - routed()), [], "in docs/s3.md, but not served")
 
+    def test_every_operation_asks_who_may(self):
+        """The router asks for an operation that names its action. The verbs of the others ask themselves: whoever adds
+        one here has seen that it does (src/s3/authorize.h)."""
+        asks_itself = {"serve_list_buckets", "serve_list_versions", "serve_list_objects_v1", "serve_list_objects_v2",
+                       "serve_create_bucket", "serve_head_bucket", "serve_delete_bucket", "serve_delete_objects",
+                       "serve_post_object", "serve_preflight"}
+        text = (ROOT / "src/s3/router.cc").read_text()
+        bare = re.findall(r"Operation\{Scope::(?:service|bucket)[^{}&]*?(serve_\w+)\s*\}", text)
+        self.assertGreater(len(bare), 5, "the router's table was not found")
+        self.assertEqual(sorted(set(bare) - asks_itself), [], "nobody is asked whether the caller may")
+
 
 if __name__ == "__main__":
     unittest.main()
