@@ -22,10 +22,10 @@ namespace {
 constexpr auto gather_time = std::chrono::milliseconds(50);  // lines of a busy moment go out in one write
 constexpr size_t text_max = 1100;                            // of one field: a key has at most 1024 bytes
 
-constexpr std::string_view AccessLine::*texts[] = {
-    &AccessLine::peer,       &AccessLine::principal, &AccessLine::access_key, &AccessLine::action,
-    &AccessLine::bucket,     &AccessLine::key,       &AccessLine::version,    &AccessLine::door,
-    &AccessLine::error_code, &AccessLine::request_id};
+constexpr std::string_view AccessLine::* texts[] = {
+    &AccessLine::peer,   &AccessLine::principal,  &AccessLine::access_key, &AccessLine::action,
+    &AccessLine::bucket, &AccessLine::path,       &AccessLine::key,        &AccessLine::version,
+    &AccessLine::door,   &AccessLine::error_code, &AccessLine::request_id};
 constexpr size_t text_count = std::size(texts);
 
 // What a core copies: this, then the texts.
@@ -105,6 +105,7 @@ void append_line(std::string& out, const AccessLine& line) {
   text("principal", line.principal);
   text("access_key", line.access_key);
   text("action", line.action);
+  text("path", line.path);
   text("bucket", line.bucket);
   text("key", line.key);
   text("version", line.version);
@@ -121,7 +122,7 @@ int open_file(const std::string& path) {
 }
 
 uint64_t size_of(int fd) {
-  struct stat status {};
+  struct stat status{};
   return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? static_cast<uint64_t>(status.st_size) : 0;
 }
 

@@ -24,7 +24,8 @@ struct AccessLine {
   std::string_view peer = {};
   std::string_view principal = {};   // ARN; empty: not known
   std::string_view access_key = {};  // empty: anonymous or not authenticated
-  std::string_view action = {};      // as docs/s3.md names it: "GET object?tagging"; empty: it never came to one
+  std::string_view action = {};      // as docs/s3.md names it: "GET object?tagging"; else the method
+  std::string_view path = {};        // as sent, percent-encoded: where there is no action and nothing better is known
   std::string_view bucket = {}, key = {}, version = {};
   std::string_view door = {};
   int status = 0;

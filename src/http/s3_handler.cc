@@ -195,6 +195,10 @@ void note(Context& context, const Exchange& exchange, const auth::Identity& who,
   if (who.principal != nullptr) line.principal = who.principal->arn;
   if (!response.form_access_key.empty()) line.access_key = response.form_access_key;
   line.action = response.call.empty() ? response.action : std::string_view(response.call);
+  if (line.action.empty()) {  // refused before anybody looked what it asks for
+    line.action = exchange.method();
+    line.path = exchange.path();
+  }
   line.bucket = response.bucket;
   line.key = response.key;
   line.version = response.version_id;

@@ -67,6 +67,7 @@ void Endpoint::begin_note(Op& op) const {
 
 void Endpoint::note(const Op& op) const {
   http::AccessLine line;
+  if (action_of(op.header).empty()) return;  // of the session's own making
   tell_caller(line, op.caller);
   tell_outcome(line, op.outcome);
   line.time_us = op.noted.time_us;

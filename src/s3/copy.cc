@@ -211,7 +211,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
 
   VB_CO_ASSIGN(auto writer,
                co_await context.service.store.create(context.bucket, context.key, seal.stored_size(from.size)));
-  writer = seal.writer(context.service, std::move(writer));
+  writer = seal.writer(context.service, std::move(writer), from.size);
   const Extent whole{0, from.size, false};
   VB_CO_TRY(co_await copy_bytes(context, reader, whole, *writer, digests));
   info.etag = keep_etag ? from.etag : seal.opaque_etag() ? random_etag() : to_hex(as_bytes(digests.md5()));
@@ -255,7 +255,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   if (upload.checksum_algorithm) digests.want(*upload.checksum_algorithm);
   VB_CO_ASSIGN(auto writer, co_await context.service.store.create_part(context.bucket, context.key, upload_id, number,
                                                                        seal.stored_size(extent.length)));
-  writer = seal.writer(context.service, std::move(writer));
+  writer = seal.writer(context.service, std::move(writer), extent.length);
   VB_CO_TRY(co_await copy_bytes(context, reader, extent, *writer, digests));
   store::ObjectInfo part;
   part.size = extent.length;

@@ -200,10 +200,10 @@ std::optional<uint64_t> Seal::stored_size(std::optional<uint64_t> size) const {
   return size && *this ? std::optional(store::sealed_size(*size)) : size;
 }
 
-std::unique_ptr<store::ObjectWriter> Seal::writer(const Service& service,
-                                                  std::unique_ptr<store::ObjectWriter> below) const {
+std::unique_ptr<store::ObjectWriter> Seal::writer(const Service& service, std::unique_ptr<store::ObjectWriter> below,
+                                                  std::optional<uint64_t> size) const {
   if (!*this) return below;
-  return store::make_sealing_writer(std::move(below), service.arena, object_key_, salt_);
+  return store::make_sealing_writer(std::move(below), service.arena, object_key_, salt_, size);
 }
 
 void Seal::mark_part(store::ObjectInfo& info) const {

@@ -42,7 +42,9 @@ class Seal {
   // Whether the entity tag must not be the MD5 of what nobody else may know (AWS: of SSE-KMS and SSE-C it is none).
   bool opaque_etag() const { return opaque_etag_; }
   std::optional<uint64_t> stored_size(std::optional<uint64_t> size) const;
-  std::unique_ptr<store::ObjectWriter> writer(const Service& service, std::unique_ptr<store::ObjectWriter> below) const;
+  // `size`: of the plain bytes, if it is known.
+  std::unique_ptr<store::ObjectWriter> writer(const Service& service, std::unique_ptr<store::ObjectWriter> below,
+                                              std::optional<uint64_t> size) const;
   // What must be kept with the object, whose size is known now, or with the part.
   void mark_object(const Service& service, std::string_view bucket, std::string_view key,
                    store::ObjectInfo& info) const;

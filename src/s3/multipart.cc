@@ -135,7 +135,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
 
   VB_CO_ASSIGN(auto writer, co_await service.store.create_part(put.bucket, put.key, request.upload_id,
                                                                request.part_number, seal.stored_size(size)));
-  writer = seal.writer(service, std::move(writer));
+  writer = seal.writer(service, std::move(writer), size);
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body));
   seal.mark_part(info);
   store::CommitConditions none;

@@ -167,7 +167,7 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
                co_await plan_seal(service, request.bucket, request.key, std::move(request.encryption)));
   if (seal.opaque_etag()) request.md5_etag = false;
   VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, seal.stored_size(size)));
-  writer = seal.writer(service, std::move(writer));
+  writer = seal.writer(service, std::move(writer), size);
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body));
   seal.mark_object(service, request.bucket, request.key, info);
   info.headers = std::move(request.headers);

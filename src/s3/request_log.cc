@@ -141,7 +141,7 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   VB_CO_ASSIGN(const Seal seal, co_await plan_seal(service_, rule.target_bucket, key, std::move(wish)));
   const auto stored_size = seal.stored_size(batch.lines.size());
   VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, stored_size));
-  writer = seal.writer(service_, std::move(writer));
+  writer = seal.writer(service_, std::move(writer), batch.lines.size());
   LinesSource source(batch.lines);
   const Caller caller;
   PutRequest request;

@@ -47,19 +47,22 @@ Result<memory::Chunk> own(memory::Arena& arena, memory::Chunk& chunk, std::byte*
 
 class SealingWriter final : public ObjectWriter {
  public:
-  SealingWriter(std::unique_ptr<ObjectWriter> below, memory::Arena& arena, const Secret& object_key, const Salt& salt)
-      : below_(std::move(below)), arena_(arena), cipher_(part_cipher(object_key, salt)) {}
+  SealingWriter(std::unique_ptr<ObjectWriter> below, memory::Arena& arena, const Secret& object_key, const Salt& salt,
+                std::optional<uint64_t> size)
+      : below_(std::move(below)), arena_(arena), cipher_(part_cipher(object_key, salt)), size_hint_(size) {}
 
   Task<Result<void>> append(memory::Chunk chunk) override {
     if (chunk.bytes.empty()) co_return Result<void>();
+    if (!held_.bytes.empty()) co_return fail(Errc::incomplete_body, "writer: more than was announced");
     std::byte* place = nullptr;
     const Bytes plain = chunk.bytes;
     VB_CO_ASSIGN(memory::Chunk sealed, own(arena_, chunk, place));
     seal(plain, place);
     chunk.release();
-    std::swap(held_, sealed);
-    if (sealed.bytes.empty()) co_return Result<void>();
-    co_return co_await below_->append(std::move(sealed));
+    // Only the last one may wait: whoever has more to come may need the memory of this one for it.
+    if (size_ != size_hint_) co_return co_await below_->append(std::move(sealed));
+    held_ = std::move(sealed);
+    co_return Result<void>();
   }
 
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
@@ -112,6 +115,7 @@ class SealingWriter final : public ObjectWriter {
   std::unique_ptr<ObjectWriter> below_;
   memory::Arena& arena_;
   Aead cipher_;
+  const std::optional<uint64_t> size_hint_;
   memory::Chunk held_;  // the last one, sealed
   uint64_t size_ = 0;   // plain bytes so far
   std::vector<std::byte> tags_;
@@ -263,8 +267,9 @@ class OpeningReader final : public ObjectReader {
 }  // namespace
 
 std::unique_ptr<ObjectWriter> make_sealing_writer(std::unique_ptr<ObjectWriter> below, memory::Arena& arena,
-                                                  const Secret& object_key, const Salt& salt) {
-  return std::make_unique<SealingWriter>(std::move(below), arena, object_key, salt);
+                                                  const Secret& object_key, const Salt& salt,
+                                                  std::optional<uint64_t> size) {
+  return std::make_unique<SealingWriter>(std::move(below), arena, object_key, salt, size);
 }
 
 Result<std::shared_ptr<ObjectReader>> make_opening_reader(std::shared_ptr<ObjectReader> below, memory::Arena& arena,

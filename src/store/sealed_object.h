@@ -37,8 +37,10 @@ constexpr uint64_t sealed_size(uint64_t size) {
 
 // Takes plain bytes; `info.size` of its commit is that of the plain bytes. A chunk whose memory is its holder's alone
 // is sealed in place.
+// `size`: how many bytes will come, if that is known; the last chunk then waits for the tags.
 std::unique_ptr<ObjectWriter> make_sealing_writer(std::unique_ptr<ObjectWriter> below, memory::Arena& arena,
-                                                  const Secret& object_key, const Salt& salt);
+                                                  const Secret& object_key, const Salt& salt,
+                                                  std::optional<uint64_t> size = {});
 
 // Offsets are those of the plain bytes. Its read() is corrupt_object where a block does not open. corrupt_object at
 // once: the parts are not as long as what is stored. `name`, bucket and key, is for the log.
