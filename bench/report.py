@@ -16,6 +16,7 @@ import os
 import pathlib
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import time
 
 import budgets
 import first_byte
+import instruction_guard
 import plot
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -184,6 +186,18 @@ def counts_section(cost_program):
             *[f"| {name} | {value:,} |" for name, value in baseline["instructions"].items()]]
 
 
+def profile_section(cost_program):
+    """Where the instructions of three requests go."""
+    if not shutil.which("valgrind") or not shutil.which("callgrind_annotate"):
+        return ["Not profiled in this run: there is no valgrind here."]
+    out = []
+    for case in ("native_get_4k", "native_put_4k", "http_get_4k"):
+        out += [f"`{case}`:", "", "| function, with what it calls | of the request's instructions |", "| --- | --- |"]
+        out += [f"| `{name}` | {percent:.1f}% |" for name, percent in instruction_guard.profile(cost_program, case)]
+        out.append("")
+    return out[:-1]
+
+
 def document(info, arguments, rounds, first, limit, took):
     memory, sync, parallel = (median_rows(rounds, name) for name in ("memory", "sync", "parallel"))
     options = " ".join(sys.argv[1:])
@@ -203,6 +217,9 @@ def document(info, arguments, rounds, first, limit, took):
            "Counted, not timed: one hot request on a server without other work, its core's thread alone (`bench/request_cost`; "
            "transport of the native door excluded). Copies are of 1 KiB and more, in user space.", "",
            *counts_section(arguments.cost), "",
+           "## Where it goes", "",
+           "callgrind's inclusive counts, of coroutines from where they were resumed.", "",
+           *profile_section(arguments.cost), "",
            "## Time to the first byte", "",
            f"GET of {first_byte.SIZE >> 20} MiB over one kept-alive loopback connection, median of {first_byte.ASKED}:", "",
            "| server | first byte, us | last byte, us |", "| --- | --- | --- |",

@@ -1,4 +1,6 @@
 // What `memory` buckets acknowledge before the index has it.
+#include <thread>
+
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/local/test_store.h"
@@ -209,6 +211,59 @@ TEST_F(WriteBehindTest, APowerLossTakesTheNewestAndNeverGivesWrongBytes) {
   EXPECT_EQ(*t.get("b", "old"), pattern(50'000, 1));
   EXPECT_EQ(t.get("b", "new").error(), Errc::no_such_key);
   EXPECT_EQ(held_bytes(), 0);
+  t.expect_no_leak();
+}
+
+// What one core acknowledged, it reads at once, whatever is being written behind and whatever others do meanwhile.
+TEST(WriteBehindOnSeveralCores, EachReadsItsOwnWrites) {
+  TestStore t;
+  t.options.write_behind_after = 1ms;
+  t.options.write_behind_max = 200'000;  // often full: both ways in are taken
+  t.open();
+  t.make_bucket("b", Durability::memory);
+  constexpr int cores = 3, rounds = 150;
+  const auto work = [&](int core) {
+    boost::asio::io_context io;
+    const auto run = [&](auto task) {
+      auto future = boost::asio::co_spawn(io, std::move(task), boost::asio::use_future);
+      io.restart();
+      io.run();
+      return future.get();
+    };
+    const std::string key = "core-" + std::to_string(core);
+    for (int i = 0; i < rounds; ++i) {
+      const std::string value = pattern(i % 7 == 0 ? 40'000 : 500, static_cast<uint64_t>(core * 1000 + i));
+      auto writer = run(t.store->create("b", key, value.size()));
+      ASSERT_TRUE(writer);
+      ASSERT_TRUE(run((*writer)->append(t.chunk(value))));
+      ObjectInfo info;
+      info.size = value.size();
+      info.etag = TestStore::etag_of(value);
+      ASSERT_TRUE(run((*writer)->commit(info, {})));
+      auto reader = run(t.store->open("b", key));
+      ASSERT_TRUE(reader);
+      auto chunk = run((*reader)->read(0, value.size()));
+      ASSERT_TRUE(chunk);
+      ASSERT_EQ(as_text(chunk->bytes), value) << key << " round " << i;
+      if (i % 10 == 3) {
+        ASSERT_TRUE(run(t.store->remove("b", key, {})));
+        ASSERT_EQ(run(t.store->stat("b", key)).error(), Errc::no_such_key);
+      }
+      if (i % 25 == 7) {
+        auto page = run(t.store->list("b", {.prefix = key, .delimiter = {}, .after = {}}));
+        ASSERT_TRUE(page);
+        ASSERT_EQ(page->entries.size(), 1u);
+      }
+      if (core == 0 && i % 40 == 20) {
+        const auto durability = i % 80 == 20 ? Durability::sync : Durability::memory;
+        ASSERT_TRUE(run(t.store->set_durability("b", durability)));
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int core = 0; core < cores; ++core) threads.emplace_back(work, core);
+  }
   t.expect_no_leak();
 }
 
