@@ -67,8 +67,8 @@ TEST_F(Checksums, ContradictionsAreRefused) {
   const std::string crc = base64_digest(Algorithm::crc32, "data");
   const std::string sha = base64_digest(Algorithm::sha256, "data");
   EXPECT_EQ(put("k", "data", {{"x-amz-checksum-crc32", crc}, {"x-amz-checksum-sha256", sha}}).code, "InvalidRequest");
-  EXPECT_EQ(put("k", "data", {{"x-amz-checksum-crc32", sha}}).code, "InvalidRequest");
-  EXPECT_EQ(put("k", "data", {{"x-amz-checksum-crc32", crc + "-2"}}).code, "InvalidRequest");
+  EXPECT_EQ(put("k", "data", {{"x-amz-checksum-crc32", sha}}).code, "BadDigest");
+  EXPECT_EQ(put("k", "data", {{"x-amz-checksum-crc32", crc + "-2"}}).code, "BadDigest");
   EXPECT_EQ(put("k", "data", {{"x-amz-sdk-checksum-algorithm", "CRC32"}}).code, "InvalidRequest");
   EXPECT_EQ(put("k", "data", {{"x-amz-sdk-checksum-algorithm", "SHA256"}, {"x-amz-checksum-crc32", crc}}).code,
             "InvalidRequest");

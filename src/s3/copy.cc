@@ -218,7 +218,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   seal.mark_object(context.service, context.bucket, context.key, info);
   for (const auto& checksum : digests.checksums()) info.checksums.push_back(checksum);
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(conditions)));
-  add_version_id(context.response, info.version_id);
+  add_new_version_id(context.response, info.version_id);
   add_source_version(context, from);
   add_encryption_headers(context, info.attributes);
   co_await add_expiration_header(context, info);

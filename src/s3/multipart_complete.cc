@@ -147,7 +147,7 @@ Task<Result<store::ObjectInfo>> completed_before(Context& context, const std::st
 }
 
 Result<void> reply_completed(Context& context, const store::ObjectInfo& info) {
-  add_version_id(context.response, info.version_id);
+  add_new_version_id(context.response, info.version_id);
   add_encryption_headers(context, info.attributes);
   context.reply_xml(result_xml(context, info));
   return {};

@@ -203,7 +203,7 @@ Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
 void fill_put_response(Context& context, const store::ObjectInfo& info) {
   context.reply_header("etag", fmt::format("\"{}\"", info.etag));
   if (context.response.log) context.response.log->record.object_size = info.size;
-  add_version_id(context.response, info.version_id);
+  add_new_version_id(context.response, info.version_id);
   add_checksum_headers(context.response, info.checksums);
   add_encryption_headers(context, info.attributes);
 }

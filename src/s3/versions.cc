@@ -39,6 +39,10 @@ void add_version_id(Response& response, const std::string& version_id) {
   if (!version_id.empty()) response.headers.emplace_back("x-amz-version-id", version_id);
 }
 
+void add_new_version_id(Response& response, const std::string& version_id) {
+  if (version_id != "null") add_version_id(response, version_id);
+}
+
 void add_version_headers(Response& response, const store::ObjectInfo& info) {
   add_version_id(response, info.version_id);
   if (!info.tags.empty()) response.headers.emplace_back("x-amz-tagging-count", std::to_string(info.tags.size()));

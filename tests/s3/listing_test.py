@@ -84,7 +84,7 @@ class Listing(S3Case):
         for version in ("", "list-type=2&"):
             reply = self.request("GET", f"/{bucket}?{version}allow-unordered=true&max-keys=2")
             self.assertEqual((reply.status, reply.text("IsTruncated")), (200, "true"))
-            refused = self.request("GET", f"/{bucket}?{version}allow-unordered=true&delimiter=/")
+            refused = self.request("GET", f"/{bucket}?{version}allow-unordered=true&delimiter=%2F")
             self.assertEqual((refused.status, refused.code), (400, "InvalidArgument"))
 
     def test_markers(self):
