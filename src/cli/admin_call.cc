@@ -54,8 +54,9 @@ std::expected<Answer, int> ask_server(const ClientFlags& flags, const std::strin
 }
 
 // Holds the directory's lock, so that no server has it.
-std::expected<Answer, int> ask_directory(const std::string& path, const std::string& call, const std::string& body,
+std::expected<Answer, int> ask_directory(const AdminTarget& target, const std::string& call, const std::string& body,
                                          const std::string& subject) {
+  const std::string& path = target.data;
   if (iam::removes_accounts(call) && subject.find('/') == std::string::npos) {
     return stop(subject, "only a running server knows whether the account still owns buckets; leave --data out",
                 exit_usage);
@@ -64,7 +65,8 @@ std::expected<Answer, int> ask_directory(const std::string& path, const std::str
   if (!directory) return stop(path, directory.error(), exit_failure);
   const auto root = server::root_keys(*directory);
   if (!root) return stop(path, root.error(), exit_failure);
-  const auto keys = auth::KeyRing::open(directory->master_keys(), directory->master_key_ids());
+  const auto key_file = target.key_file.empty() ? directory->master_keys() : std::filesystem::path(target.key_file);
+  const auto keys = auth::KeyRing::open(key_file, directory->master_key_ids());
   if (!keys) return stop(path, keys.error(), exit_failure);
   const auto store = auth::IdentityStore::open(directory->identities(), **keys, root->credentials);
   if (!store) return stop(path, store.error(), exit_failure);
@@ -89,7 +91,7 @@ std::expected<Json, int> admin_call(const AdminTarget& target, const std::string
   }
   const std::string body = arguments.dump(-1, ' ', false, Json::error_handler_t::replace);
   const auto answer =
-      target.data.empty() ? ask_server(target.client, call, body) : ask_directory(target.data, call, body, subject);
+      target.data.empty() ? ask_server(target.client, call, body) : ask_directory(target, call, body, subject);
   if (!answer) return std::unexpected(answer.error());
   Json json = Json::parse(answer->body, nullptr, /*allow_exceptions=*/false);
   if (answer->status == 200 && json.is_object()) return json;

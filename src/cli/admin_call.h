@@ -11,7 +11,8 @@ namespace verbena::cli {
 
 struct AdminTarget {
   ClientFlags client;
-  std::string data;  // a data directory; empty: the server of `client`
+  std::string data;      // a data directory; empty: the server of `client`
+  std::string key_file;  // of the master keys; empty: the data directory's own
 };
 
 // The answer, or the exit code after what is wrong was reported. `subject`: what the report names.

@@ -143,6 +143,9 @@ CLI::App* leaf(CLI::App& parent, const char* name, const char* what, const Argum
   arguments->target.client.add_server_to(*command);
   command->add_option("--data", arguments->target.data, "work on the data directory of a stopped server instead")
       ->type_name("DIR");
+  command->add_option("--key-file", arguments->target.key_file, "with --data: encryption.key_file, if it has one")
+      ->envname("VERBENA_ENCRYPTION_KEY_FILE")
+      ->type_name("FILE");
   command->add_flag("--json", arguments->json, "the answer as one line of JSON");
   command->callback([arguments, serve = std::move(serve), &exit_code] { exit_code = serve(*arguments); });
   return command;

@@ -222,6 +222,13 @@ class DataDirectory(unittest.TestCase):
         self.run_program("user", "rm", "early", "--data", self.data, expect=USAGE)
         self.assertNotIn(made["secret_key"].encode(), pathlib.Path(self.data, "identities.json").read_bytes())
 
+    def test_master_keys_may_be_kept_elsewhere(self):
+        elsewhere = os.path.join(self.folder.name, "keys")
+        self.run_program("user", "add", "early", "--data", self.data, "--key-file", elsewhere)
+        self.run_program("user", "list", "--data", self.data, env=dict(self.env, VERBENA_ENCRYPTION_KEY_FILE=elsewhere))
+        self.run_program("user", "list", "--data", self.data, expect=FAILURE)
+        self.assertFalse(os.path.exists(os.path.join(self.data, "master.keys")))
+
     def test_what_was_acknowledged_is_there_after_kill_9_in_the_midst_of_changes(self):
         os.mkdir(self.data, 0o700)
         server = Server(directory=self.data).start()
