@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 
@@ -57,6 +58,7 @@ Core::~Core() = default;
 void Core::add(Pollable* pollable) { pollables_.push_back(pollable); }
 
 void Core::remove(Pollable* pollable) {
+  if (armed_ && std::ranges::find(pollables_, pollable) != pollables_.end()) pollable->disarm();
   // Leaves a hole instead of shifting: poll_all() may be walking the list.
   std::replace(pollables_.begin(), pollables_.end(), pollable, static_cast<Pollable*>(nullptr));
 }
@@ -134,15 +136,15 @@ void Core::run() {
       spin.yield(now);
       continue;
     }
-    const bool armed = arm_all();
+    armed_ = arm_all();
     const bool busy = std::any_of(pollables_.begin(), pollables_.end(), [](Pollable* p) { return p && p->busy(); });
     // Sleep until the io_context has an event. Where a pollable cannot be woken by one, or has operations in flight
     // (some providers signal no descriptor for those), sleep only briefly.
-    const auto nap = !armed ? std::chrono::microseconds(200)
-                     : busy ? std::chrono::microseconds(1000)
-                            : std::chrono::microseconds(100'000);
+    const auto nap = !armed_ ? std::chrono::microseconds(200)
+                     : busy  ? std::chrono::microseconds(1000)
+                             : std::chrono::microseconds(100'000);
     const bool woken = io_.run_one_for(nap) != 0;
-    if (armed) {
+    if (std::exchange(armed_, false)) {
       for (auto* p : pollables_) {
         if (p != nullptr) p->disarm();
       }

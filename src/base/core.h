@@ -59,7 +59,8 @@ class Core {
   Options options_;
   boost::asio::io_context io_;
   std::vector<Pollable*> pollables_;
-  unsigned vain_ = 0;  // eager polls in a row that brought nothing
+  bool armed_ = false;  // all of them, for a sleep
+  unsigned vain_ = 0;   // eager polls in a row that brought nothing
   std::atomic<bool> stopping_{false};
 };
 

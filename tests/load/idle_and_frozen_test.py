@@ -95,7 +95,7 @@ def idle():
         for _ in range(IDLE):
             connections.append(socket.create_connection(endpoint_of(server), timeout=30))
         for connection in connections:
-            assert ask(connection) == 403
+            assert ask(connection) == 404
         sessions = [open_session(server) for _ in range(IDLE)]
         assert sessions == [200] * IDLE, f"{sessions.count(200)} sessions"
         more = [open_session(server) for _ in range(20)]
@@ -105,7 +105,7 @@ def idle():
         for via in ("http", "token"):
             round_trip(server, server.directory, via, via)
         for connection in connections[::10]:
-            assert ask(connection) == 403
+            assert ask(connection) == 404
             connection.close()
     with Server(args=["--set", f"rdma.sessions_max={IDLE + 10}"]) as server:
         boto3_client(server.http).create_bucket(Bucket="normal")
@@ -168,7 +168,7 @@ def without_descriptors():
             connection.close()
         for connection in connections[60:]:
             # Wherever it waited: served as soon as there is room. Each leaves after its answer.
-            assert ask(connection) == 403
+            assert ask(connection) == 404
             connection.close()
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         for via in ("http", "native"):
