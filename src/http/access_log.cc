@@ -227,7 +227,7 @@ void AccessLog::rotate() {
   if (options_.path == "-" || options_.files_max == 0) return;
   const auto name = [&](unsigned n) { return n == 0 ? options_.path : options_.path + "." + std::to_string(n); };
   for (unsigned n = options_.files_max; n > 0; --n) ::rename(name(n - 1).c_str(), name(n).c_str());
-  open_again();
+  if (!open_again()) size_ = 0;  // else the next line would move the files once more
 }
 
 bool AccessLog::open_again() {

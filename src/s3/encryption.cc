@@ -302,6 +302,7 @@ Result<std::shared_ptr<store::ObjectReader>> open_sealed(const Service& service,
                                                          const CustomerKeyPtr& customer) {
   const store::ObjectInfo& info = reader->info();
   VB_TRY(check_customer_key(info, customer));
+  if (!is_sealed(info) && info.stored_size != 0) return fail(Errc::corrupt_object, "encryption: its record is gone");
   if (!is_sealed(info)) return reader;
   VB_ASSIGN(const Secret object_key, unwrap(service, info.attributes, bucket, key, customer));
   VB_ASSIGN(auto parts, read_parts(service, info, bucket, key));

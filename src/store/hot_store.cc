@@ -163,7 +163,11 @@ Task<Result<ObjectInfo>> HotStore::find_version(std::string_view bucket, std::st
 Task<Result<VersionPage>> HotStore::list_versions(std::string_view bucket, ListVersionsRequest request) {
   return below_.list_versions(bucket, std::move(request));
 }
-Task<Result<void>> HotStore::remove_bucket(std::string_view name) { return below_.remove_bucket(name); }
+Task<Result<void>> HotStore::remove_bucket(std::string_view name) {
+  auto done = co_await below_.remove_bucket(name);
+  if (done) tier_->clear();  // its name may be given to another one
+  co_return done;
+}
 Task<Result<std::vector<BucketInfo>>> HotStore::buckets() { return below_.buckets(); }
 Task<Result<Document>> HotStore::document(std::string_view bucket, std::string_view name) {
   return below_.document(bucket, name);

@@ -155,8 +155,11 @@ Task<Result<std::shared_ptr<ObjectReader>>> LocalStore::open(std::string_view bu
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   VB_CO_TRY(check_key(key));
   if (WriteBehind::holds_any(*found)) {
-    if (!version_id.empty()) VB_CO_TRY(co_await engine->behind->settle(found, std::string(key)));
-    if (auto acknowledged = engine->behind->find(*found, key)) co_return open_acknowledged(std::move(acknowledged));
+    if (!version_id.empty()) {
+      VB_CO_TRY(co_await engine->behind->settle(found, std::string(key)));
+    } else if (auto acknowledged = engine->behind->find(*found, key)) {
+      co_return open_acknowledged(std::move(acknowledged));
+    }
   }
   // What RocksDB has in memory is answered here and now; only a read from disk is worth a thread.
   auto opened = open_object(engine, found, {key, version_id}, Tier::cached);
@@ -172,8 +175,11 @@ Task<Result<ObjectInfo>> LocalStore::stat(std::string_view bucket, std::string_v
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   VB_CO_TRY(check_key(key));
   if (WriteBehind::holds_any(*found)) {
-    if (!version_id.empty()) VB_CO_TRY(co_await engine->behind->settle(found, std::string(key)));
-    if (auto acknowledged = engine->behind->find(*found, key)) co_return acknowledged->info;
+    if (!version_id.empty()) {
+      VB_CO_TRY(co_await engine->behind->settle(found, std::string(key)));
+    } else if (auto acknowledged = engine->behind->find(*found, key)) {
+      co_return acknowledged->info;
+    }
   }
   auto info = stat_object(*engine, *found, {key, version_id}, Tier::cached);
   if (info || !(info.error() == Errc::would_block)) co_return info;
@@ -269,7 +275,7 @@ Task<Result<std::unique_ptr<ObjectWriter>>> LocalStore::create_part(std::string_
   auto engine = engine_;
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   if (part_number < 1 || part_number > part_number_max) co_return fail(Errc::invalid_argument, "part number");
-  if (size_hint && *size_hint > part_size_max) co_return fail(Errc::entity_too_large);
+  if (size_hint && *size_hint > part_stored_size_max) co_return fail(Errc::entity_too_large);
   std::string key_copy(key), id(upload_id);
   // Asked for now so that a client hears early; the commit decides.
   auto work = [engine, found, key_copy, id] { return find_upload(*engine, *found, key_copy, id); };
@@ -303,6 +309,7 @@ Task<Result<ObjectInfo>> LocalStore::complete_upload(std::string_view bucket, st
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
   auto completion = std::make_shared<Completion>(Completion{engine, found, std::string(key), std::string(upload_id),
                                                             std::move(parts), std::move(info), std::move(conditions)});
+  VB_CO_TRY(check_key(key));
   if (completion->parts.empty()) co_return fail(Errc::invalid_request, "complete: no parts");
   if (WriteBehind::holds_any(*found)) VB_CO_TRY(co_await engine->behind->settle(found, std::string(key)));
   VB_CO_TRY(co_await engine->committer->submit(local::complete_upload(completion)));

@@ -52,7 +52,9 @@ Result<Chosen> choose(std::vector<StoredPart> stored, const std::vector<PartInfo
     if (part.number <= previous) return fail(Errc::invalid_part_order);
     previous = part.number;
     for (; it != stored.end() && it->info.number < part.number; ++it) chosen.unused.push_back(std::move(*it));
-    if (it == stored.end() || it->info.number != part.number || it->info.etag != part.etag) {
+    // The attributes too: of an encrypted part that was sent again, the same bytes are not the same part.
+    if (it == stored.end() || it->info.number != part.number || it->info.etag != part.etag ||
+        it->info.attributes != part.attributes) {
       return fail(Errc::invalid_part);
     }
     chosen.size += it->info.size;

@@ -47,8 +47,11 @@ class StoreObjectWriter final : public ObjectWriter {
 
   Task<Result<void>> append(memory::Chunk chunk) override {
     if (committed_) co_return fail(Errc::invalid_argument, "writer: already committed");
-    // What comes in one piece may never need a place on disk.
-    if (!bytes_ && !whole_ && chunk.bytes.size() <= WriteBehind::object_size_max && WriteBehind::suits(*bucket_)) {
+    // What comes in one piece may never need a place on disk. The first of several is not kept: its memory is granted,
+    // and the next might wait for just that.
+    const size_t whole_max = size_hint_ ? WriteBehind::object_size_max : 64 * KiB;
+    const bool all = chunk.bytes.size() == size_hint_.value_or(chunk.bytes.size());
+    if (!bytes_ && !whole_ && all && chunk.bytes.size() <= whole_max && WriteBehind::suits(*bucket_)) {
       whole_ = std::move(chunk);
       co_return Result<void>{};
     }

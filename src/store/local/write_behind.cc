@@ -119,20 +119,25 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     object->info.version_id.clear();
     object->info.delete_marker = false;
     object->info.parts.clear();
-    object->sequence = ++last_sequence_;
     stored = object->info;
     bytes_ += object->charge;
     auto& newest = newest_[std::move(name)];
-    if (newest == nullptr) {
-      bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
-    } else if (auto old = waiting_.extract(newest->sequence)) {
-      bytes_ -= old.mapped()->charge;
-      replaced = std::move(old.mapped());
+    if (newest == nullptr) bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
+    const auto old = newest == nullptr ? waiting_.end() : waiting_.find(newest->sequence);
+    if (old != waiting_.end()) {
+      // In its place: who waits for the one waits for the other, and a key that is written all the time gets its turn.
+      replaced = std::move(old->second);
+      object->sequence = replaced->sequence;
+      object->since = replaced->since;
+      old->second = object;
+      bytes_ -= replaced->charge;
       replaced_.add();
+    } else {
+      object->sequence = ++last_sequence_;
+      object->since = Clock::now();
+      waiting_.emplace_hint(waiting_.end(), object->sequence, object);
     }
     newest = object;
-    if (waiting_.empty()) oldest_at_ = Clock::now();
-    waiting_.emplace_hint(waiting_.end(), object->sequence, object);
     bytes_gauge_.set(static_cast<int64_t>(bytes_));
     const bool many = bytes_ > bytes_max_ / 4 || waiting_.size() > entries_max / 4;
     if (sleeps_ || (many && !hurry_)) {
@@ -257,7 +262,11 @@ WriteBehind::Shut::~Shut() {
 // -------------------------------------------------------------------------------------------------------
 
 bool WriteBehind::due_locked(Clock::time_point now) const {
-  return stopping_ || (!waiting_.empty() && (hurry_ || now >= oldest_at_ + engine_.options.write_behind_after));
+  return stopping_ || (!waiting_.empty() && (hurry_ || now >= due_at_locked()));
+}
+
+WriteBehind::Clock::time_point WriteBehind::due_at_locked() const {
+  return waiting_.begin()->second->since + engine_.options.write_behind_after;
 }
 
 void WriteBehind::loop() {
@@ -269,7 +278,7 @@ void WriteBehind::loop() {
       if (sleeps_) {
         wake_.wait(lock);
       } else {
-        wake_.wait_until(lock, oldest_at_ + engine_.options.write_behind_after);
+        wake_.wait_until(lock, due_at_locked());
       }
     }
     sleeps_ = false;
@@ -296,7 +305,6 @@ WriteBehind::Batch WriteBehind::take_batch_locked() {
     batch.push_back(first.mapped());
     writing_.insert(std::move(first));
   }
-  if (!waiting_.empty()) oldest_at_ = Clock::now();
   return batch;
 }
 

@@ -36,7 +36,8 @@ struct Acknowledged {
   ObjectInfo info;
   memory::Chunk bytes;
   size_t charge = 0;      // bytes of memory
-  uint64_t sequence = 0;  // in the order of the acknowledgements, from 1
+  uint64_t sequence = 0;  // in the order of the acknowledgements, from 1; what replaces a waiting one has its number
+  SteadyClock::time_point since{};  // when that number was given
 };
 using AcknowledgedPtr = std::shared_ptr<const Acknowledged>;
 
@@ -103,6 +104,7 @@ class WriteBehind {
 
   void loop();
   bool due_locked(Clock::time_point now) const;
+  Clock::time_point due_at_locked() const;  // of the first that waits
   Batch take_batch_locked();
   void write(Batch batch);
   Result<WrittenBlob> write_blob(const Acknowledged& object);
@@ -125,7 +127,6 @@ class WriteBehind {
   std::deque<Waiter> waiters_;
   size_t bytes_ = 0;
   uint64_t last_sequence_ = 0;
-  Clock::time_point oldest_at_{};  // when the first that waits came
   bool hurry_ = false, stopping_ = false, sleeps_ = false;
   bool trouble_ = true;   // the disk refused something of the last batch; until start(), too
   bool refused_ = false;  // it did so in this batch
