@@ -88,13 +88,31 @@ ssize_t DataEndpoint::post_one(Transfer& transfer) {
   void* descriptor = transfer.region != nullptr ? fi_mr_desc(transfer.region) : domain_.descriptor(at, contiguous);
   const uint64_t size = std::min({transfer.size - transfer.posted, chunk_size_max, static_cast<uint64_t>(contiguous),
                                   static_cast<uint64_t>(domain_.info().ep_attr->max_msg_size)});
-  Chunk& chunk = free_chunk();
+  const ssize_t ret = post(transfer, {at, size}, descriptor, transfer.remote + transfer.posted, transfer.is_write);
+  if (ret == 0) {
+    transfer.posted += size;
+    transfer.peer->connected = true;
+  }
+  return ret;
+}
+
+// Behind the writes on the same connection, where the owner's device serves it after them. It has no bytes, so it needs
+// no right to read; when a write was refused the connection is gone and the fence fails with it.
+ssize_t DataEndpoint::post_fence(Transfer& transfer) {
+  const ssize_t ret = post(transfer, {&fence_byte_, 0}, fi_mr_desc(fence_region_.get()), transfer.remote, false);
+  if (ret == 0) transfer.fence = Transfer::Fence::posted;
+  return ret;
+}
+
+ssize_t DataEndpoint::post(Transfer& transfer, MutableBytes local, void* descriptor, uint64_t remote_at, bool write) {
+  if (free_chunks_.empty()) free_chunks_.push_back(chunks_.emplace_back(std::make_unique<Chunk>()).get());
+  Chunk& chunk = *free_chunks_.back();
   chunk.transfer = &transfer;
-  chunk.size = size;
-  const iovec local{at, size};
-  const fi_rma_iov remote{transfer.remote + transfer.posted, size, transfer.key};
+  chunk.size = local.size();
+  const iovec from{local.data(), local.size()};
+  const fi_rma_iov remote{remote_at, local.size(), transfer.key};
   fi_msg_rma message{};
-  message.msg_iov = &local;
+  message.msg_iov = &from;
   message.desc = &descriptor;
   message.iov_count = 1;
   message.addr = transfer.peer->address;
@@ -104,46 +122,13 @@ ssize_t DataEndpoint::post_one(Transfer& transfer) {
   // FI_DELIVERY_COMPLETE: the bytes are in the owner's memory when the completion comes, so the reply that follows on
   // another connection cannot overtake them. On tcp that is an acknowledgement by the owner's provider (it must poll):
   // one message back per chunk. On verbs the acknowledgement of the reliable connection serves.
-  const ssize_t ret = transfer.is_write ? fi_writemsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE)
-                                        : fi_readmsg(endpoint_.get(), &message, FI_COMPLETION);
+  const ssize_t ret = write ? fi_writemsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE)
+                            : fi_readmsg(endpoint_.get(), &message, FI_COMPLETION);
   if (ret == 0) {
     free_chunks_.pop_back();
-    transfer.posted += size;
-    ++transfer.chunks;
-    transfer.peer->connected = true;
-  }
-  return ret;
-}
-
-// Behind the writes on the same connection, where the owner's device serves it after them. It has no bytes, so it needs
-// no right to read; when a write was refused the connection is gone and the fence fails with it.
-ssize_t DataEndpoint::post_fence(Transfer& transfer) {
-  Chunk& chunk = free_chunk();
-  chunk.transfer = &transfer;
-  chunk.size = 0;
-  const iovec local{&fence_byte_, 0};
-  void* descriptor = fi_mr_desc(fence_region_.get());
-  const fi_rma_iov remote{transfer.remote, 0, transfer.key};
-  fi_msg_rma message{};
-  message.msg_iov = &local;
-  message.desc = &descriptor;
-  message.iov_count = 1;
-  message.addr = transfer.peer->address;
-  message.rma_iov = &remote;
-  message.rma_iov_count = 1;
-  message.context = &chunk.context;
-  const ssize_t ret = fi_readmsg(endpoint_.get(), &message, FI_COMPLETION);
-  if (ret == 0) {
-    free_chunks_.pop_back();
-    transfer.fence = Transfer::Fence::posted;
     ++transfer.chunks;
   }
   return ret;
-}
-
-DataEndpoint::Chunk& DataEndpoint::free_chunk() {
-  if (free_chunks_.empty()) free_chunks_.push_back(chunks_.emplace_back(std::make_unique<Chunk>()).get());
-  return *free_chunks_.back();
 }
 
 // Chunks of all transfers in turn, so that a large one does not hold up a small one.

@@ -58,7 +58,7 @@ class DataEndpoint {
   bool post_all();
   ssize_t post_one(Transfer& transfer);
   ssize_t post_fence(Transfer& transfer);
-  Chunk& free_chunk();
+  ssize_t post(Transfer& transfer, MutableBytes local, void* descriptor, uint64_t remote_at, bool write);
   bool collect(size_t& events);
   void complete(Chunk& chunk, int error);
   void take_finished(std::vector<Transfer*>& done);
