@@ -234,7 +234,7 @@ TEST(PolicyEvaluate, PrincipalsAreNamedInEachForm) {
   };
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::111111111111:user/eng/ann"})", &user), Reach::principal);
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::alice-canonical:user/eng/ann"})", &user), Reach::principal);
-  EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam:::user/eng/ann"})", &user), Reach::principal);
+  EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam:::user/eng/ann"})", &user), Reach::none);
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::222222222222:user/eng/ann"})", &user), Reach::none);
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::111111111111:user/ann"})", &user), Reach::none);
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::111111111111:root"})", &user), Reach::account);
@@ -245,6 +245,28 @@ TEST(PolicyEvaluate, PrincipalsAreNamedInEachForm) {
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::tenant:user/111111111111"})", nullptr), Reach::none);
   EXPECT_EQ(reach(R"({"Service":"logging.s3.amazonaws.com"})", &root), Reach::none);
   EXPECT_EQ(reach("\"*\"", nullptr), Reach::principal);
+}
+
+TEST(PolicyEvaluate, AnArnReachesNoOtherAccount) {
+  const auto reach = [](const std::string& arn, const Principal& principal) {
+    const auto policy =
+        resource(R"({"Effect":"Allow","Action":"s3:*","Resource":"*","Principal":{"AWS":")" + arn + "\"}}");
+    return evaluate_resource(*policy, get(&principal)).allowed;
+  };
+  // An account of the name that a user of another one has.
+  const AccountPtr named_ann = account("333333333333", "ann");
+  EXPECT_EQ(reach("arn:aws:iam::111111111111:user/ann", root_of(named_ann)), Reach::none);
+  EXPECT_EQ(reach("arn:aws:iam::111111111111:user/ann", user_of(named_ann, "ann")), Reach::none);
+  EXPECT_EQ(reach("arn:aws:iam::111111111111:user/ann", user_of(alice, "ann")), Reach::principal);
+  // RADOS Gateway's ARN is the account, never a user of that name in whatever account.
+  EXPECT_EQ(reach("arn:aws:iam:::user/ann", root_of(named_ann)), Reach::principal);
+  EXPECT_EQ(reach("arn:aws:iam:::user/ann", user_of(named_ann, "ben")), Reach::account);
+  EXPECT_EQ(reach("arn:aws:iam:::user/ann", user_of(alice, "ann")), Reach::none);
+  // Roles and sessions are always of an account.
+  const Principal session = session_of(alice, "reader", "job");
+  EXPECT_EQ(reach("arn:aws:iam::111111111111:role/reader", session), Reach::principal);
+  EXPECT_EQ(reach("arn:aws:iam:::role/reader", session), Reach::none);
+  EXPECT_EQ(reach("arn:aws:sts:::assumed-role/reader/job", session), Reach::none);
 }
 
 TEST(PolicyEvaluate, NotPrincipalSparesOnlyWhoIsNamed) {
