@@ -381,6 +381,46 @@ TEST(PolicyCondition, AddressesAndArns) {
   EXPECT_TRUE(holds(R"({"BinaryEquals":{"s3:prefix":"aGk="}})", MapFacts{{"s3:prefix", {"aGk="}}}));
 }
 
+TEST(PolicyEvaluate, WhatTakesTooLongToDecideIsDenied) {
+  const Principal root = root_of(alice);
+  // Each "*" may begin anywhere, and each beginning compares a long text that differs at its end.
+  const std::string agent(60'000, 'a');
+  const MapFacts facts{{"aws:useragent", {agent}}};
+  const auto decided = [&](const std::string& effect, const std::string& op, const std::string& pattern) {
+    const auto policy =
+        resource(R"({"Effect":")" + effect + R"(","Principal":"*","Action":"s3:*","Resource":"*","Condition":{")" + op +
+                 R"(":{"aws:UserAgent":")" + pattern + R"("}}})");
+    return decide({&root, "s3:GetObject", "arn:aws:s3:::b/k", &facts},
+                  {.policy = policy.get(), .owner = alice->canonical_id});
+  };
+  const std::string slow = "*" + std::string(1000, 'a') + "?b";
+  for (const char* effect : {"Allow", "Deny"}) {
+    for (const char* op : {"StringLike", "StringNotLike"}) {
+      EXPECT_EQ(decided(effect, op, slow), Decision::denied) << effect << op;
+    }
+  }
+  // A run of "?" is one step, and common patterns on long values are far from the bound.
+  EXPECT_EQ(decided("Deny", "StringLike", "*" + std::string(5000, '?') + "b"), Decision::allowed);
+  EXPECT_EQ(decided("Deny", "StringLike", "???*"), Decision::denied);
+  EXPECT_EQ(decided("Deny", "StringLike", "*Mozilla*"), Decision::allowed);
+  // Variables are filled in within the bound, too.
+  std::string filled;
+  for (int i = 0; i < 500; ++i) filled += "${aws:UserAgent}";
+  EXPECT_EQ(decided("Allow", "StringLike", filled), Decision::denied);
+}
+
+TEST(PolicyEvaluate, RunsOfQuestionMarksCount) {
+  const auto like = [](const std::string& pattern) {
+    return holds(R"({"StringLike":{"s3:prefix":")" + pattern + R"("}})", MapFacts{{"s3:prefix", {"abcd"}}});
+  };
+  EXPECT_TRUE(like("????"));
+  EXPECT_FALSE(like("???"));
+  EXPECT_FALSE(like("?????"));
+  EXPECT_TRUE(like("a??d"));
+  EXPECT_TRUE(like("*???"));
+  EXPECT_TRUE(like("?*??"));
+}
+
 TEST(PolicyPublic, AsAwsDefinesIt) {
   const auto with = [](const std::string& rest) {
     return is_public(*resource(R"({"Effect":"Allow","Action":"s3:GetObject","Resource":"*",)" + rest + "}"));
