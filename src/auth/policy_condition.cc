@@ -335,6 +335,10 @@ bool Condition::fixes_values() const {
   if (op_.negated || op_.if_exists || op_.set == Set::all_values || operands_.empty()) return false;
   if (std::ranges::find(narrowing_keys, key_) == narrowing_keys.end()) return false;
   if (op_.type == Type::string) {
+    // The user id of those who have not signed: everyone has it.
+    const Question none;
+    Inquiry inquiry(none);
+    if (key_ == "aws:userid" && value_equals("anonymous", inquiry)) return false;
     return std::ranges::all_of(operands_, [](const Operand& o) { return std::get<Pattern>(o).fixed(); });
   }
   if (op_.type == Type::arn) {

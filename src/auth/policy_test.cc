@@ -435,6 +435,9 @@ TEST(PolicyPublic, AsAwsDefinesIt) {
   EXPECT_TRUE(with(R"("Principal":"*","Condition":{"StringLike":{"aws:SourceVpc":"vpc-*"}})"));
   EXPECT_FALSE(with(R"("Principal":"*","Condition":{"StringEquals":{"aws:SourceVpc":"vpc-1"}})"));
   EXPECT_TRUE(with(R"("Principal":"*","Condition":{"StringEqualsIfExists":{"aws:SourceVpc":"vpc-1"}})"));
+  EXPECT_FALSE(with(R"("Principal":"*","Condition":{"StringEquals":{"aws:userid":"AIDA1"}})"));
+  EXPECT_TRUE(with(R"("Principal":"*","Condition":{"StringEquals":{"aws:userid":["AIDA1","anonymous"]}})"));
+  EXPECT_TRUE(with(R"("Principal":"*","Condition":{"StringEqualsIgnoreCase":{"aws:userid":"Anonymous"}})"));
   EXPECT_FALSE(is_public(*resource(R"({"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":"*"})")));
 }
 
