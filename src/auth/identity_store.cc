@@ -196,6 +196,10 @@ Result<void> IdentityStore::save(const AccountMap& accounts) const {
     if (!write_all(file.fd, text) || ::fsync(file.fd) != 0) return cannot_save();
   }
   if (::rename(beside.c_str(), file_.c_str()) != 0) return cannot_save();
+  return {};
+}
+
+Result<void> IdentityStore::make_durable() const {
   const auto parent = file_.has_parent_path() ? file_.parent_path() : std::filesystem::path(".");
   const Fd folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.fd < 0 || ::fsync(folder.fd) != 0) return cannot_save();
@@ -222,8 +226,9 @@ Result<void> IdentityStore::change(const std::function<Result<void>(AccountMap&)
   VB_TRY(edit(accounts));
   VB_ASSIGN(auto next, compile(std::move(accounts), before.get()));
   VB_TRY(save(*next->accounts));
+  // The file has it, so what is shown has it, too, even when it is not sure to outlast a crash.
   show(std::move(next));
-  return {};
+  return make_durable();
 }
 
 Result<void> IdentityStore::change_account(std::string_view id,

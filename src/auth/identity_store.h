@@ -45,7 +45,8 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
 
   // Blocks. One change at a time, all or nothing: an error of `edit` leaves everything as it was. entity_already_exists
   // when the result holds an access key, account name, canonical id or email twice; limit_exceeded when the file would
-  // get too large; io_error, insufficient_storage.
+  // get too large; io_error, insufficient_storage: after an io_error
+  // the change may be there, but not yet durable.
   Result<void> change(const std::function<Result<void>(AccountMap&)>& edit);
   // The same for one account. no_such_entity when it is gone.
   Result<void> change_account(std::string_view id, const std::function<Result<void>(AccountEntry&)>& edit);
@@ -62,6 +63,7 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   void show(IdentitiesPtr next);
   Result<IdentitiesPtr> compile(AccountMap accounts, const Identities* before) const;
   Result<void> save(const AccountMap& accounts) const;
+  Result<void> make_durable() const;  // the file's name, after save()
   Result<AccessKeyPtr> find_session(std::string_view access_key, std::string_view token, int64_t now_s) const;
   Result<AccessKeyPtr> resolve(const SessionGrant& grant, std::string_view token) const;
 

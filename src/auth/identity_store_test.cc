@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -131,6 +132,24 @@ TEST_F(IdentityStoreTest, TheFileGrowsNoLargerThanTheNextStartReads) {
   EXPECT_EQ(text(), before);
   EXPECT_EQ(store_->account_named("bob"), nullptr);
   EXPECT_TRUE(reopen(size));
+}
+
+TEST_F(IdentityStoreTest, WhatIsInTheFileIsShownAlsoWhenItsFolderCannotBeSynced) {
+  // Files can be made and renamed in it, but it cannot be opened; that does not hold for root.
+  constexpr uid_t nobody = 65534;
+  const bool is_root = ::geteuid() == 0;
+  ASSERT_EQ(::chmod(folder_.c_str(), 0300), 0);
+  if (is_root && (::chown(folder_.c_str(), nobody, nobody) != 0 || ::seteuid(nobody) != 0)) {
+    GTEST_SKIP() << "cannot become another user";
+  }
+  const auto done = add_account("alice", "alice", "AKALICE");
+  if (is_root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  ASSERT_EQ(::chmod(folder_.c_str(), 0700), 0);
+  EXPECT_FALSE(done);
+  EXPECT_NE(text().find("AKALICE"), std::string::npos);
+  EXPECT_NE(store_->account_named("alice"), nullptr);
 }
 
 TEST_F(IdentityStoreTest, AtFirstThereIsTheRootAlone) {
