@@ -13,6 +13,7 @@
 
 #include "auth/auth.h"
 #include "auth/policy.h"
+#include "base/bytes.h"
 #include "base/result.h"
 
 namespace verbena::auth {
@@ -96,6 +97,7 @@ const ByName<ManagedPolicy>& aws_managed_policies();
 const ManagedPolicy* find_policy(const AccountEntry& account, std::string_view arn);
 
 // The limits that AWS has (IAM User Guide, "IAM and AWS STS quotas"), and our own of accounts.
+inline constexpr uint64_t identity_file_bytes_max = 512 * MiB;
 inline constexpr size_t accounts_max = 10'000;
 inline constexpr size_t users_max = 5'000;
 inline constexpr size_t groups_max = 300;
@@ -104,7 +106,7 @@ inline constexpr size_t managed_policies_max = 1'500;
 inline constexpr size_t keys_per_user_max = 2;
 inline constexpr size_t groups_per_user_max = 10;
 inline constexpr size_t attached_max = 10;
-inline constexpr size_t user_policies_bytes_max = 2'048;  // inline documents together, blanks not counted
+inline constexpr size_t user_policies_bytes_max = 2'048;  // inline documents together
 inline constexpr size_t group_policies_bytes_max = 5'120;
 inline constexpr size_t role_policies_bytes_max = 10'240;
 inline constexpr size_t managed_policy_bytes_max = 6'144;

@@ -10,7 +10,6 @@
 namespace verbena::auth {
 
 inline constexpr int identity_file_version = 1;
-inline constexpr uint64_t identity_file_bytes_max = 512 * MiB;
 
 // `secret` as StoredKey::sealed holds it.
 std::string seal_secret(const KeyRing& keys, std::string_view access_key, std::string_view secret);

@@ -47,14 +47,14 @@ std::unexpected<Error> cannot_save() {
 }
 
 // nullopt: there is none.
-Result<std::optional<std::string>> read_file(const std::filesystem::path& path) {
+Result<std::optional<std::string>> read_file(const std::filesystem::path& path, uint64_t bytes_max) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (file.fd < 0 && errno == ENOENT) return std::nullopt;
-  struct stat status{};
+  struct stat status {};
   if (file.fd < 0 || ::fstat(file.fd, &status) != 0) return fail(Errc::io_error, "identity file: open", errno);
   if (!S_ISREG(status.st_mode)) return fail(Errc::malformed, "identity file: not a regular file");
   if ((status.st_mode & 022) != 0) return fail(Errc::malformed, "identity file: others may write it; run chmod 600");
-  if (static_cast<uint64_t>(status.st_size) > identity_file_bytes_max) {
+  if (static_cast<uint64_t>(status.st_size) > bytes_max) {
     return fail(Errc::too_large, "identity file: too large");
   }
   std::string text(static_cast<size_t>(status.st_size), '\0');
@@ -117,17 +117,19 @@ std::shared_ptr<const Identities::Compiled> compile_account(const AccountEntryPt
 
 }  // namespace
 
-IdentityStore::IdentityStore(std::filesystem::path file, const KeyRing& keys, Credentials root)
+IdentityStore::IdentityStore(std::filesystem::path file, const KeyRing& keys, Credentials root, uint64_t file_bytes_max)
     : file_(std::move(file)),
       ring_(keys),
+      file_bytes_max_(file_bytes_max),
       root_(std::make_shared<const AccessKey>(AccessKey{root, superuser(), 0})),
       root_tag_(tag_of_root(root)) {}
 
 IdentityStore::~IdentityStore() = default;
 
 std::expected<std::unique_ptr<IdentityStore>, std::string> IdentityStore::open(const std::filesystem::path& file,
-                                                                               const KeyRing& keys, Credentials root) {
-  std::unique_ptr<IdentityStore> store(new IdentityStore(file, keys, std::move(root)));
+                                                                               const KeyRing& keys, Credentials root,
+                                                                               uint64_t file_bytes_max) {
+  std::unique_ptr<IdentityStore> store(new IdentityStore(file, keys, std::move(root), file_bytes_max));
   if (auto loaded = store->load(); !loaded) return std::unexpected(loaded.error());
   return store;
 }
@@ -136,7 +138,7 @@ std::expected<void, std::string> IdentityStore::load() {
   const auto cannot = [&](const Error& error) {
     return std::unexpected("cannot read the accounts in " + file_.string() + ": " + describe(error));
   };
-  const auto text = read_file(file_);
+  const auto text = read_file(file_, file_bytes_max_);
   if (!text) return cannot(text.error());
   AccountMap accounts = first_accounts();
   if (*text) {
@@ -183,14 +185,21 @@ Result<IdentitiesPtr> IdentityStore::compile(AccountMap accounts, const Identiti
 }
 
 Result<void> IdentityStore::save(const AccountMap& accounts) const {
+  const std::string text = encode_accounts(accounts);
+  // Else the next start could not read it.
+  if (text.size() > file_bytes_max_) return fail(Errc::limit_exceeded, "The accounts take more room than they may.");
   const std::string beside = file_.string() + ".new";
   ::unlink(beside.c_str());
   {
     const Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (file.fd < 0) return cannot_save();
-    if (!write_all(file.fd, encode_accounts(accounts)) || ::fsync(file.fd) != 0) return cannot_save();
+    if (!write_all(file.fd, text) || ::fsync(file.fd) != 0) return cannot_save();
   }
   if (::rename(beside.c_str(), file_.c_str()) != 0) return cannot_save();
+  return {};
+}
+
+Result<void> IdentityStore::make_durable() const {
   const auto parent = file_.has_parent_path() ? file_.parent_path() : std::filesystem::path(".");
   const Fd folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.fd < 0 || ::fsync(folder.fd) != 0) return cannot_save();
@@ -217,8 +226,9 @@ Result<void> IdentityStore::change(const std::function<Result<void>(AccountMap&)
   VB_TRY(edit(accounts));
   VB_ASSIGN(auto next, compile(std::move(accounts), before.get()));
   VB_TRY(save(*next->accounts));
+  // The file has it, so what is shown has it, too, even when it is not sure to outlast a crash.
   show(std::move(next));
-  return {};
+  return make_durable();
 }
 
 Result<void> IdentityStore::change_account(std::string_view id,

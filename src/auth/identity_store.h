@@ -26,9 +26,11 @@ using IdentitiesPtr = std::shared_ptr<const Identities>;
 class IdentityStore final : public CredentialStore, public AccountDirectory {
  public:
   // `file` need not be there yet. `root` is the superuser's key; `keys` outlives the store. The error is a sentence for
-  // people: the file cannot be read, is corrupt, or its secrets do not open with these keys.
-  static std::expected<std::unique_ptr<IdentityStore>, std::string> open(const std::filesystem::path& file,
-                                                                         const KeyRing& keys, Credentials root);
+  // people: the file cannot be read, is corrupt, or its secrets do not open with these keys. No change makes the file
+  // larger than `file_bytes_max`, and no larger one is read.
+  static std::expected<std::unique_ptr<IdentityStore>, std::string> open(
+      const std::filesystem::path& file, const KeyRing& keys, Credentials root,
+      uint64_t file_bytes_max = identity_file_bytes_max);
   ~IdentityStore() override;
 
   Result<AccessKeyPtr> find(std::string_view access_key, std::string_view session_token, int64_t now_s) const override;
@@ -42,7 +44,9 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   AccountEntryPtr account_named(std::string_view name) const;
 
   // Blocks. One change at a time, all or nothing: an error of `edit` leaves everything as it was. entity_already_exists
-  // when the result holds an access key, account name, canonical id or email twice; io_error, insufficient_storage.
+  // when the result holds an access key, account name, canonical id or email twice; limit_exceeded when the file would
+  // get too large; io_error, insufficient_storage: after an io_error
+  // the change may be there, but not yet durable.
   Result<void> change(const std::function<Result<void>(AccountMap&)>& edit);
   // The same for one account. no_such_entity when it is gone.
   Result<void> change_account(std::string_view id, const std::function<Result<void>(AccountEntry&)>& edit);
@@ -53,12 +57,13 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   Credentials make_session(SessionGrant& grant) const;
 
  private:
-  IdentityStore(std::filesystem::path file, const KeyRing& keys, Credentials root);
+  IdentityStore(std::filesystem::path file, const KeyRing& keys, Credentials root, uint64_t file_bytes_max);
   std::expected<void, std::string> load();
   IdentitiesPtr snapshot() const;
   void show(IdentitiesPtr next);
   Result<IdentitiesPtr> compile(AccountMap accounts, const Identities* before) const;
   Result<void> save(const AccountMap& accounts) const;
+  Result<void> make_durable() const;  // the file's name, after save()
   Result<AccessKeyPtr> find_session(std::string_view access_key, std::string_view token, int64_t now_s) const;
   Result<AccessKeyPtr> resolve(const SessionGrant& grant, std::string_view token) const;
 
@@ -72,6 +77,7 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
 
   const std::filesystem::path file_;
   const KeyRing& ring_;
+  const uint64_t file_bytes_max_;
   const AccessKeyPtr root_;
   const std::string root_tag_;
   std::mutex change_mutex_;

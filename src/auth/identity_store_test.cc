@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -118,6 +119,39 @@ class IdentityStoreTest : public testing::Test {
   std::unique_ptr<IdentityStore> store_;
 };
 
+TEST_F(IdentityStoreTest, TheFileGrowsNoLargerThanTheNextStartReads) {
+  ASSERT_TRUE(add_account("alice", "alice", "AKALICE"));
+  const uint64_t size = std::filesystem::file_size(file());
+  const auto reopen = [&](uint64_t bytes_max) { return IdentityStore::open(file(), *keys_, root_, bytes_max); };
+  EXPECT_FALSE(reopen(size - 1));
+  auto opened = reopen(size);
+  ASSERT_TRUE(opened) << opened.error();
+  store_ = std::move(*opened);
+  const std::string before = text();
+  EXPECT_EQ(add_account("bob", "bob", "AKBOB").error().code, Errc::limit_exceeded);
+  EXPECT_EQ(text(), before);
+  EXPECT_EQ(store_->account_named("bob"), nullptr);
+  EXPECT_TRUE(reopen(size));
+}
+
+TEST_F(IdentityStoreTest, WhatIsInTheFileIsShownAlsoWhenItsFolderCannotBeSynced) {
+  // Files can be made and renamed in it, but it cannot be opened; that does not hold for root.
+  constexpr uid_t nobody = 65534;
+  const bool is_root = ::geteuid() == 0;
+  ASSERT_EQ(::chmod(folder_.c_str(), 0300), 0);
+  if (is_root && (::chown(folder_.c_str(), nobody, nobody) != 0 || ::seteuid(nobody) != 0)) {
+    GTEST_SKIP() << "cannot become another user";
+  }
+  const auto done = add_account("alice", "alice", "AKALICE");
+  if (is_root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  ASSERT_EQ(::chmod(folder_.c_str(), 0700), 0);
+  EXPECT_FALSE(done);
+  EXPECT_NE(text().find("AKALICE"), std::string::npos);
+  EXPECT_NE(store_->account_named("alice"), nullptr);
+}
+
 TEST_F(IdentityStoreTest, AtFirstThereIsTheRootAlone) {
   const auto key = store_->find("ROOTKEY", "", now);
   ASSERT_TRUE(key);
@@ -152,7 +186,7 @@ TEST_F(IdentityStoreTest, AnAccountIsThereAfterARestartAndItsSecretIsNotInTheFil
   }
   EXPECT_EQ(text().find("secret of AKALICE"), std::string::npos);
   EXPECT_EQ(text().find("the root's secret"), std::string::npos);
-  struct stat status{};
+  struct stat status {};
   ASSERT_EQ(::stat(file().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
 }

@@ -67,7 +67,7 @@ std::expected<void, std::string> replace_file(const std::filesystem::path& path,
   if (::rename(beside.c_str(), path.c_str()) != 0) return cannot("rename to", path);
   const auto parent = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   const Fd folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.fd >= 0) ::fsync(folder.fd);
+  if (folder.fd < 0 || ::fsync(folder.fd) != 0) return cannot("make durable", path);
   return {};
 }
 

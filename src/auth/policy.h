@@ -80,6 +80,7 @@ enum class Decision : uint8_t {
 // All policies together, by AWS's evaluation logic: a denial anywhere decides; within the owner's account one allowance
 // is enough; across accounts both sides must allow; a session never gets more than its session policies allow. An
 // account's root needs no identity policy. The superuser counts as the root of every account.
+// What cannot be decided in bounded time (long header values against many wildcards) is denied.
 Decision decide(const Question& question, const Resource& resource);
 
 // Whether the policy gives access to the public, as GetBucketPolicyStatus and the public access block mean it.

@@ -190,8 +190,11 @@ bool names(std::string_view known, std::string_view key) {
 
 bool is_s3_action(std::string_view name_pattern) {
   const auto pattern = Pattern::parse(name_pattern, {.wildcards = true, .variables = false});
-  return std::ranges::any_of(
-      s3_actions, [&](std::string_view action) { return pattern->matches(action, Question{}, Letters::any_case); });
+  return std::ranges::any_of(s3_actions, [&](std::string_view action) {
+    const Question none;
+    Inquiry inquiry(none);
+    return pattern->matches(action, inquiry, Letters::any_case);
+  });
 }
 
 }  // namespace

@@ -262,19 +262,19 @@ Result<Condition> Condition::parse(ConditionOperator op, std::string_view key, c
 }
 
 // Whether the value passes the operator's test, before its negation, against one of the operands.
-bool Condition::value_equals(std::string_view value, const Question& question) const {
+bool Condition::value_equals(std::string_view value, Inquiry& inquiry) const {
   switch (op_.type) {
     case Type::string: {
       const Letters letters = op_.test == Test::equal_any_case ? Letters::any_case : Letters::exact;
       return std::ranges::any_of(
-          operands_, [&](const Operand& o) { return std::get<Pattern>(o).matches(value, question, letters); });
+          operands_, [&](const Operand& o) { return std::get<Pattern>(o).matches(value, inquiry, letters); });
     }
     case Type::binary: {
       const auto bytes = from_base64(value);
       if (!bytes) return false;
       const std::string_view raw(reinterpret_cast<const char*>(bytes->data()), bytes->size());
       return std::ranges::any_of(operands_,
-                                 [&](const Operand& o) { return std::get<Pattern>(o).matches(raw, question); });
+                                 [&](const Operand& o) { return std::get<Pattern>(o).matches(raw, inquiry); });
     }
     case Type::number:
     case Type::date: {
@@ -297,7 +297,7 @@ bool Condition::value_equals(std::string_view value, const Question& question) c
       return parts && std::ranges::any_of(operands_, [&](const Operand& o) {
                const auto& patterns = std::get<ArnPattern>(o);
                for (size_t i = 0; i < patterns.size(); ++i) {
-                 if (!patterns[i].matches((*parts)[i], question)) return false;
+                 if (!patterns[i].matches((*parts)[i], inquiry)) return false;
                }
                return true;
              });
@@ -308,16 +308,19 @@ bool Condition::value_equals(std::string_view value, const Question& question) c
   return false;
 }
 
-bool Condition::holds_for(const FactValues& values, const Question& question) const {
-  const auto passes = [&](const std::string& value) { return value_equals(value, question) != op_.negated; };
+bool Condition::holds_for(const FactValues& values, Inquiry& inquiry) const {
+  const auto passes = [&](const std::string& value) {
+    // Its size is what it cost to look it up and to read it.
+    return inquiry.spend(value.size()) && value_equals(value, inquiry) != op_.negated;
+  };
   // A key with several values and an operator for one: none of them may match a negated one.
   const bool all = op_.set == Set::all_values || (op_.set == Set::single && op_.negated);
   return all ? std::ranges::all_of(values, passes) : std::ranges::any_of(values, passes);
 }
 
-bool Condition::holds(const Question& question) const {
+bool Condition::holds(Inquiry& inquiry) const {
   FactValues values;
-  const bool present = find_fact(question, key_, values);
+  const bool present = find_fact(inquiry.question, key_, values);
   if (op_.type == Type::null) {
     return std::ranges::any_of(operands_, [&](const Operand& o) { return std::get<bool>(o) != present; });
   }
@@ -325,13 +328,17 @@ bool Condition::holds(const Question& question) const {
     if (op_.if_exists || op_.set == Set::all_values) return true;
     return op_.negated && op_.set == Set::single;
   }
-  return holds_for(values, question);
+  return holds_for(values, inquiry);
 }
 
 bool Condition::fixes_values() const {
   if (op_.negated || op_.if_exists || op_.set == Set::all_values || operands_.empty()) return false;
   if (std::ranges::find(narrowing_keys, key_) == narrowing_keys.end()) return false;
   if (op_.type == Type::string) {
+    // The user id of those who have not signed: everyone has it.
+    const Question none;
+    Inquiry inquiry(none);
+    if (key_ == "aws:userid" && value_equals("anonymous", inquiry)) return false;
     return std::ranges::all_of(operands_, [](const Operand& o) { return std::get<Pattern>(o).fixed(); });
   }
   if (op_.type == Type::arn) {

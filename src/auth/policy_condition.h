@@ -34,7 +34,7 @@ class Condition {
   // Errors: malformed_policy. `values` as they stand in the policy, numbers and booleans as text.
   static Result<Condition> parse(ConditionOperator op, std::string_view key, const std::vector<std::string>& values,
                                  bool variables);
-  bool holds(const Question& question) const;
+  bool holds(Inquiry& inquiry) const;
 
   const std::string& key() const { return key_; }
   // It holds only for a few values that the policy fixes: what keeps a policy from being public.
@@ -45,8 +45,8 @@ class Condition {
   using Operand = std::variant<Pattern, double, bool, IpRange, ArnPattern>;
   static std::optional<Operand> parse_operand(ConditionOperator op, std::string_view text, bool variables);
   static std::optional<ArnPattern> parse_arn(std::string_view text, bool variables);
-  bool value_equals(std::string_view value, const Question& question) const;
-  bool holds_for(const FactValues& values, const Question& question) const;
+  bool value_equals(std::string_view value, Inquiry& inquiry) const;
+  bool holds_for(const FactValues& values, Inquiry& inquiry) const;
 
   ConditionOperator op_;
   std::string key_;

@@ -7,21 +7,21 @@
 namespace verbena::auth {
 namespace {
 
-bool any_matches(const std::vector<Pattern>& patterns, std::string_view text, const Question& question,
-                 Letters letters) {
-  return std::ranges::any_of(patterns, [&](const Pattern& p) { return p.matches(text, question, letters); });
+bool any_matches(const std::vector<Pattern>& patterns, std::string_view text, Inquiry& inquiry, Letters letters) {
+  return std::ranges::any_of(patterns, [&](const Pattern& p) { return p.matches(text, inquiry, letters); });
 }
 
 // Everything but the principal.
-bool concerns(const Statement& statement, const Question& question, PolicyKind kind) {
-  if (any_matches(statement.actions, question.action, question, Letters::any_case) == statement.not_actions) {
+bool concerns(const Statement& statement, Inquiry& inquiry, PolicyKind kind) {
+  const Question& question = inquiry.question;
+  if (any_matches(statement.actions, question.action, inquiry, Letters::any_case) == statement.not_actions) {
     return false;
   }
   if (kind != PolicyKind::trust &&
-      any_matches(statement.resources, question.resource, question, Letters::exact) == statement.not_resources) {
+      any_matches(statement.resources, question.resource, inquiry, Letters::exact) == statement.not_resources) {
     return false;
   }
-  return std::ranges::all_of(statement.conditions, [&](const Condition& c) { return c.holds(question); });
+  return std::ranges::all_of(statement.conditions, [&](const Condition& c) { return c.holds(inquiry); });
 }
 
 Reach reach_of(const Statement& statement, const Principal* principal) {
@@ -32,48 +32,68 @@ Reach reach_of(const Statement& statement, const Principal* principal) {
   return reach < Reach::principal ? Reach::principal : Reach::none;
 }
 
-// All policies of a list as one.
-Effect evaluate_all(const std::vector<PolicyPtr>& policies, const Question& question) {
-  Effect effect = Effect::none;
-  for (const PolicyPtr& policy : policies) effect = std::max(effect, evaluate(*policy, question));
-  return effect;
-}
-
-}  // namespace
-
-Effect evaluate(const Policy& policy, const Question& question) {
+Effect evaluate(const Policy& policy, Inquiry& inquiry) {
   Effect effect = Effect::none;
   for (const Statement& statement : policy.statements) {
-    if (!concerns(statement, question, policy.kind)) continue;
+    const bool concerned = concerns(statement, inquiry, policy.kind);
+    if (inquiry.exhausted()) return Effect::deny;
+    if (!concerned) continue;
     if (!statement.allow) return Effect::deny;
     effect = Effect::allow;
   }
   return effect;
 }
 
-ResourceEffect evaluate_resource(const Policy& policy, const Question& question) {
+ResourceEffect evaluate_resource(const Policy& policy, Inquiry& inquiry) {
+  constexpr ResourceEffect denial{.denied = true, .allowed = Reach::none};
   ResourceEffect effect;
   for (const Statement& statement : policy.statements) {
-    const Reach reach = reach_of(statement, question.principal);
-    if (reach == Reach::none || !concerns(statement, question, policy.kind)) continue;
-    if (!statement.allow) return {.denied = true, .allowed = Reach::none};
+    const Reach reach = reach_of(statement, inquiry.question.principal);
+    if (reach == Reach::none) continue;
+    const bool concerned = concerns(statement, inquiry, policy.kind);
+    if (inquiry.exhausted()) return denial;
+    if (!concerned) continue;
+    if (!statement.allow) return denial;
     effect.allowed = std::max(effect.allowed, reach);
   }
   return effect;
 }
 
+// All policies of a list as one.
+Effect evaluate_all(const std::vector<PolicyPtr>& policies, Inquiry& inquiry) {
+  Effect effect = Effect::none;
+  for (const PolicyPtr& policy : policies) {
+    effect = std::max(effect, evaluate(*policy, inquiry));
+    if (effect == Effect::deny) break;
+  }
+  return effect;
+}
+
+}  // namespace
+
+Effect evaluate(const Policy& policy, const Question& question) {
+  Inquiry inquiry(question);
+  return evaluate(policy, inquiry);
+}
+
+ResourceEffect evaluate_resource(const Policy& policy, const Question& question) {
+  Inquiry inquiry(question);
+  return evaluate_resource(policy, inquiry);
+}
+
 Decision decide(const Question& question, const Resource& resource) {
   const Principal* const principal = question.principal;
+  Inquiry inquiry(question);
   ResourceEffect given;
-  if (resource.policy != nullptr) given = evaluate_resource(*resource.policy, question);
+  if (resource.policy != nullptr) given = evaluate_resource(*resource.policy, inquiry);
   if (given.denied) return Decision::denied;
   const bool own = principal != nullptr && (principal->superuser || principal->account->canonical_id == resource.owner);
   if (!resource.allows || (resource.own_account_only && !own)) given.allowed = Reach::none;
   const Reach reach = std::max(given.allowed, resource.granted);
   if (principal == nullptr) return reach >= Reach::principal ? Decision::allowed : Decision::refused;
 
-  const Effect identity = evaluate_all(principal->policies, question);
-  const Effect session = evaluate_all(principal->session, question);
+  const Effect identity = evaluate_all(principal->policies, inquiry);
+  const Effect session = evaluate_all(principal->session, inquiry);
   if (identity == Effect::deny || session == Effect::deny) return Decision::denied;
   const bool root = principal->superuser || principal->kind == Principal::Kind::account_root;
   const bool by_identity = root || identity == Effect::allow;
@@ -101,7 +121,9 @@ bool concerns_only(const Policy& policy, std::string_view bucket) {
     if (path == std::string_view::npos) return false;
     const std::string_view rest = arn.substr(path + 1);
     const auto name = Pattern::parse(rest.substr(0, rest.find('/')), {.wildcards = true, .variables = false});
-    return name && name->matches(bucket, Question{});
+    const Question none;
+    Inquiry inquiry(none);
+    return name && name->matches(bucket, inquiry);
   };
   return std::ranges::all_of(policy.statements, [&](const Statement& statement) {
     return std::ranges::all_of(statement.resource_texts, inside);

@@ -70,7 +70,7 @@ bool find_fact(const Question& question, std::string_view key, FactValues& value
 
 void Pattern::add_literal(std::string_view text) {
   if (text.empty()) return;
-  if (pieces_.empty() || pieces_.back().kind != Kind::literal) pieces_.push_back({});
+  if (pieces_.empty() || pieces_.back().kind != Kind::literal) pieces_.emplace_back();
   pieces_.back().text += text;
 }
 
@@ -80,7 +80,7 @@ bool Pattern::add_variable(std::string_view inside) {
     add_literal(inside);
     return true;
   }
-  Piece piece{Kind::variable, {}, std::nullopt};
+  Piece piece{.kind = Kind::variable, .text = {}, .alternative = std::nullopt};
   const size_t comma = inside.find(',');
   const std::string_view name = trim(inside.substr(0, comma));
   if (name.empty() || name.find_first_not_of(name_characters) != std::string_view::npos) return false;
@@ -112,8 +112,12 @@ std::optional<Pattern> Pattern::parse(std::string_view text, Syntax syntax) {
       i = end + 1;
     } else {
       const Kind kind = text[i] == '*' ? Kind::many : Kind::one;
-      const bool repeated = kind == Kind::many && !pattern.pieces_.empty() && pattern.pieces_.back().kind == kind;
-      if (!repeated) pattern.pieces_.push_back({kind, {}, std::nullopt});
+      const bool repeated = !pattern.pieces_.empty() && pattern.pieces_.back().kind == kind;
+      if (!repeated) {
+        pattern.pieces_.push_back({.kind = kind, .text = {}, .alternative = std::nullopt});
+      } else if (kind == Kind::one) {
+        ++pattern.pieces_.back().count;
+      }
       ++i;
     }
     begin = i;
@@ -127,7 +131,7 @@ bool Pattern::has_wildcard() const {
 }
 
 // Greedy with a way back to the last "*" alone, so the cost is bounded by the product of both lengths.
-bool Pattern::match_pieces(std::string_view text, Letters letters) const {
+bool Pattern::match_pieces(std::string_view text, Inquiry& inquiry, Letters letters) const {
   size_t piece = 0, at = 0;
   size_t star = std::string_view::npos, star_at = 0;
   while (at < text.size() || piece < pieces_.size()) {
@@ -138,7 +142,8 @@ bool Pattern::match_pieces(std::string_view text, Letters letters) const {
         star_at = at;
         continue;
       }
-      const size_t length = now.kind == Kind::one ? 1 : now.text.size();
+      const size_t length = now.kind == Kind::one ? now.count : now.text.size();
+      if (!inquiry.spend(1 + now.text.size())) return false;
       if (text.size() - at >= length && (now.kind == Kind::one || same(text.substr(at, length), now.text, letters))) {
         ++piece;
         at += length;
@@ -152,23 +157,34 @@ bool Pattern::match_pieces(std::string_view text, Letters letters) const {
   return true;
 }
 
-bool Pattern::matches(std::string_view text, const Question& question, Letters letters) const {
-  if (!variables_) return match_pieces(text, letters);
+// Adds what stands for the variable. False when nothing does.
+bool Pattern::fill(const Piece& variable, Inquiry& inquiry) {
+  FactValues values;
+  if (find_fact(inquiry.question, variable.text, values) && values.size() == 1) {
+    if (!inquiry.spend(values.front().size())) return false;
+    add_literal(values.front());
+  } else if (variable.alternative) {
+    add_literal(*variable.alternative);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool Pattern::matches(std::string_view text, Inquiry& inquiry, Letters letters) const {
+  if (inquiry.exhausted()) return false;
+  if (!variables_) return match_pieces(text, inquiry, letters);
   Pattern filled;
   for (const Piece& piece : pieces_) {
     if (piece.kind == Kind::literal) {
       filled.add_literal(piece.text);
     } else if (piece.kind != Kind::variable) {
       filled.pieces_.push_back(piece);
-    } else if (FactValues values; find_fact(question, piece.text, values) && values.size() == 1) {
-      filled.add_literal(values.front());
-    } else if (piece.alternative) {
-      filled.add_literal(*piece.alternative);
-    } else {
+    } else if (!filled.fill(piece, inquiry)) {
       return false;
     }
   }
-  return filled.match_pieces(text, letters);
+  return filled.match_pieces(text, inquiry, letters);
 }
 
 }  // namespace verbena::auth

@@ -14,6 +14,26 @@ namespace verbena::auth {
 // The values of a condition key, of the principal or of the request.
 bool find_fact(const Question& question, std::string_view key, FactValues& values);
 
+// A question while it is answered. Patterns, and header values that fill or meet them, come from strangers, and greedy
+// matching costs the product of both: so the work is bounded. Once the steps are spent nothing matches, and as it
+// cannot be known what a denial would have said, the answer is a denial.
+class Inquiry {
+ public:
+  static constexpr size_t steps_max = 1'000'000;  // a few milliseconds; the longest policies that mean it take a tenth
+  explicit Inquiry(const Question& asked) : question(asked) {}
+  // False when there are no more.
+  bool spend(size_t steps) {
+    steps_left_ = steps < steps_left_ ? steps_left_ - steps : 0;
+    return !exhausted();
+  }
+  bool exhausted() const { return steps_left_ == 0; }
+
+  const Question& question;
+
+ private:
+  size_t steps_left_ = steps_max;
+};
+
 enum class Letters : uint8_t { exact, any_case };
 
 class Pattern {
@@ -26,7 +46,7 @@ class Pattern {
   static std::optional<Pattern> parse(std::string_view text, Syntax syntax);
 
   // A variable without a value matches nothing.
-  bool matches(std::string_view text, const Question& question, Letters letters = Letters::exact) const;
+  bool matches(std::string_view text, Inquiry& inquiry, Letters letters = Letters::exact) const;
   bool has_wildcard() const;
   bool has_variable() const { return variables_; }
   // No wildcard and no variable.
@@ -38,10 +58,12 @@ class Pattern {
     Kind kind = Kind::literal;
     std::string text;                        // the literal, or the variable's key as facts name it
     std::optional<std::string> alternative;  // a variable's default
+    size_t count = 1;                        // how many "?" stand in a row
   };
   bool add_variable(std::string_view inside);
   void add_literal(std::string_view text);
-  bool match_pieces(std::string_view text, Letters letters) const;
+  bool match_pieces(std::string_view text, Inquiry& inquiry, Letters letters) const;
+  bool fill(const Piece& variable, Inquiry& inquiry);
 
   std::vector<Piece> pieces_;
   bool variables_ = false;

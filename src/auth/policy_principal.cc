@@ -63,14 +63,19 @@ std::string_view entity_of(const Principal& principal, std::string_view prefix) 
 
 std::string_view last_of_path(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// RADOS Gateway writes an account as a user: arn:aws:iam:::user/ID, arn:aws:iam::TENANT:user/ID.
+bool is_account_id(std::string_view text) {
+  constexpr size_t digits = 12;
+  return text.size() == digits && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// RADOS Gateway writes an account as a user: arn:aws:iam:::user/ID, arn:aws:iam::TENANT:user/ID. An ARN of AWS, with
+// an account's 12 digits, means a user in that account alone.
 Reach user_reach(const PrincipalName& name, const Principal& principal) {
-  if (principal.kind == Principal::Kind::account_root) return account_reach(name.name, principal);
-  const bool here = name.account.empty() || names_account(name.account, *principal.account);
+  const bool here = !name.account.empty() && names_account(name.account, *principal.account);
   if (here && principal.kind == Principal::Kind::user && entity_of(principal, user_prefix) == name.name) {
     return Reach::principal;
   }
-  return account_reach(name.name, principal);
+  return is_account_id(name.account) ? Reach::none : account_reach(name.name, principal);
 }
 
 }  // namespace
@@ -96,7 +101,7 @@ Reach reach_of(const PrincipalName& name, const Principal* principal) {
     case Kind::role:
     case Kind::session: {
       if (principal->kind != Principal::Kind::assumed_role) return Reach::none;
-      if (!name.account.empty() && !names_account(name.account, *principal->account)) return Reach::none;
+      if (name.account.empty() || !names_account(name.account, *principal->account)) return Reach::none;
       const std::string_view entity = entity_of(*principal, session_prefix);  // "ROLE/SESSION"
       if (name.kind == Kind::session) return entity == name.name ? Reach::session : Reach::none;
       return entity.substr(0, entity.find('/')) == last_of_path(name.name) ? Reach::principal : Reach::none;

@@ -234,7 +234,7 @@ TEST(PolicyEvaluate, PrincipalsAreNamedInEachForm) {
   };
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::111111111111:user/eng/ann"})", &user), Reach::principal);
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::alice-canonical:user/eng/ann"})", &user), Reach::principal);
-  EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam:::user/eng/ann"})", &user), Reach::principal);
+  EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam:::user/eng/ann"})", &user), Reach::none);
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::222222222222:user/eng/ann"})", &user), Reach::none);
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::111111111111:user/ann"})", &user), Reach::none);
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::111111111111:root"})", &user), Reach::account);
@@ -245,6 +245,28 @@ TEST(PolicyEvaluate, PrincipalsAreNamedInEachForm) {
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::tenant:user/111111111111"})", nullptr), Reach::none);
   EXPECT_EQ(reach(R"({"Service":"logging.s3.amazonaws.com"})", &root), Reach::none);
   EXPECT_EQ(reach("\"*\"", nullptr), Reach::principal);
+}
+
+TEST(PolicyEvaluate, AnArnReachesNoOtherAccount) {
+  const auto reach = [](const std::string& arn, const Principal& principal) {
+    const auto policy =
+        resource(R"({"Effect":"Allow","Action":"s3:*","Resource":"*","Principal":{"AWS":")" + arn + "\"}}");
+    return evaluate_resource(*policy, get(&principal)).allowed;
+  };
+  // An account of the name that a user of another one has.
+  const AccountPtr named_ann = account("333333333333", "ann");
+  EXPECT_EQ(reach("arn:aws:iam::111111111111:user/ann", root_of(named_ann)), Reach::none);
+  EXPECT_EQ(reach("arn:aws:iam::111111111111:user/ann", user_of(named_ann, "ann")), Reach::none);
+  EXPECT_EQ(reach("arn:aws:iam::111111111111:user/ann", user_of(alice, "ann")), Reach::principal);
+  // RADOS Gateway's ARN is the account, never a user of that name in whatever account.
+  EXPECT_EQ(reach("arn:aws:iam:::user/ann", root_of(named_ann)), Reach::principal);
+  EXPECT_EQ(reach("arn:aws:iam:::user/ann", user_of(named_ann, "ben")), Reach::account);
+  EXPECT_EQ(reach("arn:aws:iam:::user/ann", user_of(alice, "ann")), Reach::none);
+  // Roles and sessions are always of an account.
+  const Principal session = session_of(alice, "reader", "job");
+  EXPECT_EQ(reach("arn:aws:iam::111111111111:role/reader", session), Reach::principal);
+  EXPECT_EQ(reach("arn:aws:iam:::role/reader", session), Reach::none);
+  EXPECT_EQ(reach("arn:aws:sts:::assumed-role/reader/job", session), Reach::none);
 }
 
 TEST(PolicyEvaluate, NotPrincipalSparesOnlyWhoIsNamed) {
@@ -359,6 +381,46 @@ TEST(PolicyCondition, AddressesAndArns) {
   EXPECT_TRUE(holds(R"({"BinaryEquals":{"s3:prefix":"aGk="}})", MapFacts{{"s3:prefix", {"aGk="}}}));
 }
 
+TEST(PolicyEvaluate, WhatTakesTooLongToDecideIsDenied) {
+  const Principal root = root_of(alice);
+  // Each "*" may begin anywhere, and each beginning compares a long text that differs at its end.
+  const std::string agent(60'000, 'a');
+  const MapFacts facts{{"aws:useragent", {agent}}};
+  const auto decided = [&](const std::string& effect, const std::string& op, const std::string& pattern) {
+    const auto policy =
+        resource(R"({"Effect":")" + effect + R"(","Principal":"*","Action":"s3:*","Resource":"*","Condition":{")" + op +
+                 R"(":{"aws:UserAgent":")" + pattern + R"("}}})");
+    return decide({&root, "s3:GetObject", "arn:aws:s3:::b/k", &facts},
+                  {.policy = policy.get(), .owner = alice->canonical_id});
+  };
+  const std::string slow = "*" + std::string(1000, 'a') + "?b";
+  for (const char* effect : {"Allow", "Deny"}) {
+    for (const char* op : {"StringLike", "StringNotLike"}) {
+      EXPECT_EQ(decided(effect, op, slow), Decision::denied) << effect << op;
+    }
+  }
+  // A run of "?" is one step, and common patterns on long values are far from the bound.
+  EXPECT_EQ(decided("Deny", "StringLike", "*" + std::string(5000, '?') + "b"), Decision::allowed);
+  EXPECT_EQ(decided("Deny", "StringLike", "???*"), Decision::denied);
+  EXPECT_EQ(decided("Deny", "StringLike", "*Mozilla*"), Decision::allowed);
+  // Variables are filled in within the bound, too.
+  std::string filled;
+  for (int i = 0; i < 500; ++i) filled += "${aws:UserAgent}";
+  EXPECT_EQ(decided("Allow", "StringLike", filled), Decision::denied);
+}
+
+TEST(PolicyEvaluate, RunsOfQuestionMarksCount) {
+  const auto like = [](const std::string& pattern) {
+    return holds(R"({"StringLike":{"s3:prefix":")" + pattern + R"("}})", MapFacts{{"s3:prefix", {"abcd"}}});
+  };
+  EXPECT_TRUE(like("????"));
+  EXPECT_FALSE(like("???"));
+  EXPECT_FALSE(like("?????"));
+  EXPECT_TRUE(like("a??d"));
+  EXPECT_TRUE(like("*???"));
+  EXPECT_TRUE(like("?*??"));
+}
+
 TEST(PolicyPublic, AsAwsDefinesIt) {
   const auto with = [](const std::string& rest) {
     return is_public(*resource(R"({"Effect":"Allow","Action":"s3:GetObject","Resource":"*",)" + rest + "}"));
@@ -373,6 +435,9 @@ TEST(PolicyPublic, AsAwsDefinesIt) {
   EXPECT_TRUE(with(R"("Principal":"*","Condition":{"StringLike":{"aws:SourceVpc":"vpc-*"}})"));
   EXPECT_FALSE(with(R"("Principal":"*","Condition":{"StringEquals":{"aws:SourceVpc":"vpc-1"}})"));
   EXPECT_TRUE(with(R"("Principal":"*","Condition":{"StringEqualsIfExists":{"aws:SourceVpc":"vpc-1"}})"));
+  EXPECT_FALSE(with(R"("Principal":"*","Condition":{"StringEquals":{"aws:userid":"AIDA1"}})"));
+  EXPECT_TRUE(with(R"("Principal":"*","Condition":{"StringEquals":{"aws:userid":["AIDA1","anonymous"]}})"));
+  EXPECT_TRUE(with(R"("Principal":"*","Condition":{"StringEqualsIgnoreCase":{"aws:userid":"Anonymous"}})"));
   EXPECT_FALSE(is_public(*resource(R"({"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":"*"})")));
 }
 

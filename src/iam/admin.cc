@@ -313,6 +313,7 @@ Result<auth::PolicyDocument> policy_document(const Request& request) {
   auto parsed = auth::parse_policy(document.text, auth::PolicyKind::identity);
   if (!parsed) return request.refuse(Errc::malformed_policy_document, parsed.error().context);
   document.policy = std::move(*parsed);
+  document.text = without_blanks(document.text);
   return document;
 }
 
@@ -322,7 +323,7 @@ Result<Json> serve_policy_put(const Request& request) {
   VB_TRY(change_grants(request, [&](const AccountEntry&, auth::Grants& grants) -> Result<void> {
     grants.inline_policies.insert_or_assign(name, document);
     size_t bytes = 0;
-    for (const auto& [other, kept] : grants.inline_policies) bytes += size_without_blanks(kept.text);
+    for (const auto& [other, kept] : grants.inline_policies) bytes += kept.text.size();
     if (bytes <= auth::user_policies_bytes_max) return {};
     return request.refuse(Errc::limit_exceeded, "The inline policies of a user may have 2048 bytes together.");
   }));

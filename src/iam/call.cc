@@ -53,10 +53,12 @@ Result<int64_t> Call::number(std::string_view parameter, int64_t min, int64_t ma
 Result<auth::PolicyDocument> Call::document(std::string_view parameter, auth::PolicyKind kind, size_t bytes_max) const {
   auth::PolicyDocument out{std::string(get(parameter)), nullptr};
   if (out.text.empty()) return refuse(Errc::validation_error, fmt::format("{} is missing.", parameter));
-  if (size_without_blanks(out.text) > bytes_max) return too_many(parameter, bytes_max);
+  std::string kept = without_blanks(out.text);
+  if (kept.size() > bytes_max) return too_many(parameter, bytes_max);
   auto parsed = auth::parse_policy(out.text, kind);
   if (!parsed) return refuse(Errc::malformed_policy_document, parsed.error().context);
   out.policy = std::move(*parsed);
+  out.text = std::move(kept);
   return out;
 }
 
@@ -80,8 +82,17 @@ std::string_view Call::target_name() const {
   }
 }
 
-size_t size_without_blanks(std::string_view document) {
-  return static_cast<size_t>(std::ranges::count_if(document, [](char c) { return !is_blank(c); }));
+std::string without_blanks(std::string_view json) {
+  std::string out;
+  out.reserve(json.size());
+  bool inside = false;  // of a string
+  for (size_t i = 0; i < json.size(); ++i) {
+    if (!inside && is_blank(json[i])) continue;
+    out += json[i];
+    if (json[i] == '"') inside = !inside;
+    if (inside && json[i] == '\\' && i + 1 < json.size()) out += json[++i];
+  }
+  return out;
 }
 
 void write_date(s3::XmlWriter& xml, std::string_view element, int64_t seconds) {

@@ -61,7 +61,7 @@ struct Call {
   Result<std::string> name(std::string_view parameter, size_t size_max) const;
   Result<std::string> path() const;  // "/" when there is none
   Result<int64_t> number(std::string_view parameter, int64_t min, int64_t max, int64_t fallback) const;
-  // malformed_policy_document; limit_exceeded when more than `bytes_max` are left without blanks.
+  // Its text without blanks. malformed_policy_document; limit_exceeded when more than `bytes_max` are left.
   Result<auth::PolicyDocument> document(std::string_view parameter, auth::PolicyKind kind, size_t bytes_max) const;
   Result<std::string> description() const;
 
@@ -74,8 +74,8 @@ struct Call {
   std::string_view target_name() const;
 };
 
-// Without what a policy's size does not count.
-size_t size_without_blanks(std::string_view document);
+// JSON without the blanks between its tokens. Documents are kept so: what their size does not count, nobody can store.
+std::string without_blanks(std::string_view json);
 void write_date(s3::XmlWriter& xml, std::string_view element, int64_t seconds);
 
 // One page of a list: <Element><member>...</member></Element><IsTruncated>, and a <Marker>, which is the name that the

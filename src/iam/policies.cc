@@ -52,9 +52,9 @@ Result<void> put_inline_policy(Call& call) {
             call.document("PolicyDocument", auth::PolicyKind::identity, auth::role_policies_bytes_max));
   return call.change([&](AccountEntry& account) -> Result<void> {
     VB_ASSIGN(const Subject subject, find_subject(call, account));
-    size_t bytes = size_without_blanks(document.text);
+    size_t bytes = document.text.size();
     for (const auto& [other, kept] : subject.grants->inline_policies) {
-      if (auth::NameOrder()(other, name) || auth::NameOrder()(name, other)) bytes += size_without_blanks(kept.text);
+      if (auth::NameOrder()(other, name) || auth::NameOrder()(name, other)) bytes += kept.text.size();
     }
     if (bytes > subject.inline_bytes_max) {
       return call.refuse(Errc::limit_exceeded, "Maximum policy size of " + std::to_string(subject.inline_bytes_max) +

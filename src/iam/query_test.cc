@@ -100,6 +100,20 @@ TEST(ParametersTest, StrangersAndListsAreTold) {
   EXPECT_FALSE(Parameters::parse("A=1&A=2"));
 }
 
+TEST_F(QueryTest, APolicysSizeIsWhatIsKept) {
+  ask("CreateUser&UserName=a");
+  const std::string put = "PutUserPolicy&UserName=a&PolicyName=p&PolicyDocument=";
+  const auto document = [](const std::string& between, const std::string& resource) {
+    return auth::uri_encode(
+        "{" + between + R"("Statement": {"Effect":"Allow","Action":"s3:*","Resource":")" + resource + R"("}})", true);
+  };
+  EXPECT_EQ(code(ask(put + document(std::string(5000, ' '), R"(arn:aws:s3:::a b\"\\)"))), "");
+  const auto kept = store_->account("000000000000")->users.find("a")->second.grants.inline_policies;
+  EXPECT_EQ(kept.find("p")->second.text,
+            R"({"Statement":{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws:s3:::a b\"\\"}})");
+  EXPECT_EQ(code(ask(put + document("", "arn:aws:s3:::" + std::string(5000, ' ')))), "LimitExceeded");
+}
+
 TEST_F(QueryTest, AUserIsMadeShownAndGone) {
   EXPECT_EQ(element(ask("CreateUser&UserName=alice&Path=%2Fa%2F"), "Arn"), "arn:aws:iam::000000000000:user/a/alice");
   const auto shown = ask("GetUser&UserName=alice");
