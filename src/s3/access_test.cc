@@ -26,7 +26,7 @@ class Directory : public auth::AccountDirectory {
   auth::AccountPtr by_id(std::string_view id) const override { return find(&auth::Account::id, id); }
 
  private:
-  static auth::AccountPtr find(std::string auth::Account::* field, std::string_view value) {
+  static auth::AccountPtr find(std::string auth::Account::*field, std::string_view value) {
     for (const auto& account : {alice, bob}) {
       if (account.get()->*field == value) return account;
     }
@@ -408,6 +408,54 @@ TEST_F(AccessTest, OnlyWhoMayBypassesGovernance) {
   EXPECT_EQ(status(deleter, "DELETE", version, bypass), 403);
   EXPECT_EQ(status(auditor, "DELETE", version), 403);
   EXPECT_EQ(status(auditor, "DELETE", version, bypass), 204);
+}
+
+TEST_F(AccessTest, ABodyThatComesLateFindsWhatHoldsThen) {
+  as(alice_, "PUT", "/logs");
+  Call late;
+  late.method = "PUT";
+  late.principal = alice_;
+  late.meanwhile = [this]() -> Task<> {
+    EXPECT_TRUE(co_await store.remove_bucket("logs"));
+    store::BucketInfo bobs;
+    bobs.name = "logs";
+    bobs.owner = "bob";
+    EXPECT_TRUE(co_await store.create_bucket(std::move(bobs)));
+    service.access->changed();
+  };
+  late.target = "/logs?policy";
+  late.body = R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*","Action":"s3:GetObject",)"
+              R"("Resource":"arn:aws:s3:::logs/*"}})";
+  EXPECT_EQ(call(late).code, "NoSuchBucket");
+  EXPECT_EQ(as(bob_, "GET", "/logs?policy").code, "NoSuchBucketPolicy");
+
+  // Also where the verb itself asks, and where the name found no other owner.
+  as(alice_, "PUT", "/bucket/tagged", "text");
+  const auto user = user_of(alice, "late", R"({"Effect":"Allow","Action":"s3:*","Resource":"*"})");
+  const std::string denial = R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*",)"
+                             R"("Action":["s3:PutBucket*","s3:PutObject*","s3:DeleteObject"],)"
+                             R"("Resource":["arn:aws:s3:::bucket","arn:aws:s3:::bucket/*"]}})";
+  late.principal = user;
+  late.meanwhile = [&]() -> Task<> {
+    EXPECT_TRUE(co_await store.set_document("bucket", "policy", denial));
+    service.access->changed();
+  };
+  const std::string tags = "<Tagging><TagSet><Tag><Key>k</Key><Value>v</Value></Tag></TagSet></Tagging>";
+  const std::vector<std::pair<std::string, std::string>> documents = {
+      {"/bucket?tagging", tags},
+      {"/bucket/key?tagging", tags},
+      {"/bucket?acl", acl("alice", grant_to("bob", "READ"))},
+      {"/bucket/key?acl", acl("alice", grant_to("bob", "READ"))},
+      {"/bucket?versioning", "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"}};
+  for (const auto& [target, body] : documents) {
+    as(alice_, "DELETE", "/bucket?policy");
+    late.target = target;
+    late.body = body;
+    EXPECT_EQ(call(late).code, "AccessDenied") << target;
+  }
+  as(alice_, "DELETE", "/bucket?policy");
+  EXPECT_EQ(as(alice_, "GET", "/bucket?tagging").code, "NoSuchTagSet");
+  EXPECT_EQ(as(bob_, "GET", "/bucket/key").code, "AccessDenied");
 }
 
 TEST_F(AccessTest, WhoMayNotWriteIsNotToldWhatElseIsWrong) {

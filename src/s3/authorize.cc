@@ -199,6 +199,15 @@ Result<store::Attributes> authorize_new_object(const Service& service, const Cal
   return acl_attributes(access, acl);
 }
 
+Result<Acl> allowed_acl(const BucketAccess& access, Acl acl, const AclWish& wish) {
+  if (!access.lists_count()) {
+    if (is_private(acl) || wish.canned == "bucket-owner-full-control") return private_acl(acl.owner);
+    return fail(Errc::acl_not_supported, "acl: bucket owner enforced");
+  }
+  if (access.block.block_acls && is_public(acl)) return fail(Errc::access_denied, "acl: public lists are blocked");
+  return acl;
+}
+
 Acl object_acl(const BucketAccess& access, const store::ObjectInfo& object) {
   const std::string* const text = store::find_attribute(object.attributes, acl_attribute);
   if (text == nullptr || !access.lists_count()) return private_acl(access.owner);

@@ -51,6 +51,9 @@ Error missing_error(const Service& service, const Caller& caller, const BucketAc
 Result<store::Attributes> authorize_new_object(const Service& service, const Caller& caller, const BucketAccess& access,
                                                const Asked& asked, const AclWish& wish);
 
+// A list that is to be set, if the bucket's settings allow it. acl_not_supported, access_denied.
+Result<Acl> allowed_acl(const BucketAccess& access, Acl acl, const AclWish& wish);
+
 // The list of an object, as it stands; that of its owner alone where none is kept.
 Acl object_acl(const BucketAccess& access, const store::ObjectInfo& object);
 std::string_view owner_of(const BucketAccess& access, const store::ObjectInfo& object);

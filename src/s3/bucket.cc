@@ -104,7 +104,7 @@ Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, cons
 Task<Result<void>> serve_create_bucket(Context& context) {
   VB_CO_ASSIGN(const auto durability, read_durability(context));
   VB_CO_ASSIGN(const NewBucketAccess wanted_access, read_new_bucket_access(context));
-  VB_CO_ASSIGN(const std::string text, co_await read_document(context, create_document_max));
+  VB_CO_ASSIGN(const std::string text, co_await read_text(context, create_document_max));
   if (!text.empty()) {
     VB_CO_ASSIGN(const std::string region, parse_create_bucket(text));
     if (!region.empty() && region != context.service.region) {

@@ -207,6 +207,7 @@ Task<Result<void>> admit(Context& context, const Operation& operation) {
   if (operation.scope == Scope::service) co_return Result<void>();
   if (operation.action != nullptr) {
     VB_CO_TRY(co_await authorize_bucket(context.service, context.caller(), context.bucket, *operation.action));
+    context.action = operation.action;
   }
   if (const auto expected = context.header("x-amz-expected-bucket-owner")) {
     VB_CO_TRY(co_await check_expected_owner(context.service, context.bucket, *expected));
