@@ -65,6 +65,8 @@ Task<Result<void>> serve_put_object_acl(Context& context) {
   if (!access->lists_count()) co_return Result<void>();
   store::ObjectChange change;
   change.attributes = acl_change(*access, acl);
+  change.if_modified_us = info.modified_us;  // the list is of this version's owner
+  change.if_size = info.size;
   co_return co_await update_version(context, action::put_object_acl, std::move(change));
 }
 

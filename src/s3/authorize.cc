@@ -120,6 +120,11 @@ const auth::Principal* principal_of(const Caller& caller) {
   return caller.identity.principal != nullptr ? caller.identity.principal.get() : auth::superuser().get();
 }
 
+bool is_owners_root(const Caller& caller, const BucketAccess& access) {
+  const auth::Principal* const principal = principal_of(caller);
+  return principal != nullptr && is_root(*principal) && !is_limited(*principal) && owns(principal, access.owner);
+}
+
 std::string_view owner_of(const Caller& caller) {
   const auth::Principal* const principal = principal_of(caller);
   return principal == nullptr ? anonymous_owner : std::string_view(principal->account->canonical_id);

@@ -25,6 +25,8 @@ struct Asked {
 
 // Who asks; nullptr: anonymous.
 const auth::Principal* principal_of(const Caller& caller);
+// Whether that is the owner's root (or the superuser), whom no policy of its session limits.
+bool is_owners_root(const Caller& caller, const BucketAccess& access);
 // What he owns belongs to.
 std::string_view owner_of(const Caller& caller);
 

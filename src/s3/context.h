@@ -60,6 +60,10 @@ struct Context {
   Headers hoisted{};               // x-amz-* that a presigned URL carries in its query instead of in headers
   Headers error_fields{};          // extra elements of <Error>, added by whoever knows them
   Headers error_headers{};         // headers that an error response keeps (Content-Range of a 416, ETag of a 304)
+  // A browser's form is served as the PUT that it stands for: the POST that brought it, and with which version its
+  // policy is signed ("AWS4-HMAC-SHA256", "AWS"; empty: it has none).
+  const Context* form_of = nullptr;
+  std::string_view form_signature{};
 
   const Caller& caller() const { return request.caller; }
   std::optional<std::string_view> header(std::string_view name) const;

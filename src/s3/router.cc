@@ -303,7 +303,7 @@ Task<> begin_log(Context& context, const Operation* operation) {
   record.operation =
       log_operation(context.request.method, !context.key.empty(), operation != nullptr ? operation->selector : "");
   record.request = log_request_line(context.request.method, context.request.raw_path, context.request.raw_query);
-  record.referer = text("referer");
+  record.referer = log_referer(context.request.header("referer").value_or(""));
   record.user_agent = text("user-agent");
   record.host = text("host");
   record.version_id = context.query.get_or_empty("versionId");
