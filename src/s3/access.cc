@@ -61,6 +61,7 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   auto access = std::make_shared<BucketAccess>();
   access->name = bucket;
   access->owner = info.owner;
+  access->created_us = info.created_us;
   if (const auto account = find_account(service, info.owner)) access->owner_id = account->id;
   VB_CO_ASSIGN(const auto policy, co_await optional_document(service, bucket, policy_document));
   VB_CO_TRY(read_policy(policy, *access));

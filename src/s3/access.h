@@ -25,6 +25,7 @@ struct PublicAccessBlock {
 // Immutable.
 struct BucketAccess {
   std::string name;
+  int64_t created_us = 0;  // with the owner: which of the buckets that had this name in time
   std::string owner;       // canonical id
   std::string owner_id;    // the account's id; empty when it is gone
   auth::PolicyPtr policy;  // null: none

@@ -293,6 +293,52 @@ TEST_F(AccessTest, ConditionsLookAtTheRequest) {
   EXPECT_EQ(status(bob_, "GET", "/bucket/key"), 403);
 }
 
+TEST_F(AccessTest, ThePayloadsHashIsTheOneThatWasVerified) {
+  EXPECT_EQ(policy(R"({"Effect":"Deny","Principal":"*","Action":"s3:PutObject","Resource":"arn:aws:s3:::bucket/*",)"
+                   R"("Condition":{"StringEquals":{"s3:x-amz-content-sha256":"UNSIGNED-PAYLOAD"}}})")
+                .status,
+            204);
+  const std::string hash(64, 'a');
+  EXPECT_EQ(status(alice_, "PUT", "/bucket/new", {{"x-amz-content-sha256", "UNSIGNED-PAYLOAD"}}), 403);
+  EXPECT_EQ(status(alice_, "PUT", "/bucket/new", {{"x-amz-content-sha256", hash}}), 200);
+  EXPECT_EQ(status(alice_, "PUT", "/bucket/new?X-Amz-Signature=s"), 403);
+  EXPECT_EQ(status(alice_, "PUT", "/bucket/new?X-Amz-Signature=s&X-Amz-Content-Sha256=" + hash), 200);
+  // What the URL says is what was signed.
+  EXPECT_EQ(status(alice_, "PUT", "/bucket/new?X-Amz-Signature=s&X-Amz-Content-Sha256=UNSIGNED-PAYLOAD",
+                   {{"x-amz-content-sha256", hash}}),
+            403);
+}
+
+TEST_F(AccessTest, AChangeIsOfTheVersionThatWasAskedAbout) {
+  EXPECT_EQ(policy(allow(R"({"AWS":"222222222222"})", "s3:PutObjectTagging",
+                         R"(,"Condition":{"StringEquals":{"s3:ExistingObjectTag/open":"yes"}})"))
+                .status,
+            204);
+  const Headers open = {{"x-amz-tagging", "open=yes"}};
+  EXPECT_EQ(status(alice_, "PUT", "/bucket/key", open), 200);
+  const std::string tags = "<Tagging><TagSet><Tag><Key>open</Key><Value>bob</Value></Tag></TagSet></Tagging>";
+  store::Tags written;
+  store.before_update = [&]() -> Task<> {
+    auto writer = co_await store.create("bucket", "key", 0);
+    store::ObjectInfo info;
+    info.tags = written;
+    store::CommitConditions none;
+    EXPECT_TRUE(co_await (*writer)->commit(std::move(info), std::move(none)));
+  };
+  const auto replace = store.before_update;
+  EXPECT_EQ(as(bob_, "PUT", "/bucket/key?tagging", tags).code, "AccessDenied");
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key?tagging").count("<Tag>"), 0U);
+  // A version that fits is changed all the same.
+  EXPECT_EQ(status(alice_, "PUT", "/bucket/key", open), 200);
+  written = {{"open", "yes"}};
+  store.before_update = replace;
+  EXPECT_EQ(as(bob_, "PUT", "/bucket/key?tagging", tags).status, 200);
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key?tagging").element("Value"), "bob");
+  store.before_update = replace;
+  EXPECT_EQ(as(alice_, "PUT", "/bucket/key?acl", acl("alice", grant_to("bob", "READ"))).code,
+            "ConditionalRequestConflict");
+}
+
 TEST_F(AccessTest, EnforcedOwnershipKnowsNoLists) {
   EXPECT_EQ(status(alice_, "PUT", "/bucket?acl", {{"x-amz-acl", "public-read-write"}}), 200);
   EXPECT_EQ(status(bob_, "PUT", "/bucket/bobs"), 200);
@@ -350,6 +396,49 @@ TEST_F(AccessTest, ThePublicAccessBlockHolds) {
   EXPECT_EQ(status(nobody_, "GET", "/bucket/key"), 200);
 }
 
+TEST_F(AccessTest, CreatingABucketTakesTheRightsToWhatItIsGiven) {
+  const auto create = [](const std::string& more) {
+    return R"({"Effect":"Allow","Action":["s3:CreateBucket")" + more + R"(],"Resource":"*"})";
+  };
+  const auto maker = user_of(alice, "maker", create(""));
+  const auto keeper = user_of(alice, "keeper",
+                              create(R"(,"s3:PutBucketAcl","s3:PutBucketOwnershipControls",)"
+                                     R"("s3:PutBucketObjectLockConfiguration","s3:PutBucketVersioning")"));
+  const std::vector<Headers> gifts = {{{"x-amz-acl", "public-read"}},
+                                      {{"x-amz-object-ownership", "BucketOwnerPreferred"}},
+                                      {{"x-amz-bucket-object-lock-enabled", "true"}}};
+  for (const Headers& gift : gifts) {
+    EXPECT_EQ(as(maker, "PUT", "/given", "", gift).code, "AccessDenied") << gift[0].first;
+    EXPECT_EQ(as(keeper, "PUT", "/given", "", gift).status, 200) << gift[0].first;
+    EXPECT_EQ(as(alice_, "DELETE", "/given").status, 204);
+  }
+  EXPECT_EQ(as(maker, "PUT", "/given").status, 200);
+}
+
+TEST_F(AccessTest, CreatingABucketAgainIsNoWayAroundItsSettings) {
+  const auto again = [&](const auth::PrincipalPtr& who, const std::string& name, const std::string& value) {
+    return as(who, "PUT", "/bucket", "", {{name, value}}).code;
+  };
+  const auto lister =
+      user_of(alice, "lister", R"({"Effect":"Allow","Action":["s3:CreateBucket","s3:PutBucketAcl"],"Resource":"*"})");
+  EXPECT_EQ(again(lister, "x-amz-object-ownership", "BucketOwnerEnforced"), "AccessDenied");
+  EXPECT_EQ(again(lister, "x-verbena-durability", "memory"), "AccessDenied");
+  EXPECT_EQ(again(lister, "x-verbena-durability", "sync"), "");  // as it is
+  EXPECT_EQ(as(alice_, "PUT", "/bucket?publicAccessBlock",
+               "<PublicAccessBlockConfiguration><BlockPublicAcls>true</BlockPublicAcls>"
+               "</PublicAccessBlockConfiguration>")
+                .status,
+            200);
+  EXPECT_EQ(again(alice_, "x-amz-acl", "public-read"), "AccessDenied");
+  EXPECT_EQ(again(alice_, "x-amz-object-ownership", "BucketOwnerEnforced"), "");
+  EXPECT_EQ(again(alice_, "x-amz-grant-read", "id=bob"), "AccessControlListNotSupported");
+  EXPECT_EQ(again(alice_, "x-amz-object-ownership", "ObjectWriter"), "");
+  EXPECT_EQ(again(lister, "x-amz-grant-read", "id=bob"), "");
+  EXPECT_EQ(again(alice_, "x-amz-object-ownership", "BucketOwnerEnforced"), "InvalidBucketAclWithObjectOwnership");
+  EXPECT_EQ(again(alice_, "x-verbena-durability", "memory"), "");
+  EXPECT_EQ(as(alice_, "HEAD", "/bucket").header("x-verbena-durability"), "memory");
+}
+
 TEST_F(AccessTest, DeletesAreRefusedKeyByKey) {
   EXPECT_EQ(
       policy(R"({"Effect":"Allow","Principal":"*","Action":"s3:DeleteObject","Resource":"arn:aws:s3:::bucket/a*"})")
@@ -372,6 +461,20 @@ TEST_F(AccessTest, ACopyAsksAtBothEnds) {
   EXPECT_EQ(policy(allow(R"({"AWS":"222222222222"})", "s3:GetObject")).status, 204);
   EXPECT_EQ(as(bob_, "PUT", "/bobs-bucket/copy", "", from_alice).status, 200);
   EXPECT_EQ(as(bob_, "PUT", "/bucket/copy", "", {{"x-amz-copy-source", "/bobs-bucket/copy"}}).status, 403);
+}
+
+TEST_F(AccessTest, ACopyTakesTagsFromWhoMayReadThem) {
+  as(bob_, "PUT", "/bobs-bucket");
+  EXPECT_EQ(status(alice_, "PUT", "/bucket/key", {{"x-amz-tagging", "team=red"}}), 200);
+  EXPECT_EQ(policy(allow(R"({"AWS":"222222222222"})", "s3:GetObject")).status, 204);
+  Headers copy = {{"x-amz-copy-source", "/bucket/key"}};
+  EXPECT_EQ(as(bob_, "PUT", "/bobs-bucket/copy", "", copy).code, "AccessDenied");
+  copy.emplace_back("x-amz-tagging-directive", "REPLACE");
+  EXPECT_EQ(as(bob_, "PUT", "/bobs-bucket/copy", "", copy).status, 200);
+  EXPECT_EQ(policy(allow(R"({"AWS":"222222222222"})", "s3:GetObject*")).status, 204);
+  copy.pop_back();
+  EXPECT_EQ(as(bob_, "PUT", "/bobs-bucket/copy", "", copy).status, 200);
+  EXPECT_THAT(as(bob_, "GET", "/bobs-bucket/copy?tagging").body, ::testing::HasSubstr("red"));
 }
 
 TEST_F(AccessTest, UploadsBelongToWhoBeganThem) {
@@ -408,6 +511,54 @@ TEST_F(AccessTest, OnlyWhoMayBypassesGovernance) {
   EXPECT_EQ(status(deleter, "DELETE", version, bypass), 403);
   EXPECT_EQ(status(auditor, "DELETE", version), 403);
   EXPECT_EQ(status(auditor, "DELETE", version, bypass), 204);
+}
+
+TEST_F(AccessTest, ABodyThatComesLateFindsWhatHoldsThen) {
+  as(alice_, "PUT", "/logs");
+  Call late;
+  late.method = "PUT";
+  late.principal = alice_;
+  late.meanwhile = [this]() -> Task<> {
+    EXPECT_TRUE(co_await store.remove_bucket("logs"));
+    store::BucketInfo bobs;
+    bobs.name = "logs";
+    bobs.owner = "bob";
+    EXPECT_TRUE(co_await store.create_bucket(std::move(bobs)));
+    service.access->changed();
+  };
+  late.target = "/logs?policy";
+  late.body = R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*","Action":"s3:GetObject",)"
+              R"("Resource":"arn:aws:s3:::logs/*"}})";
+  EXPECT_EQ(call(late).code, "NoSuchBucket");
+  EXPECT_EQ(as(bob_, "GET", "/logs?policy").code, "NoSuchBucketPolicy");
+
+  // Also where the verb itself asks, and where the name found no other owner.
+  as(alice_, "PUT", "/bucket/tagged", "text");
+  const auto user = user_of(alice, "late", R"({"Effect":"Allow","Action":"s3:*","Resource":"*"})");
+  const std::string denial = R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*",)"
+                             R"("Action":["s3:PutBucket*","s3:PutObject*","s3:DeleteObject"],)"
+                             R"("Resource":["arn:aws:s3:::bucket","arn:aws:s3:::bucket/*"]}})";
+  late.principal = user;
+  late.meanwhile = [&]() -> Task<> {
+    EXPECT_TRUE(co_await store.set_document("bucket", "policy", denial));
+    service.access->changed();
+  };
+  const std::string tags = "<Tagging><TagSet><Tag><Key>k</Key><Value>v</Value></Tag></TagSet></Tagging>";
+  const std::vector<std::pair<std::string, std::string>> documents = {
+      {"/bucket?tagging", tags},
+      {"/bucket/key?tagging", tags},
+      {"/bucket?acl", acl("alice", grant_to("bob", "READ"))},
+      {"/bucket/key?acl", acl("alice", grant_to("bob", "READ"))},
+      {"/bucket?versioning", "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"}};
+  for (const auto& [target, body] : documents) {
+    as(alice_, "DELETE", "/bucket?policy");
+    late.target = target;
+    late.body = body;
+    EXPECT_EQ(call(late).code, "AccessDenied") << target;
+  }
+  as(alice_, "DELETE", "/bucket?policy");
+  EXPECT_EQ(as(alice_, "GET", "/bucket?tagging").code, "NoSuchTagSet");
+  EXPECT_EQ(as(bob_, "GET", "/bucket/key").code, "AccessDenied");
 }
 
 TEST_F(AccessTest, WhoMayNotWriteIsNotToldWhatElseIsWrong) {

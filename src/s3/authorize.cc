@@ -120,6 +120,11 @@ const auth::Principal* principal_of(const Caller& caller) {
   return caller.identity.principal != nullptr ? caller.identity.principal.get() : auth::superuser().get();
 }
 
+bool is_owners_root(const Caller& caller, const BucketAccess& access) {
+  const auth::Principal* const principal = principal_of(caller);
+  return principal != nullptr && is_root(*principal) && !is_limited(*principal) && owns(principal, access.owner);
+}
+
 std::string_view owner_of(const Caller& caller) {
   const auth::Principal* const principal = principal_of(caller);
   return principal == nullptr ? anonymous_owner : std::string_view(principal->account->canonical_id);
@@ -197,6 +202,15 @@ Result<store::Attributes> authorize_new_object(const Service& service, const Cal
     return fail(Errc::access_denied, "authorize: what comes with the object");
   }
   return acl_attributes(access, acl);
+}
+
+Result<Acl> allowed_acl(const BucketAccess& access, Acl acl, const AclWish& wish) {
+  if (!access.lists_count()) {
+    if (is_private(acl) || wish.canned == "bucket-owner-full-control") return private_acl(acl.owner);
+    return fail(Errc::acl_not_supported, "acl: bucket owner enforced");
+  }
+  if (access.block.block_acls && is_public(acl)) return fail(Errc::access_denied, "acl: public lists are blocked");
+  return acl;
 }
 
 Acl object_acl(const BucketAccess& access, const store::ObjectInfo& object) {

@@ -25,6 +25,8 @@ struct Asked {
 
 // Who asks; nullptr: anonymous.
 const auth::Principal* principal_of(const Caller& caller);
+// Whether that is the owner's root (or the superuser), whom no policy of its session limits.
+bool is_owners_root(const Caller& caller, const BucketAccess& access);
 // What he owns belongs to.
 std::string_view owner_of(const Caller& caller);
 
@@ -50,6 +52,9 @@ Error missing_error(const Service& service, const Caller& caller, const BucketAc
 // acl_not_supported.
 Result<store::Attributes> authorize_new_object(const Service& service, const Caller& caller, const BucketAccess& access,
                                                const Asked& asked, const AclWish& wish);
+
+// A list that is to be set, if the bucket's settings allow it. acl_not_supported, access_denied.
+Result<Acl> allowed_acl(const BucketAccess& access, Acl acl, const AclWish& wish);
 
 // The list of an object, as it stands; that of its owner alone where none is kept.
 Acl object_acl(const BucketAccess& access, const store::ObjectInfo& object);

@@ -28,6 +28,7 @@ Result<std::optional<store::Durability>> read_durability(const Context& context)
 struct NewBucketAccess {
   std::optional<Ownership> ownership;
   AclWish acl;
+  bool object_lock = false;
 };
 
 // x-amz-object-ownership and the list's headers of CreateBucket.
@@ -38,23 +39,67 @@ Result<NewBucketAccess> read_new_bucket_access(const Context& context) {
     if (!wanted.ownership) return fail(Errc::invalid_argument, "Invalid x-amz-object-ownership header.");
   }
   VB_ASSIGN(wanted.acl, read_acl_headers(context));
+  const auto lock = context.header("x-amz-bucket-object-lock-enabled");
+  wanted.object_lock = lock == "true" || lock == "True";
   if (wanted.ownership == Ownership::bucket_owner_enforced && wanted.acl.any() && wanted.acl.canned != "private") {
     return fail(Errc::invalid_bucket_acl, "create bucket");
   }
   return wanted;
 }
 
-Task<Result<void>> keep_new_bucket_access(Context& context, const NewBucketAccess& wanted) {
+// What a new bucket is to have beyond its name takes the rights to give it that, as at AWS.
+Result<void> authorize_new_bucket(const Context& context, const NewBucketAccess& wanted) {
+  const auto may = [&](const Action& action) {
+    return authorize_service(context.service, context.caller(), action, context.bucket);
+  };
+  VB_TRY(may(action::create_bucket));
+  if (wanted.acl.any()) VB_TRY(may(action::put_bucket_acl));
+  if (wanted.ownership) VB_TRY(may(action::put_ownership));
+  if (!wanted.object_lock) return {};
+  VB_TRY(may(action::put_bucket_lock));
+  return may(action::put_versioning);
+}
+
+Task<Result<void>> keep_bucket_access(Context& context, const std::optional<Ownership>& ownership,
+                                      const std::optional<Acl>& acl) {
+  if (ownership) {
+    VB_CO_TRY(co_await keep_document(context.service, context.bucket, ownership_document, ownership_xml(*ownership)));
+  }
+  if (!acl) co_return Result<void>();
+  if (is_private(*acl)) co_return co_await drop_document(context.service, context.bucket, acl_document);
+  co_return co_await keep_document(context.service, context.bucket, acl_document, encode_acl(*acl));
+}
+
+// Durability is no right of S3's: it changes by the word of the bucket owner's root alone.
+Task<Result<void>> change_durability(Context& context, const BucketAccess& access, store::Durability wanted) {
+  VB_CO_ASSIGN(const store::BucketInfo info, co_await context.service.store.bucket(context.bucket));
+  if (info.durability == wanted) co_return Result<void>();
+  if (!is_owners_root(context.caller(), access))
+    co_return fail(Errc::access_denied, "durability: not the owner's root");
+  co_return co_await context.service.store.set_durability(context.bucket, wanted);
+}
+
+// The owner creates its bucket again: what the headers ask for is asked and checked as where it has verbs of its own.
+Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted,
+                                 const std::optional<store::Durability>& durability) {
+  VB_CO_ASSIGN(const BucketAccessPtr present, co_await bucket_access(context.service, context.bucket));
+  BucketAccess access = *present;
   if (wanted.ownership) {
-    VB_CO_TRY(
-        co_await keep_document(context.service, context.bucket, ownership_document, ownership_xml(*wanted.ownership)));
+    const Asked asked{action::put_ownership};
+    VB_CO_TRY(authorize(context.service, context.caller(), *present, asked));
+    if (*wanted.ownership == Ownership::bucket_owner_enforced && !is_private(present->acl)) {
+      co_return fail(Errc::invalid_bucket_acl, "ownership: the bucket's list gives to others");
+    }
+    access.ownership = *wanted.ownership;
   }
+  std::optional<Acl> acl;
   if (wanted.acl.any()) {
-    const std::string_view owner = owner_of(context.caller());
-    VB_CO_TRY(co_await keep_document(context.service, context.bucket, acl_document,
-                                     encode_acl(make_acl(wanted.acl, owner, owner))));
+    const Asked asked{action::put_bucket_acl};
+    VB_CO_TRY(authorize(context.service, context.caller(), *present, asked));
+    VB_CO_ASSIGN(acl, allowed_acl(access, make_acl(wanted.acl, access.owner, access.owner), wanted.acl));
   }
-  co_return Result<void>();
+  if (durability) VB_CO_TRY(co_await change_durability(context, *present, *durability));
+  co_return co_await keep_bucket_access(context, wanted.ownership, acl);
 }
 
 }  // namespace
@@ -104,7 +149,7 @@ Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, cons
 Task<Result<void>> serve_create_bucket(Context& context) {
   VB_CO_ASSIGN(const auto durability, read_durability(context));
   VB_CO_ASSIGN(const NewBucketAccess wanted_access, read_new_bucket_access(context));
-  VB_CO_ASSIGN(const std::string text, co_await read_document(context, create_document_max));
+  VB_CO_ASSIGN(const std::string text, co_await read_text(context, create_document_max));
   if (!text.empty()) {
     VB_CO_ASSIGN(const std::string region, parse_create_bucket(text));
     if (!region.empty() && region != context.service.region) {
@@ -113,20 +158,19 @@ Task<Result<void>> serve_create_bucket(Context& context) {
     }
   }
   const auto wanted = durability.value_or(store::Durability::sync);
-  const auto lock_header = context.header("x-amz-bucket-object-lock-enabled");
-  const bool object_lock = lock_header == "true" || lock_header == "True";
-  auto created = co_await create_bucket(context.service, context.caller(), context.bucket, wanted, object_lock);
+  VB_CO_TRY(authorize_new_bucket(context, wanted_access));
+  auto created =
+      co_await create_bucket(context.service, context.caller(), context.bucket, wanted, wanted_access.object_lock);
   // In us-east-1 AWS answers the owner's second CreateBucket with 200, elsewhere with 409.
   if (!created && created.error() == Errc::bucket_already_owned_by_you && context.service.region == "us-east-1") {
-    const bool changes = durability || wanted_access.ownership || wanted_access.acl.any();
-    if (changes) {
-      VB_CO_TRY(co_await authorize_bucket(context.service, context.caller(), context.bucket, action::put_bucket_acl));
-    }
-    if (durability) VB_CO_TRY(co_await context.service.store.set_durability(context.bucket, *durability));
-    created = {};
+    VB_CO_TRY(co_await change_bucket(context, wanted_access, durability));
+  } else {
+    VB_CO_TRY(std::move(created));
+    const std::string_view owner = owner_of(context.caller());
+    std::optional<Acl> acl;
+    if (wanted_access.acl.any()) acl = make_acl(wanted_access.acl, owner, owner);
+    VB_CO_TRY(co_await keep_bucket_access(context, wanted_access.ownership, acl));
   }
-  VB_CO_TRY(std::move(created));
-  VB_CO_TRY(co_await keep_new_bucket_access(context, wanted_access));
   context.reply_header("location", "/" + context.bucket);
   co_return Result<void>();
 }

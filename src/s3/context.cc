@@ -1,5 +1,6 @@
 #include "s3/context.h"
 
+#include "s3/authorize.h"
 #include "s3/checksums.h"
 #include "s3/xml.h"
 
@@ -47,7 +48,7 @@ void reply_no_content(Context& context) {
   context.response.no_body = true;
 }
 
-Task<Result<std::string>> read_document(Context& context, size_t bytes_max) {
+Task<Result<std::string>> read_text(Context& context, size_t bytes_max) {
   if (context.body.size().value_or(0) > bytes_max) co_return fail(Errc::entity_too_large, "Your request was too big.");
   constexpr size_t step = 16 * KiB;
   std::string text;
@@ -61,6 +62,20 @@ Task<Result<std::string>> read_document(Context& context, size_t bytes_max) {
     if (got < step) break;
   }
   VB_CO_TRY(verify_document(context, text));
+  co_return text;
+}
+
+Task<Result<std::string>> read_document(Context& context, size_t bytes_max) {
+  VB_CO_ASSIGN(const BucketAccessPtr before, co_await bucket_access(context.service, context.bucket));
+  VB_CO_ASSIGN(std::string text, co_await read_text(context, bytes_max));
+  VB_CO_ASSIGN(const BucketAccessPtr now, co_await bucket_access(context.service, context.bucket));
+  if (now->created_us != before->created_us || now->owner != before->owner) {
+    co_return fail(Errc::no_such_bucket, "the bucket was replaced while the body came");
+  }
+  if (context.action != nullptr) {
+    const Asked asked{*context.action};
+    VB_CO_TRY(authorize(context.service, context.caller(), *now, asked));
+  }
   co_return text;
 }
 

@@ -8,6 +8,7 @@
 
 #include "memory/stream.h"
 #include "rdma/token_windows.h"
+#include "s3/actions.h"
 #include "s3/query.h"
 #include "s3/request.h"
 #include "s3/router.h"
@@ -55,9 +56,14 @@ struct Context {
   WatchedSink sink;
   std::string bucket{}, key{};
   Query query{};
-  Headers hoisted{};        // x-amz-* that a presigned URL carries in its query instead of in headers
-  Headers error_fields{};   // extra elements of <Error>, added by whoever knows them
-  Headers error_headers{};  // headers that an error response keeps (Content-Range of a 416, ETag of a 304)
+  const Action* action = nullptr;  // on the bucket, that the request was admitted for; null: its verb asks by itself
+  Headers hoisted{};               // x-amz-* that a presigned URL carries in its query instead of in headers
+  Headers error_fields{};          // extra elements of <Error>, added by whoever knows them
+  Headers error_headers{};         // headers that an error response keeps (Content-Range of a 416, ETag of a 304)
+  // A browser's form is served as the PUT that it stands for: the POST that brought it, and with which version its
+  // policy is signed ("AWS4-HMAC-SHA256", "AWS"; empty: it has none).
+  const Context* form_of = nullptr;
+  std::string_view form_signature{};
 
   const Caller& caller() const { return request.caller; }
   std::optional<std::string_view> header(std::string_view name) const;
@@ -72,6 +78,9 @@ struct Context {
 void reply_no_content(Context& context);
 
 // The whole request body, at most `bytes_max` (entity_too_large), checked against Content-MD5 and x-amz-checksum-*.
+Task<Result<std::string>> read_text(Context& context, size_t bytes_max);
+// The same, of a request that is about a bucket that is there. A body may take minutes: what the request was admitted
+// for is asked for again when it has come. no_such_bucket when another bucket has the name by then.
 Task<Result<std::string>> read_document(Context& context, size_t bytes_max);
 
 }  // namespace verbena::s3

@@ -82,6 +82,15 @@ Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context,
   co_return reader;
 }
 
+// A copy shows the tags that it takes along.
+Task<Result<void>> authorize_tags(Context& context, const CopySource& source, const store::ObjectInfo& from) {
+  if (from.tags.empty()) co_return Result<void>();
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
+  const Asked asked{
+      .action = action::get_object_tagging, .key = source.key, .version_id = source.version_id, .object = &from};
+  co_return authorize(context.service, context.caller(), *access, asked);
+}
+
 Task<Result<void>> copy_bytes(Context& context, std::shared_ptr<store::ObjectReader> reader, const Extent& extent,
                               store::ObjectWriter& writer, BodyDigests& digests) {
   auto executor = co_await boost::asio::this_coro::executor;
@@ -182,6 +191,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   VB_CO_ASSIGN(store::CommitConditions conditions, read_commit_conditions(context));
   VB_CO_ASSIGN(const auto reader, co_await open_source(context, source));
   const store::ObjectInfo& from = reader->info();
+  if (!replace_tags) VB_CO_TRY(co_await authorize_tags(context, source, from));
   if (from.size > copy_size_max) {
     co_return fail(Errc::invalid_request,
                    "The specified copy source is larger than the maximum allowable size for a copy source: "

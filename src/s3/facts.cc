@@ -23,6 +23,25 @@ std::optional<std::string> find_tag(const store::Tags* tags, std::string_view ke
   return it == tags->end() ? std::nullopt : std::optional(it->second);
 }
 
+std::optional<std::string> sent_header(const Context* http, std::string_view name) {
+  const auto value = http == nullptr ? std::nullopt : http->request.header(name);
+  return value ? std::optional<std::string>(*value) : std::nullopt;
+}
+
+// With which version of signatures the caller proved who it is.
+struct Signature {
+  bool version4 = true, in_query = false, in_form = false;
+};
+
+Signature signature_of(const Caller& caller, const Context* sent) {
+  if (sent == nullptr) return {};
+  if (!caller.http->form_signature.empty()) return {caller.http->form_signature != "AWS", false, true};
+  if (sent->query.has("X-Amz-Signature")) return {true, true, false};
+  if (sent->query.has("Signature")) return {false, true, false};
+  const auto authorization = sent->request.header("authorization");
+  return {!authorization || !authorization->starts_with("AWS "), false, false};
+}
+
 // Of the keys that are headers without their "s3:". What else has such a name is no fact.
 constexpr std::array<std::string_view, 17> header_names = {"x-amz-acl",
                                                            "x-amz-content-sha256",
@@ -53,6 +72,10 @@ std::optional<std::string> RequestFacts::header(std::string_view name) const {
   return it == asked_.headers->end() ? std::nullopt : std::optional(it->second);
 }
 
+const Context* RequestFacts::sent() const {
+  return caller_.http != nullptr && caller_.http->form_of != nullptr ? caller_.http->form_of : caller_.http;
+}
+
 std::optional<std::string> RequestFacts::connection_fact(std::string_view key) const {
   if (key == "aws:sourceip") return some(caller_.peer_address);
   if (key == "aws:securetransport") {
@@ -62,8 +85,8 @@ std::optional<std::string> RequestFacts::connection_fact(std::string_view key) c
   }
   if (key == "aws:currenttime") return format_iso8601(service_.clock.now_us());
   if (key == "aws:epochtime") return std::to_string(service_.clock.now_s());
-  if (key == "aws:useragent") return header("user-agent");
-  if (key == "aws:referer") return header("referer");
+  if (key == "aws:useragent") return sent_header(sent(), "user-agent");
+  if (key == "aws:referer") return sent_header(sent(), "referer");
   if (key == "aws:requestedregion" || key == "s3:locationconstraint") return service_.region;
   if (key == "aws:resourceaccount" || key == "s3:resourceaccount") return some(owner_id_);
   return std::nullopt;
@@ -72,19 +95,15 @@ std::optional<std::string> RequestFacts::connection_fact(std::string_view key) c
 // Source: Amazon S3, "Amazon S3 Signature Version 4 Authentication Specific Policy Keys".
 std::optional<std::string> RequestFacts::signature_fact(std::string_view key) const {
   if (!key.starts_with("s3:") || caller_.identity.anonymous) return std::nullopt;
-  const Context* const http = caller_.http;
-  const bool version4_query = http != nullptr && http->query.has("X-Amz-Signature");
-  const bool version2_query = http != nullptr && http->query.has("Signature");
-  const auto authorization = header("authorization");
+  const Context* const http = sent();
+  const Signature signature = signature_of(caller_, http);
   if (key == "s3:authtype") {
-    if (version4_query || version2_query) return "REST-QUERY-STRING";
-    return http != nullptr && http->request.method == "POST" && !authorization ? "POST" : "REST-HEADER";
+    return signature.in_form ? "POST" : signature.in_query ? "REST-QUERY-STRING" : "REST-HEADER";
   }
-  if (key == "s3:signatureversion") {
-    return version2_query || (authorization && authorization->starts_with("AWS ")) ? "AWS" : "AWS4-HMAC-SHA256";
-  }
-  if (key != "s3:signatureage" || http == nullptr) return std::nullopt;
-  const auto date = version4_query ? http->query.get("X-Amz-Date") : http->request.header("x-amz-date");
+  if (key == "s3:signatureversion") return signature.version4 ? "AWS4-HMAC-SHA256" : "AWS";
+  if (key != "s3:signatureage" || http == nullptr || !signature.version4) return std::nullopt;
+  // A form's date is a field of the form.
+  const auto date = signature.in_query ? http->query.get("X-Amz-Date") : caller_.http->request.header("x-amz-date");
   const auto signed_s = date ? auth::parse_amz_date(*date) : std::nullopt;
   if (!signed_s) return std::nullopt;
   return std::to_string((service_.clock.now_s() - *signed_s) * 1000);
@@ -113,9 +132,21 @@ std::optional<std::string> RequestFacts::lock_fact(std::string_view key) const {
   return std::to_string((left_us + day_us - 1) / day_us);
 }
 
+// What was checked of the payload: a header that no signature covers says nothing.
+std::optional<std::string> RequestFacts::payload_fact() const {
+  const Context* const http = sent();
+  const Signature signature = signature_of(caller_, http);
+  if (http == nullptr || signature.in_form || !signature.version4) return std::nullopt;
+  if (!signature.in_query) return sent_header(http, "x-amz-content-sha256");
+  // As the signature of a URL was verified.
+  if (const auto hash = http->query.get("X-Amz-Content-Sha256")) return std::string(*hash);
+  return sent_header(http, "x-amz-content-sha256").value_or("UNSIGNED-PAYLOAD");
+}
+
 std::optional<std::string> RequestFacts::header_fact(std::string_view key) const {
   if (!key.starts_with("s3:")) return std::nullopt;
   key.remove_prefix(3);
+  if (key == "x-amz-content-sha256") return payload_fact();
   return std::ranges::find(header_names, key) == header_names.end() ? std::nullopt : header(key);
 }
 

@@ -21,7 +21,10 @@ class RequestFacts final : public auth::Facts {
   std::optional<std::string> listing_fact(std::string_view key) const;
   std::optional<std::string> lock_fact(std::string_view key) const;
   std::optional<std::string> header_fact(std::string_view key) const;
+  std::optional<std::string> payload_fact() const;
   std::optional<std::string> header(std::string_view name) const;
+  // The request as it was sent, where that was a browser's form, too; null: not over HTTP.
+  const Context* sent() const;
 
   const Service& service_;
   const Caller& caller_;

@@ -19,7 +19,8 @@ constexpr size_t text_bytes_max = 4096;  // of one field: request lines can be l
 std::string bare(std::string_view text) {
   if (text.empty()) return "-";
   std::string out(text.substr(0, text_bytes_max));
-  std::ranges::replace_if(out, [](unsigned char c) { return c <= 0x20 || c == 0x7f; }, '_');
+  std::ranges::replace_if(
+      out, [](unsigned char c) { return c <= 0x20 || c == 0x7f; }, '_');
   return out;
 }
 
@@ -84,7 +85,24 @@ bool is_proof(std::string_view name) {
   const auto decoded = auth::uri_decode(name);
   if (!decoded) return true;
   const std::string bare_name = lower(*decoded);
-  return bare_name == "x-amz-signature" || bare_name == "signature" || bare_name == "x-amz-security-token";
+  return bare_name == "x-amz-signature" || bare_name == "signature" || bare_name == "x-amz-security-token" ||
+         bare_name == "x-amz-server-side-encryption-customer-key" ||
+         bare_name == "x-amz-copy-source-server-side-encryption-customer-key";
+}
+
+// The query without the values of such arguments.
+std::string without_proofs(std::string_view query) {
+  std::string out;
+  char separator = '?';
+  while (!query.empty()) {
+    const size_t end = std::min(query.find('&'), query.size());
+    const std::string_view argument = query.substr(0, end);
+    query.remove_prefix(std::min(end + 1, query.size()));
+    const std::string_view name = argument.substr(0, argument.find('='));
+    out += std::exchange(separator, '&');
+    out += is_proof(name) ? std::string(name) + "=-" : std::string(argument);
+  }
+  return out;
 }
 
 }  // namespace
@@ -109,17 +127,12 @@ std::string log_operation(std::string_view method, bool object, std::string_view
 }
 
 std::string log_request_line(std::string_view method, std::string_view path, std::string_view query) {
-  std::string target(path);
-  char separator = '?';
-  while (!query.empty()) {
-    const size_t end = std::min(query.find('&'), query.size());
-    const std::string_view argument = query.substr(0, end);
-    query.remove_prefix(std::min(end + 1, query.size()));
-    const std::string_view name = argument.substr(0, argument.find('='));
-    target += std::exchange(separator, '&');
-    target += is_proof(name) ? std::string(name) + "=-" : std::string(argument);
-  }
-  return fmt::format("{} {} HTTP/1.1", method, target);
+  return fmt::format("{} {}{} HTTP/1.1", method, path, without_proofs(query));
+}
+
+std::string log_referer(std::string_view referer) {
+  const size_t mark = std::min(referer.find('?'), referer.size());
+  return std::string(referer.substr(0, mark)) + without_proofs(referer.substr(std::min(mark + 1, referer.size())));
 }
 
 }  // namespace verbena::s3

@@ -35,5 +35,7 @@ std::string log_operation(std::string_view method, bool object, std::string_view
 
 // A request line without the values of signatures and session tokens.
 std::string log_request_line(std::string_view method, std::string_view path, std::string_view query);
+// A Referer, cleaned alike: the page may have been had by a presigned URL.
+std::string log_referer(std::string_view referer);
 
 }  // namespace verbena::s3

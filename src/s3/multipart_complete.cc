@@ -158,6 +158,7 @@ Result<void> reply_completed(Context& context, const store::ObjectInfo& info) {
 Task<Result<void>> serve_complete_upload(Context& context) {
   VB_CO_TRY(co_await authorize_upload(context, action::put_object));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
+  VB_CO_TRY(co_await authorize_upload(context, action::put_object));  // again: the body may have taken its time
   VB_CO_ASSIGN(const auto wanted, parse_complete(text));
   VB_CO_ASSIGN(store::CommitConditions conditions, read_commit_conditions(context));
   const std::string upload_id(context.query.get_or_empty("uploadId"));

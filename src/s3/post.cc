@@ -42,6 +42,8 @@ Result<PostPolicy> decode_policy(std::string_view text) {
   return parse_post_policy(as_text(*json));
 }
 
+bool is_version4(const Form& form) { return form.get("x-amz-credential") || form.get("x-amz-signature"); }
+
 // Who posts. Without a policy that is whoever sent the request.
 Result<auth::Identity> identify(const Context& context, const Form& form) {
   const auto policy = form.get("policy");
@@ -54,7 +56,7 @@ Result<auth::Identity> identify(const Context& context, const Form& form) {
   claim.date = field("x-amz-date");
   claim.session_token = field("x-amz-security-token");
   claim.access_key = field("awsaccesskeyid");
-  const bool version4 = form.get("x-amz-credential").has_value() || form.get("x-amz-signature").has_value();
+  const bool version4 = is_version4(form);
   const auto signature = form.get(version4 ? "x-amz-signature" : "signature");
   if (version4 && claim.credential.empty()) {
     return fail(Errc::invalid_argument, "Bucket POST must contain a field named 'X-Amz-Credential'.");
@@ -66,6 +68,12 @@ Result<auth::Identity> identify(const Context& context, const Form& form) {
   if (context.service.verifier == nullptr) return fail(Errc::not_implemented, "form signatures");
   claim.signature = *signature;
   return context.service.verifier->verify_form(claim);
+}
+
+// As s3:signatureversion has it; empty for a form without a policy.
+std::string_view form_signature(const Form& form) {
+  if (!form.get("policy")) return {};
+  return is_version4(form) ? "AWS4-HMAC-SHA256" : "AWS";
 }
 
 // The form as the PUT that it stands for: its fields are the headers.
@@ -165,7 +173,9 @@ Task<Result<void>> serve_post_object(Context& context) {
                       .response = context.response,
                       .sink = WatchedSink(context.sink),
                       .bucket = context.bucket,
-                      .key = context.key};
+                      .key = context.key,
+                      .form_of = &context,
+                      .form_signature = form_signature(form)};
   as_put.caller.http = &put_context;
   const auto refused = refuse_unimplemented_headers(put_context);
   context.error_fields = put_context.error_fields;

@@ -35,11 +35,13 @@ class PostTest : public Rig {
     return out + "--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" + file_name + "\"\r\n\r\n" +
            file + "\r\n--XX--\r\n";
   }
-  Reply post(const std::string& text, const std::string& type = "multipart/form-data; boundary=XX") {
+  Reply post(const std::string& text, const std::string& type = "multipart/form-data; boundary=XX",
+             const Headers& more = {}) {
     Call c;
     c.method = "POST";
     c.target = "/bucket";
     c.headers = {{"host", "s3.test:9000"}, {"content-type", type}};
+    c.headers.insert(c.headers.end(), more.begin(), more.end());
     c.body = text;
     c.anonymous = true;
     return call(std::move(c));
@@ -199,6 +201,32 @@ TEST_F(PostTest, AVersion4SignatureIsOfThePolicyToo) {
   wrong = fields;
   wrong[2].second = "AKID/20260102/us-east-1/sts/aws4_request";
   EXPECT_EQ(post(body(wrong)).code, "InvalidArgument");
+}
+
+TEST_F(PostTest, PoliciesSeeTheRequestThatBroughtTheForm) {
+  const auto denied_if = [&](const std::string& condition) {
+    const std::string text =
+        R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:PutObject",)"
+        R"("Resource":"arn:aws:s3:::bucket/*","Condition":)" +
+        condition + "}}";
+    EXPECT_EQ(call("PUT", "/bucket?policy", {}, text).status, 204) << condition;
+  };
+  const std::string type = "multipart/form-data; boundary=XX";
+  Policy allowed;
+  allowed.conditions += R"(, ["starts-with", "$referer", ""], ["starts-with", "$x-amz-content-sha256", ""])";
+  Headers fields = {{"key", "user/a"}, {"referer", "http://good/"}, {"x-amz-content-sha256", "x"}};
+  for (auto& field : sign(document(allowed))) fields.push_back(field);
+  const std::string form = body(fields);
+  EXPECT_EQ(post(form).status, 204);
+  denied_if(R"({"StringNotEquals":{"aws:Referer":"http://good/"}})");
+  EXPECT_EQ(post(form).code, "AccessDenied");
+  EXPECT_EQ(post(form, type, {{"referer", "http://good/"}}).status, 204);
+  denied_if(R"({"StringNotEquals":{"s3:authType":"POST"}})");
+  EXPECT_EQ(post(form).status, 204);
+  denied_if(R"({"StringEquals":{"s3:signatureversion":"AWS"}})");
+  EXPECT_EQ(post(form).code, "AccessDenied");
+  denied_if(R"({"StringEquals":{"s3:x-amz-content-sha256":"x"}})");
+  EXPECT_EQ(post(form).status, 204);
 }
 
 TEST_F(PostTest, AFormThatIsNoneIsAnsweredAsAwsDoes) {

@@ -104,6 +104,14 @@ TEST(LogRecord, NoSignatureComesIntoALine) {
             "GET /b/k?X-Amz-Signature=-&x=1&Signature=-&x-amz-security-token=- HTTP/1.1");
   EXPECT_EQ(log_request_line("GET", "/b/k", "X-Amz-Signatur%65=abc&%zz=d"),
             "GET /b/k?X-Amz-Signatur%65=-&%zz=- HTTP/1.1");
+  EXPECT_EQ(log_request_line("GET", "/b/k",
+                             "x-amz-server-side-encryption-customer-key=a2V5&"
+                             "x-amz-copy-source-server-side-encryption-customer-key=a2V5&y=2"),
+            "GET /b/k?x-amz-server-side-encryption-customer-key=-&"
+            "x-amz-copy-source-server-side-encryption-customer-key=-&y=2 HTTP/1.1");
+  EXPECT_EQ(log_referer("https://h/b/k?x=1&X-Amz-Signature=abc"), "https://h/b/k?x=1&X-Amz-Signature=-");
+  EXPECT_EQ(log_referer("https://h/page"), "https://h/page");
+  EXPECT_EQ(log_referer(""), "");
 }
 
 class BucketLogs : public Rig {

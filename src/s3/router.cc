@@ -207,6 +207,7 @@ Task<Result<void>> admit(Context& context, const Operation& operation) {
   if (operation.scope == Scope::service) co_return Result<void>();
   if (operation.action != nullptr) {
     VB_CO_TRY(co_await authorize_bucket(context.service, context.caller(), context.bucket, *operation.action));
+    context.action = operation.action;
   }
   if (const auto expected = context.header("x-amz-expected-bucket-owner")) {
     VB_CO_TRY(co_await check_expected_owner(context.service, context.bucket, *expected));
@@ -302,7 +303,7 @@ Task<> begin_log(Context& context, const Operation* operation) {
   record.operation =
       log_operation(context.request.method, !context.key.empty(), operation != nullptr ? operation->selector : "");
   record.request = log_request_line(context.request.method, context.request.raw_path, context.request.raw_query);
-  record.referer = text("referer");
+  record.referer = log_referer(context.request.header("referer").value_or(""));
   record.user_agent = text("user-agent");
   record.host = text("host");
   record.version_id = context.query.get_or_empty("versionId");

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "store/store.h"
 
@@ -37,6 +39,7 @@ class MemoryStore : public store::Store {
   std::optional<uint64_t> rot_at;          // reads that touch this offset are corrupt
   std::optional<Errc> append_error;        // the next append fails so
   int64_t now_us = 1'767'323'045'678'000;  // 2026-01-02T03:04:05.678Z; each commit is a second later
+  std::function<Task<>()> before_update;   // happens once, between the request for a change and the change
 
   Task<Result<void>> create_bucket(store::BucketInfo bucket) override {
     if (buckets_.contains(bucket.name)) co_return fail(Errc::bucket_already_exists);
@@ -140,7 +143,9 @@ class MemoryStore : public store::Store {
   }
   Task<Result<store::ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
                                          store::ObjectChange change) override {
+    if (const auto happens = std::exchange(before_update, nullptr)) co_await happens();
     VB_CO_ASSIGN(auto object, find_object(bucket, key, version_id));
+    if (!change.is_of(object->info)) co_return fail(Errc::conditional_conflict);
     auto changed = std::make_shared<StoredObject>(*object);
     store::change_attributes(changed->info.attributes, change.attributes);
     if (change.tags) changed->info.tags = *change.tags;

@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "s3/request_log.h"
 #include "s3/router.h"
@@ -24,6 +26,7 @@ class TextSource : public memory::Source {
   TextSource(std::string text, std::optional<uint64_t> size) : text_(std::move(text)), size_(size) {}
   std::optional<uint64_t> size() const override { return size_; }
   Task<Result<size_t>> read(MutableBytes into) override {
+    if (const auto happens = std::exchange(meanwhile, nullptr)) co_await happens();
     const size_t n = std::min(into.size(), text_.size() - at_);
     std::memcpy(into.data(), text_.data() + at_, n);
     at_ += n;
@@ -32,6 +35,7 @@ class TextSource : public memory::Source {
     co_return n;
   }
   std::optional<Errc> error_at_end;
+  std::function<Task<>()> meanwhile;  // happens before the first byte
 
  private:
   std::string text_;
@@ -102,6 +106,7 @@ struct Call {
   std::vector<std::string> signed_headers = {"host", "x-amz-date", "x-amz-rdma-bytes", "x-amz-rdma-token"};
   Headers trailers{};
   std::optional<Errc> source_error{};
+  std::function<Task<>()> meanwhile{};  // happens between the headers and the body
 };
 
 class Rig : public ::testing::Test {
@@ -145,6 +150,7 @@ class Rig : public ::testing::Test {
     request.content_length = length;
     TextSource source(c.body, length);
     source.error_at_end = c.source_error;
+    source.meanwhile = c.meanwhile;
     TextSink sink;
     Response response;
     Router router(service, windows, options);

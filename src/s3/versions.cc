@@ -89,26 +89,42 @@ Task<Result<store::ObjectInfo>> stat_version(Context& context, const Action& act
   co_return co_await find_authorized(context, asked);
 }
 
-Task<Result<void>> authorize_change(Context& context, const Action& action, const store::ObjectChange& change) {
+Task<Result<store::ObjectInfo>> authorize_change(Context& context, const Action& action,
+                                                 const store::ObjectChange& change) {
   store::ObjectLock lock;
   if (change.retention) std::tie(lock.mode, lock.retain_until_us) = *change.retention;
   lock.legal_hold = change.legal_hold.value_or(false);
   Asked asked{action};
   asked.tags = change.tags ? &*change.tags : nullptr;
   asked.lock = &lock;
-  VB_CO_TRY(co_await find_authorized(context, asked));
-  co_return Result<void>();
+  co_return co_await find_authorized(context, asked);
 }
 
-Task<Result<void>> update_version(Context& context, const Action& action, store::ObjectChange change) {
-  VB_CO_TRY(co_await authorize_change(context, action, change));
+namespace {
+
+Task<Result<store::ObjectInfo>> update_authorized(Context& context, const Action& action, store::ObjectChange change) {
+  VB_CO_ASSIGN(const store::ObjectInfo info, co_await authorize_change(context, action, change));
+  if (!change.if_modified_us) {
+    change.if_modified_us = info.modified_us;
+    change.if_size = info.size;
+  }
   if (change.bypass_governance) {
     VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
     const Asked bypass{.action = action::bypass_governance, .key = context.key};
     change.bypass_governance = authorize(context.service, context.caller(), *access, bypass).has_value();
   }
   VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
-  const auto done = co_await context.service.store.update(context.bucket, context.key, version_id, std::move(change));
+  co_return co_await context.service.store.update(context.bucket, context.key, version_id, std::move(change));
+}
+
+}  // namespace
+
+Task<Result<void>> update_version(Context& context, const Action& action, store::ObjectChange change) {
+  VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
+  auto done = co_await update_authorized(context, action, change);
+  // Another version came in between: that one is asked about, once.
+  const bool again = !done && done.error() == Errc::conditional_conflict && !change.if_modified_us;
+  if (again) done = co_await update_authorized(context, action, std::move(change));
   if (!done) {
     co_await describe_missing(context, done.error(), version_id);
     co_return std::unexpected(done.error());

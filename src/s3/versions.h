@@ -22,9 +22,11 @@ void add_new_version_id(Response& response, const std::string& version_id);
 Task<Result<store::ObjectInfo>> stat_version(Context& context, const Action& action);
 
 // Whether that change of that version is allowed. Errors as stat_version().
-Task<Result<void>> authorize_change(Context& context, const Action& action, const store::ObjectChange& change);
+Task<Result<store::ObjectInfo>> authorize_change(Context& context, const Action& action,
+                                                 const store::ObjectChange& change);
 
-// Changes that version, authorized for `action`, and names it in the answer. Errors as Store::update().
+// Changes that version, authorized for `action`, and names it in the answer: the very version that was looked at, or
+// the one that the change itself names. Errors as Store::update(); conditional_conflict while others write the key.
 Task<Result<void>> update_version(Context& context, const Action& action, store::ObjectChange change);
 
 // After a read failed with `error`: says with headers when it was a delete marker that was met.

@@ -149,6 +149,13 @@ struct ObjectChange {
   std::optional<bool> legal_hold;
   bool bypass_governance = false;
   Attributes attributes{};  // these are set, the others stay; an empty value takes one away
+  // Only of a version that was written then and has that size; another one is a conditional_conflict.
+  std::optional<int64_t> if_modified_us{};
+  std::optional<uint64_t> if_size{};
+
+  bool is_of(const ObjectInfo& info) const {
+    return (!if_modified_us || *if_modified_us == info.modified_us) && (!if_size || *if_size == info.size);
+  }
 };
 
 class ObjectReader {

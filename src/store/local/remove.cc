@@ -69,6 +69,7 @@ Result<void> apply_update(Transaction& transaction, Update& u) {
   if (!version) return fail(newest ? Errc::no_such_key : Errc::no_such_version);
   ObjectInfo& info = version->record.info;
   if (info.delete_marker) return fail(newest ? Errc::no_such_key : Errc::method_not_allowed);
+  if (!u.change.is_of(info)) return fail(Errc::conditional_conflict, "update: another version");
   if (u.change.tags) info.tags = *u.change.tags;
   change_attributes(info.attributes, u.change.attributes);
   if (u.change.legal_hold) info.lock.legal_hold = *u.change.legal_hold;

@@ -229,6 +229,11 @@ TEST_F(VersionStore, TagsChangeWithoutTheBytes) {
   EXPECT_TRUE(*t.get_version("b", "k", one) == bytes);
   ASSERT_TRUE(t.run(t.store->update("b", "k", "", change)));
   EXPECT_EQ(t.run(t.store->stat("b", "k", two))->tags, tags);
+  ObjectChange of_one = change;
+  of_one.if_modified_us = t.run(t.store->stat("b", "k", one))->modified_us;
+  of_one.if_size = bytes.size();
+  EXPECT_TRUE(t.run(t.store->update("b", "k", one, of_one)));
+  EXPECT_EQ(t.run(t.store->update("b", "k", "", of_one)).error(), Errc::conditional_conflict);
   EXPECT_EQ(t.run(t.store->update("b", "none", "", change)).error(), Errc::no_such_key);
   EXPECT_EQ(t.run(t.store->update("b", "k", make_version_id(1), change)).error(), Errc::no_such_version);
   std::string marker = t.remove("b", "k")->version_id;
