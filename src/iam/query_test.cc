@@ -114,6 +114,20 @@ TEST_F(QueryTest, APolicysSizeIsWhatIsKept) {
   EXPECT_EQ(code(ask(put + document("", "arn:aws:s3:::" + std::string(5000, ' ')))), "LimitExceeded");
 }
 
+TEST_F(QueryTest, AUserIsMovedOnlyToWhereTheCallerMayChangeUsers) {
+  ask("CreateUser&UserName=boss");
+  ask("CreateUser&UserName=a&Path=%2Fdev%2F");
+  const std::string document =
+      R"({"Statement":{"Effect":"Allow","Action":"iam:UpdateUser","Resource":"arn:aws:iam::*:user/dev/*"}})";
+  EXPECT_EQ(code(ask("PutUserPolicy&UserName=boss&PolicyName=p&PolicyDocument=" + auth::uri_encode(document, true))),
+            "");
+  const std::string boss = element(ask("CreateAccessKey&UserName=boss"), "AccessKeyId");
+  EXPECT_EQ(code(ask("UpdateUser&UserName=a&NewPath=%2Fadmin%2F", boss)), "AccessDenied");
+  EXPECT_EQ(code(ask("UpdateUser&UserName=a&NewPath=%2F&NewUserName=b", boss)), "AccessDenied");
+  EXPECT_EQ(code(ask("UpdateUser&UserName=a&NewPath=%2Fdev%2Fx%2F&NewUserName=b", boss)), "");
+  EXPECT_EQ(element(ask("GetUser&UserName=b"), "Arn"), "arn:aws:iam::000000000000:user/dev/x/b");
+}
+
 TEST_F(QueryTest, AUserIsMadeShownAndGone) {
   EXPECT_EQ(element(ask("CreateUser&UserName=alice&Path=%2Fa%2F"), "Arn"), "arn:aws:iam::000000000000:user/a/alice");
   const auto shown = ask("GetUser&UserName=alice");

@@ -3,6 +3,7 @@
 #include "iam/subjects.h"
 
 #include "auth/identifiers.h"
+#include "iam/authorize.h"
 
 namespace verbena::iam {
 
@@ -83,6 +84,13 @@ Result<void> update_user(Call& call) {
   if (call.parameters.get("NewUserName")) {
     VB_ASSIGN(new_name, call.name("NewUserName", user_name_max));
   }
+  VB_ASSIGN(const User* before, find_one(call, call.account->users, "user", name));
+  // Who may change some users must not make them others, nor others' names.
+  const auth::Account& own = *call.account->account;
+  VB_TRY(
+      authorize(call, "iam:UpdateUser",
+                auth::arn_of(own.id, "user", path.value_or(before->path), new_name.empty() ? before->name : new_name),
+                {.policy = nullptr, .owner = own.canonical_id}));
   return call.change([&](AccountEntry& account) -> Result<void> {
     const auto found = account.users.find(name);
     if (found == account.users.end()) return call.missing("user", name);
