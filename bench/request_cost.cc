@@ -309,6 +309,23 @@ extern "C" __attribute__((noinline)) void counted_requests(const std::function<v
   asm volatile("" ::: "memory");
 }
 
+// Once: as it is, with what it costs added to `counts`, or where callgrind counts.
+void run_request(const std::function<void()>& serve, bool counted, Counts* counts) {
+  if (!counted) {
+    serve();
+  } else if (counts != nullptr) {
+    begin_counting();
+    serve();
+    const Counts one = end_counting();
+    counts->allocations += one.allocations;
+    counts->allocated_bytes += one.allocated_bytes;
+    counts->copies += one.copies;
+    counts->copied_bytes += one.copied_bytes;
+  } else {
+    counted_requests(serve);
+  }
+}
+
 void Bench::native(wire::Type type, size_t size, uint64_t requests, Counts* counts) {
   put_object(size);
   const std::string key = key_of(size);
@@ -342,19 +359,7 @@ void Bench::native(wire::Type type, size_t size, uint64_t requests, Counts* coun
         core_.io().poll();
       }
     };
-    if (!counted) {
-      serve();
-    } else if (counts != nullptr) {
-      begin_counting();
-      serve();
-      const Counts one = end_counting();
-      counts->allocations += one.allocations;
-      counts->allocated_bytes += one.allocated_bytes;
-      counts->copies += one.copies;
-      counts->copied_bytes += one.copied_bytes;
-    } else {
-      counted_requests(serve);
-    }
+    run_request(serve, counted, counts);
     const Bytes reply = Bytes(port_.reply).first(port_.reply_size);
     if (!wire::decode_object_reply(wire::body_of(reply))) give_up("a native request failed");
   }
@@ -375,19 +380,7 @@ void Bench::http(bool get, size_t size, uint64_t requests, Counts* counts) {
     };
     client_->send(text);
     do {
-      if (!counted) {
-        serve();
-      } else if (counts != nullptr) {
-        begin_counting();
-        serve();
-        const Counts one = end_counting();
-        counts->allocations += one.allocations;
-        counts->allocated_bytes += one.allocated_bytes;
-        counts->copies += one.copies;
-        counts->copied_bytes += one.copied_bytes;
-      } else {
-        counted_requests(serve);
-      }
+      run_request(serve, counted, counts);
     } while (!client_->take(answer.status, answer.body));
     if (answer.status != 200 || (get && answer.body.size() != size)) give_up("an HTTP request failed");
   }

@@ -10,6 +10,7 @@
 #include "auth/identity_file.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/private_file.h"
 
 namespace verbena::auth {
 namespace {
@@ -30,20 +31,9 @@ struct Fd {
   }
 };
 
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
-}
-
-std::unexpected<Error> cannot_save() {
-  const int error = errno;
-  const auto code = error == ENOSPC || error == EDQUOT ? Errc::insufficient_storage : Errc::io_error;
-  return fail(code, "identity file: write", error);
+Result<void> saved(const Result<void>& done) {
+  if (done) return {};
+  return fail(done.error().code, "identity file: write", done.error().sys);
 }
 
 // nullopt: there is none.
@@ -188,22 +178,7 @@ Result<void> IdentityStore::save(const AccountMap& accounts) const {
   const std::string text = encode_accounts(accounts);
   // Else the next start could not read it.
   if (text.size() > file_bytes_max_) return fail(Errc::limit_exceeded, "The accounts take more room than they may.");
-  const std::string beside = file_.string() + ".new";
-  ::unlink(beside.c_str());
-  {
-    const Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (file.fd < 0) return cannot_save();
-    if (!write_all(file.fd, text) || ::fsync(file.fd) != 0) return cannot_save();
-  }
-  if (::rename(beside.c_str(), file_.c_str()) != 0) return cannot_save();
-  return {};
-}
-
-Result<void> IdentityStore::make_durable() const {
-  const auto parent = file_.has_parent_path() ? file_.parent_path() : std::filesystem::path(".");
-  const Fd folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.fd < 0 || ::fsync(folder.fd) != 0) return cannot_save();
-  return {};
+  return saved(put_private_file(file_, text));
 }
 
 IdentitiesPtr IdentityStore::snapshot() const {
@@ -228,7 +203,7 @@ Result<void> IdentityStore::change(const std::function<Result<void>(AccountMap&)
   VB_TRY(save(*next->accounts));
   // The file has it, so what is shown has it, too, even when it is not sure to outlast a crash.
   show(std::move(next));
-  return make_durable();
+  return saved(sync_folder_of(file_));
 }
 
 Result<void> IdentityStore::change_account(std::string_view id,

@@ -63,7 +63,6 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   void show(IdentitiesPtr next);
   Result<IdentitiesPtr> compile(AccountMap accounts, const Identities* before) const;
   Result<void> save(const AccountMap& accounts) const;
-  Result<void> make_durable() const;  // the file's name, after save()
   Result<AccessKeyPtr> find_session(std::string_view access_key, std::string_view token, int64_t now_s) const;
   Result<AccessKeyPtr> resolve(const SessionGrant& grant, std::string_view token) const;
 

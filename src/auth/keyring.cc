@@ -15,6 +15,7 @@
 
 #include "base/aead.h"
 #include "base/checksum.h"
+#include "base/private_file.h"
 
 namespace verbena::auth {
 namespace {
@@ -45,30 +46,11 @@ struct Fd {
   }
 };
 
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
-}
-
-// Written beside, made durable, then renamed: a crash leaves the old file or the new one.
 std::expected<void, std::string> replace_file(const std::filesystem::path& path, std::string_view text) {
-  const std::string beside = path.string() + ".new";
-  ::unlink(beside.c_str());
-  {
-    const Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (file.fd < 0) return cannot("create", beside);
-    if (!write_all(file.fd, text) || ::fsync(file.fd) != 0) return cannot("write", beside);
-  }
-  if (::rename(beside.c_str(), path.c_str()) != 0) return cannot("rename to", path);
-  const auto parent = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  const Fd folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.fd < 0 || ::fsync(folder.fd) != 0) return cannot("make durable", path);
-  return {};
+  const auto done = replace_private_file(path, text);
+  if (done) return {};
+  errno = done.error().sys;
+  return cannot(done.error().context, path);
 }
 
 // nullopt: there is no such file.

@@ -98,8 +98,8 @@ Task<Result<void>> serve_object_attributes(Context& context) {
   VB_CO_ASSIGN(const int max, header_number(context, "x-amz-max-parts", 1000));
   VB_CO_ASSIGN(const int marker, header_number(context, "x-amz-part-number-marker", 0));
   // It tells what GetObject does, and more.
-  VB_CO_TRY(co_await stat_version(context, action::get_object));
-  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::get_attributes));
+  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::get_object));
+  VB_CO_TRY(co_await authorize_version(context, info, action::get_attributes));
   VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, own_key_prefix));
   VB_CO_TRY(check_customer_key(info, customer));
   context.reply_header("last-modified", format_http_date(info.modified_us / 1'000'000));

@@ -89,6 +89,13 @@ Task<Result<store::ObjectInfo>> stat_version(Context& context, const Action& act
   co_return co_await find_authorized(context, asked);
 }
 
+Task<Result<void>> authorize_version(Context& context, const store::ObjectInfo& info, const Action& action) {
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
+  const Asked asked{.action = action, .key = context.key, .version_id = version_id, .object = &info};
+  co_return authorize(context.service, context.caller(), *access, asked);
+}
+
 Task<Result<store::ObjectInfo>> authorize_change(Context& context, const Action& action,
                                                  const store::ObjectChange& change) {
   store::ObjectLock lock;

@@ -21,6 +21,9 @@ void add_new_version_id(Response& response, const std::string& version_id);
 // Authorized for `action`.
 Task<Result<store::ObjectInfo>> stat_version(Context& context, const Action& action);
 
+// Whether the caller may do this, too, to the version that was found.
+Task<Result<void>> authorize_version(Context& context, const store::ObjectInfo& info, const Action& action);
+
 // Whether that change of that version is allowed. Errors as stat_version().
 Task<Result<store::ObjectInfo>> authorize_change(Context& context, const Action& action,
                                                  const store::ObjectChange& change);

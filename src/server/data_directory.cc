@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "auth/identifiers.h"
+#include "base/private_file.h"
 
 namespace verbena::server {
 namespace {
@@ -34,34 +35,11 @@ auth::Credentials generate() {
       .access_key = "VB" + auth::random_text(upper, 18), .secret_key = auth::make_secret_key(), .session_token = ""};
 }
 
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
-}
-
-// Written beside, made durable, then renamed: a crash leaves no half of a credentials file.
 std::expected<void, std::string> save(const std::filesystem::path& path, const auth::Credentials& keys) {
-  const auto beside = path.string() + ".new";
-  ::unlink(beside.c_str());
-  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return cannot("create", beside);
-  const bool written = write_all(fd, keys.access_key + "\n" + keys.secret_key + "\n") && ::fsync(fd) == 0;
-  const int error = errno;
-  ::close(fd);
-  errno = error;
-  if (!written) return cannot("write", beside);
-  if (::rename(beside.c_str(), path.c_str()) != 0) return cannot("rename to", path);
-  const int folder = ::open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder >= 0) {
-    ::fsync(folder);
-    ::close(folder);
-  }
-  return {};
+  const auto done = replace_private_file(path, keys.access_key + "\n" + keys.secret_key + "\n");
+  if (done) return {};
+  errno = done.error().sys;
+  return cannot(done.error().context, path);
 }
 
 std::expected<auth::Credentials, std::string> load(const std::filesystem::path& path) {
@@ -69,7 +47,7 @@ std::expected<auth::Credentials, std::string> load(const std::filesystem::path& 
   if (fd < 0) return cannot("read", path);
   char text[1024];
   const ssize_t n = ::read(fd, text, sizeof text);
-  struct stat status{};
+  struct stat status {};
   ::fstat(fd, &status);
   ::close(fd);
   if (n < 0) return cannot("read", path);

@@ -88,3 +88,4 @@ try {
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }
+process.exit(0); // else node waits for kept-alive connections, until the server closes them
