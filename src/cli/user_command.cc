@@ -29,6 +29,12 @@ std::string text_of(const Json& json, const char* name) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+// Empty where the answer has no such list.
+Json list_of(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_array() ? *found : Json::array();
+}
+
 // The call, and its answer as JSON or by `show`.
 int run(const Arguments& arguments, const std::string& call, const Json& request,
         const std::function<void(const Json&)>& show = {}) {
@@ -74,22 +80,27 @@ int run_add(const Arguments& arguments) {
   });
 }
 
-void show_keys(const Json& keys, int indent) {
-  for (const Json& key : keys) {
+bool is_active(const Json& key) {
+  const auto found = key.find("active");
+  return found != key.end() && *found == true;
+}
+
+void show_keys(const Json& owner, int indent) {
+  for (const Json& key : list_of(owner, "keys")) {
     fmt::print("{:{}}{}  {}  {}\n", "", indent, text_of(key, "access_key"), text_of(key, "created"),
-               key.value("active", false) ? "active" : "off");
+               is_active(key) ? "active" : "off");
   }
 }
 
 int run_list(const Arguments& arguments) {
   return run(arguments, "user-list", Json::object(), [](const Json& answer) {
-    for (const Json& account : answer.value("accounts", Json::array())) {
+    for (const Json& account : list_of(answer, "accounts")) {
       fmt::print("{}  account={}  id={}{}\n", text_of(account, "name"), text_of(account, "account_id"),
                  text_of(account, "id"), text_of(account, "email").empty() ? "" : "  " + text_of(account, "email"));
-      show_keys(account.value("keys", Json::array()), 4);
-      for (const Json& user : account.value("users", Json::array())) {
+      show_keys(account, 4);
+      for (const Json& user : list_of(account, "users")) {
         fmt::print("  {}\n", text_of(user, "name"));
-        show_keys(user.value("keys", Json::array()), 4);
+        show_keys(user, 4);
       }
     }
   });
@@ -99,7 +110,7 @@ int run_key(const Arguments& arguments, const std::string& call) {
   Json request = request_with_key(arguments);
   if (call == "key-add") return run(arguments, call, request, show_new_key);
   if (call == "key-list") {
-    return run(arguments, call, request, [](const Json& answer) { show_keys(answer.value("keys", Json::array()), 0); });
+    return run(arguments, call, request, [](const Json& answer) { show_keys(answer, 0); });
   }
   if (call == "key-rm") return run(arguments, call, request);
   request["active"] = call == "key-on";
@@ -129,7 +140,7 @@ int run_policy(const Arguments& arguments, const std::string& call) {
   return run(arguments, call, request, [&](const Json& answer) {
     if (call == "policy-get") fmt::print("{}\n", text_of(answer, "document"));
     for (const char* kind : {"inline", "attached"}) {
-      for (const Json& name : answer.value(kind, Json::array())) {
+      for (const Json& name : list_of(answer, kind)) {
         if (name.is_string()) fmt::print("{:<9} {}\n", kind, name.get<std::string>());
       }
     }

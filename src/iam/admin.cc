@@ -13,6 +13,8 @@ namespace verbena::iam {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr int request_depth_max = 32;
 using auth::AccountEntry;
 using auth::StoredKey;
 using auth::User;
@@ -399,12 +401,24 @@ constexpr Operation operations[] = {
     {"policy-list", serve_policy_list},
 };
 
+// Shallow: writing JSON out again recurses.
+Result<Json> read_request(std::string_view body) {
+  bool deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
+    deep = deep || depth > request_depth_max;
+    return !deep;
+  };
+  Json in = Json::parse(body, watch, /*allow_exceptions=*/false);
+  if (deep) return fail(Errc::validation_error, "The request is nested too deeply.");
+  if (!in.is_object()) return fail(Errc::validation_error, "The request is not a JSON object.");
+  return in;
+}
+
 Result<Json> serve(auth::IdentityStore& store, const WallClock& clock, std::string_view name, std::string_view body,
                    const std::set<std::string>& bucket_owners, std::string& message) {
   const auto operation = std::ranges::find(operations, name, &Operation::name);
   if (operation == std::end(operations)) return fail(Errc::invalid_action, "There is no such admin call.");
-  const Json in = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (!in.is_object()) return fail(Errc::validation_error, "The request is not a JSON object.");
+  VB_ASSIGN(const Json in, read_request(body));
   Request request{store, clock, in, bucket_owners, message, {}, {}};
   if (name != "user-list") {
     VB_ASSIGN(const std::string whole, request.text("name", true));

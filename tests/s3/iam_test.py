@@ -176,7 +176,7 @@ class CommandLine(IamCase):
         self.assertEqual((unsigned.status, json.loads(unsigned.body)["error"]["code"]), (403, "MissingAuthenticationToken"))
         self.assertEqual(self.request("GET", path).status, 405)
         self.assertEqual(json.loads(self.request("POST", "/-/admin/nothing", {}, b"{}").body)["error"]["code"], "InvalidAction")
-        for bad in (b"", b"[]", b"{", b'{"name": 1}', b"\xff"):
+        for bad in (b"", b"[]", b"{", b'{"name": 1}', b"\xff", b'{"name":' + b"[" * 9000 + b"]" * 9000 + b"}"):
             self.assertEqual(self.request("POST", "/-/admin/user-rm", {}, bad).status, 400, bad)
         self.assertEqual(self.request("POST", path, {}, b" " * 70_000).status, 400)
         session = self.sts.get_session_token()["Credentials"]
