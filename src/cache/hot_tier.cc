@@ -52,19 +52,16 @@ uint64_t HotTier::hash(Key key) const {
 EntryPtr HotTier::find(Key key) {
   const uint64_t h = hash(key);
   Shard& s = shard(h);
-  {
-    const std::lock_guard lock(s.mutex);
-    const auto found = s.index.find(h);
-    if (found != s.index.end() && found->second->name == key.name && found->second->bucket == key.bucket) {
-      Node& node = *found->second;
-      if (node.uses < uses_max) ++node.uses;
-      meters().hits.add();
-      return node.entry;
-    }
-  }
-  meters().misses.add();
-  return nullptr;
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.index.find(h);
+  if (found == s.index.end() || found->second->name != key.name || found->second->bucket != key.bucket) return nullptr;
+  Node& node = *found->second;
+  if (node.uses < uses_max) ++node.uses;
+  meters().hits.add();
+  return node.entry;
 }
+
+void HotTier::count_miss() { meters().misses.add(); }
 
 HotTier::Ticket HotTier::ticket(Key key) {
   const uint64_t h = hash(key);

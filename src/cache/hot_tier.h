@@ -39,8 +39,10 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   ~HotTier();
   HotTier(const HotTier&) = delete;
 
-  // The entry, or null. Counts as use.
+  // The entry, or null. Counts as use and, when there is one, as a hit.
   EntryPtr find(Key key);
+  // Once for each object that had to be read from the engine: a door may look more than once before that.
+  static void count_miss();
 
   // Taken before an object is looked up in the engine; insert() takes what was read only if the key has not changed
   // since.

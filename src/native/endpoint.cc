@@ -163,6 +163,7 @@ void Endpoint::recycle(Op* op) {
   --owned->lane->in_flight;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   owned->lane.reset();
+  owned->opened.reset();
   if (spare_ops_.size() < spare_ops_max) spare_ops_.push_back(std::move(owned));
 }
 

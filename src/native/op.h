@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct Op {
   s3::GetRequest get;
   wire::Descriptor window;
   uint32_t inline_max = 0;
+  std::optional<s3::OpenObject> opened;  // by serve_hot_get(), when its bytes could not go at once
   std::vector<wire::Range> ranges;
   // PUT
   s3::PutRequest put;
@@ -75,7 +77,7 @@ bool load_delete(Op& op, Bytes body);
 bool load_list(Op& op, Bytes body);
 
 // A GET of an object in memory whose bytes can go at once. True: the reply is ready, whatever it says. False: nothing
-// was done.
+// was sent; what was opened is in `opened`.
 bool serve_hot_get(Op& op);
 
 // The verbs. Each replies through the op's endpoint.

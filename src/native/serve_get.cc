@@ -65,10 +65,14 @@ bool copy_hot(const s3::OpenObject& object, Place place) {
   return true;
 }
 
-void fill_answer(ObjectAnswer& answer, const s3::OpenObject& object) {
-  answer.partial = object.partial;
-  answer.length = object.length;
-  if (object.partial) answer.ranges.add({object.offset, object.length});
+// `Found`: s3::OpenObject or s3::HeadReply.
+template <class Found>
+ObjectAnswer one_range(const Found& found) {
+  ObjectAnswer answer;
+  answer.partial = found.partial;
+  answer.length = found.length;
+  if (found.partial) answer.ranges.add({found.offset, found.length});
+  return answer;
 }
 
 // Into the window at once, where the transport copies. False: not this way (nothing was told to the client; bytes that
@@ -88,11 +92,39 @@ void count_out(Op& op, metrics::Counter& way, uint64_t bytes) {
   s3::count_bytes(s3::Door::native, s3::Direction::out, bytes);
 }
 
+// False: its bytes cannot go at once.
+bool send_hot(Op& op, const s3::OpenObject& object) {
+  Endpoint& endpoint = *op.endpoint;
+  const ObjectAnswer answer = one_range(object);
+  const bool full = op.has(wire::flag_full_headers);
+  wire::Writer out(op.body_space());
+  if (object.length <= op.inline_max && object.length <= endpoint.info().inline_max_bytes &&
+      encode_answer(out, object.info(), answer, static_cast<uint32_t>(object.length), full) &&
+      out.left() >= object.length) {
+    const MutableBytes place = out.reserve(object.length);
+    const auto copy = [&](Bytes bytes, uint64_t at) {
+      std::memcpy(place.data() + at, bytes.data(), bytes.size());
+      return true;
+    };
+    if (!copy_hot(object, copy)) return false;
+    count_out(op, endpoint.door().metrics.inline_out, object.length);
+  } else {
+    out.rewind(0);
+    if (!write_hot(op, object) || !encode_answer(out, object.info(), answer, 0, full)) return false;
+    count_out(op, endpoint.door().metrics.window_out, object.length);
+  }
+  op.body_size = out.size();
+  return true;
+}
+
 Task<Result<void>> get(Op& op) {
   Endpoint& endpoint = *op.endpoint;
   // 1. Authorize, open, check conditions; the reader pins the object, so that all ranges see one version.
   if (op.ranges.size() > 1) op.get.range.reset();
-  VB_CO_ASSIGN(const s3::OpenObject object, co_await s3::open_object(endpoint.door().service, op.caller, op.get));
+  if (!op.opened) {
+    VB_CO_ASSIGN(op.opened, co_await s3::open_object(endpoint.door().service, op.caller, op.get));
+  }
+  const s3::OpenObject& object = *op.opened;
   // 2. Where each byte goes.
   ObjectAnswer answer;
   VB_CO_ASSIGN(const uint64_t total, place_ranges(op, object, answer));
@@ -125,12 +157,8 @@ Task<Result<void>> get(Op& op) {
 
 Task<Result<void>> head(Op& op) {
   VB_CO_ASSIGN(const s3::HeadReply found, co_await s3::head_object(op.endpoint->door().service, op.caller, op.get));
-  ObjectAnswer answer;
-  answer.partial = found.partial;
-  answer.length = found.length;
-  if (found.partial) answer.ranges.add({found.offset, found.length});
   wire::Writer out(op.body_space());
-  if (!encode_answer(out, found.info, answer, 0, op.has(wire::flag_full_headers))) {
+  if (!encode_answer(out, found.info, one_range(found), 0, op.has(wire::flag_full_headers))) {
     co_return fail(Errc::metadata_too_large, "native: headers exceed a message");
   }
   op.body_size = out.size();
@@ -141,39 +169,19 @@ Task<Result<void>> head(Op& op) {
 
 bool serve_hot_get(Op& op) {
   if (op.ranges.size() > 1) return false;
-  Endpoint& endpoint = *op.endpoint;
-  const auto opened = s3::open_hot_object(endpoint.door().service, op.caller, op.get);
+  auto opened = s3::open_hot_object(op.endpoint->door().service, op.caller, op.get);
   if (!opened) return false;
   if (!*opened) {
     op.fail(opened->error().code);
     return true;
   }
-  const s3::OpenObject& object = **opened;
-  ObjectAnswer answer;
-  fill_answer(answer, object);
-  const bool full = op.has(wire::flag_full_headers);
-  wire::Writer out(op.body_space());
-  if (object.length <= op.inline_max && object.length <= endpoint.info().inline_max_bytes &&
-      encode_answer(out, object.info(), answer, static_cast<uint32_t>(object.length), full) &&
-      out.left() >= object.length) {
-    const MutableBytes place = out.reserve(object.length);
-    const auto copy = [&](Bytes bytes, uint64_t at) {
-      std::memcpy(place.data() + at, bytes.data(), bytes.size());
-      return true;
-    };
-    if (!copy_hot(object, copy)) return false;
-    count_out(op, endpoint.door().metrics.inline_out, object.length);
-  } else {
-    out.rewind(0);
-    if (!write_hot(op, object) || !encode_answer(out, object.info(), answer, 0, full)) return false;
-    count_out(op, endpoint.door().metrics.window_out, object.length);
-  }
-  op.body_size = out.size();
-  return true;
+  op.opened = std::move(**opened);
+  return send_hot(op, *op.opened);
 }
 
 Task<void> serve_get(OpPtr op) {
   auto done = co_await get(*op);
+  op->opened.reset();  // the reply may have to wait
   if (!done) op->fail(done.error().code);
   Endpoint& endpoint = *op->endpoint;
   endpoint.reply(std::move(op));

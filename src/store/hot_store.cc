@@ -55,9 +55,6 @@ class FillingWriter final : public ObjectWriter {
   Task<Result<void>> append(memory::Chunk chunk) override {
     const uint64_t n = chunk.bytes.size();
     const uint64_t at = std::exchange(size_, size_ + n);
-    // A short piece must be the last: only a later one could tell, and then gives up.
-    if (ended_ && n != 0) pieces_.give_up();
-    ended_ = ended_ || n % HotObject::piece_size != 0;
     memory::Chunk out = pieces_.take(std::move(chunk), at, true);
     co_return co_await below_->append(std::move(out));
   }
@@ -75,7 +72,6 @@ class FillingWriter final : public ObjectWriter {
   const std::string bucket_, key_;
   HotPieces pieces_;
   uint64_t size_ = 0;
-  bool ended_ = false;
 };
 
 }  // namespace
@@ -97,6 +93,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view buck
                                                            std::string_view version_id) {
   if (!version_id.empty()) co_return co_await below_.open(bucket, key, version_id);
   if (auto found = hot(bucket, key)) co_return found;
+  cache::HotTier::count_miss();
   const cache::Key name{bucket, key};
   const auto ticket = tier_->ticket(name);
   VB_CO_ASSIGN(std::shared_ptr<ObjectReader> reader, co_await below_.open(bucket, key));
@@ -108,6 +105,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view buck
 Task<Result<ObjectInfo>> HotStore::stat(std::string_view bucket, std::string_view key, std::string_view version_id) {
   if (!version_id.empty()) co_return co_await below_.stat(bucket, key, version_id);
   if (auto found = hot(bucket, key)) co_return found->info();
+  cache::HotTier::count_miss();
   co_return co_await below_.stat(bucket, key);
 }
 
