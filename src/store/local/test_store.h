@@ -207,8 +207,8 @@ class TestStore {
   std::string made_;
   TestClock clock_;
   std::unique_ptr<memory::Arena> arena_;
-  BlockingPool pool_{2, 1024};
   boost::asio::io_context io_;
+  BlockingPool pool_{2, 1024};  // it posts to the loop: the loop goes last
 };
 
 }  // namespace verbena::store::local
