@@ -25,7 +25,7 @@ std::string bare(std::string_view text) {
 }
 
 // In quotation marks, without what would end them or the line.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   if (text.empty()) return "\"-\"";
   std::string out = "\"";
   for (const char c : text.substr(0, text_bytes_max)) {
@@ -112,12 +112,12 @@ std::string format_log_record(const LogRecord& r) {
   const std::string key = r.key.empty() ? "-" : auth::uri_encode(r.key, true);
   std::string line =
       fmt::format("{} {} [{}] {} {} {} {} {} {} {} {} ", bare(r.bucket_owner), bare(r.bucket), log_time(r.time_s),
-                  bare(r.peer), bare(r.requester), bare(r.request_id), bare(r.operation), key, quoted(r.request),
+                  bare(r.peer), bare(r.requester), bare(r.request_id), bare(r.operation), key, in_quotes(r.request),
                   r.status == 0 ? "-" : std::to_string(r.status), bare(r.error_code));
   // The turn-around time is not measured. Behind the host: TLS version, access point, whether an ACL was needed.
   line +=
       fmt::format("{} {} {} - {} {} {} {} {} - {} {} - - -\n", r.bytes_sent == 0 ? "-" : std::to_string(r.bytes_sent),
-                  number(r.object_size), number(r.total_ms), quoted(r.referer), quoted(r.user_agent),
+                  number(r.object_size), number(r.total_ms), in_quotes(r.referer), in_quotes(r.user_agent),
                   bare(r.version_id), bare(r.host_id), bare(r.signature), bare(r.auth_type), bare(r.host));
   return line;
 }
