@@ -3,13 +3,16 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/listener.h>
+#include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/metrics.h"
 
 namespace verbena::store::local {
 namespace {
@@ -52,6 +55,35 @@ class LogBridge final : public rocksdb::Logger {
   }
 };
 
+void export_work() {
+  static auto& gets = metrics::counter("verbena_index_gets_total", "Keys looked up in the index");
+  static auto& seeks = metrics::counter("verbena_index_seeks_total", "Cursors put somewhere in the index");
+  static auto& steps = metrics::counter("verbena_index_steps_total", "Steps of cursors in the index");
+  static auto& skipped =
+      metrics::counter("verbena_index_skipped_total", "Removed or replaced entries that cursors passed");
+  static auto& blocks = metrics::counter("verbena_index_blocks_total", "Blocks of the index looked into");
+  static auto& blocks_read =
+      metrics::counter("verbena_index_blocks_read_total", "Of those, not in the index's own memory");
+  const IndexWork work = index_work();
+  gets.set(work.gets);
+  seeks.set(work.seeks);
+  steps.set(work.steps);
+  skipped.set(work.skipped);
+  blocks.set(work.blocks);
+  blocks_read.set(work.blocks_read);
+}
+
+// One for all indexes of the process, as metrics are.
+const std::shared_ptr<rocksdb::Statistics>& statistics() {
+  static const auto shared = [] {
+    auto made = rocksdb::CreateDBStatistics();
+    made->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);  // counts alone: no clock is read
+    metrics::before_exposition(export_work);
+    return made;
+  }();
+  return shared;
+}
+
 rocksdb::ColumnFamilyOptions family_options(Family family, const std::shared_ptr<rocksdb::Cache>& cache) {
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = cache;
@@ -89,6 +121,7 @@ rocksdb::DBOptions database_options(rocksdb::Env* env) {
   options.max_total_wal_size = 256 * MiB;
   options.db_write_buffer_size = 128 * MiB;
   options.bytes_per_sync = 1 * MiB;
+  options.statistics = statistics();
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
   options.info_log = std::make_shared<LogBridge>();
@@ -97,9 +130,31 @@ rocksdb::DBOptions database_options(rocksdb::Env* env) {
 
 }  // namespace
 
-Cursor::Cursor(std::unique_ptr<rocksdb::Iterator> it, std::string prefix)
-    : it_(std::move(it)), prefix_(std::move(prefix)) {
-  it_->Seek(prefix_);
+IndexWork index_work() {
+  rocksdb::Statistics& counts = *statistics();
+  const uint64_t hits = counts.getTickerCount(rocksdb::BLOCK_CACHE_DATA_HIT);
+  const uint64_t reads = counts.getTickerCount(rocksdb::BLOCK_CACHE_DATA_ADD);
+  return {.gets = counts.getTickerCount(rocksdb::NUMBER_KEYS_READ),
+          .seeks = counts.getTickerCount(rocksdb::NUMBER_DB_SEEK),
+          .steps = counts.getTickerCount(rocksdb::NUMBER_DB_NEXT),
+          .skipped = counts.getTickerCount(rocksdb::NUMBER_ITER_SKIP),
+          .blocks = hits + reads,
+          .blocks_read = reads};
+}
+
+std::unique_ptr<Cursor::End> Cursor::end_of(std::string_view prefix) {
+  auto key = keys::after_prefix(prefix);
+  if (!key) return nullptr;
+  auto end = std::make_unique<End>();
+  end->key = std::move(*key);
+  end->slice = end->key;
+  return end;
+}
+
+Cursor::Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, std::string prefix,
+               std::string_view from)
+    : end_(std::move(end)), it_(std::move(it)), prefix_(std::move(prefix)) {
+  seek(std::max(from, std::string_view(prefix_)));
 }
 
 bool Cursor::valid() const { return it_->Valid() && it_->key().starts_with(prefix_); }
@@ -137,9 +192,12 @@ Result<std::string> Batch::get(Family family, std::string_view key) {
 
 Cursor Batch::cursor(Family family, std::string prefix) {
   auto* handle = index_.handle(family);
-  std::unique_ptr<rocksdb::Iterator> base(index_.db_->NewIterator({}, handle));
-  std::unique_ptr<rocksdb::Iterator> both(batch_.NewIteratorWithBase(handle, base.release()));
-  return {std::move(both), std::move(prefix)};
+  auto end = Cursor::end_of(prefix);
+  rocksdb::ReadOptions options;
+  if (end) options.iterate_upper_bound = &end->slice;
+  std::unique_ptr<rocksdb::Iterator> base(index_.db_->NewIterator(options, handle));
+  std::unique_ptr<rocksdb::Iterator> both(batch_.NewIteratorWithBase(handle, base.release(), &options));
+  return {std::move(end), std::move(both), std::move(prefix), {}};
 }
 
 Result<std::unique_ptr<Index>> Index::open(const std::filesystem::path& directory, rocksdb::Env* env) {
@@ -160,8 +218,23 @@ Result<std::unique_ptr<Index>> Index::open(const std::filesystem::path& director
 
 Index::~Index() {
   if (!db_) return;
+  flush_long_log();
   for (auto* handle : handles_) (void)db_->DestroyColumnFamilyHandle(handle);
   (void)db_->Close();
+}
+
+// A start replays the log and then writes its tables all the same: what is written now makes the next start short. A
+// short log is not worth a file.
+void Index::flush_long_log() {
+  constexpr uint64_t worth_it = 4 * MiB;
+  if (failed()) return;
+  rocksdb::VectorLogPtr logs;
+  if (!db_->GetSortedWalFiles(logs).ok()) return;
+  uint64_t bytes = 0;
+  for (const auto& log : logs) bytes += log->SizeFileBytes();
+  if (bytes < worth_it) return;
+  std::vector<rocksdb::ColumnFamilyHandle*> all(handles_.begin(), handles_.end());
+  (void)db_->Flush({}, all);  // the log has it, whatever comes of this
 }
 
 Result<std::string> Index::get(Family family, std::string_view key, Tier tier) {
@@ -172,10 +245,12 @@ Result<std::string> Index::get(Family family, std::string_view key, Tier tier) {
   return value;
 }
 
-Cursor Index::cursor(Family family, std::string prefix) {
+Cursor Index::cursor(Family family, std::string prefix, std::string_view from) {
+  auto end = Cursor::end_of(prefix);
   rocksdb::ReadOptions options;
+  if (end) options.iterate_upper_bound = &end->slice;
   std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options, handle(family)));
-  return {std::move(it), std::move(prefix)};
+  return {std::move(end), std::move(it), std::move(prefix), from};
 }
 
 Result<void> Index::write(Batch& batch, bool sync) {

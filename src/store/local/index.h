@@ -23,10 +23,30 @@ class Index;
 // Whether a read may go to disk. cached never blocks: it fails with would_block instead.
 enum class Tier : uint8_t { cached, disk };
 
-// Walks the keys that start with a prefix, in byte order.
+// What the indexes of this process have done so far: a request's share of it must not grow with the number of objects.
+struct IndexWork {
+  uint64_t gets = 0;         // look-ups of one key
+  uint64_t seeks = 0;        // cursors put somewhere
+  uint64_t steps = 0;        // of cursors, to the next key
+  uint64_t skipped = 0;      // entries that a cursor passed because they were removed or replaced
+  uint64_t blocks = 0;       // of about 4 KiB, looked into
+  uint64_t blocks_read = 0;  // of those, not in the index's own memory
+};
+IndexWork index_work();
+
+// Walks the keys that start with a prefix, in byte order. Never looks behind them: what was removed there costs nothing.
 class Cursor {
  public:
-  Cursor(std::unique_ptr<rocksdb::Iterator> it, std::string prefix);
+  // RocksDB looks at it for as long as the iterator lives.
+  struct End {
+    std::string key;
+    rocksdb::Slice slice;
+  };
+  // Of the keys with this prefix; null: there is none.
+  static std::unique_ptr<End> end_of(std::string_view prefix);
+
+  // On the first key from `from` on, or the first of all.
+  Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, std::string prefix, std::string_view from);
   bool valid() const;
   std::string_view key() const { return {it_->key().data(), it_->key().size()}; }
   std::string_view value() const { return {it_->value().data(), it_->value().size()}; }
@@ -35,6 +55,7 @@ class Cursor {
   Result<void> status() const;  // look here when valid() says no
 
  private:
+  std::unique_ptr<End> end_;
   std::unique_ptr<rocksdb::Iterator> it_;
   std::string prefix_;
 };
@@ -67,7 +88,7 @@ class Index {
 
   // not_found; would_block (Tier::cached only); corrupt_object; io_error.
   Result<std::string> get(Family family, std::string_view key, Tier tier = Tier::disk);
-  Cursor cursor(Family family, std::string prefix);
+  Cursor cursor(Family family, std::string prefix, std::string_view from = {});
 
   // Atomic. `sync`: durable when it returns. After an error the outcome is unknown (a crash may bring the batch back)
   // until recover() has succeeded; then it is certain that the batch did not happen. Until then all writes fail.
@@ -80,6 +101,7 @@ class Index {
  private:
   friend class Batch;
   Index() = default;
+  void flush_long_log();
   rocksdb::ColumnFamilyHandle* handle(Family family) const { return handles_[static_cast<size_t>(family)]; }
 
   std::unique_ptr<rocksdb::DB> db_;
