@@ -5,6 +5,7 @@
 #include <rocksdb/listener.h>
 #include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
+#include <rocksdb/utilities/table_properties_collectors.h>
 
 #include <algorithm>
 #include <cstdarg>
@@ -84,6 +85,15 @@ const std::shared_ptr<rocksdb::Statistics>& statistics() {
   return shared;
 }
 
+// Cursors walk over these on a client's behalf. A removal stays in the way of every later walk until a compaction has
+// carried it to the bottom, so many of them must not wait for one by chance.
+bool is_walked(Family family) { return family != Family::in_index; }
+bool is_listed(Family family) {
+  return family == Family::objects || family == Family::versions || family == Family::uploads;
+}
+constexpr uint64_t removals_in_memory_max = 64 * 1024;  // of a family that is listed, before its table is written
+constexpr size_t removals_window = 16 * 1024, removals_of_window_max = 8 * 1024;  // more: the table is compacted
+
 rocksdb::ColumnFamilyOptions family_options(Family family, const std::shared_ptr<rocksdb::Cache>& cache) {
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = cache;
@@ -95,6 +105,10 @@ rocksdb::ColumnFamilyOptions family_options(Family family, const std::shared_ptr
   // Small objects' bytes are often compressed already, and their CRC is over what is stored.
   options.compression = family == Family::in_index ? rocksdb::kNoCompression : rocksdb::kLZ4Compression;
   options.force_consistency_checks = true;
+  if (is_walked(family)) {
+    options.table_properties_collector_factories.push_back(
+        rocksdb::NewCompactOnDeletionCollectorFactory(removals_window, removals_of_window_max));
+  }
   return options;
 }
 
@@ -171,6 +185,7 @@ void Batch::put(Family family, std::string_view key, std::string_view value) {
 void Batch::erase(Family family, std::string_view key) {
   (void)batch_.Delete(index_.handle(family), slice(key));
   ++changes_;
+  ++removals_[static_cast<size_t>(family)];
 }
 
 void Batch::save() {
@@ -262,7 +277,21 @@ Result<void> Index::write(Batch& batch, bool sync) {
   if (!sync) unsynced_.store(true, std::memory_order_release);
   auto done = checked(db_->Write(options, batch.batch_.GetWriteBatch()), "write");
   if (!done) failed_.store(true, std::memory_order_release);
+  if (done) count_removals(batch);
   return done;
+}
+
+void Index::count_removals(const Batch& batch) {
+  for (size_t i = 0; i < family_count; ++i) {
+    if (batch.removals_[i] == 0 || !is_listed(static_cast<Family>(i))) continue;
+    removals_[i] += batch.removals_[i];
+    if (removals_[i] < removals_in_memory_max) continue;
+    removals_[i] = 0;
+    rocksdb::FlushOptions in_background;
+    in_background.wait = false;
+    in_background.allow_write_stall = true;  // else it would wait here where writes come too fast
+    (void)db_->Flush(in_background, handles_[i]);
+  }
 }
 
 Result<void> Index::sync() {

@@ -77,6 +77,7 @@ class Batch {
   Index& index_;
   rocksdb::WriteBatchWithIndex batch_;
   size_t changes_ = 0, saved_changes_ = 0;
+  std::array<uint32_t, family_count> removals_{};  // what was taken back included
 };
 
 class Index {
@@ -102,6 +103,7 @@ class Index {
   friend class Batch;
   Index() = default;
   void flush_long_log();
+  void count_removals(const Batch& batch);
   rocksdb::ColumnFamilyHandle* handle(Family family) const { return handles_[static_cast<size_t>(family)]; }
 
   std::unique_ptr<rocksdb::DB> db_;
@@ -109,6 +111,7 @@ class Index {
   // Writes and log syncs one at a time: once one has failed, RocksDB must not be asked for another before recover() (it
   // asserts that nobody touches a log writer that has failed).
   std::mutex write_mutex_;
+  std::array<uint64_t, family_count> removals_{};  // since the last flush for their sake; guarded by write_mutex_
   std::atomic<bool> unsynced_{false}, failed_{false};
 };
 
