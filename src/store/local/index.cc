@@ -132,7 +132,7 @@ rocksdb::DBOptions database_options(rocksdb::Env* env) {
   options.max_bgerror_resume_count = 0;
   options.listeners.push_back(std::make_shared<NoSelfRecovery>());
   options.max_background_jobs = 2;
-  options.max_total_wal_size = 256 * MiB;
+  options.max_total_wal_size = 128 * MiB;  // what a start after a crash replays, at most
   options.db_write_buffer_size = 128 * MiB;
   options.bytes_per_sync = 1 * MiB;
   options.statistics = statistics();
@@ -215,8 +215,9 @@ Cursor Batch::cursor(Family family, std::string prefix) {
   return {std::move(end), std::move(both), std::move(prefix), {}};
 }
 
-Result<std::unique_ptr<Index>> Index::open(const std::filesystem::path& directory, rocksdb::Env* env) {
-  auto cache = rocksdb::NewLRUCache(256 * MiB);
+Result<std::unique_ptr<Index>> Index::open(const std::filesystem::path& directory, rocksdb::Env* env,
+                                           uint64_t cache_bytes) {
+  auto cache = rocksdb::NewLRUCache(cache_bytes);
   std::vector<rocksdb::ColumnFamilyDescriptor> families;
   for (size_t i = 0; i < family_count; ++i) {
     families.emplace_back(family_names[i], family_options(static_cast<Family>(i), cache));

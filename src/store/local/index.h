@@ -82,8 +82,9 @@ class Batch {
 
 class Index {
  public:
-  // `env` null: RocksDB's own access to the machine's file system.
-  static Result<std::unique_ptr<Index>> open(const std::filesystem::path& directory, rocksdb::Env* env);
+  // `env` null: RocksDB's own access to the machine's file system. `cache_bytes`: blocks that are kept in memory.
+  static Result<std::unique_ptr<Index>> open(const std::filesystem::path& directory, rocksdb::Env* env,
+                                             uint64_t cache_bytes);
   ~Index();
   Index(const Index&) = delete;
 
