@@ -22,14 +22,14 @@ SIZE = 16 << 20
 ASKED = 40
 
 
-def presign(host, method, path):
-    """A presigned query (SigV4) of this minute."""
+def presign(host, method, path, parameters=()):
+    """A presigned query (SigV4) of this minute; `parameters` are pairs of the request's own."""
     now = time.gmtime()
     date, stamp = time.strftime("%Y%m%d", now), time.strftime("%Y%m%dT%H%M%SZ", now)
     scope = f"{date}/us-east-1/s3/aws4_request"
     query = urllib.parse.urlencode(sorted({
         "X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Credential": f"{verbena_server.ACCESS_KEY}/{scope}",
-        "X-Amz-Date": stamp, "X-Amz-Expires": "3600", "X-Amz-SignedHeaders": "host"}.items()),
+        "X-Amz-Date": stamp, "X-Amz-Expires": "3600", "X-Amz-SignedHeaders": "host", **dict(parameters)}.items()),
         quote_via=urllib.parse.quote, safe="")
     request = f"{method}\n{path}\n{query}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD"
     text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"

@@ -25,6 +25,7 @@ struct Config {
   unsigned cores = 0;               // threads with an event loop each; 0: one per CPU, at most 16
   bool pin_cores = false;
   unsigned blocking_threads = 8;
+  uint64_t index_cache = 256 * MiB;  // bytes of the index that are kept in memory
   log::Level log_level = log::Level::info;
   std::chrono::seconds bucket_log_interval{300};  // from a batch of bucket log records' first to its delivery
   uint64_t scrub_rate = 8 * MiB;                  // bytes per second read in search of rot; 0: none

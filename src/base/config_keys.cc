@@ -144,6 +144,8 @@ const std::array keys{
     ConfigKey{"pin_cores", "false", "pin each of them to a CPU", [](C& c, S& t) { return parse_bool(c.pin_cores, t); }},
     ConfigKey{"blocking_threads", "8", "threads for calls that block (index, file metadata)",
               [](C& c, S& t) { return parse_number(c.blocking_threads, t, 1, 256); }},
+    ConfigKey{"index_cache", "256 MiB", "memory for blocks of the index: names, heads and bytes of small objects",
+              [](C& c, S& t) { return parse_bytes(c.index_cache, t, 8 * MiB, 4 * TiB); }},
     ConfigKey{"log_level", "info", "trace, debug, info, warn or error",
               [](C& c, S& t) { return parse_level(c.log_level, t); }},
     ConfigKey{"lifecycle_day", "86400", "seconds that lifecycle rules take for a day; shorter ones are for test suites",

@@ -159,6 +159,10 @@ Result<void> plan_checksums(const Context& context, PutRequest& put) {
   return {};
 }
 
+void add_default_checksum(PutRequest& put) {
+  if (put.md5_etag && put.expected.empty() && !put.compute) put.compute = default_checksum;
+}
+
 Result<void> require_digest(const Context& context) {
   const auto is_digest = [](const auto& header) {
     return header.first == "content-md5" || header.first == "x-amz-trailer" ||

@@ -24,6 +24,11 @@ Result<store::Checksum> parse_checksum(Algorithm algorithm, std::string_view tex
 // invalid_digest.
 Result<void> plan_checksums(const Context& context, PutRequest& put);
 
+// What S3 keeps of a body that brings no checksum of its own (since December 2024).
+inline constexpr Algorithm default_checksum = Algorithm::crc64nvme;
+// For an HTTP body. RDMA and native PUTs, which have no MD5 either, go without unless the client asks for one.
+void add_default_checksum(PutRequest& put);
+
 // The checksum that a request's header gives, if any. More than one is invalid_request.
 Result<std::optional<store::Checksum>> header_checksum(const Context& context);
 

@@ -127,7 +127,7 @@ void add_source_version(Context& context, const store::ObjectInfo& from) {
 }
 
 // Keeps the source's checksums where they still speak of the whole object; recomputes composite ones, and the one that
-// the request asks for.
+// the request asks for. A source without any gets the default one.
 Result<std::vector<store::Checksum>> plan_copy_checksums(const Context& context, const store::ObjectInfo& source,
                                                          BodyDigests& digests) {
   std::vector<store::Checksum> kept;
@@ -147,6 +147,8 @@ Result<std::vector<store::Checksum>> plan_copy_checksums(const Context& context,
     const bool have = std::ranges::any_of(kept, same);
     std::erase_if(kept, [&](const store::Checksum& c) { return c.algorithm != *algorithm; });
     if (!have) digests.want(*algorithm);
+  } else if (source.checksums.empty()) {
+    digests.want(default_checksum);
   }
   return kept;
 }
@@ -262,7 +264,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   VB_CO_ASSIGN(const Seal seal, part_seal(context.service, upload, customer));
   BodyDigests digests;
   if (!seal.opaque_etag()) digests.want(Algorithm::md5);
-  if (upload.checksum_algorithm) digests.want(*upload.checksum_algorithm);
+  digests.want(upload.checksum_algorithm.value_or(default_checksum));
   VB_CO_ASSIGN(auto writer, co_await context.service.store.create_part(context.bucket, context.key, upload_id, number,
                                                                        seal.stored_size(extent.length)));
   writer = seal.writer(context.service, std::move(writer), extent.length);

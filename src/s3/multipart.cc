@@ -53,9 +53,12 @@ Result<void> read_upload_checksum(const Context& context, store::UploadInfo& upl
 }
 
 // A part of an upload that has a checksum algorithm is summed with it, whatever the client sends; another algorithm
-// than the upload's is a mistake.
+// than the upload's is a mistake. Of an upload that has none, parts without a checksum get the default one.
 Result<void> match_upload_checksum(const store::UploadInfo& upload, PutRequest& put) {
-  if (!upload.checksum_algorithm) return {};
+  if (!upload.checksum_algorithm) {
+    add_default_checksum(put);
+    return {};
+  }
   const auto differs = [&](Algorithm algorithm) { return algorithm != *upload.checksum_algorithm; };
   for (const auto& checksum : put.expected) {
     if (differs(checksum.algorithm)) return fail(Errc::invalid_request, "Checksum Type mismatch occurred.");

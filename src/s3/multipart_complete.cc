@@ -111,6 +111,8 @@ Result<std::vector<store::Checksum>> object_checksums(const Context& context, co
     auto combined = combine_checksums(given->algorithm, given->parts == 0, parts);
     if (!combined) return fail(Errc::invalid_request, "The parts do not have the checksum that the request gives.");
     checksums.push_back(std::move(*combined));
+  } else if (auto combined = combine_checksums(default_checksum, /*full_object=*/true, parts)) {
+    checksums.push_back(std::move(*combined));  // as S3 since December 2024, where no part came with another one
   }
   if (given && std::ranges::find(checksums, *given) == checksums.end()) return fail(Errc::bad_digest, "complete");
   return checksums;

@@ -165,6 +165,7 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
 
   VB_CO_ASSIGN(const Seal seal,
                co_await plan_seal(service, request.bucket, request.key, std::move(request.encryption)));
+  add_default_checksum(request);
   if (seal.opaque_etag()) request.md5_etag = false;
   VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, seal.stored_size(size)));
   writer = seal.writer(service, std::move(writer), size);

@@ -131,6 +131,7 @@ std::expected<void, std::string> Server::State::open_store() {
   options.directory = directory.path();
   options.arena = arena.get();
   options.pool = pool.get();
+  options.index_cache = config.index_cache;
   options.scrub_rate = config.scrub_rate;
   options.scrub_rest = config.scrub_rest;
   auto opened = store::local::LocalStore::open(options);

@@ -23,6 +23,19 @@ def crc32(data):
     return b64(zlib.crc32(data).to_bytes(4, "big"))
 
 
+def crc64nvme(data):
+    """Reflected 0xad93d23594c93659, byte by byte."""
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x9a6c9329ac4bc9b5 if byte & 1 else 0)
+        table.append(byte)
+    crc = 0xffffffffffffffff
+    for byte in data:
+        crc = crc >> 8 ^ table[(crc ^ byte) & 0xff]
+    return b64((crc ^ 0xffffffffffffffff).to_bytes(8, "big"))
+
+
 class Headers(S3Case):
     def test_system_headers_and_metadata_come_back_as_they_were_given(self):
         bucket = self.new_bucket()
@@ -159,6 +172,32 @@ class Writes(S3Case):
         self.assertEqual(self.put({"x-amz-sdk-checksum-algorithm": "CRC32"}).code, "InvalidRequest")
         self.assertEqual(self.put({"x-amz-checksum-crc32": sums["crc32"], "x-amz-sdk-checksum-algorithm": "NONE"}).code,
                          "InvalidRequest")
+
+    def test_what_comes_without_a_checksum_gets_crc64nvme(self):
+        self.assertEqual(crc64nvme(b"123456789"), b64(bytes.fromhex("ae8b14860a799888")))  # the algorithm's check value
+        for body in (b"data", b""):
+            header, expected = "x-amz-checksum-crc64nvme", crc64nvme(body)
+            reply = self.put({}, body)
+            self.assertEqual((reply.status, reply.headers[header], reply.headers["x-amz-checksum-type"]),
+                             (200, expected, "FULL_OBJECT"))
+            for method in ("HEAD", "GET"):
+                self.assertNotIn(header, self.request(method, f"/{self.bucket}/k").headers)
+                asked = self.request(method, f"/{self.bucket}/k", {"x-amz-checksum-mode": "ENABLED"})
+                self.assertEqual((asked.headers[header], asked.headers["x-amz-checksum-type"]), (expected, "FULL_OBJECT"))
+        part = self.request("GET", f"/{self.bucket}/k", {"x-amz-checksum-mode": "ENABLED", "range": "bytes=0-0"})
+        self.assertNotIn(header, part.headers)
+        self.put()
+        attributes = self.request("GET", f"/{self.bucket}/k?attributes", {"x-amz-object-attributes": "Checksum"})
+        self.assertEqual((attributes.text("ChecksumCRC64NVME"), attributes.text("ChecksumType")),
+                         (crc64nvme(b"data"), "FULL_OBJECT"))
+        listed = self.request("GET", f"/{self.bucket}?list-type=2")
+        self.assertEqual((listed.text("ChecksumAlgorithm"), listed.text("ChecksumType")), ("CRC64NVME", "FULL_OBJECT"))
+        copied = self.request("PUT", f"/{self.bucket}/copy", {"x-amz-copy-source": f"/{self.bucket}/k"})
+        self.assertEqual(copied.text("ChecksumCRC64NVME"), crc64nvme(b"data"))
+        own = self.put({"x-amz-checksum-crc32": crc32(b"data")})
+        self.assertNotIn(header, own.headers)
+        asked = self.request("GET", f"/{self.bucket}/k", {"x-amz-checksum-mode": "ENABLED"})
+        self.assertNotIn(header, asked.headers)
 
     def test_conditional_writes(self):
         self.assertEqual(self.put({"if-match": '"x"'}, key="new").status, 404)
@@ -326,6 +365,21 @@ class Multipart(S3Case):
         bad = self.request("POST", f"/{self.bucket}/k?uploads=",
                            {"x-amz-checksum-algorithm": "SHA256", "x-amz-checksum-type": "FULL_OBJECT"})
         self.assertEqual(bad.code, "InvalidRequest")
+
+    def test_parts_without_checksums_make_an_object_with_crc64nvme(self):
+        data = [b"ab" * (5 * MIB // 2), b"tail"]
+        upload = self.request("POST", f"/{self.bucket}/k?uploads=").text("UploadId")
+        path = f"/{self.bucket}/k?uploadId={upload}"
+        parts = ""
+        for number, part in enumerate(data, 1):
+            sent = self.request("PUT", f"{path}&partNumber={number}", {}, part)
+            parts += f"<Part><PartNumber>{number}</PartNumber><ETag>{sent.headers['etag']}</ETag></Part>"
+        self.assertEqual(sent.headers["x-amz-checksum-crc64nvme"], crc64nvme(b"tail"))
+        done = self.request("POST", path, {}, f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode())
+        expected = crc64nvme(b"".join(data))
+        self.assertEqual((done.text("ChecksumCRC64NVME"), done.text("ChecksumType")), (expected, "FULL_OBJECT"), done.body)
+        asked = self.request("HEAD", f"/{self.bucket}/k", {"x-amz-checksum-mode": "ENABLED"})
+        self.assertEqual(asked.headers["x-amz-checksum-crc64nvme"], expected)
 
     def test_completion_takes_conditions(self):
         self.s3.put_object(Bucket=self.bucket, Key="k", Body=b"there")

@@ -3,13 +3,17 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/listener.h>
+#include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
+#include <rocksdb/utilities/table_properties_collectors.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/metrics.h"
 
 namespace verbena::store::local {
 namespace {
@@ -52,6 +56,44 @@ class LogBridge final : public rocksdb::Logger {
   }
 };
 
+void export_work() {
+  static auto& gets = metrics::counter("verbena_index_gets_total", "Keys looked up in the index");
+  static auto& seeks = metrics::counter("verbena_index_seeks_total", "Cursors put somewhere in the index");
+  static auto& steps = metrics::counter("verbena_index_steps_total", "Steps of cursors in the index");
+  static auto& skipped =
+      metrics::counter("verbena_index_skipped_total", "Removed or replaced entries that cursors passed");
+  static auto& blocks = metrics::counter("verbena_index_blocks_total", "Blocks of the index looked into");
+  static auto& blocks_read =
+      metrics::counter("verbena_index_blocks_read_total", "Of those, not in the index's own memory");
+  const IndexWork work = index_work();
+  gets.set(work.gets);
+  seeks.set(work.seeks);
+  steps.set(work.steps);
+  skipped.set(work.skipped);
+  blocks.set(work.blocks);
+  blocks_read.set(work.blocks_read);
+}
+
+// One for all indexes of the process, as metrics are.
+const std::shared_ptr<rocksdb::Statistics>& statistics() {
+  static const auto shared = [] {
+    auto made = rocksdb::CreateDBStatistics();
+    made->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);  // counts alone: no clock is read
+    metrics::before_exposition(export_work);
+    return made;
+  }();
+  return shared;
+}
+
+// Cursors walk over these on a client's behalf. A removal stays in the way of every later walk until a compaction has
+// carried it to the bottom, so many of them must not wait for one by chance.
+bool is_walked(Family family) { return family != Family::in_index; }
+bool is_listed(Family family) {
+  return family == Family::objects || family == Family::versions || family == Family::uploads;
+}
+constexpr uint64_t removals_in_memory_max = 64 * 1024;  // of a family that is listed, before its table is written
+constexpr size_t removals_window = 16 * 1024, removals_of_window_max = 8 * 1024;  // more: the table is compacted
+
 rocksdb::ColumnFamilyOptions family_options(Family family, const std::shared_ptr<rocksdb::Cache>& cache) {
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = cache;
@@ -63,6 +105,10 @@ rocksdb::ColumnFamilyOptions family_options(Family family, const std::shared_ptr
   // Small objects' bytes are often compressed already, and their CRC is over what is stored.
   options.compression = family == Family::in_index ? rocksdb::kNoCompression : rocksdb::kLZ4Compression;
   options.force_consistency_checks = true;
+  if (is_walked(family)) {
+    options.table_properties_collector_factories.push_back(
+        rocksdb::NewCompactOnDeletionCollectorFactory(removals_window, removals_of_window_max));
+  }
   return options;
 }
 
@@ -86,9 +132,10 @@ rocksdb::DBOptions database_options(rocksdb::Env* env) {
   options.max_bgerror_resume_count = 0;
   options.listeners.push_back(std::make_shared<NoSelfRecovery>());
   options.max_background_jobs = 2;
-  options.max_total_wal_size = 256 * MiB;
+  options.max_total_wal_size = 128 * MiB;  // what a start after a crash replays, at most
   options.db_write_buffer_size = 128 * MiB;
   options.bytes_per_sync = 1 * MiB;
+  options.statistics = statistics();
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
   options.info_log = std::make_shared<LogBridge>();
@@ -97,9 +144,31 @@ rocksdb::DBOptions database_options(rocksdb::Env* env) {
 
 }  // namespace
 
-Cursor::Cursor(std::unique_ptr<rocksdb::Iterator> it, std::string prefix)
-    : it_(std::move(it)), prefix_(std::move(prefix)) {
-  it_->Seek(prefix_);
+IndexWork index_work() {
+  rocksdb::Statistics& counts = *statistics();
+  const uint64_t hits = counts.getTickerCount(rocksdb::BLOCK_CACHE_DATA_HIT);
+  const uint64_t reads = counts.getTickerCount(rocksdb::BLOCK_CACHE_DATA_ADD);
+  return {.gets = counts.getTickerCount(rocksdb::NUMBER_KEYS_READ),
+          .seeks = counts.getTickerCount(rocksdb::NUMBER_DB_SEEK),
+          .steps = counts.getTickerCount(rocksdb::NUMBER_DB_NEXT),
+          .skipped = counts.getTickerCount(rocksdb::NUMBER_ITER_SKIP),
+          .blocks = hits + reads,
+          .blocks_read = reads};
+}
+
+std::unique_ptr<Cursor::End> Cursor::end_of(std::string_view prefix) {
+  auto key = keys::after_prefix(prefix);
+  if (!key) return nullptr;
+  auto end = std::make_unique<End>();
+  end->key = std::move(*key);
+  end->slice = end->key;
+  return end;
+}
+
+Cursor::Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, std::string prefix,
+               std::string_view from)
+    : end_(std::move(end)), it_(std::move(it)), prefix_(std::move(prefix)) {
+  seek(std::max(from, std::string_view(prefix_)));
 }
 
 bool Cursor::valid() const { return it_->Valid() && it_->key().starts_with(prefix_); }
@@ -116,6 +185,7 @@ void Batch::put(Family family, std::string_view key, std::string_view value) {
 void Batch::erase(Family family, std::string_view key) {
   (void)batch_.Delete(index_.handle(family), slice(key));
   ++changes_;
+  ++removals_[static_cast<size_t>(family)];
 }
 
 void Batch::save() {
@@ -137,13 +207,17 @@ Result<std::string> Batch::get(Family family, std::string_view key) {
 
 Cursor Batch::cursor(Family family, std::string prefix) {
   auto* handle = index_.handle(family);
-  std::unique_ptr<rocksdb::Iterator> base(index_.db_->NewIterator({}, handle));
-  std::unique_ptr<rocksdb::Iterator> both(batch_.NewIteratorWithBase(handle, base.release()));
-  return {std::move(both), std::move(prefix)};
+  auto end = Cursor::end_of(prefix);
+  rocksdb::ReadOptions options;
+  if (end) options.iterate_upper_bound = &end->slice;
+  std::unique_ptr<rocksdb::Iterator> base(index_.db_->NewIterator(options, handle));
+  std::unique_ptr<rocksdb::Iterator> both(batch_.NewIteratorWithBase(handle, base.release(), &options));
+  return {std::move(end), std::move(both), std::move(prefix), {}};
 }
 
-Result<std::unique_ptr<Index>> Index::open(const std::filesystem::path& directory, rocksdb::Env* env) {
-  auto cache = rocksdb::NewLRUCache(256 * MiB);
+Result<std::unique_ptr<Index>> Index::open(const std::filesystem::path& directory, rocksdb::Env* env,
+                                           uint64_t cache_bytes) {
+  auto cache = rocksdb::NewLRUCache(cache_bytes);
   std::vector<rocksdb::ColumnFamilyDescriptor> families;
   for (size_t i = 0; i < family_count; ++i) {
     families.emplace_back(family_names[i], family_options(static_cast<Family>(i), cache));
@@ -160,8 +234,23 @@ Result<std::unique_ptr<Index>> Index::open(const std::filesystem::path& director
 
 Index::~Index() {
   if (!db_) return;
+  flush_long_log();
   for (auto* handle : handles_) (void)db_->DestroyColumnFamilyHandle(handle);
   (void)db_->Close();
+}
+
+// A start replays the log and then writes its tables all the same: what is written now makes the next start short. A
+// short log is not worth a file.
+void Index::flush_long_log() {
+  constexpr uint64_t worth_it = 4 * MiB;
+  if (failed()) return;
+  rocksdb::VectorLogPtr logs;
+  if (!db_->GetSortedWalFiles(logs).ok()) return;
+  uint64_t bytes = 0;
+  for (const auto& log : logs) bytes += log->SizeFileBytes();
+  if (bytes < worth_it) return;
+  std::vector<rocksdb::ColumnFamilyHandle*> all(handles_.begin(), handles_.end());
+  (void)db_->Flush({}, all);  // the log has it, whatever comes of this
 }
 
 Result<std::string> Index::get(Family family, std::string_view key, Tier tier) {
@@ -172,10 +261,12 @@ Result<std::string> Index::get(Family family, std::string_view key, Tier tier) {
   return value;
 }
 
-Cursor Index::cursor(Family family, std::string prefix) {
+Cursor Index::cursor(Family family, std::string prefix, std::string_view from) {
+  auto end = Cursor::end_of(prefix);
   rocksdb::ReadOptions options;
+  if (end) options.iterate_upper_bound = &end->slice;
   std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options, handle(family)));
-  return {std::move(it), std::move(prefix)};
+  return {std::move(end), std::move(it), std::move(prefix), from};
 }
 
 Result<void> Index::write(Batch& batch, bool sync) {
@@ -187,7 +278,21 @@ Result<void> Index::write(Batch& batch, bool sync) {
   if (!sync) unsynced_.store(true, std::memory_order_release);
   auto done = checked(db_->Write(options, batch.batch_.GetWriteBatch()), "write");
   if (!done) failed_.store(true, std::memory_order_release);
+  if (done) count_removals(batch);
   return done;
+}
+
+void Index::count_removals(const Batch& batch) {
+  for (size_t i = 0; i < family_count; ++i) {
+    if (batch.removals_[i] == 0 || !is_listed(static_cast<Family>(i))) continue;
+    removals_[i] += batch.removals_[i];
+    if (removals_[i] < removals_in_memory_max) continue;
+    removals_[i] = 0;
+    rocksdb::FlushOptions in_background;
+    in_background.wait = false;
+    in_background.allow_write_stall = true;  // else it would wait here where writes come too fast
+    (void)db_->Flush(in_background, handles_[i]);
+  }
 }
 
 Result<void> Index::sync() {

@@ -23,10 +23,30 @@ class Index;
 // Whether a read may go to disk. cached never blocks: it fails with would_block instead.
 enum class Tier : uint8_t { cached, disk };
 
-// Walks the keys that start with a prefix, in byte order.
+// What the indexes of this process have done so far: a request's share of it must not grow with the number of objects.
+struct IndexWork {
+  uint64_t gets = 0;         // look-ups of one key
+  uint64_t seeks = 0;        // cursors put somewhere
+  uint64_t steps = 0;        // of cursors, to the next key
+  uint64_t skipped = 0;      // entries that a cursor passed because they were removed or replaced
+  uint64_t blocks = 0;       // of about 4 KiB, looked into
+  uint64_t blocks_read = 0;  // of those, not in the index's own memory
+};
+IndexWork index_work();
+
+// Walks the keys that start with a prefix, in byte order. Never looks behind them: what was removed there costs nothing.
 class Cursor {
  public:
-  Cursor(std::unique_ptr<rocksdb::Iterator> it, std::string prefix);
+  // RocksDB looks at it for as long as the iterator lives.
+  struct End {
+    std::string key;
+    rocksdb::Slice slice;
+  };
+  // Of the keys with this prefix; null: there is none.
+  static std::unique_ptr<End> end_of(std::string_view prefix);
+
+  // On the first key from `from` on, or the first of all.
+  Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, std::string prefix, std::string_view from);
   bool valid() const;
   std::string_view key() const { return {it_->key().data(), it_->key().size()}; }
   std::string_view value() const { return {it_->value().data(), it_->value().size()}; }
@@ -35,6 +55,7 @@ class Cursor {
   Result<void> status() const;  // look here when valid() says no
 
  private:
+  std::unique_ptr<End> end_;
   std::unique_ptr<rocksdb::Iterator> it_;
   std::string prefix_;
 };
@@ -56,18 +77,20 @@ class Batch {
   Index& index_;
   rocksdb::WriteBatchWithIndex batch_;
   size_t changes_ = 0, saved_changes_ = 0;
+  std::array<uint32_t, family_count> removals_{};  // what was taken back included
 };
 
 class Index {
  public:
-  // `env` null: RocksDB's own access to the machine's file system.
-  static Result<std::unique_ptr<Index>> open(const std::filesystem::path& directory, rocksdb::Env* env);
+  // `env` null: RocksDB's own access to the machine's file system. `cache_bytes`: blocks that are kept in memory.
+  static Result<std::unique_ptr<Index>> open(const std::filesystem::path& directory, rocksdb::Env* env,
+                                             uint64_t cache_bytes);
   ~Index();
   Index(const Index&) = delete;
 
   // not_found; would_block (Tier::cached only); corrupt_object; io_error.
   Result<std::string> get(Family family, std::string_view key, Tier tier = Tier::disk);
-  Cursor cursor(Family family, std::string prefix);
+  Cursor cursor(Family family, std::string prefix, std::string_view from = {});
 
   // Atomic. `sync`: durable when it returns. After an error the outcome is unknown (a crash may bring the batch back)
   // until recover() has succeeded; then it is certain that the batch did not happen. Until then all writes fail.
@@ -80,6 +103,8 @@ class Index {
  private:
   friend class Batch;
   Index() = default;
+  void flush_long_log();
+  void count_removals(const Batch& batch);
   rocksdb::ColumnFamilyHandle* handle(Family family) const { return handles_[static_cast<size_t>(family)]; }
 
   std::unique_ptr<rocksdb::DB> db_;
@@ -87,6 +112,7 @@ class Index {
   // Writes and log syncs one at a time: once one has failed, RocksDB must not be asked for another before recover() (it
   // asserts that nobody touches a log writer that has failed).
   std::mutex write_mutex_;
+  std::array<uint64_t, family_count> removals_{};  // since the last flush for their sake; guarded by write_mutex_
   std::atomic<bool> unsynced_{false}, failed_{false};
 };
 

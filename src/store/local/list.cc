@@ -34,9 +34,9 @@ Result<ListPage> list_objects(Engine& engine, const Bucket& bucket, const ListRe
   ListPage page;
   int room = std::clamp(request.max_keys, 0, page_max);
   if (room == 0) return page;
-  Cursor cursor = engine.index->cursor(Family::objects, keys::object(bucket.id, request.prefix));
   // The smallest key above `after` is `after` and a zero byte.
-  if (request.after >= request.prefix) cursor.seek(keys::object(bucket.id, request.after) + '\0');
+  const std::string from = keys::object(bucket.id, request.after) + '\0';
+  Cursor cursor = engine.index->cursor(Family::objects, keys::object(bucket.id, request.prefix), from);
   while (cursor.valid()) {
     std::string_view key = cursor.key().substr(keys::object_prefix_size);
     std::string hidden(common_prefix(key, request.prefix, request.delimiter));

@@ -1,5 +1,8 @@
 #include "store/local/list.h"
 
+#include <fmt/format.h>
+
+#include "store/local/index.h"
 #include "store/local/test_store.h"
 
 namespace verbena::store::local {
@@ -103,6 +106,48 @@ TEST_F(Listing, DoesNotLookIntoANeighbouringBucket) {
   ASSERT_TRUE(t.put("a", "x", "1"));
   ASSERT_TRUE(t.put("c", "y", "1"));
   EXPECT_TRUE(t.list("b")->entries.empty());
+}
+
+// What the index does while `work` runs.
+template <class Work>
+IndexWork count(Work work) {
+  const IndexWork before = index_work();
+  work();
+  const IndexWork after = index_work();
+  return {.gets = after.gets - before.gets,
+          .seeks = after.seeks - before.seeks,
+          .steps = after.steps - before.steps,
+          .skipped = after.skipped - before.skipped,
+          .blocks = after.blocks - before.blocks,
+          .blocks_read = after.blocks_read - before.blocks_read};
+}
+
+TEST_F(Listing, APageCostsWhatItShowsNotWhatItsPrefixesHide) {
+  for (int i = 0; i < 600; ++i) put({fmt::format("{}/{:03}", i % 3, i)});
+  t.store->drain();
+  const auto folders = count([&] {
+    auto page = t.list("b", {.prefix = "", .delimiter = "/", .after = "", .max_keys = 1000});
+    ASSERT_EQ(page->common_prefixes, (Keys{"0/", "1/", "2/"}));
+  });
+  EXPECT_LE(folders.seeks, 4u);
+  EXPECT_EQ(folders.steps, 0u);
+  const auto keys = count([&] {
+    auto page = t.list("b", {.prefix = "1/", .delimiter = "/", .after = "1/300", .max_keys = 10});
+    ASSERT_EQ(page->entries.front().key, "1/301");
+    ASSERT_TRUE(page->truncated);
+  });
+  EXPECT_LE(keys.seeks, 2u);
+  EXPECT_LE(keys.steps, 11u);
+}
+
+TEST_F(Listing, DoesNotStepOverWhatWasRemovedFromItsNeighbour) {
+  t.make_bucket("c");
+  put({"x"});
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(t.put("c", std::to_string(i), "1"));
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(t.remove("c", std::to_string(i)));
+  const auto page = count([&] { EXPECT_EQ(t.list("b")->entries.size(), 1u); });
+  EXPECT_EQ(page.skipped, 0u);
+  EXPECT_LE(page.steps, 1u);
 }
 
 }  // namespace

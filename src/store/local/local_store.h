@@ -29,6 +29,7 @@ struct Options {
   // Up to here an object's bytes sit in the index. Above it, padding to 4096 (at most 20%) and a second flush cost less
   // than writing the bytes twice, as RocksDB does (log, then table).
   uint64_t inline_max = 16 * KiB;
+  uint64_t index_cache = 256 * MiB;  // bytes of the index that are kept in memory
   uint64_t volume_size_max = 1 * GiB;
   uint64_t allocate_step = 16 * MiB;   // volumes grow by this; 0: by what is needed
   uint64_t free_bytes_min = 64 * MiB;  // less free than this: PUTs get insufficient_storage, deletes still work

@@ -100,7 +100,7 @@ Result<void> Engine::open_directory() {
 
 Result<void> Engine::open_index() {
   if (options.fs != nullptr) env = make_seam_env(*fs);
-  VB_ASSIGN(index, Index::open(options.directory / "index", env.get()));
+  VB_ASSIGN(index, Index::open(options.directory / "index", env.get(), options.index_cache));
   auto stored = index->get(Family::meta, keys::epoch());
   if (stored) {
     uint64_t previous = 0;

@@ -1,0 +1,290 @@
+// What bench/scale.py needs besides a server: very many objects soon, and very many native sessions.
+//
+//   scale_load fill DIR --to N ...        puts objects FROM..N by the engine itself, the server stopped
+//   scale_load erase DIR --to N ...       removes them
+//   scale_load sessions HOST:PORT ...     opens native sessions step by step and sends requests over all of them
+//
+// An object's key and bytes follow from its number, so that scale.py can ask for any and tell whether it is right.
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "client/native_session.h"
+#include "store/local/local_store.h"
+
+namespace verbena::bench {
+namespace {
+
+namespace local = store::local;
+
+[[noreturn]] void give_up(const std::string& why) {
+  fmt::print(stderr, "scale_load: {}\n", why);
+  std::_Exit(1);
+}
+template <class T>
+T must(Result<T> result, const char* what) {
+  if (!result) give_up(std::string(what) + ": " + describe(result.error()));
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+// --- Objects by number
+
+// A bijection, so that objects come in no order of their keys (splitmix64's finalizer).
+uint64_t shuffle(uint64_t v) {
+  v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9u;
+  v = (v ^ (v >> 27)) * 0x94d049bb133111ebu;
+  return v ^ (v >> 31);
+}
+
+std::string key_of(std::string_view names, uint64_t number) {
+  if (names == "shuffled") return fmt::format("{:016x}", shuffle(number));
+  if (names == "flat") return fmt::format("key-{:010}", number);
+  if (names == "deep") return fmt::format("{:02}/{:02}/{:06}", number % 100, number / 100 % 100, number / 10'000);
+  if (names == "folders") return fmt::format("folder-{:08}/object", number);
+  give_up("--names: shuffled, flat, deep or folders");
+}
+
+void fill_bytes(MutableBytes bytes, std::string_view key) {
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(key[i % key.size()]);
+}
+
+struct Plan {
+  std::string directory, bucket = "scale", names = "shuffled";
+  uint64_t from = 0, to = 0, size = 256, versions = 1, in_flight = 2000;
+  bool kill = false, versioned = false;
+};
+
+class Loader {
+ public:
+  Loader(const Plan& plan, bool erase);
+  void run();
+
+ private:
+  template <class T>
+  T wait(Task<T> task) {
+    auto future = boost::asio::co_spawn(io_, std::move(task), boost::asio::use_future);
+    io_.restart();
+    io_.run();
+    return future.get();
+  }
+  void make_bucket();
+  Task<void> work();
+  Task<Result<void>> put(std::string key);
+  Task<Result<void>> remove(std::string key);
+  uint64_t total() const { return (plan_.to - plan_.from) * plan_.versions; }
+  void report_progress();
+
+  const Plan& plan_;
+  const bool erase_;
+  std::unique_ptr<memory::Arena> arena_;
+  BlockingPool pool_{4, 4096};
+  boost::asio::io_context io_;
+  std::unique_ptr<local::LocalStore> store_;
+  uint64_t next_ = 0, done_ = 0;
+  SteadyClock::time_point began_ = SteadyClock::now(), told_ = began_;
+};
+
+Loader::Loader(const Plan& plan, bool erase) : plan_(plan), erase_(erase) {
+  arena_ = must(memory::Arena::create(512 * MiB), "arena");
+  local::Options options;
+  options.directory = plan.directory;
+  options.arena = arena_.get();
+  options.pool = &pool_;
+  store_ = must(local::LocalStore::open(options), "store");
+  make_bucket();
+}
+
+void Loader::make_bucket() {
+  store::BucketInfo bucket{.name = plan_.bucket, .owner = "root", .durability = store::Durability::memory};
+  auto made = wait(store_->create_bucket(bucket));
+  if (!made && !(made.error() == Errc::bucket_already_exists)) must(std::move(made), "bucket");
+  if (plan_.versioned) must(wait(store_->set_versioning(plan_.bucket, store::Versioning::enabled)), "versioning");
+}
+
+Task<Result<void>> Loader::put(std::string key) {
+  VB_CO_ASSIGN(auto writer, co_await store_->create(plan_.bucket, key, plan_.size));
+  store::ObjectInfo info;
+  info.size = plan_.size;
+  info.headers = {{"content-type", "application/octet-stream"}};
+  if (plan_.size != 0) {
+    VB_CO_ASSIGN(memory::Lease lease, arena_->lease(plan_.size));
+    const MutableBytes bytes(lease.data(), plan_.size);
+    fill_bytes(bytes, key);
+    info.etag = fmt::format("{:08x}-1", crc32c(bytes));
+    memory::Chunk chunk{std::move(lease), bytes};
+    VB_CO_TRY(co_await writer->append(std::move(chunk)));
+  }
+  VB_CO_TRY(co_await writer->commit(std::move(info), store::CommitConditions()));
+  co_return Result<void>();
+}
+
+Task<Result<void>> Loader::remove(std::string key) {
+  VB_CO_TRY(co_await store_->remove(plan_.bucket, key, store::RemoveRequest()));
+  co_return Result<void>();
+}
+
+// One of those in flight.
+Task<void> Loader::work() {
+  while (next_ < total()) {
+    std::string key = key_of(plan_.names, plan_.from + next_++ / plan_.versions);
+    Result<void> done;
+    if (erase_) {
+      done = co_await remove(std::move(key));
+    } else {
+      done = co_await put(std::move(key));
+    }
+    must(std::move(done), erase_ ? "erase" : "put");
+    ++done_;
+    report_progress();
+  }
+}
+
+void Loader::report_progress() {
+  const auto now = SteadyClock::now();
+  if (now - told_ < std::chrono::seconds(5)) return;
+  told_ = now;
+  const double seconds = std::chrono::duration<double>(now - began_).count();
+  fmt::print(stderr, "  {}: {} of {} ({:.0f}/s)\n", erase_ ? "erase" : "fill", done_, total(),
+             static_cast<double>(done_) / seconds);
+}
+
+void Loader::run() {
+  for (uint64_t i = 0; i < std::min(plan_.in_flight, total()); ++i) {
+    boost::asio::co_spawn(io_, work(), boost::asio::detached);
+  }
+  io_.restart();
+  io_.run();
+  const double seconds = std::chrono::duration<double>(SteadyClock::now() - began_).count();
+  fmt::print("{}\n", nlohmann::json{{"objects", done_}, {"seconds", seconds}}.dump());
+  std::fflush(stdout);
+  if (plan_.kill) ::kill(::getpid(), SIGKILL);
+}
+
+// --- Native sessions
+
+struct SessionPlan {
+  std::string address, provider = "local", bucket = "scale", key;
+  std::vector<size_t> steps{1, 10, 100, 1000};
+  uint64_t requests = 2000, size = 256;
+};
+
+client::NativeOptions session_options(const SessionPlan& plan) {
+  const auto text = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const size_t colon = plan.address.rfind(':');
+  if (colon == std::string::npos) give_up("sessions: HOST:PORT");
+  client::NativeOptions options;
+  options.host = plan.address.substr(0, colon);
+  options.port = static_cast<uint16_t>(std::atoi(plan.address.c_str() + colon + 1));
+  options.credentials = {text("VERBENA_ROOT_ACCESS_KEY"), text("VERBENA_ROOT_SECRET_KEY"), ""};
+  options.providers = {plan.provider};
+  return options;
+}
+
+// Lets scale.py look at the server: it answers with a line when it has.
+void let_look(nlohmann::json what) {
+  fmt::print("{}\n", what.dump());
+  std::fflush(stdout);
+  std::string line;
+  if (!std::getline(std::cin, line)) std::_Exit(0);
+}
+
+double get_one(client::NativeSession& session, const SessionPlan& plan, MutableBytes into) {
+  client::NativeGet get;
+  get.bucket = plan.bucket;
+  get.key = plan.key;
+  get.into = into;
+  const auto began = SteadyClock::now();
+  const auto got = must(session.get(get), "get");
+  if (got.length != plan.size) give_up("get: not the object's size");
+  return std::chrono::duration<double, std::micro>(SteadyClock::now() - began).count();
+}
+
+void run_sessions(const SessionPlan& plan) {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  std::vector<std::unique_ptr<client::NativeSession>> sessions;
+  std::vector<std::byte> into(plan.size);
+  for (const size_t step : plan.steps) {
+    while (sessions.size() < step) {
+      auto made = client::NativeSession::open(session_options(plan));
+      if (!made) {
+        let_look({{"sessions", sessions.size()}, {"refused", describe(made.error())}});
+        return;
+      }
+      sessions.push_back(std::move(*made));
+      get_one(*sessions.back(), plan, into);
+    }
+    let_look({{"sessions", step}, {"open", true}});
+    std::vector<double> times_us;
+    for (uint64_t i = 0; i < plan.requests; ++i) times_us.push_back(get_one(*sessions[i % step], plan, into));
+    std::ranges::nth_element(times_us, times_us.begin() + static_cast<ptrdiff_t>(times_us.size() / 2));
+    let_look({{"sessions", step}, {"requests", plan.requests}, {"p50_us", times_us[times_us.size() / 2]}});
+  }
+}
+
+void add_objects(CLI::App& command, Plan& plan) {
+  command.add_option("DIR", plan.directory, "data directory of a server that is stopped")->required();
+  command.add_option("--bucket", plan.bucket, "made if missing, with durability `memory`")->capture_default_str();
+  command.add_option("--from", plan.from, "number of the first object")->capture_default_str();
+  command.add_option("--to", plan.to, "number behind the last")->required();
+  command.add_option("--names", plan.names, "shuffled, flat, deep (dd/dd/dddddd) or folders (one object in each)")
+      ->capture_default_str();
+  command.add_option("--in-flight", plan.in_flight, "at once")->capture_default_str()->check(CLI::Range(1, 4000));
+}
+
+}  // namespace
+}  // namespace verbena::bench
+
+int main(int argc, char** argv) {
+  using namespace verbena::bench;
+  verbena::log::set_level(verbena::log::Level::warn);
+  CLI::App app{"Fills a data directory with objects, and opens native sessions: for bench/scale.py", "scale_load"};
+  app.require_subcommand(1);
+  Plan plan;
+  SessionPlan sessions;
+  CLI::App* fill = app.add_subcommand("fill", "put objects, by the engine itself");
+  add_objects(*fill, plan);
+  fill->add_option("--size", plan.size, "bytes of each")->capture_default_str()->check(CLI::Range(0, 65536));
+  fill->add_option("--versions", plan.versions, "how often each is put")->capture_default_str();
+  fill->add_flag("--versioned", plan.versioned, "enable versioning first");
+  fill->add_flag("--kill", plan.kill, "end by SIGKILL as soon as the last one is acknowledged");
+  CLI::App* erase = app.add_subcommand("erase", "remove objects, by the engine itself");
+  add_objects(*erase, plan);
+  CLI::App* many = app.add_subcommand("sessions", "native sessions, keys from VERBENA_ROOT_*; talks to its caller");
+  many->add_option("ADDRESS", sessions.address, "HOST:PORT of the native door")->required();
+  many->add_option("--provider", sessions.provider, "local or tcp")->capture_default_str();
+  many->add_option("--bucket", sessions.bucket, "")->capture_default_str();
+  many->add_option("--key", sessions.key, "the object that is read")->required();
+  many->add_option("--size", sessions.size, "its bytes")->capture_default_str();
+  many->add_option("--steps", sessions.steps, "how many sessions")->delimiter(',')->capture_default_str();
+  many->add_option("--requests", sessions.requests, "GETs at each step, over all sessions in turn")
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  if (many->parsed()) {
+    run_sessions(sessions);
+    return 0;
+  }
+  if (plan.to < plan.from || plan.versions == 0) give_up("--to lies below --from, or --versions is 0");
+  Loader(plan, erase->parsed()).run();
+  return 0;
+}
