@@ -7,10 +7,18 @@
 #include <string_view>
 
 #include "auth/auth.h"
+#include "base/hmac.h"
 
 namespace verbena::auth {
 
-using SigningKey = std::array<std::byte, 32>;
+// A derived key, ready to sign with.
+struct SigningKey {
+  std::array<std::byte, 32> bytes{};
+  HmacSha256 hmac;
+};
+
+SigningKey make_signing_key(std::string_view secret, std::string_view date, std::string_view region,
+                            std::string_view service);
 
 // Deriving a key costs four HMACs and its result holds for a day. Direct-mapped: a collision evicts, nothing grows.
 // Thread-safe; a hit takes a shared lock. Only keys whose signature verified are put here, so that a stranger cannot

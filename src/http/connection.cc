@@ -172,9 +172,10 @@ Task<Result<void>> Connection::reply(s3::Response& response) {
       (void)co_await wire_.send(std::move(borrowed), timeout);
     }
   }
-  auto sent = co_await wire_.flush(timeout);
-  finished_ = sent.has_value();
-  co_return sent;
+  const auto out = wire_.send_at_once({}, timeout);
+  if (!out || !*out) VB_CO_TRY(co_await wire_.flush(timeout));
+  finished_ = true;
+  co_return Result<void>{};
 }
 
 Task<Result<void>> Connection::ResponseSink::begin(uint64_t length) {
@@ -183,6 +184,16 @@ Task<Result<void>> Connection::ResponseSink::begin(uint64_t length) {
   c.declared_ = length;
   c.write_head(*c.response_, length);  // goes out with the first chunk
   co_return Result<void>{};
+}
+
+std::optional<Result<bool>> Connection::ResponseSink::send_at_once(memory::Chunk&& whole) {
+  Connection& c = connection_;
+  if (c.begun_ || c.wire_.secure()) return std::nullopt;
+  c.declared_ = c.bytes_out_ = whole.bytes.size();
+  c.write_head(*c.response_, c.declared_);
+  auto out = c.wire_.send_at_once(std::move(whole), c.listener_->limits().body_stall_timeout);
+  c.finished_ = out && *out;
+  return out;
 }
 
 Task<Result<void>> Connection::ResponseSink::push(memory::Chunk chunk) {
