@@ -1,7 +1,6 @@
 #include "auth/signing_key.h"
 
 #include <functional>
-#include <mutex>
 
 #include "base/bytes.h"
 #include "base/checksum.h"
@@ -39,7 +38,6 @@ bool SigningKeyCache::matches(const Entry& entry, const Credentials& credentials
 
 bool SigningKeyCache::find(const Credentials& credentials, std::string_view scope, SigningKey& out) const {
   const size_t slot = slot_of(credentials.access_key, scope);
-  std::shared_lock lock(mutex_);
   const Entry& entry = entries_[slot];
   if (!matches(entry, credentials, scope)) return false;
   out = entry.key;
@@ -48,7 +46,6 @@ bool SigningKeyCache::find(const Credentials& credentials, std::string_view scop
 
 void SigningKeyCache::put(const Credentials& credentials, std::string_view scope, const SigningKey& key) {
   const size_t slot = slot_of(credentials.access_key, scope);
-  std::unique_lock lock(mutex_);
   entries_[slot] = Entry{credentials.access_key, credentials.secret_key, std::string(scope), key};
 }
 

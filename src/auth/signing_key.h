@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 
@@ -21,8 +20,8 @@ SigningKey make_signing_key(std::string_view secret, std::string_view date, std:
                             std::string_view service);
 
 // Deriving a key costs four HMACs and its result holds for a day. Direct-mapped: a collision evicts, nothing grows.
-// Thread-safe; a hit takes a shared lock. Only keys whose signature verified are put here, so that a stranger cannot
-// evict the ones in use.
+// Each thread has its own, so that no look-up takes a lock. Only keys whose signature verified are put here, so that a
+// stranger cannot evict the ones in use.
 class SigningKeyCache {
  public:
   // `scope`: date, region and service, as scope_of() writes them.
@@ -38,7 +37,6 @@ class SigningKeyCache {
   static size_t slot_of(std::string_view access_key, std::string_view scope);
   static bool matches(const Entry& entry, const Credentials& credentials, std::string_view scope);
 
-  mutable std::shared_mutex mutex_;
   std::array<Entry, slots> entries_;
 };
 

@@ -12,7 +12,13 @@
 
 namespace verbena::auth {
 
-struct Verifier::KeyCache : SigningKeyCache {};
+// What is cached depends on secret and scope alone: the verifiers of a process share it.
+struct Verifier::KeyCache {
+  static SigningKeyCache& of_this_thread() {
+    thread_local SigningKeyCache cache;
+    return cache;
+  }
+};
 
 namespace {
 
@@ -252,12 +258,13 @@ Result<Verified> Verifier::verify_version4(const RequestView& request, const Cla
   scope.clear();
   append_scope(scope, claim.date, claim.region, claim.service);
   SigningKey key;
-  const bool cached = cache_->find(credentials, scope, key);
+  SigningKeyCache& cache = cache_->of_this_thread();
+  const bool cached = cache.find(credentials, scope, key);
   if (!cached) key = make_signing_key(credentials.secret_key, claim.date, claim.region, claim.service);
   if (!signature_matches(request, claim, arguments, scope, key.hmac)) {
     return fail(Errc::signature_does_not_match, "auth: signature");
   }
-  if (!cached) cache_->put(credentials, scope, key);
+  if (!cached) cache.put(credentials, scope, key);
 
   name_signer(out.identity, out.key, generation);
   out.identity.signed_headers = claim.signed_headers;

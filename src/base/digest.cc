@@ -189,13 +189,19 @@ std::string hmac(Algorithm algorithm, Bytes key, Bytes data) {
   return raw;
 }
 
+Sha256 finish_sha256(SHA256_CTX& context, Bytes data) {
+  SHA256_Update(&context, data.data(), data.size());
+  Sha256 out;
+  SHA256_Final(reinterpret_cast<unsigned char*>(out.data()), &context);
+  return out;
+}
+
 }  // namespace
 
 Sha256 sha256_of(Bytes data) {
-  Sha256 out;
-  SHA256(reinterpret_cast<const unsigned char*>(data.data()), data.size(),
-         reinterpret_cast<unsigned char*>(out.data()));
-  return out;
+  SHA256_CTX context;  // not SHA256(), which asks EVP for an implementation each time
+  SHA256_Init(&context);
+  return finish_sha256(context, data);
 }
 
 std::string sha256(Bytes data) { return std::string(as_text(sha256_of(data))); }
@@ -226,10 +232,7 @@ Sha256 HmacSha256::sign(Bytes data) const {
     SHA256_Init(&context);
     std::ranges::copy(chain, context.h);
     context.Nl = SHA256_CBLOCK * 8;  // bits so far: the pad
-    SHA256_Update(&context, text.data(), text.size());
-    Sha256 out;
-    SHA256_Final(reinterpret_cast<unsigned char*>(out.data()), &context);
-    return out;
+    return finish_sha256(context, text);
   };
   return after(outer_, after(inner_, data));
 }

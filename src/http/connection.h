@@ -56,7 +56,6 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   Task<Next> exchange();
   Task<int> read_head();  // 0: parsed; -1: nobody there any more; else the status to refuse it with
   Task<Next> refuse(int status);
-  Task<bool> run_handler();
   Task<void> linger();
   void write_head(s3::Response& response, std::optional<uint64_t> content_length);
 

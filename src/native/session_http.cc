@@ -3,6 +3,7 @@
 #include <boost/asio/ip/address.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/hmac.h"
 #include "base/log.h"
 #include "s3/router.h"
 
