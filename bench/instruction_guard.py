@@ -87,7 +87,7 @@ def main() -> int:
     for case in cases:
         now, then = count(arguments.program, case), baseline["instructions"].get(case)
         if then is None:
-            print(f"{case:<16} {now:>10.0f}  has no baseline: record one")
+            print(f"{case:<21} {now:>10.0f}  has no baseline: record one")
             failed = True
             continue
         change = now / then - 1
@@ -96,7 +96,7 @@ def main() -> int:
             verdict, failed = "COSTS MORE: find out why, or record a new baseline and say why", True
         elif change < -TOLERANCE:
             verdict = "costs less: record a new baseline, so that it stays so"
-        print(f"{case:<16} {now:>10.0f} instructions, was {then}: {change:+.1%}  {verdict}")
+        print(f"{case:<21} {now:>10.0f} instructions, was {then}: {change:+.1%}  {verdict}")
     return 1 if failed else 0
 
 

@@ -109,6 +109,7 @@ class HttpClient {
     ::setsockopt(fd_, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
   }
   ~HttpClient() { ::close(fd_); }
+  void bodyless(bool answers) { bodyless_ = answers; }  // whatever their length says, as those of HEAD
   void send(std::string_view text) {
     while (!text.empty()) {
       const ssize_t n = ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
@@ -126,7 +127,7 @@ class HttpClient {
     const size_t end = rest_.find("\r\n\r\n");
     if (end == std::string::npos) return false;
     size_t length = 0;
-    if (const size_t at = rest_.find("Content-Length: "); at < end) length = std::stoull(rest_.substr(at + 16));
+    if (const size_t at = rest_.find("Content-Length: "); at < end && !bodyless_) length = std::stoull(rest_.substr(at + 16));
     if (rest_.size() < end + 4 + length) return false;
     status = std::atoi(rest_.c_str() + 9);
     body = rest_.substr(end + 4, length);
@@ -136,6 +137,7 @@ class HttpClient {
 
  private:
   int fd_;
+  bool bodyless_ = false;
   std::string rest_;
   std::vector<char> piece_ = std::vector<char>(1 << 20);
 };
@@ -146,7 +148,8 @@ class Bench {
   ~Bench();
 
   void native(wire::Type type, size_t size, uint64_t requests, Counts* counts);
-  void http(bool get, size_t size, uint64_t requests, Counts* counts);
+  enum class Http { get, anonymous_get, head, put };
+  void http(Http what, size_t size, uint64_t requests, Counts* counts);
 
  private:
   struct Answer {
@@ -164,7 +167,7 @@ class Bench {
   }
   std::string request(std::string_view method, std::string_view path, std::string_view body, uint16_t port);
   Answer exchange(HttpClient& client, const std::string& request);
-  void put_object(size_t size);
+  void put_object(size_t size, const std::string& bucket = "bench");
   void open_session();
   std::vector<std::byte> seal(wire::Type type, Bytes body, uint8_t flags);
 
@@ -215,6 +218,12 @@ Bench::Bench() {
   bucket.owner = "root";
   bucket.durability = store::Durability::memory;
   must(run(hot_->create_bucket(bucket)), "bucket");
+  bucket.name = "public";
+  must(run(hot_->create_bucket(bucket)), "bucket");
+  must(run(hot_->set_document("public", "policy",
+                              R"({"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*",)"
+                              R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::public/*"}]})")),
+       "policy");
   client_ = std::make_unique<HttpClient>(s3_listener_->port());
   open_session();
 }
@@ -245,7 +254,7 @@ std::string Bench::request(std::string_view method, std::string_view path, std::
              headers);
   std::string text = fmt::format("{} {} HTTP/1.1\r\n", method, path);
   for (const auto& [name, value] : headers) text += fmt::format("{}: {}\r\n", name, value);
-  if (method != "GET") text += fmt::format("content-length: {}\r\n", body.size());
+  if (method != "GET" && method != "HEAD") text += fmt::format("content-length: {}\r\n", body.size());
   text += "\r\n";
   text += body;
   return text;
@@ -261,12 +270,12 @@ Bench::Answer Bench::exchange(HttpClient& client, const std::string& request) {
   return answer;
 }
 
-void Bench::put_object(size_t size) {
+void Bench::put_object(size_t size, const std::string& bucket) {
   std::string body(size, '\0');
   for (size_t i = 0; i < size; ++i) body[i] = static_cast<char>(i * 31 + i / 256);
-  const auto put = exchange(*client_, request("PUT", "/bench/" + key_of(size), body, s3_listener_->port()));
+  const auto put = exchange(*client_, request("PUT", "/" + bucket + "/" + key_of(size), body, s3_listener_->port()));
   if (put.status != 200) give_up("PUT: " + put.body);
-  const auto got = exchange(*client_, request("GET", "/bench/" + key_of(size), "", s3_listener_->port()));
+  const auto got = exchange(*client_, request("GET", "/" + bucket + "/" + key_of(size), "", s3_listener_->port()));
   if (got.status != 200 || got.body != body) give_up("GET: the bytes are not those that were put");
 }
 
@@ -365,10 +374,16 @@ void Bench::native(wire::Type type, size_t size, uint64_t requests, Counts* coun
   }
 }
 
-void Bench::http(bool get, size_t size, uint64_t requests, Counts* counts) {
-  put_object(size);
-  const std::string content(get ? 0 : size, 'x');
-  const std::string text = request(get ? "GET" : "PUT", "/bench/" + key_of(size), content, s3_listener_->port());
+void Bench::http(Http what, size_t size, uint64_t requests, Counts* counts) {
+  const std::string bucket = what == Http::anonymous_get ? "public" : "bench";
+  put_object(size, bucket);
+  const std::string path = "/" + bucket + "/" + key_of(size);
+  const std::string content(what == Http::put ? size : 0, 'x');
+  const char* const method = what == Http::put ? "PUT" : what == Http::head ? "HEAD" : "GET";
+  std::string text = request(method, path, content, s3_listener_->port());
+  if (what == Http::anonymous_get) text = fmt::format("GET {} HTTP/1.1\r\nhost: localhost\r\n\r\n", path);
+  client_->bodyless(what == Http::head);
+  const bool get = what == Http::get || what == Http::anonymous_get;
   const uint64_t warm_up = 16;
   for (uint64_t i = 0; i < requests + warm_up; ++i) {
     const bool counted = i >= warm_up;
@@ -401,10 +416,12 @@ constexpr Case cases[] = {
     {"native_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 64 * KiB, n, c); }},
     {"native_put_4k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::put, 4 * KiB, n, c); }},
     {"native_put_64k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::put, 64 * KiB, n, c); }},
-    {"http_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(true, 4 * KiB, n, c); }},
-    {"http_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(true, 64 * KiB, n, c); }},
-    {"http_put_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(false, 4 * KiB, n, c); }},
-    {"http_put_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(false, 64 * KiB, n, c); }},
+    {"http_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 4 * KiB, n, c); }},
+    {"http_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 64 * KiB, n, c); }},
+    {"http_get_4k_anonymous", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::anonymous_get, 4 * KiB, n, c); }},
+    {"http_head", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::head, 4 * KiB, n, c); }},
+    {"http_put_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::put, 4 * KiB, n, c); }},
+    {"http_put_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::put, 64 * KiB, n, c); }},
 };
 
 struct Errand {
@@ -424,7 +441,7 @@ int run_case(void* argument) {
 
 void print_table() {
   constexpr uint64_t requests = 64;
-  fmt::print("{:<16} {:>12} {:>16} {:>10} {:>14}  {}\n", "request", "allocations", "allocated bytes", "copies",
+  fmt::print("{:<21} {:>12} {:>16} {:>10} {:>14}  {}\n", "request", "allocations", "allocated bytes", "copies",
              "copied bytes", "system calls of the core");
   for (const Case& one : cases) {
     int report[2];
@@ -446,7 +463,7 @@ void print_table() {
                           static_cast<double>(calls[i]) / requests);
     }
     const auto each = [](uint64_t n) { return static_cast<double>(n) / requests; };
-    fmt::print("{:<16} {:>12.2f} {:>16.0f} {:>10.2f} {:>14.0f}  {}\n", one.name, each(counts.allocations),
+    fmt::print("{:<21} {:>12.2f} {:>16.0f} {:>10.2f} {:>14.0f}  {}\n", one.name, each(counts.allocations),
                each(counts.allocated_bytes), each(counts.copies), each(counts.copied_bytes),
                text.empty() ? "none" : text);
     std::fflush(stdout);

@@ -98,7 +98,9 @@ struct Identity {
   bool anonymous = true;
   std::string access_key;                   // of the credentials that signed
   PrincipalPtr principal;                   // who stands behind them; null for anonymous callers
-  std::vector<std::string> signed_headers;  // lower case, sorted
+  std::string signed_headers;               // "host;x-amz-date": lower case
+  AccessKeyPtr key;                         // that signed; null for anonymous callers
+  uint64_t generation = 0;                  // of the credentials (CredentialStore), from before the key was looked up
   bool signs(std::string_view header) const;
 };
 
@@ -106,8 +108,8 @@ struct Verified {
   Identity identity;
   AccessKeyPtr key;  // null for anonymous callers
   Payload payload = Payload::none;
-  std::string payload_sha256;  // hex, with Payload::sha256
-  // For chunk signatures:
+  std::array<std::byte, 32> payload_sha256{};  // with Payload::sha256
+  // With the payloads that have chunk signatures:
   std::string seed_signature;  // hex
   std::string amz_date;        // "20260102T030405Z"
   std::string scope;           // "20260102/us-east-1/s3/aws4_request"
@@ -151,7 +153,7 @@ class Verifier {
   Result<Identity> verify_form(const FormClaim& form) const;
 
  private:
-  Result<Verified> verify_version4(const RequestView& request, Claim claim,
+  Result<Verified> verify_version4(const RequestView& request, const Claim& claim,
                                    std::span<const QueryArgument> arguments) const;
   Result<Verified> verify_version2(const RequestView& request, const Version2Claim& claim,
                                    std::span<const QueryArgument> arguments) const;

@@ -1,6 +1,7 @@
 #include "auth/canonical_request.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "base/bytes.h"
 #include "base/checksum.h"
@@ -13,6 +14,11 @@ bool blank(char c) { return c == ' ' || c == '\t'; }
 
 // Without blanks at the ends, runs of blanks inside as one space. AWS says spaces; its SDKs treat tabs alike.
 void append_collapsed(std::string& out, std::string_view value) {
+  value = trim(value);
+  if (value.find('\t') == std::string_view::npos && value.find("  ") == std::string_view::npos) {
+    out += value;
+    return;
+  }
   bool pending = false;
   bool any = false;
   for (char c : value) {
@@ -38,8 +44,8 @@ std::optional<std::string> decode_argument(std::string_view text) {
 }  // namespace
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  return a.size() == b.size() &&
-         std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
+  const auto same = [](char x, char y) { return lower(x) == lower(y); };
+  return a.size() == b.size() && (a == b || std::equal(a.begin(), a.end(), b.begin(), same));
 }
 
 std::optional<std::vector<QueryArgument>> parse_query(std::string_view query) {
@@ -76,6 +82,10 @@ std::string canonical_query(std::span<const QueryArgument> arguments, std::strin
   return out;
 }
 
+bool is_canonical_path(std::string_view raw_path) {
+  return !raw_path.empty() && std::ranges::all_of(raw_path, [](char c) { return c == '/' || unreserved(c); });
+}
+
 std::optional<std::string> canonical_path(std::string_view raw_path) {
   auto decoded = uri_decode(raw_path);
   if (!decoded) return std::nullopt;
@@ -100,51 +110,61 @@ bool append_canonical_header(std::string& out, std::string_view name, std::span<
   return found;
 }
 
-std::string join_names(std::span<const std::string> names) {
-  std::string out;
-  for (const auto& name : names) {
-    if (!out.empty()) out += ';';
-    out += name;
-  }
-  return out;
-}
+namespace {
 
-std::string canonical_request_hash(std::string_view method, std::string_view path, std::string_view query,
-                                   std::string_view header_lines, std::string_view signed_names,
-                                   std::string_view payload_hash) {
-  std::string text;
-  text.reserve(method.size() + path.size() + query.size() + header_lines.size() + signed_names.size() +
-               payload_hash.size() + 8);
-  for (std::string_view part : {method, path, query, header_lines, signed_names}) {
-    text += part;
-    text += '\n';
+Signature hex_of(const Sha256& raw) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  Signature text;
+  for (size_t i = 0; i < raw.size(); ++i) {
+    text[2 * i] = digits[static_cast<uint8_t>(raw[i]) >> 4];
+    text[2 * i + 1] = digits[static_cast<uint8_t>(raw[i]) & 15];
   }
-  text += payload_hash;
-  return to_hex(as_bytes(sha256(as_bytes(text))));
-}
-
-std::string string_to_sign(std::string_view amz_date, std::string_view scope, std::string_view request_hash) {
-  std::string text;
-  text.reserve(algorithm_name.size() + amz_date.size() + scope.size() + request_hash.size() + 4);
-  for (std::string_view part : {algorithm_name, amz_date, scope}) {
-    text += part;
-    text += '\n';
-  }
-  text += request_hash;
   return text;
 }
 
-std::string signature_of(const std::array<std::byte, 32>& key, std::string_view text) {
-  return to_hex(as_bytes(hmac_sha256(key, as_bytes(text))));
+// What is hashed is written here: a text of some hundred bytes, many times a second.
+std::string& scratch() {
+  constexpr size_t keep_max = 64 * KiB;
+  thread_local std::string text;
+  if (text.capacity() > keep_max) text = std::string();
+  text.clear();
+  return text;
 }
 
-std::string scope_of(std::string_view date, std::string_view region, std::string_view service) {
-  std::string out;
+void append_lines(std::string& out, std::initializer_list<std::string_view> lines) {
+  for (const std::string_view line : lines) {
+    out += line;
+    out += '\n';
+  }
+}
+
+}  // namespace
+
+Signature signature_of(const HmacSha256& key, std::string_view text) { return hex_of(key.sign(as_bytes(text))); }
+
+Signature signature_of(const HmacSha256& key, const CanonicalRequest& request, std::string_view amz_date,
+                       std::string_view scope) {
+  std::string& text = scratch();
+  append_lines(text, {request.method, request.path, request.query, request.header_lines, request.signed_names});
+  text += request.payload_hash;
+  const Sha256 hash = sha256_of(as_bytes(text));
+  text.clear();
+  append_lines(text, {algorithm_name, amz_date, scope});
+  text += text_of(hex_of(hash));
+  return hex_of(key.sign(as_bytes(text)));
+}
+
+void append_scope(std::string& out, std::string_view date, std::string_view region, std::string_view service) {
   for (std::string_view part : {date, region, service}) {
     out += part;
     out += '/';
   }
   out += "aws4_request";
+}
+
+std::string scope_of(std::string_view date, std::string_view region, std::string_view service) {
+  std::string out;
+  append_scope(out, date, region, service);
   return out;
 }
 

@@ -1,6 +1,8 @@
 // What Signature Version 4 signs: the canonical request and the string to sign. Internal to auth/.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,12 +10,19 @@
 #include <vector>
 
 #include "auth/auth.h"
+#include "base/hmac.h"
 
 namespace verbena::auth {
 
 inline constexpr std::string_view algorithm_name = "AWS4-HMAC-SHA256";
 inline constexpr std::string_view unsigned_payload_name = "UNSIGNED-PAYLOAD";
 inline constexpr std::string_view empty_sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+// What AWS's UriEncode leaves as it is, but for '/'.
+inline bool unreserved(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+         c == '_' || c == '~';
+}
 
 struct QueryArgument {
   std::string name, value;  // decoded
@@ -27,6 +36,8 @@ std::string canonical_query(std::span<const QueryArgument> arguments, std::strin
 
 // S3 does not normalise a path and encodes it once. nullopt for a broken percent sequence.
 std::optional<std::string> canonical_path(std::string_view raw_path);
+// Whether that is the path itself: nothing in it is encoded or would be.
+bool is_canonical_path(std::string_view raw_path);
 
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 
@@ -34,20 +45,35 @@ bool equal_ignoring_case(std::string_view a, std::string_view b);
 // collapsed. False when the request has no such header. `name` is lower case.
 bool append_canonical_header(std::string& out, std::string_view name, std::span<const HeaderView> headers);
 
-// "a;b;c" of names that are lower case and sorted.
-std::string join_names(std::span<const std::string> names);
+// Calls `use` with each name of "a;b;c", until it answers false. False: it did.
+template <class Use>
+bool for_each_name(std::string_view names, Use use) {
+  while (!names.empty()) {
+    const size_t end = std::min(names.find(';'), names.size());
+    if (!use(names.substr(0, end))) return false;
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+  return true;
+}
 
-// The hex digest of the canonical request whose parts are given, each already canonical.
-std::string canonical_request_hash(std::string_view method, std::string_view path, std::string_view query,
-                                   std::string_view header_lines, std::string_view signed_names,
-                                   std::string_view payload_hash);
+// A request as it is signed, its parts already canonical.
+struct CanonicalRequest {
+  std::string_view method, path, query;
+  std::string_view header_lines;  // as append_canonical_header() writes them
+  std::string_view signed_names;  // "a;b;c"
+  std::string_view payload_hash;
+};
 
-std::string string_to_sign(std::string_view amz_date, std::string_view scope, std::string_view request_hash);
+// The signature, in hexadecimal digits.
+using Signature = std::array<char, 64>;
+Signature signature_of(const HmacSha256& key, std::string_view text);
+// Of a request that was sent at `amz_date`, for `scope`.
+Signature signature_of(const HmacSha256& key, const CanonicalRequest& request, std::string_view amz_date,
+                       std::string_view scope);
+inline std::string_view text_of(const Signature& signature) { return {signature.data(), signature.size()}; }
 
-// hex(HMAC(key, text))
-std::string signature_of(const std::array<std::byte, 32>& key, std::string_view text);
-
-// "20260102/us-east-1/s3/aws4_request"
+// Appends "20260102/us-east-1/s3/aws4_request".
+void append_scope(std::string& out, std::string_view date, std::string_view region, std::string_view service);
 std::string scope_of(std::string_view date, std::string_view region, std::string_view service);
 
 }  // namespace verbena::auth

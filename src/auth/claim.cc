@@ -17,16 +17,25 @@ bool is_signature(std::string_view text) {
 }
 
 bool parse_signed_headers(std::string_view text, Claim& claim) {
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(';'), text.size());
-    const std::string_view name = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+  if (text.ends_with(';')) text.remove_suffix(1);
+  if (text.empty() || text.ends_with(';')) return false;
+  std::string_view before;
+  size_t count = 0;
+  bool host = false;
+  const bool sound = for_each_name(text, [&](std::string_view name) {
     const bool upper = std::any_of(name.begin(), name.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
-    if (name.empty() || upper || claim.signed_headers.size() == signed_headers_max) return false;
-    if (!claim.signed_headers.empty() && claim.signed_headers.back() >= name) return false;
-    claim.signed_headers.emplace_back(name);
-  }
-  return std::binary_search(claim.signed_headers.begin(), claim.signed_headers.end(), "host");
+    if (name.empty() || upper || count++ == signed_headers_max || before >= name) return false;
+    host |= name == "host";
+    before = name;
+    return true;
+  });
+  claim.signed_headers = text;
+  return sound && host;
+}
+
+// Of sixteen characters, as parse_amz_date() has seen.
+void set_date(Claim& claim, std::string_view amz_date) {
+  std::copy_n(amz_date.begin(), claim.amz_date.size(), claim.amz_date.begin());
 }
 
 Result<void> find_date(const RequestView& request, Claim& claim) {
@@ -35,14 +44,16 @@ Result<void> find_date(const RequestView& request, Claim& claim) {
     const auto time = parse_amz_date(trim(amz->value));
     if (!time) return fail(Errc::access_denied, "x-amz-date is not of the form 20260102T030405Z.");
     claim.time_s = *time;
-    claim.amz_date = trim(amz->value);
+    set_date(claim, trim(amz->value));
     return {};
   }
   VB_ASSIGN(const HeaderView* date, single_header(request, "date"));
   const auto time = date != nullptr ? parse_http_date(trim(date->value)) : std::nullopt;
   if (!time) return fail(Errc::access_denied, "A signed request needs a valid Date or x-amz-date header.");
+  const std::string text = format_amz_date(*time);
+  if (text.size() != claim.amz_date.size()) return fail(Errc::access_denied, "The Date header is out of range.");
   claim.time_s = *time;
-  claim.amz_date = format_amz_date(*time);
+  set_date(claim, text);
   return {};
 }
 
@@ -89,7 +100,7 @@ Result<Claim> parse_header_claim(const RequestView& request, std::string_view au
   if (mechanism != algorithm_name) return fail(Errc::invalid_argument, "The authorization mechanism is not supported.");
   VB_TRY(parse_fields(trim(authorization.substr(space)), claim));
   VB_TRY(find_date(request, claim));
-  if (std::string_view(claim.amz_date).substr(0, 8) != claim.date) {
+  if (claim.date_text().substr(0, 8) != claim.date) {
     return fail(Errc::authorization_header_malformed, "The date in the credential scope is not the request's date.");
   }
   VB_ASSIGN(const HeaderView* hash, single_header(request, "x-amz-content-sha256"));
@@ -137,8 +148,8 @@ Result<Claim> parse_query_claim(const RequestView& request, std::span<const Quer
   const auto time = parse_amz_date(*date);
   if (!time) return fail(code, "X-Amz-Date is not of the form 20260102T030405Z.");
   claim.time_s = *time;
-  claim.amz_date = *date;
-  if (std::string_view(claim.amz_date).substr(0, 8) != claim.date) {
+  set_date(claim, *date);
+  if (claim.date_text().substr(0, 8) != claim.date) {
     return fail(code, "The date in X-Amz-Credential is not that of X-Amz-Date.");
   }
   const char* end = expires->data() + expires->size();

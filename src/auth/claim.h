@@ -1,26 +1,28 @@
 // What a request says about its signature, parsed and checked for shape but not yet believed. Internal to auth/.
 #pragma once
 
+#include <array>
 #include <optional>
-#include <string>
-#include <vector>
+#include <string_view>
 
 #include "auth/auth.h"
 #include "auth/canonical_request.h"
 
 namespace verbena::auth {
 
+// Its views are into the request and the arguments that it was parsed from.
 struct Claim {
   bool presigned = false;  // in the query instead of the Authorization header
-  std::string access_key;
-  std::string date, region, service;        // of the credential scope
-  std::vector<std::string> signed_headers;  // lower case, sorted, without repetition, host among them
-  std::string signature;                    // 64 lower-case hexadecimal digits
-  std::string amz_date;                     // "20260102T030405Z"
-  int64_t time_s = 0;                       // the same in seconds since the epoch
-  int64_t expires_s = 0;                    // presigned only
-  std::string payload_hash;                 // as it stands in the canonical request
-  std::string session_token;                // empty for none
+  std::string_view access_key;
+  std::string_view date, region, service;  // of the credential scope
+  std::string_view signed_headers;         // "a;b;c": lower case, sorted, without repetition, host among them
+  std::string_view signature;              // 64 lower-case hexadecimal digits
+  std::array<char, 16> amz_date{};         // "20260102T030405Z"
+  int64_t time_s = 0;                      // the same in seconds since the epoch
+  int64_t expires_s = 0;                   // presigned only
+  std::string_view payload_hash;           // as it stands in the canonical request
+  std::string_view session_token;          // empty for none
+  std::string_view date_text() const { return {amz_date.data(), amz_date.size()}; }
 };
 
 // nullopt for an anonymous request. Errors: authorization_header_malformed, authorization_query_error,

@@ -42,20 +42,23 @@ void sign(const Credentials& credentials, std::string_view region, std::string_v
   for (const auto& header : headers) views.push_back({header.first, header.second});
   std::string lines;
   for (const auto& name : names) append_canonical_header(lines, name, views);
-  const std::string joined_names = join_names(names);
+  std::string joined_names;
+  for (const auto& name : names) joined_names.append(joined_names.empty() ? "" : ";").append(name);
 
   const auto arguments = parse_query(query);
   const auto encoded_path = canonical_path(path);
-  const auto hash = canonical_request_hash(method, encoded_path ? std::string_view(*encoded_path) : path,
-                                           arguments ? canonical_query(*arguments) : std::string(query), lines,
-                                           joined_names, payload_hash);
+  const std::string encoded_query = arguments ? canonical_query(*arguments) : std::string(query);
+  const CanonicalRequest request{method,       encoded_path ? std::string_view(*encoded_path) : path,
+                                 encoded_query, lines,
+                                 joined_names,  payload_hash};
   const std::string scope = scope_of(date, region, service);
-  const auto key = signing_key(credentials.secret_key, date, region, service);
+  const HmacSha256 key(signing_key(credentials.secret_key, date, region, service));
 
   std::string value(algorithm_name);
   value += " Credential=" + credentials.access_key + "/" + scope;
   value += ", SignedHeaders=" + joined_names;
-  value += ", Signature=" + signature_of(key, string_to_sign(amz_date, scope, hash));
+  value += ", Signature=";
+  value += text_of(signature_of(key, request, amz_date, scope));
   headers.emplace_back("authorization", std::move(value));
 }
 

@@ -1,24 +1,29 @@
 #include "auth/signing_key.h"
 
-#include <cstring>
 #include <functional>
-#include <mutex>
 
 #include "base/bytes.h"
 #include "base/checksum.h"
 
 namespace verbena::auth {
 
-SigningKey signing_key(std::string_view secret, std::string_view date, std::string_view region,
-                       std::string_view service) {
-  std::string key = "AWS4";
-  key += secret;
-  for (std::string_view step : {date, region, service, std::string_view("aws4_request")}) {
-    key = hmac_sha256(as_bytes(key), as_bytes(step));
+std::array<std::byte, 32> signing_key(std::string_view secret, std::string_view date, std::string_view region,
+                                      std::string_view service) {
+  std::string seed = "AWS4";
+  seed += secret;
+  Sha256 key = HmacSha256(as_bytes(seed)).sign(as_bytes(date));
+  for (std::string_view step : {region, service, std::string_view("aws4_request")}) {
+    key = HmacSha256(key).sign(as_bytes(step));
   }
-  SigningKey out;
-  std::memcpy(out.data(), key.data(), out.size());
-  return out;
+  return key;
+}
+
+SigningKey make_signing_key(std::string_view secret, std::string_view date, std::string_view region,
+                            std::string_view service) {
+  SigningKey key;
+  key.bytes = signing_key(secret, date, region, service);
+  key.hmac = HmacSha256(key.bytes);
+  return key;
 }
 
 size_t SigningKeyCache::slot_of(std::string_view access_key, std::string_view scope) {
@@ -33,7 +38,6 @@ bool SigningKeyCache::matches(const Entry& entry, const Credentials& credentials
 
 bool SigningKeyCache::find(const Credentials& credentials, std::string_view scope, SigningKey& out) const {
   const size_t slot = slot_of(credentials.access_key, scope);
-  std::shared_lock lock(mutex_);
   const Entry& entry = entries_[slot];
   if (!matches(entry, credentials, scope)) return false;
   out = entry.key;
@@ -42,7 +46,6 @@ bool SigningKeyCache::find(const Credentials& credentials, std::string_view scop
 
 void SigningKeyCache::put(const Credentials& credentials, std::string_view scope, const SigningKey& key) {
   const size_t slot = slot_of(credentials.access_key, scope);
-  std::unique_lock lock(mutex_);
   entries_[slot] = Entry{credentials.access_key, credentials.secret_key, std::string(scope), key};
 }
 

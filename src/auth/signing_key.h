@@ -2,19 +2,26 @@
 #pragma once
 
 #include <array>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 
 #include "auth/auth.h"
+#include "base/hmac.h"
 
 namespace verbena::auth {
 
-using SigningKey = std::array<std::byte, 32>;
+// A derived key, ready to sign with.
+struct SigningKey {
+  std::array<std::byte, 32> bytes{};
+  HmacSha256 hmac;
+};
+
+SigningKey make_signing_key(std::string_view secret, std::string_view date, std::string_view region,
+                            std::string_view service);
 
 // Deriving a key costs four HMACs and its result holds for a day. Direct-mapped: a collision evicts, nothing grows.
-// Thread-safe; a hit takes a shared lock. Only keys whose signature verified are put here, so that a stranger cannot
-// evict the ones in use.
+// Each thread has its own, so that no look-up takes a lock. Only keys whose signature verified are put here, so that a
+// stranger cannot evict the ones in use.
 class SigningKeyCache {
  public:
   // `scope`: date, region and service, as scope_of() writes them.
@@ -30,7 +37,6 @@ class SigningKeyCache {
   static size_t slot_of(std::string_view access_key, std::string_view scope);
   static bool matches(const Entry& entry, const Credentials& credentials, std::string_view scope);
 
-  mutable std::shared_mutex mutex_;
   std::array<Entry, slots> entries_;
 };
 

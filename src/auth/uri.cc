@@ -1,13 +1,8 @@
 // Percent-encoding as Signature Version 4 wants it (AWS: "UriEncode()" in "Create a signed AWS API request").
-#include "auth/auth.h"
+#include "auth/canonical_request.h"
 
 namespace verbena::auth {
 namespace {
-
-bool unreserved(char c) {
-  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-         c == '_' || c == '~';
-}
 
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -36,6 +31,7 @@ std::string uri_encode(std::string_view text, bool keep_slash) {
 }
 
 std::optional<std::string> uri_decode(std::string_view text) {
+  if (text.find('%') == std::string_view::npos) return std::string(text);
   std::string out;
   out.reserve(text.size());
   for (size_t i = 0; i < text.size(); ++i) {

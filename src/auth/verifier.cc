@@ -8,24 +8,45 @@
 #include "auth/version2.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/text.h"
 
 namespace verbena::auth {
 
-struct Verifier::KeyCache : SigningKeyCache {};
+// What is cached depends on secret and scope alone: the verifiers of a process share it.
+struct Verifier::KeyCache {
+  static SigningKeyCache& of_this_thread() {
+    thread_local SigningKeyCache cache;
+    return cache;
+  }
+};
 
 namespace {
 
-Result<Payload> payload_kind(std::string_view text, std::string& sha256_out) {
+// 64 lower-case hexadecimal digits.
+bool read_sha256(std::string_view text, std::array<std::byte, 32>& out) {
+  if (text.size() != out.size() * 2) return false;
+  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    out[i] = static_cast<std::byte>(high << 4 | low);
+  }
+  return true;
+}
+
+Result<Payload> payload_kind(std::string_view text, std::array<std::byte, 32>& sha256_out) {
   if (text == unsigned_payload_name) return Payload::unsigned_payload;
   if (text == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD") return Payload::chunked_signed;
   if (text == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER") return Payload::chunked_signed_trailer;
   if (text == "STREAMING-UNSIGNED-PAYLOAD-TRAILER") return Payload::chunked_unsigned_trailer;
-  const bool hex = text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
-                     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-                   });
-  if (!hex) return fail(Errc::invalid_request, "x-amz-content-sha256 is neither a SHA-256 nor a known payload kind.");
-  sha256_out = text;
+  if (!read_sha256(text, sha256_out)) {
+    return fail(Errc::invalid_request, "x-amz-content-sha256 is neither a SHA-256 nor a known payload kind.");
+  }
   return Payload::sha256;
+}
+
+bool contains_name(std::string_view names, std::string_view wanted) {
+  return !for_each_name(names, [&](std::string_view name) { return !equal_ignoring_case(name, wanted); });
 }
 
 bool is_amz(std::string_view name) { return name.size() > 6 && equal_ignoring_case(name.substr(0, 6), "x-amz-"); }
@@ -38,10 +59,7 @@ Result<void> check_all_signed(const RequestView& request, const Claim& claim) {
         equal_ignoring_case(header.name, "x-amz-date")) {
       continue;
     }
-    const auto& names = claim.signed_headers;
-    const bool is_signed = std::any_of(names.begin(), names.end(),
-                                       [&](const auto& name) { return equal_ignoring_case(name, header.name); });
-    if (!is_signed) return fail(Errc::missing_signed_header, "An x-amz- header of the request is not signed.");
+    if (!contains_name(claim.signed_headers, header.name)) return fail(Errc::missing_signed_header, "An x-amz- header of the request is not signed.");
   }
   return {};
 }
@@ -69,20 +87,22 @@ Result<void> check_scope(const Claim& claim, std::string_view service) {
 }
 
 bool signature_matches(const RequestView& request, const Claim& claim, std::span<const QueryArgument> arguments,
-                       std::string_view scope, const SigningKey& key) {
-  std::string lines;
-  for (const auto& name : claim.signed_headers) {
-    if (!append_canonical_header(lines, name, request.headers)) return false;
-  }
-  const std::string names = join_names(claim.signed_headers);
+                       std::string_view scope, const HmacSha256& key) {
+  thread_local std::string lines;  // bounded by the heads that doors take
+  lines.clear();
+  const bool complete = for_each_name(claim.signed_headers, [&](std::string_view name) {
+    return append_canonical_header(lines, name, request.headers);
+  });
+  if (!complete) return false;
   const std::string query = canonical_query(arguments, claim.presigned ? "X-Amz-Signature" : "");
   const auto matches = [&](std::string_view path) {
-    const auto hash = canonical_request_hash(request.method, path, query, lines, names, claim.payload_hash);
-    const auto expected = signature_of(key, string_to_sign(claim.amz_date, scope, hash));
-    return equal_constant_time(as_bytes(expected), as_bytes(claim.signature));
+    const CanonicalRequest canonical{request.method, path, query, lines, claim.signed_headers, claim.payload_hash};
+    const Signature expected = signature_of(key, canonical, claim.date_text(), scope);
+    return equal_constant_time(as_bytes(text_of(expected)), as_bytes(claim.signature));
   };
   // S3 signs the path encoded once from the key's bytes. Clients that encode fewer or other characters sign what
   // they send. Both name the same key, so either may be signed.
+  if (is_canonical_path(request.path)) return matches(request.path);
   const auto path = canonical_path(request.path);
   if (path && matches(*path)) return true;
   return path != request.path && matches(request.path);
@@ -96,13 +116,16 @@ Result<std::string> expected_form_signature(const FormClaim& form, const Claim& 
   if (!parse_amz_date(form.date) || form.date.substr(0, 8) != scope.date) {
     return fail(Errc::invalid_argument, "X-Amz-Date must be of the form 20260102T030405Z and of the credential's day.");
   }
-  return signature_of(signing_key(credentials.secret_key, scope.date, scope.region, scope.service), form.policy);
+  const HmacSha256 key(signing_key(credentials.secret_key, scope.date, scope.region, scope.service));
+  return std::string(text_of(signature_of(key, form.policy)));
 }
 
-void name_signer(Identity& identity, const AccessKey& key) {
+void name_signer(Identity& identity, const AccessKeyPtr& key, uint64_t generation) {
   identity.anonymous = false;
-  identity.access_key = key.credentials.access_key;
-  identity.principal = key.principal;
+  identity.access_key = key->credentials.access_key;
+  identity.principal = key->principal;
+  identity.key = key;
+  identity.generation = generation;
 }
 
 Result<Verified> anonymous(const RequestView& request) {
@@ -139,8 +162,7 @@ std::string_view virtual_bucket(std::string_view host, std::string_view domain) 
 }
 
 bool Identity::signs(std::string_view header) const {
-  return std::any_of(signed_headers.begin(), signed_headers.end(),
-                     [&](const auto& name) { return equal_ignoring_case(name, header); });
+  return contains_name(signed_headers, header);
 }
 
 Verifier::Verifier(const CredentialStore& credentials, const WallClock& clock, Options options)
@@ -151,6 +173,7 @@ Result<Verified> Verifier::verify_version2(const RequestView& request, const Ver
   VB_TRY(check_version2_time(claim, clock_.now_s(), options_.skew_max_s));
   // The payload is not signed: it is what an anonymous request's is.
   VB_ASSIGN(Verified out, anonymous(request));
+  const uint64_t generation = credentials_.generation();
   VB_ASSIGN(out.key, credentials_.find(claim.access_key, claim.session_token, clock_.now_s()));
   const Credentials& credentials = out.key->credentials;
   const auto matches = [&](std::string_view path) {
@@ -163,9 +186,11 @@ Result<Verified> Verifier::verify_version2(const RequestView& request, const Ver
   if (!matches(request.path) && !(either && matches(std::string(request.path) + "/"))) {
     return fail(Errc::signature_does_not_match, "auth: version 2 signature");
   }
-  name_signer(out.identity, *out.key);
+  name_signer(out.identity, out.key, generation);
   for (const auto& header : request.headers) {
-    if (is_amz(header.name)) out.identity.signed_headers.emplace_back(header.name);
+    if (!is_amz(header.name)) continue;
+    if (!out.identity.signed_headers.empty()) out.identity.signed_headers += ';';
+    out.identity.signed_headers += lower(header.name);
   }
   return out;
 }
@@ -176,7 +201,8 @@ Result<Identity> Verifier::verify_form(const FormClaim& form) const {
   if (version4 && (!parse_credential(form.credential, scope) || scope.service != options_.service)) {
     return fail(Errc::invalid_argument, "X-Amz-Credential is malformed.");
   }
-  const std::string_view access_key = version4 ? std::string_view(scope.access_key) : form.access_key;
+  const std::string_view access_key = version4 ? scope.access_key : form.access_key;
+  const uint64_t generation = credentials_.generation();
   VB_ASSIGN(const AccessKeyPtr key, credentials_.find(access_key, form.session_token, clock_.now_s()));
   const Credentials& credentials = key->credentials;
   std::string expected;
@@ -189,7 +215,7 @@ Result<Identity> Verifier::verify_form(const FormClaim& form) const {
     return fail(Errc::signature_does_not_match, "auth: form signature");
   }
   Identity identity;
-  name_signer(identity, *key);
+  name_signer(identity, key, generation);
   return identity;
 }
 
@@ -201,7 +227,7 @@ Result<Verified> Verifier::verify(const RequestView& request) const {
   VB_ASSIGN(std::optional<Claim> claim, parse_claim(request, *arguments));
   if (!claim) return anonymous(request);
   VB_TRY(check_scope(*claim, options_.service));
-  return verify_version4(request, std::move(*claim), *arguments);
+  return verify_version4(request, *claim, *arguments);
 }
 
 Result<Verified> Verifier::verify_call(const RequestView& request, std::string_view body_sha256) const {
@@ -215,30 +241,39 @@ Result<Verified> Verifier::verify_call(const RequestView& request, std::string_v
   if (claim->payload_hash != body_sha256) {
     return fail(Errc::content_sha256_mismatch, "auth: the body of a call");
   }
-  return verify_version4(request, std::move(*claim), *arguments);
+  return verify_version4(request, *claim, *arguments);
 }
 
-Result<Verified> Verifier::verify_version4(const RequestView& request, Claim claim,
+Result<Verified> Verifier::verify_version4(const RequestView& request, const Claim& claim,
                                            std::span<const QueryArgument> arguments) const {
   VB_TRY(check_time(claim, clock_.now_s(), options_));
   VB_TRY(check_all_signed(request, claim));
   Verified out;
   VB_ASSIGN(out.payload, payload_kind(claim.payload_hash, out.payload_sha256));
 
+  const uint64_t generation = credentials_.generation();
   VB_ASSIGN(out.key, credentials_.find(claim.access_key, claim.session_token, clock_.now_s()));
   const Credentials& credentials = out.key->credentials;
-  out.scope = scope_of(claim.date, claim.region, claim.service);
-  const bool cached = cache_->find(credentials, out.scope, out.signing_key);
-  if (!cached) out.signing_key = signing_key(credentials.secret_key, claim.date, claim.region, claim.service);
-  if (!signature_matches(request, claim, arguments, out.scope, out.signing_key)) {
+  thread_local std::string scope;
+  scope.clear();
+  append_scope(scope, claim.date, claim.region, claim.service);
+  SigningKey key;
+  SigningKeyCache& cache = cache_->of_this_thread();
+  const bool cached = cache.find(credentials, scope, key);
+  if (!cached) key = make_signing_key(credentials.secret_key, claim.date, claim.region, claim.service);
+  if (!signature_matches(request, claim, arguments, scope, key.hmac)) {
     return fail(Errc::signature_does_not_match, "auth: signature");
   }
-  if (!cached) cache_->put(credentials, out.scope, out.signing_key);
+  if (!cached) cache.put(credentials, scope, key);
 
-  name_signer(out.identity, *out.key);
-  out.identity.signed_headers = std::move(claim.signed_headers);
-  out.seed_signature = std::move(claim.signature);
-  out.amz_date = std::move(claim.amz_date);
+  name_signer(out.identity, out.key, generation);
+  out.identity.signed_headers = claim.signed_headers;
+  if (out.payload == Payload::chunked_signed || out.payload == Payload::chunked_signed_trailer) {
+    out.seed_signature = claim.signature;
+    out.amz_date = claim.date_text();
+    out.scope = scope;
+    out.signing_key = key.bytes;
+  }
   return out;
 }
 

@@ -88,8 +88,15 @@ std::optional<std::vector<std::byte>> from_base64(std::string_view text) {
 
 bool equal_constant_time(Bytes a, Bytes b) {
   if (a.size() != b.size()) return false;
-  volatile uint8_t difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference = difference | static_cast<uint8_t>(a[i] ^ b[i]);
+  volatile uint64_t difference = 0;
+  size_t i = 0;
+  for (; i + 8 <= a.size(); i += 8) {
+    uint64_t x, y;
+    std::memcpy(&x, a.data() + i, 8);
+    std::memcpy(&y, b.data() + i, 8);
+    difference = difference | (x ^ y);
+  }
+  for (; i < a.size(); ++i) difference = difference | static_cast<uint8_t>(a[i] ^ b[i]);
   return difference == 0;
 }
 

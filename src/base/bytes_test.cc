@@ -50,6 +50,14 @@ TEST(Bytes, ConstantTimeComparisonComparesEverything) {
   EXPECT_TRUE(equal_constant_time(as_bytes("abc"), as_bytes("abc")));
   EXPECT_FALSE(equal_constant_time(as_bytes("abc"), as_bytes("abd")));
   EXPECT_FALSE(equal_constant_time(as_bytes("abc"), as_bytes("ab")));
+  EXPECT_TRUE(equal_constant_time({}, {}));
+  const std::string text = "0123456789abcdefghijklm";  // of whole words and a rest
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string other = text;
+    other[i] ^= 0x40;
+    EXPECT_FALSE(equal_constant_time(as_bytes(text), as_bytes(other))) << i;
+  }
+  EXPECT_TRUE(equal_constant_time(as_bytes(text), as_bytes(std::string(text))));
 }
 
 }  // namespace

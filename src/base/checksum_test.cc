@@ -1,4 +1,5 @@
 #include "base/checksum.h"
+#include "base/hmac.h"
 
 #include <gtest/gtest.h>
 
@@ -33,6 +34,23 @@ TEST(Checksum, HmacMatchesItsRfc) {
             "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79");
   EXPECT_EQ(to_hex(as_bytes(hmac_sha256(as_bytes("Jefe"), as_bytes("what do ya want for nothing?")))),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+TEST(Checksum, OneHmacKeySignsManyTexts) {
+  // RFC 4231, test cases 2, 6 and 7: a short key, and one that is longer than a block.
+  const HmacSha256 jefe(as_bytes("Jefe"));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(to_hex(jefe.sign(as_bytes("what do ya want for nothing?"))),
+              "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  }
+  const HmacSha256 longer(as_bytes(std::string(131, '\xaa')));
+  EXPECT_EQ(to_hex(longer.sign(as_bytes("Test Using Larger Than Block-Size Key - Hash Key First"))),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  EXPECT_EQ(to_hex(longer.sign(as_bytes("This is a test using a larger than block-size key and a larger than "
+                                        "block-size data. The key needs to be hashed before being used by the HMAC "
+                                        "algorithm."))),
+            "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2");
+  EXPECT_EQ(to_hex(sha256_of({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
 // The vector of the SipHash paper's appendix: key 00..0f, data 00..0e.

@@ -117,6 +117,7 @@ void Core::run() {
   }
   auto guard = boost::asio::make_work_guard(io_);
   auto last_progress = SteadyClock::now();
+  Deadline last_polled{};  // progress of a pollable
   PoliteSpin spin;
   bool eager = false;  // the last progress was a pollable's
   while (!stopping_.load(std::memory_order_relaxed)) {
@@ -125,19 +126,26 @@ void Core::run() {
     // Inside the loop's own context, so that a coroutine which a message starts may run at once.
     if (posted) boost::asio::post(io_, [&] { polled = eager ? poll_eagerly() : poll_all(); });
     const size_t handled = io_.poll() - (posted ? 1 : 0);
-    const size_t progress = handled + polled;
-    if (progress != 0) eager = polled != 0;
-    if (progress != 0) {
-      last_progress = SteadyClock::now();
+    const auto now = SteadyClock::now();
+    if (handled + polled != 0) {
+      eager = polled != 0;
+      last_progress = now;
+    }
+    if (polled != 0) {
+      last_polled = now;
       continue;
     }
-    const auto now = SteadyClock::now();
-    if (!pollables_.empty() && now - last_progress < options_.spin_for && spin.allowed(now)) {
+    if (stopping_.load(std::memory_order_relaxed)) break;
+    // io_.poll() has left nothing to do: where only sockets had something, there is no need to ask again.
+    const bool busy = std::any_of(pollables_.begin(), pollables_.end(), [](Pollable* p) { return p && p->busy(); });
+    // What sockets bring is no reason to spin, since they wake a sleeper: HTTP alone would burn the core between two
+    // requests.
+    const auto spins_since = busy ? last_progress : last_polled;
+    if (!pollables_.empty() && now - spins_since < options_.spin_for && spin.allowed(now)) {
       spin.yield(now);
       continue;
     }
     armed_ = arm_all();
-    const bool busy = std::any_of(pollables_.begin(), pollables_.end(), [](Pollable* p) { return p && p->busy(); });
     // Sleep until the io_context has an event. Where a pollable cannot be woken by one, or has operations in flight
     // (some providers signal no descriptor for those), sleep only briefly.
     const auto nap = !armed_ ? std::chrono::microseconds(200)

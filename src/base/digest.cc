@@ -1,5 +1,10 @@
 // Digest: CRCs and OpenSSL's hashes behind one interface; HMAC and SipHash.
+//
+// SHA-256 of a signature is a handful of blocks, of which EVP's contexts cost more than the hashing: those one-shot
+// forms use the hash's own interface, which OpenSSL 3 calls deprecated and keeps. It has the same SHA-NI and AVX code.
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/evp.h>
+#include <openssl/sha.h>
 
 #include <algorithm>
 #include <array>
@@ -7,6 +12,7 @@
 #include <cstdlib>
 
 #include "base/checksum.h"
+#include "base/hmac.h"
 
 namespace verbena {
 namespace {
@@ -165,7 +171,7 @@ void digest_of(const EVP_MD* md, Bytes first, Bytes second, std::byte* out) {
 
 // RFC 2104. OpenSSL's HMAC() looks its implementation up at every call, which costs several times the hashing.
 std::string hmac(Algorithm algorithm, Bytes key, Bytes data) {
-  constexpr size_t block = 64;  // of SHA-1 and SHA-256
+  constexpr size_t block = 64;  // of SHA-1
   const EVP_MD* md = fetched(algorithm);
   const size_t size = digest_size(algorithm);
   std::array<std::byte, block> pad{};
@@ -183,15 +189,55 @@ std::string hmac(Algorithm algorithm, Bytes key, Bytes data) {
   return raw;
 }
 
-}  // namespace
-
-std::string sha256(Bytes data) {
-  std::string raw(digest_size(Algorithm::sha256), '\0');
-  digest_of(fetched(Algorithm::sha256), data, {}, reinterpret_cast<std::byte*>(raw.data()));
-  return raw;
+Sha256 finish_sha256(SHA256_CTX& context, Bytes data) {
+  SHA256_Update(&context, data.data(), data.size());
+  Sha256 out;
+  SHA256_Final(reinterpret_cast<unsigned char*>(out.data()), &context);
+  return out;
 }
 
-std::string hmac_sha256(Bytes key, Bytes data) { return hmac(Algorithm::sha256, key, data); }
+}  // namespace
+
+Sha256 sha256_of(Bytes data) {
+  SHA256_CTX context;  // not SHA256(), which asks EVP for an implementation each time
+  SHA256_Init(&context);
+  return finish_sha256(context, data);
+}
+
+std::string sha256(Bytes data) { return std::string(as_text(sha256_of(data))); }
+
+HmacSha256::HmacSha256(Bytes key) {
+  std::array<std::byte, SHA256_CBLOCK> pad{};
+  if (key.size() > pad.size()) {
+    std::ranges::copy(sha256_of(key), pad.begin());
+  } else {
+    std::ranges::copy(key, pad.begin());
+  }
+  const auto chain_after = [&pad](Chain& chain) {
+    SHA256_CTX context;
+    SHA256_Init(&context);
+    SHA256_Transform(&context, reinterpret_cast<const unsigned char*>(pad.data()));
+    std::ranges::copy(context.h, chain.begin());
+  };
+  for (std::byte& b : pad) b ^= std::byte{0x36};
+  chain_after(inner_);
+  for (std::byte& b : pad) b ^= std::byte{0x36 ^ 0x5c};
+  chain_after(outer_);
+  OPENSSL_cleanse(pad.data(), pad.size());
+}
+
+Sha256 HmacSha256::sign(Bytes data) const {
+  const auto after = [](const Chain& chain, Bytes text) {
+    SHA256_CTX context;
+    SHA256_Init(&context);
+    std::ranges::copy(chain, context.h);
+    context.Nl = SHA256_CBLOCK * 8;  // bits so far: the pad
+    return finish_sha256(context, text);
+  };
+  return after(outer_, after(inner_, data));
+}
+
+std::string hmac_sha256(Bytes key, Bytes data) { return std::string(as_text(HmacSha256(key).sign(data))); }
 
 std::string hmac_sha1(Bytes key, Bytes data) { return hmac(Algorithm::sha1, key, data); }
 

@@ -14,7 +14,7 @@ namespace verbena::cli {
 
 struct BenchPlan {
   std::vector<uint64_t> sizes;         // bytes
-  std::vector<std::string> doors;      // http, token, native
+  std::vector<std::string> doors;      // http, anonymous, token, native
   std::vector<std::string> providers;  // of the native door: local, tcp, verbs
   std::vector<std::string> ops;        // get, put
   std::vector<unsigned> concurrency;   // callers at once, one operation each

@@ -148,6 +148,26 @@ int run_lane(const Lane& lane, const BenchServer& server, const std::string& buc
   return worst;
 }
 
+// GETs that are not signed, in a bucket of their own: its policy would be evaluated for the other doors, too.
+int run_anonymous(const Client& client, const BenchServer& server, const BenchPlan& plan, Printer& printer) {
+  auto bucket = BenchBucket::make(client, {}, plan.durability);
+  if (!bucket) return report("anonymous", bucket.error());
+  const std::string& name = (*bucket)->name();
+  if (auto open = let_everyone_read(server.options(), name); !open) return report("anonymous", open.error());
+  int worst = exit_ok;
+  for (const uint64_t size : plan.sizes) {
+    for (const unsigned concurrency : plan.concurrency) {
+      const auto row = measure_anonymous(client, server, name, size, concurrency, plan);
+      if (row) {
+        printer.row(*row);
+      } else {
+        worst = report("anonymous get " + format_size(size), row.error());
+      }
+    }
+  }
+  return worst;
+}
+
 std::string fabtests_prefix(const std::string& wanted) {
   if (wanted == "off") return {};
   if (wanted != "auto") return wanted;
@@ -218,7 +238,9 @@ int run_bench(const BenchArguments& arguments) {
   Printer printer(arguments.json);
   int worst = exit_ok;
   for (const Lane& lane : lanes_of(*plan)) {
-    if (const int code = run_lane(lane, *server, (*bucket)->name(), *plan, printer); code != exit_ok) worst = code;
+    const int code = lane.door == "anonymous" ? run_anonymous(*client, *server, *plan, printer)
+                                              : run_lane(lane, *server, (*bucket)->name(), *plan, printer);
+    if (code != exit_ok) worst = code;
   }
   if (const int code = run_yardsticks(arguments, *plan, printer); code != exit_ok) worst = code;
   printer.ratios();
@@ -232,9 +254,9 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<BenchArguments>();
   arguments->client.add_server_to(*command);
   command->add_option("--sizes", arguments->sizes, "object sizes")->delimiter(',')->capture_default_str();
-  command->add_option("--doors", arguments->doors, "http, token, native")
+  command->add_option("--doors", arguments->doors, "http, anonymous (GET over HTTP, not signed), token, native")
       ->delimiter(',')
-      ->check(CLI::IsMember({"http", "token", "native"}))
+      ->check(CLI::IsMember({"http", "anonymous", "token", "native"}))
       ->capture_default_str();
   command->add_option("--providers", arguments->providers, "fabrics of the native and token doors")
       ->delimiter(',')

@@ -13,6 +13,11 @@ namespace verbena::cli {
 Outcome<BenchRow> measure(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
                           const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
 
+// GET over HTTP by requests that nobody has signed. The bucket must let everyone read:
+Outcome<BenchRow> measure_anonymous(const Client& client, const BenchServer& server, const std::string& bucket,
+                                    uint64_t size, unsigned concurrency, const BenchPlan& plan);
+Outcome<> let_everyone_read(const ClientOptions& options, const std::string& bucket);
+
 // The yardsticks beside the doors. memcpy of as many bytes between two buffers per caller:
 BenchRow measure_memcpy(uint64_t size, unsigned concurrency, const BenchPlan& plan);
 // libfabric's own fi_rma_bw (writes) and fi_rdm_pingpong (one way) over a provider ("tcp", "verbs") at `address`, from

@@ -62,7 +62,10 @@ Task<int> Connection::read_head() {
     const auto timeout = head_deadline
                              ? *head_deadline - SteadyClock::now()
                              : std::chrono::nanoseconds(input_.empty() ? limits.idle_timeout : limits.header_timeout);
-    auto n = co_await input_.fill(limits.header_bytes_max, timeout);
+    const MutableBytes room = input_.room(limits.header_bytes_max);
+    if (room.empty()) co_return 431;
+    auto n = co_await wire_.read_some(room, timeout);
+    if (n) input_.added(*n);
     idle_ = false;
     if (!n && n.error() == Errc::timed_out && !input_.empty()) co_return 408;
     if (!n || *n == 0) co_return -1;
@@ -84,7 +87,13 @@ Task<Connection::Next> Connection::exchange() {
   const Limits& limits = listener_->limits();
   wire_.hold_to_rate(limits.body_rate_min, limits.body_stall_timeout);
   body_.start(head_, limits.body_stall_timeout, &begun_);
-  const bool ran = co_await run_handler();
+  bool ran = false;
+  try {
+    co_await listener_->handler()(*this);
+    ran = true;
+  } catch (const std::exception& e) {
+    log::error("http: a handler threw: {}", e.what());
+  }
   if (begun_ && !finished_) co_return Next::close;  // cut: what was promised did not come
   if (!begun_) {
     if (ran) log::error("http: a handler gave no answer, method={}", log::printable(head_.method));
@@ -98,16 +107,6 @@ Task<Connection::Next> Connection::exchange() {
   if (!body_.complete() && !co_await body_.drain()) co_return Next::linger;
   input_.shrink();
   co_return Next::keep;
-}
-
-Task<bool> Connection::run_handler() {
-  try {
-    co_await listener_->handler()(*this);
-    co_return true;
-  } catch (const std::exception& e) {
-    log::error("http: a handler threw: {}", e.what());
-    co_return false;
-  }
 }
 
 // A head that cannot be trusted: nothing after it on this connection can be either.
@@ -172,9 +171,10 @@ Task<Result<void>> Connection::reply(s3::Response& response) {
       (void)co_await wire_.send(std::move(borrowed), timeout);
     }
   }
-  auto sent = co_await wire_.flush(timeout);
-  finished_ = sent.has_value();
-  co_return sent;
+  const auto out = wire_.send_at_once({}, timeout);
+  if (!out || !*out) VB_CO_TRY(co_await wire_.flush(timeout));
+  finished_ = true;
+  co_return Result<void>{};
 }
 
 Task<Result<void>> Connection::ResponseSink::begin(uint64_t length) {
@@ -183,6 +183,16 @@ Task<Result<void>> Connection::ResponseSink::begin(uint64_t length) {
   c.declared_ = length;
   c.write_head(*c.response_, length);  // goes out with the first chunk
   co_return Result<void>{};
+}
+
+std::optional<Result<bool>> Connection::ResponseSink::send_at_once(memory::Chunk&& whole) {
+  Connection& c = connection_;
+  if (c.begun_ || c.wire_.secure()) return std::nullopt;
+  c.declared_ = c.bytes_out_ = whole.bytes.size();
+  c.write_head(*c.response_, c.declared_);
+  auto out = c.wire_.send_at_once(std::move(whole), c.listener_->limits().body_stall_timeout);
+  c.finished_ = out && *out;
+  return out;
 }
 
 Task<Result<void>> Connection::ResponseSink::push(memory::Chunk chunk) {

@@ -43,6 +43,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
    public:
     explicit ResponseSink(Connection& connection) : connection_(connection) {}
     Task<Result<void>> begin(uint64_t length) override;
+    std::optional<Result<bool>> send_at_once(memory::Chunk&& whole) override;
     Task<Result<void>> push(memory::Chunk chunk) override;
     Task<Result<void>> drained() override;
     Task<Result<void>> finish() override;
@@ -55,7 +56,6 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   Task<Next> exchange();
   Task<int> read_head();  // 0: parsed; -1: nobody there any more; else the status to refuse it with
   Task<Next> refuse(int status);
-  Task<bool> run_handler();
   Task<void> linger();
   void write_head(s3::Response& response, std::optional<uint64_t> content_length);
 

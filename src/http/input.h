@@ -24,9 +24,8 @@ class Input {
     if (begin_ == end_) begin_ = end_ = 0;
   }
 
-  // Reads more behind what is there, in a buffer of at most `size_max` bytes. 0: the peer has ended its stream.
-  // too_large when `size_max` bytes wait already.
-  Task<Result<size_t>> fill(size_t size_max, std::chrono::nanoseconds timeout) {
+  // Where the next bytes go, behind what is there, in a buffer of at most `size_max` bytes. Empty when as many wait.
+  MutableBytes room(size_t size_max) {
     if (end_ == data_.size()) {
       if (begin_ != 0) {
         std::memmove(data_.data(), data_.data() + begin_, end_ - begin_);
@@ -34,12 +33,18 @@ class Input {
         begin_ = 0;
       } else if (data_.size() < size_max) {
         data_.resize(std::min(size_max, data_.size() * 2));
-      } else {
-        co_return fail(Errc::too_large, "connection: input buffer");
       }
     }
-    auto n = co_await wire_.read_some(MutableBytes(data_).subspan(end_), timeout);
-    if (n) end_ += *n;
+    return MutableBytes(data_).subspan(end_);
+  }
+  void added(size_t n) { end_ += n; }
+
+  // Reads more into the room. 0: the peer has ended its stream. too_large when there is none.
+  Task<Result<size_t>> fill(size_t size_max, std::chrono::nanoseconds timeout) {
+    const MutableBytes into = room(size_max);
+    if (into.empty()) co_return fail(Errc::too_large, "connection: input buffer");
+    auto n = co_await wire_.read_some(into, timeout);
+    if (n) added(*n);
     co_return n;
   }
 

@@ -7,7 +7,10 @@
 namespace verbena::http {
 namespace {
 
-constexpr std::string_view empty_sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+const Sha256& empty_sha256() {
+  static const Sha256 hash = sha256_of({});
+  return hash;
+}
 
 std::string_view header(const s3::Headers& headers, std::string_view name) {
   for (const auto& [key, value] : headers) {
@@ -46,7 +49,7 @@ Result<void> PayloadSource::open(Exchange& exchange, const auth::Verified& verif
       const bool has_body = length_ ? *length_ != 0 : !header(exchange.headers(), "transfer-encoding").empty();
       if (has_body) {
         top_ = &sha256_.emplace(exchange.body(), verified.payload_sha256);
-      } else if (verified.payload_sha256 != empty_sha256) {
+      } else if (verified.payload_sha256 != empty_sha256()) {
         return fail(Errc::content_sha256_mismatch, "x-amz-content-sha256 is of a body, but there is none.");
       }
       return {};

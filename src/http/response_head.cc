@@ -1,16 +1,12 @@
 #include "http/response_head.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <ctime>
 
 namespace verbena::http {
 namespace {
-
-void append_number(std::string& out, uint64_t value) {
-  char digits[20];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
-  out.append(digits, end);
-}
 
 // "Date: Fri, 02 Jan 2026 03:04:05 GMT\r\n", formatted once a second per thread.
 std::string_view date_line() {
@@ -29,12 +25,33 @@ std::string_view date_line() {
 
 bool safe(char c) { return (static_cast<unsigned char>(c) >= ' ' && c != 0x7f) || c == '\t'; }
 
-void append_value(std::string& out, std::string_view value) {
-  const size_t start = out.size();
-  out += value;
-  for (size_t i = start; i < out.size(); ++i) {
-    if (!safe(out[i])) out[i] = ' ';
+// Whether one of eight bytes is a control character (below 0x20, or 0x7f). The usual trick: a borrow reaches the top
+// bit of bytes that are smaller. May be wrong about bytes beside a true hit, never when there is none.
+bool any_control(uint64_t bytes) {
+  constexpr uint64_t ones = 0x0101010101010101, tops = 0x8080808080808080;
+  const uint64_t deletes = bytes ^ (ones * 0x7f);
+  return (((bytes - ones * 0x20) & ~bytes) | ((deletes - ones) & ~deletes)) & tops;
+}
+
+char* write_text(char* to, std::string_view text) {
+  std::memcpy(to, text.data(), text.size());
+  return to + text.size();
+}
+
+char* write_number(char* to, uint64_t value) { return std::to_chars(to, to + 20, value).ptr; }
+
+char* write_value(char* to, std::string_view value) {
+  bool plain = true;
+  size_t i = 0;
+  for (; i + 8 <= value.size(); i += 8) {
+    uint64_t bytes;
+    std::memcpy(&bytes, value.data() + i, 8);
+    plain = plain && !any_control(bytes);
   }
+  for (; i < value.size(); ++i) plain = plain && safe(value[i]);
+  char* const end = write_text(to, value);
+  if (!plain) std::replace_if(to, end, [](char c) { return !safe(c); }, ' ');
+  return end;
 }
 
 }  // namespace
@@ -101,31 +118,42 @@ std::string_view reason_phrase(int status) {
 }
 
 void append_response_head(std::string& out, const ResponseHead& head) {
-  out += "HTTP/1.1 ";
-  append_number(out, static_cast<uint64_t>(head.status));
-  out += ' ';
-  out += reason_phrase(head.status);
-  out += "\r\nServer: Verbena\r\n";
-  out += date_line();
-  if (head.content_length) {
-    out += "Content-Length: ";
-    append_number(out, *head.content_length);
-    out += "\r\n";
-  }
-  if (head.close) {
-    out += "Connection: close\r\n";
-  } else if (head.keep_alive_1_0) {
-    out += "Connection: keep-alive\r\n";
-  }
+  const std::string_view date = date_line(), reason = reason_phrase(head.status);
+  constexpr size_t fixed_max = 160;  // of all that is not a view below
+  size_t size_max = fixed_max + date.size() + reason.size();
   if (head.headers != nullptr) {
-    for (const auto& [name, value] : *head.headers) {
-      out += name;
-      out += ": ";
-      append_value(out, value);
-      out += "\r\n";
-    }
+    for (const auto& [name, value] : *head.headers) size_max += name.size() + value.size() + 4;
   }
-  out += "\r\n";
+  const size_t before = out.size();
+  const auto write = [&](char* const start, size_t) {
+    char* to = write_text(start + before, "HTTP/1.1 ");
+    to = write_number(to, static_cast<uint64_t>(head.status));
+    *to++ = ' ';
+    to = write_text(to, reason);
+    to = write_text(to, "\r\nServer: Verbena\r\n");
+    to = write_text(to, date);
+    if (head.content_length) {
+      to = write_text(to, "Content-Length: ");
+      to = write_number(to, *head.content_length);
+      to = write_text(to, "\r\n");
+    }
+    if (head.close) {
+      to = write_text(to, "Connection: close\r\n");
+    } else if (head.keep_alive_1_0) {
+      to = write_text(to, "Connection: keep-alive\r\n");
+    }
+    if (head.headers != nullptr) {
+      for (const auto& [name, value] : *head.headers) {
+        to = write_text(to, name);
+        to = write_text(to, ": ");
+        to = write_value(to, value);
+        to = write_text(to, "\r\n");
+      }
+    }
+    to = write_text(to, "\r\n");
+    return static_cast<size_t>(to - start);
+  };
+  out.resize_and_overwrite(before + size_max, write);
 }
 
 }  // namespace verbena::http

@@ -12,7 +12,7 @@ namespace verbena::http {
 
 struct ResponseHead {
   int status = 200;
-  const s3::Headers* headers = nullptr;    // may be null
+  const s3::ReplyHeaders* headers = nullptr;  // may be null
   std::optional<uint64_t> content_length;  // nullopt: no such header (204, 304)
   bool close = false;                      // "Connection: close"
   bool keep_alive_1_0 = false;             // "Connection: keep-alive", which HTTP/1.0 clients wait for

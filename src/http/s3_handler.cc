@@ -51,10 +51,10 @@ std::string_view header_of(const Exchange& exchange, std::string_view wanted) {
 std::string host_of(const s3::Headers& headers) {
   for (const auto& [name, value] : headers) {
     if (name != "host") continue;
-    std::string host = value;
+    std::string_view host = value;
     const size_t colon = host.rfind(':');
     const size_t bracket = host.rfind(']');
-    if (colon != std::string::npos && (bracket == std::string::npos || colon > bracket)) host.resize(colon);
+    if (colon != std::string::npos && (bracket == std::string::npos || colon > bracket)) host = host.substr(0, colon);
     return lower(host);
   }
   return {};
@@ -78,13 +78,13 @@ Result<auth::Verified> authenticate_call(const Context& context, const Exchange&
   return context.verifier.verify_call({exchange.method(), exchange.path(), exchange.query(), views}, hash);
 }
 
-s3::Request make_request(const Exchange& exchange, auth::Identity identity, const std::string& request_id,
+s3::Request make_request(const Exchange& exchange, auth::Identity identity, std::string request_id,
                          std::optional<uint64_t> length) {
   s3::Request request;
   request.caller.identity = std::move(identity);
   request.caller.secure = exchange.secure();
   request.caller.peer_address = exchange.peer_address();
-  request.caller.request_id = request_id;
+  request.caller.request_id = std::move(request_id);
   request.method = exchange.method();
   request.host = host_of(exchange.headers());
   request.raw_path = exchange.path();
@@ -99,19 +99,6 @@ Task<void> refuse(Exchange& exchange, const Error& error, const std::string& req
   s3::fill_error(response, error, exchange.path(), request_id);
   if (exchange.method() == "HEAD") response.no_body = true;
   (void)co_await exchange.reply(response);
-}
-
-Task<void> route(Context& context, Exchange& exchange, const auth::Verified& verified, PayloadSource& payload,
-                 const std::string& request_id, s3::Response& response) {
-  s3::Request request = make_request(exchange, verified.identity, request_id, payload.length());
-  auto trailing = [&payload] { return payload.trailers(); };
-  const bool whole =
-      co_await context.router.handle(request, payload.source(), std::move(trailing), response, exchange.sink(response));
-  if (!whole) {
-    exchange.close_after();  // the connection is cut: a shorter body must not look whole
-  } else if (!exchange.progress().begun) {
-    (void)co_await exchange.reply(response);
-  }
 }
 
 iam::Api api_of(const Context& context, const Exchange& exchange) {
@@ -222,12 +209,20 @@ Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::s
     co_return auth::Identity();
   }
   PayloadSource payload;
-  if (auto opened = payload.open(exchange, *verified); opened) {
-    co_await route(context, exchange, *verified, payload, request_id, response);
-  } else {
+  if (auto opened = payload.open(exchange, *verified); !opened) {
     co_await refuse(exchange, opened.error(), request_id, response);
+    co_return std::move(verified->identity);
   }
-  co_return std::move(verified->identity);
+  s3::Request request = make_request(exchange, std::move(verified->identity), request_id, payload.length());
+  auto trailing = [&payload] { return payload.trailers(); };
+  const bool whole =
+      co_await context.router.handle(request, payload.source(), std::move(trailing), response, exchange.sink(response));
+  if (!whole) {
+    exchange.close_after();  // the connection is cut: a shorter body must not look whole
+  } else if (!exchange.progress().begun) {
+    (void)co_await exchange.reply(response);
+  }
+  co_return std::move(request.caller.identity);
 }
 
 Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {

@@ -2,8 +2,8 @@
 
 namespace verbena::http {
 
-Sha256Source::Sha256Source(memory::Source& wire, std::string expected)
-    : wire_(wire), expected_(std::move(expected)), digest_(Algorithm::sha256) {}
+Sha256Source::Sha256Source(memory::Source& wire, const Sha256& expected)
+    : wire_(wire), expected_(expected), digest_(Algorithm::sha256) {}
 
 Task<Result<size_t>> Sha256Source::read(MutableBytes into) {
   if (error_) co_return std::unexpected(*error_);
@@ -17,7 +17,7 @@ Task<Result<size_t>> Sha256Source::read(MutableBytes into) {
   read_ += *n;
   // A reader that knows the size may never ask again: the last byte is where it must hear of a mismatch.
   ended_ = *n < into.size() || read_ == wire_.size();
-  if (ended_ && digest_.finish_hex() != expected_) {
+  if (ended_ && digest_.finish() != as_text(expected_)) {
     error_ = Error{Errc::content_sha256_mismatch, 0, "the body does not have the SHA-256 that was signed"};
     co_return std::unexpected(*error_);
   }

@@ -1,9 +1,8 @@
 // A body whose SHA-256 was signed with the request.
 #pragma once
 
-#include <string>
-
 #include "base/checksum.h"
+#include "base/hmac.h"
 #include "memory/stream.h"
 
 namespace verbena::http {
@@ -11,15 +10,14 @@ namespace verbena::http {
 // Passes the bytes of `wire` on and fails with content_sha256_mismatch at their end when they are not the signed ones.
 class Sha256Source final : public memory::Source {
  public:
-  // `expected`: 64 lower-case hexadecimal digits.
-  Sha256Source(memory::Source& wire, std::string expected);
+  Sha256Source(memory::Source& wire, const Sha256& expected);
   std::optional<uint64_t> size() const override { return wire_.size(); }
   Task<Result<void>> ready() override { return wire_.ready(); }
   Task<Result<size_t>> read(MutableBytes into) override;
 
  private:
   memory::Source& wire_;
-  std::string expected_;
+  Sha256 expected_;
   Digest digest_;
   uint64_t read_ = 0;
   bool ended_ = false;

@@ -66,6 +66,15 @@ Task<Result<void>> Wire::send(memory::Chunk chunk, std::chrono::nanoseconds time
   return wait_until(1, timeout);
 }
 
+Result<bool> Wire::send_at_once(memory::Chunk&& chunk, std::chrono::nanoseconds timeout) {
+  const Bytes bytes = chunk.bytes;
+  if (!bytes.empty()) queue_.push_back(Out{std::move(chunk), bytes});
+  write_timeout_ = timeout;
+  start();
+  if (error_) return std::unexpected(*error_);
+  return idle() && !writing_;
+}
+
 Task<Result<void>> Wire::flush(std::chrono::nanoseconds timeout) { return wait_until(0, timeout); }
 
 Task<Result<void>> Wire::wait_until(size_t queued_max, std::chrono::nanoseconds timeout) {

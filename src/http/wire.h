@@ -41,6 +41,8 @@ class Wire {
   std::string& head() { return head_; }
   // Takes the chunk; returns once at most one is still waiting to go out. `timeout` is for each step forward.
   Task<Result<void>> send(memory::Chunk chunk, std::chrono::nanoseconds timeout);
+  // The same without waiting; an empty chunk is none. True: all is out. False: flush() returns when it is.
+  Result<bool> send_at_once(memory::Chunk&& chunk, std::chrono::nanoseconds timeout);
   // Returns when all is out (given to the kernel), or nothing more will go.
   Task<Result<void>> flush(std::chrono::nanoseconds timeout);
 

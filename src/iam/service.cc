@@ -64,7 +64,7 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
     write_admin_error({Errc::method_not_allowed, 0, "iam: admin"}, {}, response);
     co_return;
   }
-  const std::string name = request.raw_path.substr(admin_prefix.size());
+  const std::string name(request.raw_path.substr(admin_prefix.size()));
   std::set<std::string> owners;
   if (removes_accounts(name)) {
     const auto buckets = co_await buckets_.buckets();

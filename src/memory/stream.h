@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/result.h"
 #include "base/task.h"
 #include "memory/arena.h"
 
@@ -31,6 +32,12 @@ class Sink {
   virtual ~Sink() = default;
   // Called once, before any byte. An error means that nothing was sent and another sink may be tried.
   virtual Task<Result<void>> begin(uint64_t length) = 0;
+  // begin(), the only push() and, where nothing has to be waited for, finish(), in one call that does not suspend.
+  // nullopt: this sink cannot, and nothing has happened. False: finish() is still to be called.
+  virtual std::optional<Result<bool>> send_at_once(Chunk&& whole) {
+    static_cast<void>(whole);
+    return std::nullopt;
+  }
   // The next bytes, in order. Takes the chunk and may return before they are out (the sink keeps the lease until
   // then), so that reading the next chunk overlaps with sending this one. A sink bounds how many it holds.
   virtual Task<Result<void>> push(Chunk chunk) = 0;

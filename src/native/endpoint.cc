@@ -89,6 +89,8 @@ bool Endpoint::still_known(Lane& lane) {
     return false;
   }
   lane.caller.identity.principal = (*key)->principal;
+  lane.caller.identity.key = *key;
+  lane.caller.identity.generation = generation;
   lane.generation = generation;
   return true;
 }

@@ -3,6 +3,7 @@
 #include <boost/asio/ip/address.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/hmac.h"
 #include "base/log.h"
 #include "s3/router.h"
 
@@ -91,7 +92,7 @@ Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Respon
     co_return fail(Errc::missing_signed_header, "native: a session request needs x-amz-content-sha256 of its body");
   }
   VB_CO_ASSIGN(const std::string body, co_await read_body(exchange));
-  if (to_hex(as_bytes(sha256(as_bytes(body)))) != verified.payload_sha256) {
+  if (sha256_of(as_bytes(body)) != verified.payload_sha256) {
     co_return fail(Errc::content_sha256_mismatch, "native: session request");
   }
   VB_CO_ASSIGN(const Wanted wanted, parse_wanted(body));

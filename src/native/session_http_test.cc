@@ -8,7 +8,7 @@ class SessionHttpTest : public DoorTest {
   SessionHttpTest() : DoorTest({.sessions_max = 3}) {}
   std::string error_of(const FakeExchange& exchange) {
     for (const auto& [name, value] : exchange.response.headers) {
-      if (name == "x-verbena-error") return value;
+      if (name == "x-verbena-error") return std::string(value);
     }
     return {};
   }

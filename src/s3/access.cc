@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "s3/bucket_document.h"
+#include "s3/lifecycle.h"
 #include "s3/ownership.h"
 #include "s3/public_access.h"
 
@@ -73,6 +74,9 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   VB_CO_TRY(read_ownership(ownership, *access));
   VB_CO_ASSIGN(const auto block, co_await optional_document(service, bucket, public_access_document));
   VB_CO_TRY(read_block(block, *access));
+  if (const auto rules = co_await lifecycle_rules(service.store, bucket); rules && !(*rules)->empty()) {
+    access->lifecycle = *rules;
+  }
   co_return BucketAccessPtr(std::move(access));
 }
 

@@ -5,9 +5,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "auth/policy.h"
 #include "s3/acl.h"
+#include "s3/lifecycle_rules.h"
 #include "s3/service.h"
 
 namespace verbena::s3 {
@@ -34,6 +36,8 @@ struct BucketAccess {
   Acl acl;                         // of the bucket
   Ownership ownership = Ownership::object_writer;
   PublicAccessBlock block;
+  // Not about access, but asked for by every GET as well; null: none, or none that can be read.
+  std::shared_ptr<const std::vector<LifecycleRule>> lifecycle;
 
   bool lists_count() const { return ownership != Ownership::bucket_owner_enforced; }
   bool groups_count() const { return !block.ignore_acls; }

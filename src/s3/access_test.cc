@@ -561,6 +561,71 @@ TEST_F(AccessTest, ABodyThatComesLateFindsWhatHoldsThen) {
   EXPECT_EQ(as(bob_, "GET", "/bucket/key").code, "AccessDenied");
 }
 
+// One key, which can be taken away or made anew.
+class OneKey : public auth::CredentialStore {
+ public:
+  explicit OneKey(auth::AccessKey key) : key_(std::make_shared<const auth::AccessKey>(std::move(key))) {}
+  Result<auth::AccessKeyPtr> find(std::string_view, std::string_view, int64_t) const override {
+    if (key_ == nullptr) return fail(Errc::invalid_access_key_id, "test");
+    return key_;
+  }
+  auth::AccessKeyPtr key() const { return key_; }
+  void replace(auth::AccessKeyPtr key) {
+    key_ = std::move(key);
+    changed();
+  }
+
+ private:
+  auth::AccessKeyPtr key_;
+};
+
+TEST_F(AccessTest, WhoMayNotWriteAnyMoreWhenTheBodyHasComeStoresNothing) {
+  const auto writer = user_of(alice, "writer", R"({"Effect":"Allow","Action":"s3:*","Resource":"*"})");
+  const auth::AccessKey first{{"AKID", "SECRET", ""}, writer};
+  const auto changes = std::to_array<std::pair<const char*, std::function<void(OneKey&)>>>(
+      {{"InvalidAccessKeyId", [](OneKey& keys) { keys.replace(nullptr); }},
+       {"InvalidAccessKeyId",
+        [&](OneKey& keys) {
+          keys.replace(std::make_shared<auth::AccessKey>(auth::AccessKey{{"AKID", "OTHER", ""}, writer}));
+        }},
+       {"AccessDenied",
+        [&](OneKey& keys) {
+          keys.replace(std::make_shared<auth::AccessKey>(auth::AccessKey{first.credentials, user_of(alice, "no", "")}));
+        }},
+       {"", [&](OneKey& keys) { keys.replace(std::make_shared<auth::AccessKey>(first)); }}});
+  for (const auto& [code, change] : changes) {
+    OneKey keys(first);
+    service.credentials = &keys;
+    Call late;
+    late.method = "PUT";
+    late.target = "/bucket/late";
+    late.principal = writer;
+    late.key = keys.key();
+    late.body = "text";
+    late.meanwhile = [&keys, happens = &change]() -> Task<> {
+      (*happens)(keys);
+      co_return;
+    };
+    EXPECT_EQ(call(late).code, code);
+    service.credentials = nullptr;
+    EXPECT_EQ(status(alice_, "GET", "/bucket/late"), *code == '\0' ? 200 : 404);
+  }
+  // A policy that came meanwhile holds, too.
+  Call late;
+  late.method = "PUT";
+  late.target = "/bucket/denied";
+  late.principal = writer;
+  late.body = "text";
+  late.meanwhile = [this]() -> Task<> {
+    const std::string denial = R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*",)"
+                               R"("Action":"s3:PutObject","Resource":"arn:aws:s3:::bucket/*"}})";
+    EXPECT_TRUE(co_await store.set_document("bucket", "policy", denial));
+    service.access->changed();
+  };
+  EXPECT_EQ(call(late).code, "AccessDenied");
+  EXPECT_EQ(status(alice_, "GET", "/bucket/denied"), 404);
+}
+
 TEST_F(AccessTest, WhoMayNotWriteIsNotToldWhatElseIsWrong) {
   const Headers wrong = {{"x-amz-tagging", "%"}};
   EXPECT_EQ(as(alice_, "PUT", "/bucket/new", "x", wrong).status, 400);

@@ -10,8 +10,6 @@
 namespace verbena::s3 {
 namespace {
 
-constexpr std::array<Algorithm, 5> algorithms = {Algorithm::crc32, Algorithm::crc32c, Algorithm::crc64nvme,
-                                                 Algorithm::sha1, Algorithm::sha256};
 constexpr std::string_view header_prefix = "x-amz-checksum-";
 
 std::optional<Algorithm> algorithm_of_header(std::string_view name) {
@@ -113,14 +111,14 @@ Result<store::Checksum> parse_checksum(Algorithm algorithm, std::string_view tex
 
 Result<std::optional<store::Checksum>> header_checksum(const Context& context) {
   std::optional<store::Checksum> found;
-  for (const Algorithm algorithm : algorithms) {
-    const auto header = context.request.header(checksum_header(algorithm));
-    if (!header) continue;
+  for (const auto& [name, value] : context.request.headers) {
+    const auto algorithm = algorithm_of_header(name);
+    if (!algorithm || (found && found->algorithm == *algorithm)) continue;  // of a repeated header the first counts
     if (found) {
       return fail(Errc::invalid_request,
                   "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.");
     }
-    VB_ASSIGN(found, parse_checksum(algorithm, *header));
+    VB_ASSIGN(found, parse_checksum(*algorithm, value));
   }
   return found;
 }

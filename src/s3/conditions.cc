@@ -60,7 +60,9 @@ std::vector<std::string> parse_etag_list(std::string_view header) {
 }
 
 Preconditions read_preconditions(const Context& context, std::string_view prefix) {
-  const auto value = [&](std::string_view name) { return context.header(std::string(prefix).append(name)); };
+  const auto value = [&](std::string_view name) {
+    return prefix.empty() ? context.header(name) : context.header(std::string(prefix).append(name));
+  };
   Preconditions conditions;
   if (auto header = value("if-match")) conditions.if_match = parse_etag_list(*header);
   if (auto header = value("if-none-match")) conditions.if_none_match = parse_etag_list(*header);

@@ -12,6 +12,15 @@ Task<Result<void>> WatchedSink::begin(uint64_t length) {
   co_return done;
 }
 
+std::optional<Result<bool>> WatchedSink::send_at_once(memory::Chunk&& whole) {
+  auto done = inner_.send_at_once(std::move(whole));
+  if (done) {
+    begun_ = true;
+    failed_ = !*done;
+  }
+  return done;
+}
+
 Task<Result<void>> WatchedSink::push(memory::Chunk chunk) {
   auto done = co_await inner_.push(std::move(chunk));
   if (!done) failed_ = true;

@@ -21,6 +21,7 @@ class WatchedSink : public memory::Sink {
  public:
   explicit WatchedSink(memory::Sink& inner) : inner_(inner) {}
   Task<Result<void>> begin(uint64_t length) override;
+  std::optional<Result<bool>> send_at_once(memory::Chunk&& whole) override;
   Task<Result<void>> push(memory::Chunk chunk) override;
   Task<Result<void>> finish() override;
   bool begun() const { return begun_; }
@@ -67,9 +68,7 @@ struct Context {
 
   const Caller& caller() const { return request.caller; }
   std::optional<std::string_view> header(std::string_view name) const;
-  void reply_header(std::string name, std::string value) {
-    response.headers.emplace_back(std::move(name), std::move(value));
-  }
+  void reply_header(std::string_view name, std::string_view value) { response.headers.emplace_back(name, value); }
   // 200 with an XML body.
   void reply_xml(std::string xml);
 };

@@ -233,7 +233,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   add_new_version_id(context.response, info.version_id);
   add_source_version(context, from);
   add_encryption_headers(context, info.attributes);
-  co_await add_expiration_header(context, info);
+  if (may_expire(context)) co_await add_expiration_header(context, info);
   context.reply_xml(copy_result_xml("CopyObjectResult", info.etag, info.modified_us, info.checksums));
   co_return Result<void>();
 }

@@ -93,17 +93,22 @@ void describe_refusal(Context& context, const Error& error, const store::ObjectI
 
 }  // namespace
 
-std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller& caller, const GetRequest& request) {
+std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller& caller, const GetRequest& request,
+                                                  store::ObjectInfo* seen) {
+  if (!request.version_id.empty() || request.customer_key != nullptr) return std::nullopt;
   if (auto sound = check_names(request); !sound) return std::unexpected(sound.error());
   const BucketAccess* const access = cached_access(service, request.bucket);
   if (access == nullptr) return std::nullopt;
   auto reader = service.store.hot(request.bucket, request.key);
   // What is encrypted lies encrypted in memory, too.
-  if (reader == nullptr || is_sealed(reader->info())) return std::nullopt;
+  if (reader == nullptr || is_sealed(reader->info()) || reader->info().stored_size != 0) return std::nullopt;
   const Asked asked{.action = action::get_object, .key = request.key, .object = &reader->info()};
   if (auto allowed = authorize(service, caller, *access, asked); !allowed) return std::unexpected(allowed.error());
   const auto extent = select_extent(reader->info(), request);
-  if (!extent) return std::unexpected(extent.error());
+  if (!extent) {
+    if (seen != nullptr) *seen = reader->info();
+    return std::unexpected(extent.error());
+  }
   return OpenObject{std::move(reader), extent->offset, extent->length, extent->partial, caller.peer_address};
 }
 
@@ -128,6 +133,14 @@ Task<Result<OpenObject>> open_object_seen(Service& service, const Caller& caller
 
 Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request) {
   co_return co_await open_object_seen(service, caller, request, nullptr);
+}
+
+// In one go from memory, where the object is a single piece of it. nullopt: push_object() it.
+static std::optional<Result<bool>> send_at_once(const OpenObject& object, memory::Sink& sink) {
+  if (object.length == 0 || object.length > memory::Budget::unit) return std::nullopt;
+  memory::Chunk whole = object.reader->peek(object.offset, object.length);
+  if (whole.bytes.size() != object.length) return std::nullopt;
+  return sink.send_at_once(std::move(whole));
 }
 
 // Straight from memory, in the pieces in which it lies there.
@@ -215,7 +228,9 @@ Task<Result<void>> serve_get_object(Context& context) {
   VB_CO_ASSIGN(const GetRequest request, read_get_request(context));
   VB_CO_ASSIGN(const auto token, read_token(context));
   store::ObjectInfo seen;
-  auto object = co_await open_object_seen(context.service, context.caller(), request, &seen);
+  auto hot = open_hot_object(context.service, context.caller(), request, &seen);
+  if (!hot) hot = co_await open_object_seen(context.service, context.caller(), request, &seen);
+  const Result<OpenObject>& object = *hot;
   if (!object) {
     describe_refusal(context, object.error(), seen);
     co_await describe_missing(context, object.error(), request.version_id);
@@ -223,12 +238,18 @@ Task<Result<void>> serve_get_object(Context& context) {
   }
   const Extent extent{object->offset, object->length, object->partial};
   VB_CO_TRY(fill_object_response(context, object->info(), extent, request));
-  co_await add_expiration_header(context, object->info());
+  if (may_expire(context)) co_await add_expiration_header(context, object->info());
   if (token) {
     VB_CO_ASSIGN(const TokenOutcome outcome, co_await push_by_token(context, *object, *token));
     if (outcome == TokenOutcome::done) co_return Result<void>();
   }
-  VB_CO_TRY(co_await push_object(context.service, *object, context.sink));
+  auto sent = send_at_once(*object, context.sink);
+  if (sent) {
+    VB_CO_TRY(*sent);
+    if (!**sent) VB_CO_TRY(co_await context.sink.finish());
+  } else {
+    VB_CO_TRY(co_await push_object(context.service, *object, context.sink));
+  }
   count_bytes(Door::http, Direction::out, object->length);
   co_return Result<void>();
 }
@@ -244,7 +265,7 @@ Task<Result<void>> serve_head_object(Context& context) {
   }
   const Extent extent{head->offset, head->length, head->partial};
   VB_CO_TRY(fill_object_response(context, head->info, extent, request));
-  co_await add_expiration_header(context, head->info);
+  if (may_expire(context)) co_await add_expiration_header(context, head->info);
   context.response.no_body = true;
   context.response.content_length = head->length;
   co_return Result<void>();

@@ -116,7 +116,7 @@ bool refused(std::string_view name, std::string_view value) {
 
 Result<Headers> read_object_headers(const Context& context) {
   Headers headers;
-  const auto take = [&](const Headers& from) {
+  const auto take = [&](HeaderSpan from) {
     for (const auto& [name, value] : from) {
       if (name == "content-encoding") {
         if (auto kept = without_aws_chunked(value); !kept.empty()) add(headers, name, kept);
@@ -158,8 +158,8 @@ Result<void> check_object_headers(const Headers& headers) {
 }
 
 Result<void> refuse_unimplemented_headers(Context& context) {
-  for (const Headers* headers : {&context.request.headers, static_cast<const Headers*>(&context.hoisted)}) {
-    for (const auto& [name, value] : *headers) {
+  for (const HeaderSpan headers : {context.request.headers, HeaderSpan(context.hoisted)}) {
+    for (const auto& [name, value] : headers) {
       if (!name.starts_with("x-amz-")) continue;
       VB_TRY(check_known_value(name, value));
       // Conditions of DELETE alone.
@@ -186,14 +186,17 @@ void set_storage_class(Headers& headers, std::string_view name) {
 
 void add_object_headers(Response& response, const store::ObjectInfo& info) {
   auto& headers = response.headers;
-  headers.emplace_back("etag", fmt::format("\"{}\"", info.etag));
+  headers.emplace_joined("etag", "\"", info.etag, "\"");
   headers.emplace_back("last-modified", format_http_date(info.modified_us / 1'000'000));
   headers.emplace_back("accept-ranges", "bytes");
   bool typed = false;
   for (const auto& header : info.headers) {
     typed |= header.first == "content-type";
-    headers.emplace_back(header.first,
-                         header.first.starts_with(user_prefix) ? mail_safe(header.second) : header.second);
+    if (header.first.starts_with(user_prefix)) {
+      headers.emplace_back(header.first, mail_safe(header.second));
+    } else {
+      headers.emplace_back(header.first, header.second);
+    }
   }
   if (!typed) headers.emplace_back("content-type", "binary/octet-stream");  // S3's default
 }
@@ -208,8 +211,8 @@ Result<void> apply_response_overrides(Context& context) {
     }
     if (!is_field_value(value)) return fail(Errc::invalid_argument, "A response header value is not valid.");
     const std::string_view header = std::string_view(name).substr(prefix.size());
-    std::erase_if(context.response.headers, [&](const auto& present) { return present.first == header; });
-    context.reply_header(std::string(header), value);
+    context.response.headers.erase(header);
+    context.reply_header(header, value);
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "auth/auth.h"
+#include "s3/access.h"
 #include "s3/bucket_document.h"
 #include "s3/http_date.h"
 #include "s3/verbs.h"
@@ -54,12 +55,18 @@ Task<Result<Rules>> lifecycle_rules(store::Store& store, std::string bucket) {
   co_return rules_cache().get(*document);
 }
 
+bool may_expire(const Context& context) {
+  const BucketAccess* const access = cached_access(context.service, context.bucket);
+  return access == nullptr || access->lifecycle != nullptr;
+}
+
 Task<> add_expiration_header(Context& context, const store::ObjectInfo& info) {
-  const auto rules = co_await lifecycle_rules(context.service.store, context.bucket);
-  if (!rules || (*rules)->empty()) co_return;
+  const auto found = co_await bucket_access(context.service, context.bucket);
+  if (!found || (*found)->lifecycle == nullptr) co_return;
+  const BucketAccessPtr& access = *found;
   // The header is for clients that plan by the calendar: it keeps days of 24 hours where they are shortened.
   constexpr int64_t day_s = 86'400;
-  const auto expiry = find_expiry(**rules, context.key, info, day_s);
+  const auto expiry = find_expiry(*access->lifecycle, context.key, info, day_s);
   if (!expiry) co_return;
   context.reply_header("x-amz-expiration",
                        fmt::format("expiry-date=\"{}\", rule-id=\"{}\"", format_http_date(expiry->at_us / 1'000'000),
@@ -79,11 +86,11 @@ Task<Result<void>> serve_put_bucket_lifecycle(Context& context) {
   VB_CO_ASSIGN(const auto rules, parse_lifecycle(text));
   std::string document = lifecycle_xml(rules);
   context.reply_header("x-amz-transition-default-minimum-object-size", "all_storage_classes_128K");
-  co_return co_await context.service.store.set_document(context.bucket, lifecycle_document, std::move(document));
+  co_return co_await keep_document(context.service, context.bucket, lifecycle_document, std::move(document));
 }
 
 Task<Result<void>> serve_delete_bucket_lifecycle(Context& context) {
-  VB_CO_TRY(co_await context.service.store.remove_document(context.bucket, lifecycle_document));
+  VB_CO_TRY(co_await drop_document(context.service, context.bucket, lifecycle_document));
   reply_no_content(context);
   co_return Result<void>();
 }

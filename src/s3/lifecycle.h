@@ -13,6 +13,8 @@ namespace verbena::s3 {
 Task<Result<std::shared_ptr<const std::vector<LifecycleRule>>>> lifecycle_rules(store::Store& store,
                                                                                 std::string bucket);
 
+// False: no rule of the bucket expires anything, and add_expiration_header() is not worth a call.
+bool may_expire(const Context& context);
 // x-amz-expiration, when a rule will expire the object.
 Task<> add_expiration_header(Context& context, const store::ObjectInfo& info);
 

@@ -183,7 +183,7 @@ Task<Result<void>> serve_complete_upload(Context& context) {
   VB_CO_ASSIGN(info,
                co_await context.service.store.complete_upload(context.bucket, context.key, upload_id, std::move(parts),
                                                               std::move(info), std::move(conditions)));
-  co_await add_expiration_header(context, info);
+  if (may_expire(context)) co_await add_expiration_header(context, info);
   co_return reply_completed(context, info);
 }
 

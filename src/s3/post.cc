@@ -76,19 +76,16 @@ std::string_view form_signature(const Form& form) {
   return is_version4(form) ? "AWS4-HMAC-SHA256" : "AWS";
 }
 
-// The form as the PUT that it stands for: its fields are the headers.
-Request as_put_request(const Request& request, const Form& form, auth::Identity identity) {
-  Request put = request;
-  put.method = "PUT";
-  put.caller.identity = std::move(identity);
-  put.headers.clear();
+// The form's fields as headers of the PUT that it stands for.
+Headers put_headers(const Form& form) {
+  Headers headers;
   for (const auto& [name, value] : form.fields) {
     std::string header = lower(name);
     if (header == "acl") header = "x-amz-acl";
     if (header == "tagging") header = "x-amz-tagging";
-    put.headers.emplace_back(std::move(header), value);
+    headers.emplace_back(std::move(header), value);
   }
-  return put;
+  return headers;
 }
 
 // Whether a browser can be sent there: an absolute URL of visible characters.
@@ -163,7 +160,11 @@ Task<Result<void>> serve_post_object(Context& context) {
   context.key = *form.get("key");
 
   context.response.form_access_key = identity.access_key;
-  Request as_put = as_put_request(context.request, form, std::move(identity));
+  const Headers headers = put_headers(form);
+  Request as_put = context.request;
+  as_put.method = "PUT";
+  as_put.headers = headers;
+  as_put.caller.identity = std::move(identity);
   Context put_context{.service = context.service,
                       .windows = context.windows,
                       .options = context.options,

@@ -26,8 +26,8 @@ Task<void> add_cors_headers(Context& context) {
   const CorsRule* rule = find_cors_rule(*rules, question);
   if (rule == nullptr) co_return;
   for (auto& header : cors_headers(*rule, question)) {
-    context.error_headers.push_back(header);
-    context.response.headers.push_back(std::move(header));
+    context.response.headers.push_back(header);
+    context.error_headers.push_back(std::move(header));
   }
 }
 
@@ -46,7 +46,7 @@ Task<Result<void>> serve_preflight(Context& context) {
   const CorsQuestion question{*origin, *method, context.request.header("access-control-request-headers")};
   const CorsRule* rule = find_cors_rule(*rules, question);
   if (rule == nullptr) co_return fail(Errc::cors_forbidden, "no rule");
-  for (auto& header : cors_headers(*rule, question)) context.response.headers.push_back(std::move(header));
+  for (const auto& header : cors_headers(*rule, question)) context.response.headers.push_back(header);
   co_return Result<void>();
 }
 

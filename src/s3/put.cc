@@ -85,6 +85,33 @@ Result<void> verify(const std::vector<store::Checksum>& expected, const std::vec
   return {};
 }
 
+// Whether what a request was allowed by may be another by now.
+bool may_have_changed(const Service& service, const Caller& caller, uint64_t access_generation) {
+  const bool keys = service.credentials != nullptr && caller.identity.key != nullptr &&
+                    service.credentials->generation() != caller.identity.generation;
+  return keys || service.access->now() != access_generation;
+}
+
+// A body may take minutes: who may not write any more when it has come, or has no key any more, stores nothing.
+Task<Result<store::Attributes>> authorize_again(Service& service, const Caller& caller, const BucketAccess& before,
+                                                const Asked& asked, const AclWish& wish) {
+  Caller now = caller;
+  if (service.credentials != nullptr && caller.identity.key != nullptr) {
+    const auth::Credentials& signed_with = caller.identity.key->credentials;
+    VB_CO_ASSIGN(now.identity.key, service.credentials->find(signed_with.access_key, signed_with.session_token,
+                                                             service.clock.now_s()));
+    if (now.identity.key->credentials.secret_key != signed_with.secret_key) {
+      co_return fail(Errc::invalid_access_key_id, "put: the key was made anew");
+    }
+    now.identity.principal = now.identity.key->principal;
+  }
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, before.name));
+  if (access->created_us != before.created_us || access->owner != before.owner) {
+    co_return fail(Errc::no_such_bucket, "put: the bucket was replaced while the body came");
+  }
+  co_return authorize_new_object(service, now, *access, asked, wish);
+}
+
 }  // namespace
 
 std::string random_etag() {
@@ -153,6 +180,7 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   VB_CO_TRY(check_bucket_name(request.bucket));
   VB_CO_TRY(check_key(request.key));
   VB_CO_TRY(check_object_headers(request.headers));
+  const uint64_t generation = service.access->now();
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
   const Asked asked{.action = action::put_object,
                     .key = request.key,
@@ -170,6 +198,9 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, seal.stored_size(size)));
   writer = seal.writer(service, std::move(writer), size);
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body));
+  if (may_have_changed(service, caller, generation)) {
+    VB_CO_ASSIGN(attributes, co_await authorize_again(service, caller, *access, asked, request.acl));
+  }
   seal.mark_object(service, request.bucket, request.key, info);
   info.headers = std::move(request.headers);
   info.tags = std::move(request.tags);
@@ -202,7 +233,7 @@ Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
 }
 
 void fill_put_response(Context& context, const store::ObjectInfo& info) {
-  context.reply_header("etag", fmt::format("\"{}\"", info.etag));
+  context.response.headers.emplace_joined("etag", "\"", info.etag, "\"");
   if (context.response.log) context.response.log->record.object_size = info.size;
   add_new_version_id(context.response, info.version_id);
   add_checksum_headers(context.response, info.checksums);
@@ -223,13 +254,13 @@ Task<Result<void>> serve_put_object(Context& context) {
     VB_CO_ASSIGN(const TokenPut moved, co_await put_by_token(context, *token, std::move(put)));
     if (moved.outcome != TokenOutcome::done) co_return Result<void>();
     fill_put_response(context, moved.reply.info);
-    co_await add_expiration_header(context, moved.reply.info);
+    if (may_expire(context)) co_await add_expiration_header(context, moved.reply.info);
     co_return Result<void>();
   }
   VB_CO_ASSIGN(const PutReply reply,
                co_await put_object(context.service, context.caller(), std::move(put), context.body));
   fill_put_response(context, reply.info);
-  co_await add_expiration_header(context, reply.info);
+  if (may_expire(context)) co_await add_expiration_header(context, reply.info);
   count_bytes(Door::http, Direction::in, reply.info.size);
   co_return Result<void>();
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "auth/auth.h"
 #include "memory/stream.h"
+#include "s3/reply_headers.h"
 
 namespace verbena::s3 {
 
@@ -32,15 +34,17 @@ struct Caller {
 };
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
+using HeaderSpan = std::span<const Headers::value_type>;
 
-// One S3 request over HTTP, syntax checked, authenticated; nothing interpreted yet.
+// One S3 request over HTTP, syntax checked, authenticated; nothing interpreted yet. What it views belongs to the door
+// and outlives it.
 struct Request {
   Caller caller;
-  std::string method;    // upper case
-  std::string host;      // Host header without port, lower case
-  std::string raw_path;  // percent-encoded, starts with '/'
-  std::string raw_query;
-  Headers headers;                         // names lower case; values trimmed
+  std::string_view method;    // upper case
+  std::string host;           // Host header without port, lower case
+  std::string_view raw_path;  // percent-encoded, starts with '/'
+  std::string_view raw_query;
+  HeaderSpan headers;                      // names lower case; values trimmed
   std::optional<uint64_t> content_length;  // of the decoded payload; nullopt when not declared
 
   // The value of the first header of that (lower-case) name.
@@ -49,7 +53,7 @@ struct Request {
 
 struct Response {
   int status = 200;
-  Headers headers;       // without content-length, date, server, connection: the door adds those
+  ReplyHeaders headers;  // without content-length, date, server, connection: the door adds those
   std::string body;      // XML or empty; ignored once a Sink was begun
   bool no_body = false;  // HEAD, 204, 304: headers only. `content_length` then says what a GET would have
   std::optional<uint64_t> content_length;

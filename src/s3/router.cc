@@ -202,6 +202,10 @@ Result<const Operation*> find_allowed(Scope scope, Context& context) {
   return operation;
 }
 
+bool asks_first(const Context& context, const Operation& operation) {
+  return operation.action != nullptr || context.header("x-amz-expected-bucket-owner").has_value();
+}
+
 // What is asked of every request, and of those whose action is on the bucket as a whole.
 Task<Result<void>> admit(Context& context, const Operation& operation) {
   if (operation.scope == Scope::service) co_return Result<void>();
@@ -264,7 +268,7 @@ void add_standard_fields(Context& context, Errc code) {
 void fill_context_error(Context& context, const Error& error) {
   add_standard_fields(context, error.code);
   fill_error_with(context.response, error, context.request.raw_path, context.caller().request_id, context.error_fields);
-  for (auto& header : context.error_headers) context.response.headers.push_back(std::move(header));
+  for (const auto& header : context.error_headers) context.response.headers.push_back(header);
   if (context.request.method == "HEAD") {
     context.response.body.clear();
     context.response.no_body = true;
@@ -330,14 +334,15 @@ void note_target(Context& context) {
 // Fills the response. False: the sink was begun and failed.
 Task<bool> answer(Context& context) {
   const auto operation = resolve(context);
-  if (!context.bucket.empty()) co_await add_cors_headers(context);
+  if (!context.bucket.empty() && context.request.header("origin")) co_await add_cors_headers(context);
   if (may_have_log(context)) co_await begin_log(context, operation ? *operation : nullptr);
   if (!operation) {
     fill_context_error(context, operation.error());
     co_return true;
   }
   context.response.action = action_name(**operation);
-  auto served = co_await admit(context, **operation);
+  Result<void> served;
+  if (asks_first(context, **operation)) served = co_await admit(context, **operation);
   if (served) served = co_await (*operation)->serve(context);
   if (served) co_return true;
   if (context.sink.begun()) co_return false;

@@ -61,6 +61,8 @@ struct Service {
   std::shared_ptr<AccessGeneration> access = make_access_generation();  // of what verbs may keep of buckets
   RequestLog* request_log = nullptr;  // of buckets that have logging on; nullptr: none can
   EncryptionOptions encryption{};
+  // Where the keys that sign are looked up again when a body has come; nullptr: they never change.
+  const auth::CredentialStore* credentials = nullptr;
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.
@@ -100,7 +102,9 @@ struct OpenObject {
 // Errors: no_such_bucket, no_such_key, precondition_failed, not_modified, invalid_range, access_denied, ...
 Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request);
 // The same at once, when the object is in memory; nothing otherwise. Its reader then answers peek() for every byte.
-std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller& caller, const GetRequest& request);
+// `seen` (may be null) gets the object's info also when its conditions or range refuse it.
+std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller& caller, const GetRequest& request,
+                                                  store::ObjectInfo* seen = nullptr);
 // begin, push ..., finish on the sink; reads ahead so that disk and wire overlap, as far as the peer's share of the
 // arena goes. slow_down: there was no memory for it for too long.
 Task<Result<void>> push_object(Service& service, const OpenObject& object, memory::Sink& sink);

@@ -101,9 +101,10 @@ struct Call {
   std::string body{};
   bool anonymous = false;
   auth::PrincipalPtr principal{};  // null, and not anonymous: the superuser
+  auth::AccessKeyPtr key{};        // that signed, where a test asks for it
   std::string host = "127.0.0.1";
   bool declare_length = true;
-  std::vector<std::string> signed_headers = {"host", "x-amz-date", "x-amz-rdma-bytes", "x-amz-rdma-token"};
+  std::string signed_headers = "host;x-amz-date;x-amz-rdma-bytes;x-amz-rdma-token";
   Headers trailers{};
   std::optional<Errc> source_error{};
   std::function<Task<>()> meanwhile{};  // happens between the headers and the body
@@ -136,14 +137,16 @@ class Rig : public ::testing::Test {
     request.caller.identity.anonymous = c.anonymous;
     request.caller.identity.access_key = c.anonymous ? "" : "AKID";
     request.caller.identity.principal = c.principal;
+    request.caller.identity.key = c.key;
+    if (service.credentials != nullptr) request.caller.identity.generation = service.credentials->generation();
     request.caller.identity.signed_headers = c.signed_headers;
     request.caller.peer_address = "127.0.0.1";
     request.caller.request_id = "0123456789ABCDEF";
     request.method = c.method;
     request.host = c.host;
     const size_t mark = std::min(c.target.find('?'), c.target.size());
-    request.raw_path = c.target.substr(0, mark);
-    request.raw_query = c.target.substr(std::min(mark + 1, c.target.size()));
+    request.raw_path = std::string_view(c.target).substr(0, mark);
+    request.raw_query = std::string_view(c.target).substr(std::min(mark + 1, c.target.size()));
     request.headers = c.headers;
     std::optional<uint64_t> length;
     if (c.declare_length) length = c.body.size();
@@ -158,7 +161,7 @@ class Rig : public ::testing::Test {
     Reply reply;
     reply.whole = run(router.handle(request, source, trailing, response, sink));
     reply.status = response.status;
-    reply.headers = response.headers;
+    for (const auto& [name, value] : response.headers) reply.headers.emplace_back(name, value);
     reply.body = sink.begun ? sink.text : response.no_body ? "" : response.body;
     reply.no_body = response.no_body;
     reply.content_length = sink.begun ? std::optional(sink.declared) : response.content_length;

@@ -150,6 +150,7 @@ std::expected<void, std::string> Server::State::open_store() {
   service = std::make_unique<s3::Service>(
       s3::Service{front, *arena, system_clock(), config.region, verifier.get(), config.lifecycle_day.count()});
   service->accounts = identities.get();
+  service->credentials = identities.get();
   service->encryption = {.keys = keys.get(),
                          .by_default = config.encryption.by_default == "AES256",
                          .customer_keys_need_tls = config.encryption.customer_keys_need_tls,
