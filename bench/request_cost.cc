@@ -127,7 +127,8 @@ class HttpClient {
     const size_t end = rest_.find("\r\n\r\n");
     if (end == std::string::npos) return false;
     size_t length = 0;
-    if (const size_t at = rest_.find("Content-Length: "); at < end && !bodyless_) length = std::stoull(rest_.substr(at + 16));
+    if (const size_t at = rest_.find("Content-Length: "); at < end && !bodyless_)
+      length = std::stoull(rest_.substr(at + 16));
     if (rest_.size() < end + 4 + length) return false;
     status = std::atoi(rest_.c_str() + 9);
     body = rest_.substr(end + 4, length);
@@ -418,7 +419,8 @@ constexpr Case cases[] = {
     {"native_put_64k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::put, 64 * KiB, n, c); }},
     {"http_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 4 * KiB, n, c); }},
     {"http_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 64 * KiB, n, c); }},
-    {"http_get_4k_anonymous", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::anonymous_get, 4 * KiB, n, c); }},
+    {"http_get_4k_anonymous",
+     [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::anonymous_get, 4 * KiB, n, c); }},
     {"http_head", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::head, 4 * KiB, n, c); }},
     {"http_put_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::put, 4 * KiB, n, c); }},
     {"http_put_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::put, 64 * KiB, n, c); }},

@@ -24,8 +24,8 @@ std::string presign(const Credentials& credentials, std::string_view region, con
   std::string lines;
   append_canonical_header(lines, "host", {&host_header, 1});
   const auto encoded_path = canonical_path(path);
-  const CanonicalRequest request{method, encoded_path ? std::string_view(*encoded_path) : path, all, lines, "host",
-                                 unsigned_payload_name};
+  const CanonicalRequest request{
+      method, encoded_path ? std::string_view(*encoded_path) : path, all, lines, "host", unsigned_payload_name};
   const HmacSha256 key(signing_key(credentials.secret_key, date, region, "s3"));
   return all + "&X-Amz-Signature=" + std::string(text_of(signature_of(key, request, amz_date, scope)));
 }

@@ -48,9 +48,8 @@ void sign(const Credentials& credentials, std::string_view region, std::string_v
   const auto arguments = parse_query(query);
   const auto encoded_path = canonical_path(path);
   const std::string encoded_query = arguments ? canonical_query(*arguments) : std::string(query);
-  const CanonicalRequest request{method,       encoded_path ? std::string_view(*encoded_path) : path,
-                                 encoded_query, lines,
-                                 joined_names,  payload_hash};
+  const CanonicalRequest request{
+      method, encoded_path ? std::string_view(*encoded_path) : path, encoded_query, lines, joined_names, payload_hash};
   const std::string scope = scope_of(date, region, service);
   const HmacSha256 key(signing_key(credentials.secret_key, date, region, service));
 

@@ -59,7 +59,8 @@ Result<void> check_all_signed(const RequestView& request, const Claim& claim) {
         equal_ignoring_case(header.name, "x-amz-date")) {
       continue;
     }
-    if (!contains_name(claim.signed_headers, header.name)) return fail(Errc::missing_signed_header, "An x-amz- header of the request is not signed.");
+    if (!contains_name(claim.signed_headers, header.name))
+      return fail(Errc::missing_signed_header, "An x-amz- header of the request is not signed.");
   }
   return {};
 }
@@ -161,9 +162,7 @@ std::string_view virtual_bucket(std::string_view host, std::string_view domain) 
   return {};
 }
 
-bool Identity::signs(std::string_view header) const {
-  return contains_name(signed_headers, header);
-}
+bool Identity::signs(std::string_view header) const { return contains_name(signed_headers, header); }
 
 Verifier::Verifier(const CredentialStore& credentials, const WallClock& clock, Options options)
     : credentials_(credentials), clock_(clock), options_(std::move(options)), cache_(std::make_shared<KeyCache>()) {}

@@ -104,9 +104,9 @@ TEST_F(VerifierTest, ACallIsSignedForItsServiceAndItsBody) {
       const CanonicalRequest request{"POST", "/", "", lines, "host;x-amz-date", signed_hash};
       const HmacSha256 key(signing_key(root.secret_key, date, "us-east-1", service));
       const Signature signature = signature_of(key, request, format_amz_date(clock_.now_s()), scope);
-      value_of(headers, "authorization") = "AWS4-HMAC-SHA256 Credential=" + root.access_key + "/" + scope +
-                                           ", SignedHeaders=host;x-amz-date, Signature=" +
-                                           std::string(text_of(signature));
+      value_of(headers, "authorization") =
+          "AWS4-HMAC-SHA256 Credential=" + root.access_key + "/" + scope +
+          ", SignedHeaders=host;x-amz-date, Signature=" + std::string(text_of(signature));
     }
     std::vector<HeaderView> views;
     for (const auto& [name, value] : headers) views.push_back({name, value});

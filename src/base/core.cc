@@ -4,9 +4,9 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <utility>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
+#include <utility>
 
 #include "base/clock.h"
 

@@ -42,10 +42,10 @@ Outcome<> ask(client::HttpClient& http, const client::HttpRequest& request, uint
 
 Outcome<> let_everyone_read(const ClientOptions& options, const std::string& bucket) {
   OUT_ASSIGN(const HttpPtr http, connect(options));
-  const std::string policy = fmt::format(
-      R"({{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Principal":"*","Action":"s3:GetObject",)"
-      R"("Resource":"arn:aws:s3:::{}/*"}}]}})",
-      bucket);
+  const std::string policy =
+      fmt::format(R"({{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Principal":"*","Action":"s3:GetObject",)"
+                  R"("Resource":"arn:aws:s3:::{}/*"}}]}})",
+                  bucket);
   client::HttpRequest request;
   request.method = "PUT";
   request.target = "/" + bucket + "?policy";

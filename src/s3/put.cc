@@ -98,8 +98,8 @@ Task<Result<store::Attributes>> authorize_again(Service& service, const Caller& 
   Caller now = caller;
   if (service.credentials != nullptr && caller.identity.key != nullptr) {
     const auth::Credentials& signed_with = caller.identity.key->credentials;
-    VB_CO_ASSIGN(now.identity.key, service.credentials->find(signed_with.access_key, signed_with.session_token,
-                                                             service.clock.now_s()));
+    VB_CO_ASSIGN(now.identity.key,
+                 service.credentials->find(signed_with.access_key, signed_with.session_token, service.clock.now_s()));
     if (now.identity.key->credentials.secret_key != signed_with.secret_key) {
       co_return fail(Errc::invalid_access_key_id, "put: the key was made anew");
     }
