@@ -249,8 +249,12 @@ Task<Result<std::shared_ptr<const LoadedSegment>>> StoreObjectReader::segment(co
     std::lock_guard lock(mutex_);
     if (auto it = segments_.find(key); it != segments_.end()) co_return it->second;
   }
-  auto work = [engine = hold_.engine(), key] { return load_segment(*engine, key.first, key.second, Tier::disk); };
-  auto loaded = co_await engine().pool().run("segment load", std::move(work));
+  // As in LocalStore::open(): only a read from disk is worth a thread.
+  auto loaded = load_segment(engine(), key.first, key.second, Tier::cached);
+  if (!loaded && loaded.error() == Errc::would_block) {
+    auto work = [engine = hold_.engine(), key] { return load_segment(*engine, key.first, key.second, Tier::disk); };
+    loaded = co_await engine().pool().run("segment load", std::move(work));
+  }
   if (!loaded && (loaded.error() == Errc::not_found || loaded.error() == Errc::malformed)) {
     co_return corrupt("a segment or its volume is missing");
   }
