@@ -43,9 +43,9 @@ struct Pipe {
 // Pages of their own, as the arena's.
 struct Pages {
   explicit Pages(size_t size)
-      : bytes(static_cast<std::byte*>(
-                  ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
-              size) {}
+      : bytes(
+            static_cast<std::byte*>(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+            size) {}
   Pages(const Pages&) = delete;
   ~Pages() { ::munmap(bytes.data(), bytes.size()); }
   std::string text(size_t n, size_t from = 0) const { return std::string(as_text(Bytes(bytes).subspan(from, n))); }

@@ -20,7 +20,7 @@ namespace verbena::server {
 // Members are destroyed from the last to the first: listeners, then what they call, then fabrics, then the loop.
 struct CoreParts {
   std::unique_ptr<Core> core;
-  IoRing* ring = nullptr;  // the core's loop's own; null: data is read by threads
+  IoRing* ring = nullptr;                           // the core's loop's own; null: data is read by threads
   std::unique_ptr<fabric::ofi::CoreFabric> fabric;  // null when no provider between hosts is open
   std::unique_ptr<fabric::Port> local;              // null when the same-host path is off
   std::string local_socket;

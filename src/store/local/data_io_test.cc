@@ -113,7 +113,9 @@ TEST_F(DataReads, GoByAThreadWhereTheLoopHasNoRing) {
 
 TEST_F(DataReads, GoOnAfterShortReadsOfTheRing) {
   int seen = 0;
-  const auto shorten = [&seen](MutableBytes, int result) { return ++seen < 4 ? std::min(result, 12 * 1024 + 77) : result; };
+  const auto shorten = [&seen](MutableBytes, int result) {
+    return ++seen < 4 ? std::min(result, 12 * 1024 + 77) : result;
+  };
   if (!open(shorten)) GTEST_SKIP() << "no io_uring or no direct I/O here";
   ASSERT_TRUE(read(0, size));
   EXPECT_EQ(got(size), content_);

@@ -61,6 +61,7 @@ class Hold {
     blobs_.clear();
   }
   const std::shared_ptr<Engine>& engine() const { return engine_; }
+  std::optional<uint64_t> first() const { return blobs_.empty() ? std::nullopt : std::optional(blobs_.front()); }
 
  private:
   std::shared_ptr<Engine> engine_;
@@ -76,6 +77,8 @@ class StoreObjectReader final : public ObjectReader {
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
   size_t fit(uint64_t offset, size_t length, size_t memory_max) const override;
 
+  // One of the blobs that it pins.
+  std::optional<uint64_t> held_blob() const { return hold_.first(); }
   // Pins and loads; false when the object changed under the call and must be looked up again.
   Result<bool> prepare(const std::vector<StoredPart>& parts, Tier tier);
 
@@ -290,10 +293,17 @@ Result<std::optional<Found>> with_parts(Engine& engine, const Bucket& bucket, Ob
   return found;
 }
 
-Result<std::optional<Found>> look_up(Engine& engine, const Bucket& bucket, VersionName name, Tier tier) {
+Result<ObjectRecord> readable_record(Engine& engine, const Bucket& bucket, VersionName name, Tier tier) {
   VB_ASSIGN(ObjectRecord record, read_record(engine, bucket, name, tier));
   if (record.info.delete_marker) return fail(Errc::method_not_allowed, "the version is a delete marker");
-  return with_parts(engine, bucket, std::move(record), tier);
+  return record;
+}
+
+bool worth_keeping(const ObjectRecord& record) { return record.part_count != 0 || record.blob.size > segment_size; }
+
+// All that a reader's answers depend on besides the parts, which never change.
+std::string head_of(const ObjectRecord& record, const Bucket& bucket) {
+  return encode(record) + static_cast<char>(bucket.versioning.load(std::memory_order_acquire));
 }
 
 constexpr int attempts_max = 100;  // overwrites that may come between looking up and holding
@@ -302,7 +312,8 @@ constexpr int attempts_max = 100;  // overwrites that may come between looking u
 
 Result<ObjectInfo> stat_object(Engine& engine, const Bucket& bucket, VersionName name, Tier tier) {
   for (int i = 0; i < attempts_max; ++i) {
-    VB_ASSIGN(auto found, look_up(engine, bucket, name, tier));
+    VB_ASSIGN(ObjectRecord record, readable_record(engine, bucket, name, tier));
+    VB_ASSIGN(auto found, with_parts(engine, bucket, std::move(record), tier));
     if (found) return std::move(found->record.info);
   }
   return fail(Errc::corrupt_object, "the object's list of parts is missing");
@@ -321,7 +332,13 @@ Result<std::shared_ptr<ObjectReader>> open_object(std::shared_ptr<Engine> engine
                                                   const std::shared_ptr<const Bucket>& bucket, VersionName name,
                                                   Tier tier) {
   for (int i = 0; i < attempts_max; ++i) {
-    VB_ASSIGN(auto found, look_up(*engine, *bucket, name, tier));
+    VB_ASSIGN(ObjectRecord record, readable_record(*engine, *bucket, name, tier));
+    const bool keep = worth_keeping(record);
+    std::string head = keep ? head_of(record, *bucket) : std::string();
+    if (keep) {
+      if (auto kept = engine->kept.find(record.id, head)) return kept;
+    }
+    VB_ASSIGN(auto found, with_parts(*engine, *bucket, std::move(record), tier));
     if (!found) continue;
     uint64_t id = found->record.id;
     bool parts = found->record.part_count != 0;
@@ -334,6 +351,12 @@ Result<std::shared_ptr<ObjectReader>> open_object(std::shared_ptr<Engine> engine
       auto again = engine->index->get(Family::uploads, keys::object_parts(id), tier);
       if (!again && again.error() == Errc::not_found) continue;
       if (!again) return std::unexpected(again.error());
+    }
+    if (const auto blob = reader->held_blob(); keep && blob) {
+      engine->kept.keep(id, std::move(head), *blob, reader);
+      // Who removes it from now on finds it among the kept; who did before is seen here.
+      auto still = read_record(*engine, *bucket, name, tier);
+      if (!still || still->id != id) engine->kept.release({*blob});
     }
     return reader;
   }
