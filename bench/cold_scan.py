@@ -87,12 +87,12 @@ def fio(files, seconds, block, depth, pattern):
     run = subprocess.run(
         ["fio", "--name=scan", f"--filename={':'.join(map(str, files))}", f"--rw={pattern}", f"--bs={block}",
          f"--iodepth={depth}", "--direct=1", "--ioengine=io_uring", "--readonly", "--time_based", f"--runtime={seconds}",
-         "--randrepeat=0", "--norandommap", "--file_service_type=random", "--output-format=json"],
+         "--randrepeat=0", "--norandommap", "--file_service_type=random", "--lat_percentiles=1", "--output-format=json"],
         capture_output=True, text=True, timeout=600, check=False)
     if run.returncode != 0:
         raise SystemExit(f"fio: {run.stderr}{run.stdout}")
     read = json.loads(run.stdout[run.stdout.index("{"):])["jobs"][0]["read"]
-    return {"rate": read["bw_bytes"], "p50": read["clat_ns"]["percentile"]["50.000000"] / 1000, "cpu": None}
+    return {"rate": read["bw_bytes"], "p50": read["lat_ns"]["percentile"]["50.000000"] / 1000, "cpu": None}
 
 
 def scan(cold, depth, seconds, size):

@@ -13,6 +13,8 @@
 namespace verbena::store::local {
 namespace {
 
+constexpr size_t segments_max = 256;  // that a reader has at hand
+
 // A blob's segment, ready to be read.
 struct LoadedSegment {
   Segment segment;
@@ -263,8 +265,8 @@ Task<Result<std::shared_ptr<const LoadedSegment>>> StoreObjectReader::segment(co
   }
   if (!loaded) co_return loaded;
   std::lock_guard lock(mutex_);
-  // A reader of a huge object must not collect every checksum it ever met.
-  if (segments_.size() >= 16) segments_.erase(segments_.begin());
+  // A reader of a huge object must not collect every checksum it ever met: these are about 1 MiB.
+  if (segments_.size() >= segments_max) segments_.erase(segments_.begin());
   segments_[key] = *loaded;
   co_return loaded;
 }
