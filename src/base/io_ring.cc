@@ -88,6 +88,11 @@ Result<void> IoRing::set_up(const Options& options) {
   const bool reads = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) != 0;
   if (probe != nullptr) ::io_uring_free_probe(probe);
   if (!reads) return fail(Errc::unsupported, "io_uring: this kernel does not read by it", ENOSYS);
+  // Some sandboxes let a ring be made and nothing be given to it.
+  io_uring_prep_nop(::io_uring_get_sqe(&ring_));
+  failed = ::io_uring_submit_and_wait(&ring_, 1);
+  if (failed < 0) return fail(Errc::unsupported, "io_uring: enter", -failed);
+  io_uring_cq_advance(&ring_, 1);
   const int event = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (event < 0) return fail(Errc::unsupported, "io_uring: eventfd", errno);
   event_.assign(event);

@@ -207,6 +207,29 @@ TEST_F(StoreOnARing, ReadsWhatWasPut) {
   EXPECT_EQ(*test.read(**reader, 70'001, 3), bytes.substr(70'001, 3));
 }
 
+Task<> read_one(std::shared_ptr<ObjectReader> reader, uint64_t offset, std::string& into) {
+  auto chunk = co_await reader->read(offset, 1000);
+  if (chunk) into = as_text(chunk->bytes);
+}
+
+TEST_F(StoreOnARing, GivesRangesThatAreWantedTogetherToTheDiskTogether) {
+  const std::string bytes = pattern(4 * MiB, 4);
+  ASSERT_TRUE(test.put("bucket", "key", bytes));
+  const auto reader = test.run(test.store->open("bucket", "key"));
+  ASSERT_TRUE(reader);
+  auto& submissions = metrics::counter("verbena_disk_ring_submissions_total", "");
+  const uint64_t submitted = submissions.value(), read = reads_by("io_uring");
+  std::vector<std::string> got(16);
+  for (size_t i = 0; i < got.size(); ++i) {
+    boost::asio::co_spawn(test.io(), read_one(*reader, i * 200'000, got[i]), boost::asio::detached);
+  }
+  test.io().restart();
+  test.io().run();
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], bytes.substr(i * 200'000, 1000));
+  if (reads_by("io_uring") == read) GTEST_SKIP() << "no direct I/O here";
+  EXPECT_EQ(submissions.value() - submitted, 1u);
+}
+
 TEST_F(StoreOnARing, FindsRot) {
   ASSERT_TRUE(test.put("bucket", "key", pattern(1 * MiB, 2)));
   test.reopen();
