@@ -91,8 +91,11 @@ def fio(files, seconds, block, depth, pattern):
         capture_output=True, text=True, timeout=600, check=False)
     if run.returncode != 0:
         raise SystemExit(f"fio: {run.stderr}{run.stdout}")
-    read = json.loads(run.stdout[run.stdout.index("{"):])["jobs"][0]["read"]
-    return {"rate": read["bw_bytes"], "p50": read["lat_ns"]["percentile"]["50.000000"] / 1000, "cpu": None}
+    job = json.loads(run.stdout[run.stdout.index("{"):])["jobs"][0]
+    read = job["read"]
+    cpu = (job["usr_cpu"] + job["sys_cpu"]) / 100 * job["job_runtime"] / 1000
+    return {"rate": read["bw_bytes"], "p50": read["lat_ns"]["percentile"]["50.000000"] / 1000,
+            "cpu": cpu / max(read["io_bytes"] / 1e9, 1e-9)}
 
 
 def scan(cold, depth, seconds, size):
@@ -139,12 +142,12 @@ def measure(options, directory):
     return found
 
 
-def ratio_cell(found, what, number, way):
+def ratio_cell(found, what, number, way, figure):
     disk_io = way.rsplit(", ", 1)[1]
     own, peer = found.get((what, number, way)), found[(what, number, f"fio, {disk_io}")]
     if own is None:
         return "-"
-    ratios = [a["rate"] / b["rate"] for a, b in zip(own, peer)]
+    ratios = [a[figure] / b[figure] for a, b in zip(own, peer)]
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
@@ -153,19 +156,17 @@ def middle(found, key, figure, scale=1.0, decimals=0):
     return f"{statistics.median(known):,.{decimals}f}" if known else "-"
 
 
-def table(found, what, numbers, ways, name):
-    out = [f"| {name} | fio MiB/s | fio p50 us | " + " | ".join(ways) + " |", "| --- " * (len(ways) + 3) + "|"]
+def table(found, what, numbers, ways, name, figure):
+    out = [f"| {name} | " + " | ".join(ways) + " |", "| --- " * (len(ways) + 1) + "|"]
     for number, label in numbers:
-        fios = (what, number, "fio, io_uring")
-        out.append(f"| {label} | {middle(found, fios, 'rate', MIB)} | {middle(found, fios, 'p50')} | " +
-                   " | ".join(ratio_cell(found, what, number, way) for way in ways) + " |")
+        out.append(f"| {label} | " + " | ".join(ratio_cell(found, what, number, way, figure) for way in ways) + " |")
     return out
 
 
 def figures(found, what, numbers, ways, name):
-    out = [f"| {name} | way | p50 us | MiB/s | server CPU s/GB |", "| --- " * 5 + "|"]
+    out = [f"| {name} | way | p50 us | MiB/s | CPU s/GB |", "| --- " * 5 + "|"]
     for number, label in numbers:
-        for way in ways:
+        for way in ["fio, io_uring", *ways]:
             if (what, number, way) in found:
                 key = (what, number, way)
                 out.append(f"| {label} | {way} | {middle(found, key, 'p50')} | {middle(found, key, 'rate', MIB)} | "
@@ -187,19 +188,25 @@ def document(options, found, took):
         f"- Verbena at {info['commit']}, {fio_version}; {options.rounds} rounds of {options.seconds:g} s a row, "
         f"{took / 60:.0f} minutes in all",
         f"- One object of {options.size / GIB:g} GiB, no hot tier; callers, server and fio share the machine's cores", "",
-        "The server reads past the page cache, so does fio (O_DIRECT, io_uring) on the same volume files in the same round. A ratio is",
-        "the server's bytes per second over fio's: median of the rounds (least to greatest). `io_uring` and `threads` are the two ways",
-        "of `disk_io`; fio is measured anew beside each. Every byte that the server sends has been verified by the CRC32C of its 64 KiB",
-        "block, which fio does not do, and has gone on to another process.", "",
+        "The server reads past the page cache, and so does fio (O_DIRECT, io_uring) on the same volume files in the same round. A",
+        "ratio is the median of the rounds' (least to greatest). `io_uring` and `threads` are the two ways of `disk_io`; fio is measured",
+        "anew beside each. Every byte that the server sends has been verified by the CRC32C of its 64 KiB block and has gone on to another",
+        "process, which fio does not do. CPU is the server's (what others do while it waits is not in it), or fio's.", "",
         "## Random ranges of 64 KiB", "",
         "`native` and `http`: as many callers as the depth, one range each. `one request`: one caller, as many ranges in one message.", "",
-        *table(found, "range", depths, ranges, "depth"), "",
+        "Throughput, of fio's (more is better):", "",
+        *table(found, "range", depths, ranges, "depth", "rate"), "",
+        "p50, in fio's (less is better; of `one request`: until the last of its ranges is there):", "",
+        *table(found, "range", depths, ranges, "depth", "p50"), "",
         *figures(found, "range", depths, ranges, "depth"), "",
         "A range is read in whole blocks of 64 KiB, since a checksum covers a block: what is read exceeds what was asked for by less",
         "than a block at either end, and by nothing where the range is aligned, as here.", "",
         "## Whole objects, one after the other", "",
         "One caller; fio reads as large blocks, one at a time.", "",
-        *table(found, "whole", sizes, objects, "size"), "",
+        "Throughput, of fio's:", "",
+        *table(found, "whole", sizes, objects, "size", "rate"), "",
+        "p50, in fio's:", "",
+        *table(found, "whole", sizes, objects, "size", "p50"), "",
         *figures(found, "whole", sizes, objects, "size"), "",
     ]
     return "\n".join(lines)
