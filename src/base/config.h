@@ -17,6 +17,13 @@
 
 namespace verbena {
 
+// How data is read from disk.
+enum class DiskIo : uint8_t {
+  automatic,  // by io_uring where the machine allows it, else by threads
+  io_uring,   // that, or no start
+  threads,    // on the blocking pool
+};
+
 struct Config {
   std::string domain;  // virtual-host addressing: bucket.<domain>
   std::string region = "us-east-1";
@@ -26,6 +33,7 @@ struct Config {
   bool pin_cores = false;
   unsigned blocking_threads = 8;
   uint64_t index_cache = 256 * MiB;  // bytes of the index that are kept in memory
+  DiskIo disk_io = DiskIo::automatic;
   log::Level log_level = log::Level::info;
   std::chrono::seconds bucket_log_interval{300};  // from a batch of bucket log records' first to its delivery
   uint64_t scrub_rate = 8 * MiB;                  // bytes per second read in search of rot; 0: none

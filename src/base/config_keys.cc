@@ -80,6 +80,14 @@ std::string parse_level(log::Level& into, const std::string& text) {
   return "";
 }
 
+std::string parse_disk_io(DiskIo& into, const std::string& text) {
+  static constexpr std::array<std::string_view, 3> names{"auto", "io_uring", "threads"};
+  const auto it = std::find(names.begin(), names.end(), text);
+  if (it == names.end()) return "not one of auto, io_uring, threads";
+  into = static_cast<DiskIo>(it - names.begin());
+  return "";
+}
+
 std::string parse_providers(std::vector<std::string>& into, const std::string& text) {
   static constexpr std::array<std::string_view, 6> known{"auto", "verbs", "efa", "cxi", "tcp", "local"};
   std::vector<std::string> items;
@@ -146,6 +154,8 @@ const std::array keys{
               [](C& c, S& t) { return parse_number(c.blocking_threads, t, 1, 256); }},
     ConfigKey{"index_cache", "256 MiB", "memory for blocks of the index: names, heads and bytes of small objects",
               [](C& c, S& t) { return parse_bytes(c.index_cache, t, 8 * MiB, 4 * TiB); }},
+    ConfigKey{"disk_io", "auto", "how data is read: io_uring, threads, or auto (io_uring where the machine allows it)",
+              [](C& c, S& t) { return parse_disk_io(c.disk_io, t); }},
     ConfigKey{"log_level", "info", "trace, debug, info, warn or error",
               [](C& c, S& t) { return parse_level(c.log_level, t); }},
     ConfigKey{"lifecycle_day", "86400", "seconds that lifecycle rules take for a day; shorter ones are for test suites",

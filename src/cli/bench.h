@@ -16,12 +16,13 @@ struct BenchPlan {
   std::vector<uint64_t> sizes;         // bytes
   std::vector<std::string> doors;      // http, anonymous, token, native
   std::vector<std::string> providers;  // of the native door: local, tcp, verbs
-  std::vector<std::string> ops;        // get, put
+  std::vector<std::string> ops;        // get, put, range, ranges
   std::vector<unsigned> concurrency;   // callers at once, one operation each
   std::chrono::milliseconds duration{1'000};
   uint64_t count = 0;  // operations per caller; 0: by duration
   BucketDurability durability = BucketDurability::memory;
-  bool checksums = false;  // let the client verify each GET inside the timed section
+  uint64_t object_size = 1u << 30;  // bytes, of what range and ranges read
+  bool checksums = false;           // let the client verify each GET inside the timed section
 };
 
 // Fields as in the JSON. Empty optionals are null: not measured, or not known.

@@ -25,6 +25,7 @@ struct BenchArguments {
   std::vector<std::string> concurrency{"1"};
   double seconds = 1;
   uint64_t count = 0;
+  std::string object_size = "1GiB";
   std::string bucket, server_directory, durability = "memory", fabtests = "auto", nginx = "auto", listen = "127.0.0.1";
   bool json = false, perftest = false, checksums = false, no_memcpy = false;
 };
@@ -86,6 +87,9 @@ std::optional<BenchPlan> plan_of(const BenchArguments& arguments) {
   if (!sizes) return report("--sizes", sizes.error(), exit_usage), std::nullopt;
   auto concurrency = parse_counts(arguments.concurrency);
   if (!concurrency) return report("--concurrency", concurrency.error(), exit_usage), std::nullopt;
+  auto object_size = parse_size(arguments.object_size);
+  if (!object_size || *object_size == 0) return report("--object-size", "is no size", exit_usage), std::nullopt;
+  plan.object_size = *object_size;
   plan.sizes = std::move(*sizes);
   plan.concurrency = std::move(*concurrency);
   plan.doors = arguments.doors;
@@ -134,7 +138,8 @@ int run_lane(const Lane& lane, const BenchServer& server, const std::string& buc
   for (const std::string& op : plan.ops) {
     for (const uint64_t size : plan.sizes) {
       for (const unsigned concurrency : plan.concurrency) {
-        auto row = measure(*client, server, bucket, door, op, size, concurrency, plan);
+        const auto& how = op.starts_with("range") ? measure_ranges : measure;
+        auto row = how(*client, server, bucket, door, op, size, concurrency, plan);
         if (!row) {
           worst = report(name + " " + op + " " + format_size(size), row.error());
           continue;
@@ -261,9 +266,14 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_option("--providers", arguments->providers, "fabrics of the native and token doors")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--ops", arguments->ops, "get, put")
+  command
+      ->add_option("--ops", arguments->ops,
+                   "get, put; range: random ranges of a large object; ranges: as many as --concurrency in one request")
       ->delimiter(',')
-      ->check(CLI::IsMember({"get", "put"}))
+      ->check(CLI::IsMember({"get", "put", "range", "ranges"}))
+      ->capture_default_str();
+  command->add_option("--object-size", arguments->object_size, "of what range and ranges read")
+      ->type_name("SIZE")
       ->capture_default_str();
   command->add_option("--concurrency", arguments->concurrency, "callers at once")
       ->delimiter(',')

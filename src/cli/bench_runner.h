@@ -17,6 +17,11 @@ Outcome<BenchRow> measure(const Client& client, const BenchServer& server, const
 Outcome<BenchRow> measure_anonymous(const Client& client, const BenchServer& server, const std::string& bucket,
                                     uint64_t size, unsigned concurrency, const BenchPlan& plan);
 Outcome<> let_everyone_read(const ClientOptions& options, const std::string& bucket);
+// Likewise for "range" (random ranges of `size` bytes of an object of plan.object_size bytes, one a request) and
+// "ranges" (one caller, `concurrency` of them in each request). The object is made where it is missing; each range's
+// bytes are looked at.
+Outcome<BenchRow> measure_ranges(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
+                                 const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
 
 // The yardsticks beside the doors. memcpy of as many bytes between two buffers per caller:
 BenchRow measure_memcpy(uint64_t size, unsigned concurrency, const BenchPlan& plan);

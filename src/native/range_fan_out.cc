@@ -15,7 +15,7 @@
 namespace verbena::native {
 namespace {
 
-constexpr size_t workers_max = 8;  // ranges in flight at once, per request
+constexpr size_t workers_max = 32;  // ranges in flight at once, per request: as deep as disks like their queues
 
 struct FanOut {
   FanOut(boost::asio::any_io_executor executor, s3::Service& service, const s3::OpenObject& object)

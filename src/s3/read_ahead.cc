@@ -53,30 +53,38 @@ void ReadAhead::start() {
 }
 
 Task<Result<memory::Chunk>> ReadAhead::next() {
-  if (again_.length != 0) co_return co_await read_now(again_);
-  if (pending_.empty()) co_return co_await read_now(rest_);
+  if (now_.length != 0) co_return co_await read_now();
+  if (pending_.empty()) {
+    now_ = {rest_.offset, reader_->fit(rest_.offset, at_most_a_chunk(rest_.length), memory::Budget::chunk_max)};
+    rest_.skip(now_.length);
+    co_return co_await read_now();
+  }
   Ahead first = std::move(pending_.front());
   pending_.erase(pending_.begin());
   start();
   auto chunk = co_await first.read.wait();
   if (chunk || chunk.error() != Errc::slow_down) co_return chunk;
-  again_ = first.range;
-  co_return co_await read_now(again_);
+  now_ = first.range;
+  co_return co_await read_now();
 }
 
-Task<Result<memory::Chunk>> ReadAhead::read_now(Range& range) {
+Task<Result<memory::Chunk>> ReadAhead::read_now() {
   const Deadline end = deadline_in(wait_max_);
   size_t most = memory::Budget::chunk_max;
   for (;;) {
-    const size_t wanted = std::max(std::min(memory_for(range.offset, range.length), most), memory::Budget::unit);
+    const size_t wanted = std::max(std::min(memory_for(now_.offset, now_.length), most), memory::Budget::unit);
     VB_CO_ASSIGN(memory::Grant grant, co_await share_.take(wanted));
-    const size_t length = reader_->fit(range.offset, at_most_a_chunk(range.length), grant.bytes());
-    Result<memory::Chunk> chunk = reader_->peek(range.offset, length);
-    if (chunk->bytes.empty()) chunk = co_await reader_->read(range.offset, length);
+    const size_t length = reader_->fit(now_.offset, at_most_a_chunk(now_.length), grant.bytes());
+    Result<memory::Chunk> chunk = reader_->peek(now_.offset, length);
+    if (chunk->bytes.empty()) {
+      // The disk is at work on what comes behind it meanwhile.
+      if (length == now_.length) start();
+      chunk = co_await reader_->read(now_.offset, length);
+    }
     if (chunk) {
-      range.skip(chunk->bytes.size());
+      now_.skip(chunk->bytes.size());
       chunk->attach(std::move(grant));
-      start();
+      if (now_.length == 0) start();
       co_return chunk;
     }
     if (chunk.error() != Errc::slow_down || SteadyClock::now() >= end) co_return chunk;

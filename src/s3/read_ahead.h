@@ -22,7 +22,7 @@ class ReadAhead {
   // The memory is asked for in the name of `peer`, a client's address. Arena and address outlive this.
   ReadAhead(boost::asio::any_io_executor executor, memory::Arena& arena, std::string_view peer,
             std::shared_ptr<store::ObjectReader> reader, uint64_t offset, uint64_t length);
-  bool done() const { return rest_.length == 0 && again_.length == 0 && pending_.empty(); }
+  bool done() const { return rest_.length == 0 && now_.length == 0 && pending_.empty(); }
   // Waits for memory where nothing is on its way. slow_down: there was none for too long.
   Task<Result<memory::Chunk>> next();  // not when done()
   // Little memory is left: whoever pushes the chunks lets the last one go before it asks for the next.
@@ -42,14 +42,14 @@ class ReadAhead {
   };
   bool in_memory(const Range& range) const;  // nothing to overlap with
   void start();
-  Task<Result<memory::Chunk>> read_now(Range& range);
+  Task<Result<memory::Chunk>> read_now();
 
   boost::asio::any_io_executor executor_;
   std::shared_ptr<store::ObjectReader> reader_;
   memory::Share share_;
   const std::chrono::milliseconds wait_max_;
   Range rest_;
-  Range again_;  // granted, but the arena had no room for it in one piece: before all others
+  Range now_;  // before all others: the first of all, or one that the arena had no room for in one piece
   std::vector<Ahead> pending_;
 };
 

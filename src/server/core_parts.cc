@@ -28,6 +28,19 @@ fabric::ofi::Options ofi_options(const Config::Rdma& rdma, const std::string& pr
 
 }  // namespace
 
+std::expected<void, std::string> open_ring(CoreParts& parts, memory::Arena& arena, DiskIo disk_io) {
+  if (disk_io == DiskIo::threads) return {};
+  auto opened = IoRing::open(parts.core->io(), {.memory = arena.mapping()});
+  if (opened) {
+    parts.ring = *opened;
+    parts.core->add(parts.ring);
+    return {};
+  }
+  if (disk_io == DiskIo::io_uring) return std::unexpected("disk_io io_uring: " + describe(opened.error()));
+  if (parts.core->index() == 0) log::info("disk: {}; data is read by threads", describe(opened.error()));
+  return {};
+}
+
 FabricChoice choose_fabrics(const Config::Rdma& rdma) {
   FabricChoice choice;
   for (const auto& provider : rdma.provider) {

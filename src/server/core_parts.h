@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/core.h"
+#include "base/io_ring.h"
 #include "fabric/local/local.h"
 #include "fabric/ofi/ofi.h"
 #include "http/server.h"
@@ -19,6 +20,7 @@ namespace verbena::server {
 // Members are destroyed from the last to the first: listeners, then what they call, then fabrics, then the loop.
 struct CoreParts {
   std::unique_ptr<Core> core;
+  IoRing* ring = nullptr;                           // the core's loop's own; null: data is read by threads
   std::unique_ptr<fabric::ofi::CoreFabric> fabric;  // null when no provider between hosts is open
   std::unique_ptr<fabric::Port> local;              // null when the same-host path is off
   std::string local_socket;
@@ -36,6 +38,9 @@ struct CoreParts {
     fabric.reset();
   }
 };
+
+// Gives the core its io_uring as `disk_io` says, before it runs. The error names the key.
+std::expected<void, std::string> open_ring(CoreParts& parts, memory::Arena& arena, DiskIo disk_io);
 
 // Which fabrics the configuration asks for.
 struct FabricChoice {

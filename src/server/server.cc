@@ -8,6 +8,7 @@
 #include "base/blocking.h"
 #include "base/core.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "http/s3_handler.h"
 #include "http/server.h"
 #include "iam/service.h"
@@ -62,6 +63,15 @@ void wait_until(std::chrono::milliseconds longest, Done done) {
   for (const auto until = deadline_in(longest); !done() && SteadyClock::now() < until;) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+}
+
+// How data is read: for the log, and as a metric.
+std::string tell_disk_io(const std::vector<CoreParts>& cores) {
+  const auto rings = std::ranges::count_if(cores, [](const CoreParts& parts) { return parts.ring != nullptr; });
+  const bool registered = std::ranges::all_of(cores, [](const CoreParts& p) { return p.ring && p.ring->registered(); });
+  metrics::gauge("verbena_disk_rings", "Cores that read data by io_uring; the others by threads").set(rings);
+  if (rings == 0) return "threads";
+  return registered ? "io_uring (arena registered)" : "io_uring (arena not registered: see `ulimit -l`)";
 }
 
 std::string at(std::string_view address, uint16_t port) {
@@ -192,6 +202,7 @@ std::expected<void, std::string> Server::State::open_cores() {
     auto& parts = cores[i];
     parts.core =
         std::make_unique<Core>(Core::Options{.index = i, .pin_to_cpu = config.pin_cores ? static_cast<int>(i) : -1});
+    if (auto opened = open_ring(parts, *arena, config.disk_io); !opened) return opened;
     if (config.rdma.enabled) {
       if (auto opened = open_fabrics(parts, *arena, config, directory.path()); !opened) return opened;
     }
@@ -260,9 +271,9 @@ void Server::State::run() {
   request_log->start();
   std::string providers;
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
-  log::info("server: http={} native={} providers=[{}] cores={} arena={}{} data={}", endpoints.http, endpoints.native,
-            providers, cores.size(), format_size(arena->mapping().size()), arena->huge_pages() ? " (huge pages)" : "",
-            directory.path().string());
+  log::info("server: http={} native={} providers=[{}] cores={} arena={}{} disk_io={} data={}", endpoints.http,
+            endpoints.native, providers, cores.size(), format_size(arena->mapping().size()),
+            arena->huge_pages() ? " (huge pages)" : "", tell_disk_io(cores), directory.path().string());
 }
 
 void Server::State::stop(std::chrono::milliseconds drain) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/checksum.h"
+#include "base/io_ring.h"
 #include "http/test_server.h"
 #include "server/test_server.h"
 
@@ -57,6 +58,28 @@ TEST(Server, TellsHealthAndMetricsOnTheNativePort) {
   const auto metrics = ask(test.native(), "GET", "/-/metrics", "", false);
   EXPECT_EQ(metrics.status, 200);
   EXPECT_NE(metrics.body.find("verbena_http_connections_total"), std::string::npos);
+}
+
+// Objects past the hot tier and the index, by each way of reading; what it is, the metrics say.
+TEST(Server, ReadsDataByIoUringOrByThreads) {
+  const std::string large(3'000'000, 'x');
+  for (const DiskIo way : {DiskIo::threads, DiskIo::automatic, DiskIo::io_uring}) {
+    Config config;
+    config.cores = 1;
+    config.cache.size = 0;
+    config.disk_io = way;
+    boost::asio::io_context loop;
+    const bool there = IoRing::open(loop, {}).has_value();
+    if (way == DiskIo::io_uring && !there) continue;
+    TestServer test(config);
+    ASSERT_TRUE(test.running());
+    EXPECT_EQ(ask(test.http(), "PUT", "/bucket").status, 200);
+    EXPECT_EQ(ask(test.http(), "PUT", "/bucket/large", large).status, 200);
+    EXPECT_EQ(ask(test.http(), "GET", "/bucket/large").body, large);
+    const bool ring = way != DiskIo::threads && there;
+    const auto metrics = ask(test.native(), "GET", "/-/metrics", "", false).body;
+    EXPECT_NE(metrics.find(ring ? "\nverbena_disk_rings 1\n" : "\nverbena_disk_rings 0\n"), std::string::npos);
+  }
 }
 
 TEST(Server, RefusesWhoeverDoesNotSign) {

@@ -1,10 +1,12 @@
-// Moves bytes between volumes and memory without blocking an event loop, on the blocking pool.
+// Moves bytes between volumes and memory without blocking an event loop. What lies past the page cache is read by the
+// loop's io_uring, where it has one; what is in the page cache is copied at once; all else goes over the blocking pool.
 #pragma once
 
 #include <atomic>
 #include <memory>
 
 #include "base/blocking.h"
+#include "base/io_ring.h"
 #include "base/task.h"
 #include "store/local/volume.h"
 
@@ -22,6 +24,9 @@ class DataIo {
   uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }  // so far
 
  private:
+  // Bytes read from the start of `into`, aligned unless they are all. Fewer: the rest is a thread's.
+  static Task<Result<size_t>> read_by_ring(IoRing& ring, File& file, int fd, uint64_t offset, MutableBytes into);
+
   BlockingPool& pool_;
   std::atomic<uint64_t> operations_{0};
 };

@@ -8,6 +8,7 @@
 #include "store/local/committer.h"
 #include "store/local/data_io.h"
 #include "store/local/garbage.h"
+#include "store/local/kept_readers.h"
 #include "store/local/local_store.h"
 
 namespace verbena::store::local {
@@ -45,6 +46,7 @@ struct Engine {
   std::unique_ptr<rocksdb::Env> env;
   std::unique_ptr<Index> index;
   std::unique_ptr<Volumes> volumes;
+  KeptReaders kept;
   std::unique_ptr<Garbage> garbage;
   std::unique_ptr<Committer> committer;
   std::unique_ptr<DataIo> io;

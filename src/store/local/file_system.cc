@@ -6,8 +6,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 
@@ -42,15 +44,19 @@ class RealFile final : public File {
 
   Result<size_t> pread(MutableBytes into, uint64_t offset) override {
     for (;;) {
+      const bool was_direct = direct();
       ssize_t n = ::pread(fd_, into.data(), into.size(), static_cast<off_t>(offset));
       if (n >= 0) return static_cast<size_t>(n);
+      if (errno == EINVAL && was_direct && give_up_direct()) continue;
       if (errno != EINTR) return failed("file: pread", errno);
     }
   }
   Result<size_t> pwrite(Bytes from, uint64_t offset) override {
     for (;;) {
+      const bool was_direct = direct();
       ssize_t n = ::pwrite(fd_, from.data(), from.size(), static_cast<off_t>(offset));
       if (n >= 0) return static_cast<size_t>(n);
+      if (errno == EINVAL && was_direct && give_up_direct()) continue;
       if (errno != EINTR) return failed("file: pwrite", errno);
     }
   }
@@ -81,11 +87,29 @@ class RealFile final : public File {
     if (::fstat(fd_, &s) != 0) return failed("file: fstat", errno);
     return to_file_stat(s);
   }
-  bool direct() const override { return direct_; }
+  bool direct() const override { return direct_.load(std::memory_order_relaxed); }
+  Result<size_t> pread_cached(MutableBytes into, uint64_t offset) override {
+    if (direct()) return fail(Errc::would_block, "file: past the page cache");
+    const iovec piece{into.data(), into.size()};
+    const ssize_t n = ::preadv2(fd_, &piece, 1, static_cast<off_t>(offset), RWF_NOWAIT);
+    // An error, or a file system that does not know: pread() will tell.
+    if (n < 0) return fail(Errc::would_block, "file: not in the page cache", errno);
+    return static_cast<size_t>(n);
+  }
+  // Past the page cache alone: a ring would copy from it on the loop's thread.
+  int ring_descriptor() const override { return direct() ? fd_ : -1; }
 
  private:
-  int fd_;
-  bool direct_;
+  // Some file systems open a file for direct I/O and refuse each of its reads and writes.
+  bool give_up_direct() {
+    const int flags = ::fcntl(fd_, F_GETFL);
+    if (flags < 0 || ::fcntl(fd_, F_SETFL, flags & ~O_DIRECT) != 0) return false;
+    direct_.store(false, std::memory_order_relaxed);
+    return true;
+  }
+
+  const int fd_;
+  std::atomic<bool> direct_;
 };
 
 class RealLock final : public FileLock {

@@ -1,6 +1,6 @@
 // The seam under the local engine: every byte that the engine keeps on disk goes through these two interfaces, so that
-// tests can inject short reads, torn and lost writes, ENOSPC, EIO and flipped bits. All calls block; the engine makes
-// them on the blocking pool or on its own threads. Thread-safe.
+// tests can inject short reads, torn and lost writes, ENOSPC, EIO and flipped bits. All calls block unless they say
+// otherwise; the engine makes them on the blocking pool or on its own threads. Thread-safe.
 //
 // Errors: not_found (ENOENT), insufficient_storage (ENOSPC, EDQUOT), unsupported (the file system cannot), otherwise
 // io_error with the errno.
@@ -43,6 +43,15 @@ class File {
   virtual Result<FileStat> stat() = 0;
   // True when I/O bypasses the page cache and so must be aligned.
   virtual bool direct() const { return false; }
+
+  // As pread(), but never waits for the disk: would_block when the start of the range is not in the page cache.
+  virtual Result<size_t> pread_cached(MutableBytes /*into*/, uint64_t /*offset*/) {
+    return fail(Errc::would_block, "file: not in the page cache");
+  }
+  // For reads by io_uring; -1: the file is read by pread() alone.
+  virtual int ring_descriptor() const { return -1; }
+  // Does not block. Each such read passes here, with the bytes that it brought or -errno; what is returned counts.
+  virtual int ring_read(MutableBytes /*into*/, uint64_t /*offset*/, int result) { return result; }
 };
 
 // Holds an exclusive lock until destroyed.
@@ -55,7 +64,7 @@ struct OpenMode {
   bool write = false;
   bool create = false;    // makes the file if it is missing
   bool truncate = false;  // empties it
-  bool direct = false;    // O_DIRECT where the file system has it, silently without where not
+  bool direct = false;    // O_DIRECT where the file system takes it, silently without where not
 };
 
 class FileSystem {

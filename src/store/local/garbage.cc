@@ -104,6 +104,7 @@ void Garbage::collect(std::vector<uint64_t> blobs) {
     dead_again_.insert(dead_again_.end(), blobs.begin(), blobs.end());
     return;
   }
+  before_collecting_(blobs);
   Batch batch(index_);
   std::set<uint64_t> touched;
   std::vector<uint64_t> collecting;

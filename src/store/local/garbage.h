@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -20,7 +21,10 @@ namespace verbena::store::local {
 
 class Garbage {
  public:
-  Garbage(Index& index, Volumes& volumes) : index_(index), volumes_(volumes) {}
+  // `before_collecting` is told which blobs come next, so that whoever only keeps them lets go. On the garbage thread.
+  using BeforeCollecting = std::function<void(const std::vector<uint64_t>& blobs)>;
+  Garbage(Index& index, Volumes& volumes, BeforeCollecting before_collecting)
+      : index_(index), volumes_(volumes), before_collecting_(std::move(before_collecting)) {}
   ~Garbage() { stop(); }
 
   void start();
@@ -52,6 +56,7 @@ class Garbage {
 
   Index& index_;
   Volumes& volumes_;
+  const BeforeCollecting before_collecting_;
   Pins pins_;
   std::mutex mutex_;
   std::condition_variable wake_, idle_;

@@ -51,6 +51,34 @@ TEST_F(Multipart, JoinsPartsOfAnySizeWithoutCopyingAndReadsAcrossThem) {
   EXPECT_EQ(t.store->usage()->live_bytes, 0u);
 }
 
+TEST_F(Multipart, AReaderIsKeptForTheNextRequestUntilItsObjectChangesOrGoes) {
+  UploadInfo upload = start("k");
+  const std::string bytes = pattern(300'000, 1);
+  ASSERT_TRUE(t.complete(upload, {part(upload, 1, bytes)}));
+  const auto first = *t.run(t.store->open("b", "k"));
+  EXPECT_EQ(*t.run(t.store->open("b", "k")), first);
+  ObjectChange change;
+  change.tags = Tags{{"colour", "blue"}};
+  ASSERT_TRUE(t.run(t.store->update("b", "k", "", change)));
+  const auto second = *t.run(t.store->open("b", "k"));
+  EXPECT_NE(second, first);
+  EXPECT_EQ(second->info().tags, change.tags);
+  EXPECT_TRUE(*t.read(*second, 0, bytes.size()) == bytes);
+  ASSERT_TRUE(t.put("b", "k", "other"));
+  EXPECT_EQ(*t.get("b", "k"), "other");
+  // Who still reads the old one reads on.
+  EXPECT_TRUE(*t.read(*first, 0, bytes.size()) == bytes);
+}
+
+TEST_F(Multipart, AKeptReaderDoesNotKeepTheSpaceOfARemovedObject) {
+  UploadInfo upload = start("k");
+  ASSERT_TRUE(t.complete(upload, {part(upload, 1, pattern(300'000, 1)), part(upload, 2, pattern(200'000, 2))}));
+  ASSERT_TRUE(t.get("b", "k"));
+  ASSERT_TRUE(t.remove("b", "k"));
+  t.expect_no_leak();
+  EXPECT_EQ(t.store->usage()->live_bytes, 0u);
+}
+
 TEST_F(Multipart, RefusesWrongParts) {
   UploadInfo upload = start("k");
   PartInfo p1 = part(upload, 1, "one"), p2 = part(upload, 2, "two");

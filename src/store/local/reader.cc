@@ -13,6 +13,8 @@
 namespace verbena::store::local {
 namespace {
 
+constexpr size_t segments_max = 256;  // that a reader has at hand
+
 // A blob's segment, ready to be read.
 struct LoadedSegment {
   Segment segment;
@@ -61,6 +63,7 @@ class Hold {
     blobs_.clear();
   }
   const std::shared_ptr<Engine>& engine() const { return engine_; }
+  std::optional<uint64_t> first() const { return blobs_.empty() ? std::nullopt : std::optional(blobs_.front()); }
 
  private:
   std::shared_ptr<Engine> engine_;
@@ -76,6 +79,8 @@ class StoreObjectReader final : public ObjectReader {
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
   size_t fit(uint64_t offset, size_t length, size_t memory_max) const override;
 
+  // One of the blobs that it pins.
+  std::optional<uint64_t> held_blob() const { return hold_.first(); }
   // Pins and loads; false when the object changed under the call and must be looked up again.
   Result<bool> prepare(const std::vector<StoredPart>& parts, Tier tier);
 
@@ -249,15 +254,19 @@ Task<Result<std::shared_ptr<const LoadedSegment>>> StoreObjectReader::segment(co
     std::lock_guard lock(mutex_);
     if (auto it = segments_.find(key); it != segments_.end()) co_return it->second;
   }
-  auto work = [engine = hold_.engine(), key] { return load_segment(*engine, key.first, key.second, Tier::disk); };
-  auto loaded = co_await engine().pool().run("segment load", std::move(work));
+  // As in LocalStore::open(): only a read from disk is worth a thread.
+  auto loaded = load_segment(engine(), key.first, key.second, Tier::cached);
+  if (!loaded && loaded.error() == Errc::would_block) {
+    auto work = [engine = hold_.engine(), key] { return load_segment(*engine, key.first, key.second, Tier::disk); };
+    loaded = co_await engine().pool().run("segment load", std::move(work));
+  }
   if (!loaded && (loaded.error() == Errc::not_found || loaded.error() == Errc::malformed)) {
     co_return corrupt("a segment or its volume is missing");
   }
   if (!loaded) co_return loaded;
   std::lock_guard lock(mutex_);
-  // A reader of a huge object must not collect every checksum it ever met.
-  if (segments_.size() >= 16) segments_.erase(segments_.begin());
+  // A reader of a huge object must not collect every checksum it ever met: these are about 1 MiB.
+  if (segments_.size() >= segments_max) segments_.erase(segments_.begin());
   segments_[key] = *loaded;
   co_return loaded;
 }
@@ -286,10 +295,17 @@ Result<std::optional<Found>> with_parts(Engine& engine, const Bucket& bucket, Ob
   return found;
 }
 
-Result<std::optional<Found>> look_up(Engine& engine, const Bucket& bucket, VersionName name, Tier tier) {
+Result<ObjectRecord> readable_record(Engine& engine, const Bucket& bucket, VersionName name, Tier tier) {
   VB_ASSIGN(ObjectRecord record, read_record(engine, bucket, name, tier));
   if (record.info.delete_marker) return fail(Errc::method_not_allowed, "the version is a delete marker");
-  return with_parts(engine, bucket, std::move(record), tier);
+  return record;
+}
+
+bool worth_keeping(const ObjectRecord& record) { return record.part_count != 0 || record.blob.size > segment_size; }
+
+// All that a reader's answers depend on besides the parts, which never change.
+std::string head_of(const ObjectRecord& record, const Bucket& bucket) {
+  return encode(record) + static_cast<char>(bucket.versioning.load(std::memory_order_acquire));
 }
 
 constexpr int attempts_max = 100;  // overwrites that may come between looking up and holding
@@ -298,7 +314,8 @@ constexpr int attempts_max = 100;  // overwrites that may come between looking u
 
 Result<ObjectInfo> stat_object(Engine& engine, const Bucket& bucket, VersionName name, Tier tier) {
   for (int i = 0; i < attempts_max; ++i) {
-    VB_ASSIGN(auto found, look_up(engine, bucket, name, tier));
+    VB_ASSIGN(ObjectRecord record, readable_record(engine, bucket, name, tier));
+    VB_ASSIGN(auto found, with_parts(engine, bucket, std::move(record), tier));
     if (found) return std::move(found->record.info);
   }
   return fail(Errc::corrupt_object, "the object's list of parts is missing");
@@ -317,7 +334,13 @@ Result<std::shared_ptr<ObjectReader>> open_object(std::shared_ptr<Engine> engine
                                                   const std::shared_ptr<const Bucket>& bucket, VersionName name,
                                                   Tier tier) {
   for (int i = 0; i < attempts_max; ++i) {
-    VB_ASSIGN(auto found, look_up(*engine, *bucket, name, tier));
+    VB_ASSIGN(ObjectRecord record, readable_record(*engine, *bucket, name, tier));
+    const bool keep = worth_keeping(record);
+    std::string head = keep ? head_of(record, *bucket) : std::string();
+    if (keep) {
+      if (auto kept = engine->kept.find(record.id, head)) return kept;
+    }
+    VB_ASSIGN(auto found, with_parts(*engine, *bucket, std::move(record), tier));
     if (!found) continue;
     uint64_t id = found->record.id;
     bool parts = found->record.part_count != 0;
@@ -330,6 +353,12 @@ Result<std::shared_ptr<ObjectReader>> open_object(std::shared_ptr<Engine> engine
       auto again = engine->index->get(Family::uploads, keys::object_parts(id), tier);
       if (!again && again.error() == Errc::not_found) continue;
       if (!again) return std::unexpected(again.error());
+    }
+    if (const auto blob = reader->held_blob(); keep && blob) {
+      engine->kept.keep(id, std::move(head), *blob, reader);
+      // Who removes it from now on finds it among the kept; who did before is seen here.
+      auto still = read_record(*engine, *bucket, name, tier);
+      if (!still || still->id != id) engine->kept.release({*blob});
     }
     return reader;
   }

@@ -48,7 +48,7 @@ Result<void> Engine::start() {
                                                  .allocate_step = align_up(options.allocate_step),
                                                  .free_bytes_min = options.free_bytes_min,
                                                  .next_id = ids});
-  garbage = std::make_unique<Garbage>(*index, *volumes);
+  garbage = std::make_unique<Garbage>(*index, *volumes, [this](const auto& blobs) { kept.release(blobs); });
   committer = std::make_unique<Committer>(*index, *volumes, *garbage, Committer::Options{.clock = options.clock});
   io = std::make_unique<DataIo>(*options.pool);
   behind = std::make_unique<WriteBehind>(*this);
@@ -64,6 +64,7 @@ Result<void> Engine::start() {
 }
 
 void Engine::stop() {
+  kept.close();
   if (scrub) scrub->stop();
   if (behind) behind->stop();  // first: it hands its work to the committer
   if (committer) committer->stop();

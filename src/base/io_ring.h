@@ -1,0 +1,119 @@
+// io_uring on one core's loop: disk reads that no thread waits for.
+//
+// The loop owns its ring (opened by IoRing::open, found by IoRing::of), as one of its services, so that neither can
+// outlive the other. When the loop is destroyed, the ring first cancels what it can and waits until the kernel has
+// answered for every read. Only then do the coroutines behind them go, and with them the memory that the kernel was
+// writing to. For the same reason cancelling such a coroutine waits: it keeps what it owns until its read has been
+// collected.
+//
+// Everything here happens on the loop's thread. On a Core, add() the ring to it: it is polled while the core spins and
+// wakes the core's sleep by an eventfd. A loop without a core is woken by the eventfd alone.
+#pragma once
+
+#include <liburing.h>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/core.h"
+#include "base/result.h"
+#include "base/task.h"
+
+namespace verbena {
+
+class IoRing final : public Pollable {
+ public:
+  struct Options {
+    unsigned depth = 256;  // reads in the kernel at once; more wait here
+    // Registered as fixed buffers, where the kernel lets us: reads into it then cost no look-up of pages. This keeps
+    // all of it in memory. Reads into other memory work as well.
+    MutableBytes memory{};
+    // The kernel's own; tests put others here. Both return -errno.
+    int (*set_up)(unsigned entries, io_uring* ring, io_uring_params* params) = &io_uring_queue_init_params;
+    int (*register_buffers)(io_uring* ring, const iovec* buffers, unsigned count) = &io_uring_register_buffers;
+  };
+
+  // Gives the loop its ring, before it runs or on its thread. unsupported, with an errno: a kernel, a container or a
+  // limit that forbids it. invalid_argument: the loop has one.
+  static Result<IoRing*> open(boost::asio::io_context& loop, const Options& options);
+  // The ring of the executor's loop; null when it has none.
+  static IoRing* of(const boost::asio::any_io_executor& executor);
+  ~IoRing() override;
+
+  bool registered() const { return !registered_.empty(); }
+
+  // The bytes read, possibly fewer than asked for, or -errno. Descriptor and memory must stay until then, whatever
+  // happens to the caller. Reads that start in the same turn of the loop go to the kernel together.
+  Task<int> read(int fd, MutableBytes into, uint64_t offset) {
+    auto initiate = [this, fd, into, offset](auto handler) {
+      using Kept = Waiting<decltype(handler)>;
+      start(std::make_unique<Kept>(fd, into, offset, std::move(handler)));
+    };
+    return boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(int)>(std::move(initiate),
+                                                                                         boost::asio::use_awaitable);
+  }
+
+  size_t poll() override;
+  bool busy() const override { return false; }  // the eventfd wakes
+  bool arm() override;
+  void disarm() override;
+
+ private:
+  struct Operation {
+    Operation(int d, MutableBytes m, uint64_t at) : fd(d), into(m), offset(at) {}
+    Operation(const Operation&) = delete;
+    virtual ~Operation() = default;
+    virtual void done(int result) = 0;
+    const int fd;
+    const MutableBytes into;
+    const uint64_t offset;
+  };
+  using OperationPtr = std::unique_ptr<Operation>;
+  template <class Handler>
+  struct Waiting final : Operation {
+    Waiting(int d, MutableBytes m, uint64_t at, Handler h) : Operation(d, m, at), handler(std::move(h)) {}
+    void done(int result) override { std::move(handler)(result); }
+    Handler handler;
+  };
+  struct Collected {
+    OperationPtr operation;
+    int result = 0;
+  };
+
+  class Slot;  // of a loop
+
+  IoRing(boost::asio::io_context& loop, const Options& options);
+  Result<void> set_up(const Options& options);
+  void register_memory(const Options& options);
+  void shut_down();
+
+  void start(OperationPtr operation);
+  void prepare(io_uring_sqe& sqe, OperationPtr operation);
+  void submit();
+  void submit_soon();
+  size_t collect(std::vector<Collected>& into);
+  size_t finish_some();
+  void wait_for_event();
+
+  boost::asio::io_context& loop_;
+  const unsigned depth_;
+  io_uring ring_{};
+  bool open_ = false;
+  boost::asio::posix::stream_descriptor event_;
+  MutableBytes registered_;
+  std::deque<OperationPtr> queued_;   // not given to the kernel yet
+  std::vector<Collected> collected_;  // scratch of finish_some()
+  size_t in_kernel_ = 0;
+  bool submit_posted_ = false, waiting_ = false, armed_ = false;
+};
+
+}  // namespace verbena

@@ -1,0 +1,42 @@
+// Readers of large objects, kept for the next request: a range of a large object is often one of many, and looking up
+// thousands of parts anew for each costs more than reading it.
+//
+// A kept reader pins its blobs as any other, so it must be let go when they are to be collected (release()). It is found
+// only for the very head that it was opened with. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "store/store.h"
+
+namespace verbena::store::local {
+
+class KeptReaders {
+ public:
+  // Null when there is none. `head`: all that the index says of the object now.
+  std::shared_ptr<ObjectReader> find(uint64_t object, std::string_view head);
+  // `blob`: one of the object's, all of which die together.
+  void keep(uint64_t object, std::string head, uint64_t blob, std::shared_ptr<ObjectReader> reader);
+  // These blobs are to be collected.
+  void release(const std::vector<uint64_t>& blobs);
+  // Lets go of all, and keeps none from now on.
+  void close();
+
+ private:
+  struct Kept {
+    uint64_t object = 0;
+    std::string head;
+    uint64_t blob = 0;
+    std::shared_ptr<ObjectReader> reader;
+  };
+  std::mutex mutex_;
+  std::list<Kept> kept_;  // the last used first
+  bool closed_ = false;
+};
+
+}  // namespace verbena::store::local
