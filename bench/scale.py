@@ -74,6 +74,7 @@ class Watched(verbena_server.Server):
     """A server whose start is timed, with what it has used."""
 
     def __init__(self, directory, *settings):
+        pathlib.Path(directory).mkdir(exist_ok=True)
         args = ["--set", "scrub_rate=0"]
         for setting in settings:
             args += ["--set", setting]

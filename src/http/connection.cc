@@ -4,7 +4,9 @@
 #include <exception>
 
 #include "base/log.h"
+#include "http/request_id.h"
 #include "http/response_head.h"
+#include "s3/router.h"
 
 namespace verbena::http {
 namespace {
@@ -13,6 +15,19 @@ namespace {
 // for a while after the answer (RFC 9112 section 9.6).
 constexpr std::chrono::seconds linger_total{30};
 constexpr std::chrono::seconds linger_silence{5};
+
+Errc code_of(int status) {
+  switch (status) {
+    case 408:
+      return Errc::request_timeout;
+    case 431:
+      return Errc::request_header_too_large;
+    case 501:
+      return Errc::not_implemented;
+    default:
+      return Errc::bad_request;
+  }
+}
 
 constexpr size_t small_body_max = 16 * KiB;  // copied behind the head: one write, one TLS record
 
@@ -115,6 +130,9 @@ Task<Connection::Next> Connection::refuse(int status) {
   head_.method.clear();
   body_.start(RequestHead{}, listener_->limits().body_stall_timeout, &begun_);
   s3::Response response;
+  const Errc code = code_of(status);
+  const char* why = code == Errc::bad_request ? "An error occurred when parsing the HTTP request." : "";
+  s3::fill_error(response, Error{code, 0, why}, "", make_request_id());
   response.status = status;
   close_requested_ = true;
   if (!co_await reply(response)) co_return Next::close;

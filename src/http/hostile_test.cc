@@ -57,6 +57,16 @@ TEST(Hostile, ShapesOfRequestSmugglingAreRefused) {
   EXPECT_EQ(ask("GET / HTTP/1.1\r\nHost: h\r\nX: a" + std::string(1, '\0') + "b\r\n\r\n").status, 400);
 }
 
+TEST(Hostile, ARefusedHeadIsAnsweredInXmlWithAnIdOfItsOwn) {
+  const Answer answer = ask("GET a HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_TRUE(answer.whole);
+  EXPECT_EQ(answer.header("content-type"), "application/xml");
+  EXPECT_NE(answer.body.find("<Code>BadRequest</Code>"), std::string::npos) << answer.body;
+  const std::string id = answer.header("x-amz-request-id");
+  EXPECT_EQ(id.size(), 16u);
+  EXPECT_NE(answer.body.find("<RequestId>" + id + "</RequestId>"), std::string::npos) << answer.body;
+}
+
 TEST(Hostile, OtherTransferCodingsAndExpectationsAreNamed) {
   EXPECT_EQ(ask("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n").status, 501);
   EXPECT_EQ(ask("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n").status, 501);

@@ -1,10 +1,9 @@
 #include "http/s3_handler.h"
 
-#include <atomic>
-
 #include "base/log.h"
 #include "base/text.h"
 #include "http/payload.h"
+#include "http/request_id.h"
 #include "http/request_metrics.h"
 #include "s3/request_log.h"
 
@@ -20,25 +19,6 @@ struct Context {
   const std::string domain;
   RequestMetrics metrics;
 };
-
-// 16 upper-case hexadecimal digits: a counter scrambled by a secret of the process, so that ids neither repeat nor
-// tell how many requests there were.
-std::string make_request_id() {
-  static const uint64_t start = [] {
-    uint64_t value;
-    fill_random({reinterpret_cast<std::byte*>(&value), sizeof value});
-    return value;
-  }();
-  static std::atomic<uint64_t> counter{0};
-  // splitmix64's finalizer (Steele, Lea, Flood 2014): a bijection.
-  uint64_t x = start + counter.fetch_add(1, std::memory_order_relaxed) * 0x9e3779b97f4a7c15u;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  x ^= x >> 31;
-  std::string id(16, '0');
-  for (size_t i = id.size(); i-- > 0; x >>= 4) id[i] = "0123456789ABCDEF"[x & 15];
-  return id;
-}
 
 std::string_view header_of(const Exchange& exchange, std::string_view wanted) {
   for (const auto& [name, value] : exchange.headers()) {
@@ -94,10 +74,11 @@ s3::Request make_request(const Exchange& exchange, auth::Identity identity, std:
   return request;
 }
 
-// A request that the router never sees.
-Task<void> refuse(Exchange& exchange, const Error& error, const std::string& request_id, s3::Response& response) {
-  s3::fill_error(response, error, exchange.path(), request_id);
-  if (exchange.method() == "HEAD") response.no_body = true;
+// A request that is not routed.
+Task<void> refuse(Context& context, Exchange& exchange, const Error& error, const std::string& request_id,
+                  s3::Response& response) {
+  s3::Request request = make_request(exchange, auth::Identity(), request_id, std::nullopt);
+  co_await context.router.refuse(request, error, exchange.body(), response, exchange.sink(response));
   (void)co_await exchange.reply(response);
 }
 
@@ -205,12 +186,12 @@ Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::s
                               s3::Response& response) {
   auto verified = authenticate(context, exchange);
   if (!verified) {
-    co_await refuse(exchange, verified.error(), request_id, response);
+    co_await refuse(context, exchange, verified.error(), request_id, response);
     co_return auth::Identity();
   }
   PayloadSource payload;
   if (auto opened = payload.open(exchange, *verified); !opened) {
-    co_await refuse(exchange, opened.error(), request_id, response);
+    co_await refuse(context, exchange, opened.error(), request_id, response);
     co_return std::move(verified->identity);
   }
   s3::Request request = make_request(exchange, std::move(verified->identity), request_id, payload.length());

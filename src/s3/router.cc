@@ -373,4 +373,25 @@ Task<bool> Router::handle(Request& request, memory::Source& body, std::function<
   co_return whole;
 }
 
+Task<void> Router::refuse(Request& request, Error error, memory::Source& body, Response& response,
+                          memory::Sink& sink) {
+  const std::function<Headers()> no_trailers;
+  Context context{.service = service_,
+                  .windows = windows_,
+                  .options = options_,
+                  .request = request,
+                  .trailing = no_trailers,
+                  .body = body,
+                  .response = response,
+                  .sink = WatchedSink(sink)};
+  const auto address = resolve_address(request.host, request.raw_path, options_.domain);
+  if (address && check_bucket_name(address->bucket)) {
+    context.bucket = address->bucket;
+    co_await add_cors_headers(context);
+  }
+  fill_error(response, error, request.raw_path, request.caller.request_id);
+  for (auto& header : context.error_headers) response.headers.push_back(std::move(header));
+  if (request.method == "HEAD") response.no_body = true;
+}
+
 }  // namespace verbena::s3

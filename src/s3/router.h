@@ -32,13 +32,17 @@ class Router {
   Task<bool> handle(Request& request, memory::Source& body, std::function<Headers()> trailing, Response& response,
                     memory::Sink& sink);
 
+  // Fills `response` with the error of a request that is not served (its signature, the framing of its body), with what
+  // lets a browser of an allowed origin read it. `body` and `sink` are left alone.
+  Task<void> refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink);
+
  private:
   Service& service_;
   rdma::TokenWindows* windows_;
   Options options_;
 };
 
-// Fills `response` with an error as AWS writes it. For doors, where a request fails before it reaches the router.
+// Fills `response` with an error as AWS writes it. For doors, where there is no request that a router could look at.
 void fill_error(Response& response, const Error& error, std::string_view resource, std::string_view request_id);
 
 }  // namespace verbena::s3

@@ -50,6 +50,22 @@ class Errors(S3Case):
         anonymous = self.request("GET", path, signed=False)
         self.assertEqual((anonymous.status, anonymous.code), (403, "AccessDenied"))
 
+    def test_a_browser_may_read_why_it_was_refused(self):
+        self.s3.put_bucket_cors(Bucket=self.bucket, CORSConfiguration={
+            "CORSRules": [{"AllowedMethods": ["GET"], "AllowedOrigins": ["https://app.example"]}]})
+        path = f"/{self.bucket}/k"
+        def refused(origin, method="GET"):
+            headers = self.sign(method, path, secret="wrong")
+            reply = self.request(method, path, dict(headers, Origin=origin), signed=False)
+            self.assertEqual((reply.status, reply.code), (403, "SignatureDoesNotMatch"))
+            return reply.headers.get("access-control-allow-origin")
+        self.assertEqual(refused("https://app.example"), "https://app.example")
+        self.assertIsNone(refused("https://other.example"))
+        self.assertIsNone(refused("https://app.example", "PUT"))
+        other = self.presign("GET", path, 60).replace("/k?", "/other?")
+        reply = self.request("GET", other, {"origin": "https://app.example"}, signed=False)
+        self.assertEqual((reply.status, reply.headers.get("access-control-allow-origin")), (403, "https://app.example"))
+
     def test_dates(self):
         path = f"/{self.bucket}"
         for date, status, code in (("20100707T215304Z", 403, "RequestTimeTooSkewed"), ("20990707T215304Z", 403, "RequestTimeTooSkewed"),
