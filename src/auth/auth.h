@@ -96,11 +96,11 @@ enum class Payload : uint8_t {
 
 struct Identity {
   bool anonymous = true;
-  std::string access_key;                   // of the credentials that signed
-  PrincipalPtr principal;                   // who stands behind them; null for anonymous callers
-  std::string signed_headers;               // "host;x-amz-date": lower case
-  AccessKeyPtr key;                         // that signed; null for anonymous callers
-  uint64_t generation = 0;                  // of the credentials (CredentialStore), from before the key was looked up
+  std::string access_key;      // of the credentials that signed
+  PrincipalPtr principal;      // who stands behind them; null for anonymous callers
+  std::string signed_headers;  // "host;x-amz-date": lower case
+  AccessKeyPtr key;            // that signed; null for anonymous callers
+  uint64_t generation = 0;     // of the credentials (CredentialStore), from before the key was looked up
   bool signs(std::string_view header) const;
 };
 

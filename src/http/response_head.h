@@ -13,9 +13,9 @@ namespace verbena::http {
 struct ResponseHead {
   int status = 200;
   const s3::ReplyHeaders* headers = nullptr;  // may be null
-  std::optional<uint64_t> content_length;  // nullopt: no such header (204, 304)
-  bool close = false;                      // "Connection: close"
-  bool keep_alive_1_0 = false;             // "Connection: keep-alive", which HTTP/1.0 clients wait for
+  std::optional<uint64_t> content_length;     // nullopt: no such header (204, 304)
+  bool close = false;                         // "Connection: close"
+  bool keep_alive_1_0 = false;                // "Connection: keep-alive", which HTTP/1.0 clients wait for
 };
 
 // Control characters in header values become blanks: a stored or requested value must not be able to end a line.

@@ -93,15 +93,21 @@ void describe_refusal(Context& context, const Error& error, const store::ObjectI
 
 }  // namespace
 
-std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller& caller, const GetRequest& request,
-                                                  store::ObjectInfo* seen) {
+// As open_hot_object(). `sealed`: the reader of an object that is in memory, but needs to be opened by open_sealed().
+static std::optional<Result<OpenObject>> open_in_memory(Service& service, const Caller& caller,
+                                                        const GetRequest& request, store::ObjectInfo* seen,
+                                                        std::shared_ptr<store::ObjectReader>& sealed) {
   if (!request.version_id.empty() || request.customer_key != nullptr) return std::nullopt;
   if (auto sound = check_names(request); !sound) return std::unexpected(sound.error());
   const BucketAccess* const access = cached_access(service, request.bucket);
   if (access == nullptr) return std::nullopt;
   auto reader = service.store.hot(request.bucket, request.key);
+  if (reader == nullptr) return std::nullopt;
   // What is encrypted lies encrypted in memory, too.
-  if (reader == nullptr || is_sealed(reader->info()) || reader->info().stored_size != 0) return std::nullopt;
+  if (is_sealed(reader->info()) || reader->info().stored_size != 0) {
+    sealed = std::move(reader);
+    return std::nullopt;
+  }
   const Asked asked{.action = action::get_object, .key = request.key, .object = &reader->info()};
   if (auto allowed = authorize(service, caller, *access, asked); !allowed) return std::unexpected(allowed.error());
   const auto extent = select_extent(reader->info(), request);
@@ -112,14 +118,22 @@ std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller
   return OpenObject{std::move(reader), extent->offset, extent->length, extent->partial, caller.peer_address};
 }
 
+std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller& caller, const GetRequest& request,
+                                                  store::ObjectInfo* seen) {
+  std::shared_ptr<store::ObjectReader> sealed;
+  return open_in_memory(service, caller, request, seen, sealed);
+}
+
 Task<Result<OpenObject>> open_object_seen(Service& service, const Caller& caller, const GetRequest& request,
-                                          store::ObjectInfo* seen) {
+                                          store::ObjectInfo* seen, std::shared_ptr<store::ObjectReader> reader) {
   VB_CO_TRY(check_names(request));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
   Asked asked{.action = action::get_object, .key = request.key, .version_id = request.version_id};
-  auto opened = co_await service.store.open(request.bucket, request.key, request.version_id);
-  if (!opened) co_return std::unexpected(missing_error(service, caller, *access, asked, opened.error()));
-  auto reader = std::move(*opened);
+  if (reader == nullptr) {
+    auto opened = co_await service.store.open(request.bucket, request.key, request.version_id);
+    if (!opened) co_return std::unexpected(missing_error(service, caller, *access, asked, opened.error()));
+    reader = std::move(*opened);
+  }
   asked.object = &reader->info();
   VB_CO_TRY(authorize(service, caller, *access, asked));
   VB_CO_ASSIGN(reader, open_sealed(service, std::move(reader), request.bucket, request.key, request.customer_key));
@@ -228,9 +242,12 @@ Task<Result<void>> serve_get_object(Context& context) {
   VB_CO_ASSIGN(const GetRequest request, read_get_request(context));
   VB_CO_ASSIGN(const auto token, read_token(context));
   store::ObjectInfo seen;
-  auto hot = open_hot_object(context.service, context.caller(), request, &seen);
-  if (!hot) hot = co_await open_object_seen(context.service, context.caller(), request, &seen);
-  const Result<OpenObject>& object = *hot;
+  std::shared_ptr<store::ObjectReader> sealed;
+  auto opened = open_in_memory(context.service, context.caller(), request, &seen, sealed);
+  if (!opened) {
+    opened = co_await open_object_seen(context.service, context.caller(), request, &seen, std::move(sealed));
+  }
+  const Result<OpenObject>& object = *opened;
   if (!object) {
     describe_refusal(context, object.error(), seen);
     co_await describe_missing(context, object.error(), request.version_id);
