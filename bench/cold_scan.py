@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "lib"))
@@ -68,19 +69,20 @@ class Colds:
         user, system = fields.split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
+    def bytes_moved(self):
+        with urllib.request.urlopen(f"{self.server.http}/-/metrics", timeout=30) as reply:
+            lines = reply.read().decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("verbena_door_bytes_total{"))
+
     def bench(self, *arguments):
-        """Bytes per second, p50 in us and the server's CPU seconds per GB of one measurement."""
-        before = self.cpu_seconds()
+        """Bytes per second, p50 in us and the server's CPU seconds per GB of one measurement, warming up and verifying
+        included on both sides of the fraction."""
+        before, bytes_before = self.cpu_seconds(), self.bytes_moved()
         rows = [json.loads(line) for line in self.client(
             "bench", "--json", "--bucket", BUCKET, "--nginx", "off", "--fabtests", "off", "--no-memcpy",
             "--providers", "local", *arguments).splitlines() if line.startswith("{")]
-        row = rows[0]
-        moved = row["bytes_per_s"] * arguments_seconds(arguments) / 1e9
+        row, moved = rows[0], (self.bytes_moved() - bytes_before) / 1e9
         return {"rate": row["bytes_per_s"], "p50": row["p50_us"], "cpu": (self.cpu_seconds() - before) / max(moved, 1e-9)}
-
-
-def arguments_seconds(arguments):
-    return float(arguments[arguments.index("--duration") + 1])
 
 
 def fio(files, seconds, block, depth, pattern):

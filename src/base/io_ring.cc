@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <cstdio>
@@ -19,6 +20,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr size_t buffer_size_max = 1 * GiB;  // of a fixed buffer: the kernel's limit
+constexpr std::chrono::milliseconds again_after{1};
 constexpr size_t batch_max = 64;             // completions that are handed out in one go
 
 // The lengths of reads and their results are ints.
@@ -53,7 +55,7 @@ class IoRing::Slot final : public asio::execution_context::service {
 };
 asio::execution_context::id IoRing::Slot::id;
 
-IoRing::IoRing(asio::io_context& loop, const Options& options) : loop_(loop), depth_(options.depth), event_(loop) {}
+IoRing::IoRing(asio::io_context& loop, const Options& options) : loop_(loop), depth_(options.depth), event_(loop), again_(loop) {}
 
 IoRing::~IoRing() {
   if (open_) ::io_uring_queue_exit(&ring_);
@@ -155,8 +157,18 @@ void IoRing::submit() {
   auto& counters = RingMetrics::of_process();
   counters.submissions.add();
   if (const int taken = ::io_uring_submit(&ring_); taken > 0) counters.reads.add(static_cast<uint64_t>(taken));
-  // The kernel is short of memory for the moment.
-  if (io_uring_sq_ready(&ring_) != 0) submit_soon();
+  if (io_uring_sq_ready(&ring_) != 0) pause();
+}
+
+// The kernel is short of memory. Asking again at once would keep the core from all else.
+void IoRing::pause() {
+  if (std::exchange(paused_, true)) return;
+  again_.expires_after(again_after);
+  again_.async_wait([this](const boost::system::error_code& failed) {
+    if (failed) return;
+    paused_ = false;
+    submit();
+  });
 }
 
 size_t IoRing::collect(std::vector<Collected>& into) {
@@ -182,11 +194,13 @@ size_t IoRing::finish_some() {
   }
   collected.clear();
   collected_ = std::move(collected);  // keeps its memory
-  if (!queued_.empty()) submit_soon();
+  if (!queued_.empty() && !paused_) submit_soon();
   return count;
 }
 
 size_t IoRing::poll() {
+  // What was started since the last look goes together, and need not wait until the loop comes to its post.
+  if (!queued_.empty() && !paused_) submit();
   if (in_kernel_ == 0) return 0;
   return finish_some();
 }
@@ -195,6 +209,8 @@ bool IoRing::arm() {
   if (in_kernel_ == 0) return true;
   armed_ = true;
   io_uring_cq_eventfd_toggle(&ring_, true);
+  // Else the look below could come before the kernel sees the switch, and the kernel's before the look.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   // What came before the eventfd was on nobody will tell.
   return io_uring_cq_ready(&ring_) == 0;
 }
@@ -238,6 +254,7 @@ void IoRing::shut_down() {
   }
   boost::system::error_code ignored;
   event_.close(ignored);
+  again_.cancel();
   // Their coroutines go with the loop, and are not told.
   collected.clear();
   queued_.clear();

@@ -16,6 +16,7 @@
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <deque>
@@ -100,6 +101,7 @@ class IoRing final : public Pollable {
   void prepare(io_uring_sqe& sqe, OperationPtr operation);
   void submit();
   void submit_soon();
+  void pause();
   size_t collect(std::vector<Collected>& into);
   size_t finish_some();
   void wait_for_event();
@@ -109,11 +111,12 @@ class IoRing final : public Pollable {
   io_uring ring_{};
   bool open_ = false;
   boost::asio::posix::stream_descriptor event_;
+  boost::asio::steady_timer again_;
   MutableBytes registered_;
   std::deque<OperationPtr> queued_;   // not given to the kernel yet
   std::vector<Collected> collected_;  // scratch of finish_some()
   size_t in_kernel_ = 0;
-  bool submit_posted_ = false, waiting_ = false, armed_ = false;
+  bool submit_posted_ = false, waiting_ = false, armed_ = false, paused_ = false;
 };
 
 }  // namespace verbena

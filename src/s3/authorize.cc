@@ -135,6 +135,35 @@ Result<void> authorize(const Service& service, const Caller& caller, const Bucke
   return fail(Errc::access_denied, "authorize");
 }
 
+bool may_have_changed(const Service& service, const Caller& caller, uint64_t access_generation) {
+  const bool keys = service.credentials != nullptr && caller.identity.key != nullptr &&
+                    service.credentials->generation() != caller.identity.generation;
+  return keys || service.access->now() != access_generation;
+}
+
+Result<Caller> caller_now(const Service& service, const Caller& caller) {
+  Caller now = caller;
+  if (service.credentials == nullptr || caller.identity.key == nullptr) return now;
+  const auth::Credentials& signed_with = caller.identity.key->credentials;
+  now.identity.generation = service.credentials->generation();
+  // A session that ended while the body came was valid when the request did.
+  VB_ASSIGN(now.identity.key, service.credentials->find(signed_with.access_key, signed_with.session_token,
+                                                        arrived_us(service, caller) / 1'000'000));
+  if (now.identity.key->credentials.secret_key != signed_with.secret_key) {
+    return fail(Errc::invalid_access_key_id, "the key was made anew");
+  }
+  now.identity.principal = now.identity.key->principal;
+  return now;
+}
+
+Task<Result<BucketAccessPtr>> same_bucket_access(Service& service, const BucketAccess& before) {
+  VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(service, before.name));
+  if (access->created_us != before.created_us || access->owner != before.owner) {
+    co_return fail(Errc::no_such_bucket, "the bucket was replaced while the body came");
+  }
+  co_return access;
+}
+
 Result<void> authorize_service(const Service& service, const Caller& caller, const Action& action,
                                std::string_view bucket) {
   const auth::Principal* const principal = principal_of(caller);

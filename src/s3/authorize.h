@@ -33,6 +33,13 @@ std::string_view owner_of(const Caller& caller);
 // access_denied. Allocates nothing for the owner's root and the superuser in a bucket without a policy.
 Result<void> authorize(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked);
 
+// Whether what a request was allowed by may be another by now. `access_generation`: of the bucket's access, then.
+bool may_have_changed(const Service& service, const Caller& caller, uint64_t access_generation);
+// The caller by what there is of his key now. What a new request with that key would get: invalid_access_key_id, ...
+Result<Caller> caller_now(const Service& service, const Caller& caller);
+// The bucket's record as it is now. no_such_bucket when another one has the name.
+Task<Result<BucketAccessPtr>> same_bucket_access(Service& service, const BucketAccess& before);
+
 // An action that is on no bucket that exists: s3:ListAllMyBuckets, s3:CreateBucket.
 Result<void> authorize_service(const Service& service, const Caller& caller, const Action& action,
                                std::string_view bucket);

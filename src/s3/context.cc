@@ -77,10 +77,8 @@ Task<Result<std::string>> read_text(Context& context, size_t bytes_max) {
 Task<Result<std::string>> read_document(Context& context, size_t bytes_max) {
   VB_CO_ASSIGN(const BucketAccessPtr before, co_await bucket_access(context.service, context.bucket));
   VB_CO_ASSIGN(std::string text, co_await read_text(context, bytes_max));
-  VB_CO_ASSIGN(const BucketAccessPtr now, co_await bucket_access(context.service, context.bucket));
-  if (now->created_us != before->created_us || now->owner != before->owner) {
-    co_return fail(Errc::no_such_bucket, "the bucket was replaced while the body came");
-  }
+  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
+  VB_CO_ASSIGN(const BucketAccessPtr now, co_await same_bucket_access(context.service, *before));
   if (context.action != nullptr) {
     const Asked asked{*context.action};
     VB_CO_TRY(authorize(context.service, context.caller(), *now, asked));

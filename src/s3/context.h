@@ -65,8 +65,10 @@ struct Context {
   // policy is signed ("AWS4-HMAC-SHA256", "AWS"; empty: it has none).
   const Context* form_of = nullptr;
   std::string_view form_signature{};
+  int64_t arrived_us = 0;  // when the head was there, which is when conditions on time are judged; 0: now
+  std::optional<Caller> renewed{};  // the caller as he stood when the body had come, where that was looked up again
 
-  const Caller& caller() const { return request.caller; }
+  const Caller& caller() const { return renewed ? *renewed : request.caller; }
   std::optional<std::string_view> header(std::string_view name) const;
   void reply_header(std::string_view name, std::string_view value) { response.headers.emplace_back(name, value); }
   // 200 with an XML body.
@@ -78,8 +80,9 @@ void reply_no_content(Context& context);
 
 // The whole request body, at most `bytes_max` (entity_too_large), checked against Content-MD5 and x-amz-checksum-*.
 Task<Result<std::string>> read_text(Context& context, size_t bytes_max);
-// The same, of a request that is about a bucket that is there. A body may take minutes: what the request was admitted
-// for is asked for again when it has come. no_such_bucket when another bucket has the name by then.
+// The same, of a request that is about a bucket that is there. A body may take minutes: when it has come, the key is
+// looked up again, and what the request was admitted for is asked for again. no_such_bucket when another bucket has the
+// name by then; what a request gets whose key there is not.
 Task<Result<std::string>> read_document(Context& context, size_t bytes_max);
 
 }  // namespace verbena::s3

@@ -63,6 +63,11 @@ constexpr std::array<std::string_view, 17> header_names = {"x-amz-acl",
 
 }  // namespace
 
+int64_t arrived_us(const Service& service, const Caller& caller) {
+  const int64_t arrived = caller.http == nullptr ? 0 : caller.http->arrived_us;
+  return arrived != 0 ? arrived : service.clock.now_us();
+}
+
 std::optional<std::string> RequestFacts::header(std::string_view name) const {
   if (caller_.http != nullptr) {
     if (const auto value = caller_.http->header(name)) return std::string(*value);
@@ -71,6 +76,8 @@ std::optional<std::string> RequestFacts::header(std::string_view name) const {
   const auto it = std::ranges::find(*asked_.headers, name, &Headers::value_type::first);
   return it == asked_.headers->end() ? std::nullopt : std::optional(it->second);
 }
+
+int64_t RequestFacts::now_us() const { return arrived_us(service_, caller_); }
 
 const Context* RequestFacts::sent() const {
   return caller_.http != nullptr && caller_.http->form_of != nullptr ? caller_.http->form_of : caller_.http;
@@ -83,8 +90,8 @@ std::optional<std::string> RequestFacts::connection_fact(std::string_view key) c
     const bool rdma = caller_.door != Door::http || header("x-amz-rdma-token").has_value();
     return caller_.secure && !rdma ? "true" : "false";
   }
-  if (key == "aws:currenttime") return format_iso8601(service_.clock.now_us());
-  if (key == "aws:epochtime") return std::to_string(service_.clock.now_s());
+  if (key == "aws:currenttime") return format_iso8601(now_us());
+  if (key == "aws:epochtime") return std::to_string(now_us() / 1'000'000);
   if (key == "aws:useragent") return sent_header(sent(), "user-agent");
   if (key == "aws:referer") return sent_header(sent(), "referer");
   if (key == "aws:requestedregion" || key == "s3:locationconstraint") return service_.region;
@@ -106,7 +113,7 @@ std::optional<std::string> RequestFacts::signature_fact(std::string_view key) co
   const auto date = signature.in_query ? http->query.get("X-Amz-Date") : caller_.http->request.header("x-amz-date");
   const auto signed_s = date ? auth::parse_amz_date(*date) : std::nullopt;
   if (!signed_s) return std::nullopt;
-  return std::to_string((service_.clock.now_s() - *signed_s) * 1000);
+  return std::to_string((now_us() / 1'000'000 - *signed_s) * 1000);
 }
 
 std::optional<std::string> RequestFacts::listing_fact(std::string_view key) const {

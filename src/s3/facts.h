@@ -8,6 +8,9 @@
 
 namespace verbena::s3 {
 
+// When the request was there: its conditions on time are judged by that, however long its body takes.
+int64_t arrived_us(const Service& service, const Caller& caller);
+
 class RequestFacts final : public auth::Facts {
  public:
   // All outlive it. `owner_id`: the account that the bucket belongs to.
@@ -23,6 +26,7 @@ class RequestFacts final : public auth::Facts {
   std::optional<std::string> header_fact(std::string_view key) const;
   std::optional<std::string> payload_fact() const;
   std::optional<std::string> header(std::string_view name) const;
+  int64_t now_us() const;
   // The request as it was sent, where that was a browser's form, too; null: not over HTTP.
   const Context* sent() const;
 

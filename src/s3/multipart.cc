@@ -123,6 +123,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
   PutRequest& put = request.put;
   VB_CO_TRY(check_bucket_name(put.bucket));
   VB_CO_TRY(check_key(put.key));
+  const uint64_t generation = service.access->now();
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, put.bucket));
   const Asked asked{.action = action::put_object, .key = put.key};
   VB_CO_TRY(authorize(service, caller, *access, asked));
@@ -140,6 +141,11 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
                                                                request.part_number, seal.stored_size(size)));
   writer = seal.writer(service, std::move(writer), size);
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body));
+  if (may_have_changed(service, caller, generation)) {
+    VB_CO_ASSIGN(const Caller now, caller_now(service, caller));
+    VB_CO_ASSIGN(const BucketAccessPtr access_now, co_await same_bucket_access(service, *access));
+    VB_CO_TRY(authorize(service, now, *access_now, asked));
+  }
   seal.mark_part(info);
   store::CommitConditions none;
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(none)));

@@ -176,7 +176,8 @@ Task<Result<void>> serve_post_object(Context& context) {
                       .bucket = context.bucket,
                       .key = context.key,
                       .form_of = &context,
-                      .form_signature = form_signature(form)};
+                      .form_signature = form_signature(form),
+                      .arrived_us = context.arrived_us};
   as_put.caller.http = &put_context;
   const auto refused = refuse_unimplemented_headers(put_context);
   context.error_fields = put_context.error_fields;

@@ -85,30 +85,11 @@ Result<void> verify(const std::vector<store::Checksum>& expected, const std::vec
   return {};
 }
 
-// Whether what a request was allowed by may be another by now.
-bool may_have_changed(const Service& service, const Caller& caller, uint64_t access_generation) {
-  const bool keys = service.credentials != nullptr && caller.identity.key != nullptr &&
-                    service.credentials->generation() != caller.identity.generation;
-  return keys || service.access->now() != access_generation;
-}
-
 // A body may take minutes: who may not write any more when it has come, or has no key any more, stores nothing.
 Task<Result<store::Attributes>> authorize_again(Service& service, const Caller& caller, const BucketAccess& before,
                                                 const Asked& asked, const AclWish& wish) {
-  Caller now = caller;
-  if (service.credentials != nullptr && caller.identity.key != nullptr) {
-    const auth::Credentials& signed_with = caller.identity.key->credentials;
-    VB_CO_ASSIGN(now.identity.key,
-                 service.credentials->find(signed_with.access_key, signed_with.session_token, service.clock.now_s()));
-    if (now.identity.key->credentials.secret_key != signed_with.secret_key) {
-      co_return fail(Errc::invalid_access_key_id, "put: the key was made anew");
-    }
-    now.identity.principal = now.identity.key->principal;
-  }
-  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, before.name));
-  if (access->created_us != before.created_us || access->owner != before.owner) {
-    co_return fail(Errc::no_such_bucket, "put: the bucket was replaced while the body came");
-  }
+  VB_CO_ASSIGN(const Caller now, caller_now(service, caller));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await same_bucket_access(service, before));
   co_return authorize_new_object(service, now, *access, asked, wish);
 }
 

@@ -17,6 +17,10 @@ Task<Result<memory::Chunk>> read_chunk(std::shared_ptr<store::ObjectReader> read
   co_return chunk;
 }
 
+Task<Result<memory::Chunk>> read_alone(std::shared_ptr<store::ObjectReader> reader, uint64_t offset, size_t length) {
+  co_return co_await reader->read(offset, length);
+}
+
 // A chunk that does not begin at a block's start needs memory for the whole block.
 size_t memory_for(uint64_t offset, uint64_t length) {
   return static_cast<size_t>(std::min<uint64_t>(offset % memory::Budget::unit + length, memory::Budget::chunk_max));
@@ -52,6 +56,14 @@ void ReadAhead::start() {
   }
 }
 
+// What was started ahead is read again later: what it holds may be just what the wanted chunk needs.
+void ReadAhead::give_back() {
+  if (pending_.empty()) return;
+  const uint64_t from = pending_.front().range.offset;
+  rest_ = {from, rest_.offset + rest_.length - from};
+  pending_.clear();
+}
+
 Task<Result<memory::Chunk>> ReadAhead::next() {
   if (now_.length != 0) co_return co_await read_now();
   if (pending_.empty()) {
@@ -76,10 +88,12 @@ Task<Result<memory::Chunk>> ReadAhead::read_now() {
     VB_CO_ASSIGN(memory::Grant grant, co_await share_.take(wanted));
     const size_t length = reader_->fit(now_.offset, at_most_a_chunk(now_.length), grant.bytes());
     Result<memory::Chunk> chunk = reader_->peek(now_.offset, length);
-    if (chunk->bytes.empty()) {
-      // The disk is at work on what comes behind it meanwhile.
-      if (length == now_.length) start();
+    if (chunk->bytes.empty() && (rest_.length == 0 || length != now_.length)) {
       chunk = co_await reader_->read(now_.offset, length);
+    } else if (chunk->bytes.empty()) {
+      Pending<memory::Chunk> first(executor_, read_alone(reader_, now_.offset, length));
+      start();  // behind it: the disk is at work on these meanwhile
+      chunk = co_await first.wait();
     }
     if (chunk) {
       now_.skip(chunk->bytes.size());
@@ -88,8 +102,9 @@ Task<Result<memory::Chunk>> ReadAhead::read_now() {
       co_return chunk;
     }
     if (chunk.error() != Errc::slow_down || SteadyClock::now() >= end) co_return chunk;
-    // The free parts of the arena are too small, or somebody without a grant has them.
+    // The free parts of the arena are too small, or somebody has them without a grant, or what was started ahead.
     grant.release();
+    give_back();
     most = memory::Budget::unit;
     boost::asio::steady_timer pause(executor_, again_after);
     co_await pause.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));

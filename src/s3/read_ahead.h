@@ -42,6 +42,7 @@ class ReadAhead {
   };
   bool in_memory(const Range& range) const;  // nothing to overlap with
   void start();
+  void give_back();
   Task<Result<memory::Chunk>> read_now();
 
   boost::asio::any_io_executor executor_;

@@ -364,7 +364,8 @@ Task<bool> Router::handle(Request& request, memory::Source& body, std::function<
                   .trailing = trailing,
                   .body = body,
                   .response = response,
-                  .sink = WatchedSink(sink)};
+                  .sink = WatchedSink(sink),
+                  .arrived_us = service_.clock.now_us()};
   request.caller.http = &context;
   add_request_ids(response, request.caller.request_id);
   const bool whole = co_await answer(context);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 
@@ -13,7 +14,7 @@
 namespace verbena::store::local {
 namespace {
 
-constexpr size_t segments_max = 256;  // that a reader has at hand
+constexpr size_t checksums_max = 256 * 1024;  // of blocks, that a reader has at hand: 1 MiB
 
 // A blob's segment, ready to be read.
 struct LoadedSegment {
@@ -102,7 +103,10 @@ class StoreObjectReader final : public ObjectReader {
   std::vector<Piece> pieces_;
   std::map<uint64_t, std::string> inline_;  // blob -> bytes, verified; small parts too
   std::mutex mutex_;
-  std::map<std::pair<uint64_t, uint32_t>, std::shared_ptr<const LoadedSegment>> segments_;  // guarded by mutex_
+  // Of a blob, by number. Guarded by mutex_, these three.
+  std::map<std::pair<uint64_t, uint32_t>, std::shared_ptr<const LoadedSegment>> segments_;
+  std::deque<std::pair<uint64_t, uint32_t>> by_age_;
+  size_t checksums_ = 0;
 };
 
 std::unexpected<Error> StoreObjectReader::corrupt(const char* what) const {
@@ -144,7 +148,9 @@ Result<bool> StoreObjectReader::prepare(const std::vector<StoredPart>& parts, Ti
   auto first = load_segment(engine(), record_.blob.id, 0, tier);
   if (!first && first.error() == Errc::not_found) return false;
   if (!first) return std::unexpected(first.error());
-  segments_[{record_.blob.id, 0}] = std::move(*first);
+  checksums_ = (*first)->segment.block_crcs.size();
+  by_age_.emplace_back(record_.blob.id, 0);
+  segments_.emplace(by_age_.back(), std::move(*first));
   return true;
 }
 
@@ -265,9 +271,16 @@ Task<Result<std::shared_ptr<const LoadedSegment>>> StoreObjectReader::segment(co
   }
   if (!loaded) co_return loaded;
   std::lock_guard lock(mutex_);
-  // A reader of a huge object must not collect every checksum it ever met: these are about 1 MiB.
-  if (segments_.size() >= segments_max) segments_.erase(segments_.begin());
-  segments_[key] = *loaded;
+  if (!segments_.emplace(key, *loaded).second) co_return loaded;
+  // A reader of a huge object must not collect every checksum it ever met: the oldest goes.
+  by_age_.push_back(key);
+  checksums_ += (*loaded)->segment.block_crcs.size();
+  while (checksums_ > checksums_max && by_age_.size() > 1) {
+    const auto oldest = segments_.find(by_age_.front());
+    checksums_ -= oldest->second->segment.block_crcs.size();
+    segments_.erase(oldest);
+    by_age_.pop_front();
+  }
   co_return loaded;
 }
 
