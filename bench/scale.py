@@ -587,8 +587,8 @@ def check(result):
         at_most(f"{kind}: blocks of a request", many["blocks"],
                 1.2 * many["gets"] + 16 * many["seeks"] + many["steps"] / 8 + 0.5)
     for row in result.get("listings") or ():
-        at_most(f"{row['listing']}: cursors of a page", row["seeks"], 8 + 2 * PAGE)
-        at_most(f"{row['listing']}: steps of a page", row["steps"], 2 * PAGE + 8)
+        at_most(f"{row['listing']}: cursors of a page", row["seeks"], PAGE + 8)
+        at_most(f"{row['listing']}: steps of a page", row["steps"], PAGE + 8)
         if "removed" not in row["listing"]:
             at_most(f"{row['listing']}: skipped by a page", row["skipped"], PAGE + 8)
         if "100 prefixes" in row["listing"]:
