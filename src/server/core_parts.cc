@@ -78,7 +78,9 @@ std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& a
     const auto prefix =
         config.rdma.local_socket.empty() ? (directory / "local.sock").string() : config.rdma.local_socket;
     parts.local_socket = prefix + "." + std::to_string(parts.core->index());
-    auto opened = fabric::local::listen(*parts.core, parts.local_socket);
+    fabric::local::Options options;
+    options.peers_max = config.rdma.sessions_max;  // a session has a link to each core
+    auto opened = fabric::local::listen(*parts.core, parts.local_socket, options);
     if (opened) {
       parts.local = std::move(*opened);
     } else if (choice.between_hosts.empty()) {
