@@ -157,11 +157,9 @@ class Verifier {
                                    std::span<const QueryArgument> arguments) const;
   Result<Verified> verify_version2(const RequestView& request, const Version2Claim& claim,
                                    std::span<const QueryArgument> arguments) const;
-  struct KeyCache;
   const CredentialStore& credentials_;
   const WallClock& clock_;
   Options options_;
-  std::shared_ptr<KeyCache> cache_;
 };
 
 // The bucket that a host names under `domain` ("photos" for photos.s3.example.org under s3.example.org) or under

@@ -12,15 +12,13 @@
 
 namespace verbena::auth {
 
-// What is cached depends on secret and scope alone: the verifiers of a process share it.
-struct Verifier::KeyCache {
-  static SigningKeyCache& of_this_thread() {
-    thread_local SigningKeyCache cache;
-    return cache;
-  }
-};
-
 namespace {
+
+// What is cached depends on secret and scope alone: the verifiers of a process share it.
+SigningKeyCache& keys_of_this_thread() {
+  thread_local SigningKeyCache cache;
+  return cache;
+}
 
 // 64 lower-case hexadecimal digits.
 bool read_sha256(std::string_view text, std::array<std::byte, 32>& out) {
@@ -165,7 +163,7 @@ std::string_view virtual_bucket(std::string_view host, std::string_view domain) 
 bool Identity::signs(std::string_view header) const { return contains_name(signed_headers, header); }
 
 Verifier::Verifier(const CredentialStore& credentials, const WallClock& clock, Options options)
-    : credentials_(credentials), clock_(clock), options_(std::move(options)), cache_(std::make_shared<KeyCache>()) {}
+    : credentials_(credentials), clock_(clock), options_(std::move(options)) {}
 
 Result<Verified> Verifier::verify_version2(const RequestView& request, const Version2Claim& claim,
                                            std::span<const QueryArgument> arguments) const {
@@ -257,7 +255,7 @@ Result<Verified> Verifier::verify_version4(const RequestView& request, const Cla
   scope.clear();
   append_scope(scope, claim.date, claim.region, claim.service);
   SigningKey key;
-  SigningKeyCache& cache = cache_->of_this_thread();
+  SigningKeyCache& cache = keys_of_this_thread();
   const bool cached = cache.find(credentials, scope, key);
   if (!cached) key = make_signing_key(credentials.secret_key, claim.date, claim.region, claim.service);
   if (!signature_matches(request, claim, arguments, scope, key.hmac)) {

@@ -74,6 +74,23 @@ TEST_F(VerifierTest, AnonymousUploadsMayStreamWithoutSignaturesButNotWithThem) {
   EXPECT_EQ(error_of(headers), Errc::invalid_request);
 }
 
+// A request whose body comes late is looked at again by these.
+TEST_F(VerifierTest, AnIdentitySaysWhichKeySignedAndOfWhen) {
+  auto headers = host_;
+  sign(root, "us-east-1", "s3", clock_, "GET", "/bucket/key", "", unsigned_payload_name, headers);
+  const auto by_header = verify(headers);
+  ASSERT_TRUE(by_header);
+  const auto by_query = verify(host_, "GET", "/bucket/key", presigned());
+  ASSERT_TRUE(by_query);
+  for (const auto& verified : {*by_header, *by_query}) {
+    ASSERT_NE(verified.identity.key, nullptr);
+    EXPECT_EQ(verified.identity.key, verified.key);
+    EXPECT_EQ(verified.identity.key->credentials.access_key, root.access_key);
+    EXPECT_EQ(verified.identity.generation, store_.generation());
+  }
+  EXPECT_EQ(verify(host_)->identity.key, nullptr);
+}
+
 TEST_F(VerifierTest, WhatWasSignedCannotBeChanged) {
   const auto headers = signed_headers("GET", "/bucket/key", "prefix=a%20b");
   EXPECT_EQ(error_of(headers, "GET", "/bucket/key", "prefix=a%20b"), Errc::ok);

@@ -33,7 +33,7 @@ class Core {
   struct Options {
     unsigned index = 0;
     int pin_to_cpu = -1;                     // -1: do not pin
-    std::chrono::microseconds spin_for{50};  // how long to poll after the last progress before sleeping
+    std::chrono::microseconds spin_for{50};  // how long to poll after the last progress of a pollable
   };
   explicit Core(Options options);
   ~Core();

@@ -55,7 +55,8 @@ class IoRing::Slot final : public asio::execution_context::service {
 };
 asio::execution_context::id IoRing::Slot::id;
 
-IoRing::IoRing(asio::io_context& loop, const Options& options) : loop_(loop), depth_(options.depth), event_(loop), again_(loop) {}
+IoRing::IoRing(asio::io_context& loop, const Options& options)
+    : loop_(loop), depth_(options.depth), event_(loop), again_(loop) {}
 
 IoRing::~IoRing() {
   if (open_) ::io_uring_queue_exit(&ring_);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <span>
@@ -155,6 +156,7 @@ int run_lane(const Lane& lane, const BenchServer& server, const std::string& buc
 
 // GETs that are not signed, in a bucket of their own: its policy would be evaluated for the other doors, too.
 int run_anonymous(const Client& client, const BenchServer& server, const BenchPlan& plan, Printer& printer) {
+  if (std::ranges::find(plan.ops, "get") == plan.ops.end()) return exit_ok;
   auto bucket = BenchBucket::make(client, {}, plan.durability);
   if (!bucket) return report("anonymous", bucket.error());
   const std::string& name = (*bucket)->name();

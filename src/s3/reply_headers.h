@@ -34,6 +34,7 @@ class ReplyHeaders {
     size_t at_ = 0;
   };
 
+  // Neither may lie in this object's own text.
   void emplace_back(std::string_view name, std::string_view value) {
     if (places_.empty()) {
       text_.reserve(usual_bytes);

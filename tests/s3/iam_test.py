@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """Accounts, users, roles and temporary credentials: `verbena user`, boto3's and aws-cli's IAM and STS."""
+import http.client
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +17,7 @@ import botocore.config
 import botocore.exceptions
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from s3_case import S3Case  # noqa: E402
+from s3_case import Reply, S3Case  # noqa: E402
 from verbena_server import ACCESS_KEY, SECRET_KEY, Server, client_environment, program, tool  # noqa: E402
 
 OK, FAILURE, USAGE, NOT_FOUND, DENIED, CONNECTION, CONFLICT = range(7)
@@ -412,6 +414,43 @@ class Users(IamCase):
         self.assert_error("AccessDenied", 403, mine.create_access_key, UserName=other)
         self.assert_error("AccessDenied", 403, mine.put_user_policy, UserName=name, PolicyName="more",
                           PolicyDocument=json.dumps(ALLOW_ALL))
+
+    def late(self, method, url, body, meanwhile):
+        """The answer to a request whose body comes after `meanwhile`, which is after it was allowed."""
+        address = urllib.parse.urlsplit(url)
+        with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+            connection.sendall((f"{method} {address.path}?{address.query} HTTP/1.1\r\nHost: {address.netloc}\r\n"
+                                f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n").encode())
+            self.assertTrue(connection.recv(4096).startswith(b"HTTP/1.1 100 "))  # it wants the body
+            meanwhile()
+            connection.sendall(body)
+            answer = http.client.HTTPResponse(connection, method=method)
+            answer.begin()
+            return Reply(answer)
+
+    def test_a_body_that_comes_after_its_key_is_gone_does_nothing(self):
+        bucket = self.new_bucket()
+        upload = self.s3.create_multipart_upload(Bucket=bucket, Key="parts")["UploadId"]
+        tag = self.s3.upload_part(Bucket=bucket, Key="parts", UploadId=upload, PartNumber=1, Body=b"part")["ETag"]
+        parts = ("<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>" + tag.replace('"', "&quot;") +
+                 "</ETag></Part></CompleteMultipartUpload>").encode()
+        name, (key, secret) = self.user_with_key(self.iam, policy("s3:*"))
+        mine = self.client("s3", key, secret)
+        of_upload = {"Bucket": bucket, "Key": "parts", "UploadId": upload}
+        asked = [("put_object", "PUT", {"Bucket": bucket, "Key": "late"}, b"a" * 100_000),
+                 ("upload_part", "PUT", dict(of_upload, PartNumber=1), b"b" * 100_000),
+                 ("complete_multipart_upload", "POST", of_upload, parts)]
+        urls = [(method, mine.generate_presigned_url(call, Params=params), body) for call, method, params, body in asked]
+        for method, url, body in urls:
+            self.iam.update_access_key(UserName=name, AccessKeyId=key, Status="Active")
+            off = lambda: self.iam.update_access_key(UserName=name, AccessKeyId=key, Status="Inactive")
+            refused = self.late(method, url, body, off)
+            self.assertEqual((refused.status, refused.code), (403, "InvalidAccessKeyId"), url)
+        self.assertEqual(self.s3.list_objects_v2(Bucket=bucket)["KeyCount"], 0)
+        self.assertEqual([part["ETag"] for part in self.s3.list_parts(**of_upload)["Parts"]], [tag])
+        self.iam.update_access_key(UserName=name, AccessKeyId=key, Status="Active")
+        for method, url, body in urls[:2]:
+            self.assertEqual(self.late(method, url, body, lambda: self.iam.create_user(UserName=self.name())).status, 200, url)
 
     def test_accounts_do_not_see_each_other(self):
         one, two = self.account(), self.account()

@@ -2,11 +2,13 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <vector>
 
 #include "base/log.h"
 #include "fabric/ofi/address.h"
@@ -19,12 +21,27 @@ namespace {
 constexpr uint32_t api_version = FI_VERSION(2, 0);
 constexpr char verbs_name[] = "verbs;ofi_rxm";
 
+// Beside threads that read the environment, as every log line does for its time: setenv() would free the array that they
+// are reading. The array before this one, of a process that has not changed it, is never freed. "NAME=value" each.
+void add_to_environment(const std::vector<std::string>& added) {
+  size_t count = 0;
+  while (environ != nullptr && environ[count] != nullptr) ++count;
+  auto** const all = static_cast<char**>(calloc(count + added.size() + 1, sizeof(char*)));
+  if (all == nullptr) return;
+  std::copy_n(environ, count, all);
+  for (size_t i = 0; i < added.size(); ++i) all[count + i] = strdup(added[i].c_str());  // the process keeps them
+  __atomic_store_n(&environ, all, __ATOMIC_RELEASE);
+}
+
 // libfabric reads its variables at the first fi_getinfo of the process, and has no other way to set these. A variable
 // that the operator exported stays as it is.
 void set_environment(const Depths& depths, std::optional<size_t> max_sge = std::nullopt) {
   static std::once_flag once;
   std::call_once(once, [&] {
-    const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 0); };
+    std::vector<std::string> added;
+    const auto set = [&](const char* name, const std::string& value) {
+      if (getenv(name) == nullptr) added.push_back(name + ("=" + value));
+    };
     const std::string sends = std::to_string(depths.sends);
     const std::string receives = std::to_string(depths.receives);
     // rxm sizes a device's completion queue as rx + tx x universe; its default exceeds what many devices have.
@@ -43,6 +60,7 @@ void set_environment(const Depths& depths, std::optional<size_t> max_sge = std::
       for (const char* name : {"FI_VERBS_TX_IOV_LIMIT", "FI_VERBS_RX_IOV_LIMIT"}) set(name, std::to_string(*max_sge));
     }
     for (const char* name : {"FI_OFI_RXM_RX_SIZE", "FI_OFI_RXM_MSG_RX_SIZE", "FI_VERBS_RX_SIZE"}) set(name, receives);
+    add_to_environment(added);
   });
 }
 

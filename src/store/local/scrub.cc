@@ -99,8 +99,10 @@ void Scrub::loop() {
     if (stopping()) return save(at);
     counters().rounds.add();
     counters().last.set(engine_.options.clock->now_s());
-    log::info("scrub: all read, {} since the start of the server or the round; {} damaged blocks",
-              format_size(report.bytes), report.damaged_blocks);
+    if (report.bytes != 0) {
+      log::info("scrub: all read, {} since the start of the server or the round; {} damaged blocks",
+                format_size(report.bytes), report.damaged_blocks);
+    }
     save({});
     wait(engine_.options.scrub_rest);
   }
