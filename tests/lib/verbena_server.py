@@ -113,8 +113,8 @@ class Server:
         finally:
             if self.own_directory:
                 shutil.rmtree(self.directory, ignore_errors=True)
-                if os.path.exists(self.log_path):
-                    os.unlink(self.log_path)
+            if os.path.exists(self.log_path):
+                os.unlink(self.log_path)
 
 
 def boto3_client(endpoint, **config):
