@@ -70,7 +70,7 @@ class Colds:
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def bytes_moved(self):
-        with urllib.request.urlopen(f"{self.server.http}/-/metrics", timeout=30) as reply:
+        with urllib.request.urlopen(f"http://{self.server.native}/-/metrics", timeout=30) as reply:
             lines = reply.read().decode().splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("verbena_door_bytes_total{"))
 
