@@ -10,6 +10,7 @@
 #include "auth/identity_file.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/fd.h"
 #include "base/private_file.h"
 
 namespace verbena::auth {
@@ -22,15 +23,6 @@ struct TextHash {
 template <class T>
 using ByText = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
 
-struct Fd {
-  int fd;
-  explicit Fd(int f) : fd(f) {}
-  Fd(const Fd&) = delete;
-  ~Fd() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 Result<void> saved(const Result<void>& done) {
   if (done) return {};
   return fail(done.error().code, "identity file: write", done.error().sys);
@@ -39,9 +31,9 @@ Result<void> saved(const Result<void>& done) {
 // nullopt: there is none.
 Result<std::optional<std::string>> read_file(const std::filesystem::path& path, uint64_t bytes_max) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (file.fd < 0 && errno == ENOENT) return std::nullopt;
+  if (!file && errno == ENOENT) return std::nullopt;
   struct stat status {};
-  if (file.fd < 0 || ::fstat(file.fd, &status) != 0) return fail(Errc::io_error, "identity file: open", errno);
+  if (!file || ::fstat(file.get(), &status) != 0) return fail(Errc::io_error, "identity file: open", errno);
   if (!S_ISREG(status.st_mode)) return fail(Errc::malformed, "identity file: not a regular file");
   if ((status.st_mode & 022) != 0) return fail(Errc::malformed, "identity file: others may write it; run chmod 600");
   if (static_cast<uint64_t>(status.st_size) > bytes_max) {
@@ -49,7 +41,7 @@ Result<std::optional<std::string>> read_file(const std::filesystem::path& path, 
   }
   std::string text(static_cast<size_t>(status.st_size), '\0');
   for (size_t got = 0; got < text.size();) {
-    const ssize_t n = ::read(file.fd, text.data() + got, text.size() - got);
+    const ssize_t n = ::read(file.get(), text.data() + got, text.size() - got);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return fail(Errc::io_error, "identity file: read", errno);
     got += static_cast<size_t>(n);

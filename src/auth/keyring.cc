@@ -15,6 +15,7 @@
 
 #include "base/aead.h"
 #include "base/checksum.h"
+#include "base/fd.h"
 #include "base/private_file.h"
 
 namespace verbena::auth {
@@ -37,15 +38,6 @@ std::unexpected<std::string> cannot(const char* what, const std::filesystem::pat
   return std::unexpected(std::string("cannot ") + what + " " + path.string() + ": " + std::strerror(errno));
 }
 
-struct Fd {
-  int fd;
-  explicit Fd(int f) : fd(f) {}
-  Fd(const Fd&) = delete;
-  ~Fd() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 std::expected<void, std::string> replace_file(const std::filesystem::path& path, std::string_view text) {
   const auto done = replace_private_file(path, text);
   if (done) return {};
@@ -56,10 +48,10 @@ std::expected<void, std::string> replace_file(const std::filesystem::path& path,
 // nullopt: there is no such file.
 std::expected<std::optional<Secret>, std::string> read_file(const std::filesystem::path& path, bool is_secret) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.fd < 0 && errno == ENOENT) return std::nullopt;
-  if (file.fd < 0) return cannot("read", path);
+  if (!file && errno == ENOENT) return std::nullopt;
+  if (!file) return cannot("read", path);
   struct stat status {};
-  if (::fstat(file.fd, &status) != 0) return cannot("read", path);
+  if (::fstat(file.get(), &status) != 0) return cannot("read", path);
   if (!S_ISREG(status.st_mode)) return std::unexpected(path.string() + " is not a file");
   if (is_secret && (status.st_mode & 077) != 0) {
     return std::unexpected(path.string() + " can be read by others; run: chmod 600 " + path.string());
@@ -68,7 +60,7 @@ std::expected<std::optional<Secret>, std::string> read_file(const std::filesyste
   Secret text(static_cast<size_t>(status.st_size));
   size_t filled = 0;
   while (filled < text.size()) {
-    const ssize_t n = ::read(file.fd, text.writable().data() + filled, text.size() - filled);
+    const ssize_t n = ::read(file.get(), text.writable().data() + filled, text.size() - filled);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return cannot("read", path);
     if (n == 0) return std::unexpected(path.string() + " changed while it was read");

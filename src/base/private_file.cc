@@ -6,17 +6,10 @@
 #include <cerrno>
 #include <string>
 
+#include "base/fd.h"
+
 namespace verbena {
 namespace {
-
-struct Fd {
-  int fd;
-  explicit Fd(int f) : fd(f) {}
-  Fd(const Fd&) = delete;
-  ~Fd() {
-    if (fd >= 0) ::close(fd);
-  }
-};
 
 bool write_all(int fd, std::string_view text) {
   while (!text.empty()) {
@@ -40,8 +33,8 @@ Result<void> put_private_file(const std::filesystem::path& path, std::string_vie
   ::unlink(beside.c_str());
   {
     const Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (file.fd < 0) return cannot("create");
-    if (!write_all(file.fd, text) || ::fsync(file.fd) != 0) return cannot("write");
+    if (!file) return cannot("create");
+    if (!write_all(file.get(), text) || ::fsync(file.get()) != 0) return cannot("write");
   }
   if (::rename(beside.c_str(), path.c_str()) != 0) return cannot("rename to");
   return {};
@@ -50,7 +43,7 @@ Result<void> put_private_file(const std::filesystem::path& path, std::string_vie
 Result<void> sync_folder_of(const std::filesystem::path& path) {
   const auto parent = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   const Fd folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.fd < 0 || ::fsync(folder.fd) != 0) return cannot("make durable");
+  if (!folder || ::fsync(folder.get()) != 0) return cannot("make durable");
   return {};
 }
 

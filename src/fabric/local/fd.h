@@ -1,34 +1,14 @@
-// A file descriptor and a memory mapping, each with one owner.
+// A memory mapping with one owner, and memory that has a descriptor.
 #pragma once
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/fd.h"
 
 namespace verbena::fabric::local {
-
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 class Mapping {
  public:

@@ -218,6 +218,18 @@ TEST_F(WriteBehindTest, APowerLossTakesTheNewestAndNeverGivesWrongBytes) {
   t.expect_no_leak();
 }
 
+// Runs tasks to their end on the thread that it belongs to, as TestStore::run() does on its own.
+struct OwnLoop {
+  boost::asio::io_context io;
+  template <class T>
+  T operator()(Task<T> task) {
+    auto future = boost::asio::co_spawn(io, std::move(task), boost::asio::use_future);
+    io.restart();
+    io.run();
+    return future.get();
+  }
+};
+
 // What one core acknowledged, it reads at once, whatever is being written behind and whatever others do meanwhile.
 TEST(WriteBehindOnSeveralCores, EachReadsItsOwnWrites) {
   TestStore t;
@@ -227,13 +239,7 @@ TEST(WriteBehindOnSeveralCores, EachReadsItsOwnWrites) {
   t.make_bucket("b", Durability::memory);
   constexpr int cores = 3, rounds = 150;
   const auto work = [&](int core) {
-    boost::asio::io_context io;
-    const auto run = [&](auto task) {
-      auto future = boost::asio::co_spawn(io, std::move(task), boost::asio::use_future);
-      io.restart();
-      io.run();
-      return future.get();
-    };
+    OwnLoop run;
     const std::string key = "core-" + std::to_string(core);
     for (int i = 0; i < rounds; ++i) {
       const std::string value = pattern(i % 7 == 0 ? 40'000 : 500, static_cast<uint64_t>(core * 1000 + i));
@@ -280,13 +286,7 @@ TEST(WriteBehindOnSeveralCores, WhatIsOverwrittenIsListedAllTheSame) {
   ASSERT_TRUE(t.put("b", "k", "first"));
   std::atomic<bool> enough{false};
   std::jthread writer([&] {
-    boost::asio::io_context io;
-    const auto run = [&](auto task) {
-      auto future = boost::asio::co_spawn(io, std::move(task), boost::asio::use_future);
-      io.restart();
-      io.run();
-      return future.get();
-    };
+    OwnLoop run;
     for (uint64_t i = 0; !enough; ++i) {
       const std::string value = pattern(500, i), key = i % 2 == 0 ? "k" : "other-" + std::to_string(i % 500);
       auto object = run(t.store->create("b", key, value.size()));
