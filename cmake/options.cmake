@@ -1,6 +1,8 @@
 # Build options, sanitizers and warnings.
 option(VERBENA_FUZZ "Build the libFuzzer targets (clang)" OFF)
 set(VERBENA_CRASH_ROUNDS 60 CACHE STRING "Rounds of kill -9 in the test run; tests/crash/kill_test.py --rounds 200 by hand")
+option(VERBENA_PCH "Precompile the headers that most files read (cmake/precompiled.h)" ON)
+set(VERBENA_TEST_OPTIONS "-O0;-g1" CACHE STRING "How test programs are compiled: they are built more often than they run")
 set(VERBENA_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 
 find_program(CCACHE ccache)
@@ -18,6 +20,8 @@ target_compile_definitions(verbena_flags INTERFACE VERBENA_VERSION="${PROJECT_VE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 and 13 report these falsely in coroutine frames and std::expected.
   target_compile_options(verbena_flags INTERFACE -Wshadow=local -Wno-maybe-uninitialized -Wno-mismatched-new-delete)
+  # An eighth of GCC's time goes into collecting garbage of a heap that fits into memory many times.
+  target_compile_options(verbena_flags INTERFACE --param=ggc-min-expand=1000 --param=ggc-min-heapsize=1048576)
 endif()
 if(VERBENA_SANITIZE)
   target_compile_options(verbena_flags INTERFACE -fsanitize=${VERBENA_SANITIZE} -fno-omit-frame-pointer -g1)

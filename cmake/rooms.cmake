@@ -1,16 +1,45 @@
-# verbena_room(NAME DEPS targets...): the folder that calls it becomes the static library verbena_NAME. Its *_test.cc
-# files become one GoogleTest program, verbena_NAME_test, registered with CTest test by test.
+# verbena_room(NAME DEPS targets... FOLDERS folders...): the folder that calls it, and the named folders in it, become the static
+# library verbena_NAME. Its *_test.cc files become one GoogleTest program, verbena_NAME_test, registered with CTest test by test.
 include(GoogleTest)
 
+# Headers that most files read, compiled once: without them a file of thirty lines costs five seconds. One set serves all rooms,
+# one all their tests.
+function(verbena_precompiled name header)
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/${name}.cc CONTENT "")
+  add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/${name}.cc)
+  target_link_libraries(${name} PRIVATE verbena_heavy ${ARGN})
+  target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/${header})
+endfunction()
+
+add_library(verbena_heavy INTERFACE)
+target_link_libraries(verbena_heavy INTERFACE verbena_flags fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json Threads::Threads)
+if(VERBENA_PCH)
+  verbena_precompiled(verbena_pch precompiled.h)
+  if(NOT VERBENA_FUZZ)
+    verbena_precompiled(verbena_test_pch precompiled_tests.h GTest::gmock)
+    # Compiled as the programs that use it are, not as a library.
+    set_target_properties(verbena_test_pch PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(verbena_test_pch PRIVATE ${VERBENA_TEST_OPTIONS} -fPIE)
+  endif()
+endif()
+
 function(verbena_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPS;TEST_DEPS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  cmake_parse_arguments(ROOM "" "" "DEPS;TEST_DEPS;FOLDERS" ${ARGN})
+  set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  foreach(folder ${ROOM_FOLDERS})
+    list(APPEND patterns ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   if(sources)
     add_library(verbena_${name} STATIC ${sources})
     target_link_libraries(verbena_${name} PUBLIC verbena_flags ${ROOM_DEPS})
+    if(VERBENA_PCH)
+      target_link_libraries(verbena_${name} PRIVATE verbena_heavy)
+      target_precompile_headers(verbena_${name} REUSE_FROM verbena_pch)
+    endif()
   else()
     add_library(verbena_${name} INTERFACE)  # headers only
     target_link_libraries(verbena_${name} INTERFACE verbena_flags ${ROOM_DEPS})
@@ -18,6 +47,11 @@ function(verbena_room name)
   if(tests AND NOT VERBENA_FUZZ)
     add_executable(verbena_${name}_test ${tests})
     target_link_libraries(verbena_${name}_test PRIVATE verbena_${name} ${ROOM_TEST_DEPS} GTest::gmock GTest::gtest_main)
+    target_compile_options(verbena_${name}_test PRIVATE ${VERBENA_TEST_OPTIONS})
+    if(VERBENA_PCH)
+      target_link_libraries(verbena_${name}_test PRIVATE verbena_heavy)
+      target_precompile_headers(verbena_${name}_test REUSE_FROM verbena_test_pch)
+    endif()
     gtest_discover_tests(verbena_${name}_test TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
       PROPERTIES TIMEOUT 120 LABELS unit)
   endif()

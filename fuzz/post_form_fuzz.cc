@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "s3/form.h"
+#include "s3/objects/form.h"
 
 namespace {
 

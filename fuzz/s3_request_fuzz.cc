@@ -3,12 +3,12 @@
 #include <string>
 
 #include "s3/address.h"
-#include "s3/checksums.h"
-#include "s3/conditions.h"
+#include "s3/objects/checksums.h"
+#include "s3/objects/conditions.h"
 #include "s3/http_date.h"
 #include "s3/names.h"
 #include "s3/query.h"
-#include "s3/range.h"
+#include "s3/objects/range.h"
 
 using namespace verbena;
 using namespace verbena::s3;

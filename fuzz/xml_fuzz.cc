@@ -1,5 +1,5 @@
 // S3's request documents: the same bytes through every parser. What is kept of a document can be read back.
-#include "s3/cors.h"
+#include "s3/buckets/cors.h"
 #include "s3/tag_set.h"
 #include "s3/xml.h"
 

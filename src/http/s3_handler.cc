@@ -5,7 +5,7 @@
 #include "http/payload.h"
 #include "http/request_id.h"
 #include "http/request_metrics.h"
-#include "s3/request_log.h"
+#include "s3/workers/request_log.h"
 
 namespace verbena::http {
 namespace {

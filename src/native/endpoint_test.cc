@@ -3,7 +3,7 @@
 
 #include "native/door.h"
 #include "native/test_door.h"
-#include "s3/access.h"
+#include "s3/access/access.h"
 
 namespace verbena::native {
 namespace {

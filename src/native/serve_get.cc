@@ -7,7 +7,7 @@
 #include "native/streams.h"
 #include "rdma/token_windows.h"
 #include "s3/door_metrics.h"
-#include "s3/range.h"
+#include "s3/objects/range.h"
 
 namespace verbena::native {
 namespace {

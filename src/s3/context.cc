@@ -1,7 +1,7 @@
 #include "s3/context.h"
 
-#include "s3/authorize.h"
-#include "s3/checksums.h"
+#include "s3/access/authorize.h"
+#include "s3/objects/checksums.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {

@@ -8,7 +8,7 @@
 
 #include "memory/stream.h"
 #include "rdma/token_windows.h"
-#include "s3/actions.h"
+#include "s3/access/actions.h"
 #include "s3/query.h"
 #include "s3/request.h"
 #include "s3/router.h"

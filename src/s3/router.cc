@@ -7,13 +7,13 @@
 
 #include "base/text.h"
 #include "s3/address.h"
-#include "s3/authorize.h"
+#include "s3/access/authorize.h"
 #include "s3/context.h"
 #include "s3/errors.h"
 #include "s3/headers.h"
 #include "s3/names.h"
-#include "s3/preflight.h"
-#include "s3/request_log.h"
+#include "s3/buckets/preflight.h"
+#include "s3/workers/request_log.h"
 #include "s3/verbs.h"
 
 namespace verbena::s3 {

@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "s3/request_log.h"
+#include "s3/workers/request_log.h"
 #include "s3/router.h"
 #include "s3/test_memory_store.h"
 

@@ -4,10 +4,10 @@
 #include <array>
 
 #include "base/bytes.h"
-#include "s3/authorize.h"
+#include "s3/access/authorize.h"
 #include "s3/door_metrics.h"
 #include "s3/errors.h"
-#include "s3/put.h"
+#include "s3/objects/put.h"
 #include "s3/query.h"
 #include "s3/xml.h"
 

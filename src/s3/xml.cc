@@ -4,8 +4,8 @@
 
 #include <pugixml.hpp>
 
-#include "s3/checksums.h"
-#include "s3/conditions.h"
+#include "s3/objects/checksums.h"
+#include "s3/objects/conditions.h"
 #include "s3/http_date.h"
 #include "s3/query.h"
 #include "s3/xml_reader.h"

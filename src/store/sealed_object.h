@@ -1,5 +1,5 @@
 // Objects that lie encrypted in a store: a writer that seals what passes and a reader that opens it. Keys are bytes
-// here; whose they are and how they are kept is told in s3/encryption.h.
+// here; whose they are and how they are kept is told in s3/objects/encryption.h.
 //
 // A part (of a multipart object; any other object is one part) is stored as its bytes in AES-256-GCM, in blocks of
 // 64 KiB that begin where the plain ones would, and behind them the blocks' tags. So a range reads its own blocks, and

@@ -34,7 +34,7 @@ class Table(unittest.TestCase):
 
     def test_every_operation_asks_who_may(self):
         """The router asks for an operation that names its action. The verbs of the others ask themselves: whoever adds
-        one here has seen that it does (src/s3/authorize.h)."""
+        one here has seen that it does (src/s3/access/authorize.h)."""
         asks_itself = {"serve_list_buckets", "serve_list_versions", "serve_list_objects_v1", "serve_list_objects_v2",
                        "serve_create_bucket", "serve_head_bucket", "serve_delete_bucket", "serve_delete_objects",
                        "serve_post_object", "serve_preflight"}

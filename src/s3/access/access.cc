@@ -1,0 +1,112 @@
+#include "s3/access/access.h"
+
+#include <array>
+#include <functional>
+
+#include "s3/buckets/bucket_document.h"
+#include "s3/buckets/lifecycle.h"
+#include "s3/access/ownership.h"
+#include "s3/access/public_access.h"
+
+namespace verbena::s3 {
+namespace {
+
+struct Kept {
+  uint64_t generation = 0;
+  BucketAccessPtr access;
+};
+constexpr size_t kept_slots = 256;  // direct-mapped: a collision evicts, nothing grows
+thread_local std::array<Kept, kept_slots> kept_access;
+
+Kept& slot_of(std::string_view bucket) { return kept_access[std::hash<std::string_view>{}(bucket) % kept_slots]; }
+
+// The document, or an empty one for none.
+Task<Result<store::Document>> optional_document(Service& service, const std::string& bucket, std::string_view name) {
+  auto document = co_await service.store.document(bucket, name);
+  if (!document && document.error() == Errc::not_found) co_return store::Document();
+  co_return document;
+}
+
+Result<void> read_policy(const store::Document& text, BucketAccess& access) {
+  if (text == nullptr) return {};
+  auto policy = auth::parse_policy(*text, auth::PolicyKind::resource);
+  if (!policy) return fail(Errc::corrupt_object, "access: bucket policy");
+  access.policy = std::move(*policy);
+  access.policy_public = auth::is_public(*access.policy);
+  return {};
+}
+
+Result<void> read_acl(const store::Document& text, BucketAccess& access) {
+  access.acl = private_acl(access.owner);
+  if (text == nullptr) return {};
+  auto acl = decode_acl(*text);
+  if (!acl) return fail(Errc::corrupt_object, "access: bucket ACL");
+  access.acl = std::move(*acl);
+  return {};
+}
+
+Result<void> read_ownership(const store::Document& text, BucketAccess& access) {
+  if (text == nullptr) return {};
+  VB_ASSIGN(access.ownership, parse_ownership(*text));
+  return {};
+}
+
+Result<void> read_block(const store::Document& text, BucketAccess& access) {
+  if (text == nullptr) return {};
+  VB_ASSIGN(access.block, parse_public_access(*text));
+  return {};
+}
+
+Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) {
+  VB_CO_ASSIGN(const store::BucketInfo info, co_await service.store.bucket(bucket));
+  auto access = std::make_shared<BucketAccess>();
+  access->name = bucket;
+  access->owner = info.owner;
+  access->created_us = info.created_us;
+  if (const auto account = find_account(service, info.owner)) access->owner_id = account->id;
+  VB_CO_ASSIGN(const auto policy, co_await optional_document(service, bucket, policy_document));
+  VB_CO_TRY(read_policy(policy, *access));
+  VB_CO_ASSIGN(const auto binding, co_await optional_document(service, bucket, policy_binding_document));
+  access->policy_binds_root = binding != nullptr;
+  VB_CO_ASSIGN(const auto acl, co_await optional_document(service, bucket, acl_document));
+  VB_CO_TRY(read_acl(acl, *access));
+  VB_CO_ASSIGN(const auto ownership, co_await optional_document(service, bucket, ownership_document));
+  VB_CO_TRY(read_ownership(ownership, *access));
+  VB_CO_ASSIGN(const auto block, co_await optional_document(service, bucket, public_access_document));
+  VB_CO_TRY(read_block(block, *access));
+  if (const auto rules = co_await lifecycle_rules(service.store, bucket); rules && !(*rules)->empty()) {
+    access->lifecycle = *rules;
+  }
+  co_return BucketAccessPtr(std::move(access));
+}
+
+}  // namespace
+
+// The upper half tells servers of one process apart (tests have several), since their threads may be the same.
+AccessGeneration::AccessGeneration() {
+  static std::atomic<uint64_t> servers{0};
+  number_ = (servers.fetch_add(1) + 1) << 40;
+}
+
+std::shared_ptr<AccessGeneration> make_access_generation() { return std::make_shared<AccessGeneration>(); }
+
+void AccessGeneration::changed() { number_.fetch_add(1, std::memory_order_acq_rel); }
+
+const BucketAccess* cached_access(const Service& service, std::string_view bucket) {
+  const Kept& slot = slot_of(bucket);
+  if (slot.generation != service.access->now() || slot.access->name != bucket) return nullptr;
+  return slot.access.get();
+}
+
+Task<Result<BucketAccessPtr>> bucket_access(Service& service, const std::string& bucket) {
+  if (cached_access(service, bucket) != nullptr) co_return slot_of(bucket).access;
+  // The number from before the documents are read: a change in between makes this record an old one.
+  const uint64_t generation = service.access->now();
+  VB_CO_ASSIGN(BucketAccessPtr access, co_await load(service, bucket));
+  Kept& slot = slot_of(bucket);
+  slot.generation = generation;
+  slot.access = access;
+  co_return access;
+}
+
+}  // namespace verbena::s3

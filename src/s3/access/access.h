@@ -1,0 +1,66 @@
+// What a bucket's owner has said about access to it, read once and kept until one of its documents changes.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "auth/policy.h"
+#include "s3/access/acl.h"
+#include "s3/buckets/lifecycle_rules.h"
+#include "s3/service.h"
+
+namespace verbena::s3 {
+
+enum class Ownership : uint8_t {
+  object_writer,           // objects belong to who writes them; lists count. What a bucket has that says nothing
+  bucket_owner_preferred,  // those that are given with bucket-owner-full-control belong to the bucket's owner
+  bucket_owner_enforced,   // all objects are the bucket owner's; lists do not count
+};
+
+struct PublicAccessBlock {
+  bool block_acls = false, ignore_acls = false, block_policy = false, restrict_buckets = false;
+};
+
+// Immutable.
+struct BucketAccess {
+  std::string name;
+  int64_t created_us = 0;  // with the owner: which of the buckets that had this name in time
+  std::string owner;       // canonical id
+  std::string owner_id;    // the account's id; empty when it is gone
+  auth::PolicyPtr policy;  // null: none
+  bool policy_public = false;
+  bool policy_binds_root = false;  // its author has confirmed that the owner's root may lose the policy, too
+  Acl acl;                         // of the bucket
+  Ownership ownership = Ownership::object_writer;
+  PublicAccessBlock block;
+  // Not about access, but asked for by every GET as well; null: none, or none that can be read.
+  std::shared_ptr<const std::vector<LifecycleRule>> lifecycle;
+
+  bool lists_count() const { return ownership != Ownership::bucket_owner_enforced; }
+  bool groups_count() const { return !block.ignore_acls; }
+};
+using BucketAccessPtr = std::shared_ptr<const BucketAccess>;
+
+// When the documents of any bucket changed. Each thread keeps the records that it used of late; a record from before
+// the last change is read again. So a change holds for every request that begins after it was acknowledged.
+class AccessGeneration {
+ public:
+  AccessGeneration();
+  uint64_t now() const { return number_.load(std::memory_order_acquire); }
+  void changed();
+
+ private:
+  std::atomic<uint64_t> number_;  // of no two objects the same
+};
+
+// The bucket's record if this thread has it; valid until this thread's next call of these two. nullptr: ask
+// bucket_access(). Neither allocates nor locks.
+const BucketAccess* cached_access(const Service& service, std::string_view bucket);
+
+// no_such_bucket; corrupt_object: a document that cannot be read, which must not open the bucket.
+Task<Result<BucketAccessPtr>> bucket_access(Service& service, const std::string& bucket);
+
+}  // namespace verbena::s3

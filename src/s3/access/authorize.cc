@@ -1,0 +1,269 @@
+#include "s3/access/authorize.h"
+
+#include <algorithm>
+
+#include "auth/auth.h"
+#include "s3/access/facts.h"
+#include "s3/names.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr std::string_view acl_attribute = "acl";  // on disk
+
+std::string arn_of(std::string_view bucket, const Asked& asked) {
+  std::string arn("arn:aws:s3:::");
+  arn += bucket;
+  if (asked.action.on_object) {
+    arn += '/';
+    arn += asked.key;
+  }
+  return arn;
+}
+
+std::string_view name_of(const Asked& asked) {
+  const Action& action = asked.action;
+  return asked.version_id.empty() || action.on_version.empty() ? action.name : action.on_version;
+}
+
+bool is_root(const auth::Principal& principal) {
+  return principal.superuser || principal.kind == auth::Principal::Kind::account_root;
+}
+
+bool is_limited(const auth::Principal& principal) { return !principal.session.empty() || !principal.policies.empty(); }
+
+bool owns(const auth::Principal* principal, std::string_view owner) {
+  return principal != nullptr && (principal->superuser || principal->account->canonical_id == owner);
+}
+
+// The owner's root, where nothing but the owner's word counts.
+bool allowed_at_once(const auth::Principal* principal, const BucketAccess& access, const Asked& asked) {
+  if (principal == nullptr || access.policy != nullptr || !is_root(*principal) || is_limited(*principal)) return false;
+  if (principal->superuser) return true;
+  if (principal->account->canonical_id != access.owner) return false;
+  const bool bucket_list = access.lists_count() && asked.action.by_bucket_acl != Permission::none;
+  if (bucket_list && !is_private(access.acl)) return false;
+  return asked.object == nullptr || asked.object->attributes.empty() || !access.lists_count() ||
+         store::find_attribute(asked.object->attributes, acl_attribute) == nullptr;
+}
+
+// What an access control list gives for this action.
+auth::Reach granted_by_list(const auth::Principal* principal, const BucketAccess& access, const Asked& asked,
+                            const Acl* list) {
+  if (!access.lists_count()) return auth::Reach::none;
+  const bool groups = access.groups_count();
+  auto reach = reach_of(access.acl, asked.action.by_bucket_acl, principal, groups);
+  if (list != nullptr) reach = std::max(reach, reach_of(*list, asked.action.by_object_acl, principal, groups));
+  return reach;
+}
+
+// An owner may have taken a permission from itself by its own list: then its root has it no more, but for the list.
+bool gave_up(const auth::Principal& principal, const BucketAccess& access, const Asked& asked, const Acl* list) {
+  if (principal.superuser || !is_root(principal) || !access.lists_count()) return false;
+  const auto lacks = [&](const Acl& acl, Permission permission) {
+    const bool of_list = permission == Permission::read_acp || permission == Permission::write_acp;
+    return permission != Permission::none && !of_list && acl.owner == principal.account->canonical_id &&
+           reach_of(acl, permission, &principal, access.groups_count()) == auth::Reach::none;
+  };
+  return lacks(access.acl, asked.action.by_bucket_acl) || (list != nullptr && lacks(*list, asked.action.by_object_acl));
+}
+
+bool root_may_always(const auth::Principal* principal, const BucketAccess& access, const Asked& asked) {
+  if (principal == nullptr || !asked.action.root_always || !is_root(*principal) || is_limited(*principal)) return false;
+  return principal->superuser || (principal->account->canonical_id == access.owner && !access.policy_binds_root);
+}
+
+auth::Decision ask(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked) {
+  const auth::Principal* const principal = principal_of(caller);
+  if (allowed_at_once(principal, access, asked) || root_may_always(principal, access, asked)) {
+    return auth::Decision::allowed;
+  }
+  std::optional<Acl> list;
+  if (asked.object != nullptr) list = object_acl(access, *asked.object);
+  const std::string arn = arn_of(access.name, asked);
+  const RequestFacts facts(service, caller, access.owner_id, asked);
+  const auth::Question question{principal, name_of(asked), arn, &facts};
+  auth::Resource resource;
+  resource.policy = access.policy.get();
+  resource.owner = list ? std::string_view(list->owner) : std::string_view(access.owner);
+  resource.granted = granted_by_list(principal, access, asked, list ? &*list : nullptr);
+  resource.own_account_only = access.policy_public && access.block.restrict_buckets;
+  // A bucket's policy gives nothing of what belongs to others (Amazon S3 User Guide, "Bucket policies").
+  resource.allows = resource.owner == access.owner;
+  const auto decision = auth::decide(question, resource);
+  if (decision != auth::Decision::allowed || principal == nullptr) return decision;
+  if (!owns(principal, resource.owner) || !gave_up(*principal, access, asked, list ? &*list : nullptr)) return decision;
+  const bool by_policy =
+      access.policy != nullptr && auth::evaluate_resource(*access.policy, question).allowed != auth::Reach::none;
+  return by_policy ? decision : auth::Decision::refused;
+}
+
+// Whose a new object is, and its list.
+Result<Acl> new_object_acl(const Caller& caller, const BucketAccess& access, const AclWish& wish) {
+  if (!access.lists_count()) {
+    const bool owner_only = !wish.any() || (wish.grants.empty() && wish.canned == "bucket-owner-full-control");
+    if (!owner_only) return fail(Errc::acl_not_supported, "acl: bucket owner enforced");
+    return private_acl(access.owner);
+  }
+  const bool given =
+      access.ownership == Ownership::bucket_owner_preferred && wish.canned == "bucket-owner-full-control";
+  const std::string_view owner = given ? std::string_view(access.owner) : owner_of(caller);
+  Acl acl = make_acl(wish, owner, access.owner);
+  if (access.block.block_acls && is_public(acl)) return fail(Errc::access_denied, "acl: public lists are blocked");
+  return acl;
+}
+
+}  // namespace
+
+const auth::Principal* principal_of(const Caller& caller) {
+  if (caller.identity.anonymous) return nullptr;
+  return caller.identity.principal != nullptr ? caller.identity.principal.get() : auth::superuser().get();
+}
+
+bool is_owners_root(const Caller& caller, const BucketAccess& access) {
+  const auth::Principal* const principal = principal_of(caller);
+  return principal != nullptr && is_root(*principal) && !is_limited(*principal) && owns(principal, access.owner);
+}
+
+std::string_view owner_of(const Caller& caller) {
+  const auth::Principal* const principal = principal_of(caller);
+  return principal == nullptr ? anonymous_owner : std::string_view(principal->account->canonical_id);
+}
+
+Result<void> authorize(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked) {
+  if (ask(service, caller, access, asked) == auth::Decision::allowed) return {};
+  return fail(Errc::access_denied, "authorize");
+}
+
+bool may_have_changed(const Service& service, const Caller& caller, uint64_t access_generation) {
+  const bool keys = service.credentials != nullptr && caller.identity.key != nullptr &&
+                    service.credentials->generation() != caller.identity.generation;
+  return keys || service.access->now() != access_generation;
+}
+
+Result<Caller> caller_now(const Service& service, const Caller& caller) {
+  Caller now = caller;
+  if (service.credentials == nullptr || caller.identity.key == nullptr) return now;
+  const auth::Credentials& signed_with = caller.identity.key->credentials;
+  now.identity.generation = service.credentials->generation();
+  // A session that ended while the body came was valid when the request did.
+  VB_ASSIGN(now.identity.key, service.credentials->find(signed_with.access_key, signed_with.session_token,
+                                                        arrived_us(service, caller) / 1'000'000));
+  if (now.identity.key->credentials.secret_key != signed_with.secret_key) {
+    return fail(Errc::invalid_access_key_id, "the key was made anew");
+  }
+  now.identity.principal = now.identity.key->principal;
+  return now;
+}
+
+Task<Result<BucketAccessPtr>> same_bucket_access(Service& service, const BucketAccess& before) {
+  VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(service, before.name));
+  if (access->created_us != before.created_us || access->owner != before.owner) {
+    co_return fail(Errc::no_such_bucket, "the bucket was replaced while the body came");
+  }
+  co_return access;
+}
+
+Result<void> authorize_service(const Service& service, const Caller& caller, const Action& action,
+                               std::string_view bucket) {
+  const auth::Principal* const principal = principal_of(caller);
+  if (principal == nullptr) return fail(Errc::access_denied, "anonymous");
+  const Asked asked{action};
+  const RequestFacts facts(service, caller, principal->account->id, asked);
+  const std::string arn = bucket.empty() ? std::string("*") : arn_of(bucket, asked);
+  const auth::Question question{principal, action.name, arn, &facts};
+  auth::Resource resource;
+  resource.owner = principal->account->canonical_id;
+  if (auth::decide(question, resource) == auth::Decision::allowed) return {};
+  return fail(Errc::access_denied, "authorize");
+}
+
+Task<Result<BucketAccessPtr>> authorize_bucket(Service& service, const Caller& caller, const std::string& bucket,
+                                               const Action& action) {
+  VB_CO_TRY(check_bucket_name(bucket));
+  VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(service, bucket));
+  const Asked asked{action};
+  VB_CO_TRY(authorize(service, caller, *access, asked));
+  co_return access;
+}
+
+Task<Result<void>> check_expected_owner(Service& service, const std::string& bucket, std::string_view account) {
+  auto access = co_await bucket_access(service, bucket);
+  if (!access && access.error() == Errc::no_such_bucket)
+    co_return Result<void>();  // CreateBucket; others say so themselves
+  VB_CO_TRY(access);
+  if (account == (*access)->owner || (!account.empty() && account == (*access)->owner_id)) co_return Result<void>();
+  co_return fail(Errc::access_denied, "another owner is expected");
+}
+
+Error missing_error(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked,
+                    const Error& error) {
+  const bool missing = error == Errc::no_such_key || error == Errc::no_such_version ||
+                       error == Errc::method_not_allowed || error == Errc::no_such_upload;
+  if (!missing) return error;
+  constexpr Error denied{Errc::access_denied, 0, "authorize"};
+  const auto decision = ask(service, caller, access, asked);
+  if (decision == auth::Decision::denied) return denied;
+  store::ListRequest list;
+  list.prefix = asked.key;
+  const Asked listing{.action = action::list, .list = &list};
+  return authorize(service, caller, access, listing) ? error : denied;
+}
+
+Result<store::Attributes> authorize_new_object(const Service& service, const Caller& caller, const BucketAccess& access,
+                                               const Asked& asked, const AclWish& wish) {
+  VB_TRY(authorize(service, caller, access, asked));
+  VB_ASSIGN(const Acl acl, new_object_acl(caller, access, wish));
+  // What else the request sets has actions of its own. Within the owner's account each must be allowed. A writer from
+  // elsewhere owns what it writes: it tags its object and gives it away unless a policy denies that, but locks nothing.
+  const bool own = owns(principal_of(caller), access.owner);
+  const auto may = [&](const Action& action, bool must_be_allowed) {
+    const Asked besides{.action = action, .key = asked.key, .tags = asked.tags, .lock = asked.lock};
+    const auto decision = ask(service, caller, access, besides);
+    return decision == auth::Decision::allowed || (decision == auth::Decision::refused && !must_be_allowed);
+  };
+  const bool listed = access.lists_count() && !is_private(acl);
+  const bool tagged = asked.tags != nullptr && !asked.tags->empty();
+  const bool retained = asked.lock != nullptr && asked.lock->mode != store::LockMode::none;
+  const bool held = asked.lock != nullptr && asked.lock->legal_hold;
+  if ((listed && !may(action::put_object_acl, own)) || (tagged && !may(action::put_object_tagging, own)) ||
+      (retained && !may(action::put_retention, true)) || (held && !may(action::put_legal_hold, true))) {
+    return fail(Errc::access_denied, "authorize: what comes with the object");
+  }
+  return acl_attributes(access, acl);
+}
+
+Result<Acl> allowed_acl(const BucketAccess& access, Acl acl, const AclWish& wish) {
+  if (!access.lists_count()) {
+    if (is_private(acl) || wish.canned == "bucket-owner-full-control") return private_acl(acl.owner);
+    return fail(Errc::acl_not_supported, "acl: bucket owner enforced");
+  }
+  if (access.block.block_acls && is_public(acl)) return fail(Errc::access_denied, "acl: public lists are blocked");
+  return acl;
+}
+
+Acl object_acl(const BucketAccess& access, const store::ObjectInfo& object) {
+  const std::string* const text = store::find_attribute(object.attributes, acl_attribute);
+  if (text == nullptr || !access.lists_count()) return private_acl(access.owner);
+  auto acl = decode_acl(*text);
+  // What cannot be read gives nothing to anyone but the owner of the bucket.
+  return acl ? std::move(*acl) : private_acl(access.owner);
+}
+
+std::string_view owner_of(const BucketAccess& access, const store::ObjectInfo& object) {
+  const std::string* const text = store::find_attribute(object.attributes, acl_attribute);
+  return text == nullptr || !access.lists_count() ? std::string_view(access.owner) : encoded_owner(*text);
+}
+
+store::Attributes acl_attributes(const BucketAccess& access, const Acl& acl) {
+  if (acl == private_acl(access.owner)) return {};
+  return {{std::string(acl_attribute), encode_acl(acl)}};
+}
+
+store::Attributes acl_change(const BucketAccess& access, const Acl& acl) {
+  auto attributes = acl_attributes(access, acl);
+  if (attributes.empty()) attributes.emplace_back(acl_attribute, std::string());
+  return attributes;
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,74 @@
+// Who may do what: asked here by every verb, whichever door it came through.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "s3/access/access.h"
+#include "s3/access/actions.h"
+#include "s3/request.h"
+#include "s3/service.h"
+
+namespace verbena::s3 {
+
+// What is asked for, and what conditions of policies may look at. What is null or empty was not given.
+struct Asked {
+  const Action& action;
+  std::string_view key{};                     // of an object's action
+  std::string_view version_id{};              // as the request names it
+  const store::ObjectInfo* object = nullptr;  // what is there: its owner, list and tags
+  const store::ListRequest* list = nullptr;
+  const store::Tags* tags = nullptr;  // that the request gives
+  const store::ObjectLock* lock = nullptr;
+  const Headers* headers = nullptr;  // that an object is to keep
+};
+
+// Who asks; nullptr: anonymous.
+const auth::Principal* principal_of(const Caller& caller);
+// Whether that is the owner's root (or the superuser), whom no policy of its session limits.
+bool is_owners_root(const Caller& caller, const BucketAccess& access);
+// What he owns belongs to.
+std::string_view owner_of(const Caller& caller);
+
+// access_denied. Allocates nothing for the owner's root and the superuser in a bucket without a policy.
+Result<void> authorize(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked);
+
+// Whether what a request was allowed by may be another by now. `access_generation`: of the bucket's access, then.
+bool may_have_changed(const Service& service, const Caller& caller, uint64_t access_generation);
+// The caller by what there is of his key now. What a new request with that key would get: invalid_access_key_id, ...
+Result<Caller> caller_now(const Service& service, const Caller& caller);
+// The bucket's record as it is now. no_such_bucket when another one has the name.
+Task<Result<BucketAccessPtr>> same_bucket_access(Service& service, const BucketAccess& before);
+
+// An action that is on no bucket that exists: s3:ListAllMyBuckets, s3:CreateBucket.
+Result<void> authorize_service(const Service& service, const Caller& caller, const Action& action,
+                               std::string_view bucket);
+
+// Loads the bucket's record and asks for an action on the bucket. access_denied, no_such_bucket, invalid_bucket_name.
+Task<Result<BucketAccessPtr>> authorize_bucket(Service& service, const Caller& caller, const std::string& bucket,
+                                               const Action& action);
+
+// access_denied when the bucket belongs to another account than the one that is named by its id or canonical id.
+Task<Result<void>> check_expected_owner(Service& service, const std::string& bucket, std::string_view account);
+
+// What to tell who asked for an object that could not be had: only who may list the bucket learns what is not there.
+Error missing_error(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked,
+                    const Error& error);
+
+// Before an object is written: the right to, and the attributes that say whose it is. Errors: access_denied,
+// acl_not_supported.
+Result<store::Attributes> authorize_new_object(const Service& service, const Caller& caller, const BucketAccess& access,
+                                               const Asked& asked, const AclWish& wish);
+
+// A list that is to be set, if the bucket's settings allow it. acl_not_supported, access_denied.
+Result<Acl> allowed_acl(const BucketAccess& access, Acl acl, const AclWish& wish);
+
+// The list of an object, as it stands; that of its owner alone where none is kept.
+Acl object_acl(const BucketAccess& access, const store::ObjectInfo& object);
+std::string_view owner_of(const BucketAccess& access, const store::ObjectInfo& object);
+// The attributes that keep it: none for the private list of the bucket's owner.
+store::Attributes acl_attributes(const BucketAccess& access, const Acl& acl);
+// The same as a change of what an object has.
+store::Attributes acl_change(const BucketAccess& access, const Acl& acl);
+
+}  // namespace verbena::s3

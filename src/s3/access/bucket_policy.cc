@@ -1,0 +1,69 @@
+// Bucket policies.
+#include "auth/policy.h"
+#include "s3/access/authorize.h"
+#include "s3/buckets/bucket_document.h"
+#include "s3/verbs.h"
+#include "s3/xml.h"
+
+namespace verbena::s3 {
+namespace {
+
+Result<auth::PolicyPtr> read_policy(const std::string& text, std::string_view bucket) {
+  auto policy = auth::parse_policy(text, auth::PolicyKind::resource);
+  if (!policy && policy.error() == Errc::too_large) {
+    return fail(Errc::malformed_policy, "Bucket policies are limited to 20 KiB.");
+  }
+  if (policy && !auth::concerns_only(**policy, bucket)) {
+    return fail(Errc::malformed_policy, "Policy has invalid resource.");
+  }
+  return policy;
+}
+
+}  // namespace
+
+Task<Result<void>> serve_get_bucket_policy(Context& context) {
+  VB_CO_ASSIGN(const store::Document document,
+               co_await read_bucket_document(context, policy_document, Errc::no_such_bucket_policy));
+  context.reply_header("content-type", "application/json");
+  context.response.body = *document;
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_put_bucket_policy(Context& context) {
+  // Some more than is allowed, so that the answer says what is wrong.
+  VB_CO_ASSIGN(const std::string text, co_await read_document(context, 2 * auth::policy_bytes_max));
+  VB_CO_ASSIGN(const auth::PolicyPtr policy, read_policy(text, context.bucket));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  if (access->block.block_policy && auth::is_public(*policy)) {
+    co_return fail(Errc::access_denied, "policy: public policies are blocked");
+  }
+  const auto confirmed = context.header("x-amz-confirm-remove-self-bucket-access");
+  const bool binds_root = confirmed == "true" || confirmed == "True";
+  VB_CO_TRY(co_await keep_document(context.service, context.bucket, policy_document, text));
+  if (binds_root) {
+    VB_CO_TRY(co_await keep_document(context.service, context.bucket, policy_binding_document, "root"));
+  } else {
+    VB_CO_TRY(co_await drop_document(context.service, context.bucket, policy_binding_document));
+  }
+  reply_no_content(context);
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_delete_bucket_policy(Context& context) {
+  VB_CO_TRY(co_await drop_document(context.service, context.bucket, policy_document));
+  VB_CO_TRY(co_await drop_document(context.service, context.bucket, policy_binding_document));
+  reply_no_content(context);
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_bucket_policy_status(Context& context) {
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  const bool by_policy = access->policy_public && !access->block.restrict_buckets;
+  const bool by_list = access->lists_count() && access->groups_count() && is_public(access->acl);
+  XmlWriter xml("PolicyStatus");
+  xml.element("IsPublic", by_policy || by_list);
+  context.reply_xml(xml.finish());
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

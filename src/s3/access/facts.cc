@@ -1,0 +1,180 @@
+#include "s3/access/facts.h"
+
+#include <algorithm>
+#include <array>
+
+#include "auth/timestamp.h"
+#include "s3/context.h"
+#include "s3/http_date.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr std::string_view existing_tag = "s3:existingobjecttag/", request_tag = "s3:requestobjecttag/";
+
+std::optional<std::string> some(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  return std::string(text);
+}
+
+std::optional<std::string> find_tag(const store::Tags* tags, std::string_view key) {
+  if (tags == nullptr) return std::nullopt;
+  const auto it = std::ranges::find(*tags, key, &store::Tags::value_type::first);
+  return it == tags->end() ? std::nullopt : std::optional(it->second);
+}
+
+std::optional<std::string> sent_header(const Context* http, std::string_view name) {
+  const auto value = http == nullptr ? std::nullopt : http->request.header(name);
+  return value ? std::optional<std::string>(*value) : std::nullopt;
+}
+
+// With which version of signatures the caller proved who it is.
+struct Signature {
+  bool version4 = true, in_query = false, in_form = false;
+};
+
+Signature signature_of(const Caller& caller, const Context* sent) {
+  if (sent == nullptr) return {};
+  if (!caller.http->form_signature.empty()) return {caller.http->form_signature != "AWS", false, true};
+  if (sent->query.has("X-Amz-Signature")) return {true, true, false};
+  if (sent->query.has("Signature")) return {false, true, false};
+  const auto authorization = sent->request.header("authorization");
+  return {!authorization || !authorization->starts_with("AWS "), false, false};
+}
+
+// Of the keys that are headers without their "s3:". What else has such a name is no fact.
+constexpr std::array<std::string_view, 17> header_names = {"x-amz-acl",
+                                                           "x-amz-content-sha256",
+                                                           "x-amz-copy-source",
+                                                           "x-amz-grant-full-control",
+                                                           "x-amz-grant-read",
+                                                           "x-amz-grant-read-acp",
+                                                           "x-amz-grant-write",
+                                                           "x-amz-grant-write-acp",
+                                                           "x-amz-metadata-directive",
+                                                           "x-amz-object-ownership",
+                                                           "x-amz-server-side-encryption",
+                                                           "x-amz-server-side-encryption-aws-kms-key-id",
+                                                           "x-amz-server-side-encryption-customer-algorithm",
+                                                           "x-amz-storage-class",
+                                                           "x-amz-website-redirect-location",
+                                                           "if-match",
+                                                           "if-none-match"};
+
+}  // namespace
+
+int64_t arrived_us(const Service& service, const Caller& caller) {
+  const int64_t arrived = caller.http == nullptr ? 0 : caller.http->arrived_us;
+  return arrived != 0 ? arrived : service.clock.now_us();
+}
+
+std::optional<std::string> RequestFacts::header(std::string_view name) const {
+  if (caller_.http != nullptr) {
+    if (const auto value = caller_.http->header(name)) return std::string(*value);
+  }
+  if (asked_.headers == nullptr) return std::nullopt;
+  const auto it = std::ranges::find(*asked_.headers, name, &Headers::value_type::first);
+  return it == asked_.headers->end() ? std::nullopt : std::optional(it->second);
+}
+
+int64_t RequestFacts::now_us() const { return arrived_us(service_, caller_); }
+
+const Context* RequestFacts::sent() const {
+  return caller_.http != nullptr && caller_.http->form_of != nullptr ? caller_.http->form_of : caller_.http;
+}
+
+std::optional<std::string> RequestFacts::connection_fact(std::string_view key) const {
+  if (key == "aws:sourceip") return some(caller_.peer_address);
+  if (key == "aws:securetransport") {
+    // RDMA is outside of TLS: what a token asks for travels in the clear, whatever carried the request.
+    const bool rdma = caller_.door != Door::http || header("x-amz-rdma-token").has_value();
+    return caller_.secure && !rdma ? "true" : "false";
+  }
+  if (key == "aws:currenttime") return format_iso8601(now_us());
+  if (key == "aws:epochtime") return std::to_string(now_us() / 1'000'000);
+  if (key == "aws:useragent") return sent_header(sent(), "user-agent");
+  if (key == "aws:referer") return sent_header(sent(), "referer");
+  if (key == "aws:requestedregion" || key == "s3:locationconstraint") return service_.region;
+  if (key == "aws:resourceaccount" || key == "s3:resourceaccount") return some(owner_id_);
+  return std::nullopt;
+}
+
+// Source: Amazon S3, "Amazon S3 Signature Version 4 Authentication Specific Policy Keys".
+std::optional<std::string> RequestFacts::signature_fact(std::string_view key) const {
+  if (!key.starts_with("s3:") || caller_.identity.anonymous) return std::nullopt;
+  const Context* const http = sent();
+  const Signature signature = signature_of(caller_, http);
+  if (key == "s3:authtype") {
+    return signature.in_form ? "POST" : signature.in_query ? "REST-QUERY-STRING" : "REST-HEADER";
+  }
+  if (key == "s3:signatureversion") return signature.version4 ? "AWS4-HMAC-SHA256" : "AWS";
+  if (key != "s3:signatureage" || http == nullptr || !signature.version4) return std::nullopt;
+  // A form's date is a field of the form.
+  const auto date = signature.in_query ? http->query.get("X-Amz-Date") : caller_.http->request.header("x-amz-date");
+  const auto signed_s = date ? auth::parse_amz_date(*date) : std::nullopt;
+  if (!signed_s) return std::nullopt;
+  return std::to_string((now_us() / 1'000'000 - *signed_s) * 1000);
+}
+
+std::optional<std::string> RequestFacts::listing_fact(std::string_view key) const {
+  if (key == "s3:versionid") return some(asked_.version_id);
+  if (asked_.list == nullptr) return std::nullopt;
+  if (key == "s3:prefix") return asked_.list->prefix;
+  if (key == "s3:delimiter") return some(asked_.list->delimiter);
+  if (key == "s3:max-keys") return std::to_string(asked_.list->max_keys);
+  return std::nullopt;
+}
+
+std::optional<std::string> RequestFacts::lock_fact(std::string_view key) const {
+  if (asked_.lock == nullptr || !key.starts_with("s3:object-lock-")) return std::nullopt;
+  if (key == "s3:object-lock-legal-hold") return asked_.lock->legal_hold ? "ON" : "OFF";
+  if (asked_.lock->mode == store::LockMode::none) return std::nullopt;
+  if (key == "s3:object-lock-mode") {
+    return asked_.lock->mode == store::LockMode::compliance ? "COMPLIANCE" : "GOVERNANCE";
+  }
+  if (key == "s3:object-lock-retain-until-date") return format_iso8601(asked_.lock->retain_until_us);
+  if (key != "s3:object-lock-remaining-retention-days") return std::nullopt;
+  constexpr int64_t day_us = 86'400'000'000;
+  const int64_t left_us = std::max<int64_t>(0, asked_.lock->retain_until_us - service_.clock.now_us());
+  return std::to_string((left_us + day_us - 1) / day_us);
+}
+
+// What was checked of the payload: a header that no signature covers says nothing.
+std::optional<std::string> RequestFacts::payload_fact() const {
+  const Context* const http = sent();
+  const Signature signature = signature_of(caller_, http);
+  if (http == nullptr || signature.in_form || !signature.version4) return std::nullopt;
+  if (!signature.in_query) return sent_header(http, "x-amz-content-sha256");
+  // As the signature of a URL was verified.
+  if (const auto hash = http->query.get("X-Amz-Content-Sha256")) return std::string(*hash);
+  return sent_header(http, "x-amz-content-sha256").value_or("UNSIGNED-PAYLOAD");
+}
+
+std::optional<std::string> RequestFacts::header_fact(std::string_view key) const {
+  if (!key.starts_with("s3:")) return std::nullopt;
+  key.remove_prefix(3);
+  if (key == "x-amz-content-sha256") return payload_fact();
+  return std::ranges::find(header_names, key) == header_names.end() ? std::nullopt : header(key);
+}
+
+bool RequestFacts::find(std::string_view key, auth::FactValues& values) const {
+  if (key == "s3:requestobjecttagkeys") {
+    if (asked_.tags == nullptr || asked_.tags->empty()) return false;
+    for (const auto& [name, value] : *asked_.tags) values.push_back(name);
+    return true;
+  }
+  std::optional<std::string> value;
+  if (key.starts_with(existing_tag)) {
+    value = find_tag(asked_.object == nullptr ? nullptr : &asked_.object->tags, key.substr(existing_tag.size()));
+  } else if (key.starts_with(request_tag)) {
+    value = find_tag(asked_.tags, key.substr(request_tag.size()));
+  } else if (!(value = connection_fact(key)) && !(value = signature_fact(key)) && !(value = listing_fact(key)) &&
+             !(value = lock_fact(key))) {
+    value = header_fact(key);
+  }
+  if (!value) return false;
+  values.push_back(std::move(*value));
+  return true;
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,39 @@
+// The values behind the condition keys of policies, for one request.
+#pragma once
+
+#include <string_view>
+
+#include "auth/policy.h"
+#include "s3/access/authorize.h"
+
+namespace verbena::s3 {
+
+// When the request was there: its conditions on time are judged by that, however long its body takes.
+int64_t arrived_us(const Service& service, const Caller& caller);
+
+class RequestFacts final : public auth::Facts {
+ public:
+  // All outlive it. `owner_id`: the account that the bucket belongs to.
+  RequestFacts(const Service& service, const Caller& caller, std::string_view owner_id, const Asked& asked)
+      : service_(service), caller_(caller), owner_id_(owner_id), asked_(asked) {}
+  bool find(std::string_view key, auth::FactValues& values) const override;
+
+ private:
+  std::optional<std::string> connection_fact(std::string_view key) const;
+  std::optional<std::string> signature_fact(std::string_view key) const;
+  std::optional<std::string> listing_fact(std::string_view key) const;
+  std::optional<std::string> lock_fact(std::string_view key) const;
+  std::optional<std::string> header_fact(std::string_view key) const;
+  std::optional<std::string> payload_fact() const;
+  std::optional<std::string> header(std::string_view name) const;
+  int64_t now_us() const;
+  // The request as it was sent, where that was a browser's form, too; null: not over HTTP.
+  const Context* sent() const;
+
+  const Service& service_;
+  const Caller& caller_;
+  std::string_view owner_id_;
+  const Asked& asked_;
+};
+
+}  // namespace verbena::s3

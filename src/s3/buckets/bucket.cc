@@ -1,0 +1,237 @@
+// Buckets: create, head, delete, list, and what clients ask of them on the way.
+#include <fmt/core.h>
+
+#include "s3/access/acl.h"
+#include "s3/access/authorize.h"
+#include "s3/buckets/bucket_document.h"
+#include "s3/http_date.h"
+#include "s3/objects/listing.h"
+#include "s3/names.h"
+#include "s3/access/ownership.h"
+#include "s3/verbs.h"
+#include "s3/xml.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr std::string_view durability_header = "x-verbena-durability";
+constexpr size_t create_document_max = 64 * KiB;
+
+Result<std::optional<store::Durability>> read_durability(const Context& context) {
+  const auto header = context.request.header(durability_header);
+  if (!header) return std::nullopt;
+  if (*header == "sync") return store::Durability::sync;
+  if (*header == "memory") return store::Durability::memory;
+  return fail(Errc::invalid_argument, "x-verbena-durability must be memory or sync.");
+}
+
+struct NewBucketAccess {
+  std::optional<Ownership> ownership;
+  AclWish acl;
+  bool object_lock = false;
+};
+
+// x-amz-object-ownership and the list's headers of CreateBucket.
+Result<NewBucketAccess> read_new_bucket_access(const Context& context) {
+  NewBucketAccess wanted;
+  if (const auto header = context.header("x-amz-object-ownership")) {
+    wanted.ownership = named_ownership(*header);
+    if (!wanted.ownership) return fail(Errc::invalid_argument, "Invalid x-amz-object-ownership header.");
+  }
+  VB_ASSIGN(wanted.acl, read_acl_headers(context));
+  const auto lock = context.header("x-amz-bucket-object-lock-enabled");
+  wanted.object_lock = lock == "true" || lock == "True";
+  if (wanted.ownership == Ownership::bucket_owner_enforced && wanted.acl.any() && wanted.acl.canned != "private") {
+    return fail(Errc::invalid_bucket_acl, "create bucket");
+  }
+  return wanted;
+}
+
+// What a new bucket is to have beyond its name takes the rights to give it that, as at AWS.
+Result<void> authorize_new_bucket(const Context& context, const NewBucketAccess& wanted) {
+  const auto may = [&](const Action& action) {
+    return authorize_service(context.service, context.caller(), action, context.bucket);
+  };
+  VB_TRY(may(action::create_bucket));
+  if (wanted.acl.any()) VB_TRY(may(action::put_bucket_acl));
+  if (wanted.ownership) VB_TRY(may(action::put_ownership));
+  if (!wanted.object_lock) return {};
+  VB_TRY(may(action::put_bucket_lock));
+  return may(action::put_versioning);
+}
+
+Task<Result<void>> keep_bucket_access(Context& context, const std::optional<Ownership>& ownership,
+                                      const std::optional<Acl>& acl) {
+  if (ownership) {
+    VB_CO_TRY(co_await keep_document(context.service, context.bucket, ownership_document, ownership_xml(*ownership)));
+  }
+  if (!acl) co_return Result<void>();
+  if (is_private(*acl)) co_return co_await drop_document(context.service, context.bucket, acl_document);
+  co_return co_await keep_document(context.service, context.bucket, acl_document, encode_acl(*acl));
+}
+
+// Durability is no right of S3's: it changes by the word of the bucket owner's root alone.
+Task<Result<void>> change_durability(Context& context, const BucketAccess& access, store::Durability wanted) {
+  VB_CO_ASSIGN(const store::BucketInfo info, co_await context.service.store.bucket(context.bucket));
+  if (info.durability == wanted) co_return Result<void>();
+  if (!is_owners_root(context.caller(), access))
+    co_return fail(Errc::access_denied, "durability: not the owner's root");
+  co_return co_await context.service.store.set_durability(context.bucket, wanted);
+}
+
+// The owner creates its bucket again: what the headers ask for is asked and checked as where it has verbs of its own.
+Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted,
+                                 const std::optional<store::Durability>& durability) {
+  VB_CO_ASSIGN(const BucketAccessPtr present, co_await bucket_access(context.service, context.bucket));
+  BucketAccess access = *present;
+  if (wanted.ownership) {
+    const Asked asked{action::put_ownership};
+    VB_CO_TRY(authorize(context.service, context.caller(), *present, asked));
+    if (*wanted.ownership == Ownership::bucket_owner_enforced && !is_private(present->acl)) {
+      co_return fail(Errc::invalid_bucket_acl, "ownership: the bucket's list gives to others");
+    }
+    access.ownership = *wanted.ownership;
+  }
+  std::optional<Acl> acl;
+  if (wanted.acl.any()) {
+    const Asked asked{action::put_bucket_acl};
+    VB_CO_TRY(authorize(context.service, context.caller(), *present, asked));
+    VB_CO_ASSIGN(acl, allowed_acl(access, make_acl(wanted.acl, access.owner, access.owner), wanted.acl));
+  }
+  if (durability) VB_CO_TRY(co_await change_durability(context, *present, *durability));
+  co_return co_await keep_bucket_access(context, wanted.ownership, acl);
+}
+
+}  // namespace
+
+Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
+                                 store::Durability durability, bool object_lock) {
+  VB_CO_TRY(authorize_service(service, caller, action::create_bucket, bucket));
+  VB_CO_TRY(check_bucket_name(bucket));
+  store::BucketInfo info;
+  info.name = bucket;
+  info.created_us = service.clock.now_us();
+  info.owner = owner_of(caller);
+  info.durability = durability;
+  if (object_lock) {
+    info.versioning = store::Versioning::enabled;
+    info.lock.enabled = true;
+  }
+  auto created = co_await service.store.create_bucket(std::move(info));
+  service.access->changed();
+  if (!created && created.error() == Errc::bucket_already_exists) {
+    VB_CO_ASSIGN(const store::BucketInfo present, co_await service.store.bucket(bucket));
+    if (present.owner == owner_of(caller)) co_return fail(Errc::bucket_already_owned_by_you, "create bucket");
+  }
+  co_return created;
+}
+
+Task<Result<store::BucketInfo>> head_bucket(Service& service, const Caller& caller, const std::string& bucket) {
+  VB_CO_TRY(co_await authorize_bucket(service, caller, bucket, action::list));
+  co_return co_await service.store.bucket(bucket);
+}
+
+Task<Result<void>> delete_bucket(Service& service, const Caller& caller, const std::string& bucket) {
+  VB_CO_TRY(co_await authorize_bucket(service, caller, bucket, action::delete_bucket));
+  auto removed = co_await service.store.remove_bucket(bucket);
+  service.access->changed();
+  co_return removed;
+}
+
+Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Caller& caller) {
+  VB_CO_TRY(authorize_service(service, caller, action::list_buckets, {}));
+  VB_CO_ASSIGN(auto buckets, co_await service.store.buckets());
+  const std::string_view owner = owner_of(caller);
+  std::erase_if(buckets, [&](const store::BucketInfo& bucket) { return bucket.owner != owner; });
+  co_return buckets;
+}
+
+Task<Result<void>> serve_create_bucket(Context& context) {
+  VB_CO_ASSIGN(const auto durability, read_durability(context));
+  VB_CO_ASSIGN(const NewBucketAccess wanted_access, read_new_bucket_access(context));
+  VB_CO_ASSIGN(const std::string text, co_await read_text(context, create_document_max));
+  if (!text.empty()) {
+    VB_CO_ASSIGN(const std::string region, parse_create_bucket(text));
+    if (!region.empty() && region != context.service.region) {
+      context.error_fields.emplace_back("LocationConstraint", region);
+      co_return fail(Errc::invalid_location_constraint, "create bucket");
+    }
+  }
+  const auto wanted = durability.value_or(store::Durability::sync);
+  VB_CO_TRY(authorize_new_bucket(context, wanted_access));
+  auto created =
+      co_await create_bucket(context.service, context.caller(), context.bucket, wanted, wanted_access.object_lock);
+  // In us-east-1 AWS answers the owner's second CreateBucket with 200, elsewhere with 409.
+  if (!created && created.error() == Errc::bucket_already_owned_by_you && context.service.region == "us-east-1") {
+    VB_CO_TRY(co_await change_bucket(context, wanted_access, durability));
+  } else {
+    VB_CO_TRY(std::move(created));
+    const std::string_view owner = owner_of(context.caller());
+    std::optional<Acl> acl;
+    if (wanted_access.acl.any()) acl = make_acl(wanted_access.acl, owner, owner);
+    VB_CO_TRY(co_await keep_bucket_access(context, wanted_access.ownership, acl));
+  }
+  context.reply_header("location", "/" + context.bucket);
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_head_bucket(Context& context) {
+  VB_CO_ASSIGN(const store::BucketInfo info, co_await head_bucket(context.service, context.caller(), context.bucket));
+  context.reply_header("x-amz-bucket-region", context.service.region);
+  context.reply_header("x-amz-access-point-alias", "false");
+  context.reply_header(std::string(durability_header),
+                       info.durability == store::Durability::memory ? "memory" : "sync");
+  context.reply_header("content-type", "application/xml");
+  context.response.no_body = true;
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_delete_bucket(Context& context) {
+  VB_CO_TRY(co_await delete_bucket(context.service, context.caller(), context.bucket));
+  reply_no_content(context);
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_list_buckets(Context& context) {
+  VB_CO_ASSIGN(const int64_t max, context.query.number("max-buckets", 1, 10'000, 10'000,
+                                                       "Argument max-buckets must be an integer between 1 and 10000."));
+  const auto prefix = context.query.get_or_empty("prefix");
+  const auto after = context.query.get_or_empty("continuation-token");
+  const auto region = context.query.get("bucket-region");
+  VB_CO_ASSIGN(const auto buckets, co_await list_buckets(context.service, context.caller()));
+  XmlWriter xml("ListAllMyBucketsResult");
+  write_owner(xml, "Owner", context.service, owner_of(context.caller()));
+  xml.open("Buckets");
+  int64_t written = 0;
+  std::string_view last;
+  bool truncated = false;
+  for (const auto& bucket : buckets) {
+    if (!bucket.name.starts_with(prefix) || (!after.empty() && bucket.name <= after)) continue;
+    if (region && *region != context.service.region) continue;
+    if ((truncated = written == max)) break;
+    xml.open("Bucket");
+    xml.element("Name", bucket.name);
+    xml.element("CreationDate", format_iso8601(bucket.created_us));
+    xml.element("BucketRegion", context.service.region);
+    xml.close();
+    last = bucket.name;
+    ++written;
+  }
+  xml.close();
+  if (truncated) xml.element("ContinuationToken", last);
+  if (!prefix.empty()) xml.element("Prefix", prefix);
+  context.reply_xml(xml.finish());
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_bucket_location(Context& context) {
+  // AWS's oldest region has no name here; the root element itself holds the text.
+  const std::string region = context.service.region == "us-east-1" ? "" : context.service.region;
+  context.reply_xml(
+      fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<LocationConstraint xmlns=\""
+                  "http://s3.amazonaws.com/doc/2006-03-01/\">{}</LocationConstraint>",
+                  region));
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

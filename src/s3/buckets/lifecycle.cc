@@ -1,0 +1,98 @@
+#include "s3/buckets/lifecycle.h"
+
+#include <fmt/core.h>
+
+#include <map>
+#include <mutex>
+
+#include "auth/auth.h"
+#include "s3/access/access.h"
+#include "s3/buckets/bucket_document.h"
+#include "s3/http_date.h"
+#include "s3/verbs.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr size_t lifecycle_document_max = 512 * KiB;
+using Rules = std::shared_ptr<const std::vector<LifecycleRule>>;
+
+// Parsed documents. Holding the document keeps its address from being used for another. Thread-safe.
+class RulesCache {
+ public:
+  Result<Rules> get(const store::Document& document) {
+    std::lock_guard lock(mutex_);
+    if (auto it = parsed_.find(document.get()); it != parsed_.end()) return it->second.rules;
+    VB_ASSIGN(auto rules, parse_lifecycle(*document));
+    if (parsed_.size() >= entries_max) parsed_.clear();
+    auto shared = std::make_shared<const std::vector<LifecycleRule>>(std::move(rules));
+    parsed_.emplace(document.get(), Entry{document, shared});
+    return shared;
+  }
+
+ private:
+  static constexpr size_t entries_max = 64;
+  struct Entry {
+    store::Document document;
+    Rules rules;
+  };
+  std::mutex mutex_;
+  std::map<const std::string*, Entry> parsed_;
+};
+
+RulesCache& rules_cache() {
+  static RulesCache cache;
+  return cache;
+}
+
+}  // namespace
+
+Task<Result<Rules>> lifecycle_rules(store::Store& store, std::string bucket) {
+  const auto document = co_await store.document(bucket, lifecycle_document);
+  static const auto none = std::make_shared<const std::vector<LifecycleRule>>();
+  if (!document && document.error() == Errc::not_found) co_return none;
+  if (!document) co_return std::unexpected(document.error());
+  co_return rules_cache().get(*document);
+}
+
+bool may_expire(const Context& context) {
+  const BucketAccess* const access = cached_access(context.service, context.bucket);
+  return access == nullptr || access->lifecycle != nullptr;
+}
+
+Task<> add_expiration_header(Context& context, const store::ObjectInfo& info) {
+  const auto found = co_await bucket_access(context.service, context.bucket);
+  if (!found || (*found)->lifecycle == nullptr) co_return;
+  const BucketAccessPtr& access = *found;
+  // The header is for clients that plan by the calendar: it keeps days of 24 hours where they are shortened.
+  constexpr int64_t day_s = 86'400;
+  const auto expiry = find_expiry(*access->lifecycle, context.key, info, day_s);
+  if (!expiry) co_return;
+  context.reply_header("x-amz-expiration",
+                       fmt::format("expiry-date=\"{}\", rule-id=\"{}\"", format_http_date(expiry->at_us / 1'000'000),
+                                   auth::uri_encode(expiry->rule->id, true)));
+}
+
+Task<Result<void>> serve_bucket_lifecycle(Context& context) {
+  VB_CO_ASSIGN(const auto document,
+               co_await read_bucket_document(context, lifecycle_document, Errc::no_such_lifecycle));
+  context.reply_header("x-amz-transition-default-minimum-object-size", "all_storage_classes_128K");
+  context.reply_xml(*document);
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_put_bucket_lifecycle(Context& context) {
+  VB_CO_ASSIGN(const std::string text, co_await read_document(context, lifecycle_document_max));
+  VB_CO_ASSIGN(const auto rules, parse_lifecycle(text));
+  std::string document = lifecycle_xml(rules);
+  context.reply_header("x-amz-transition-default-minimum-object-size", "all_storage_classes_128K");
+  co_return co_await keep_document(context.service, context.bucket, lifecycle_document, std::move(document));
+}
+
+Task<Result<void>> serve_delete_bucket_lifecycle(Context& context) {
+  VB_CO_TRY(co_await drop_document(context.service, context.bucket, lifecycle_document));
+  reply_no_content(context);
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

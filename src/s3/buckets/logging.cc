@@ -1,0 +1,51 @@
+// GetBucketLogging and PutBucketLogging.
+#include "s3/access/authorize.h"
+#include "s3/buckets/bucket_document.h"
+#include "s3/buckets/logging_rules.h"
+#include "s3/workers/request_log.h"
+#include "s3/verbs.h"
+#include "s3/xml.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr size_t document_bytes_max = 64 * KiB;
+
+// AWS wants a bucket of the same owner. Whoever names it must be allowed to write there himself: with AWS the bucket's
+// policy must let the logging service in.
+Task<Result<void>> check_target(Context& context, const LoggingRule& rule) {
+  VB_CO_ASSIGN(const store::BucketInfo source, co_await context.service.store.bucket(context.bucket));
+  const auto target = co_await context.service.store.bucket(rule.target_bucket);
+  if (!target && !(target.error() == Errc::no_such_bucket)) co_return std::unexpected(target.error());
+  if (!target || target->owner != source.owner) {
+    context.error_fields.emplace_back("TargetBucket", rule.target_bucket);
+    co_return fail(Errc::invalid_target_bucket, "logging");
+  }
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, rule.target_bucket));
+  const Asked asked{.action = action::put_object, .key = rule.prefix};
+  co_return authorize(context.service, context.caller(), *access, asked);
+}
+
+}  // namespace
+
+Task<Result<void>> serve_get_logging(Context& context) {
+  const auto document = co_await context.service.store.document(context.bucket, logging_document);
+  if (!document && !(document.error() == Errc::not_found)) co_return std::unexpected(document.error());
+  XmlWriter off("BucketLoggingStatus");
+  context.reply_xml(document ? **document : off.finish());
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_put_logging(Context& context) {
+  VB_CO_TRY(co_await context.service.store.bucket(context.bucket));
+  VB_CO_ASSIGN(const std::string text, co_await read_document(context, document_bytes_max));
+  VB_CO_ASSIGN(const auto rule, parse_logging(text));
+  if (!rule) co_return co_await context.service.store.remove_document(context.bucket, logging_document);
+  if (context.service.request_log == nullptr) co_return fail(Errc::not_implemented, "bucket logging");
+  VB_CO_TRY(co_await check_target(context, *rule));
+  context.service.request_log->use();
+  std::string xml = logging_xml(*rule);
+  co_return co_await context.service.store.set_document(context.bucket, logging_document, std::move(xml));
+}
+
+}  // namespace verbena::s3

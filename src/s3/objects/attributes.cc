@@ -1,0 +1,117 @@
+// What can be asked of an object besides its bytes: attributes, ACL.
+#include <algorithm>
+
+#include "s3/access/authorize.h"
+#include "s3/objects/checksums.h"
+#include "s3/objects/encryption.h"
+#include "s3/headers.h"
+#include "s3/http_date.h"
+#include "s3/objects/listing.h"
+#include "s3/verbs.h"
+#include "s3/objects/versions.h"
+#include "s3/xml.h"
+
+namespace verbena::s3 {
+namespace {
+
+struct Wanted {
+  bool etag = false, checksum = false, parts = false, storage_class = false, size = false;
+};
+
+// x-amz-object-attributes: a list, which may also come as several headers.
+Result<Wanted> read_wanted(const Context& context) {
+  Wanted wanted;
+  bool any = false;
+  for (const auto& [name, value] : context.request.headers) {
+    if (name != "x-amz-object-attributes") continue;
+    std::string_view rest = value;
+    while (!rest.empty()) {
+      const size_t cut = std::min(rest.find(','), rest.size());
+      std::string_view one = rest.substr(0, cut);
+      rest.remove_prefix(std::min(cut + 1, rest.size()));
+      while (one.starts_with(' ')) one.remove_prefix(1);
+      while (one.ends_with(' ')) one.remove_suffix(1);
+      if (one == "ETag") {
+        wanted.etag = true;
+      } else if (one == "Checksum") {
+        wanted.checksum = true;
+      } else if (one == "ObjectParts") {
+        wanted.parts = true;
+      } else if (one == "StorageClass") {
+        wanted.storage_class = true;
+      } else if (one == "ObjectSize") {
+        wanted.size = true;
+      } else {
+        return fail(Errc::invalid_argument, "Invalid attribute name specified.");
+      }
+      any = true;
+    }
+  }
+  if (!any) return fail(Errc::invalid_request, "The x-amz-object-attributes header is required.");
+  return wanted;
+}
+
+void write_checksums(XmlWriter& xml, const std::vector<store::Checksum>& checksums) {
+  if (checksums.empty()) return;
+  xml.open("Checksum");
+  for (const auto& checksum : checksums) xml.element(checksum_element(checksum.algorithm), format_checksum(checksum));
+  xml.element("ChecksumType", checksums.front().parts != 0 ? "COMPOSITE" : "FULL_OBJECT");
+  xml.close();
+}
+
+void write_parts(XmlWriter& xml, const store::ObjectInfo& info, int marker, int max) {
+  if (info.parts.empty()) return;
+  xml.open("ObjectParts");
+  xml.element("PartsCount", info.parts.size());
+  xml.element("PartNumberMarker", marker);
+  xml.element("MaxParts", max);
+  const auto total = static_cast<int>(info.parts.size());
+  const int end = std::min(total, marker > total ? total : marker + max);
+  xml.element("IsTruncated", end < total);
+  if (end < total) xml.element("NextPartNumberMarker", end);
+  for (int i = marker; i < end; ++i) {
+    const auto& part = info.parts[static_cast<size_t>(i)];
+    xml.open("Part");
+    xml.element("PartNumber", i + 1);
+    xml.element("Size", part.size);
+    for (const auto& checksum : part.checksums) {
+      xml.element(checksum_element(checksum.algorithm), format_checksum(checksum));
+    }
+    xml.close();
+  }
+  xml.close();
+}
+
+// A number that AWS takes from a header here, unlike in ListParts.
+Result<int> header_number(const Context& context, std::string_view name, int fallback) {
+  const auto header = context.header(name);
+  if (!header) return fallback;
+  const auto value = parse_decimal(*header);
+  if (!value) return fail(Errc::invalid_argument, "A part number header is not a number.");
+  return static_cast<int>(std::min<uint64_t>(*value, store::part_number_max));
+}
+
+}  // namespace
+
+Task<Result<void>> serve_object_attributes(Context& context) {
+  VB_CO_ASSIGN(const Wanted wanted, read_wanted(context));
+  VB_CO_ASSIGN(const int max, header_number(context, "x-amz-max-parts", 1000));
+  VB_CO_ASSIGN(const int marker, header_number(context, "x-amz-part-number-marker", 0));
+  // It tells what GetObject does, and more.
+  VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::get_object));
+  VB_CO_TRY(co_await authorize_version(context, info, action::get_attributes));
+  VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, own_key_prefix));
+  VB_CO_TRY(check_customer_key(info, customer));
+  context.reply_header("last-modified", format_http_date(info.modified_us / 1'000'000));
+  add_version_id(context.response, info.version_id);
+  XmlWriter xml("GetObjectAttributesResponse");
+  if (wanted.etag) xml.element("ETag", info.etag);  // without quotes: so does AWS, here alone
+  if (wanted.checksum) write_checksums(xml, info.checksums);
+  if (wanted.parts) write_parts(xml, info, marker, std::min(max, 1000));
+  if (wanted.storage_class) xml.element("StorageClass", storage_class(info.headers));
+  if (wanted.size) xml.element("ObjectSize", info.size);
+  context.reply_xml(xml.finish());
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

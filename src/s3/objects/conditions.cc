@@ -1,0 +1,118 @@
+#include "s3/objects/conditions.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "s3/http_date.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr size_t etags_max = 64;
+
+// Strong comparison: a weak tag never matches.
+bool matches_strongly(const std::vector<std::string>& tags, const std::string& etag) {
+  return std::ranges::any_of(tags, [&](const std::string& tag) { return tag == "*" || tag == etag; });
+}
+
+bool matches_weakly(const std::vector<std::string>& tags, const std::string& etag) {
+  return std::ranges::any_of(tags, [&](std::string_view tag) {
+    if (tag.starts_with("W/")) tag.remove_prefix(2);
+    return tag == "*" || tag == etag;
+  });
+}
+
+}  // namespace
+
+std::string strip_quotes(std::string_view etag) {
+  etag = trim(etag);
+  if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') etag = etag.substr(1, etag.size() - 2);
+  return std::string(etag);
+}
+
+std::vector<std::string> parse_etag_list(std::string_view header) {
+  std::vector<std::string> tags;
+  while (tags.size() < etags_max) {
+    header = trim(header);
+    if (header.starts_with(',')) {
+      header.remove_prefix(1);
+      continue;
+    }
+    if (header.empty()) break;
+    std::string prefix;
+    if (header.starts_with("W/")) {
+      prefix = "W/";
+      header.remove_prefix(2);
+    }
+    // A comma may stand inside quotes.
+    const bool quoted = header.starts_with('"');
+    const size_t end = quoted ? header.find('"', 1) : header.find(',');
+    if (quoted && end == std::string_view::npos) {
+      tags.push_back(prefix + std::string(header.substr(1)));
+      break;
+    }
+    const std::string_view tag = quoted ? header.substr(1, end - 1) : trim(header.substr(0, end));
+    tags.push_back(prefix + std::string(tag));
+    if (end == std::string_view::npos) break;
+    header.remove_prefix(end + (quoted ? 1 : 0));
+  }
+  return tags;
+}
+
+Preconditions read_preconditions(const Context& context, std::string_view prefix) {
+  const auto value = [&](std::string_view name) {
+    return prefix.empty() ? context.header(name) : context.header(std::string(prefix).append(name));
+  };
+  Preconditions conditions;
+  if (auto header = value("if-match")) conditions.if_match = parse_etag_list(*header);
+  if (auto header = value("if-none-match")) conditions.if_none_match = parse_etag_list(*header);
+  if (auto header = value("if-modified-since")) conditions.if_modified_since_s = parse_http_date(*header);
+  if (auto header = value("if-unmodified-since")) conditions.if_unmodified_since_s = parse_http_date(*header);
+  if (prefix.empty()) {
+    if (auto header = value("if-range")) conditions.if_range = std::string(*header);
+  }
+  return conditions;
+}
+
+Result<void> check_preconditions(const Preconditions& conditions, const store::ObjectInfo& info) {
+  const int64_t modified_s = info.modified_us / 1'000'000;  // HTTP dates have whole seconds
+  if (!conditions.if_match.empty()) {
+    if (!matches_strongly(conditions.if_match, info.etag)) return fail(Errc::precondition_failed, "If-Match");
+  } else if (conditions.if_unmodified_since_s && modified_s > *conditions.if_unmodified_since_s) {
+    return fail(Errc::precondition_failed, "If-Unmodified-Since");
+  }
+  if (!conditions.if_none_match.empty()) {
+    if (matches_weakly(conditions.if_none_match, info.etag)) return fail(Errc::not_modified, "If-None-Match");
+  } else if (conditions.if_modified_since_s && modified_s <= *conditions.if_modified_since_s) {
+    return fail(Errc::not_modified, "If-Modified-Since");
+  }
+  return {};
+}
+
+bool range_applies(const Preconditions& conditions, const store::ObjectInfo& info) {
+  if (!conditions.if_range) return true;
+  const std::string_view value = trim(*conditions.if_range);
+  if (value.starts_with("W/")) return false;
+  if (const auto date = parse_http_date(value)) return info.modified_us / 1'000'000 == *date;
+  return strip_quotes(value) == info.etag;
+}
+
+Result<store::CommitConditions> read_commit_conditions(const Context& context) {
+  store::CommitConditions conditions;
+  for (std::string_view name : {"if-modified-since", "if-unmodified-since"}) {
+    if (context.header(name)) return fail(Errc::not_implemented, "Conditions on time are not implemented for writes.");
+  }
+  if (const auto header = context.header("if-match")) {
+    const auto tags = parse_etag_list(*header);
+    if (tags.size() != 1) return fail(Errc::not_implemented, "If-Match takes one entity tag.");
+    conditions.if_match = tags.front();
+  }
+  if (const auto header = context.header("if-none-match")) {
+    const auto tags = parse_etag_list(*header);
+    if (tags.size() != 1) return fail(Errc::not_implemented, "If-None-Match takes one entity tag, or *.");
+    conditions.if_none_match = tags.front();
+  }
+  return conditions;
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,285 @@
+// CopyObject and UploadPartCopy: reader to writer through the arena, no byte leaves the process.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "auth/auth.h"
+#include "s3/access/authorize.h"
+#include "s3/objects/checksums.h"
+#include "s3/objects/conditions.h"
+#include "s3/objects/encryption.h"
+#include "s3/headers.h"
+#include "s3/http_date.h"
+#include "s3/buckets/lifecycle.h"
+#include "s3/objects/lock.h"
+#include "s3/objects/multipart.h"
+#include "s3/names.h"
+#include "s3/objects/put.h"
+#include "s3/objects/range.h"
+#include "s3/objects/read_ahead.h"
+#include "s3/objects/tagging.h"
+#include "s3/verbs.h"
+#include "s3/objects/versions.h"
+#include "s3/xml.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr uint64_t copy_size_max = 5 * GiB;
+
+struct CopySource {
+  std::string bucket, key, version_id;
+};
+
+// "bucket/key" or "/bucket/key", percent-encoded, perhaps with "?versionId=".
+Result<CopySource> parse_copy_source(std::string_view text) {
+  std::string_view version_id;
+  if (const size_t mark = text.find("?versionId="); mark != std::string_view::npos) {
+    version_id = text.substr(mark + 11);
+    if (version_id.empty()) return fail(Errc::invalid_argument, "Version id cannot be the empty string.");
+    text = text.substr(0, mark);
+  }
+  if (text.starts_with("arn:")) return fail(Errc::not_implemented, "Access point ARNs are not implemented.");
+  auto decoded = auth::uri_decode(text);
+  if (!decoded) return fail(Errc::invalid_copy_source, "copy source: percent escape");
+  std::string_view path = *decoded;
+  if (path.starts_with('/')) path.remove_prefix(1);
+  const size_t slash = path.find('/');
+  if (slash == std::string_view::npos || slash == 0 || slash + 1 == path.size()) {
+    return fail(Errc::invalid_copy_source, "copy source: shape");
+  }
+  CopySource source{std::string(path.substr(0, slash)), std::string(path.substr(slash + 1)), std::string(version_id)};
+  VB_TRY(check_bucket_name(source.bucket));
+  VB_TRY(check_key(source.key));
+  return source;
+}
+
+// The source with its conditions met. A copy that must not happen is 412 whichever condition says so.
+Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context, const CopySource& source) {
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
+  if (const auto expected = context.header("x-amz-source-expected-bucket-owner")) {
+    VB_CO_TRY(co_await check_expected_owner(context.service, source.bucket, *expected));
+  }
+  Asked asked{.action = action::get_object, .key = source.key, .version_id = source.version_id};
+  auto opened = co_await context.service.store.open(source.bucket, source.key, source.version_id);
+  if (!opened) {
+    opened = std::unexpected(missing_error(context.service, context.caller(), *access, asked, opened.error()));
+  }
+  if (!opened && opened.error() == Errc::method_not_allowed) {
+    co_return fail(Errc::invalid_request,
+                   "The source of a copy request may not specifically refer to a delete marker by version id.");
+  }
+  VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, source_key_prefix));
+  VB_CO_ASSIGN(auto reader, std::move(opened));
+  asked.object = &reader->info();
+  VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
+  VB_CO_ASSIGN(reader, open_sealed(context.service, std::move(reader), source.bucket, source.key, customer));
+  const auto met = check_preconditions(read_preconditions(context, "x-amz-copy-source-"), reader->info());
+  if (!met) {
+    context.error_fields.emplace_back("Condition", std::string("x-amz-copy-source-") + met.error().context);
+    co_return fail(Errc::precondition_failed, met.error().context);
+  }
+  co_return reader;
+}
+
+// A copy shows the tags that it takes along.
+Task<Result<void>> authorize_tags(Context& context, const CopySource& source, const store::ObjectInfo& from) {
+  if (from.tags.empty()) co_return Result<void>();
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
+  const Asked asked{
+      .action = action::get_object_tagging, .key = source.key, .version_id = source.version_id, .object = &from};
+  co_return authorize(context.service, context.caller(), *access, asked);
+}
+
+Task<Result<void>> copy_bytes(Context& context, std::shared_ptr<store::ObjectReader> reader, const Extent& extent,
+                              store::ObjectWriter& writer, BodyDigests& digests) {
+  auto executor = co_await boost::asio::this_coro::executor;
+  ReadAhead chunks(executor, context.service.arena, context.caller().peer_address, std::move(reader), extent.offset,
+                   extent.length);
+  while (!chunks.done()) {
+    VB_CO_ASSIGN(memory::Chunk chunk, co_await chunks.next());
+    digests.update(chunk.bytes);
+    VB_CO_TRY(co_await writer.append(std::move(chunk)));
+  }
+  digests.finish();
+  co_return Result<void>();
+}
+
+bool is_md5(std::string_view etag) {
+  return etag.size() == 32 && etag.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+Result<bool> replaces_metadata(const Context& context) {
+  const auto directive = context.header("x-amz-metadata-directive").value_or("COPY");
+  if (directive != "COPY" && directive != "REPLACE") return fail(Errc::invalid_argument, "Unknown metadata directive.");
+  return directive == "REPLACE";
+}
+
+Result<bool> replaces_tags(const Context& context) {
+  const auto directive = context.header("x-amz-tagging-directive").value_or("COPY");
+  if (directive != "COPY" && directive != "REPLACE") return fail(Errc::invalid_argument, "Unknown tagging directive.");
+  return directive == "REPLACE";
+}
+
+// x-amz-copy-source-version-id, of what was read.
+void add_source_version(Context& context, const store::ObjectInfo& from) {
+  if (!from.version_id.empty()) context.reply_header("x-amz-copy-source-version-id", from.version_id);
+}
+
+// Keeps the source's checksums where they still speak of the whole object; recomputes composite ones, and the one that
+// the request asks for. A source without any gets the default one.
+Result<std::vector<store::Checksum>> plan_copy_checksums(const Context& context, const store::ObjectInfo& source,
+                                                         BodyDigests& digests) {
+  std::vector<store::Checksum> kept;
+  for (const auto& checksum : source.checksums) {
+    if (checksum.parts == 0) {
+      kept.push_back(checksum);
+    } else {
+      digests.want(checksum.algorithm);
+    }
+  }
+  if (const auto named = context.header("x-amz-checksum-algorithm")) {
+    const auto algorithm = parse_algorithm(*named);
+    if (!algorithm || *algorithm == Algorithm::md5) {
+      return fail(Errc::invalid_request, "Checksum algorithm provided is unsupported.");
+    }
+    const auto same = [&](const store::Checksum& c) { return c.algorithm == *algorithm; };
+    const bool have = std::ranges::any_of(kept, same);
+    std::erase_if(kept, [&](const store::Checksum& c) { return c.algorithm != *algorithm; });
+    if (!have) digests.want(*algorithm);
+  } else if (source.checksums.empty()) {
+    digests.want(default_checksum);
+  }
+  return kept;
+}
+
+std::string copy_result_xml(std::string_view root, const std::string& etag, int64_t modified_us,
+                            const std::vector<store::Checksum>& checksums) {
+  XmlWriter xml(root);
+  xml.element("LastModified", format_iso8601(modified_us));
+  xml.quoted("ETag", etag);
+  for (const auto& checksum : checksums) xml.element(checksum_element(checksum.algorithm), format_checksum(checksum));
+  return xml.finish();
+}
+
+// The right to write the copy, and whose it is. An object's list is not copied (S3).
+Task<Result<store::Attributes>> authorize_copy(Context& context, const store::ObjectInfo& info) {
+  VB_CO_ASSIGN(const AclWish wish, read_acl_headers(context));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  const Asked asked{.action = action::put_object,
+                    .key = context.key,
+                    .tags = &info.tags,
+                    .lock = &info.lock,
+                    .headers = &info.headers};
+  co_return authorize_new_object(context.service, context.caller(), *access, asked, wish);
+}
+
+}  // namespace
+
+Task<Result<void>> serve_copy_object(Context& context) {
+  VB_CO_TRY(check_key(context.key));
+  VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
+  VB_CO_ASSIGN(const bool replace, replaces_metadata(context));
+  VB_CO_ASSIGN(const bool replace_tags, replaces_tags(context));
+  const auto wanted_class = context.header("x-amz-storage-class");
+  const bool onto_itself = source.bucket == context.bucket && source.key == context.key && source.version_id.empty();
+  VB_CO_ASSIGN(EncryptionWish wish, read_encryption(context));
+  const bool re_encrypts = wish.method != Encryption::none;
+  if (!replace && !replace_tags && !wanted_class && !re_encrypts && onto_itself) {
+    co_return fail(Errc::invalid_request,
+                   "This copy request is illegal because it is trying to copy an object to itself without changing the "
+                   "object's metadata, storage class, website redirect location or encryption attributes.");
+  }
+  VB_CO_ASSIGN(store::CommitConditions conditions, read_commit_conditions(context));
+  VB_CO_ASSIGN(const auto reader, co_await open_source(context, source));
+  const store::ObjectInfo& from = reader->info();
+  if (!replace_tags) VB_CO_TRY(co_await authorize_tags(context, source, from));
+  if (from.size > copy_size_max) {
+    co_return fail(Errc::invalid_request,
+                   "The specified copy source is larger than the maximum allowable size for a copy source: "
+                   "5368709120.");
+  }
+
+  store::ObjectInfo info;
+  info.size = from.size;
+  info.headers = from.headers;
+  if (replace) {
+    VB_CO_ASSIGN(info.headers, read_object_headers(context));
+  } else {
+    set_storage_class(info.headers, wanted_class.value_or("STANDARD"));  // never the source's (S3)
+  }
+  info.tags = from.tags;
+  if (replace_tags) {
+    VB_CO_ASSIGN(info.tags, read_tagging_header(context));
+  }
+  VB_CO_ASSIGN(info.lock, read_lock_headers(context));
+  VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info));
+  BodyDigests digests;
+  VB_CO_ASSIGN(info.checksums, plan_copy_checksums(context, from, digests));
+  // The bytes are the same, so is their MD5; a multipart or RDMA entity tag says nothing of a single-part copy.
+  VB_CO_ASSIGN(const Seal seal, co_await plan_seal(context.service, context.bucket, context.key, std::move(wish)));
+  const bool keep_etag = is_md5(from.etag) && !seal.opaque_etag();
+  if (!keep_etag && !seal.opaque_etag()) digests.want(Algorithm::md5);
+
+  VB_CO_ASSIGN(auto writer,
+               co_await context.service.store.create(context.bucket, context.key, seal.stored_size(from.size)));
+  writer = seal.writer(context.service, std::move(writer), from.size);
+  const Extent whole{0, from.size, false};
+  VB_CO_TRY(co_await copy_bytes(context, reader, whole, *writer, digests));
+  info.etag = keep_etag ? from.etag : seal.opaque_etag() ? random_etag() : to_hex(as_bytes(digests.md5()));
+  seal.mark_object(context.service, context.bucket, context.key, info);
+  for (const auto& checksum : digests.checksums()) info.checksums.push_back(checksum);
+  VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(conditions)));
+  add_new_version_id(context.response, info.version_id);
+  add_source_version(context, from);
+  add_encryption_headers(context, info.attributes);
+  if (may_expire(context)) co_await add_expiration_header(context, info);
+  context.reply_xml(copy_result_xml("CopyObjectResult", info.etag, info.modified_us, info.checksums));
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_upload_part_copy(Context& context) {
+  VB_CO_ASSIGN(const int number, read_part_number(context));
+  VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
+  std::optional<ByteRange> range;
+  if (const auto header = context.header("x-amz-copy-source-range")) {
+    VB_CO_ASSIGN(range, parse_copy_range(*header));
+  }
+  const std::string upload_id(context.query.get_or_empty("uploadId"));
+  VB_CO_TRY(co_await authorize_upload(context, action::put_object));
+  VB_CO_ASSIGN(const store::UploadInfo upload,
+               co_await context.service.store.upload(context.bucket, context.key, upload_id));
+  VB_CO_ASSIGN(const auto reader, co_await open_source(context, source));
+  Extent extent{0, reader->info().size, false};
+  if (range) {
+    // Unlike a GET's, a copy's range must lie inside the source.
+    if (*range->last >= reader->info().size) {
+      co_return fail(Errc::invalid_range, "Range specified is not valid for source object.");
+    }
+    VB_CO_ASSIGN(extent, resolve_range(*range, reader->info().size));
+  }
+  if (extent.length > store::part_size_max) co_return fail(Errc::entity_too_large, "upload part copy");
+
+  VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, own_key_prefix));
+  VB_CO_ASSIGN(const Seal seal, part_seal(context.service, upload, customer));
+  BodyDigests digests;
+  if (!seal.opaque_etag()) digests.want(Algorithm::md5);
+  digests.want(upload.checksum_algorithm.value_or(default_checksum));
+  VB_CO_ASSIGN(auto writer, co_await context.service.store.create_part(context.bucket, context.key, upload_id, number,
+                                                                       seal.stored_size(extent.length)));
+  writer = seal.writer(context.service, std::move(writer), extent.length);
+  VB_CO_TRY(co_await copy_bytes(context, reader, extent, *writer, digests));
+  store::ObjectInfo part;
+  part.size = extent.length;
+  part.etag = seal.opaque_etag() ? random_etag() : to_hex(as_bytes(digests.md5()));
+  seal.mark_part(part);
+  part.checksums = digests.checksums();
+  store::CommitConditions none;
+  VB_CO_ASSIGN(part, co_await writer->commit(std::move(part), std::move(none)));
+  add_source_version(context, reader->info());
+  add_encryption_headers(context, encryption_attributes(upload.attributes));
+  context.reply_xml(copy_result_xml("CopyPartResult", part.etag, part.modified_us, part.checksums));
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

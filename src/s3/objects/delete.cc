@@ -1,0 +1,146 @@
+// DELETE of one object and of many.
+#include <deque>
+
+#include "s3/access/authorize.h"
+#include "s3/objects/checksums.h"
+#include "s3/objects/conditions.h"
+#include "s3/errors.h"
+#include "s3/http_date.h"
+#include "s3/objects/lock.h"
+#include "s3/names.h"
+#include "s3/pending.h"
+#include "s3/workers/request_log.h"
+#include "s3/verbs.h"
+#include "s3/objects/versions.h"
+#include "s3/xml.h"
+
+namespace verbena::s3 {
+namespace {
+
+// Deletes in flight of one DeleteObjects request: enough for the engine to commit many with one flush.
+constexpr size_t in_flight_max = 32;
+
+// Owns its target: it may outlive the request that started it, which has authorized it.
+Task<Result<store::Removed>> delete_target(Service& service, std::string bucket, DeleteTarget target,
+                                           Result<bool> bypass_governance) {
+  VB_CO_TRY(bypass_governance);
+  VB_CO_TRY(check_key(target.key));
+  store::RemoveRequest request;
+  request.version_id = target.version_id.value_or("");
+  request.bypass_governance = *bypass_governance;
+  request.conditions.if_match = std::move(target.etag);
+  request.conditions.if_modified_s = target.modified_s;
+  request.conditions.if_size = target.size;
+  co_return co_await service.store.remove(bucket, target.key, std::move(request));
+}
+
+// Whether the removal may go on, and whether past a retention under governance when that is wanted.
+Result<bool> authorize_delete(const Service& service, const Caller& caller, const BucketAccess& access,
+                              std::string_view key, std::string_view version_id, bool wants_bypass) {
+  const Action& removal = version_id.empty() ? action::delete_object : action::delete_version;
+  VB_TRY(authorize(service, caller, access, {.action = removal, .key = key, .version_id = version_id}));
+  return wants_bypass && authorize(service, caller, access, {.action = action::bypass_governance, .key = key});
+}
+
+void write_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store::Removed>& outcome, bool quiet) {
+  if (outcome && quiet) return;
+  xml.open(outcome ? "Deleted" : "Error");
+  xml.element("Key", target.key);
+  if (target.version_id) xml.element("VersionId", *target.version_id);
+  if (outcome && outcome->delete_marker) {
+    xml.element("DeleteMarker", true);
+    xml.element("DeleteMarkerVersionId", outcome->version_id);
+  }
+  if (!outcome) {
+    xml.element("Code", error_form(outcome.error().code).code);
+    xml.element("Message", error_message(outcome.error()));
+  }
+  xml.close();
+}
+
+void note_deletion(LogEntry& log, const DeleteTarget& target, const Result<store::Removed>& outcome) {
+  LogEntry::Deletion deletion{target.key, target.version_id.value_or(""), {}};
+  if (!outcome) {
+    const auto form = error_form(outcome.error().code);
+    deletion.error_code = form.code;
+    deletion.status = form.status;
+  } else if (outcome->delete_marker) {
+    deletion.version_id = outcome->version_id;
+  }
+  log.deletions.push_back(std::move(deletion));
+}
+
+// If-Match, x-amz-if-match-last-modified-time and x-amz-if-match-size.
+Result<store::CommitConditions> read_remove_conditions(const Context& context) {
+  VB_ASSIGN(store::CommitConditions conditions, read_commit_conditions(context));
+  if (conditions.if_none_match) return fail(Errc::not_implemented, "If-None-Match is not implemented for deletes.");
+  if (const auto header = context.header("x-amz-if-match-last-modified-time")) {
+    conditions.if_modified_s = parse_http_date(*header);
+    if (!conditions.if_modified_s) return fail(Errc::invalid_argument, "A condition on time is not a date.");
+  }
+  if (const auto header = context.header("x-amz-if-match-size")) {
+    conditions.if_size = parse_decimal(*header);
+    if (!conditions.if_size) return fail(Errc::invalid_argument, "A condition on size is not a number.");
+  }
+  return conditions;
+}
+
+}  // namespace
+
+Task<Result<store::Removed>> delete_object(Service& service, const Caller& caller, const std::string& bucket,
+                                           const std::string& key, store::RemoveRequest request) {
+  VB_CO_TRY(check_bucket_name(bucket));
+  VB_CO_TRY(check_key(key));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
+  VB_CO_ASSIGN(request.bypass_governance,
+               authorize_delete(service, caller, *access, key, request.version_id, request.bypass_governance));
+  co_return co_await service.store.remove(bucket, key, std::move(request));
+}
+
+Task<Result<void>> serve_delete_object(Context& context) {
+  store::RemoveRequest request;
+  VB_CO_ASSIGN(request.version_id, read_version_id(context));
+  VB_CO_ASSIGN(request.conditions, read_remove_conditions(context));
+  request.bypass_governance = bypasses_governance(context);
+  auto removed =
+      co_await delete_object(context.service, context.caller(), context.bucket, context.key, std::move(request));
+  if (!removed && removed.error() == Errc::precondition_failed) {
+    context.error_fields.emplace_back("Condition", removed.error().context);
+  }
+  VB_CO_TRY(removed);
+  add_version_id(context.response, removed->version_id);
+  if (removed->delete_marker) context.reply_header("x-amz-delete-marker", "true");
+  reply_no_content(context);
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_delete_objects(Context& context) {
+  VB_CO_TRY(require_digest(context));
+  VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
+  VB_CO_ASSIGN(const DeleteDocument document, parse_delete(text));
+  // A missing bucket fails the request, not each key.
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+
+  XmlWriter xml("DeleteResult");
+  auto executor = co_await boost::asio::this_coro::executor;
+  std::deque<Pending<store::Removed>> pending;
+  const bool bypass = bypasses_governance(context);
+  size_t started = 0;
+  for (size_t i = 0; i < document.targets.size(); ++i) {
+    for (; started < document.targets.size() && pending.size() < in_flight_max; ++started) {
+      const DeleteTarget& target = document.targets[started];
+      auto may = authorize_delete(context.service, context.caller(), *access, target.key,
+                                  target.version_id.value_or(""), bypass);
+      pending.emplace_back(executor, delete_target(context.service, context.bucket, target, may));
+    }
+    Pending<store::Removed> first = std::move(pending.front());
+    pending.pop_front();
+    const auto outcome = co_await first.wait();
+    write_outcome(xml, document.targets[i], outcome, document.quiet);
+    if (context.response.log) note_deletion(*context.response.log, document.targets[i], outcome);
+  }
+  context.reply_xml(xml.finish());
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

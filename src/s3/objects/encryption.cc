@@ -1,0 +1,341 @@
+#include "s3/objects/encryption.h"
+
+#include <algorithm>
+
+#include "base/aead.h"
+
+namespace verbena::s3 {
+namespace {
+
+// Names of attributes; they are on disk.
+constexpr std::string_view method_attribute = "sse";  // AES256, aws:kms or C
+constexpr std::string_view key_attribute = "sse-key";
+constexpr std::string_view kms_attribute = "sse-kms-key-id";
+constexpr std::string_view bucket_key_attribute = "sse-bucket-key";
+constexpr std::string_view check_attribute = "sse-check";  // of the customer's key: salt | HMAC
+constexpr std::string_view salt_attribute = "sse-salt";    // of a part, or of an object that is one
+constexpr std::string_view manifest_attribute = "sse-manifest";
+
+constexpr std::string_view aes256_name = "AES256", kms_name = "aws:kms", customer_name = "C";
+constexpr size_t salt_size = sizeof(store::Salt), digest_size = 32;
+
+std::string_view method_name(Encryption method) {
+  return method == Encryption::customer ? customer_name : method == Encryption::kms ? kms_name : aes256_name;
+}
+
+std::string_view attribute(const store::Attributes& attributes, std::string_view name) {
+  const std::string* found = store::find_attribute(attributes, name);
+  return found == nullptr ? std::string_view() : std::string_view(*found);
+}
+
+// What a wrapped key belongs to. The object's key is last, since it may hold any byte.
+std::string key_context(std::string_view method, std::string_view kms_key_id, std::string_view bucket,
+                        std::string_view key) {
+  std::string context("object key\n");
+  for (const std::string_view part : {method, kms_key_id, bucket}) context.append(part).append("\n");
+  return context.append(key);
+}
+
+std::string manifest_context(std::string_view bucket, std::string_view key) {
+  return std::string("manifest\n").append(bucket).append("\n").append(key);
+}
+
+std::string customer_mac(const CustomerKey& customer, std::string_view purpose, std::string_view salt) {
+  return hmac_sha256(customer.key.bytes(), as_bytes(std::string(purpose).append(salt)));
+}
+
+// Under a key that the salt makes, so that one nonce does.
+Aead customer_cipher(const CustomerKey& customer, std::string_view salt) {
+  std::string key = customer_mac(customer, "verbena customer wrap ", salt);
+  Aead cipher(as_bytes(key));
+  wipe(key);
+  return cipher;
+}
+
+std::string random_salt() {
+  std::string salt(salt_size, '\0');
+  fill_random(std::as_writable_bytes(std::span(salt)));
+  return salt;
+}
+
+std::string wrap_for_customer(const CustomerKey& customer, Bytes object_key, std::string_view context) {
+  std::string wrapped = random_salt();
+  Aead cipher = customer_cipher(customer, wrapped);
+  wrapped.resize(salt_size + object_key.size());
+  AeadTag tag;
+  cipher.seal({}, as_bytes(context), object_key, reinterpret_cast<std::byte*>(wrapped.data()) + salt_size, tag);
+  return wrapped.append(as_text(tag));
+}
+
+Result<Secret> unwrap_for_customer(const CustomerKey& customer, std::string_view wrapped, std::string_view context) {
+  if (wrapped.size() != salt_size + store::object_key_size + aead_tag_size) {
+    return fail(Errc::corrupt_object, "encryption: wrapped key");
+  }
+  Secret key(store::object_key_size);
+  Aead cipher = customer_cipher(customer, wrapped.substr(0, salt_size));
+  const Bytes sealed = as_bytes(wrapped).subspan(salt_size);
+  if (!cipher.open({}, as_bytes(context), sealed.first(key.size()), sealed.subspan(key.size()),
+                   key.writable().data())) {
+    return fail(Errc::corrupt_object, "encryption: wrapped key");
+  }
+  return key;
+}
+
+std::string make_check(const CustomerKey& customer) {
+  const std::string salt = random_salt();
+  return salt + customer_mac(customer, "verbena customer check ", salt);
+}
+
+Result<void> check_customer(const store::Attributes& attributes, const CustomerKey& customer) {
+  const std::string_view check = attribute(attributes, check_attribute);
+  if (check.size() != salt_size + digest_size) return fail(Errc::corrupt_object, "encryption: key check");
+  const std::string mac = customer_mac(customer, "verbena customer check ", check.substr(0, salt_size));
+  if (!equal_constant_time(as_bytes(mac), as_bytes(check.substr(salt_size)))) {
+    return fail(Errc::encryption_key_wrong, "encryption");
+  }
+  return {};
+}
+
+// The object's key, out of the attributes of an object or an upload.
+Result<Secret> unwrap(const Service& service, const store::Attributes& attributes, std::string_view bucket,
+                      std::string_view key, const CustomerKeyPtr& customer) {
+  const std::string_view method = attribute(attributes, method_attribute);
+  const std::string_view wrapped = attribute(attributes, key_attribute);
+  const std::string_view kms_key = attribute(attributes, kms_attribute);
+  const std::string context = key_context(method, kms_key, bucket, key);
+  if (method == customer_name) return unwrap_for_customer(*customer, wrapped, context);
+  if (method == kms_name) VB_TRY(check_kms_key(service.encryption, kms_key));
+  if (service.encryption.keys == nullptr) return fail(Errc::key_unavailable, "encryption: no key ring");
+  VB_ASSIGN(Secret object_key, service.encryption.keys->unseal(as_bytes(wrapped), context));
+  if (object_key.size() != store::object_key_size) return fail(Errc::corrupt_object, "encryption: wrapped key");
+  return object_key;
+}
+
+Result<store::Salt> read_salt(const store::Attributes& attributes) {
+  const std::string_view text = attribute(attributes, salt_attribute);
+  if (text.size() != salt_size) return fail(Errc::corrupt_object, "encryption: salt");
+  store::Salt salt;
+  std::ranges::copy(as_bytes(text), salt.begin());
+  return salt;
+}
+
+struct Numbered {
+  int number = 0;  // 0: not a part
+  store::SealedPart part;
+};
+
+std::string manifest_digest(const std::vector<Numbered>& parts) {
+  Digest digest(Algorithm::sha256);
+  for (const Numbered& one : parts) {
+    std::array<std::byte, 12> fixed;
+    for (size_t i = 0; i < 8; ++i) fixed[i] = static_cast<std::byte>(one.part.size >> (8 * i));
+    for (size_t i = 0; i < 4; ++i) fixed[8 + i] = static_cast<std::byte>(static_cast<uint32_t>(one.number) >> (8 * i));
+    digest.update(fixed);
+    digest.update(one.part.salt);
+  }
+  return digest.finish();
+}
+
+Result<std::vector<Numbered>> list_parts_of(const store::ObjectInfo& info) {
+  std::vector<Numbered> parts;
+  if (info.parts.empty()) {
+    VB_ASSIGN(const store::Salt salt, read_salt(info.attributes));
+    parts.push_back({0, {info.size, salt}});
+    return parts;
+  }
+  parts.reserve(info.parts.size());
+  for (const store::PartInfo& part : info.parts) {
+    VB_ASSIGN(const store::Salt salt, read_salt(part.attributes));
+    parts.push_back({part.number, {part.size, salt}});
+  }
+  return parts;
+}
+
+// The parts, authentic.
+Result<std::vector<store::SealedPart>> read_parts(const Service& service, const store::ObjectInfo& info,
+                                                  std::string_view bucket, std::string_view key) {
+  VB_ASSIGN(const auto listed, list_parts_of(info));
+  if (service.encryption.keys == nullptr) return fail(Errc::key_unavailable, "encryption: no key ring");
+  const std::string_view manifest = attribute(info.attributes, manifest_attribute);
+  VB_ASSIGN(const Secret digest, service.encryption.keys->unseal(as_bytes(manifest), manifest_context(bucket, key)));
+  if (digest.text() != manifest_digest(listed)) return fail(Errc::corrupt_object, "encryption: parts");
+  std::vector<store::SealedPart> parts;
+  parts.reserve(listed.size());
+  for (const Numbered& one : listed) parts.push_back(one.part);
+  return parts;
+}
+
+// With the KMS key that a wish without one means. Fails where the key is none that there is.
+Result<EncryptionWish> check_wish(const EncryptionOptions& options, EncryptionWish wish) {
+  if (options.keys == nullptr) return fail(Errc::not_implemented, "The server has no key file.");
+  if (wish.method != Encryption::kms) return wish;
+  if (wish.kms_key_id.empty()) wish.kms_key_id = options.kms_default_key;
+  VB_TRY(check_kms_key(options, wish.kms_key_id));
+  return wish;
+}
+
+store::Attributes wrap(const Service& service, const EncryptionWish& wish, const Secret& object_key,
+                       std::string_view bucket, std::string_view key) {
+  const std::string_view method = method_name(wish.method);
+  const std::string context = key_context(method, wish.kms_key_id, bucket, key);
+  store::Attributes attributes;
+  const auto set = [&](std::string_view name, std::string value) { attributes.emplace_back(name, std::move(value)); };
+  set(method_attribute, std::string(method));
+  if (wish.method == Encryption::customer) {
+    set(key_attribute, wrap_for_customer(*wish.customer, object_key.bytes(), context));
+    set(check_attribute, make_check(*wish.customer));
+    return attributes;
+  }
+  set(key_attribute, service.encryption.keys->seal(object_key.bytes(), context));
+  if (wish.method == Encryption::kms) {
+    set(kms_attribute, wish.kms_key_id);
+    if (wish.bucket_key) set(bucket_key_attribute, "true");
+  }
+  return attributes;
+}
+
+}  // namespace
+
+std::optional<uint64_t> Seal::stored_size(std::optional<uint64_t> size) const {
+  return size && *this ? std::optional(store::sealed_size(*size)) : size;
+}
+
+std::unique_ptr<store::ObjectWriter> Seal::writer(const Service& service, std::unique_ptr<store::ObjectWriter> below,
+                                                  std::optional<uint64_t> size) const {
+  if (!*this) return below;
+  return store::make_sealing_writer(std::move(below), service.arena, object_key_, salt_, size);
+}
+
+void Seal::mark_part(store::ObjectInfo& info) const {
+  if (*this) store::change_attributes(info.attributes, {{std::string(salt_attribute), std::string(as_text(salt_))}});
+}
+
+void Seal::mark_object(const Service& service, std::string_view bucket, std::string_view key,
+                       store::ObjectInfo& info) const {
+  if (!*this) return;
+  mark_part(info);
+  const std::string digest = manifest_digest({{0, {info.size, salt_}}});
+  store::change_attributes(info.attributes, attributes_);
+  store::change_attributes(info.attributes,
+                           {{std::string(manifest_attribute),
+                             service.encryption.keys->seal(as_bytes(digest), manifest_context(bucket, key))}});
+}
+
+// What stands in no request stands in the bucket's configuration, or in the server's.
+Task<Result<Seal>> plan_seal(Service& service, const std::string& bucket, const std::string& key, EncryptionWish wish) {
+  Seal seal;
+  const EncryptionOptions& options = service.encryption;
+  if (wish.method == Encryption::none) {
+    if (options.keys == nullptr) co_return seal;
+    const auto document = co_await service.store.document(bucket, encryption_document);
+    if (document) {
+      VB_CO_ASSIGN(wish, parse_default_encryption(**document));
+    } else if (document.error() != Errc::not_found) {
+      co_return std::unexpected(document.error());
+    } else if (options.by_default) {
+      wish.method = Encryption::aes256;
+    } else {
+      co_return seal;
+    }
+  }
+  VB_CO_ASSIGN(wish, check_wish(options, std::move(wish)));
+  seal.object_key_ = Secret::random(store::object_key_size);
+  fill_random(seal.salt_);
+  seal.attributes_ = wrap(service, wish, seal.object_key_, bucket, key);
+  seal.opaque_etag_ = wish.method != Encryption::aes256;
+  co_return seal;
+}
+
+Task<Result<store::Attributes>> plan_upload_seal(Service& service, const std::string& bucket, const std::string& key,
+                                                 EncryptionWish wish) {
+  VB_CO_ASSIGN(Seal seal, co_await plan_seal(service, bucket, key, std::move(wish)));
+  co_return std::move(seal.attributes_);
+}
+
+Result<Seal> part_seal(const Service& service, const store::UploadInfo& upload, const CustomerKeyPtr& customer) {
+  Seal seal;
+  const std::string_view method = attribute(upload.attributes, method_attribute);
+  if (method != customer_name && customer != nullptr) {
+    return fail(Errc::invalid_request, "The encryption parameters are not applicable to this upload.");
+  }
+  if (method.empty()) return seal;
+  if (method == customer_name && customer == nullptr) {
+    return fail(Errc::encryption_key_required,
+                "The multipart upload initiate requested encryption. Subsequent part requests must include the "
+                "appropriate encryption parameters.");
+  }
+  if (method == customer_name) VB_TRY(check_customer(upload.attributes, *customer));
+  VB_ASSIGN(seal.object_key_, unwrap(service, upload.attributes, upload.bucket, upload.key, customer));
+  fill_random(seal.salt_);
+  seal.opaque_etag_ = method != aes256_name;
+  return seal;
+}
+
+store::Attributes completed_attributes(const Service& service, const store::UploadInfo& upload,
+                                       const std::vector<store::PartInfo>& parts) {
+  if (attribute(upload.attributes, method_attribute).empty() || service.encryption.keys == nullptr) return {};
+  std::vector<Numbered> listed;
+  listed.reserve(parts.size());
+  for (const store::PartInfo& part : parts) {
+    // A part without a salt is damaged: the object will say so when it is read.
+    const auto salt = read_salt(part.attributes);
+    listed.push_back({part.number, {part.size, salt ? *salt : store::Salt{}}});
+  }
+  const std::string digest = manifest_digest(listed);
+  return {{std::string(manifest_attribute),
+           service.encryption.keys->seal(as_bytes(digest), manifest_context(upload.bucket, upload.key))}};
+}
+
+bool is_sealed(const store::ObjectInfo& info) { return !attribute(info.attributes, method_attribute).empty(); }
+
+Result<void> check_customer_key(const store::ObjectInfo& info, const CustomerKeyPtr& customer) {
+  const bool wanted = attribute(info.attributes, method_attribute) == customer_name;
+  if (!wanted && customer == nullptr) return {};
+  if (!wanted) return fail(Errc::invalid_request, "The encryption parameters are not applicable to this object.");
+  if (customer == nullptr) return fail(Errc::encryption_key_required, "encryption");
+  return check_customer(info.attributes, *customer);
+}
+
+Result<std::shared_ptr<store::ObjectReader>> open_sealed(const Service& service,
+                                                         std::shared_ptr<store::ObjectReader> reader,
+                                                         std::string_view bucket, std::string_view key,
+                                                         const CustomerKeyPtr& customer) {
+  const store::ObjectInfo& info = reader->info();
+  VB_TRY(check_customer_key(info, customer));
+  if (!is_sealed(info) && info.stored_size != 0) return fail(Errc::corrupt_object, "encryption: its record is gone");
+  if (!is_sealed(info)) return reader;
+  VB_ASSIGN(const Secret object_key, unwrap(service, info.attributes, bucket, key, customer));
+  VB_ASSIGN(auto parts, read_parts(service, info, bucket, key));
+  return store::make_opening_reader(std::move(reader), service.arena, object_key, std::move(parts),
+                                    std::string(bucket).append("/").append(key));
+}
+
+void add_encryption_headers(Context& context, const store::Attributes& attributes) {
+  const std::string_view method = attribute(attributes, method_attribute);
+  if (method.empty()) return;
+  if (method == customer_name) {
+    // The MD5 of a key is only ever known from the request that brings the key.
+    context.reply_header("x-amz-server-side-encryption-customer-algorithm", std::string(aes256_name));
+    if (const auto md5 = context.header("x-amz-server-side-encryption-customer-key-md5")) {
+      context.reply_header("x-amz-server-side-encryption-customer-key-MD5", std::string(*md5));
+    }
+    return;
+  }
+  context.reply_header("x-amz-server-side-encryption", std::string(method));
+  if (method != kms_name) return;
+  context.reply_header("x-amz-server-side-encryption-aws-kms-key-id",
+                       std::string(attribute(attributes, kms_attribute)));
+  if (!attribute(attributes, bucket_key_attribute).empty()) {
+    context.reply_header("x-amz-server-side-encryption-bucket-key-enabled", "true");
+  }
+}
+
+store::Attributes encryption_attributes(const store::Attributes& attributes) {
+  store::Attributes kept;
+  for (const auto& one : attributes) {
+    if (one.first.starts_with(method_attribute)) kept.push_back(one);
+  }
+  return kept;
+}
+
+}  // namespace verbena::s3

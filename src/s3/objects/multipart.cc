@@ -1,0 +1,183 @@
+// Multipart uploads: create, upload a part, abort.
+#include "s3/objects/multipart.h"
+
+#include "s3/access/authorize.h"
+#include "s3/objects/checksums.h"
+#include "s3/door_metrics.h"
+#include "s3/objects/encryption.h"
+#include "s3/headers.h"
+#include "s3/objects/lock.h"
+#include "s3/names.h"
+#include "s3/objects/put.h"
+#include "s3/objects/tagging.h"
+#include "s3/token.h"
+#include "s3/verbs.h"
+#include "s3/xml.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr const char* bad_part_number = "Part number must be an integer between 1 and 10000, inclusive.";
+
+bool is_crc(Algorithm algorithm) {
+  return algorithm == Algorithm::crc32 || algorithm == Algorithm::crc32c || algorithm == Algorithm::crc64nvme;
+}
+
+// x-amz-checksum-algorithm and x-amz-checksum-type. Only CRCs can be combined into a full object's checksum, and
+// CRC64NVME has no composite form (AWS, "Checking object integrity").
+Result<void> read_upload_checksum(const Context& context, store::UploadInfo& upload) {
+  const auto named = context.header("x-amz-checksum-algorithm");
+  const auto type = context.header("x-amz-checksum-type");
+  if (!named) {
+    if (type) {
+      return fail(Errc::invalid_request, "x-amz-checksum-type needs x-amz-checksum-algorithm.");
+    }
+    return {};
+  }
+  const auto algorithm = parse_algorithm(*named);
+  if (!algorithm || *algorithm == Algorithm::md5) {
+    return fail(Errc::invalid_request, "Checksum algorithm provided is unsupported.");
+  }
+  if (type && *type != "FULL_OBJECT" && *type != "COMPOSITE") {
+    return fail(Errc::invalid_request, "Value for x-amz-checksum-type header is invalid.");
+  }
+  upload.checksum_algorithm = algorithm;
+  upload.checksum_full_object = type ? *type == "FULL_OBJECT" : *algorithm == Algorithm::crc64nvme;
+  if (upload.checksum_full_object && !is_crc(*algorithm)) {
+    return fail(Errc::invalid_request, "The FULL_OBJECT checksum type cannot be used with this checksum algorithm.");
+  }
+  if (!upload.checksum_full_object && *algorithm == Algorithm::crc64nvme) {
+    return fail(Errc::invalid_request, "The COMPOSITE checksum type cannot be used with the crc64nvme algorithm.");
+  }
+  return {};
+}
+
+// A part of an upload that has a checksum algorithm is summed with it, whatever the client sends; another algorithm
+// than the upload's is a mistake. Of an upload that has none, parts without a checksum get the default one.
+Result<void> match_upload_checksum(const store::UploadInfo& upload, PutRequest& put) {
+  if (!upload.checksum_algorithm) {
+    add_default_checksum(put);
+    return {};
+  }
+  const auto differs = [&](Algorithm algorithm) { return algorithm != *upload.checksum_algorithm; };
+  for (const auto& checksum : put.expected) {
+    if (differs(checksum.algorithm)) return fail(Errc::invalid_request, "Checksum Type mismatch occurred.");
+  }
+  if (put.compute && differs(*put.compute)) return fail(Errc::invalid_request, "Checksum Type mismatch occurred.");
+  put.compute = upload.checksum_algorithm;
+  return {};
+}
+
+}  // namespace
+
+Result<int> read_part_number(const Context& context) {
+  VB_ASSIGN(const int64_t number, context.query.number("partNumber", 1, store::part_number_max, 0, bad_part_number));
+  if (number == 0) return fail(Errc::invalid_argument, bad_part_number);
+  return static_cast<int>(number);
+}
+
+Task<Result<void>> authorize_upload(Context& context, const Action& action) {
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  const Asked asked{.action = action, .key = context.key};
+  co_return authorize(context.service, context.caller(), *access, asked);
+}
+
+Task<Result<void>> serve_create_upload(Context& context) {
+  VB_CO_TRY(check_key(context.key));
+  store::UploadInfo upload;
+  upload.bucket = context.bucket;
+  upload.key = context.key;
+  upload.owner = owner_of(context.caller());
+  VB_CO_ASSIGN(upload.headers, read_object_headers(context));
+  VB_CO_ASSIGN(upload.tags, read_tagging_header(context));
+  VB_CO_ASSIGN(upload.lock, read_lock_headers(context));
+  VB_CO_TRY(read_upload_checksum(context, upload));
+  VB_CO_ASSIGN(const AclWish wish, read_acl_headers(context));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  const Asked asked{.action = action::put_object,
+                    .key = context.key,
+                    .tags = &upload.tags,
+                    .lock = &upload.lock,
+                    .headers = &upload.headers};
+  VB_CO_ASSIGN(upload.attributes, authorize_new_object(context.service, context.caller(), *access, asked, wish));
+  VB_CO_ASSIGN(EncryptionWish encryption, read_encryption(context));
+  VB_CO_ASSIGN(store::Attributes sealed,
+               co_await plan_upload_seal(context.service, context.bucket, context.key, std::move(encryption)));
+  store::change_attributes(upload.attributes, sealed);
+  VB_CO_ASSIGN(upload, co_await context.service.store.create_upload(std::move(upload)));
+  if (upload.checksum_algorithm) {
+    context.reply_header("x-amz-checksum-algorithm", std::string(to_string(*upload.checksum_algorithm)));
+    context.reply_header("x-amz-checksum-type", upload.checksum_full_object ? "FULL_OBJECT" : "COMPOSITE");
+  }
+  add_encryption_headers(context, upload.attributes);
+  XmlWriter xml("InitiateMultipartUploadResult");
+  xml.element("Bucket", context.bucket);
+  xml.element("Key", context.key);
+  xml.element("UploadId", upload.upload_id);
+  context.reply_xml(xml.finish());
+  co_return Result<void>();
+}
+
+Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, UploadPartRequest request,
+                                   memory::Source& body) {
+  PutRequest& put = request.put;
+  VB_CO_TRY(check_bucket_name(put.bucket));
+  VB_CO_TRY(check_key(put.key));
+  const uint64_t generation = service.access->now();
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, put.bucket));
+  const Asked asked{.action = action::put_object, .key = put.key};
+  VB_CO_TRY(authorize(service, caller, *access, asked));
+  if (request.part_number < 1 || request.part_number > store::part_number_max) {
+    co_return fail(Errc::invalid_argument, bad_part_number);
+  }
+  const auto size = body.size();
+  if (size.value_or(0) > store::part_size_max) co_return fail(Errc::entity_too_large, "part: declared length");
+  VB_CO_ASSIGN(const store::UploadInfo upload, co_await service.store.upload(put.bucket, put.key, request.upload_id));
+  VB_CO_TRY(match_upload_checksum(upload, put));
+  VB_CO_ASSIGN(const Seal seal, part_seal(service, upload, put.encryption.customer));
+  if (seal.opaque_etag()) put.md5_etag = false;
+
+  VB_CO_ASSIGN(auto writer, co_await service.store.create_part(put.bucket, put.key, request.upload_id,
+                                                               request.part_number, seal.stored_size(size)));
+  writer = seal.writer(service, std::move(writer), size);
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body));
+  if (may_have_changed(service, caller, generation)) {
+    VB_CO_ASSIGN(const Caller now, caller_now(service, caller));
+    VB_CO_ASSIGN(const BucketAccessPtr access_now, co_await same_bucket_access(service, *access));
+    VB_CO_TRY(authorize(service, now, *access_now, asked));
+  }
+  seal.mark_part(info);
+  store::CommitConditions none;
+  VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(none)));
+  info.attributes = encryption_attributes(upload.attributes);  // what the reply says of it
+  co_return PutReply{std::move(info)};
+}
+
+Task<Result<void>> serve_upload_part(Context& context) {
+  if (context.header("x-amz-copy-source")) co_return co_await serve_upload_part_copy(context);
+  VB_CO_ASSIGN(const auto token, read_token(context));
+  UploadPartRequest part;
+  VB_CO_ASSIGN(part.part_number, read_part_number(context));
+  part.upload_id = context.query.get_or_empty("uploadId");
+  VB_CO_ASSIGN(part.put, read_put_request(context, false));
+  if (token) {
+    VB_CO_ASSIGN(const TokenPut moved, co_await upload_part_by_token(context, *token, std::move(part)));
+    if (moved.outcome == TokenOutcome::done) fill_put_response(context, moved.reply.info);
+    co_return Result<void>();
+  }
+  VB_CO_ASSIGN(const PutReply reply,
+               co_await upload_part(context.service, context.caller(), std::move(part), context.body));
+  fill_put_response(context, reply.info);
+  count_bytes(Door::http, Direction::in, reply.info.size);
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_abort_upload(Context& context) {
+  const auto upload_id = context.query.get_or_empty("uploadId");
+  VB_CO_TRY(co_await authorize_upload(context, action::abort_upload));
+  VB_CO_TRY(co_await context.service.store.abort_upload(context.bucket, context.key, upload_id));
+  reply_no_content(context);
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

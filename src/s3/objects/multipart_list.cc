@@ -1,0 +1,114 @@
+// ListParts and ListMultipartUploads.
+#include "s3/access/authorize.h"
+#include "s3/objects/checksums.h"
+#include "s3/headers.h"
+#include "s3/http_date.h"
+#include "s3/objects/listing.h"
+#include "s3/objects/multipart.h"
+#include "s3/names.h"
+#include "s3/verbs.h"
+
+namespace verbena::s3 {
+namespace {
+
+void write_checksum_kind(XmlWriter& xml, const store::UploadInfo& upload) {
+  if (!upload.checksum_algorithm) return;
+  xml.element("ChecksumAlgorithm", to_string(*upload.checksum_algorithm));
+  xml.element("ChecksumType", upload.checksum_full_object ? "FULL_OBJECT" : "COMPOSITE");
+}
+
+void write_part(XmlWriter& xml, const store::PartInfo& part) {
+  xml.open("Part");
+  xml.element("PartNumber", part.number);
+  xml.element("LastModified", format_iso8601(part.modified_us));
+  xml.quoted("ETag", part.etag);
+  xml.element("Size", part.size);
+  for (const auto& checksum : part.checksums) {
+    xml.element(checksum_element(checksum.algorithm), format_checksum(checksum));
+  }
+  xml.close();
+}
+
+void write_upload(XmlWriter& xml, const Context& context, const NameEncoder& encode, const store::UploadInfo& upload) {
+  xml.open("Upload");
+  xml.element("Key", encode(upload.key));
+  xml.element("UploadId", upload.upload_id);
+  write_owner(xml, "Initiator", context.service, upload.owner);
+  write_owner(xml, "Owner", context.service, upload.owner);
+  xml.element("StorageClass", storage_class(upload.headers));
+  xml.element("Initiated", format_iso8601(upload.created_us));
+  write_checksum_kind(xml, upload);
+  xml.close();
+}
+
+}  // namespace
+
+Task<Result<void>> serve_list_parts(Context& context) {
+  VB_CO_ASSIGN(const NameEncoder encode, NameEncoder::read(context));
+  VB_CO_ASSIGN(const int max_parts,
+               read_page_size(context, "max-parts", "Argument max-parts must be an integer between 0 and 2147483647."));
+  constexpr const char* bad_marker = "Argument part-number-marker must be an integer between 0 and 2147483647.";
+  VB_CO_ASSIGN(const int64_t marker, context.query.number("part-number-marker", 0, 2147483647, 0, bad_marker));
+  const std::string upload_id(context.query.get_or_empty("uploadId"));
+  VB_CO_TRY(co_await authorize_upload(context, action::list_parts));
+  VB_CO_ASSIGN(const store::UploadInfo upload,
+               co_await context.service.store.upload(context.bucket, context.key, upload_id));
+  store::PartPage page;
+  if (max_parts > 0) {
+    VB_CO_ASSIGN(page, co_await context.service.store.list_parts(context.bucket, context.key, upload_id,
+                                                                 static_cast<int>(marker), max_parts));
+  }
+  XmlWriter xml("ListPartsResult");
+  xml.element("Bucket", context.bucket);
+  xml.element("Key", encode(context.key));
+  encode.announce(xml);
+  xml.element("UploadId", upload_id);
+  write_owner(xml, "Initiator", context.service, upload.owner);
+  write_owner(xml, "Owner", context.service, upload.owner);
+  xml.element("StorageClass", storage_class(upload.headers));
+  write_checksum_kind(xml, upload);
+  xml.element("PartNumberMarker", marker);
+  if (page.truncated) xml.element("NextPartNumberMarker", page.next_part_number_marker);
+  xml.element("MaxParts", max_parts);
+  xml.element("IsTruncated", page.truncated);
+  for (const auto& part : page.parts) write_part(xml, part);
+  context.reply_xml(xml.finish());
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_list_uploads(Context& context) {
+  VB_CO_ASSIGN(const NameEncoder encode, NameEncoder::read(context));
+  store::ListUploadsRequest request;
+  request.prefix = context.query.get_or_empty("prefix");
+  request.delimiter = context.query.get_or_empty("delimiter");
+  request.key_marker = context.query.get_or_empty("key-marker");
+  // Without a key marker the upload id marker means nothing (S3).
+  if (!request.key_marker.empty()) request.upload_id_marker = context.query.get_or_empty("upload-id-marker");
+  VB_CO_ASSIGN(request.max_uploads, read_page_size(context, "max-uploads",
+                                                   "Argument max-uploads must be an integer between 0 and "
+                                                   "2147483647."));
+  VB_CO_TRY(co_await context.service.store.bucket(context.bucket));
+  store::UploadPage page;
+  if (request.max_uploads > 0) {
+    VB_CO_ASSIGN(page, co_await context.service.store.list_uploads(context.bucket, request));
+  }
+  XmlWriter xml("ListMultipartUploadsResult");
+  xml.element("Bucket", context.bucket);
+  xml.element("KeyMarker", encode(request.key_marker));
+  xml.element("UploadIdMarker", request.upload_id_marker);
+  if (page.truncated) {
+    xml.element("NextKeyMarker", encode(page.next_key_marker));
+    xml.element("NextUploadIdMarker", page.next_upload_id_marker);
+  }
+  xml.element("Prefix", encode(request.prefix));
+  if (!request.delimiter.empty()) xml.element("Delimiter", encode(request.delimiter));
+  encode.announce(xml);
+  xml.element("MaxUploads", request.max_uploads);
+  xml.element("IsTruncated", page.truncated);
+  for (const auto& upload : page.uploads) write_upload(xml, context, encode, upload);
+  write_prefixes(xml, encode, page.common_prefixes);
+  context.reply_xml(xml.finish());
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,193 @@
+// POST of an object: a browser's form, allowed by the policy that the form carries.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "auth/auth.h"
+#include "base/bytes.h"
+#include "base/text.h"
+#include "s3/access/authorize.h"
+#include "s3/objects/checksums.h"
+#include "s3/door_metrics.h"
+#include "s3/objects/form.h"
+#include "s3/headers.h"
+#include "s3/names.h"
+#include "s3/objects/post_policy.h"
+#include "s3/objects/put.h"
+#include "s3/verbs.h"
+#include "s3/xml.h"
+
+namespace verbena::s3 {
+namespace {
+
+Result<void> fill_in_file_name(Form& form) {
+  constexpr std::string_view variable = "${filename}";
+  // Fields are bounded, but each may name the file many times.
+  if (form.file_name.size() > store::key_size_max) return fail(Errc::key_too_long, "form: file name");
+  for (auto& [name, value] : form.fields) {
+    for (size_t at = value.find(variable); at != std::string::npos; at = value.find(variable, at)) {
+      value.replace(at, variable.size(), form.file_name);
+      at += form.file_name.size();
+    }
+  }
+  return {};
+}
+
+// Base64 as forms carry it: perhaps broken into lines.
+Result<PostPolicy> decode_policy(std::string_view text) {
+  std::string bare(text);
+  std::erase_if(bare, [](char c) { return c == '\r' || c == '\n' || c == ' '; });
+  const auto json = from_base64(bare);
+  if (!json) return fail(Errc::invalid_policy_document, "Invalid Policy: not base64.");
+  return parse_post_policy(as_text(*json));
+}
+
+bool is_version4(const Form& form) { return form.get("x-amz-credential") || form.get("x-amz-signature"); }
+
+// Who posts. Without a policy that is whoever sent the request.
+Result<auth::Identity> identify(const Context& context, const Form& form) {
+  const auto policy = form.get("policy");
+  if (!policy) return context.caller().identity;
+  const auto field = [&](std::string_view name) { return form.get(name).value_or(std::string_view()); };
+  auth::FormClaim claim;
+  claim.policy = *policy;
+  claim.credential = field("x-amz-credential");
+  claim.algorithm = field("x-amz-algorithm");
+  claim.date = field("x-amz-date");
+  claim.session_token = field("x-amz-security-token");
+  claim.access_key = field("awsaccesskeyid");
+  const bool version4 = is_version4(form);
+  const auto signature = form.get(version4 ? "x-amz-signature" : "signature");
+  if (version4 && claim.credential.empty()) {
+    return fail(Errc::invalid_argument, "Bucket POST must contain a field named 'X-Amz-Credential'.");
+  }
+  if (!version4 && claim.access_key.empty()) {
+    return fail(Errc::invalid_argument, "Bucket POST must contain a field named 'AWSAccessKeyId'.");
+  }
+  if (!signature) return fail(Errc::invalid_argument, "Bucket POST must contain a signature.");
+  if (context.service.verifier == nullptr) return fail(Errc::not_implemented, "form signatures");
+  claim.signature = *signature;
+  return context.service.verifier->verify_form(claim);
+}
+
+// As s3:signatureversion has it; empty for a form without a policy.
+std::string_view form_signature(const Form& form) {
+  if (!form.get("policy")) return {};
+  return is_version4(form) ? "AWS4-HMAC-SHA256" : "AWS";
+}
+
+// The form's fields as headers of the PUT that it stands for.
+Headers put_headers(const Form& form) {
+  Headers headers;
+  for (const auto& [name, value] : form.fields) {
+    std::string header = lower(name);
+    if (header == "acl") header = "x-amz-acl";
+    if (header == "tagging") header = "x-amz-tagging";
+    headers.emplace_back(std::move(header), value);
+  }
+  return headers;
+}
+
+// Whether a browser can be sent there: an absolute URL of visible characters.
+bool is_redirect_target(std::string_view url) {
+  const bool visible = std::ranges::all_of(url, [](char c) { return c > 0x20 && c < 0x7f; });
+  return visible && (url.starts_with("http://") || url.starts_with("https://"));
+}
+
+void reply_to_form(Context& context, const Form& form, const store::ObjectInfo& info) {
+  auto target = form.get("success_action_redirect");
+  if (!target) target = form.get("redirect");
+  fill_put_response(context, info);
+  if (target && is_redirect_target(*target)) {
+    context.response.status = 303;
+    context.reply_header("location", fmt::format("{}{}bucket={}&key={}&etag=%22{}%22", *target,
+                                                 target->find('?') == std::string_view::npos ? '?' : '&',
+                                                 context.bucket, auth::uri_encode(context.key, false), info.etag));
+    return;
+  }
+  std::string_view path = context.request.raw_path;
+  while (path.ends_with('/')) path.remove_suffix(1);
+  const std::string location = fmt::format("{}://{}{}/{}", context.caller().secure ? "https" : "http",
+                                           context.request.header("host").value_or(context.request.host), path,
+                                           auth::uri_encode(context.key, true));
+  context.reply_header("location", location);
+  const auto status = form.get("success_action_status").value_or("204");
+  if (status == "201") {
+    context.response.status = 201;
+    XmlWriter xml("PostResponse", XmlWriter::plain);
+    xml.element("Location", location);
+    xml.element("Bucket", context.bucket);
+    xml.element("Key", context.key);
+    xml.quoted("ETag", info.etag);
+    context.reply_xml(xml.finish());
+    return;
+  }
+  context.response.status = status == "200" ? 200 : 204;
+  context.response.no_body = true;
+}
+
+// The size that the policy allows, checked while the file passes and once it has ended.
+void limit_size(const PostPolicy& policy, FormReader& reader, PutRequest& put) {
+  reader.limit(policy.length_max);
+  put.trailing = [&reader, least = policy.length_min]() -> Result<std::vector<store::Checksum>> {
+    if (reader.file_bytes() < least) return fail(Errc::entity_too_small, "form: content-length-range");
+    return std::vector<store::Checksum>();
+  };
+}
+
+}  // namespace
+
+Task<Result<void>> serve_post_object(Context& context) {
+  const auto boundary = form_boundary(context.request.header("content-type").value_or(""));
+  if (!boundary) {
+    context.error_fields.emplace_back("Condition", "Bucket POST must be of the enclosure-type multipart/form-data");
+    co_return fail(Errc::precondition_failed, "form: content type");
+  }
+  FormReader reader(context.body, *boundary);
+  VB_CO_ASSIGN(Form form, co_await reader.read_fields());
+  if (!form.get("key")) {
+    co_return fail(Errc::invalid_argument,
+                   "Bucket POST must contain a field named 'key'. If it is specified, please check the order of the "
+                   "fields.");
+  }
+  VB_CO_TRY(fill_in_file_name(form));
+  VB_CO_ASSIGN(auth::Identity identity, identify(context, form));
+  std::optional<PostPolicy> policy;
+  if (const auto text = form.get("policy")) {
+    VB_CO_ASSIGN(policy, decode_policy(*text));
+    VB_CO_TRY(check_post_policy(*policy, form, context.bucket, context.service.clock.now_s()));
+  }
+  context.key = *form.get("key");
+
+  context.response.form_access_key = identity.access_key;
+  const Headers headers = put_headers(form);
+  Request as_put = context.request;
+  as_put.method = "PUT";
+  as_put.headers = headers;
+  as_put.caller.identity = std::move(identity);
+  Context put_context{.service = context.service,
+                      .windows = context.windows,
+                      .options = context.options,
+                      .request = as_put,
+                      .trailing = context.trailing,
+                      .body = reader,
+                      .response = context.response,
+                      .sink = WatchedSink(context.sink),
+                      .bucket = context.bucket,
+                      .key = context.key,
+                      .form_of = &context,
+                      .form_signature = form_signature(form),
+                      .arrived_us = context.arrived_us};
+  as_put.caller.http = &put_context;
+  const auto refused = refuse_unimplemented_headers(put_context);
+  context.error_fields = put_context.error_fields;
+  VB_CO_TRY(refused);
+  VB_CO_ASSIGN(PutRequest put, read_put_request(put_context, true));
+  if (policy) limit_size(*policy, reader, put);
+  VB_CO_ASSIGN(const PutReply reply, co_await put_object(context.service, as_put.caller, std::move(put), reader));
+  count_bytes(Door::http, Direction::in, reply.info.size);
+  reply_to_form(context, form, reply.info);
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

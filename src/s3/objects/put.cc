@@ -1,0 +1,249 @@
+// PUT of an object.
+#include "s3/objects/put.h"
+
+#include <fmt/core.h>
+#include <boost/asio/this_coro.hpp>
+
+#include <algorithm>
+
+#include "memory/budget.h"
+#include "s3/access/authorize.h"
+#include "s3/objects/checksums.h"
+#include "s3/objects/conditions.h"
+#include "s3/door_metrics.h"
+#include "s3/objects/encryption.h"
+#include "s3/headers.h"
+#include "s3/buckets/lifecycle.h"
+#include "s3/objects/lock.h"
+#include "s3/objects/multipart.h"
+#include "s3/names.h"
+#include "s3/workers/request_log.h"
+#include "s3/objects/tagging.h"
+#include "s3/token.h"
+#include "s3/verbs.h"
+#include "s3/objects/versions.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr uint64_t put_size_max = 5 * GiB;  // S3: larger objects are uploaded in parts
+// One byte more than is left, where the length is known: the read that meets the end then also brings the source's
+// verdict (signature, trailers), and a small body takes one read. Not where that byte would double the lease.
+size_t next_read(std::optional<uint64_t> size, uint64_t have, size_t offer) {
+  if (!size || *size - have >= offer) return offer;
+  const auto left = static_cast<size_t>(*size - have);
+  return memory::Arena::class_size(left + 1) > memory::Arena::class_size(left) ? left : left + 1;
+}
+
+// Fills one lease of the body, leased when its first byte is there, and digests it. An empty chunk: the end.
+Task<Result<memory::Chunk>> read_chunk(memory::Share& share, memory::Source& body, std::optional<uint64_t> size,
+                                       uint64_t have, BodyDigests& digests, bool& end) {
+  VB_CO_TRY(co_await body.ready());
+  VB_CO_ASSIGN(memory::Lease lease, co_await share.lease(next_read(size, have, share.offer())));
+  VB_CO_ASSIGN(const size_t got, co_await body.read(lease.bytes()));
+  end = got < lease.size();
+  const Bytes bytes = Bytes(lease.bytes()).first(got);
+  digests.update(bytes);
+  co_return memory::Chunk{std::move(lease), bytes};
+}
+
+// Likewise, of a large body: the digest of one piece goes on while the next is read.
+Task<Result<memory::Chunk>> read_chunk_aside(memory::Share& share, memory::Source& body, std::optional<uint64_t> size,
+                                             uint64_t have, DigestsAside& aside, bool& end) {
+  VB_CO_TRY(co_await body.ready());
+  VB_CO_ASSIGN(aside.lease, co_await share.lease(next_read(size, have, share.offer())));
+  const MutableBytes into = aside.lease.bytes();
+  size_t have_now = 0;
+  while (have_now < into.size() && !end) {
+    const MutableBytes piece = into.subspan(have_now, std::min(DigestsAside::piece_size, into.size() - have_now));
+    VB_CO_ASSIGN(const size_t got, co_await body.read(piece));
+    end = got < piece.size();
+    have_now += got;
+    co_await aside.add(piece.first(got));
+  }
+  co_await aside.done();
+  const Bytes bytes = Bytes(into).first(have_now);
+  co_return memory::Chunk{std::move(aside.lease), bytes};
+}
+
+// All bytes that were declared are here. The end, with the source's verdict, needs no memory of the arena.
+Task<Result<void>> expect_end(memory::Source& body) {
+  std::byte one_more[1];
+  const MutableBytes into(one_more);
+  VB_CO_ASSIGN(const size_t got, co_await body.read(into));
+  if (got != 0) co_return fail(Errc::incomplete_body, "put: longer than declared");
+  co_return Result<void>{};
+}
+
+Result<void> verify(const std::vector<store::Checksum>& expected, const std::vector<store::Checksum>& computed) {
+  for (const auto& wanted : expected) {
+    const auto same = [&](const store::Checksum& c) { return c.algorithm == wanted.algorithm; };
+    const auto found = std::ranges::find_if(computed, same);
+    if (found == computed.end()) return fail(Errc::malformed_trailer, "checksum was not announced");
+    if (found->value != wanted.value) return fail(Errc::bad_digest, "checksum");
+  }
+  return {};
+}
+
+// A body may take minutes: who may not write any more when it has come, or has no key any more, stores nothing.
+Task<Result<store::Attributes>> authorize_again(Service& service, const Caller& caller, const BucketAccess& before,
+                                                const Asked& asked, const AclWish& wish) {
+  VB_CO_ASSIGN(const Caller now, caller_now(service, caller));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await same_bucket_access(service, before));
+  co_return authorize_new_object(service, now, *access, asked, wish);
+}
+
+}  // namespace
+
+std::string random_etag() {
+  // A counter behind a secret of the thread: as good as random, and no system call.
+  struct Source {
+    std::byte secrets[2][16];
+    uint64_t count = 0;
+    Source() { fill_random(MutableBytes(&secrets[0][0], sizeof secrets)); }
+  };
+  thread_local Source source;
+  ++source.count;
+  uint64_t words[2];
+  const auto count = std::as_bytes(std::span(&source.count, 1));
+  for (int i = 0; i < 2; ++i) words[i] = siphash24(source.secrets[i], count);
+  return to_hex(std::as_bytes(std::span(words))) + "-r";
+}
+
+Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, store::ObjectWriter& writer,
+                                       const PutRequest& request, memory::Source& body) {
+  BodyDigests digests;
+  if (request.md5_etag || request.content_md5) digests.want(Algorithm::md5);
+  for (const auto& checksum : request.expected) digests.want(checksum.algorithm);
+  if (request.compute) digests.want(*request.compute);
+
+  const auto size = body.size();
+  memory::Share share(service.arena, caller.peer_address, size);
+  store::ObjectInfo info;
+  std::shared_ptr<DigestsAside> aside;
+  if (digests.wants(Algorithm::md5) && size.value_or(DigestsAside::body_size_min) >= DigestsAside::body_size_min) {
+    aside = DigestsAside::make(std::move(digests), co_await boost::asio::this_coro::executor);
+  }
+  for (bool end = false; !end;) {
+    if (size && info.size == *size) {
+      VB_CO_TRY(co_await expect_end(body));
+      break;
+    }
+    Result<memory::Chunk> read;
+    if (aside) {
+      read = co_await read_chunk_aside(share, body, size, info.size, *aside, end);
+    } else {
+      read = co_await read_chunk(share, body, size, info.size, digests, end);
+    }
+    VB_CO_ASSIGN(memory::Chunk chunk, std::move(read));
+    if (chunk.bytes.empty()) break;
+    info.size += chunk.bytes.size();
+    if (info.size > put_size_max) co_return fail(Errc::entity_too_large, "put: body");
+    if (size && info.size > *size) co_return fail(Errc::incomplete_body, "put: longer than declared");
+    VB_CO_TRY(co_await writer.append(std::move(chunk)));
+  }
+  if (size && info.size != *size) co_return fail(Errc::incomplete_body, "put: length");
+
+  if (aside) digests = std::move(aside->digests);
+  digests.finish();
+  if (request.content_md5 && digests.md5() != *request.content_md5) co_return fail(Errc::bad_digest, "Content-MD5");
+  VB_CO_TRY(verify(request.expected, digests.checksums()));
+  if (request.trailing) {
+    VB_CO_ASSIGN(const auto trailed, request.trailing());
+    VB_CO_TRY(verify(trailed, digests.checksums()));
+  }
+  info.etag = request.md5_etag ? to_hex(as_bytes(digests.md5())) : random_etag();
+  info.checksums = digests.checksums();
+  co_return info;
+}
+
+Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutRequest request, memory::Source& body) {
+  VB_CO_TRY(check_bucket_name(request.bucket));
+  VB_CO_TRY(check_key(request.key));
+  VB_CO_TRY(check_object_headers(request.headers));
+  const uint64_t generation = service.access->now();
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
+  const Asked asked{.action = action::put_object,
+                    .key = request.key,
+                    .tags = &request.tags,
+                    .lock = &request.lock,
+                    .headers = &request.headers};
+  VB_CO_ASSIGN(store::Attributes attributes, authorize_new_object(service, caller, *access, asked, request.acl));
+  const auto size = body.size();
+  if (size.value_or(0) > put_size_max) co_return fail(Errc::entity_too_large, "put: declared length");
+
+  VB_CO_ASSIGN(const Seal seal,
+               co_await plan_seal(service, request.bucket, request.key, std::move(request.encryption)));
+  add_default_checksum(request);
+  if (seal.opaque_etag()) request.md5_etag = false;
+  VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, seal.stored_size(size)));
+  writer = seal.writer(service, std::move(writer), size);
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body));
+  if (may_have_changed(service, caller, generation)) {
+    VB_CO_ASSIGN(attributes, co_await authorize_again(service, caller, *access, asked, request.acl));
+  }
+  seal.mark_object(service, request.bucket, request.key, info);
+  info.headers = std::move(request.headers);
+  info.tags = std::move(request.tags);
+  info.lock = request.lock;
+  store::change_attributes(info.attributes, attributes);
+  VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));
+  co_return PutReply{std::move(info)};
+}
+
+Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
+  if (context.query.has("versionId")) {
+    return fail(Errc::invalid_argument, "This operation does not accept a version-id.");
+  }
+  PutRequest put;
+  put.bucket = context.bucket;
+  put.key = context.key;
+  if (whole_object) {
+    VB_ASSIGN(put.headers, read_object_headers(context));
+    VB_ASSIGN(put.conditions, read_commit_conditions(context));
+    VB_ASSIGN(put.tags, read_tagging_header(context));
+    VB_ASSIGN(put.lock, read_lock_headers(context));
+    VB_ASSIGN(put.acl, read_acl_headers(context));
+    VB_ASSIGN(put.encryption, read_encryption(context));
+  }
+  if (!whole_object) {  // of a part: it must be the upload's
+    VB_ASSIGN(put.encryption.customer, read_customer_key(context, own_key_prefix));
+  }
+  VB_TRY(plan_checksums(context, put));
+  return put;
+}
+
+void fill_put_response(Context& context, const store::ObjectInfo& info) {
+  context.response.headers.emplace_joined("etag", "\"", info.etag, "\"");
+  if (context.response.log) context.response.log->record.object_size = info.size;
+  add_new_version_id(context.response, info.version_id);
+  add_checksum_headers(context.response, info.checksums);
+  add_encryption_headers(context, info.attributes);
+}
+
+Task<Result<void>> serve_put_object(Context& context) {
+  if (context.header("x-amz-copy-source")) co_return co_await serve_copy_object(context);
+  VB_CO_ASSIGN(const auto token, read_token(context));
+  auto read = read_put_request(context, true);
+  if (!read) {
+    // Who may not write is told that, not what is wrong with the request.
+    VB_CO_TRY(co_await authorize_upload(context, action::put_object));
+    co_return std::unexpected(read.error());
+  }
+  PutRequest put = std::move(*read);
+  if (token) {
+    VB_CO_ASSIGN(const TokenPut moved, co_await put_by_token(context, *token, std::move(put)));
+    if (moved.outcome != TokenOutcome::done) co_return Result<void>();
+    fill_put_response(context, moved.reply.info);
+    if (may_expire(context)) co_await add_expiration_header(context, moved.reply.info);
+    co_return Result<void>();
+  }
+  VB_CO_ASSIGN(const PutReply reply,
+               co_await put_object(context.service, context.caller(), std::move(put), context.body));
+  fill_put_response(context, reply.info);
+  if (may_expire(context)) co_await add_expiration_header(context, reply.info);
+  count_bytes(Door::http, Direction::in, reply.info.size);
+  co_return Result<void>();
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,38 @@
+// Versions as S3 shows them.
+#pragma once
+
+#include "s3/access/actions.h"
+#include "s3/context.h"
+
+namespace verbena::s3 {
+
+// ?versionId= of the request. invalid_argument when it is there and empty.
+Result<std::string> read_version_id(const Context& context);
+
+// x-amz-version-id, x-amz-tagging-count and the object lock's headers.
+void add_version_headers(Response& response, const store::ObjectInfo& info);
+
+// x-amz-version-id alone, for answers that are about a version and not the version itself.
+void add_version_id(Response& response, const std::string& version_id);
+// Of an object just written: an id is told when one was made.
+void add_new_version_id(Response& response, const std::string& version_id);
+
+// The version that is asked about (?versionId=, else the current object); a delete marker in its place is described.
+// Authorized for `action`.
+Task<Result<store::ObjectInfo>> stat_version(Context& context, const Action& action);
+
+// Whether the caller may do this, too, to the version that was found.
+Task<Result<void>> authorize_version(Context& context, const store::ObjectInfo& info, const Action& action);
+
+// Whether that change of that version is allowed. Errors as stat_version().
+Task<Result<store::ObjectInfo>> authorize_change(Context& context, const Action& action,
+                                                 const store::ObjectChange& change);
+
+// Changes that version, authorized for `action`, and names it in the answer: the very version that was looked at, or
+// the one that the change itself names. Errors as Store::update(); conditional_conflict while others write the key.
+Task<Result<void>> update_version(Context& context, const Action& action, store::ObjectChange change);
+
+// After a read failed with `error`: says with headers when it was a delete marker that was met.
+Task<> describe_missing(Context& context, const Error& error, const std::string& version_id);
+
+}  // namespace verbena::s3

@@ -1,0 +1,213 @@
+#include "s3/workers/request_log.h"
+
+#include <fmt/core.h>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "s3/access/access.h"
+#include "s3/objects/encryption.h"
+#include "s3/objects/put.h"
+
+namespace verbena::s3 {
+namespace {
+
+namespace asio = boost::asio;
+
+metrics::Counter& delivered() {
+  static auto& counter = metrics::counter("verbena_bucket_log_objects_total", "Server access log objects delivered");
+  return counter;
+}
+metrics::Counter& dropped() {
+  static auto& counter =
+      metrics::counter("verbena_bucket_log_dropped_total", "Server access log records and batches that were let go");
+  return counter;
+}
+
+class LinesSource : public memory::Source {
+ public:
+  explicit LinesSource(std::string_view text) : text_(text) {}
+  std::optional<uint64_t> size() const override { return text_.size(); }
+  Task<Result<size_t>> read(MutableBytes into) override {
+    const size_t n = std::min(into.size(), text_.size() - at_);
+    std::memcpy(into.data(), text_.data() + at_, n);
+    at_ += n;
+    co_return n;
+  }
+
+ private:
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+// What goes into one object: never records of several owners. Partitioned keys name the bucket that the records are of, and perhaps their day.
+std::string batch_name(const LoggingRule& rule, const LogRecord& record) {
+  std::string name = record.bucket_owner + "/" + rule.target_bucket + "/" + rule.prefix;
+  if (rule.format == LoggingRule::KeyFormat::simple) return name;
+  name += std::string(1, '\0') + record.bucket;
+  if (rule.format == LoggingRule::KeyFormat::by_event_time) name += "/" + std::to_string(record.time_s / 86'400);
+  return name;
+}
+
+std::string lines_of(const LogEntry& entry) {
+  std::string lines = format_log_record(entry.record);
+  for (const auto& deletion : entry.deletions) {
+    LogRecord record = entry.record;
+    record.operation = "BATCH.DELETE.OBJECT";
+    record.key = deletion.key;
+    record.version_id = deletion.version_id;
+    record.error_code = deletion.error_code;
+    record.status = deletion.status;
+    record.request.clear();
+    record.bytes_sent = 0;
+    record.object_size.reset();
+    record.total_ms.reset();
+    lines += format_log_record(record);
+  }
+  return lines;
+}
+
+std::string unique_text() {
+  std::byte bytes[8];
+  fill_random(bytes);
+  return to_hex(bytes);
+}
+
+}  // namespace
+
+Task<std::shared_ptr<LogEntry>> RequestLog::begin(const std::string& bucket) {
+  const auto document = co_await service_.store.document(bucket, logging_document);
+  if (!document) co_return nullptr;
+  auto rule = parse_logging(**document);
+  if (!rule || !*rule) co_return nullptr;
+  const auto access = co_await bucket_access(service_, bucket);
+  if (!access) co_return nullptr;
+  auto entry = std::make_shared<LogEntry>(LogEntry{*this, std::move(**rule), {}});
+  entry->record.bucket = bucket;
+  entry->record.bucket_owner = (*access)->owner;
+  entry->account = (*access)->owner_id;
+  co_return entry;
+}
+
+void RequestLog::add(const LogEntry& entry) {
+  std::string lines = lines_of(entry);
+  std::lock_guard lock(mutex_);
+  if (queued_bytes_ + lines.size() > options_.queued_bytes_max) return dropped().add();
+  queued_bytes_ += lines.size();
+  const auto [it, made] = batches_.try_emplace(batch_name(entry.rule, entry.record));
+  Batch& batch = it->second;
+  if (made) {
+    const LogRecord& record = entry.record;
+    batch.rule = entry.rule;
+    batch.owner = record.bucket_owner;
+    batch.source = {entry.account, service_.region, record.bucket, record.time_s};
+    batch.due = std::chrono::steady_clock::now() + options_.interval;
+  }
+  batch.lines += lines;
+}
+
+std::vector<RequestLog::Batch> RequestLog::take(bool all) {
+  std::vector<Batch> due;
+  const auto now = std::chrono::steady_clock::now();
+  std::lock_guard lock(mutex_);
+  for (auto it = batches_.begin(); it != batches_.end();) {
+    Batch& batch = it->second;
+    if (!all && batch.due > now && batch.lines.size() < options_.batch_bytes_max) {
+      ++it;
+      continue;
+    }
+    queued_bytes_ -= batch.lines.size();
+    due.push_back(std::move(batch));
+    it = batches_.erase(it);
+  }
+  return due;
+}
+
+Task<Result<void>> RequestLog::write(const Batch& batch) {
+  const LoggingRule& rule = batch.rule;
+  VB_CO_ASSIGN(const store::BucketInfo target, co_await service_.store.bucket(rule.target_bucket));
+  // The bucket may be another's by now.
+  if (target.owner != batch.owner) co_return fail(Errc::access_denied, "log delivery");
+  const std::string key = log_object_key(rule, batch.source, service_.clock.now_us() / 1'000'000, unique_text());
+  EncryptionWish wish;
+  VB_CO_ASSIGN(const Seal seal, co_await plan_seal(service_, rule.target_bucket, key, std::move(wish)));
+  const auto stored_size = seal.stored_size(batch.lines.size());
+  VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, stored_size));
+  writer = seal.writer(service_, std::move(writer), batch.lines.size());
+  LinesSource source(batch.lines);
+  const Caller caller;
+  PutRequest request;
+  request.md5_etag = !seal.opaque_etag();
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service_, caller, *writer, request, source));
+  seal.mark_object(service_, rule.target_bucket, key, info);
+  info.headers.emplace_back("content-type", "text/plain");
+  store::CommitConditions none;
+  VB_CO_TRY(co_await writer->commit(std::move(info), std::move(none)));
+  co_return Result<void>();
+}
+
+Task<> RequestLog::deliver(bool all) {
+  const std::vector<Batch> due = take(all);
+  for (const Batch& batch : due) {
+    const auto written = co_await write(batch);
+    if (written) {
+      delivered().add();
+    } else {
+      dropped().add();
+      log::warn("bucket log: to {}: {}", batch.rule.target_bucket, describe(written.error()));
+    }
+  }
+}
+
+// Buckets that had logging on when the server started.
+Task<> RequestLog::find_users() {
+  const auto buckets = co_await service_.store.buckets();
+  if (!buckets) co_return use();
+  for (const auto& info : *buckets) {
+    const auto document = co_await service_.store.document(info.name, logging_document);
+    if (document) co_return use();
+  }
+}
+
+void RequestLog::start() {
+  asio::co_spawn(io_, loop(), asio::detached);
+  thread_ = std::thread([this] { io_.run(); });
+}
+
+void RequestLog::stop() {
+  if (!thread_.joinable()) return;
+  stop_ = true;
+  asio::post(io_, [this] { timer_.cancel(); });
+  thread_.join();
+}
+
+Task<> RequestLog::loop() {
+  co_await find_users();
+  const std::chrono::milliseconds between =
+      std::min<std::chrono::milliseconds>(options_.interval / 4, std::chrono::seconds(1));
+  while (!stop_) {
+    timer_.expires_after(between);
+    // Checked again: stop() may have come before the timer was set.
+    if (!stop_) co_await timer_.async_wait(asio::as_tuple(asio::use_awaitable));
+    co_await deliver(stop_);
+  }
+  co_await deliver(true);
+}
+
+void finish_log(LogEntry& entry, const LogOutcome& outcome) {
+  entry.record.status = outcome.status;
+  entry.record.error_code = outcome.error_code;
+  entry.record.bytes_sent = outcome.bytes_sent;
+  entry.record.total_ms = outcome.duration_us / 1000;
+  entry.log.add(entry);
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,99 @@
+// Server access logs: records of requests to buckets that have logging on are collected and delivered, as objects, into
+// the buckets that their owners named. Delivery is for the best, as at AWS: what cannot be delivered is counted and let
+// go, and a request never waits for its record.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/task.h"
+#include "s3/workers/log_record.h"
+#include "s3/buckets/logging_rules.h"
+#include "s3/service.h"
+
+namespace verbena::s3 {
+
+class RequestLog;
+
+// A request to a bucket that has logging on, while it is served.
+struct LogEntry {
+  RequestLog& log;
+  LoggingRule rule;
+  LogRecord record;
+  std::string account{};  // that the bucket belongs to: 12 digits
+  // Keys that a DeleteObjects names: each gets a record of its own.
+  struct Deletion {
+    std::string key, version_id, error_code;
+    int status = 204;
+  };
+  std::vector<Deletion> deletions{};
+};
+
+class RequestLog {
+ public:
+  struct Options {
+    std::chrono::seconds interval{300};  // from a batch's first record to its delivery
+    size_t batch_bytes_max = 1 * MiB;    // a batch of that size is delivered at once
+    size_t queued_bytes_max = 16 * MiB;  // of all batches; more records are dropped
+  };
+  RequestLog(Service& service, Options options) : service_(service), options_(options) {}
+  ~RequestLog() { stop(); }
+  RequestLog(const RequestLog&) = delete;
+
+  void start();
+  void stop();  // delivers what is there; waits
+
+  // Null: that bucket's requests are not logged.
+  Task<std::shared_ptr<LogEntry>> begin(const std::string& bucket);
+  // From now on there are buckets that log. Until then begin() is not worth a call.
+  void use() { in_use_.store(true, std::memory_order_relaxed); }
+  bool in_use() const { return in_use_.load(std::memory_order_relaxed); }
+  // Thread-safe; does not wait.
+  void add(const LogEntry& entry);
+  // Delivers batches that are due; `all`: every one. For the thread, and for tests.
+  Task<> deliver(bool all);
+
+ private:
+  struct Batch {
+    LoggingRule rule;
+    std::string owner;  // of the bucket that the records are of
+    LogSource source;
+    std::chrono::steady_clock::time_point due;
+    std::string lines;
+  };
+  Task<> loop();
+  Task<> find_users();
+  Task<Result<void>> write(const Batch& batch);
+  std::vector<Batch> take(bool all);
+
+  Service& service_;
+  const Options options_;
+  std::atomic<bool> in_use_{false};
+  std::mutex mutex_;
+  std::map<std::string, Batch> batches_;  // by where they go
+  size_t queued_bytes_ = 0;
+  std::atomic<bool> stop_{false};
+  boost::asio::io_context io_{1};
+  boost::asio::steady_timer timer_{io_};
+  std::thread thread_;
+};
+
+// What the door knows when the answer is out.
+struct LogOutcome {
+  int status = 0;
+  std::string_view error_code;
+  uint64_t bytes_sent = 0;
+  int64_t duration_us = 0;
+};
+void finish_log(LogEntry& entry, const LogOutcome& outcome);
+
+}  // namespace verbena::s3

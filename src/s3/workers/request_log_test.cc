@@ -1,0 +1,202 @@
+#include "s3/workers/request_log.h"
+
+#include <boost/asio/detached.hpp>
+
+#include "auth/auth.h"
+#include "s3/test_rig.h"
+
+namespace verbena::s3::test {
+namespace {
+
+std::string enabled(const std::string& inside) {
+  return "<BucketLoggingStatus><LoggingEnabled>" + inside + "</LoggingEnabled></BucketLoggingStatus>";
+}
+const std::string to_logs = "<TargetBucket>logs</TargetBucket><TargetPrefix>p/</TargetPrefix>";
+
+TEST(LoggingRules, SurviveTheirDocument) {
+  const auto off = parse_logging("<BucketLoggingStatus/>");
+  ASSERT_TRUE(off);
+  EXPECT_FALSE(*off);
+  const std::pair<std::string, LoggingRule::KeyFormat> formats[] = {
+      {"", LoggingRule::KeyFormat::simple},
+      {"<SimplePrefix/>", LoggingRule::KeyFormat::simple},
+      {"<PartitionedPrefix><PartitionDateSource>EventTime</PartitionDateSource></PartitionedPrefix>",
+       LoggingRule::KeyFormat::by_event_time},
+      {"<PartitionedPrefix><PartitionDateSource>DeliveryTime</PartitionDateSource></PartitionedPrefix>",
+       LoggingRule::KeyFormat::by_delivery_time}};
+  for (const auto& [text, format] : formats) {
+    const std::string element = text.empty() ? "" : "<TargetObjectKeyFormat>" + text + "</TargetObjectKeyFormat>";
+    const auto rule = parse_logging(enabled(to_logs + element));
+    ASSERT_TRUE(rule && *rule) << text;
+    const auto again = parse_logging(logging_xml(**rule));
+    ASSERT_TRUE(again && *again) << text;
+    EXPECT_EQ((*again)->target_bucket, "logs");
+    EXPECT_EQ((*again)->prefix, "p/");
+    EXPECT_EQ((*again)->format, format);
+  }
+}
+
+TEST(LoggingRules, WhatIsNoConfigurationIsRefused) {
+  const std::string grants = "<TargetGrants><Grant><Permission>READ</Permission></Grant></TargetGrants>";
+  const std::pair<std::string, Errc> cases[] = {
+      {"<Other/>", Errc::malformed_xml},
+      {enabled("<TargetBucket>logs</TargetBucket>"), Errc::malformed_xml},
+      {enabled("<TargetBucket>No_Bucket</TargetBucket><TargetPrefix/>"), Errc::malformed_xml},
+      {enabled(to_logs + "<Unknown/>"), Errc::malformed_xml},
+      {enabled(to_logs + "<TargetObjectKeyFormat/>"), Errc::malformed_xml},
+      {enabled(to_logs + "<TargetObjectKeyFormat><PartitionedPrefix><PartitionDateSource>x</PartitionDateSource>"
+                         "</PartitionedPrefix></TargetObjectKeyFormat>"),
+       Errc::malformed_xml},
+      {enabled("<TargetBucket>logs</TargetBucket><TargetPrefix>" + std::string(513, 'x') + "</TargetPrefix>"),
+       Errc::invalid_argument},
+      {enabled(to_logs + grants), Errc::not_implemented},
+  };
+  for (const auto& [text, code] : cases) {
+    const auto rule = parse_logging(text);
+    ASSERT_FALSE(rule) << text;
+    EXPECT_EQ(rule.error(), code) << text;
+  }
+}
+
+TEST(LoggingRules, KeysSayWhenAndWhose) {
+  const int64_t now_s = 1'767'323'045;  // 2026-01-02T03:04:05Z
+  const LogSource source{"acme", "here", "b", now_s - 86'400};
+  LoggingRule rule{"logs", "p/", LoggingRule::KeyFormat::simple};
+  EXPECT_EQ(log_object_key(rule, source, now_s, "U"), "p/2026-01-02-03-04-05-U");
+  rule.format = LoggingRule::KeyFormat::by_delivery_time;
+  EXPECT_EQ(log_object_key(rule, source, now_s, "U"), "p/acme/here/b/2026/01/02/2026-01-02-03-04-05-U");
+  rule.format = LoggingRule::KeyFormat::by_event_time;
+  EXPECT_EQ(log_object_key(rule, source, now_s, "U"), "p/acme/here/b/2026/01/01/2026-01-01-00-00-00-U");
+}
+
+TEST(LogRecord, IsOneLineOfTwentySixFields) {
+  LogRecord record;
+  EXPECT_EQ(format_log_record(record),
+            "- - [01/Jan/1970:00:00:00 +0000] - - - - - \"-\" - - - - - - \"-\" \"-\" - - - - - - - - -\n");
+  record.bucket = "b";
+  record.host = "h h\n";
+  record.key = "a b\n";
+  record.user_agent = "x\"\r\n\\y";
+  record.status = 200;
+  record.bytes_sent = 5;
+  record.object_size = 7;
+  record.total_ms = 0;
+  EXPECT_EQ(format_log_record(record),
+            "- b [01/Jan/1970:00:00:00 +0000] - - - - a%20b%0A \"-\" 200 - 5 7 0 - \"-\" \"x%22%0D%0A%5Cy\" - - - - - "
+            "h_h_ - - -\n");
+}
+
+TEST(LogRecord, OperationsHaveAwssNames) {
+  EXPECT_EQ(log_operation("GET", true, ""), "REST.GET.OBJECT");
+  EXPECT_EQ(log_operation("GET", false, ""), "REST.GET.BUCKET");
+  EXPECT_EQ(log_operation("GET", false, "list-type"), "REST.GET.BUCKET");
+  EXPECT_EQ(log_operation("PUT", true, "uploadId"), "REST.PUT.PART");
+  EXPECT_EQ(log_operation("POST", true, "uploadId"), "REST.POST.UPLOAD");
+  EXPECT_EQ(log_operation("POST", true, "uploads"), "REST.POST.UPLOADS");
+  EXPECT_EQ(log_operation("PUT", true, "tagging"), "REST.PUT.OBJECT_TAGGING");
+  EXPECT_EQ(log_operation("PUT", true, "acl"), "REST.PUT.ACL");
+  EXPECT_EQ(log_operation("POST", false, "delete"), "REST.POST.MULTI_OBJECT_DELETE");
+}
+
+TEST(LogRecord, NoSignatureComesIntoALine) {
+  EXPECT_EQ(log_request_line("GET", "/b/k", ""), "GET /b/k HTTP/1.1");
+  EXPECT_EQ(log_request_line("GET", "/b/k", "X-Amz-Signature=abc&x=1&Signature=d&x-amz-security-token=e"),
+            "GET /b/k?X-Amz-Signature=-&x=1&Signature=-&x-amz-security-token=- HTTP/1.1");
+  EXPECT_EQ(log_request_line("GET", "/b/k", "X-Amz-Signatur%65=abc&%zz=d"),
+            "GET /b/k?X-Amz-Signatur%65=-&%zz=- HTTP/1.1");
+  EXPECT_EQ(log_request_line("GET", "/b/k",
+                             "x-amz-server-side-encryption-customer-key=a2V5&"
+                             "x-amz-copy-source-server-side-encryption-customer-key=a2V5&y=2"),
+            "GET /b/k?x-amz-server-side-encryption-customer-key=-&"
+            "x-amz-copy-source-server-side-encryption-customer-key=-&y=2 HTTP/1.1");
+  EXPECT_EQ(log_referer("https://h/b/k?x=1&X-Amz-Signature=abc"), "https://h/b/k?x=1&X-Amz-Signature=-");
+  EXPECT_EQ(log_referer("https://h/page"), "https://h/page");
+  EXPECT_EQ(log_referer(""), "");
+}
+
+class BucketLogs : public Rig {
+ protected:
+  void SetUp() override {
+    service.request_log = &log;
+    make_bucket();
+    ASSERT_EQ(call("PUT", "/logs").status, 200);
+  }
+  Reply configure(const std::string& text) { return call("PUT", "/bucket?logging", {}, text); }
+  // The objects in the target bucket, joined.
+  std::string delivered() {
+    boost::asio::io_context context;
+    boost::asio::co_spawn(context, log.deliver(true), boost::asio::detached);
+    context.run();
+    std::string text;
+    const Reply list = call("GET", "/logs");
+    for (size_t at = list.body.find("<Key>"); at != std::string::npos; at = list.body.find("<Key>", at + 1)) {
+      const size_t from = at + 5;
+      text += call("GET", "/logs/" + list.body.substr(from, list.body.find("</Key>", from) - from)).body;
+    }
+    return text;
+  }
+  RequestLog log{service, {}};
+};
+
+TEST_F(BucketLogs, RequestsAreDeliveredAsAnObject) {
+  EXPECT_EQ(call("GET", "/bucket?logging").count("LoggingEnabled"), 0u);
+  ASSERT_EQ(configure(enabled(to_logs)).status, 200);
+  EXPECT_EQ(call("GET", "/bucket?logging").element("TargetPrefix"), "p/");
+  put("k", "12345");
+  call("GET", "/bucket/k");
+  call("GET", "/bucket/none");
+  call("GET", "/logs");  // has no log of its own
+  const std::string text = delivered();
+  EXPECT_NE(text.find(" REST.PUT.OBJECT k \"PUT /bucket/k HTTP/1.1\" 200 - "), std::string::npos) << text;
+  EXPECT_NE(text.find(" REST.GET.OBJECT k \"GET /bucket/k HTTP/1.1\" 200 - 5 5 "), std::string::npos) << text;
+  EXPECT_NE(text.find(" REST.GET.OBJECT none \"GET /bucket/none HTTP/1.1\" 404 NoSuchKey "), std::string::npos) << text;
+  EXPECT_EQ(text.find(" logs ["), std::string::npos) << text;
+  ASSERT_EQ(configure("<BucketLoggingStatus/>").status, 200);
+  call("GET", "/bucket/k");
+  EXPECT_EQ(call("GET", "/bucket?logging").count("LoggingEnabled"), 0u);
+  const std::string all = delivered();
+  EXPECT_EQ(all.find("REST.GET.OBJECT k"), all.rfind("REST.GET.OBJECT k"));
+}
+
+TEST_F(BucketLogs, EachKeyOfADeleteHasARecord) {
+  ASSERT_EQ(configure(enabled(to_logs)).status, 200);
+  const std::string body = "<Delete><Object><Key>a</Key></Object><Object><Key>b</Key></Object></Delete>";
+  ASSERT_EQ(call("POST", "/bucket?delete", {{"content-md5", base64_digest(Algorithm::md5, body)}}, body).status, 200);
+  const std::string text = delivered();
+  EXPECT_NE(text.find(" REST.POST.MULTI_OBJECT_DELETE - "), std::string::npos) << text;
+  EXPECT_NE(text.find(" BATCH.DELETE.OBJECT a \"-\" 204 "), std::string::npos) << text;
+  EXPECT_NE(text.find(" BATCH.DELETE.OBJECT b \"-\" 204 "), std::string::npos) << text;
+}
+
+TEST_F(BucketLogs, TheTargetMustBeTheOwners) {
+  EXPECT_EQ(configure(enabled("<TargetBucket>nowhere</TargetBucket><TargetPrefix/>")).code,
+            "InvalidTargetBucketForLogging");
+  EXPECT_EQ(call("PUT", "/absent?logging", {}, enabled(to_logs)).code, "NoSuchBucket");
+  // A target that went away later costs the records, not the requests.
+  ASSERT_EQ(configure(enabled(to_logs)).status, 200);
+  put("k", "x");
+  ASSERT_EQ(call("DELETE", "/logs").status, 204);
+  EXPECT_EQ(delivered(), "");
+  EXPECT_EQ(call("GET", "/bucket/k").body, "x");
+}
+
+TEST_F(BucketLogs, WhoNamesATargetMayWriteThere) {
+  auth::Principal user = *auth::superuser();
+  user.superuser = false;
+  user.kind = auth::Principal::Kind::user;
+  user.arn = "arn:aws:iam::000000000000:user/u";
+  const std::string only_configures =
+      R"({"Statement":{"Effect":"Allow","Action":"s3:PutBucketLogging","Resource":"*"}})";
+  const std::string writes_too =
+      R"({"Statement":{"Effect":"Allow","Action":"s3:PutObject","Resource":"arn:aws:s3:::logs/p/*"}})";
+  Call c{.method = "PUT", .target = "/bucket?logging", .body = enabled(to_logs)};
+  user.policies = {auth::parse_policy(only_configures, auth::PolicyKind::identity).value()};
+  c.principal = std::make_shared<auth::Principal>(user);
+  EXPECT_EQ(call(c).code, "AccessDenied");
+  user.policies.push_back(auth::parse_policy(writes_too, auth::PolicyKind::identity).value());
+  c.principal = std::make_shared<auth::Principal>(user);
+  EXPECT_EQ(call(c).status, 200);
+}
+
+}  // namespace
+}  // namespace verbena::s3::test
