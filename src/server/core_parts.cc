@@ -43,32 +43,28 @@ std::expected<void, std::string> open_ring(CoreParts& parts, memory::Arena& aren
 
 FabricChoice choose_fabrics(const Config::Rdma& rdma) {
   FabricChoice choice;
-  for (const auto& provider : rdma.provider) {
-    if (provider == "local") {
-      choice.local = true;
-      continue;
-    }
-    if (provider == "auto") {
-      choice.local = true;
-    } else {
-      choice.must_open = true;
-    }
-    choice.between_hosts += (choice.between_hosts.empty() ? "" : ",") + provider;
-  }
   // "auto" anywhere in the list means: whatever opens.
-  if (std::find(rdma.provider.begin(), rdma.provider.end(), "auto") != rdma.provider.end()) choice.must_open = false;
+  const bool any = std::ranges::find(rdma.provider, "auto") != rdma.provider.end();
+  choice.must_open = !any && std::ranges::any_of(rdma.provider, [](const auto& name) { return name != "local"; });
+  for (const auto& provider : rdma.provider) {
+    choice.local = choice.local || provider == "local" || provider == "auto";
+    choice.tcp = choice.tcp || provider == "tcp" || provider == "auto";
+    if (provider == "local" || provider == "tcp") continue;
+    choice.devices += (choice.devices.empty() ? "" : ",") + (provider == "auto" ? std::string("verbs") : provider);
+  }
   return choice;
 }
 
 std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& arena, const Config& config,
                                               const std::filesystem::path& directory) {
   const auto choice = choose_fabrics(config.rdma);
-  if (!choice.between_hosts.empty()) {
-    auto opened = fabric::ofi::open(*parts.core, arena, ofi_options(config.rdma, choice.between_hosts));
+  const std::string between_hosts = choice.between_hosts();
+  if (!between_hosts.empty()) {
+    auto opened = fabric::ofi::open(*parts.core, arena, ofi_options(config.rdma, between_hosts));
     if (opened) {
       parts.fabric = std::move(*opened);
     } else if (choice.must_open || opened.error() == Errc::bad_config) {
-      return std::unexpected("rdma.provider " + choice.between_hosts + ": " + describe(opened.error()));
+      return std::unexpected("rdma.provider " + between_hosts + ": " + describe(opened.error()));
     } else {
       log::warn("fabric: no provider between hosts opened ({}); clients of other hosts come by HTTP",
                 describe(opened.error()));
@@ -83,7 +79,7 @@ std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& a
     auto opened = fabric::local::listen(*parts.core, parts.local_socket, options);
     if (opened) {
       parts.local = std::move(*opened);
-    } else if (choice.between_hosts.empty()) {
+    } else if (between_hosts.empty()) {
       return std::unexpected("rdma.provider local: " + parts.local_socket + ": " + describe(opened.error()));
     } else {
       log::warn("fabric: the same-host path is off: {}: {}", parts.local_socket, describe(opened.error()));

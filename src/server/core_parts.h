@@ -42,11 +42,15 @@ struct CoreParts {
 // Gives the core its io_uring as `disk_io` says, before it runs. The error names the key.
 std::expected<void, std::string> open_ring(CoreParts& parts, memory::Arena& arena, DiskIo disk_io);
 
-// Which fabrics the configuration asks for.
+// Which fabrics the configuration asks for. Names of the native door: verbs, efa and cxi are libfabric's devices, tcp and
+// local are Verbena's own transports. What serves tokens has a list of its own, in which every name is libfabric's.
 struct FabricChoice {
   bool local = false;
-  std::string between_hosts;  // for ofi::Options::provider, in order of preference; empty: none
-  bool must_open = false;     // named outright: failing to open is an error
+  bool tcp = false;
+  std::string devices;     // for ofi::Options::provider, in order of preference; empty: none
+  bool must_open = false;  // named outright: failing to open is an error
+  // What libfabric opens: devices, and its tcp where that is asked for.
+  std::string between_hosts() const { return devices + (tcp ? (devices.empty() ? "tcp" : ",tcp") : ""); }
 };
 FabricChoice choose_fabrics(const Config::Rdma& rdma);
 
