@@ -1,6 +1,5 @@
 #include "store/local/bucket_ops.h"
 
-#include "store/local/multipart.h"
 #include "store/local/object_ops.h"
 #include "store/local/versions.h"
 
@@ -53,18 +52,15 @@ Mutation remove_bucket_mutation(Engine& engine, std::shared_ptr<const Bucket> bu
     VB_TRY(objects.status());
     VB_ASSIGN(bool versions, has_versions(transaction, bucket->id));
     if (versions) return fail(Errc::bucket_not_empty);
-    // Found first, changed after: a cursor does not like the batch to move under it.
-    std::vector<std::pair<std::string, UploadRecord>> uploads;
-    Cursor cursor = transaction.batch().cursor(Family::uploads, keys::upload_prefix(bucket->id));
-    for (; cursor.valid(); cursor.next()) {
-      VB_ASSIGN(UploadRecord upload, decode_upload(cursor.value()));
-      uploads.emplace_back(cursor.key(), std::move(upload));
-    }
-    VB_TRY(cursor.status());
-    for (const auto& [key, upload] : uploads) VB_TRY(bury_upload(transaction, key, upload));
     VB_TRY(erase_documents(transaction, *bucket));
     transaction.batch().erase(Family::meta, keys::bucket(bucket->name));
-    transaction.on_commit([&engine, bucket] { engine.buckets.remove(bucket->name); });
+    // Its uploads may be millions of records. Nothing finds them without the bucket, so they go piece by piece, beside
+    // other commits.
+    transaction.batch().put(Family::meta, keys::removed_bucket(bucket->id), "");
+    transaction.on_commit([&engine, bucket] {
+      engine.buckets.remove(bucket->name);
+      engine.garbage->add_removed_bucket(bucket->id);
+    });
     return {};
   };
   return {.apply = std::move(apply), .runs = {}, .bucket = nullptr, .takes_space = false};

@@ -62,6 +62,7 @@ struct Engine {
   Result<void> load_buckets();
   Result<void> load_documents();
   Result<void> queue_dead_blobs();
+  Result<void> queue_removed_buckets();
 };
 
 // S3's limits on keys: 1 to 1024 bytes.

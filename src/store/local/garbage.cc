@@ -1,6 +1,7 @@
 #include "store/local/garbage.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/log.h"
 #include "base/metrics.h"
@@ -32,13 +33,19 @@ void Garbage::stop() {
 void Garbage::drain() {
   std::unique_lock lock(mutex_);
   wake_.notify_all();
-  idle_.wait(lock, [&] { return stopped_ || !thread_.joinable() || (!working_ && dead_.empty() && runs_.empty()); });
+  idle_.wait(lock, [&] { return stopped_ || !thread_.joinable() || (!working_ && dead_.empty() && runs_.empty() && removed_.empty()); });
 }
 
 void Garbage::add_dead(const std::vector<uint64_t>& blobs) {
   if (blobs.empty()) return;
   std::lock_guard lock(mutex_);
   dead_.insert(dead_.end(), blobs.begin(), blobs.end());
+  wake_.notify_all();
+}
+
+void Garbage::add_removed_bucket(uint64_t bucket) {
+  std::lock_guard lock(mutex_);
+  removed_.emplace_back(bucket);
   wake_.notify_all();
 }
 
@@ -56,19 +63,27 @@ void Garbage::unpin(uint64_t blob) {
 void Garbage::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (!wake_.wait_for(lock, write_behind_every, [&] { return stopping_ || !dead_.empty() || !runs_.empty(); })) {
+    const auto work = [&] { return stopping_ || !dead_.empty() || !runs_.empty() || !removed_.empty(); };
+    if (!wake_.wait_for(lock, write_behind_every, work)) {
       for (uint64_t blob : std::exchange(dead_again_, {})) dead_.push_back(blob);
       for (Run& run : std::exchange(runs_again_, {})) runs_.push_back(std::move(run));
+      for (BucketSweep& bucket : std::exchange(removed_again_, {})) removed_.push_back(std::move(bucket));
     }
     bool last = stopping_ && dead_.empty() && runs_.empty();
     auto runs = std::exchange(runs_, {});
     size_t n = std::min(dead_.size(), collect_max);
     std::vector<uint64_t> blobs(dead_.begin(), dead_.begin() + static_cast<ptrdiff_t>(n));
     dead_.erase(dead_.begin(), dead_.begin() + static_cast<ptrdiff_t>(n));
+    std::optional<BucketSweep> bucket;
+    if (!stopping_ && !removed_.empty()) {
+      bucket = std::move(removed_.front());
+      removed_.pop_front();
+    }
     working_ = true;
     lock.unlock();
 
     reclaim_now(runs);
+    if (bucket) sweep(*bucket);
     if (!blobs.empty()) collect(std::move(blobs));
     if (auto done = volumes_.sync_written_behind(); !done) log::warn("store: write behind: {}", describe(done.error()));
     (void)index_.sync();
@@ -96,6 +111,18 @@ void Garbage::reclaim_now(std::vector<Run>& runs) {
   }
   runs.clear();
   if (!touched.empty()) tidy(std::move(touched), false);
+}
+
+void Garbage::sweep(BucketSweep& bucket) {
+  auto dead = bucket.step(index_);
+  if (!dead) {
+    log::warn("store: a removed bucket keeps its space for now: {}", describe(dead.error()));
+    removed_again_.push_back(std::move(bucket));
+    return;
+  }
+  std::lock_guard lock(mutex_);
+  dead_.insert(dead_.end(), dead->begin(), dead->end());
+  if (!bucket.done()) removed_.push_back(std::move(bucket));
 }
 
 void Garbage::collect(std::vector<uint64_t> blobs) {

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "store/local/bucket_sweep.h"
 #include "store/local/index.h"
 #include "store/local/pins.h"
 #include "store/local/volume.h"
@@ -28,14 +29,16 @@ class Garbage {
   ~Garbage() { stop(); }
 
   void start();
-  // Does what is queued, ends the volumes and marks them clean. Afterwards nothing is collected any more; what comes
-  // later is found by the next start.
+  // Does what is queued (but leaves removed buckets to the next start), ends the volumes and marks them clean. Afterwards
+  // nothing is collected any more; what comes later is found by the next start.
   void stop();
   // Waits until everything queued so far is done (blobs that readers hold are not waited for).
   void drain();
 
   // These blobs have a dead record in the index.
   void add_dead(const std::vector<uint64_t>& blobs);
+  // This bucket's record is gone from the index; what it leaves behind goes piece by piece.
+  void add_removed_bucket(uint64_t bucket);
   // These runs are named by nothing and nobody reads or writes them.
   void reclaim(std::vector<Run> runs);
 
@@ -48,6 +51,7 @@ class Garbage {
  private:
   void loop();
   void reclaim_now(std::vector<Run>& runs);
+  void sweep(BucketSweep& bucket);
   void collect(std::vector<uint64_t> blobs);
   // Punches what the blob names and adds the removal of its records to the batch.
   Result<void> collect_one(uint64_t blob, Batch& batch, std::set<uint64_t>& touched);
@@ -62,9 +66,11 @@ class Garbage {
   std::condition_variable wake_, idle_;
   std::deque<uint64_t> dead_;
   std::vector<Run> runs_;
+  std::deque<BucketSweep> removed_;
   // What went wrong; tried again at the next tick. Of the garbage thread alone.
   std::vector<uint64_t> dead_again_;
   std::vector<Run> runs_again_;
+  std::vector<BucketSweep> removed_again_;
   std::set<uint64_t> reconsider_;
   bool working_ = false, stopping_ = false, stopped_ = false;
   std::thread thread_;

@@ -71,6 +71,7 @@ class Batch {
   void save();       // start of a part that may be taken back
   void roll_back();  // to the last save()
   bool empty() const { return changes_ == 0; }
+  size_t changes() const { return changes_; }
 
  private:
   friend class Index;

@@ -79,6 +79,13 @@ std::optional<uint64_t> parse_dead(std::string_view key) {
   return read_be(key.substr(1));
 }
 
+std::string removed_bucket_prefix() { return "r"; }
+std::string removed_bucket(uint64_t bucket) { return tagged('r', bucket); }
+std::optional<uint64_t> parse_removed_bucket(std::string_view key) {
+  if (key.size() != 9 || key[0] != 'r') return std::nullopt;
+  return read_be(key.substr(1));
+}
+
 std::string object_prefix(uint64_t bucket) { return number(bucket); }
 std::string object(uint64_t bucket, std::string_view key) { return number(bucket).append(key); }
 

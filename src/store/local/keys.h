@@ -37,6 +37,9 @@ std::string volume_clean(uint64_t volume);
 std::string dead_prefix();
 std::string dead(uint64_t blob);
 std::optional<uint64_t> parse_dead(std::string_view key);
+std::string removed_bucket_prefix();
+std::string removed_bucket(uint64_t bucket);  // what it leaves behind is still being taken away
+std::optional<uint64_t> parse_removed_bucket(std::string_view key);
 
 // objects: bucket id, key
 std::string object_prefix(uint64_t bucket);

@@ -220,20 +220,16 @@ Mutation create_upload(std::shared_ptr<Engine> engine, std::shared_ptr<const Buc
   return {.apply = std::move(apply), .runs = {}, .bucket = bucket, .takes_space = true};
 }
 
-Result<void> bury_upload(Transaction& transaction, std::string_view index_key, const UploadRecord& upload) {
-  VB_ASSIGN(auto parts, stored_parts(transaction, upload));
-  for (const StoredPart& part : parts) {
-    transaction.batch().erase(Family::uploads, keys::part(upload.id, part.info.number));
-    transaction.kill(part.blob);
-  }
-  transaction.batch().erase(Family::uploads, index_key);
-  return {};
-}
-
 Mutation abort_upload(std::shared_ptr<const Bucket> bucket, std::string key, std::string upload_id) {
   auto apply = [bucket, key, upload_id](Transaction& transaction) -> Result<void> {
     VB_ASSIGN(UploadRecord upload, upload_in(transaction, *bucket, key, upload_id));
-    return bury_upload(transaction, keys::upload(bucket->id, key, upload_id), upload);
+    VB_ASSIGN(auto parts, stored_parts(transaction, upload));
+    for (const StoredPart& part : parts) {
+      transaction.batch().erase(Family::uploads, keys::part(upload.id, part.info.number));
+      transaction.kill(part.blob);
+    }
+    transaction.batch().erase(Family::uploads, keys::upload(bucket->id, key, upload_id));
+    return {};
   };
   return {.apply = std::move(apply), .runs = {}, .bucket = bucket, .takes_space = false};
 }

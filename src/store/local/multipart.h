@@ -28,9 +28,6 @@ struct Completion {
 };
 Mutation complete_upload(std::shared_ptr<Completion> completion);
 
-// The upload and all of its parts go. Also for removing a bucket.
-Result<void> bury_upload(Transaction& transaction, std::string_view index_key, const UploadRecord& upload);
-
 std::unique_ptr<ObjectWriter> make_part_writer(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket,
                                                std::string key, std::string upload_id, int part_number,
                                                std::optional<uint64_t> size_hint);

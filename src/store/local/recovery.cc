@@ -55,6 +55,7 @@ Result<void> Engine::start() {
   VB_TRY(load_buckets());
   VB_TRY(recover_volumes());
   VB_TRY(queue_dead_blobs());
+  VB_TRY(queue_removed_buckets());
   garbage->start();
   committer->start();
   behind->start();
@@ -198,6 +199,16 @@ Result<void> Engine::queue_dead_blobs() {
   VB_TRY(cursor.status());
   garbage->add_dead(blobs);
   return {};
+}
+
+Result<void> Engine::queue_removed_buckets() {
+  Cursor cursor = index->cursor(Family::meta, keys::removed_bucket_prefix());
+  for (; cursor.valid(); cursor.next()) {
+    auto bucket = keys::parse_removed_bucket(cursor.key());
+    if (!bucket) return fail(Errc::corrupt_object, "store: removed bucket record");
+    garbage->add_removed_bucket(*bucket);
+  }
+  return cursor.status();
 }
 
 Result<void> check_key(std::string_view key) {
