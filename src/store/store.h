@@ -32,6 +32,7 @@ inline constexpr int part_number_max = 10'000;
 inline constexpr size_t document_size_max = 512 * KiB;  // bytes of one bucket document
 inline constexpr size_t document_name_max = 64;         // bytes of its name
 inline constexpr size_t documents_max = 64;             // of one bucket
+inline constexpr uint64_t documents_bytes_max = 16 * MiB;  // of all buckets of one owner
 
 enum class Durability : uint8_t { sync = 0, memory = 1 };
 
@@ -287,10 +288,12 @@ class Store {
   virtual Task<Result<std::vector<BucketInfo>>> buckets() = 0;          // by name
 
   // Bucket documents: what a bucket is configured with (CORS, tags, lifecycle, ...), opaque to the engine. Setting and
-  // removing is atomic and durable whatever the bucket's durability; reading costs no I/O; they go with the bucket.
+  // removing is atomic and durable whatever the bucket's durability; reading a small one costs no I/O; they go with the
+  // bucket.
   // Names are lower-case letters, digits, '-' and '_'. no_such_bucket; not_found: the bucket has no such document.
   virtual Task<Result<Document>> document(std::string_view bucket, std::string_view name) = 0;
-  // invalid_argument (name, or one document too many), too_large.
+  // invalid_argument (name, or one document too many), too_large; limit_exceeded: the owner's buckets have documents of
+  // documents_bytes_max together.
   virtual Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) = 0;
   // Succeeds for a document that does not exist.
   virtual Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) = 0;

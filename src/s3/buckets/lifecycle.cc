@@ -6,6 +6,8 @@
 #include <mutex>
 
 #include "auth/auth.h"
+#include "base/bytes.h"
+#include "base/checksum.h"
 #include "s3/access/access.h"
 #include "s3/buckets/bucket_document.h"
 #include "s3/http_date.h"
@@ -17,27 +19,30 @@ namespace {
 constexpr size_t lifecycle_document_max = 512 * KiB;
 using Rules = std::shared_ptr<const std::vector<LifecycleRule>>;
 
-// Parsed documents. Holding the document keeps its address from being used for another. Thread-safe.
+// Parsed documents, by their digest: a large one is another copy each time that the store reads it. Thread-safe.
 class RulesCache {
  public:
-  Result<Rules> get(const store::Document& document) {
+  Result<Rules> get(const std::string& document) {
+    const std::string digest = sha256(as_bytes(document));
     std::lock_guard lock(mutex_);
-    if (auto it = parsed_.find(document.get()); it != parsed_.end()) return it->second.rules;
-    VB_ASSIGN(auto rules, parse_lifecycle(*document));
-    if (parsed_.size() >= entries_max) parsed_.clear();
+    if (auto it = parsed_.find(digest); it != parsed_.end()) return it->second;
+    VB_ASSIGN(auto rules, parse_lifecycle(document));
+    if (parsed_.size() >= entries_max || bytes_ + document.size() > bytes_max) {
+      parsed_.clear();
+      bytes_ = 0;
+    }
+    bytes_ += document.size();
     auto shared = std::make_shared<const std::vector<LifecycleRule>>(std::move(rules));
-    parsed_.emplace(document.get(), Entry{document, shared});
+    parsed_.emplace(digest, shared);
     return shared;
   }
 
  private:
   static constexpr size_t entries_max = 64;
-  struct Entry {
-    store::Document document;
-    Rules rules;
-  };
+  static constexpr size_t bytes_max = 4 * MiB;  // of the documents
   std::mutex mutex_;
-  std::map<const std::string*, Entry> parsed_;
+  std::map<std::string, Rules> parsed_;
+  size_t bytes_ = 0;
 };
 
 RulesCache& rules_cache() {
@@ -52,7 +57,7 @@ Task<Result<Rules>> lifecycle_rules(store::Store& store, std::string bucket) {
   static const auto none = std::make_shared<const std::vector<LifecycleRule>>();
   if (!document && document.error() == Errc::not_found) co_return none;
   if (!document) co_return std::unexpected(document.error());
-  co_return rules_cache().get(*document);
+  co_return rules_cache().get(**document);
 }
 
 bool may_expire(const Context& context) {

@@ -1,6 +1,7 @@
 #include "store/local/bucket.h"
 
 #include <mutex>
+#include <utility>
 
 namespace verbena::store::local {
 
@@ -8,7 +9,13 @@ Result<Document> Documents::get(std::string_view name) const {
   std::shared_lock lock(mutex_);
   auto it = documents_.find(name);
   if (it == documents_.end()) return fail(Errc::not_found, "bucket document");
-  return it->second;
+  return it->second.document;
+}
+
+uint64_t Documents::size_of(std::string_view name) const {
+  std::shared_lock lock(mutex_);
+  auto it = documents_.find(name);
+  return it == documents_.end() ? 0 : it->second.size;
 }
 
 bool Documents::has_room(std::string_view name) const {
@@ -18,13 +25,34 @@ bool Documents::has_room(std::string_view name) const {
 
 void Documents::set(std::string_view name, Document document) {
   std::lock_guard lock(mutex_);
-  documents_.insert_or_assign(std::string(name), std::move(document));
+  Entry& entry = documents_[std::string(name)];
+  owners_->fetch_add(document->size());
+  owners_->fetch_sub(entry.size);
+  entry.size = document->size();
+  entry.document = entry.size > kept_max ? nullptr : std::move(document);
 }
 
 void Documents::remove(std::string_view name) {
   std::lock_guard lock(mutex_);
-  if (auto it = documents_.find(name); it != documents_.end()) documents_.erase(it);
+  auto it = documents_.find(name);
+  if (it == documents_.end()) return;
+  owners_->fetch_sub(it->second.size);
+  documents_.erase(it);
 }
+
+Documents::~Documents() {
+  for (const auto& [name, entry] : documents_) owners_->fetch_sub(entry.size);
+}
+
+// What replaces a document needs no more room than it is larger.
+DocumentRoom::DocumentRoom(const Documents& documents, std::string_view name, uint64_t size)
+    : owners_(documents.owners_) {
+  const uint64_t before = documents.size_of(name);
+  bytes_ = size > before ? size - before : 0;
+  granted_ = owners_->fetch_add(bytes_) + bytes_ <= documents_bytes_max || bytes_ == 0;
+}
+
+DocumentRoom::~DocumentRoom() { owners_->fetch_sub(bytes_); }
 
 void Bucket::set(const BucketInfo& info) const {
   durability.store(info.durability);
@@ -62,6 +90,9 @@ void Buckets::add(const BucketRecord& record) {
   bucket->owner = record.info.owner;
   bucket->set(record.info);
   std::lock_guard lock(mutex_);
+  auto& owners = document_bytes_[record.info.owner];
+  if (!owners) owners = std::make_shared<ByteCount>(0);
+  bucket->documents.count_for(owners);
   buckets_[record.info.name] = std::move(bucket);
 }
 

@@ -12,17 +12,49 @@
 
 namespace verbena::store::local {
 
-// A bucket's documents, in memory. Thread-safe; a reader's document stays as it was when read.
+using ByteCount = std::atomic<uint64_t>;
+
+// A bucket's documents. The small ones are in memory; of the large ones only how large they are, so that nobody's
+// documents stay there for good. Thread-safe; a reader's document stays as it was when read.
 class Documents {
  public:
-  Result<Document> get(std::string_view name) const;  // not_found
+  static constexpr size_t kept_max = 32 * KiB;  // bytes of one that is kept in memory
+
+  Documents() = default;
+  ~Documents();
+  Documents(const Documents&) = delete;
+
+  // Counts them among those of the bucket's owner. Before the first is set.
+  void count_for(std::shared_ptr<ByteCount> owners) { owners_ = std::move(owners); }
+  Result<Document> get(std::string_view name) const;  // not_found; null: it is in the index alone
   bool has_room(std::string_view name) const;         // for one of this name
   void set(std::string_view name, Document document);
   void remove(std::string_view name);
 
  private:
+  friend class DocumentRoom;
+  struct Entry {
+    uint64_t size = 0;
+    Document document;  // null: too large to be kept
+  };
+  uint64_t size_of(std::string_view name) const;
   mutable std::shared_mutex mutex_;
-  std::map<std::string, Document, std::less<>> documents_;
+  std::map<std::string, Entry, std::less<>> documents_;
+  std::shared_ptr<ByteCount> owners_ = std::make_shared<ByteCount>(0);
+};
+
+// Room among the documents of a bucket's owner for one that is about to be set. Given back when it is set or refused.
+class DocumentRoom {
+ public:
+  DocumentRoom(const Documents& documents, std::string_view name, uint64_t size);
+  ~DocumentRoom();
+  DocumentRoom(const DocumentRoom&) = delete;
+  explicit operator bool() const { return granted_; }
+
+ private:
+  std::shared_ptr<ByteCount> owners_;
+  uint64_t bytes_;
+  bool granted_;
 };
 
 struct Bucket {
@@ -55,6 +87,7 @@ class Buckets {
  private:
   mutable std::shared_mutex mutex_;
   std::map<std::string, std::shared_ptr<const Bucket>, std::less<>> buckets_;
+  std::map<std::string, std::shared_ptr<ByteCount>> document_bytes_;  // by owner
 };
 
 }  // namespace verbena::store::local

@@ -60,6 +60,42 @@ TEST_F(DocumentStore, GoesWithItsBucket) {
   }
 }
 
+// They stayed in memory, without end: 200 buckets of one account took 215 MB for good.
+TEST_F(DocumentStore, LargeOnesAreReadFromTheIndexAndNotKept) {
+  const std::string large = pattern(document_size_max, 1);
+  ASSERT_TRUE(t.set_document("b", "lifecycle", large));
+  for (int i = 0; i < 2; ++i) {
+    auto first = t.run(t.store->document("b", "lifecycle"));
+    ASSERT_TRUE(first);
+    EXPECT_TRUE(**first == large);
+    EXPECT_EQ(first->use_count(), 1) << "nobody but the reader has it";
+    t.reopen();
+  }
+  ASSERT_TRUE(t.set_document("b", "lifecycle", "small"));
+  EXPECT_EQ(*t.document("b", "lifecycle"), "small");
+  EXPECT_GT(t.run(t.store->document("b", "lifecycle"))->use_count(), 1) << "a small one is in memory";
+}
+
+TEST_F(DocumentStore, OfOneOwnerAreBoundedTogether) {
+  const std::string large(document_size_max, 'x');
+  const size_t fit = documents_bytes_max / document_size_max;
+  for (size_t i = 0; i <= fit; ++i) t.make_bucket("bucket" + std::to_string(i));
+  for (size_t i = 0; i < fit; ++i) ASSERT_TRUE(t.set_document("bucket" + std::to_string(i), "lifecycle", large)) << i;
+  const std::string last = "bucket" + std::to_string(fit);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(t.set_document(last, "lifecycle", "x").error(), Errc::limit_exceeded);
+    EXPECT_TRUE(t.set_document("bucket0", "lifecycle", large)) << "in place of one as large";
+    t.reopen();
+  }
+  auto made = t.run(t.store->create_bucket({.name = "theirs", .created_us = 0, .owner = "somebody else"}));
+  ASSERT_TRUE(made);
+  EXPECT_TRUE(t.set_document("theirs", "lifecycle", large)) << "another owner has his own";
+  ASSERT_TRUE(t.run(t.store->remove_document("bucket1", "lifecycle")));
+  EXPECT_TRUE(t.set_document(last, "lifecycle", std::string(document_size_max / 2, 'y')));
+  ASSERT_TRUE(t.run(t.store->remove_bucket("bucket2")));
+  EXPECT_TRUE(t.set_document(last, "lifecycle", large));
+}
+
 TEST_F(DocumentStore, IsDurableInAMemoryBucketToo) {
   t.make_bucket("scratch", Durability::memory);
   ASSERT_TRUE(t.set_document("scratch", "cors", "x"));

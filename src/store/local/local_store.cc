@@ -129,14 +129,28 @@ Task<Result<void>> LocalStore::remove_bucket(std::string_view name) {
 Task<Result<std::vector<BucketInfo>>> LocalStore::buckets() { co_return engine_->buckets.list(); }
 
 Task<Result<Document>> LocalStore::document(std::string_view bucket, std::string_view name) {
-  VB_CO_ASSIGN(auto found, engine_->find_bucket(bucket));
-  co_return found->documents.get(name);
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  VB_CO_ASSIGN(Document kept, found->documents.get(name));
+  if (kept) co_return kept;
+  const std::string key = keys::document(found->id, name);
+  auto read = engine->index->get(Family::meta, key, Tier::cached);
+  if (!read && read.error() == Errc::would_block) {
+    auto work = [engine, key] { return engine->index->get(Family::meta, key); };
+    read = co_await engine->pool().run("document read", std::move(work));
+  }
+  VB_CO_ASSIGN(std::string bytes, std::move(read));
+  co_return std::make_shared<const std::string>(std::move(bytes));
 }
 
 Task<Result<void>> LocalStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
   auto engine = engine_;
   VB_CO_TRY(check_document(name, bytes));
   VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  const DocumentRoom room(found->documents, name, bytes.size());
+  if (!room) {
+    co_return fail(Errc::limit_exceeded, "The configurations of all your buckets together are too large.");
+  }
   auto document = std::make_shared<const std::string>(std::move(bytes));
   co_return co_await engine->committer->submit(set_document_mutation(found, std::string(name), std::move(document)));
 }
