@@ -180,8 +180,8 @@ bool parse_credential(std::string_view text, Claim& claim) {
     parts[i] = text.substr(slash + 1);
     text = text.substr(0, slash);
   }
-  if (text.empty() || text.size() > 256 || parts[0].size() != 8 || parts[1].empty() || parts[1].size() > 64 ||
-      parts[2].empty() || parts[2].size() > 64 || parts[3] != "aws4_request") {
+  if (text.empty() || text.size() > 256 || parts[0].size() != 8 || parts[1].size() > 64 || parts[2].empty() ||
+      parts[2].size() > 64 || parts[3] != "aws4_request") {
     return false;
   }
   if (!std::all_of(parts[0].begin(), parts[0].end(), [](char c) { return c >= '0' && c <= '9'; })) return false;

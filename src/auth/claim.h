@@ -32,7 +32,8 @@ Result<std::optional<Claim>> parse_claim(const RequestView& request, std::span<c
                                          std::string_view body_sha256 = {});
 
 // "<access key>/20260102/us-east-1/s3/aws4_request" into access_key, date, region and service. Split from the end: an
-// access key may contain a slash. False when it has another shape.
+// access key may contain a slash. The region may be empty, as SDKs sign that were given no region. False when it has
+// another shape.
 bool parse_credential(std::string_view text, Claim& claim);
 
 // The one header of that (lower-case) name; nullptr when absent. invalid_request when it is there twice.

@@ -1,5 +1,6 @@
 #include "auth/timestamp.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -51,21 +52,61 @@ std::optional<int64_t> parse_amz_date(std::string_view text) {
                     digits(text, 13, 2));
 }
 
+namespace {
+
+// 1 to 12; 0 for none.
+int month_at(std::string_view text, size_t at) {
+  static constexpr std::string_view months = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  const size_t found = months.find(text.substr(at, 3));
+  return found == std::string_view::npos || found % 3 != 0 ? 0 : int(found / 3) + 1;
+}
+
+// Whether `text` has the form of `shape`, where 'd' is a digit, 'a' a letter, and anything else itself.
+bool has_shape(std::string_view text, std::string_view shape) {
+  const auto fits = [](char c, char s) {
+    if (s == 'd') return c >= '0' && c <= '9';
+    if (s == 'a') return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+    return c == s;
+  };
+  return text.size() == shape.size() && std::equal(text.begin(), text.end(), shape.begin(), fits);
+}
+
+// "24 May 2013 00:00:00", the clock at `at`.
+std::optional<int64_t> read_date(std::string_view text, int year, int month, int day, size_t at) {
+  return seconds_of(year, month, day, digits(text, at, 2), digits(text, at + 3, 2), digits(text, at + 6, 2));
+}
+
+// "24-May-13 00:00:00" behind the name of the day, whose length varies.
+std::optional<int64_t> parse_rfc850(std::string_view text) {
+  const size_t comma = text.find(", ");
+  if (comma == std::string_view::npos || comma < 6 || comma > 9) return std::nullopt;
+  text.remove_prefix(comma + 2);
+  if (!has_shape(text, "dd-aaa-dd dd:dd:dd")) return std::nullopt;
+  const int year = digits(text, 7, 2);
+  return read_date(text, year + (year < 70 ? 2000 : 1900), month_at(text, 3), digits(text, 0, 2), 10);
+}
+
+// "Fri May 24 00:00:00 2013"; the day has a blank in place of a leading zero.
+std::optional<int64_t> parse_asctime(std::string_view text) {
+  const bool short_day = has_shape(text, "aaa aaa  d dd:dd:dd dddd");
+  if (!short_day && !has_shape(text, "aaa aaa dd dd:dd:dd dddd")) return std::nullopt;
+  const int day = short_day ? digits(text, 9, 1) : digits(text, 8, 2);
+  return read_date(text, digits(text, 20, 4), month_at(text, 4), day, 11);
+}
+
+}  // namespace
+
 std::optional<int64_t> parse_http_date(std::string_view text) {
   if (auto basic = parse_amz_date(text)) return basic;
-  // "Fri, 24 May 2013 00:00:00 GMT". Mail's ways of writing that zone are common, too: AWS's own examples have "+0000".
-  for (const std::string_view zone : {" +0000", " -0000"}) {
-    if (text.ends_with(zone)) return parse_http_date(std::string(text.substr(0, text.size() - zone.size())) + " GMT");
+  if (auto asctime = parse_asctime(text)) return asctime;
+  // Mail's ways of writing the zone are common (AWS's own examples have "+0000"), and so is Go's.
+  for (const std::string_view zone : {" GMT", " UTC", " +0000", " -0000"}) {
+    if (!text.ends_with(zone)) continue;
+    text.remove_suffix(zone.size());
+    if (!has_shape(text, "aaa, dd aaa dddd dd:dd:dd")) return parse_rfc850(text);
+    return read_date(text, digits(text, 12, 4), month_at(text, 8), digits(text, 5, 2), 17);
   }
-  if (text.size() != 29 || text[3] != ',' || text[4] != ' ' || text[7] != ' ' || text[11] != ' ' || text[16] != ' ' ||
-      text[19] != ':' || text[22] != ':' || text.substr(25) != " GMT") {
-    return std::nullopt;
-  }
-  static constexpr std::string_view months = "JanFebMarAprMayJunJulAugSepOctNovDec";
-  const size_t found = months.find(text.substr(8, 3));
-  if (found == std::string_view::npos || found % 3 != 0) return std::nullopt;
-  return seconds_of(digits(text, 12, 4), int(found / 3) + 1, digits(text, 5, 2), digits(text, 17, 2),
-                    digits(text, 20, 2), digits(text, 23, 2));
+  return std::nullopt;
 }
 
 }  // namespace verbena::auth

@@ -144,6 +144,24 @@ TEST_F(VerifierTest, ACallIsSignedForItsServiceAndItsBody) {
             Errc::authorization_query_error);
 }
 
+// As boto3 signs with region_name='' and with the global endpoint of a partition.
+TEST_F(VerifierTest, ACallMayBeSignedForNoRegionOrTheGlobalOne) {
+  const std::string body = to_hex(as_bytes(sha256(as_bytes("Action=ListUsers"))));
+  for (const std::string region : {"", "aws-global"}) {
+    HeaderList headers = host_;
+    sign(root, region, "iam", clock_, "POST", "/", "", body, headers);
+    const auto verify_call = [&] {
+      std::vector<HeaderView> views;
+      for (const auto& [name, value] : headers) views.push_back({name, value});
+      const auto verified = verifier_.verify_call({"POST", "/", "", views}, body);
+      return verified ? Errc::ok : verified.error().code;
+    };
+    EXPECT_EQ(verify_call(), Errc::ok) << region;
+    replace(value_of(headers, "authorization"), "/" + region + "/iam/", "/us-east-1/iam/");
+    EXPECT_EQ(verify_call(), Errc::signature_does_not_match) << "the signature decides";
+  }
+}
+
 TEST_F(VerifierTest, APlusInAQueryIsASpaceAndNotAPlus) {
   const auto headers = signed_headers("GET", "/bucket/", "prefix=a%20b");
   EXPECT_EQ(error_of(headers, "GET", "/bucket/", "prefix=a+b"), Errc::ok);

@@ -29,7 +29,7 @@ Result<std::optional<Version2Claim>> parse_version2(const RequestView& request,
 bool names_bucket_alone(const RequestView& request, std::string_view domain);
 
 // Everything that S3 acts upon is covered: all x-amz-* of headers and query, the resource with the bucket that a
-// virtual host names, and all query arguments but those that only page through a listing.
+// virtual host names, and all query arguments but those that only shape a listing, and those that S3 ignores.
 std::string version2_string_to_sign(const RequestView& request, std::span<const QueryArgument> arguments,
                                     const Version2Claim& claim, std::string_view domain);
 

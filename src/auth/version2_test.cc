@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "auth/test_clock.h"
+#include "auth/timestamp.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
 
@@ -80,11 +81,15 @@ TEST_F(Version2Test, WhatS3ActsUponIsCovered) {
       error_of({.path = "/johnsmith/photos/puppy.jpg", .headers = {{"Host", "s3.amazonaws.com"}, date_, signed_get_}}),
       Errc::ok)
       << "the same resource, path-style";
-  for (const char* query : {"acl", "versionId=1", "unheard-of", "x-amz-acl=private", "X-Amz-Meta-A=b"}) {
+  for (const char* query : {"acl", "versionId=1", "partNumber=1&uploadId=u", "x-amz-acl=private", "X-Amz-Meta-A=b",
+                            "response-content-type=text/html"}) {
     EXPECT_EQ(error_of({.query = query, .headers = {host_, date_, signed_get_}}), Errc::signature_does_not_match)
         << query;
   }
-  EXPECT_EQ(error_of({.query = "prefix=a&max-keys=5", .headers = {host_, date_, signed_get_}}), Errc::ok);
+  // What S3 ignores is not covered, nor is what only shapes a listing.
+  for (const char* query : {"prefix=a&max-keys=5", "v=3", "Content-Type=x&Cache-Control=y", "acl%20policy"}) {
+    EXPECT_EQ(error_of({.query = query, .headers = {host_, date_, signed_get_}}), Errc::ok) << query;
+  }
 }
 
 TEST_F(Version2Test, ABucketMayBeSignedWithASlashBehind) {
@@ -118,6 +123,37 @@ TEST_F(Version2Test, AUrlsHeadersStandInItsQuery) {
   EXPECT_EQ(
       error_of({.method = "PUT", .query = query + "&x-amz-meta-a=c&content-type=text%2Fplain", .headers = {host_}}),
       Errc::signature_does_not_match);
+}
+
+// Correct clients send in a header what the URL they were given names in its query.
+TEST_F(Version2Test, AValueInUrlAndHeaderCountsOnce) {
+  const std::string signature = sign("PUT\n\n\n1175139620\nx-amz-acl:private\n/johnsmith/photos/puppy.jpg");
+  const std::string query = "AWSAccessKeyId=AKIAIOSFODNN7EXAMPLE&Expires=1175139620&x-amz-acl=private&Signature=" +
+                            uri_encode(signature, false);
+  const auto with = [&](const char* value) {
+    return error_of({.method = "PUT", .query = query, .headers = {host_, {"x-amz-acl", value}}});
+  };
+  EXPECT_EQ(error_of({.method = "PUT", .query = query, .headers = {host_}}), Errc::ok);
+  EXPECT_EQ(with("private"), Errc::ok);
+  EXPECT_EQ(with("public-read"), Errc::signature_does_not_match) << "the header is what S3 acts upon";
+  EXPECT_EQ(error_of({.method = "PUT", .query = query + "&x-amz-acl=public-read", .headers = {host_}}),
+            Errc::signature_does_not_match);
+}
+
+TEST_F(Version2Test, DatesAreOfAnyFormOfHttp) {
+  for (const char* date :
+       {"Tue, 27 Mar 2007 19:36:42 GMT", "Tue, 27 Mar 2007 19:36:42 UTC", "Tuesday, 27-Mar-07 19:36:42 GMT",
+        "Tuesday, 27-Mar-07 19:36:42 UTC", "Tue Mar 27 19:36:42 2007", "20070327T193642Z"}) {
+    const std::string signature = sign(std::string("GET\n\n\n") + date + "\n/johnsmith/photos/puppy.jpg");
+    const std::string authorization = "AWS AKIAIOSFODNN7EXAMPLE:" + signature;
+    EXPECT_EQ(error_of({.headers = {host_, {"Date", date}, {"Authorization", authorization}}}), Errc::ok) << date;
+  }
+  EXPECT_EQ(parse_http_date("Sat Nov  5 08:49:37 1994"), 784025377);
+  for (const char* bad : {"Tue, 27 Mar 2007 19:36:42 CET", "Tue, 27 Mar 2007 19:36:42", "27-Mar-07 19:36:42 GMT",
+                          "Tue Mar 27 19:36:42 07", "Tue Foo 27 19:36:42 2007", "Tue, 32 Mar 2007 19:36:42 UTC",
+                          "Tue, 27 Mar 2007 29:36:42 UTC", "Tuesday, 27-Mar-07 19:36:42 -", " GMT", "UTC"}) {
+    EXPECT_FALSE(parse_http_date(bad)) << bad;
+  }
 }
 
 TEST_F(Version2Test, WhatIsMalformedIsSaidSo) {

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "http/health.h"
 #include "http/payload.h"
 #include "http/request_id.h"
 #include "http/request_metrics.h"
@@ -17,6 +18,7 @@ struct Context {
   const WallClock& clock;
   iam::Service* iam;
   const std::string domain;
+  const std::atomic<bool>* stopping;
   RequestMetrics metrics;
 };
 
@@ -82,13 +84,15 @@ Task<void> refuse(Context& context, Exchange& exchange, const Error& error, cons
   (void)co_await exchange.reply(response);
 }
 
+// In a virtual host the path is a key of the bucket.
+bool in_bucket_host(const Context& context, const Exchange& exchange) {
+  return !auth::virtual_bucket(host_of(exchange.headers()), context.domain).empty();
+}
+
 iam::Api api_of(const Context& context, const Exchange& exchange) {
   if (context.iam == nullptr) return iam::Api::none;
   const auto api = iam::api_of(exchange.method(), exchange.path(), header_of(exchange, "content-type"));
-  // In a virtual host the path is a key of the bucket.
-  const bool bucket =
-      api != iam::Api::none && !auth::virtual_bucket(host_of(exchange.headers()), context.domain).empty();
-  return bucket ? iam::Api::none : api;
+  return api != iam::Api::none && in_bucket_host(context, exchange) ? iam::Api::none : api;
 }
 
 // The whole body of a call, which is small. Grows as bytes come: what a header declares costs nothing.
@@ -213,6 +217,11 @@ Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
   s3::Response response;
   auth::Identity who;
 
+  if (asks_health(exchange.method(), exchange.path()) && !in_bucket_host(*context, exchange)) {
+    answer_health(exchange.method(), context->stopping != nullptr && *context->stopping, response);
+    (void)co_await exchange.reply(response);
+    co_return;  // no access
+  }
   const iam::Api api = api_of(*context, exchange);
   if (api != iam::Api::none) {
     who = co_await serve_call(*context, api, exchange, request_id, response);
@@ -227,8 +236,8 @@ Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
 
 Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3HandlerOptions options) {
   const WallClock& clock = options.clock != nullptr ? *options.clock : system_clock();
-  auto context =
-      std::make_shared<Context>(Context{verifier, router, options.access_log, clock, options.iam, options.domain, {}});
+  auto context = std::make_shared<Context>(
+      Context{verifier, router, options.access_log, clock, options.iam, options.domain, options.stopping, {}});
   return [context = std::move(context)](Exchange& exchange) { return handle(context, exchange); };
 }
 

@@ -1,6 +1,8 @@
 // S3 over HTTP: from an exchange to a request that the router serves.
 #pragma once
 
+#include <atomic>
+
 #include "auth/auth.h"
 #include "base/clock.h"
 #include "http/access_log.h"
@@ -15,6 +17,7 @@ struct S3HandlerOptions {
   const WallClock* clock = nullptr;  // nullptr: the machine's
   iam::Service* iam = nullptr;       // nullptr: no calls of IAM, STS and the admin API; S3 answers what looks like one
   std::string domain = {};           // of virtual hosts: a bucket's host has no such calls
+  const std::atomic<bool>* stopping = nullptr;  // what /-/health tells; nullptr: it never stops
 };
 
 // Authenticates, unwraps the payload (signed hash, aws-chunked), calls the router (or IAM), writes the access log and

@@ -21,8 +21,9 @@ class S3Handler : public testing::Test {
     char pattern[] = "/tmp/verbena-s3-XXXXXX";
     directory_ = ::mkdtemp(pattern);
     log_ = std::move(*AccessLog::open({.path = log_path()}));
-    server_ = std::make_unique<TestServer>(Limits{}, std::nullopt,
-                                           make_s3_handler(verifier_, router_, {.access_log = log_.get()}));
+    server_ = std::make_unique<TestServer>(
+        Limits{}, std::nullopt,
+        make_s3_handler(verifier_, router_, {.access_log = log_.get(), .stopping = &stopping_}));
     client_ = std::make_unique<TestClient>(server_->port());
   }
   ~S3Handler() override {
@@ -62,11 +63,24 @@ class S3Handler : public testing::Test {
   s3::test::MemoryStore store_{test_arena()};
   s3::Service service_{store_, test_arena(), system_clock()};
   s3::Router router_{service_, nullptr, {}};
+  std::atomic<bool> stopping_ = false;
   std::string directory_;
   std::unique_ptr<AccessLog> log_;
   std::unique_ptr<TestServer> server_;
   std::unique_ptr<TestClient> client_;
 };
+
+// Load balancers look at the port that they send requests to.
+TEST_F(S3Handler, HealthIsToldToEveryone) {
+  EXPECT_EQ(ask("GET", "/-/health", {}, "").body, "ok\n");
+  EXPECT_EQ(ask("HEAD", "/-/health", {}, "").status, 200);
+  EXPECT_EQ(ask("PUT", "/-/health", "x").status, 400) << "no bucket's name";
+  EXPECT_EQ(client_->ask("GET /-/health HTTP/1.1\r\nhost: photos.localhost\r\n\r\n").status, 404) << "a key";
+  stopping_ = true;
+  const Answer stopping = ask("GET", "/-/health", {}, "");
+  EXPECT_EQ(stopping.status, 503);
+  EXPECT_EQ(stopping.body, "stopping\n");
+}
 
 TEST_F(S3Handler, AnObjectGoesInAndComesOutOverOneConnection) {
   EXPECT_EQ(ask("PUT", "/bucket").status, 200);

@@ -128,9 +128,10 @@ Result<auth::AccountPtr> new_account(const Request& request) {
   auth::Account account;
   VB_ASSIGN(account.canonical_id, request.text("id"));
   const auto printable = [](char c) { return c > 0x20 && c < 0x7f && c != '/'; };
-  if (account.canonical_id.size() > 64 || !std::ranges::all_of(account.canonical_id, printable)) {
+  constexpr size_t longest = 128;  // RGW's tenant$id, the parts of 64 characters
+  if (account.canonical_id.size() > longest || !std::ranges::all_of(account.canonical_id, printable)) {
     return request.refuse(Errc::validation_error,
-                          "The id must have 1 to 64 printable characters, without blanks and slashes.");
+                          "The id must have 1 to 128 printable characters, without blanks and slashes.");
   }
   if (account.canonical_id.empty()) account.canonical_id = auth::make_canonical_id();
   VB_ASSIGN(account.display_name, request.text("display_name"));

@@ -185,6 +185,8 @@ TEST_F(QueryTest, AConditionOnTheExternalIdHolds) {
 TEST_F(QueryTest, TheAdminApiMakesAccountsAndKeepsThoseWithBuckets) {
   const auto made = admin("user-add", {{"name", "acme"}, {"id", "testid"}});
   EXPECT_EQ(made["id"], "testid");
+  const std::string longest(128, 'i');  // as RGW's tenant$id may be
+  EXPECT_EQ(admin("user-add", {{"name", "tenant"}, {"id", longest}})["id"], longest);
   EXPECT_EQ(key(made["access_key"])->principal->account->canonical_id, "testid");
   owners_ = {"testid"};
   EXPECT_EQ(admin("user-rm", {{"name", "acme"}}, 409)["error"]["code"], "DeleteConflict");
@@ -199,6 +201,7 @@ TEST_F(QueryTest, TheAdminApiTakesNoNonsense) {
        {nlohmann::json::array(), nlohmann::json(1), nlohmann::json::object(), nlohmann::json{{"name", 1}},
         nlohmann::json{{"name", ""}}, nlohmann::json{{"name", "a/"}}, nlohmann::json{{"name", "/a"}},
         nlohmann::json{{"name", "a/b/c"}}, nlohmann::json{{"name", "acme"}, {"id", "a\nb"}},
+        nlohmann::json{{"name", "toolong"}, {"id", std::string(129, 'i')}},
         nlohmann::json{{"name", "acme"}, {"access_key", "AKONLY"}},
         nlohmann::json{{"name", "acme"}, {"access_key", "AK\xc3\xa4"}, {"secret_key", "12345678"}},
         nlohmann::json{{"name", "acme"}, {"email", 1}}}) {

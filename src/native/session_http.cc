@@ -5,6 +5,7 @@
 
 #include "base/hmac.h"
 #include "base/log.h"
+#include "http/health.h"
 #include "s3/router.h"
 
 namespace verbena::native {
@@ -144,13 +145,6 @@ Result<void> show_metrics(Door& door, http::Exchange& exchange, s3::Response& re
   return {};
 }
 
-void show_health(Door& door, s3::Response& response) {
-  const bool stopping = door.stopping;
-  response.status = stopping ? 503 : 200;
-  response.headers.emplace_back("content-type", "text/plain");
-  response.body = stopping ? "stopping\n" : "ok\n";
-}
-
 std::string request_id() {
   uint64_t id = 0;
   fill_random(std::as_writable_bytes(std::span(&id, 1)));
@@ -185,9 +179,8 @@ Task<void> serve_http(std::shared_ptr<Door> door, http::Exchange& exchange) {
   if (path == "/-/session" && method == "POST") {
     done = co_await make_session(*door, exchange, response, who);
     if (!done) door->metrics.sessions_refused.add();
-  } else if (path == "/-/health" && (method == "GET" || method == "HEAD")) {
-    show_health(*door, response);
-    response.no_body = method == "HEAD";
+  } else if (http::asks_health(method, path)) {
+    http::answer_health(method, door->stopping, response);
   } else if (path == "/-/metrics" && method == "GET") {
     done = show_metrics(*door, exchange, response);
   } else {

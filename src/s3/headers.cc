@@ -203,8 +203,11 @@ void add_object_headers(Response& response, const store::ObjectInfo& info) {
 
 Result<void> apply_response_overrides(Context& context) {
   constexpr std::string_view prefix = "response-";
+  constexpr std::array<std::string_view, 6> overrides = {"response-cache-control",    "response-content-disposition",
+                                                         "response-content-encoding", "response-content-language",
+                                                         "response-content-type",     "response-expires"};
   for (const auto& [name, value] : context.query.items()) {
-    if (!name.starts_with(prefix)) continue;
+    if (std::ranges::find(overrides, name) == overrides.end()) continue;
     if (context.caller().identity.anonymous) {
       return fail(Errc::invalid_request,
                   "Request specific response headers cannot be used for anonymous GET requests.");

@@ -6,15 +6,15 @@
 #include <span>
 
 #include "base/text.h"
-#include "s3/address.h"
 #include "s3/access/authorize.h"
+#include "s3/address.h"
+#include "s3/buckets/preflight.h"
 #include "s3/context.h"
 #include "s3/errors.h"
 #include "s3/headers.h"
 #include "s3/names.h"
-#include "s3/buckets/preflight.h"
-#include "s3/workers/request_log.h"
 #include "s3/verbs.h"
+#include "s3/workers/request_log.h"
 
 namespace verbena::s3 {
 namespace {
@@ -26,103 +26,89 @@ using Verb = Task<Result<void>> (*)(Context&);
 struct Operation {
   Scope scope;
   std::string_view method;
-  std::string_view selector;    // the query parameter that asks for it; empty: none needed
-  std::string_view parameters;  // further ones it takes, between spaces; "*": any
+  std::string_view selector;  // the query parameter that asks for it; empty: none needed
   Verb serve;
   const Action* action = nullptr;  // on the bucket, asked for before it is served; nullptr: the verb itself asks
 };
 
-constexpr std::string_view get_parameters =
-    " versionId partNumber response-content-type response-content-language response-expires response-cache-control "
-    "response-content-disposition response-content-encoding ";
-
-// The first that fits serves. A query parameter that is not an operation's own is one of an operation that does not
-// exist here: 501, never a GET or PUT of the object.
+// The first that fits serves. A parameter that asks for another operation, of these or of those that AWS has and that
+// are not served, is 501: never a GET or PUT of the object. All others are ignored, as at AWS: web pages add their own.
 constexpr std::array operations = {
-    Operation{Scope::service, "GET", "", " max-buckets continuation-token prefix bucket-region ", serve_list_buckets},
+    Operation{Scope::service, "GET", "", serve_list_buckets},
 
-    Operation{Scope::bucket, "GET", "location", " ", serve_bucket_location, &action::get_location},
-    Operation{Scope::bucket, "GET", "versioning", " ", serve_bucket_versioning, &action::get_versioning},
-    Operation{Scope::bucket, "GET", "acl", " ", serve_bucket_acl, &action::get_bucket_acl},
-    Operation{Scope::bucket, "GET", "cors", " ", serve_get_bucket_cors, &action::get_cors},
-    Operation{Scope::bucket, "PUT", "cors", " ", serve_put_bucket_cors, &action::put_cors},
-    Operation{Scope::bucket, "DELETE", "cors", " ", serve_delete_bucket_cors, &action::put_cors},
-    Operation{Scope::bucket, "GET", "tagging", " ", serve_get_bucket_tagging, &action::get_bucket_tagging},
-    Operation{Scope::bucket, "PUT", "tagging", " ", serve_put_bucket_tagging, &action::put_bucket_tagging},
-    Operation{Scope::bucket, "DELETE", "tagging", " ", serve_delete_bucket_tagging, &action::put_bucket_tagging},
-    Operation{Scope::bucket, "GET", "ownershipControls", " ", serve_get_ownership_controls, &action::get_ownership},
-    Operation{Scope::bucket, "PUT", "ownershipControls", " ", serve_put_ownership_controls, &action::put_ownership},
-    Operation{Scope::bucket, "DELETE", "ownershipControls", " ", serve_delete_ownership_controls,
-              &action::put_ownership},
-    Operation{Scope::bucket, "GET", "publicAccessBlock", " ", serve_get_public_access_block,
-              &action::get_public_access},
-    Operation{Scope::bucket, "PUT", "publicAccessBlock", " ", serve_put_public_access_block,
+    Operation{Scope::bucket, "GET", "location", serve_bucket_location, &action::get_location},
+    Operation{Scope::bucket, "GET", "versioning", serve_bucket_versioning, &action::get_versioning},
+    Operation{Scope::bucket, "GET", "acl", serve_bucket_acl, &action::get_bucket_acl},
+    Operation{Scope::bucket, "GET", "cors", serve_get_bucket_cors, &action::get_cors},
+    Operation{Scope::bucket, "PUT", "cors", serve_put_bucket_cors, &action::put_cors},
+    Operation{Scope::bucket, "DELETE", "cors", serve_delete_bucket_cors, &action::put_cors},
+    Operation{Scope::bucket, "GET", "tagging", serve_get_bucket_tagging, &action::get_bucket_tagging},
+    Operation{Scope::bucket, "PUT", "tagging", serve_put_bucket_tagging, &action::put_bucket_tagging},
+    Operation{Scope::bucket, "DELETE", "tagging", serve_delete_bucket_tagging, &action::put_bucket_tagging},
+    Operation{Scope::bucket, "GET", "ownershipControls", serve_get_ownership_controls, &action::get_ownership},
+    Operation{Scope::bucket, "PUT", "ownershipControls", serve_put_ownership_controls, &action::put_ownership},
+    Operation{Scope::bucket, "DELETE", "ownershipControls", serve_delete_ownership_controls, &action::put_ownership},
+    Operation{Scope::bucket, "GET", "publicAccessBlock", serve_get_public_access_block, &action::get_public_access},
+    Operation{Scope::bucket, "PUT", "publicAccessBlock", serve_put_public_access_block, &action::put_public_access},
+    Operation{Scope::bucket, "DELETE", "publicAccessBlock", serve_delete_public_access_block,
               &action::put_public_access},
-    Operation{Scope::bucket, "DELETE", "publicAccessBlock", " ", serve_delete_public_access_block,
-              &action::put_public_access},
-    Operation{Scope::bucket, "GET", "notification", " ", serve_get_notification, &action::get_notification},
-    Operation{Scope::bucket, "PUT", "notification", " ", serve_put_notification, &action::put_notification},
-    Operation{Scope::bucket, "GET", "logging", " ", serve_get_logging, &action::get_logging},
-    Operation{Scope::bucket, "PUT", "logging", " ", serve_put_logging, &action::put_logging},
-    Operation{Scope::bucket, "GET", "accelerate", " ", serve_get_accelerate, &action::get_accelerate},
-    Operation{Scope::bucket, "PUT", "accelerate", " ", serve_put_accelerate, &action::put_accelerate},
-    Operation{Scope::bucket, "GET", "requestPayment", " ", serve_get_request_payment, &action::get_request_payment},
-    Operation{Scope::bucket, "PUT", "requestPayment", " ", serve_put_request_payment, &action::put_request_payment},
-    Operation{Scope::bucket, "GET", "website", " ", serve_get_website, &action::get_website},
-    Operation{Scope::bucket, "DELETE", "website", " ", serve_delete_absent, &action::delete_website},
-    Operation{Scope::bucket, "GET", "replication", " ", serve_get_replication, &action::get_replication},
-    Operation{Scope::bucket, "DELETE", "replication", " ", serve_delete_absent, &action::put_replication},
-    Operation{Scope::bucket, "GET", "encryption", " ", serve_get_encryption, &action::get_encryption},
-    Operation{Scope::bucket, "PUT", "encryption", " ", serve_put_encryption, &action::put_encryption},
-    Operation{Scope::bucket, "DELETE", "encryption", " ", serve_delete_encryption, &action::put_encryption},
-    Operation{Scope::bucket, "GET", "policy", " ", serve_get_bucket_policy, &action::get_policy},
-    Operation{Scope::bucket, "PUT", "policy", " ", serve_put_bucket_policy, &action::put_policy},
-    Operation{Scope::bucket, "DELETE", "policy", " ", serve_delete_bucket_policy, &action::delete_policy},
-    Operation{Scope::bucket, "GET", "policyStatus", " ", serve_bucket_policy_status, &action::get_policy_status},
-    Operation{Scope::bucket, "PUT", "acl", " ", serve_put_bucket_acl, &action::put_bucket_acl},
-    Operation{Scope::bucket, "GET", "uploads",
-              " prefix delimiter key-marker upload-id-marker max-uploads encoding-type ", serve_list_uploads,
-              &action::list_uploads},
-    Operation{Scope::bucket, "GET", "versions",
-              " prefix delimiter key-marker version-id-marker max-keys encoding-type ", serve_list_versions},
-    Operation{Scope::bucket, "GET", "object-lock", " ", serve_bucket_lock, &action::get_bucket_lock},
-    Operation{Scope::bucket, "GET", "lifecycle", " ", serve_bucket_lifecycle, &action::get_lifecycle},
-    Operation{Scope::bucket, "GET", "list-type",
-              " prefix delimiter continuation-token start-after fetch-owner max-keys encoding-type allow-unordered ",
-              serve_list_objects_v2},
-    Operation{Scope::bucket, "GET", "", " prefix delimiter marker max-keys encoding-type allow-unordered ",
-              serve_list_objects_v1},
-    Operation{Scope::bucket, "PUT", "versioning", " ", serve_put_bucket_versioning, &action::put_versioning},
-    Operation{Scope::bucket, "PUT", "object-lock", " ", serve_put_bucket_lock, &action::put_bucket_lock},
-    Operation{Scope::bucket, "PUT", "lifecycle", " ", serve_put_bucket_lifecycle, &action::put_lifecycle},
-    Operation{Scope::bucket, "DELETE", "lifecycle", " ", serve_delete_bucket_lifecycle, &action::put_lifecycle},
-    Operation{Scope::bucket, "PUT", "", " ", serve_create_bucket},
-    Operation{Scope::bucket, "HEAD", "", " ", serve_head_bucket},
-    Operation{Scope::bucket, "DELETE", "", " ", serve_delete_bucket},
-    Operation{Scope::bucket, "POST", "delete", " ", serve_delete_objects},
-    Operation{Scope::bucket, "POST", "", " ", serve_post_object},
-    Operation{Scope::bucket, "OPTIONS", "", "*", serve_preflight},
+    Operation{Scope::bucket, "GET", "notification", serve_get_notification, &action::get_notification},
+    Operation{Scope::bucket, "PUT", "notification", serve_put_notification, &action::put_notification},
+    Operation{Scope::bucket, "GET", "logging", serve_get_logging, &action::get_logging},
+    Operation{Scope::bucket, "PUT", "logging", serve_put_logging, &action::put_logging},
+    Operation{Scope::bucket, "GET", "accelerate", serve_get_accelerate, &action::get_accelerate},
+    Operation{Scope::bucket, "PUT", "accelerate", serve_put_accelerate, &action::put_accelerate},
+    Operation{Scope::bucket, "GET", "requestPayment", serve_get_request_payment, &action::get_request_payment},
+    Operation{Scope::bucket, "PUT", "requestPayment", serve_put_request_payment, &action::put_request_payment},
+    Operation{Scope::bucket, "GET", "website", serve_get_website, &action::get_website},
+    Operation{Scope::bucket, "DELETE", "website", serve_delete_absent, &action::delete_website},
+    Operation{Scope::bucket, "GET", "replication", serve_get_replication, &action::get_replication},
+    Operation{Scope::bucket, "DELETE", "replication", serve_delete_absent, &action::put_replication},
+    Operation{Scope::bucket, "GET", "encryption", serve_get_encryption, &action::get_encryption},
+    Operation{Scope::bucket, "PUT", "encryption", serve_put_encryption, &action::put_encryption},
+    Operation{Scope::bucket, "DELETE", "encryption", serve_delete_encryption, &action::put_encryption},
+    Operation{Scope::bucket, "GET", "policy", serve_get_bucket_policy, &action::get_policy},
+    Operation{Scope::bucket, "PUT", "policy", serve_put_bucket_policy, &action::put_policy},
+    Operation{Scope::bucket, "DELETE", "policy", serve_delete_bucket_policy, &action::delete_policy},
+    Operation{Scope::bucket, "GET", "policyStatus", serve_bucket_policy_status, &action::get_policy_status},
+    Operation{Scope::bucket, "PUT", "acl", serve_put_bucket_acl, &action::put_bucket_acl},
+    Operation{Scope::bucket, "GET", "uploads", serve_list_uploads, &action::list_uploads},
+    Operation{Scope::bucket, "GET", "versions", serve_list_versions},
+    Operation{Scope::bucket, "GET", "object-lock", serve_bucket_lock, &action::get_bucket_lock},
+    Operation{Scope::bucket, "GET", "lifecycle", serve_bucket_lifecycle, &action::get_lifecycle},
+    Operation{Scope::bucket, "GET", "list-type", serve_list_objects_v2},
+    Operation{Scope::bucket, "GET", "", serve_list_objects_v1},
+    Operation{Scope::bucket, "PUT", "versioning", serve_put_bucket_versioning, &action::put_versioning},
+    Operation{Scope::bucket, "PUT", "object-lock", serve_put_bucket_lock, &action::put_bucket_lock},
+    Operation{Scope::bucket, "PUT", "lifecycle", serve_put_bucket_lifecycle, &action::put_lifecycle},
+    Operation{Scope::bucket, "DELETE", "lifecycle", serve_delete_bucket_lifecycle, &action::put_lifecycle},
+    Operation{Scope::bucket, "PUT", "", serve_create_bucket},
+    Operation{Scope::bucket, "HEAD", "", serve_head_bucket},
+    Operation{Scope::bucket, "DELETE", "", serve_delete_bucket},
+    Operation{Scope::bucket, "POST", "delete", serve_delete_objects},
+    Operation{Scope::bucket, "POST", "", serve_post_object},
+    Operation{Scope::bucket, "OPTIONS", "", serve_preflight},
 
-    Operation{Scope::object, "GET", "uploadId", " max-parts part-number-marker encoding-type ", serve_list_parts},
-    Operation{Scope::object, "GET", "attributes", " versionId ", serve_object_attributes},
-    Operation{Scope::object, "GET", "acl", " versionId ", serve_object_acl},
-    Operation{Scope::object, "GET", "tagging", " versionId ", serve_object_tagging},
-    Operation{Scope::object, "GET", "retention", " versionId ", serve_object_retention},
-    Operation{Scope::object, "GET", "legal-hold", " versionId ", serve_object_legal_hold},
-    Operation{Scope::object, "GET", "", get_parameters, serve_get_object},
-    Operation{Scope::object, "HEAD", "", get_parameters, serve_head_object},
-    Operation{Scope::object, "PUT", "acl", " versionId ", serve_put_object_acl},
-    Operation{Scope::object, "PUT", "uploadId", " partNumber ", serve_upload_part},
-    Operation{Scope::object, "PUT", "tagging", " versionId ", serve_put_object_tagging},
-    Operation{Scope::object, "PUT", "retention", " versionId ", serve_put_object_retention},
-    Operation{Scope::object, "PUT", "legal-hold", " versionId ", serve_put_object_legal_hold},
-    Operation{Scope::object, "PUT", "", " versionId ", serve_put_object},
-    Operation{Scope::object, "POST", "uploads", " ", serve_create_upload},
-    Operation{Scope::object, "POST", "uploadId", " ", serve_complete_upload},
-    Operation{Scope::object, "DELETE", "uploadId", " ", serve_abort_upload},
-    Operation{Scope::object, "DELETE", "tagging", " versionId ", serve_delete_object_tagging},
-    Operation{Scope::object, "DELETE", "", " versionId ", serve_delete_object},
-    Operation{Scope::object, "OPTIONS", "", "*", serve_preflight},
+    Operation{Scope::object, "GET", "uploadId", serve_list_parts},
+    Operation{Scope::object, "GET", "attributes", serve_object_attributes},
+    Operation{Scope::object, "GET", "acl", serve_object_acl},
+    Operation{Scope::object, "GET", "tagging", serve_object_tagging},
+    Operation{Scope::object, "GET", "retention", serve_object_retention},
+    Operation{Scope::object, "GET", "legal-hold", serve_object_legal_hold},
+    Operation{Scope::object, "GET", "", serve_get_object},
+    Operation{Scope::object, "HEAD", "", serve_head_object},
+    Operation{Scope::object, "PUT", "acl", serve_put_object_acl},
+    Operation{Scope::object, "PUT", "uploadId", serve_upload_part},
+    Operation{Scope::object, "PUT", "tagging", serve_put_object_tagging},
+    Operation{Scope::object, "PUT", "retention", serve_put_object_retention},
+    Operation{Scope::object, "PUT", "legal-hold", serve_put_object_legal_hold},
+    Operation{Scope::object, "PUT", "", serve_put_object},
+    Operation{Scope::object, "POST", "uploads", serve_create_upload},
+    Operation{Scope::object, "POST", "uploadId", serve_complete_upload},
+    Operation{Scope::object, "DELETE", "uploadId", serve_abort_upload},
+    Operation{Scope::object, "DELETE", "tagging", serve_delete_object_tagging},
+    Operation{Scope::object, "DELETE", "", serve_delete_object},
+    Operation{Scope::object, "OPTIONS", "", serve_preflight},
 };
 
 // "GET object?tagging": as docs/s3.md writes it.
@@ -145,15 +131,26 @@ bool is_ascii_prefix(std::string_view text, std::string_view lower_prefix) {
                                                           [](char p, char c) { return p == lower(c); });
 }
 
-bool takes(const Operation& operation, std::string_view parameter) {
-  if (parameter == operation.selector || operation.parameters == "*") return true;
-  // x-amz-*: authentication, or headers that a presigned URL carries. x-id: SDKs name the operation.
-  if (is_ascii_prefix(parameter, "x-amz-") || parameter == "x-id") return true;
-  // A URL that version 2 signs.
-  if (parameter == "AWSAccessKeyId" || parameter == "Signature" || parameter == "Expires") return true;
-  // The list is separated by spaces, which a decoded name may hold too.
-  return parameter.find(' ') == std::string_view::npos &&
-         operation.parameters.find(" " + std::string(parameter) + " ") != std::string_view::npos;
+// Sub-resources of AWS (and RGW's `append`) that no operation here has.
+constexpr std::string_view not_served =
+    " abac analytics annotation append intelligent-tiering inventory metadataConfiguration metadataInventoryTable "
+    "metadataJournalTable metadataTable metrics renameObject restore select session torrent ";
+
+bool is_read(std::string_view method) { return method == "GET" || method == "HEAD"; }
+
+// Whether a parameter says what is asked for. One that only shapes an answer is no loss when ignored, and `list-type`
+// is a listing's own matter.
+bool is_sub_resource(const std::string& parameter) {
+  if (parameter.empty() || parameter.find(' ') != std::string::npos || parameter == "list-type") return false;
+  return std::ranges::find(operations, parameter, &Operation::selector) != operations.end() ||
+         not_served.find(" " + parameter + " ") != std::string_view::npos;
+}
+
+bool takes(const Operation& operation, const std::string& parameter) {
+  if (parameter == operation.selector || operation.serve == serve_preflight) return true;
+  // The PUT of a part must not become a PUT of the object.
+  if (parameter == "partNumber") return is_read(operation.method) || operation.selector == "uploadId";
+  return !is_sub_resource(parameter);
 }
 
 Result<const Operation*> find_operation(Scope scope, Context& context) {
@@ -374,8 +371,7 @@ Task<bool> Router::handle(Request& request, memory::Source& body, std::function<
   co_return whole;
 }
 
-Task<void> Router::refuse(Request& request, Error error, memory::Source& body, Response& response,
-                          memory::Sink& sink) {
+Task<void> Router::refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink) {
   const std::function<Headers()> no_trailers;
   Context context{.service = service_,
                   .windows = windows_,

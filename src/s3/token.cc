@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "s3/access/authorize.h"
 #include "s3/door_metrics.h"
 #include "s3/errors.h"
@@ -124,6 +125,13 @@ Result<uint64_t> put_size(const Context& context, const rdma::Token& token) {
   return size;
 }
 
+// x-verbena-etag: MD5, of a client that compares entity tags. Else nobody pays for the digest.
+Result<bool> wants_md5(const Context& context) {
+  const auto header = context.request.header("x-verbena-etag");
+  if (header && lower(*header) != "md5") return fail(Errc::invalid_argument, "x-verbena-etag can only be MD5.");
+  return header.has_value();
+}
+
 // Nothing is stored and nothing looks stored: HTTP 200 as the protocol has it, but no ETag.
 TokenPut decline_put(Context& context) {
   mark_declined(context, Direction::in);
@@ -155,7 +163,7 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
   VB_CO_TRY(check_put_framing(context));
   VB_CO_TRY(co_await may_write(context, part.put));
   VB_CO_ASSIGN(const uint64_t size, put_size(context, token));
-  part.put.md5_etag = false;
+  VB_CO_ASSIGN(part.put.md5_etag, wants_md5(context));
   std::unique_ptr<fabric::Window> window;
   if (size > 0 || refuse_window(context, token)) {
     auto opened = open_window(context, token, fabric::Access::server_reads);

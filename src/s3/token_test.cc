@@ -70,6 +70,17 @@ class Tokens : public Rig {
   FakeWindows windows_{memory};
 };
 
+TEST_F(Tokens, ThePutsEtagIsAnMd5WhereTheClientAsksForIt) {
+  memory.bytes = pattern(100'000);
+  EXPECT_NE(put_token().header("etag").find('-'), std::string::npos);
+  const std::string md5 = "\"" + hex_md5(memory.bytes) + "\"";
+  EXPECT_EQ(put_token({{"x-verbena-etag", "MD5"}}).header("etag"), md5);
+  EXPECT_EQ(call("HEAD", "/bucket/k").header("etag"), md5);
+  EXPECT_EQ(put_token({{"x-verbena-etag", "SHA1"}}).code, "InvalidArgument");
+  const std::string id = call("POST", "/bucket/parts?uploads").element("UploadId");
+  EXPECT_EQ(put_token({{"x-verbena-etag", "md5"}}, "/bucket/parts?partNumber=1&uploadId=" + id).header("etag"), md5);
+}
+
 TEST_F(Tokens, AGetLandsInTheWindowAndLeavesTheBodyEmpty) {
   const std::string data = pattern(3 * MiB + 9);
   put("k", data, {{"content-type", "x/y"}});

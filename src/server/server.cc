@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "auth/identity_store.h"
@@ -16,9 +17,9 @@
 #include "memory/budget.h"
 #include "native/native.h"
 #include "rdma/fabric_token_windows.h"
+#include "s3/router.h"
 #include "s3/workers/lifecycle_worker.h"
 #include "s3/workers/request_log.h"
-#include "s3/router.h"
 #include "server/core_parts.h"
 #include "server/data_directory.h"
 #include "store/hot_store.h"
@@ -119,7 +120,7 @@ struct Server::State {
   std::unique_ptr<native::NativeDoor> door;
   std::unique_ptr<rdma::FabricTokenWindows> windows;
   std::vector<CoreParts> cores;
-  bool stopped = false;
+  std::atomic<bool> stopping = false;
 };
 
 std::expected<void, std::string> Server::State::open_identities() {
@@ -240,8 +241,9 @@ std::expected<void, std::string> Server::State::listen() {
   for (auto& parts : cores) {
     auto opened = http::listen(
         *parts.core, config.http.address, http_port, limits, tls,
-        http::make_s3_handler(*verifier, *parts.router,
-                              {.access_log = access_log.get(), .iam = iam.get(), .domain = config.domain}));
+        http::make_s3_handler(
+            *verifier, *parts.router,
+            {.access_log = access_log.get(), .iam = iam.get(), .domain = config.domain, .stopping = &stopping}));
     if (!opened) return std::unexpected("http " + at(config.http.address, http_port) + ": " + describe(opened.error()));
     parts.s3_listener = std::move(*opened);
     http_port = parts.s3_listener->port();
@@ -277,8 +279,7 @@ void Server::State::run() {
 }
 
 void Server::State::stop(std::chrono::milliseconds drain) {
-  if (stopped) return;
-  stopped = true;
+  if (stopping.exchange(true)) return;
   lifecycle->stop();
   for (auto& parts : cores) {
     if (parts.s3_listener != nullptr) parts.s3_listener->stop_accepting();

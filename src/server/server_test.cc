@@ -53,6 +53,7 @@ TEST(Server, KeepsObjectsAcrossARestart) {
 TEST(Server, TellsHealthAndMetricsOnTheNativePort) {
   TestServer test;
   ASSERT_TRUE(test.running());
+  EXPECT_EQ(ask(test.http(), "GET", "/-/health", "", false).body, "ok\n") << "on the S3 port, too";
   EXPECT_EQ(ask(test.native(), "GET", "/-/health", "", false).body, "ok\n");
   ask(test.http(), "GET", "/");
   const auto metrics = ask(test.native(), "GET", "/-/metrics", "", false);

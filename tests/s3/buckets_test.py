@@ -88,7 +88,8 @@ class Configurations(S3Case):
     def test_tags(self):
         self.missing("get_bucket_tagging", "NoSuchTagSet")
         tags = [{"Key": "a", "Value": "1"}, {"Key": "b c", "Value": ""}]
-        self.call("put_bucket_tagging", Tagging={"TagSet": tags})
+        answer = self.call("put_bucket_tagging", Tagging={"TagSet": tags})
+        self.assertEqual(answer["ResponseMetadata"]["HTTPStatusCode"], 204)
         self.assertEqual(self.call("get_bucket_tagging")["TagSet"], tags)
         self.assert_error("InvalidTag", 400, self.s3.put_bucket_tagging, Bucket=self.bucket,
                           Tagging={"TagSet": [tags[0], tags[0]]})

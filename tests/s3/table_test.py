@@ -32,6 +32,22 @@ class Table(unittest.TestCase):
         self.assertEqual(sorted(routed() - documented()), [], "served, but not in docs/s3.md")
         self.assertEqual(sorted(documented() - routed()), [], "in docs/s3.md, but not served")
 
+    def test_signatures_of_version_2_cover_what_is_asked_for(self):
+        """Every query argument that S3 acts upon is covered by a signature of version 2, or only shapes an answer."""
+        shaping = {"list-type", "prefix", "delimiter", "marker", "max-keys", "encoding-type", "start-after", "fetch-owner",
+                   "continuation-token", "key-marker", "version-id-marker", "upload-id-marker", "max-uploads", "max-parts",
+                   "part-number-marker", "allow-unordered", "metadata", "max-buckets", "bucket-region"}
+        text = (ROOT / "src/auth/version2.cc").read_text()
+        listed = re.search(r"covered_arguments =((?:\s*\"[^\"]*\")+);", text).group(1)
+        covered = set("".join(re.findall(r'"([^"]*)"', listed)).split())
+        acted = {request.split("?")[1] for request in routed() if "?" in request}
+        for file in (ROOT / "src/s3").rglob("*.cc"):
+            acted.update(re.findall(r'query\.(?:has|get|get_or_empty|number)\(\s*"([^"]+)"', file.read_text()))
+        acted.update(re.findall(r'"(response-[a-z-]+)"', (ROOT / "src/s3/headers.cc").read_text()))
+        self.assertGreater(len(acted), 50)
+        signatures_own = {"Signature", "X-Amz-Content-Sha256", "X-Amz-Date", "X-Amz-Signature"}
+        self.assertEqual(sorted(acted - covered - shaping - signatures_own), [], "acted upon, not covered, may change more than a shape")
+
     def test_every_operation_asks_who_may(self):
         """The router asks for an operation that names its action. The verbs of the others ask themselves: whoever adds
         one here has seen that it does (src/s3/access/authorize.h)."""

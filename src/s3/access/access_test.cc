@@ -632,10 +632,35 @@ TEST_F(AccessTest, WhoMayNotWriteIsNotToldWhatElseIsWrong) {
   EXPECT_EQ(as(bob_, "PUT", "/bucket/new", "x", wrong).status, 403);
 }
 
-TEST_F(AccessTest, GroupsComeFirstInAList) {
+TEST_F(AccessTest, TheOwnersGrantComesFirstInACannedList) {
   EXPECT_EQ(status(alice_, "PUT", "/bucket?acl", {{"x-amz-acl", "public-read"}}), 200);
   const std::string body = as(alice_, "GET", "/bucket?acl").body;
-  EXPECT_LT(body.find("AllUsers"), body.find("FULL_CONTROL"));
+  EXPECT_LT(body.find("FULL_CONTROL"), body.find("AllUsers"));
+}
+
+TEST_F(AccessTest, AnUploadIsWhosTheObjectWillBe) {
+  const std::string full = "bucket-owner-full-control";
+  const std::string everybody = "\"*\"";
+  const std::pair<const char*, const char*> cases[] = {
+      {"BucketOwnerEnforced", "alice"}, {"BucketOwnerPreferred", "alice"}, {"ObjectWriter", "bob"}};
+  for (const auto& [ownership, owner] : cases) {
+    ASSERT_EQ(as(alice_, "PUT", "/bucket?ownershipControls",
+                 std::string("<OwnershipControls><Rule><ObjectOwnership>") + ownership +
+                     "</ObjectOwnership></Rule></OwnershipControls>")
+                  .status,
+              200);
+    ASSERT_EQ(policy(allow(everybody, "s3:*")).status, 204);
+    const std::string id = as(bob_, "POST", "/bucket/up?uploads", "", {{"x-amz-acl", full}}).element("UploadId");
+    const auto told = [](const Reply& r, const std::string& element) {
+      const size_t at = r.body.find("<" + element + "><ID>");
+      return at == std::string::npos ? r.body : r.body.substr(at + element.size() + 6, 5);
+    };
+    for (const Reply& r : {as(alice_, "GET", "/bucket/up?uploadId=" + id), as(alice_, "GET", "/bucket?uploads")}) {
+      EXPECT_EQ(told(r, "Initiator").substr(0, 3), "bob") << ownership;
+      EXPECT_EQ(told(r, "Owner").substr(0, std::strlen(owner)), owner) << ownership;
+    }
+    ASSERT_EQ(status(alice_, "DELETE", "/bucket/up?uploadId=" + id), 204);
+  }
 }
 
 TEST_F(AccessTest, AnotherOwnerThanExpectedIsRefused) {

@@ -5,6 +5,7 @@
 
 #include "auth/auth.h"
 #include "base/text.h"
+#include "s3/access/grants_xml.h"
 #include "s3/context.h"
 #include "s3/xml_reader.h"
 
@@ -86,7 +87,7 @@ Result<void> add_header_grants(const Service& service, std::string_view header, 
   return {};
 }
 
-Result<Grant> parse_grant(const Service& service, const pugi::xml_node& node) {
+Result<Grant> parse_grant(const Service* service, const pugi::xml_node& node) {
   const std::string name = trimmed_text(node.child("Permission"));
   const auto form = std::ranges::find(permissions, name, &NamedPermission::name);
   const auto grantee = node.child("Grantee");
@@ -96,10 +97,14 @@ Result<Grant> parse_grant(const Service& service, const pugi::xml_node& node) {
     const std::string_view attribute_name = attribute.name();
     if (attribute_name == "type" || attribute_name.ends_with(":type")) type = attribute.value();
   }
-  if (type == "CanonicalUser") return account_grant(service, trimmed_text(grantee.child("ID")), form->permission);
+  if (type == "CanonicalUser") {
+    std::string id = trimmed_text(grantee.child("ID"));
+    if (service == nullptr) return Grant{Grant::To::account, std::move(id), form->permission};
+    return account_grant(*service, id, form->permission);
+  }
   if (type == "Group") return group_grant(trimmed_text(grantee.child("URI")), form->permission);
-  if (type == "AmazonCustomerByEmail") {
-    return email_grant(service, trimmed_text(grantee.child("EmailAddress")), form->permission);
+  if (type == "AmazonCustomerByEmail" && service != nullptr) {
+    return email_grant(*service, trimmed_text(grantee.child("EmailAddress")), form->permission);
   }
   return fail(Errc::malformed_acl, "acl: Grantee");
 }
@@ -226,12 +231,18 @@ Result<Acl> parse_acl(const Service& service, std::string_view text) {
   Acl acl;
   acl.owner = trimmed_text(root->child("Owner").child("ID"));
   if (!list || acl.owner.empty()) return fail(Errc::malformed_acl, "acl: Owner, AccessControlList");
-  for (const auto& node : list.children("Grant")) {
-    if (acl.grants.size() == grants_max) return fail(Errc::malformed_acl, "acl: too many grants");
-    VB_ASSIGN(Grant grant, parse_grant(service, node));
-    acl.grants.push_back(std::move(grant));
-  }
+  VB_ASSIGN(acl.grants, parse_grants(&service, list));
   return acl;
+}
+
+Result<std::vector<Grant>> parse_grants(const Service* service, const pugi::xml_node& list) {
+  std::vector<Grant> grants;
+  for (const auto& node : list.children("Grant")) {
+    if (grants.size() == grants_max) return fail(Errc::malformed_acl, "acl: too many grants");
+    VB_ASSIGN(Grant grant, parse_grant(service, node));
+    grants.push_back(std::move(grant));
+  }
+  return grants;
 }
 
 auth::AccountPtr find_account(const Service& service, std::string_view canonical_id) {
@@ -268,17 +279,15 @@ static void write_grant(XmlWriter& xml, const Service& service, const Grant& gra
   xml.close();
 }
 
+void write_grants(XmlWriter& xml, const Service& service, const std::vector<Grant>& grants) {
+  for (const Grant& grant : grants) write_grant(xml, service, grant);
+}
+
 std::string acl_xml(const Service& service, const Acl& acl) {
   XmlWriter xml("AccessControlPolicy");
   write_owner(xml, "Owner", service, acl.owner);
   xml.open("AccessControlList");
-  // Groups first: suites of Ceph sort grants by name, which groups do not have.
-  for (const Grant& grant : acl.grants) {
-    if (grant.to != Grant::To::account) write_grant(xml, service, grant);
-  }
-  for (const Grant& grant : acl.grants) {
-    if (grant.to == Grant::To::account) write_grant(xml, service, grant);
-  }
+  write_grants(xml, service, acl.grants);
   return xml.finish();
 }
 

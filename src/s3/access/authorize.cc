@@ -4,6 +4,8 @@
 
 #include "auth/auth.h"
 #include "s3/access/facts.h"
+#include "s3/context.h"
+#include "s3/workers/request_log.h"
 #include "s3/names.h"
 
 namespace verbena::s3 {
@@ -73,6 +75,14 @@ bool root_may_always(const auth::Principal* principal, const BucketAccess& acces
   return principal->superuser || (principal->account->canonical_id == access.owner && !access.policy_binds_root);
 }
 
+// The bucket's log says of a request that a list alone allowed it.
+void note_list(const Caller& caller, const auth::Question& question, const auth::Resource& resource) {
+  if (resource.granted == auth::Reach::none || caller.http == nullptr || caller.http->response.log == nullptr) return;
+  auth::Resource without = resource;
+  without.granted = auth::Reach::none;
+  if (auth::decide(question, without) != auth::Decision::allowed) caller.http->response.log->record.acl_required = true;
+}
+
 auth::Decision ask(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked) {
   const auth::Principal* const principal = principal_of(caller);
   if (allowed_at_once(principal, access, asked) || root_may_always(principal, access, asked)) {
@@ -91,6 +101,7 @@ auth::Decision ask(const Service& service, const Caller& caller, const BucketAcc
   // A bucket's policy gives nothing of what belongs to others (Amazon S3 User Guide, "Bucket policies").
   resource.allows = resource.owner == access.owner;
   const auto decision = auth::decide(question, resource);
+  if (decision == auth::Decision::allowed) note_list(caller, question, resource);
   if (decision != auth::Decision::allowed || principal == nullptr) return decision;
   if (!owns(principal, resource.owner) || !gave_up(*principal, access, asked, list ? &*list : nullptr)) return decision;
   const bool by_policy =

@@ -17,7 +17,7 @@ TEST_F(BucketConfigTest, TagsAreKeptGivenBackAndDeleted) {
   const std::string xml =
       "<Tagging><TagSet><Tag><Key>a</Key><Value>1 "
       "+-=._:/@</Value></Tag><Tag><Key>b</Key><Value/></Tag></TagSet></Tagging>";
-  EXPECT_EQ(set("tagging", xml).status, 200);
+  EXPECT_EQ(set("tagging", xml).status, 204);
   const Reply r = call("GET", "/bucket?tagging");
   EXPECT_EQ(r.count("<Tag>"), 2u);
   EXPECT_EQ(r.element("Value"), "1 +-=._:/@");

@@ -1,10 +1,10 @@
 // Configurations of a bucket that are kept and given back: CORS, tags, ownership controls, the public access block.
 #include "s3/buckets/bucket_document.h"
 
-#include "s3/objects/checksums.h"
-#include "s3/buckets/cors.h"
 #include "s3/access/ownership.h"
 #include "s3/access/public_access.h"
+#include "s3/buckets/cors.h"
+#include "s3/objects/checksums.h"
 #include "s3/tag_set.h"
 #include "s3/verbs.h"
 #include "s3/xml.h"
@@ -73,7 +73,9 @@ Task<Result<void>> serve_get_bucket_tagging(Context& context) {
 Task<Result<void>> serve_put_bucket_tagging(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, document_bytes_max));
   VB_CO_ASSIGN(const auto tags, parse_tagging(text, bucket_tags_max));
-  co_return co_await put_document(context, tagging_document, tagging_xml(tags));
+  VB_CO_TRY(co_await put_document(context, tagging_document, tagging_xml(tags)));
+  reply_no_content(context);  // as at AWS; of the others 200
+  co_return Result<void>();
 }
 
 Task<Result<void>> serve_delete_bucket_tagging(Context& context) {

@@ -2,8 +2,8 @@
 #include "s3/access/authorize.h"
 #include "s3/buckets/bucket_document.h"
 #include "s3/buckets/logging_rules.h"
-#include "s3/workers/request_log.h"
 #include "s3/verbs.h"
+#include "s3/workers/request_log.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {
@@ -22,6 +22,9 @@ Task<Result<void>> check_target(Context& context, const LoggingRule& rule) {
     co_return fail(Errc::invalid_target_bucket, "logging");
   }
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, rule.target_bucket));
+  if (!rule.grants.empty() && !access->lists_count()) {
+    co_return fail(Errc::acl_not_supported, "logging: the target's lists do not count");
+  }
   const Asked asked{.action = action::put_object, .key = rule.prefix};
   co_return authorize(context.service, context.caller(), *access, asked);
 }
@@ -39,12 +42,12 @@ Task<Result<void>> serve_get_logging(Context& context) {
 Task<Result<void>> serve_put_logging(Context& context) {
   VB_CO_TRY(co_await context.service.store.bucket(context.bucket));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, document_bytes_max));
-  VB_CO_ASSIGN(const auto rule, parse_logging(text));
+  VB_CO_ASSIGN(const auto rule, parse_logging(&context.service, text));
   if (!rule) co_return co_await context.service.store.remove_document(context.bucket, logging_document);
   if (context.service.request_log == nullptr) co_return fail(Errc::not_implemented, "bucket logging");
   VB_CO_TRY(co_await check_target(context, *rule));
   context.service.request_log->use();
-  std::string xml = logging_xml(*rule);
+  std::string xml = logging_xml(context.service, *rule);
   co_return co_await context.service.store.set_document(context.bucket, logging_document, std::move(xml));
 }
 

@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "s3/access/grants_xml.h"
 #include "s3/http_date.h"
 #include "s3/names.h"
 #include "s3/xml.h"
@@ -26,19 +29,28 @@ Result<KeyFormat> parse_format(const pugi::xml_node& node) {
   return fail(Errc::malformed_xml, "xml: PartitionDateSource");
 }
 
+// Of the permissions that lists know, those that a log's readers may have.
+Result<std::vector<Grant>> parse_target_grants(const Service* service, const pugi::xml_node& node) {
+  VB_TRY(check_children(node, {"Grant"}));
+  VB_ASSIGN(std::vector<Grant> grants, parse_grants(service, node));
+  const auto refused = [](const Grant& grant) {
+    return grant.permission == Permission::read_acp || grant.permission == Permission::write_acp;
+  };
+  if (std::ranges::any_of(grants, refused)) return fail(Errc::malformed_xml, "xml: TargetGrants: Permission");
+  return grants;
+}
+
 }  // namespace
 
-Result<std::optional<LoggingRule>> parse_logging(std::string_view text) {
+Result<std::optional<LoggingRule>> parse_logging(const Service* service, std::string_view text) {
   pugi::xml_document document;
   VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, "BucketLoggingStatus"));
   VB_TRY(check_children(root, {"LoggingEnabled"}));
   const auto node = root.child("LoggingEnabled");
   if (!node) return std::nullopt;
   VB_TRY(check_children(node, {"TargetBucket", "TargetPrefix", "TargetGrants", "TargetObjectKeyFormat"}));
-  if (node.child("TargetGrants").first_child()) {
-    return fail(Errc::not_implemented, "TargetGrants are not implemented: delivered logs are the bucket owner's.");
-  }
   LoggingRule rule;
+  VB_ASSIGN(rule.grants, parse_target_grants(service, node.child("TargetGrants")));
   rule.target_bucket = trimmed_text(node.child("TargetBucket"));
   rule.prefix = text_of(node.child("TargetPrefix"));
   if (!node.child("TargetPrefix") || !check_bucket_name(rule.target_bucket)) {
@@ -49,10 +61,15 @@ Result<std::optional<LoggingRule>> parse_logging(std::string_view text) {
   return rule;
 }
 
-std::string logging_xml(const LoggingRule& rule) {
+std::string logging_xml(const Service& service, const LoggingRule& rule) {
   XmlWriter xml("BucketLoggingStatus");
   xml.open("LoggingEnabled");
   xml.element("TargetBucket", rule.target_bucket);
+  if (!rule.grants.empty()) {
+    xml.open("TargetGrants");
+    write_grants(xml, service, rule.grants);
+    xml.close();
+  }
   xml.element("TargetPrefix", rule.prefix);
   xml.open("TargetObjectKeyFormat");
   if (rule.format == KeyFormat::simple) {

@@ -4,8 +4,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
+#include "s3/service.h"
 
 namespace verbena::s3 {
 
@@ -21,11 +23,13 @@ struct LoggingRule {
   };
   std::string target_bucket, prefix;
   KeyFormat format = KeyFormat::simple;
+  std::vector<Grant> grants{};  // on the delivered objects, besides their owner's
 };
 
-// nullopt: logging is to be off. malformed_xml; not_implemented: grants on the delivered objects.
-Result<std::optional<LoggingRule>> parse_logging(std::string_view text);
-std::string logging_xml(const LoggingRule& rule);
+// nullopt: logging is to be off. `service` is asked for the accounts of grants; null: of what was kept. malformed_xml,
+// and what parse_grants() gives.
+Result<std::optional<LoggingRule>> parse_logging(const Service* service, std::string_view text);
+std::string logging_xml(const Service& service, const LoggingRule& rule);
 
 // Whose records a delivered object holds.
 struct LogSource {

@@ -185,13 +185,29 @@ Result<void> verify_document(const Context& context, std::string_view text) {
   return {};
 }
 
-void add_checksum_headers(Response& response, const std::vector<store::Checksum>& checksums) {
+namespace {
+
+void add_checksums(Response& response, const std::vector<store::Checksum>& checksums, bool composite) {
   for (const auto& checksum : checksums) {
     response.headers.emplace_back(checksum_header(checksum.algorithm), format_checksum(checksum));
   }
   if (!checksums.empty()) {
-    response.headers.emplace_back("x-amz-checksum-type", checksums.front().parts != 0 ? "COMPOSITE" : "FULL_OBJECT");
+    response.headers.emplace_back("x-amz-checksum-type", composite ? "COMPOSITE" : "FULL_OBJECT");
   }
+}
+
+bool is_composite(const std::vector<store::Checksum>& checksums) {
+  return !checksums.empty() && checksums.front().parts != 0;
+}
+
+}  // namespace
+
+void add_checksum_headers(Response& response, const std::vector<store::Checksum>& checksums) {
+  add_checksums(response, checksums, is_composite(checksums));
+}
+
+void add_part_checksum_headers(Response& response, const store::ObjectInfo& info, size_t index) {
+  add_checksums(response, info.parts[index].checksums, is_composite(info.checksums));
 }
 
 std::optional<store::Checksum> combine_checksums(Algorithm algorithm, bool full_object,

@@ -40,6 +40,8 @@ Result<void> require_digest(const Context& context);
 
 // x-amz-checksum-<algorithm> and x-amz-checksum-type.
 void add_checksum_headers(Response& response, const std::vector<store::Checksum>& checksums);
+// Of one part of a completed upload: its own checksum, and the type that the object has.
+void add_part_checksum_headers(Response& response, const store::ObjectInfo& info, size_t index);
 
 // Object checksums of a completed upload from those of its parts. `full_object`: by combining CRCs; else composite.
 // nullopt when a part has none of that algorithm, or it is none of those that can be combined.

@@ -5,21 +5,21 @@
 
 #include "auth/auth.h"
 #include "s3/access/authorize.h"
+#include "s3/buckets/lifecycle.h"
+#include "s3/headers.h"
+#include "s3/http_date.h"
+#include "s3/names.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
-#include "s3/headers.h"
-#include "s3/http_date.h"
-#include "s3/buckets/lifecycle.h"
 #include "s3/objects/lock.h"
 #include "s3/objects/multipart.h"
-#include "s3/names.h"
 #include "s3/objects/put.h"
 #include "s3/objects/range.h"
 #include "s3/objects/read_ahead.h"
 #include "s3/objects/tagging.h"
-#include "s3/verbs.h"
 #include "s3/objects/versions.h"
+#include "s3/verbs.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {
@@ -263,7 +263,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, own_key_prefix));
   VB_CO_ASSIGN(const Seal seal, part_seal(context.service, upload, customer));
   BodyDigests digests;
-  if (!seal.opaque_etag()) digests.want(Algorithm::md5);
+  digests.want(Algorithm::md5);
   digests.want(upload.checksum_algorithm.value_or(default_checksum));
   VB_CO_ASSIGN(auto writer, co_await context.service.store.create_part(context.bucket, context.key, upload_id, number,
                                                                        seal.stored_size(extent.length)));
@@ -271,7 +271,8 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   VB_CO_TRY(co_await copy_bytes(context, reader, extent, *writer, digests));
   store::ObjectInfo part;
   part.size = extent.length;
-  part.etag = seal.opaque_etag() ? random_etag() : to_hex(as_bytes(digests.md5()));
+  part.etag = to_hex(as_bytes(digests.md5()));
+  if (seal.opaque_etag()) part.etag = seal.part_etag(number, part.etag);
   seal.mark_part(part);
   part.checksums = digests.checksums();
   store::CommitConditions none;

@@ -1,5 +1,7 @@
 #include "s3/objects/encryption.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "base/aead.h"
@@ -204,6 +206,12 @@ std::unique_ptr<store::ObjectWriter> Seal::writer(const Service& service, std::u
                                                   std::optional<uint64_t> size) const {
   if (!*this) return below;
   return store::make_sealing_writer(std::move(below), service.arena, object_key_, salt_, size);
+}
+
+std::string Seal::part_etag(int number, std::string_view md5) const {
+  const std::string text = fmt::format("verbena part etag\n{}\n{}", number, md5);
+  const std::string mac = hmac_sha256(object_key_.bytes(), as_bytes(text));
+  return to_hex(as_bytes(mac).first(16)) + "-k";
 }
 
 void Seal::mark_part(store::ObjectInfo& info) const {

@@ -41,6 +41,9 @@ class Seal {
   explicit operator bool() const { return !object_key_.empty(); }
   // Whether the entity tag must not be the MD5 of what nobody else may know (AWS: of SSE-KMS and SSE-C it is none).
   bool opaque_etag() const { return opaque_etag_; }
+  // In place of a part's MD5: a digest that only the object's key makes. A part sent again has the same one, as clients
+  // that repeat what failed expect.
+  std::string part_etag(int number, std::string_view md5) const;
   std::optional<uint64_t> stored_size(std::optional<uint64_t> size) const;
   // `size`: of the plain bytes, if it is known.
   std::unique_ptr<store::ObjectWriter> writer(const Service& service, std::unique_ptr<store::ObjectWriter> below,

@@ -4,19 +4,19 @@
 #include <fmt/core.h>
 
 #include "s3/access/authorize.h"
-#include "s3/objects/checksums.h"
-#include "s3/objects/conditions.h"
+#include "s3/buckets/lifecycle.h"
 #include "s3/door_metrics.h"
-#include "s3/objects/encryption.h"
 #include "s3/headers.h"
 #include "s3/http_date.h"
-#include "s3/buckets/lifecycle.h"
 #include "s3/names.h"
+#include "s3/objects/checksums.h"
+#include "s3/objects/conditions.h"
+#include "s3/objects/encryption.h"
 #include "s3/objects/read_ahead.h"
-#include "s3/workers/request_log.h"
+#include "s3/objects/versions.h"
 #include "s3/token.h"
 #include "s3/verbs.h"
-#include "s3/objects/versions.h"
+#include "s3/workers/request_log.h"
 
 namespace verbena::s3 {
 namespace {
@@ -230,7 +230,7 @@ Result<void> fill_object_response(Context& context, const store::ObjectInfo& inf
   if (context.header("x-amz-checksum-mode") == "ENABLED") {
     // Of the bytes that go out: a whole object or a whole part. A range has none.
     if (request.part_number && parts) {
-      add_checksum_headers(context.response, info.parts[static_cast<size_t>(*request.part_number) - 1].checksums);
+      add_part_checksum_headers(context.response, info, static_cast<size_t>(*request.part_number) - 1);
     } else if (!extent.partial || extent.length == info.size) {
       add_checksum_headers(context.response, info.checksums);
     }

@@ -3,8 +3,8 @@
 #include "s3/access/authorize.h"
 #include "s3/headers.h"
 #include "s3/http_date.h"
-#include "s3/objects/listing.h"
 #include "s3/names.h"
+#include "s3/objects/listing.h"
 #include "s3/verbs.h"
 
 namespace verbena::s3 {
@@ -36,9 +36,9 @@ Result<store::ListRequest> read_list_request(const Context& context) {
   return request;
 }
 
-// `access` null: without owners.
 void write_entries(XmlWriter& xml, const Context& context, const NameEncoder& encode, const store::ListPage& page,
-                   const BucketAccess* access) {
+                   const BucketAccess& access, bool owners) {
+  const bool metadata = wants_metadata(context);
   for (const auto& entry : page.entries) {
     xml.open("Contents");
     xml.element("Key", encode(entry.key));
@@ -49,8 +49,9 @@ void write_entries(XmlWriter& xml, const Context& context, const NameEncoder& en
       xml.element("ChecksumType", checksum.parts != 0 ? "COMPOSITE" : "FULL_OBJECT");
     }
     xml.element("Size", entry.info.size);
-    if (access != nullptr) write_owner(xml, "Owner", context.service, owner_of(*access, entry.info));
+    if (owners) write_owner(xml, "Owner", context.service, owner_of(access, entry.info));
     xml.element("StorageClass", storage_class(entry.info.headers));
+    if (metadata) write_metadata(xml, context, access, entry.key, "", entry.info);
     xml.close();
   }
 }
@@ -101,7 +102,7 @@ Task<Result<void>> serve_list_objects_v2(Context& context) {
   xml.element("IsTruncated", page.truncated);
   if (page.truncated) xml.element("NextContinuationToken", make_continuation_token(page.next_after));
   const bool owners = context.query.get_or_empty("fetch-owner") == "true";
-  write_entries(xml, context, encode, page, owners ? access.get() : nullptr);
+  write_entries(xml, context, encode, page, *access, owners);
   write_prefixes(xml, encode, page.common_prefixes);
   context.reply_xml(xml.finish());
   co_return Result<void>();
@@ -121,7 +122,7 @@ Task<Result<void>> serve_list_objects_v1(Context& context) {
   xml.element("IsTruncated", page.truncated);
   // Without a delimiter the last key serves as the next marker; S3 then leaves this out.
   if (page.truncated && !request.delimiter.empty()) xml.element("NextMarker", encode(page.next_after));
-  write_entries(xml, context, encode, page, access.get());
+  write_entries(xml, context, encode, page, *access, true);
   write_prefixes(xml, encode, page.common_prefixes);
   context.reply_xml(xml.finish());
   co_return Result<void>();

@@ -18,6 +18,25 @@ std::string encoded(std::string_view token) {
   return out;
 }
 
+// MinIO's, which its clients ask for instead of a HEAD per object.
+TEST_F(Lists, MetadataIsListedToWhoMayReadIt) {
+  put("k", "text",
+      {{"content-type", "a/b"}, {"x-amz-meta-my-key", "v&w"}, {"x-amz-meta-odd!", "x"}, {"x-amz-tagging", "t=1"}});
+  EXPECT_EQ(call("GET", "/bucket?list-type=2").count("UserMetadata"), 0u);
+  for (const char* listing : {"list-type=2&metadata=true", "metadata=true", "versions&metadata=true"}) {
+    const Reply r = call("GET", std::string("/bucket?") + listing);
+    EXPECT_EQ(r.element("X-Amz-Meta-My-Key"), "v&amp;w") << listing;
+    EXPECT_EQ(r.element("content-type"), "a/b") << listing;
+    EXPECT_EQ(r.element("UserTags"), "t=1") << listing;
+    EXPECT_EQ(r.count("odd!"), 0u) << "no name of an element";
+  }
+  ASSERT_EQ(call("PUT", "/bucket?acl", {{"x-amz-acl", "public-read"}}).status, 200);
+  Call stranger{.target = "/bucket?list-type=2&metadata=true", .anonymous = true};
+  const Reply r = call(stranger);
+  EXPECT_EQ(r.element("Key"), "k");
+  EXPECT_EQ(r.count("UserMetadata") + r.count("UserTags"), 0u) << "may list, may not read";
+}
+
 TEST_F(Lists, V2ListsKeysInOrder) {
   fill();
   const Reply r = call("GET", "/bucket?list-type=2");

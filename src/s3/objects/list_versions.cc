@@ -24,6 +24,8 @@ void write_version(XmlWriter& xml, const Context& context, const NameEncoder& en
     }
     xml.element("Size", info.size);
     xml.element("StorageClass", storage_class(info.headers));
+    const std::string_view version_id = info.version_id.empty() ? std::string_view("null") : info.version_id;
+    if (wants_metadata(context)) write_metadata(xml, context, access, entry.key, version_id, info);
   }
   write_owner(xml, "Owner", context.service, owner_of(access, info));
   xml.close();

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "s3/access/access.h"
 #include "s3/context.h"
 #include "s3/xml.h"
 
@@ -23,6 +24,12 @@ class NameEncoder {
 
 // ?max-keys= and its siblings: 0 and up, more than 1000 means 1000. invalid_argument.
 Result<int> read_page_size(const Context& context, std::string_view name, const char* message);
+
+// MinIO's ?metadata=true: what a GET of each object would tell of it besides, to who may GET it. `version_id`: empty
+// for the current one.
+bool wants_metadata(const Context& context);
+void write_metadata(XmlWriter& xml, const Context& context, const BucketAccess& access, const std::string& key,
+                    std::string_view version_id, const store::ObjectInfo& info);
 
 void write_prefixes(XmlWriter& xml, const NameEncoder& encode, const std::vector<std::string>& prefixes);
 

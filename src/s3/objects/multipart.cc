@@ -2,12 +2,12 @@
 #include "s3/objects/multipart.h"
 
 #include "s3/access/authorize.h"
-#include "s3/objects/checksums.h"
 #include "s3/door_metrics.h"
-#include "s3/objects/encryption.h"
 #include "s3/headers.h"
-#include "s3/objects/lock.h"
 #include "s3/names.h"
+#include "s3/objects/checksums.h"
+#include "s3/objects/encryption.h"
+#include "s3/objects/lock.h"
 #include "s3/objects/put.h"
 #include "s3/objects/tagging.h"
 #include "s3/token.h"
@@ -135,7 +135,6 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
   VB_CO_ASSIGN(const store::UploadInfo upload, co_await service.store.upload(put.bucket, put.key, request.upload_id));
   VB_CO_TRY(match_upload_checksum(upload, put));
   VB_CO_ASSIGN(const Seal seal, part_seal(service, upload, put.encryption.customer));
-  if (seal.opaque_etag()) put.md5_etag = false;
 
   VB_CO_ASSIGN(auto writer, co_await service.store.create_part(put.bucket, put.key, request.upload_id,
                                                                request.part_number, seal.stored_size(size)));
@@ -146,6 +145,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
     VB_CO_ASSIGN(const BucketAccessPtr access_now, co_await same_bucket_access(service, *access));
     VB_CO_TRY(authorize(service, now, *access_now, asked));
   }
+  if (seal.opaque_etag() && put.md5_etag) info.etag = seal.part_etag(request.part_number, info.etag);
   seal.mark_part(info);
   store::CommitConditions none;
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(none)));

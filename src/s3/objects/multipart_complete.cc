@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <map>
 
+#include "s3/buckets/lifecycle.h"
+#include "s3/names.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
-#include "s3/buckets/lifecycle.h"
 #include "s3/objects/multipart.h"
-#include "s3/names.h"
-#include "s3/verbs.h"
 #include "s3/objects/versions.h"
+#include "s3/verbs.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {
@@ -93,6 +93,21 @@ Result<void> check_object_size(const Context& context, const std::vector<store::
   return {};
 }
 
+// A composite checksum may come without its "-N": AWS takes both, and minio-go sends it so.
+bool confirms(const store::Checksum& given, const store::Checksum& made) {
+  return given.algorithm == made.algorithm && given.value == made.value &&
+         (given.parts == 0 || given.parts == made.parts);
+}
+
+// What `given` speaks of, of an upload that was made without an algorithm: the full object, or the parts' checksums.
+std::optional<store::Checksum> combine_as_given(const store::Checksum& given,
+                                                const std::vector<store::PartInfo>& parts) {
+  auto whole = given.parts == 0 ? combine_checksums(given.algorithm, /*full_object=*/true, parts) : std::nullopt;
+  if (whole && confirms(given, *whole)) return whole;
+  auto composite = combine_checksums(given.algorithm, /*full_object=*/false, parts);
+  return composite && (!whole || confirms(given, *composite)) ? composite : whole;
+}
+
 // The object's checksum, and the client's own verified against it.
 Result<std::vector<store::Checksum>> object_checksums(const Context& context, const store::UploadInfo& upload,
                                                       const std::vector<store::PartInfo>& parts) {
@@ -108,13 +123,14 @@ Result<std::vector<store::Checksum>> object_checksums(const Context& context, co
     if (!combined) return fail(Errc::internal, "complete: a part lacks its checksum");
     checksums.push_back(std::move(*combined));
   } else if (given) {
-    auto combined = combine_checksums(given->algorithm, given->parts == 0, parts);
+    auto combined = combine_as_given(*given, parts);
     if (!combined) return fail(Errc::invalid_request, "The parts do not have the checksum that the request gives.");
     checksums.push_back(std::move(*combined));
   } else if (auto combined = combine_checksums(default_checksum, /*full_object=*/true, parts)) {
     checksums.push_back(std::move(*combined));  // as S3 since December 2024, where no part came with another one
   }
-  if (given && std::ranges::find(checksums, *given) == checksums.end()) return fail(Errc::bad_digest, "complete");
+  const auto confirmed = [&](const store::Checksum& made) { return confirms(*given, made); };
+  if (given && std::ranges::none_of(checksums, confirmed)) return fail(Errc::bad_digest, "complete");
   return checksums;
 }
 

@@ -1,11 +1,11 @@
 // ListParts and ListMultipartUploads.
 #include "s3/access/authorize.h"
-#include "s3/objects/checksums.h"
 #include "s3/headers.h"
 #include "s3/http_date.h"
+#include "s3/names.h"
+#include "s3/objects/checksums.h"
 #include "s3/objects/listing.h"
 #include "s3/objects/multipart.h"
-#include "s3/names.h"
 #include "s3/verbs.h"
 
 namespace verbena::s3 {
@@ -29,12 +29,20 @@ void write_part(XmlWriter& xml, const store::PartInfo& part) {
   xml.close();
 }
 
-void write_upload(XmlWriter& xml, const Context& context, const NameEncoder& encode, const store::UploadInfo& upload) {
+// The initiator is who began the upload; the owner who will own the object.
+void write_who(XmlWriter& xml, const Context& context, const BucketAccess& access, const store::UploadInfo& upload) {
+  write_owner(xml, "Initiator", context.service, upload.owner);
+  store::ObjectInfo object;
+  object.attributes = upload.attributes;
+  write_owner(xml, "Owner", context.service, owner_of(access, object));
+}
+
+void write_upload(XmlWriter& xml, const Context& context, const BucketAccess& access, const NameEncoder& encode,
+                  const store::UploadInfo& upload) {
   xml.open("Upload");
   xml.element("Key", encode(upload.key));
   xml.element("UploadId", upload.upload_id);
-  write_owner(xml, "Initiator", context.service, upload.owner);
-  write_owner(xml, "Owner", context.service, upload.owner);
+  write_who(xml, context, access, upload);
   xml.element("StorageClass", storage_class(upload.headers));
   xml.element("Initiated", format_iso8601(upload.created_us));
   write_checksum_kind(xml, upload);
@@ -53,6 +61,7 @@ Task<Result<void>> serve_list_parts(Context& context) {
   VB_CO_TRY(co_await authorize_upload(context, action::list_parts));
   VB_CO_ASSIGN(const store::UploadInfo upload,
                co_await context.service.store.upload(context.bucket, context.key, upload_id));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
   store::PartPage page;
   if (max_parts > 0) {
     VB_CO_ASSIGN(page, co_await context.service.store.list_parts(context.bucket, context.key, upload_id,
@@ -63,8 +72,7 @@ Task<Result<void>> serve_list_parts(Context& context) {
   xml.element("Key", encode(context.key));
   encode.announce(xml);
   xml.element("UploadId", upload_id);
-  write_owner(xml, "Initiator", context.service, upload.owner);
-  write_owner(xml, "Owner", context.service, upload.owner);
+  write_who(xml, context, *access, upload);
   xml.element("StorageClass", storage_class(upload.headers));
   write_checksum_kind(xml, upload);
   xml.element("PartNumberMarker", marker);
@@ -87,7 +95,7 @@ Task<Result<void>> serve_list_uploads(Context& context) {
   VB_CO_ASSIGN(request.max_uploads, read_page_size(context, "max-uploads",
                                                    "Argument max-uploads must be an integer between 0 and "
                                                    "2147483647."));
-  VB_CO_TRY(co_await context.service.store.bucket(context.bucket));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
   store::UploadPage page;
   if (request.max_uploads > 0) {
     VB_CO_ASSIGN(page, co_await context.service.store.list_uploads(context.bucket, request));
@@ -105,7 +113,7 @@ Task<Result<void>> serve_list_uploads(Context& context) {
   encode.announce(xml);
   xml.element("MaxUploads", request.max_uploads);
   xml.element("IsTruncated", page.truncated);
-  for (const auto& upload : page.uploads) write_upload(xml, context, encode, upload);
+  for (const auto& upload : page.uploads) write_upload(xml, context, *access, encode, upload);
   write_prefixes(xml, encode, page.common_prefixes);
   context.reply_xml(xml.finish());
   co_return Result<void>();

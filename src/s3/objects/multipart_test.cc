@@ -172,6 +172,55 @@ TEST_F(Multipart, CompositeChecksumsCountTheirParts) {
   EXPECT_EQ(attributes.element("PartsCount"), "2");
 }
 
+// As minio-go has it since 7.0.46, and with it mc, Velero, Thanos, Loki and Terraform.
+TEST_F(Multipart, ACompositeChecksumMayComeWithoutItsNumberOfParts) {
+  const std::string a = pattern(5 * MiB), b = "tail";
+  const auto raw = [](std::string_view text) {
+    Digest digest(Algorithm::crc32c);
+    digest.update(as_bytes(text));
+    return digest.finish();
+  };
+  const std::string composite = base64_digest(Algorithm::crc32c, raw(a) + raw(b));
+  const auto upload_both = [&](Headers headers) {
+    const std::string id = create(std::move(headers));
+    const auto etag = [&](int number, const std::string& text) {
+      return upload(id, number, text, {{"x-amz-checksum-crc32c", base64_digest(Algorithm::crc32c, text)}})
+          .header("etag");
+    };
+    return std::pair(id, part_xml(1, etag(1, a)) + part_xml(2, etag(2, b)));
+  };
+  for (const Headers& created : {Headers{{"x-amz-checksum-algorithm", "CRC32C"}}, Headers{}}) {
+    for (const std::string& given : {composite, composite + "-2"}) {
+      const auto [id, parts] = upload_both(created);
+      const Reply done = complete(id, parts, {{"x-amz-checksum-crc32c", given}});
+      EXPECT_EQ(done.status, 200) << done.body;
+      EXPECT_EQ(done.element("ChecksumCRC32C"), composite + "-2");
+    }
+    const auto [id, parts] = upload_both(created);
+    const std::string wrong = base64_digest(Algorithm::crc32c, "wrong");
+    EXPECT_EQ(complete(id, parts, {{"x-amz-checksum-crc32c", wrong}}).code, "BadDigest");
+    EXPECT_EQ(complete(id, parts, {{"x-amz-checksum-crc32c", composite + "-3"}}).code, "BadDigest");
+  }
+  const auto [id, parts] =
+      upload_both({{"x-amz-checksum-algorithm", "CRC32C"}, {"x-amz-checksum-type", "FULL_OBJECT"}});
+  EXPECT_EQ(complete(id, parts, {{"x-amz-checksum-crc32c", composite}}).code, "BadDigest") << "not the full object's";
+  EXPECT_EQ(complete(id, parts, {{"x-amz-checksum-crc32c", base64_digest(Algorithm::crc32c, a + b)}}).status, 200);
+}
+
+TEST_F(Multipart, APartSaysTheTypeOfItsObjectsChecksum) {
+  const std::string a = pattern(5 * MiB), b = "tail";
+  for (const std::string& type : {"COMPOSITE", "FULL_OBJECT"}) {
+    const std::string id = create({{"x-amz-checksum-algorithm", "CRC32"}, {"x-amz-checksum-type", type}});
+    const std::string ea = upload(id, 1, a).header("etag"), eb = upload(id, 2, b).header("etag");
+    ASSERT_EQ(complete(id, part_xml(1, ea) + part_xml(2, eb)).status, 200);
+    for (const char* method : {"GET", "HEAD"}) {
+      const Reply part = call(method, "/bucket/k?partNumber=2", {{"x-amz-checksum-mode", "ENABLED"}});
+      EXPECT_EQ(part.header("x-amz-checksum-crc32"), base64_digest(Algorithm::crc32, b));
+      EXPECT_EQ(part.header("x-amz-checksum-type"), type) << method;
+    }
+  }
+}
+
 TEST_F(Multipart, ChecksumKindsThatCannotBeAreRefused) {
   const auto make = [&](const char* algorithm, const char* type) {
     return call("POST", "/bucket/k?uploads", {{"x-amz-checksum-algorithm", algorithm}, {"x-amz-checksum-type", type}});

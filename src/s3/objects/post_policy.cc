@@ -59,9 +59,9 @@ Result<void> read_object(const Json& object, PostPolicy& policy) {
 
 bool holds(const PostPolicy::Condition& condition, const Form& form, std::string_view bucket) {
   const auto value = condition.field == "bucket" ? std::optional(bucket) : form.get(condition.field);
-  if (!value) return false;
-  return condition.kind == PostPolicy::Condition::Kind::equal ? *value == condition.value
-                                                              : value->starts_with(condition.value);
+  if (condition.kind == PostPolicy::Condition::Kind::equal) return value && *value == condition.value;
+  // "Anything" is met by a field that is not there, too, as at RGW.
+  return value.value_or("").starts_with(condition.value);
 }
 
 // Fields that need no condition: the signature itself, what the form's author asks to be ignored, and checksums, with

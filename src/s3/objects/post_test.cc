@@ -52,6 +52,16 @@ class PostTest : public Rig {
   }
 };
 
+// As at RGW: a form's author allows anything of a field, and that is also nothing.
+TEST_F(PostTest, AnEmptyPrefixIsMetByAFieldThatIsNotThere) {
+  Policy policy;
+  policy.conditions += R"(, ["starts-with", "$Content-Type", ""], ["starts-with", "$x-amz-meta-a", ""])";
+  EXPECT_EQ(post_signed({{"key", "user/a"}}, policy).status, 204);
+  EXPECT_EQ(post_signed({{"key", "user/a"}, {"x-amz-meta-a", "b"}}, policy).status, 204);
+  policy.conditions += R"(, ["eq", "$x-amz-meta-b", ""])";
+  EXPECT_EQ(post_signed({{"key", "user/a"}}, policy).code, "AccessDenied");
+}
+
 TEST_F(PostTest, AFormWithAFittingPolicyStoresItsFile) {
   Policy policy;
   policy.conditions += R"(, {"x-amz-meta-colour": "red"}, ["starts-with", "$Content-Type", "text/"])";

@@ -19,8 +19,7 @@ constexpr size_t text_bytes_max = 4096;  // of one field: request lines can be l
 std::string bare(std::string_view text) {
   if (text.empty()) return "-";
   std::string out(text.substr(0, text_bytes_max));
-  std::ranges::replace_if(
-      out, [](unsigned char c) { return c <= 0x20 || c == 0x7f; }, '_');
+  std::ranges::replace_if(out, [](unsigned char c) { return c <= 0x20 || c == 0x7f; }, '_');
   return out;
 }
 
@@ -114,11 +113,11 @@ std::string format_log_record(const LogRecord& r) {
       fmt::format("{} {} [{}] {} {} {} {} {} {} {} {} ", bare(r.bucket_owner), bare(r.bucket), log_time(r.time_s),
                   bare(r.peer), bare(r.requester), bare(r.request_id), bare(r.operation), key, in_quotes(r.request),
                   r.status == 0 ? "-" : std::to_string(r.status), bare(r.error_code));
-  // The turn-around time is not measured. Behind the host: TLS version, access point, whether an ACL was needed.
-  line +=
-      fmt::format("{} {} {} - {} {} {} {} {} - {} {} - - -\n", r.bytes_sent == 0 ? "-" : std::to_string(r.bytes_sent),
-                  number(r.object_size), number(r.total_ms), in_quotes(r.referer), in_quotes(r.user_agent),
-                  bare(r.version_id), bare(r.host_id), bare(r.signature), bare(r.auth_type), bare(r.host));
+  // The turn-around time is not measured. Behind the host: TLS version, access point.
+  line += fmt::format("{} {} {} - {} {} {} {} {} - {} {} - - {}\n",
+                      r.bytes_sent == 0 ? "-" : std::to_string(r.bytes_sent), number(r.object_size), number(r.total_ms),
+                      in_quotes(r.referer), in_quotes(r.user_agent), bare(r.version_id), bare(r.host_id),
+                      bare(r.signature), bare(r.auth_type), bare(r.host), r.acl_required ? "Yes" : "-");
   return line;
 }
 

@@ -25,6 +25,7 @@ struct LogRecord {
   std::string signature;  // SigV4, SigV2
   std::string auth_type;  // AuthHeader, QueryString
   std::string host;
+  bool acl_required = false;  // without an access control list it would have been denied
 };
 
 // With its line end. One line, whatever the texts hold.

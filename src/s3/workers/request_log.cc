@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "s3/access/access.h"
+#include "s3/access/authorize.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/put.h"
 
@@ -48,9 +49,10 @@ class LinesSource : public memory::Source {
   size_t at_ = 0;
 };
 
-// What goes into one object: never records of several owners. Partitioned keys name the bucket that the records are of, and perhaps their day.
+// What goes into one object: never records of several owners, or for several readers. Partitioned keys name the bucket
+// that the records are of, and perhaps their day.
 std::string batch_name(const LoggingRule& rule, const LogRecord& record) {
-  std::string name = record.bucket_owner + "/" + rule.target_bucket + "/" + rule.prefix;
+  std::string name = encode_acl({record.bucket_owner, rule.grants}) + "/" + rule.target_bucket + "/" + rule.prefix;
   if (rule.format == LoggingRule::KeyFormat::simple) return name;
   name += std::string(1, '\0') + record.bucket;
   if (rule.format == LoggingRule::KeyFormat::by_event_time) name += "/" + std::to_string(record.time_s / 86'400);
@@ -86,7 +88,7 @@ std::string unique_text() {
 Task<std::shared_ptr<LogEntry>> RequestLog::begin(const std::string& bucket) {
   const auto document = co_await service_.store.document(bucket, logging_document);
   if (!document) co_return nullptr;
-  auto rule = parse_logging(**document);
+  auto rule = parse_logging(nullptr, **document);
   if (!rule || !*rule) co_return nullptr;
   const auto access = co_await bucket_access(service_, bucket);
   if (!access) co_return nullptr;
@@ -133,9 +135,9 @@ std::vector<RequestLog::Batch> RequestLog::take(bool all) {
 
 Task<Result<void>> RequestLog::write(const Batch& batch) {
   const LoggingRule& rule = batch.rule;
-  VB_CO_ASSIGN(const store::BucketInfo target, co_await service_.store.bucket(rule.target_bucket));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service_, rule.target_bucket));
   // The bucket may be another's by now.
-  if (target.owner != batch.owner) co_return fail(Errc::access_denied, "log delivery");
+  if (access->owner != batch.owner) co_return fail(Errc::access_denied, "log delivery");
   const std::string key = log_object_key(rule, batch.source, service_.clock.now_us() / 1'000'000, unique_text());
   EncryptionWish wish;
   VB_CO_ASSIGN(const Seal seal, co_await plan_seal(service_, rule.target_bucket, key, std::move(wish)));
@@ -149,6 +151,9 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service_, caller, *writer, request, source));
   seal.mark_object(service_, rule.target_bucket, key, info);
   info.headers.emplace_back("content-type", "text/plain");
+  Acl acl = private_acl(access->owner);
+  acl.grants.insert(acl.grants.end(), rule.grants.begin(), rule.grants.end());
+  store::change_attributes(info.attributes, acl_attributes(*access, acl));
   store::CommitConditions none;
   VB_CO_TRY(co_await writer->commit(std::move(info), std::move(none)));
   co_return Result<void>();

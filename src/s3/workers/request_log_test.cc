@@ -11,10 +11,17 @@ namespace {
 std::string enabled(const std::string& inside) {
   return "<BucketLoggingStatus><LoggingEnabled>" + inside + "</LoggingEnabled></BucketLoggingStatus>";
 }
+std::string grant_to_all(const std::string& permission) {
+  return "<Grant><Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"Group\"><URI>"
+         "http://acs.amazonaws.com/groups/global/AllUsers</URI></Grantee><Permission>" +
+         permission + "</Permission></Grant>";
+}
 const std::string to_logs = "<TargetBucket>logs</TargetBucket><TargetPrefix>p/</TargetPrefix>";
 
-TEST(LoggingRules, SurviveTheirDocument) {
-  const auto off = parse_logging("<BucketLoggingStatus/>");
+class LoggingRules : public Rig {};
+
+TEST_F(LoggingRules, SurviveTheirDocument) {
+  const auto off = parse_logging(nullptr, "<BucketLoggingStatus/>");
   ASSERT_TRUE(off);
   EXPECT_FALSE(*off);
   const std::pair<std::string, LoggingRule::KeyFormat> formats[] = {
@@ -26,9 +33,9 @@ TEST(LoggingRules, SurviveTheirDocument) {
        LoggingRule::KeyFormat::by_delivery_time}};
   for (const auto& [text, format] : formats) {
     const std::string element = text.empty() ? "" : "<TargetObjectKeyFormat>" + text + "</TargetObjectKeyFormat>";
-    const auto rule = parse_logging(enabled(to_logs + element));
+    const auto rule = parse_logging(nullptr, enabled(to_logs + element));
     ASSERT_TRUE(rule && *rule) << text;
-    const auto again = parse_logging(logging_xml(**rule));
+    const auto again = parse_logging(nullptr, logging_xml(service, **rule));
     ASSERT_TRUE(again && *again) << text;
     EXPECT_EQ((*again)->target_bucket, "logs");
     EXPECT_EQ((*again)->prefix, "p/");
@@ -36,8 +43,9 @@ TEST(LoggingRules, SurviveTheirDocument) {
   }
 }
 
-TEST(LoggingRules, WhatIsNoConfigurationIsRefused) {
+TEST_F(LoggingRules, WhatIsNoConfigurationIsRefused) {
   const std::string grants = "<TargetGrants><Grant><Permission>READ</Permission></Grant></TargetGrants>";
+  const std::string of_list = "<TargetGrants>" + grant_to_all("READ_ACP") + "</TargetGrants>";
   const std::pair<std::string, Errc> cases[] = {
       {"<Other/>", Errc::malformed_xml},
       {enabled("<TargetBucket>logs</TargetBucket>"), Errc::malformed_xml},
@@ -49,16 +57,18 @@ TEST(LoggingRules, WhatIsNoConfigurationIsRefused) {
        Errc::malformed_xml},
       {enabled("<TargetBucket>logs</TargetBucket><TargetPrefix>" + std::string(513, 'x') + "</TargetPrefix>"),
        Errc::invalid_argument},
-      {enabled(to_logs + grants), Errc::not_implemented},
+      {enabled(to_logs + grants), Errc::malformed_acl},
+      {enabled(to_logs + of_list), Errc::malformed_xml},
+      {enabled(to_logs + "<TargetGrants><x/></TargetGrants>"), Errc::malformed_xml},
   };
   for (const auto& [text, code] : cases) {
-    const auto rule = parse_logging(text);
+    const auto rule = parse_logging(nullptr, text);
     ASSERT_FALSE(rule) << text;
     EXPECT_EQ(rule.error(), code) << text;
   }
 }
 
-TEST(LoggingRules, KeysSayWhenAndWhose) {
+TEST_F(LoggingRules, KeysSayWhenAndWhose) {
   const int64_t now_s = 1'767'323'045;  // 2026-01-02T03:04:05Z
   const LogSource source{"acme", "here", "b", now_s - 86'400};
   LoggingRule rule{"logs", "p/", LoggingRule::KeyFormat::simple};
@@ -196,6 +206,38 @@ TEST_F(BucketLogs, WhoNamesATargetMayWriteThere) {
   user.policies.push_back(auth::parse_policy(writes_too, auth::PolicyKind::identity).value());
   c.principal = std::make_shared<auth::Principal>(user);
   EXPECT_EQ(call(c).status, 200);
+}
+
+TEST_F(BucketLogs, TellWhetherAListWasNeeded) {
+  ASSERT_EQ(configure(enabled(to_logs)).status, 200);
+  put("k", "12345", {{"x-amz-acl", "public-read"}});
+  call("GET", "/bucket/k");
+  Call stranger{.method = "HEAD", .target = "/bucket/k", .anonymous = true};
+  ASSERT_EQ(call(stranger).status, 200);
+  const std::string text = delivered();
+  const auto line = [&](const std::string& operation) {
+    const size_t at = text.find(operation);
+    return at == std::string::npos ? text : text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_TRUE(line("REST.HEAD.OBJECT").ends_with(" - - Yes")) << text;
+  EXPECT_TRUE(line("REST.GET.OBJECT").ends_with(" - - -")) << text;
+}
+
+TEST_F(BucketLogs, AreForWhomTheTargetGrantsName) {
+  const std::string grants = "<TargetGrants>" + grant_to_all("READ") + "</TargetGrants>";
+  ASSERT_EQ(configure(enabled(to_logs + grants)).status, 200);
+  EXPECT_EQ(call("GET", "/bucket?logging").element("Permission"), "READ");
+  put("k", "12345");
+  ASSERT_NE(delivered(), "");
+  const std::string key = call("GET", "/logs").element("Key");
+  Call stranger{.target = "/logs/" + key, .anonymous = true};
+  EXPECT_EQ(call(stranger).status, 200);
+  EXPECT_EQ(call("GET", "/logs/" + key + "?acl").count("FULL_CONTROL"), 1u) << "the owner keeps what is his";
+  const std::string enforced =
+      "<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule></OwnershipControls>";
+  ASSERT_EQ(call("PUT", "/logs?ownershipControls", {}, enforced).status, 200);
+  EXPECT_EQ(configure(enabled(to_logs + grants)).code, "AccessControlListNotSupported");
+  EXPECT_EQ(call(stranger).status, 403);
 }
 
 }  // namespace

@@ -1,0 +1,15 @@
+// GET /-/health, which load balancers ask of whichever port they send requests to.
+#pragma once
+
+#include <string_view>
+
+#include "s3/request.h"
+
+namespace verbena::http {
+
+bool asks_health(std::string_view method, std::string_view path);
+
+// 200 `ok`, or 503 `stopping` of a server that takes no more requests.
+void answer_health(std::string_view method, bool stopping, s3::Response& response);
+
+}  // namespace verbena::http
