@@ -141,6 +141,7 @@ Task<Connection::Next> Connection::refuse(int status) {
 
 Task<void> Connection::linger() {
   wire_.shutdown_send();
+  wire_.hold_to_rate(0, {});  // it may be here because it was slow
   const Deadline end = deadline_in(linger_total);
   auto scratch = std::make_unique<std::array<std::byte, 64 * KiB>>();
   while (SteadyClock::now() < end && !listener_->stopping()) {

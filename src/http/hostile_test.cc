@@ -149,6 +149,36 @@ TEST(Hostile, AnUploadBelowTheMinimumRateIsAnsweredAndClosed) {
   EXPECT_EQ(answer.header("Connection"), "close");
 }
 
+// Its answer comes while it sends. With a close at once the rest of its bytes would be answered by a reset, which takes
+// an answer that was not read yet along.
+void send_on_and_read(TestClient& client) {
+  pollfd answered{client.fd(), POLLIN, 0};
+  ASSERT_EQ(::poll(&answered, 1, 20'000), 1);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(client.send(std::string(1000, 'x'))) << "reset after " << i << " sends";
+    ::poll(nullptr, 0, 100);  // longer in all than the window in which the rate was judged
+  }
+  EXPECT_EQ(client.read().body, "request_timeout");
+  client.half_close();
+  EXPECT_TRUE(client.closed());
+}
+
+TEST(Hostile, AStalledUploaderThatGoesOnSendingReadsItsAnswerAndNoReset) {
+  TestServer server(Limits{.body_stall_timeout = std::chrono::seconds(1)});
+  TestClient client(server.port());
+  client.send("PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\nabc");
+  send_on_and_read(client);
+}
+
+TEST(Hostile, ASlowUploaderThatGoesOnSendingReadsItsAnswerAndNoReset) {
+  TestServer server(Limits{.body_stall_timeout = std::chrono::seconds(1), .body_rate_min = 1 * MiB});
+  TestClient client(server.port());
+  client.send("PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10000000\r\n\r\n");
+  pollfd entry{client.fd(), POLLIN, 0};
+  for (int i = 0; i < 500 && ::poll(&entry, 1, 40) == 0; ++i) client.send("x");
+  send_on_and_read(client);
+}
+
 TEST(Hostile, OneThatKeepsTheRateIsServedHoweverLongItTakes) {
   TestServer server(Limits{.body_stall_timeout = std::chrono::seconds(1), .body_rate_min = 1});
   TestClient client(server.port());

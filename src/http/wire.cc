@@ -39,8 +39,8 @@ Task<Result<void>> Wire::handshake(std::chrono::nanoseconds timeout) {
 }
 
 Task<Result<size_t>> Wire::read_some(MutableBytes into, std::chrono::nanoseconds timeout) {
-  if (timed_out_) co_return fail(Errc::timed_out, "connection timed out");
   if (cancelled_) co_return fail(Errc::cancelled, "connection is closing");
+  timed_out_ = false;  // a wait that ran out is the error of that wait: what is left of the stream is still read
   deadline_ = deadline_in(timeout);
   const auto buffer = asio::buffer(into.data(), into.size());
   boost::system::error_code ec;
@@ -209,15 +209,16 @@ bool Wire::too_slow(std::chrono::nanoseconds since_last_sweep) {
   if (rate_min_ == 0) return false;
   waited_ += std::min<std::chrono::nanoseconds>(since_last_sweep, std::chrono::seconds(1));
   if (waited_ < rate_window_) return false;
-  const auto window_s = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(rate_window_).count());
-  const bool slow = moved_ < rate_min_ * window_s;
+  const double window_s = std::chrono::duration<double>(rate_window_).count();
+  const bool slow = static_cast<double>(moved_) < static_cast<double>(rate_min_) * window_s;
   if (slow) too_slow_counter().add();
   start_window();
   return slow;
 }
 
 void Wire::time_out() {
-  // Not cancelled_: after a stalled body there is still an answer to write.
+  // Not cancelled_: after a stalled body there is still an answer to write, and then what the client goes on sending to
+  // be read off, since a close with bytes unread would reset the connection and take the answer with it.
   timed_out_ = true;
   deadline_ = Deadline::max();
   boost::system::error_code ignored;
