@@ -24,14 +24,14 @@ bool get_may_fall_back(const ClientError& error) {
          error.code == ErrorCode::malformed_reply || error.code == ErrorCode::local_error;
 }
 
-// A PUT that may have happened is done again only when doing it twice is as good as once. What the failed attempt lent
-// has been withdrawn by then, so it cannot land after its successor.
-bool put_may_fall_back(const ClientError& error, bool conditional) {
+// A change that may have happened is made again only when making it twice is as good as once. What a failed PUT lent has
+// been withdrawn by then, so it cannot land after its successor.
+bool change_may_fall_back(const ClientError& error, bool repeatable) {
   if (error.code == ErrorCode::connection_failed || error.code == ErrorCode::unsupported ||
       error.code == ErrorCode::local_error) {
     return true;
   }
-  return !conditional && (speaks_against_door(error) || error.code == ErrorCode::server_error);
+  return repeatable && (speaks_against_door(error) || error.code == ErrorCode::server_error);
 }
 
 void add_reason(std::string& reasons, std::string_view door, const std::string& why) {
@@ -258,7 +258,7 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
   const bool is_conditional = conditional(options);
   if (session_ && native_too) {
     auto put = session_->put(bucket, key, from.bytes, from.native, options);
-    if (put || options_.via == Via::native || !put_may_fall_back(put.error(), is_conditional)) return put;
+    if (put || options_.via == Via::native || !change_may_fall_back(put.error(), !is_conditional)) return put;
     if (speaks_against_door(put.error())) session_->suspend(put.error());
     add_reason(reasons, "native", put.error().message);
   }
@@ -273,7 +273,7 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
       put->transfer.fell_back_reason = std::move(reasons);
       return put;
     }
-    if (!put && (forced || !put_may_fall_back(put.error(), is_conditional))) return put;
+    if (!put && (forced || !change_may_fall_back(put.error(), !is_conditional))) return put;
     if (put && forced) return fault(ErrorCode::unsupported, why);
     if (!put) why = put.error().message;
     rest_token(why);
@@ -312,11 +312,13 @@ Outcome<ObjectInfo> Client::Impl::head(const std::string& bucket, const std::str
   });
 }
 
+// A second DELETE could hit what someone stored after the first, and in a bucket with versions it leaves a second marker:
+// once it may have happened it is repeated by nobody, at no door.
 Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key) {
-  return retried(true, [&]() -> Outcome<> {
+  return retried(false, [&]() -> Outcome<> {
     if (session_) {
       auto removed = session_->remove(bucket, key);
-      if (removed || options_.via == Via::native || !get_may_fall_back(removed.error())) return removed;
+      if (removed || options_.via == Via::native || !change_may_fall_back(removed.error(), false)) return removed;
       if (speaks_against_door(removed.error())) session_->suspend(removed.error());
     }
     return s3_->remove(bucket, key);
@@ -412,7 +414,7 @@ void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, P
   }
   auto landed = [=, this, done = std::move(done)](Outcome<PutReply> put_reply) {
     const bool again = !put_reply && !closing_ && options_.via != Via::native &&
-                       put_may_fall_back(put_reply.error(), conditional(options));
+                       change_may_fall_back(put_reply.error(), !conditional(options));
     if (again) {
       if (speaks_against_door(put_reply.error())) session_->suspend(put_reply.error());
       workers_->post([=, this] {

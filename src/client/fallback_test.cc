@@ -207,6 +207,28 @@ TEST(Fallback, AConditionalPutIsNotRepeatedAfterABrokenConnection) {
   EXPECT_EQ(server.requests().size(), 3u) << "without a condition twice is as good as once";
 }
 
+TEST(Fallback, ARemoveThatMayHaveHappenedIsNotRepeated) {
+  ScriptedServer server([](const ScriptedRequest&, int number) {
+    return number == 0 ? http_reply(200, "", "<ListBucketResult/>") : std::string();
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  (void)client->list("b", {});  // so that the remove has a kept connection
+  const auto removed = client->remove("b", "k");
+  ASSERT_FALSE(removed);
+  EXPECT_EQ(removed.error().code, ErrorCode::outcome_unknown);
+  EXPECT_EQ(server.requests().size(), 2u);
+}
+
+TEST(Fallback, ARemoveThatTheServerRefusedToWorkOnIsRepeated) {
+  ScriptedServer server([](const ScriptedRequest&, int number) {
+    return number == 0 ? http_reply(503, "", "<Error><Code>SlowDown</Code></Error>") : http_reply(204, "", "");
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  EXPECT_TRUE(client->remove("b", "k"));
+}
+
 TEST(Fallback, ErrorsKeepTheServersWords) {
   ScriptedServer server([](const ScriptedRequest&, int) {
     return http_reply(404, "",

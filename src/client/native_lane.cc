@@ -44,8 +44,10 @@ void NativeLane::let_in(Lock& lock) {
 
 Result<void> NativeLane::run(NativeCall& call, const Prepare& prepare) {
   Lock lock = enter();
-  if (auto sent = submit(lock, call, prepare); !sent) {
+  VB_TRY(take_slot(lock, call));
+  if (auto sent = submit(call, prepare); !sent) {
     call.lent.reset();
+    if (!call.done) free_slot(call);
     fire(lock);
     return sent;
   }
@@ -56,34 +58,42 @@ Result<void> NativeLane::run(NativeCall& call, const Prepare& prepare) {
 
 void NativeLane::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) {
   Lock lock = enter();
-  call->asynchronous = true;
-  auto sent = submit(lock, *call, prepare);
-  if (!sent) {
-    call->lent.reset();
-    call->outcome = sent;
+  if (auto slot = take_slot(lock, *call); !slot) {
+    call->outcome = slot;
     finished_.push_back(std::move(call));
-  } else {
-    (void)call.release();  // owned by its slot now
-    ++async_in_flight_;
-    start_progress_thread();
-    if (!led_) progress_wanted_.notify_one();
+    return fire(lock);
   }
+  // Its slot owns it from here on, before it is sent: a link that breaks while it is being sent finishes all calls that
+  // have a slot, this one too, and finish() alone hands it over, once.
+  AsyncCall& started = *call.release();
+  started.asynchronous = true;
+  ++async_in_flight_;
+  if (auto sent = submit(started, prepare); !sent && !started.done) {
+    started.lent.reset();  // nobody was told of it
+    finish(started, sent, Answer::missing);
+  }
+  if (async_in_flight_ > 0) start_progress_thread();
+  if (!led_) progress_wanted_.notify_one();
   fire(lock);
 }
 
-Result<void> NativeLane::submit(Lock& lock, NativeCall& call, const Prepare& prepare) {
-  VB_TRY(take_slot(lock, call));
+// With a slot taken, which the call keeps when this fails.
+Result<void> NativeLane::submit(NativeCall& call, const Prepare& prepare) {
   wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
   Body body{out, *link_, staging_};
   auto prepared = prepare(body);
   if (prepared && !out.ok()) prepared = fail(Errc::request_header_too_large, "native: request exceeds a message");
-  if (prepared) prepared = transmit(call, body.flags, out.size());
-  if (!prepared && slots_[call.request & 0xffffffff] == &call) {
-    slots_[call.request & 0xffffffff] = nullptr;
-    free_slots_.push_back(static_cast<uint32_t>(call.request));
-    slot_freed_.notify_one();
-  }
+  if (prepared) return transmit(call, body.flags, out.size());
+  // Nothing is lent or allocated on a link that is closed: others must learn that it is, and open another.
+  if (prepared.error() == Errc::closed) break_off(prepared.error());
   return prepared;
+}
+
+void NativeLane::free_slot(NativeCall& call) {
+  const auto slot = static_cast<uint32_t>(call.request);
+  slots_[slot] = nullptr;
+  free_slots_.push_back(slot);
+  slot_freed_.notify_one();
 }
 
 Result<void> NativeLane::take_slot(Lock& lock, NativeCall& call) {
@@ -215,10 +225,7 @@ void NativeLane::finish(NativeCall& call, Result<void> outcome, Answer answer) {
   // From here on nothing lands in the caller's memory. Without an answer, an operation may still be under way.
   if (call.lent != nullptr && answer == Answer::missing) call.lent->revoke();
   call.lent.reset();
-  const auto slot = static_cast<uint32_t>(call.request);
-  slots_[slot] = nullptr;
-  free_slots_.push_back(slot);
-  slot_freed_.notify_one();
+  free_slot(call);
   call.done = true;
   if (call.asynchronous) {
     --async_in_flight_;
@@ -230,12 +237,16 @@ void NativeLane::finish(NativeCall& call, Result<void> outcome, Answer answer) {
 }
 
 void NativeLane::expire(Deadline now) {
+  bool revoked = false;
   for (NativeCall* call : slots_) {
     if (call == nullptr || call->deadline > now) continue;
     // Silence since it was sent: the server may have forgotten the session.
     if (call->received_before == received_) broken_ = true;
+    revoked = revoked || call->lent != nullptr;
     finish(*call, fail(Errc::timed_out, "native: no answer in time"), Answer::missing);
   }
+  // To take a window back may have cost the link its connections: then it says so now.
+  if (revoked && !broken_) poll_once();
   if (broken_) break_off({.code = Errc::closed, .sys = 0, .context = "native: the server is silent"});
 }
 
@@ -324,7 +335,9 @@ void NativeLane::close() {
 Result<StagingBlock> NativeLane::allocate(size_t size) {
   Lock lock = enter();
   if (broken_) return fail(Errc::closed, "native: the session is broken");
-  return link_->allocate(size);
+  auto block = link_->allocate(size);
+  if (!block && block.error() == Errc::closed) break_off(block.error());
+  return block;
 }
 
 void NativeLane::release(StagingBlock block, bool reusable) {

@@ -63,7 +63,8 @@ class NativeLane {
   using Lock = std::unique_lock<std::mutex>;
   Lock enter();
   void let_in(Lock& lock);
-  Result<void> submit(Lock& lock, NativeCall& call, const Prepare& prepare);
+  Result<void> submit(NativeCall& call, const Prepare& prepare);
+  void free_slot(NativeCall& call);
   Result<void> transmit(NativeCall& call, uint8_t flags, size_t body_size);
   Result<void> take_slot(Lock& lock, NativeCall& call);
   void await(Lock& lock, NativeCall& call);

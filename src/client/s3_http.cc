@@ -155,7 +155,7 @@ Outcome<ObjectInfo> S3Http::head(const std::string& bucket, const std::string& k
 
 Outcome<> S3Http::remove(const std::string& bucket, const std::string& key) {
   if (key.empty()) return fault(ErrorCode::invalid_argument, "the key is empty");
-  OUT_TRY(call({.method = "DELETE", .bucket = bucket, .key = key}));
+  OUT_TRY(call({.method = "DELETE", .bucket = bucket, .key = key, .replayable = false}));
   return {};
 }
 

@@ -1,0 +1,166 @@
+// A lane on a link that does what a test wants: it takes no message, goes away, or loses its connections.
+#include "client/native_lane.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+namespace verbena::client {
+namespace {
+
+using namespace std::chrono_literals;
+namespace wire = native::wire;
+
+// What the test and the link share; the lane owns the link.
+struct Script {
+  Result<void> send;
+  std::atomic<bool> closed{false};
+  bool revoking_closes = false;
+  std::vector<std::vector<std::byte>> replies;  // handed over by poll(), one each
+  std::vector<std::vector<std::byte>> sent;
+};
+
+class ScriptedLent final : public fabric::Lent {
+ public:
+  ScriptedLent(Script& script, MutableBytes bytes) : script_(script), bytes_(bytes) {}
+  const fabric::WindowDescriptor& descriptor() const override { return descriptor_; }
+  MutableBytes bytes() const override { return bytes_; }
+  void revoke() override { script_.closed = script_.closed || script_.revoking_closes; }
+
+ private:
+  Script& script_;
+  MutableBytes bytes_;
+  fabric::WindowDescriptor descriptor_{};
+};
+
+class ScriptedLink final : public fabric::Link {
+ public:
+  explicit ScriptedLink(Script& script) : script_(script) {}
+  std::string_view provider() const override { return "scripted"; }
+  std::string address() const override { return "here"; }
+  size_t message_size_max() const override { return 4096; }
+  Result<void> send(Bytes message) override {
+    if (script_.closed) return fail(Errc::closed, "scripted: closed");
+    script_.sent.emplace_back(message.begin(), message.end());
+    return script_.send;
+  }
+  Result<size_t> poll(const OnMessage& handler) override {
+    if (script_.closed) return fail(Errc::closed, "scripted: closed");
+    if (script_.replies.empty()) return 0;
+    const auto reply = std::move(script_.replies.front());
+    script_.replies.erase(script_.replies.begin());
+    handler(reply);
+    return 1;
+  }
+  void wait(Deadline) override { std::this_thread::yield(); }
+  Result<std::unique_ptr<fabric::Lent>> lend(MutableBytes memory, fabric::Access) override {
+    if (script_.closed) return fail(Errc::closed, "scripted: closed");
+    return std::make_unique<ScriptedLent>(script_, memory);
+  }
+  Result<std::shared_ptr<MutableBytes>> allocate(size_t) override { return fail(Errc::unsupported, "scripted"); }
+
+ private:
+  Script& script_;
+};
+
+class NativeLaneTest : public testing::Test {
+ protected:
+  static constexpr uint64_t session = 7;
+  NativeLaneTest() {
+    NativeLane::Setup setup;
+    setup.endpoint.message_size_max = 4096;
+    setup.session = session;
+    setup.credits = 4;
+    lane_ = std::make_unique<NativeLane>(std::make_unique<ScriptedLink>(script_), std::move(setup));
+  }
+  void TearDown() override { lane_->close(); }
+
+  std::unique_ptr<AsyncCall> call_that_counts(std::chrono::milliseconds timeout = 10s) {
+    auto call = std::make_unique<AsyncCall>();
+    call->type = wire::Type::get;
+    call->deadline = deadline_in(timeout);
+    call->settle = [](ObjectCall&) {};
+    call->complete = [this](Result<NativeObject> got) {
+      ++completions_;
+      if (!got) error_ = got.error().code;
+    };
+    return call;
+  }
+  static Result<void> nothing_to_say(NativeLane::Body&) { return {}; }
+
+  Script script_;
+  std::unique_ptr<NativeLane> lane_;
+  std::atomic<int> completions_{0};
+  Errc error_ = Errc::ok;
+};
+
+TEST_F(NativeLaneTest, AnAsynchronousCallWhoseSendFailsIsFinishedOnceAndFreedOnce) {
+  script_.send = fail(Errc::io_error, "scripted: the link breaks");
+  lane_->start(call_that_counts(), nothing_to_say);
+  EXPECT_EQ(completions_, 1);
+  EXPECT_EQ(error_, Errc::closed);
+  EXPECT_TRUE(lane_->broken());
+  lane_->start(call_that_counts(), nothing_to_say);  // has no slot
+  EXPECT_EQ(completions_, 2);
+}
+
+TEST_F(NativeLaneTest, AnAsynchronousCallThatCannotBeWrittenIsFinishedOnceAndLeavesItsSlot) {
+  const auto refuse = [](NativeLane::Body&) -> Result<void> { return fail(Errc::invalid_request, "no"); };
+  for (int i = 1; i <= 10; ++i) {  // more than there are slots
+    lane_->start(call_that_counts(), refuse);
+    EXPECT_EQ(completions_, i);
+  }
+  EXPECT_EQ(error_, Errc::invalid_request);
+  EXPECT_FALSE(lane_->broken());
+}
+
+TEST_F(NativeLaneTest, ALinkThatTakesNoMessageEndsTheCallWithItsDeadline) {
+  script_.send = fail(Errc::would_block, "scripted: full");
+  lane_->start(call_that_counts(20ms), nothing_to_say);
+  EXPECT_EQ(completions_, 1);
+  EXPECT_EQ(error_, Errc::timed_out);
+}
+
+// On tcp, to take back a window whose answer did not come closes the link.
+TEST_F(NativeLaneTest, ALaneWhoseLinkWasClosedByATimeoutIsBrokenAlthoughOtherRepliesHadCome) {
+  script_.revoking_closes = true;
+  // A reply to nobody's request, which yet says that the server lives.
+  std::vector<std::byte> memory(64), reply(wire::frame_size + 2);
+  const wire::Header header{.type = static_cast<uint8_t>(wire::Type::get) | wire::reply_bit,
+                            .flags = 0,
+                            .session = session,
+                            .sequence = 1,
+                            .request = 99,
+                            .body_length = 2,
+                            .timeout_ms = 0};
+  wire::seal(native::wire::LaneKeys{}.to_client, header, reply);
+  script_.replies.push_back(reply);
+  CodeCall call;
+  call.type = wire::Type::get;
+  call.deadline = deadline_in(50ms);
+  const auto lend = [&](NativeLane::Body& body) -> Result<void> {
+    VB_ASSIGN(call.lent, body.link.lend(memory, fabric::Access::server_writes));
+    return {};
+  };
+  EXPECT_EQ(lane_->run(call, lend).error(), Errc::timed_out);
+  ASSERT_TRUE(script_.replies.empty());
+  ASSERT_TRUE(script_.closed);
+  EXPECT_TRUE(lane_->broken()) << "nobody opens another lane in place of this one";
+}
+
+TEST_F(NativeLaneTest, ALaneThatCannotLendBecauseItsLinkIsClosedIsBroken) {
+  std::vector<std::byte> memory(64);
+  script_.closed = true;
+  CodeCall call;
+  call.type = wire::Type::get;
+  call.deadline = deadline_in(10s);
+  const auto lend = [&](NativeLane::Body& body) -> Result<void> {
+    VB_ASSIGN(call.lent, body.link.lend(memory, fabric::Access::server_writes));
+    return {};
+  };
+  EXPECT_EQ(lane_->run(call, lend).error(), Errc::closed);
+  EXPECT_TRUE(lane_->broken());
+}
+
+}  // namespace
+}  // namespace verbena::client
