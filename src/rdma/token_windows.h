@@ -31,6 +31,7 @@ class WindowSink : public memory::Sink {
   // rdma_not_supported when the window is smaller than `length`: the caller declines and sends the body.
   Task<Result<void>> begin(uint64_t length) override;
   Task<Result<void>> push(memory::Chunk chunk) override;
+  Task<Result<void>> drained() override;
   Task<Result<void>> finish() override;
   uint64_t bytes_written() const;
 

@@ -92,6 +92,12 @@ Task<Result<void>> WindowSink::push(memory::Chunk chunk) {
   co_return Result<void>{};
 }
 
+Task<Result<void>> WindowSink::drained() {
+  const auto state = state_;
+  co_await State::wait_below(state, 1);
+  co_return state->outcome;
+}
+
 Task<Result<void>> WindowSink::finish() {
   const auto state = state_;
   co_await State::wait_below(state, 1);

@@ -27,6 +27,12 @@ Task<Result<void>> WatchedSink::push(memory::Chunk chunk) {
   co_return done;
 }
 
+Task<Result<void>> WatchedSink::drained() {
+  auto done = co_await inner_.drained();
+  if (!done) failed_ = true;
+  co_return done;
+}
+
 Task<Result<void>> WatchedSink::finish() {
   auto done = co_await inner_.finish();
   if (!done) failed_ = true;

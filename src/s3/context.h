@@ -23,6 +23,7 @@ class WatchedSink : public memory::Sink {
   Task<Result<void>> begin(uint64_t length) override;
   std::optional<Result<bool>> send_at_once(memory::Chunk&& whole) override;
   Task<Result<void>> push(memory::Chunk chunk) override;
+  Task<Result<void>> drained() override;
   Task<Result<void>> finish() override;
   bool begun() const { return begun_; }
   bool failed() const { return failed_; }

@@ -42,7 +42,7 @@ Deadline last_post(const Context& context) { return deadline_in(context.options.
 
 // What is read late touches nobody's memory, so a large PUT has its bytes' time at the slowest rate besides.
 Deadline last_read(const Context& context, uint64_t size) {
-  const auto moving = std::chrono::milliseconds(size / std::max<uint64_t>(context.options.rdma_rate_min / 1000, 1));
+  const auto moving = std::chrono::milliseconds(size * 1000 / std::max<uint64_t>(context.options.rdma_rate_min, 1));
   return last_post(context) + moving;
 }
 
@@ -55,6 +55,7 @@ class BoundedSink : public memory::Sink {
     (void)co_await inner_.finish();  // drains what was posted
     co_return fail(Errc::timed_out, "token: time to post is over");
   }
+  Task<Result<void>> drained() override { co_return co_await inner_.drained(); }
   Task<Result<void>> finish() override { co_return co_await inner_.finish(); }
 
  private:

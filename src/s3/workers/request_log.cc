@@ -196,12 +196,12 @@ void RequestLog::stop() {
 
 Task<> RequestLog::loop() {
   co_await find_users();
-  const std::chrono::milliseconds between =
-      std::min<std::chrono::milliseconds>(options_.interval / 4, std::chrono::seconds(1));
+  const auto between = std::min<std::chrono::milliseconds>(options_.interval / 4, std::chrono::seconds(1));
   while (!stop_) {
     timer_.expires_after(between);
     // Checked again: stop() may have come before the timer was set.
     if (!stop_) co_await timer_.async_wait(asio::as_tuple(asio::use_awaitable));
+    looks_.fetch_add(1, std::memory_order_relaxed);
     co_await deliver(stop_);
   }
   co_await deliver(true);

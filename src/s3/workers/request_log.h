@@ -41,7 +41,8 @@ struct LogEntry {
 class RequestLog {
  public:
   struct Options {
-    std::chrono::seconds interval{300};  // from a batch's first record to its delivery
+    // In milliseconds, because it is divided: a quarter of three whole seconds is none.
+    std::chrono::milliseconds interval{300'000};  // from a batch's first record to its delivery
     size_t batch_bytes_max = 1 * MiB;    // a batch of that size is delivered at once
     size_t queued_bytes_max = 16 * MiB;  // of all batches; more records are dropped
   };
@@ -61,6 +62,7 @@ class RequestLog {
   void add(const LogEntry& entry);
   // Delivers batches that are due; `all`: every one. For the thread, and for tests.
   Task<> deliver(bool all);
+  uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }  // for what is due, so far
 
  private:
   struct Batch {
@@ -82,6 +84,7 @@ class RequestLog {
   std::map<std::string, Batch> batches_;  // by where they go
   size_t queued_bytes_ = 0;
   std::atomic<bool> stop_{false};
+  std::atomic<uint64_t> looks_{0};
   boost::asio::io_context io_{1};
   boost::asio::steady_timer timer_{io_};
   std::thread thread_;

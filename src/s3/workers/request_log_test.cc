@@ -148,6 +148,15 @@ class BucketLogs : public Rig {
   RequestLog log{service, {}};
 };
 
+// A quarter of an interval of whole seconds was no time at all.
+TEST_F(BucketLogs, AnIntervalBelowFourSecondsDoesNotMakeItsThreadSpin) {
+  RequestLog brisk(service, {.interval = std::chrono::seconds(3)});
+  brisk.start();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  brisk.stop();
+  EXPECT_LE(brisk.looks(), 2u);
+}
+
 TEST_F(BucketLogs, RequestsAreDeliveredAsAnObject) {
   EXPECT_EQ(call("GET", "/bucket?logging").count("LoggingEnabled"), 0u);
   ASSERT_EQ(configure(enabled(to_logs)).status, 200);
