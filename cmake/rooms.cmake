@@ -23,6 +23,18 @@ if(VERBENA_PCH)
   endif()
 endif()
 
+# Most of a file's time goes into templates that its neighbours instantiate, too: so several are compiled as one. Names in
+# unnamed namespaces of a room are therefore unique in it.
+function(verbena_unity target)
+  if(VERBENA_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${VERBENA_UNITY})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # Said of every lambda in a coroutine of a file that is included.
+      target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+    endif()
+  endif()
+endfunction()
+
 function(verbena_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS;TEST_DEPS;FOLDERS" ${ARGN})
   set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
@@ -36,6 +48,7 @@ function(verbena_room name)
   if(sources)
     add_library(verbena_${name} STATIC ${sources})
     target_link_libraries(verbena_${name} PUBLIC verbena_flags ${ROOM_DEPS})
+    verbena_unity(verbena_${name})
     if(VERBENA_PCH)
       target_link_libraries(verbena_${name} PRIVATE verbena_heavy)
       target_precompile_headers(verbena_${name} REUSE_FROM verbena_pch)

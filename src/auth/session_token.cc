@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view seal_context = "session token";
+constexpr std::string_view token_seal_context = "session token";
 constexpr int format = 1;
 
 bool read_text(const Json& json, const char* name, std::string& out) {
@@ -74,14 +74,14 @@ std::optional<SessionGrant> decode_grant(std::string_view text) {
 }
 
 std::string seal_session(const KeyRing& keys, const SessionGrant& grant) {
-  return to_base64(as_bytes(keys.seal(as_bytes(encode_grant(grant)), seal_context)));
+  return to_base64(as_bytes(keys.seal(as_bytes(encode_grant(grant)), token_seal_context)));
 }
 
 Result<SessionGrant> open_session(const KeyRing& keys, std::string_view token) {
   if (token.size() > session_token_bytes_max) return fail(Errc::invalid_token, "auth: session token too long");
   const auto sealed = from_base64(token);
   if (!sealed) return fail(Errc::invalid_token, "auth: session token is not base64");
-  const auto plain = keys.unseal(*sealed, seal_context);
+  const auto plain = keys.unseal(*sealed, token_seal_context);
   if (!plain) return fail(Errc::invalid_token, "auth: session token does not open");
   auto grant = decode_grant(plain->text());
   if (!grant) return fail(Errc::invalid_token, "auth: session token's contents");

@@ -34,7 +34,7 @@ const EVP_MD* fetched(Algorithm algorithm) {
   }
 }
 
-void check(bool ok) {
+void check_digest(bool ok) {
   if (!ok) std::abort();  // OpenSSL fails here only when memory is gone or the digest is forbidden by policy
 }
 
@@ -55,7 +55,7 @@ uint64_t load64(const std::byte* p) {
 
 struct Digest::Evp {
   EVP_MD_CTX* context = nullptr;
-  Evp() : context(EVP_MD_CTX_new()) { check(context != nullptr); }
+  Evp() : context(EVP_MD_CTX_new()) { check_digest(context != nullptr); }
   ~Evp() { EVP_MD_CTX_free(context); }
   Evp(const Evp&) = delete;
   Evp& operator=(const Evp&) = delete;
@@ -112,7 +112,7 @@ size_t digest_size(Algorithm algorithm) {
 Digest::Digest(Algorithm algorithm) : algorithm_(algorithm) {
   if (const EVP_MD* md = fetched(algorithm); md != nullptr) {
     evp_ = std::make_unique<Evp>();
-    check(EVP_DigestInit_ex2(evp_->context, md, nullptr) == 1);
+    check_digest(EVP_DigestInit_ex2(evp_->context, md, nullptr) == 1);
   }
 }
 Digest::Digest(Digest&&) noexcept = default;
@@ -131,7 +131,7 @@ void Digest::update(Bytes data) {
       crc_ = crc64_nvme(data, crc_);
       break;
     default:
-      check(EVP_DigestUpdate(evp_->context, data.data(), data.size()) == 1);
+      check_digest(EVP_DigestUpdate(evp_->context, data.data(), data.size()) == 1);
   }
 }
 
@@ -140,7 +140,7 @@ std::string Digest::finish() {
     return algorithm_ == Algorithm::crc64nvme ? big_endian(crc_) : big_endian(static_cast<uint32_t>(crc_));
   }
   std::string raw(digest_size(algorithm_), '\0');
-  check(EVP_DigestFinal_ex(evp_->context, reinterpret_cast<unsigned char*>(raw.data()), nullptr) == 1);
+  check_digest(EVP_DigestFinal_ex(evp_->context, reinterpret_cast<unsigned char*>(raw.data()), nullptr) == 1);
   return raw;
 }
 
@@ -156,17 +156,17 @@ EVP_MD_CTX* context_of_thread() {
     ~Owner() { EVP_MD_CTX_free(context); }
   };
   thread_local const Owner owner;
-  check(owner.context != nullptr);
+  check_digest(owner.context != nullptr);
   return owner.context;
 }
 
 void digest_of(const EVP_MD* md, Bytes first, Bytes second, std::byte* out) {
   EVP_MD_CTX* context = context_of_thread();
-  check(EVP_DigestInit_ex2(context, md, nullptr) == 1);
+  check_digest(EVP_DigestInit_ex2(context, md, nullptr) == 1);
   for (Bytes part : {first, second}) {
-    if (!part.empty()) check(EVP_DigestUpdate(context, part.data(), part.size()) == 1);
+    if (!part.empty()) check_digest(EVP_DigestUpdate(context, part.data(), part.size()) == 1);
   }
-  check(EVP_DigestFinal_ex(context, reinterpret_cast<unsigned char*>(out), nullptr) == 1);
+  check_digest(EVP_DigestFinal_ex(context, reinterpret_cast<unsigned char*>(out), nullptr) == 1);
 }
 
 // RFC 2104. OpenSSL's HMAC() looks its implementation up at every call, which costs several times the hashing.

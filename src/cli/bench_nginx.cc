@@ -20,7 +20,7 @@ using client::fault;
 namespace {
 
 constexpr const char* program = "/usr/sbin/nginx";
-constexpr int connect_tries = 200;
+constexpr int nginx_tries = 200;
 
 class Nginx {
  public:
@@ -71,7 +71,7 @@ std::expected<std::unique_ptr<Nginx>, std::string> Nginx::start() {
   auto http = client::HttpClient::create({.host = "127.0.0.1", .port = port});
   if (!http) return std::unexpected(describe(http.error()));
   nginx->http_ = std::move(*http);
-  for (int i = 0; i < connect_tries; ++i) {
+  for (int i = 0; i < nginx_tries; ++i) {
     if (nginx->http_->warm_up()) return nginx;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

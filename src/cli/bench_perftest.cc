@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds run_within{60};
-constexpr int connect_tries = 20;
+constexpr std::chrono::seconds perftest_within{60};
+constexpr int perftest_tries = 20;
 
 struct Test {
   const char* program;
@@ -89,11 +89,11 @@ std::expected<std::vector<BenchRow>, std::string> measure_perftest(const std::st
     if (!serving) return std::unexpected(serving.error());
     std::optional<BenchRow> row;
     // It says nothing when it listens.
-    for (int i = 0; i < connect_tries && !row; ++i) {
+    for (int i = 0; i < perftest_tries && !row; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       auto asking = Child::start(client, {});
       if (!asking) return std::unexpected(asking.error());
-      (*asking)->read_until([](const std::string&) { return false; }, run_within);
+      (*asking)->read_until([](const std::string&) { return false; }, perftest_within);
       row = parse_perftest((*asking)->output(), size, test.latency);
     }
     if (!row) return std::unexpected(program + " printed no figures");

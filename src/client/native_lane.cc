@@ -9,7 +9,7 @@ namespace {
 
 namespace wire = native::wire;
 
-constexpr std::chrono::milliseconds nap{20};  // deadlines are looked at this often
+constexpr std::chrono::milliseconds lane_nap{20};  // deadlines are looked at this often
 constexpr std::chrono::milliseconds bye_patience{100};
 
 }  // namespace
@@ -167,7 +167,7 @@ void NativeLane::lead(Lock& lock, Until until) {
     if (until() || broken_) break;
     if (now - last_progress_ > setup_.spin_for) {
       link_waits_ = true;
-      if (entering_.load() == 0) link_->wait(now + nap);
+      if (entering_.load() == 0) link_->wait(now + lane_nap);
       link_waits_ = false;
     } else {
       sched_yield();  // the server may need this very core

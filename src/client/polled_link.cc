@@ -5,7 +5,7 @@ namespace {
 
 // Most transfers are over within this; a nap would be added to each of them, since nothing ends it early on ofi.
 constexpr std::chrono::microseconds spin_for{1'000};
-constexpr std::chrono::microseconds nap{100};  // bounds how long the end of a loan waits for the poller
+constexpr std::chrono::microseconds poll_nap{100};  // bounds how long the end of a loan waits for the poller
 
 }  // namespace
 
@@ -58,7 +58,7 @@ void PolledLink::run() {
       const auto now = SteadyClock::now();
       if (progress && *progress > 0) quiet_since = now;
       if (now - quiet_since > spin_for) {
-        link_->wait(now + nap);
+        link_->wait(now + poll_nap);
       } else {
         std::this_thread::yield();
       }

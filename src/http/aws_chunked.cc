@@ -10,7 +10,7 @@ namespace verbena::http {
 namespace {
 
 constexpr size_t line_max = 1024;    // a chunk header is about 90 bytes, a trailer rarely more
-constexpr size_t trailers_max = 64;  // lines
+constexpr size_t trailer_lines_max = 64;  // lines
 constexpr std::string_view signature_key = ";chunk-signature=";
 constexpr std::string_view trailer_signature_name = "x-amz-trailer-signature";
 
@@ -187,7 +187,7 @@ Task<Result<void>> AwsChunkedSource::end_of_body() {
 }
 
 Task<Result<void>> AwsChunkedSource::read_trailers() {
-  for (size_t lines = 0; lines <= trailers_max; ++lines) {
+  for (size_t lines = 0; lines <= trailer_lines_max; ++lines) {
     VB_CO_ASSIGN(const bool have, co_await take_line(line_));
     // AWS's example has an empty line between the trailers and their signature.
     const bool signature_due = options_.signer != nullptr && trailer_signature_.empty();

@@ -7,7 +7,7 @@ namespace verbena::http {
 namespace {
 
 constexpr size_t chunk_line_max = 1024;
-constexpr size_t trailers_max = 16 * KiB;
+constexpr size_t trailer_bytes_max = 16 * KiB;
 
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -133,7 +133,7 @@ Task<Result<void>> Body::next_chunk() {
 
 // HTTP's own trailers are read past and dropped: S3's travel inside aws-chunked.
 Task<Result<void>> Body::read_trailers() {
-  for (size_t total = 0; total <= trailers_max;) {
+  for (size_t total = 0; total <= trailer_bytes_max;) {
     VB_CO_ASSIGN(const std::string_view trailer, co_await line(chunk_line_max * 8));
     if (trailer.empty()) {
       done_ = true;

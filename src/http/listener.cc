@@ -23,7 +23,7 @@ namespace {
 
 namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
-constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
+constexpr auto with_tuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds sweep_every{250};
 constexpr std::chrono::milliseconds accept_again_after{20};
 constexpr std::chrono::seconds complain_every{10};
@@ -166,7 +166,7 @@ Task<void> ListenerState::accept_loop(std::shared_ptr<ListenerState> self) {
   asio::steady_timer pause(self->core_.io());
   Deadline complain_at{};
   while (!self->stopping_) {
-    auto [ec, socket] = co_await self->acceptor_.async_accept(use_tuple);
+    auto [ec, socket] = co_await self->acceptor_.async_accept(with_tuple);
     if (self->stopping_) co_return;
     if (!ec) {
       self->admit(std::move(socket));
@@ -181,7 +181,7 @@ Task<void> ListenerState::accept_loop(std::shared_ptr<ListenerState> self) {
       complain_at = now + complain_every;
     }
     pause.expires_after(accept_again_after);
-    co_await pause.async_wait(use_tuple);
+    co_await pause.async_wait(with_tuple);
   }
 }
 
@@ -208,7 +208,7 @@ void ListenerState::admit(tcp::socket socket) {
 Task<void> ListenerState::sweep_loop(std::shared_ptr<ListenerState> self) {
   while (!self->stopping_ || !self->connections_.empty()) {
     self->sweep_timer_.expires_after(sweep_every);
-    co_await self->sweep_timer_.async_wait(use_tuple);
+    co_await self->sweep_timer_.async_wait(with_tuple);
     const Deadline now = SteadyClock::now();
     for (auto* connection : self->connections_) connection->wire().sweep(now);
   }

@@ -70,6 +70,50 @@ def check_source(root, path):
     return findings
 
 
+DEFINED = re.compile(r"(?:(?:static|inline|constexpr|const|thread_local|template <.*>)\s+)*"
+                     r"(?:(?:struct|class|enum class|enum)\s+(\w+)\s*(?:final\s*)?[:{]|.*?[\s*&>](\w+)\s*(?:=|\{))")
+FUNCTION = re.compile(r"(?:template <.*>\s*)?(?:(?:static|inline|constexpr)\s+)*[\w:<>,\s*&]+?[\s*&>](\w+)\(([^;]*?)\)\s*(?:noexcept\s*)?\{")
+
+
+def parameter_types(text):
+    """The types of a parameter list, without names and defaults: enough to tell overloads apart."""
+    plain = re.sub(r"<[^<>]*>", "", re.sub(r"<[^<>]*>", "", text))
+    return tuple(re.sub(r"\s+\w+\s*(=.*)?$", "", part.strip()) for part in plain.split(",")) if plain.strip() else ()
+
+
+def unnamed_definitions(text):
+    """What a source defines in its unnamed namespaces: (line, name or (name, parameter types))."""
+    inside, lines = False, text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if line.startswith("namespace {"):
+            inside = True
+        elif line.startswith("}  // namespace"):
+            inside = False
+        elif inside and line and line[0] not in " }/#)" and not line.startswith(("using ", "namespace ")):
+            function = FUNCTION.match(" ".join(part.strip() for part in lines[number - 1:number + 5]))
+            if "(" in line.split("=")[0] and function:
+                yield number, (function.group(1), parameter_types(function.group(2)))
+            elif defined := DEFINED.match(line):
+                yield number, defined.group(1) or defined.group(2)
+
+
+def check_unnamed_names(root):
+    """Files of a room are compiled several at a time (cmake/rooms.cmake), so what they keep to themselves is named once in it."""
+    findings, seen = [], {}
+    for path in sorted((root / "src").rglob("*.cc")):
+        if path.name.endswith("_test.cc"):
+            continue  # each compiled by itself
+        folder = path.parent
+        while not (folder / "CMakeLists.txt").exists():
+            folder = folder.parent
+        for number, name in unnamed_definitions(path.read_text()):
+            first = seen.setdefault((folder, name), path)
+            if first != path:
+                shown = name if isinstance(name, str) else name[0]
+                findings.append((path, number, f"'{shown}' is in the unnamed namespace of {first.name}, too: rename one, or share it"))
+    return findings
+
+
 def check_public_headers(root):
     """include/ names no third-party type: standard headers and our own only."""
     findings = []
@@ -110,6 +154,8 @@ def canary():
     assert check_include(bad, "base", "s3/router.h"), "an include that points up was not found"
     assert check_include(bad, "s3", "fabric/fabric.h"), "s3 using fabric was not found"
     assert check_include(bad, "client", "store/store.h"), "client using the store was not found"
+    twice = "namespace {\n\nconstexpr int most = 3;\nvoid look(const A& a, int b = 1) {\n}\n}  // namespace\n"
+    assert [name for _, name in unnamed_definitions(twice)] == ["most", ("look", ("const A&", "int"))], "unnamed namespaces are not read"
     assert not check_include(bad, "s3", "store/store.h"), "an include that points down was refused"
 
 
@@ -121,7 +167,7 @@ def main():
     assert sources, "no sources found"
     for path in sources:
         findings += check_source(root, path)
-    findings += check_public_headers(root) + check_rooms_have_readme(root)
+    findings += check_public_headers(root) + check_rooms_have_readme(root) + check_unnamed_names(root)
     if (root / "src/s3/errors.cc").exists():
         findings += check_s3_codes(root)
     for path, number, text in findings:

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <cstdio>
-#include <fstream>
 #include <vector>
 
 #include "base/log.h"
+#include "fabric/ofi/sysfs.h"
 
 namespace verbena::fabric::ofi {
 namespace {
@@ -20,13 +20,6 @@ namespace fs = std::filesystem;
 namespace ip = boost::asio::ip;
 
 constexpr unsigned gid_table_max = 1024;
-
-std::string first_line(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
 
 // The first address of a network interface that is not link-local, IPv4 before IPv6.
 std::string interface_address(const std::string& interface) {

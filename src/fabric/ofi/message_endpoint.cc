@@ -13,7 +13,7 @@
 namespace verbena::fabric::ofi {
 namespace {
 
-constexpr size_t completions_per_read = 16;
+constexpr size_t messages_per_read = 16;
 constexpr auto stall_check_every = std::chrono::milliseconds(1000);
 
 metrics::Counter& stalled_connections() {
@@ -199,7 +199,7 @@ size_t MessageEndpoint::progress() {
   if (!unposted_.empty()) repost_missing();
   size_t total = 0;
   for (;;) {
-    std::array<fi_cq_msg_entry, completions_per_read> entries;
+    std::array<fi_cq_msg_entry, messages_per_read> entries;
     const ssize_t n = fi_cq_read(queue_.get(), entries.data(), entries.size());
     if (n > 0) {
       for (ssize_t i = 0; i < n; ++i) {

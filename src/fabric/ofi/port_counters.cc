@@ -8,6 +8,7 @@
 
 #include "base/metrics.h"
 #include "fabric/ofi/ofi.h"
+#include "fabric/ofi/sysfs.h"
 
 namespace verbena::fabric::ofi {
 namespace {
@@ -27,13 +28,6 @@ std::vector<std::string> entries(const fs::path& folder, size_t most) {
     if (name.size() <= name_size_max) names.push_back(std::move(name));
   }
   return names;
-}
-
-std::string first_line(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
 }
 
 void read_folder(const fs::path& folder, const metrics::Labels& port) {

@@ -54,8 +54,8 @@ bool drop_everything(int fd) {
 }  // namespace
 
 int next_descriptor() {
-  const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (fd >= 0) close(fd);
+  const int fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) ::close(fd);
   return fd;
 }
 

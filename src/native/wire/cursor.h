@@ -102,4 +102,17 @@ class Writer {
   bool failed_ = false;
 };
 
+// A text behind its length in one byte, or in two.
+inline void put_text8(Writer& out, std::string_view text) {
+  if (text.size() > 0xff) return out.fail();
+  out.u8(static_cast<uint8_t>(text.size()));
+  out.text(text);
+}
+
+inline void put_text16(Writer& out, std::string_view text) {
+  if (text.size() > 0xffff) return out.fail();
+  out.u16(static_cast<uint16_t>(text.size()));
+  out.text(text);
+}
+
 }  // namespace verbena::native::wire

@@ -5,17 +5,6 @@ namespace {
 
 enum ReplyFlags : uint8_t { reply_partial = 1 };
 
-void put_text8(Writer& out, std::string_view text) {
-  if (text.size() > 0xff) return out.fail();
-  out.u8(static_cast<uint8_t>(text.size()));
-  out.text(text);
-}
-void put_text16(Writer& out, std::string_view text) {
-  if (text.size() > 0xffff) return out.fail();
-  out.u16(static_cast<uint16_t>(text.size()));
-  out.text(text);
-}
-
 bool known(uint8_t algorithm) {
   return algorithm >= static_cast<uint8_t>(Algorithm::crc32) && algorithm <= static_cast<uint8_t>(Algorithm::md5);
 }

@@ -3,16 +3,6 @@
 namespace verbena::native::wire {
 namespace {
 
-void put_text8(Writer& out, std::string_view text) {
-  if (text.size() > 0xff) return out.fail();
-  out.u8(static_cast<uint8_t>(text.size()));
-  out.text(text);
-}
-void put_text16(Writer& out, std::string_view text) {
-  if (text.size() > 0xffff) return out.fail();
-  out.u16(static_cast<uint16_t>(text.size()));
-  out.text(text);
-}
 std::string_view get_text8(Reader& in) { return in.text(in.u8()); }
 
 std::string_view get_text16(Reader& in, size_t size_max) {

@@ -8,7 +8,7 @@
 namespace verbena::s3 {
 namespace {
 
-constexpr size_t document_bytes_max = 64 * KiB;
+constexpr size_t configuration_bytes_max = 64 * KiB;
 
 Task<Result<void>> bucket_exists(Context& context) {
   VB_CO_TRY(co_await context.service.store.bucket(context.bucket));
@@ -18,7 +18,7 @@ Task<Result<void>> bucket_exists(Context& context) {
 // The text of `element` in a request document with that root; empty when it is not there.
 Task<Result<std::string>> read_setting(Context& context, const char* root, const char* element) {
   VB_CO_TRY(co_await bucket_exists(context));
-  VB_CO_ASSIGN(const std::string text, co_await read_document(context, document_bytes_max));
+  VB_CO_ASSIGN(const std::string text, co_await read_document(context, configuration_bytes_max));
   pugi::xml_document document;
   VB_CO_ASSIGN(const pugi::xml_node node, load_xml(document, text, root));
   co_return trimmed_text(node.child(element));
@@ -27,7 +27,7 @@ Task<Result<std::string>> read_setting(Context& context, const char* root, const
 // A request document that has no elements inside.
 Task<Result<void>> read_empty(Context& context, const char* root, const char* refusal) {
   VB_CO_TRY(co_await bucket_exists(context));
-  VB_CO_ASSIGN(const std::string text, co_await read_document(context, document_bytes_max));
+  VB_CO_ASSIGN(const std::string text, co_await read_document(context, configuration_bytes_max));
   pugi::xml_document document;
   VB_CO_ASSIGN(const pugi::xml_node node, load_xml(document, text, root));
   for (const auto& child : node.children()) {

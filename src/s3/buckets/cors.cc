@@ -11,7 +11,7 @@
 namespace verbena::s3 {
 namespace {
 
-constexpr size_t rules_max = 100;
+constexpr size_t cors_rules_max = 100;
 constexpr size_t id_bytes_max = 255;
 constexpr ptrdiff_t requested_headers_max = 100;
 constexpr std::array<std::string_view, 5> methods = {"GET", "PUT", "POST", "DELETE", "HEAD"};
@@ -83,7 +83,7 @@ Result<void> read_rule_element(std::string_view name, std::string text, CorsRule
   return {};
 }
 
-Result<CorsRule> parse_rule(const pugi::xml_node& node) {
+Result<CorsRule> parse_cors_rule(const pugi::xml_node& node) {
   CorsRule rule;
   for (const auto& child : node.children()) {
     if (child.type() == pugi::node_element) VB_TRY(read_rule_element(child.name(), trimmed_text(child), rule));
@@ -111,10 +111,10 @@ Result<std::vector<CorsRule>> parse_cors(std::string_view text) {
   std::vector<CorsRule> rules;
   for (const auto& child : root.children()) {
     if (child.type() != pugi::node_element) continue;
-    if (std::string_view(child.name()) != "CORSRule" || rules.size() == rules_max) {
+    if (std::string_view(child.name()) != "CORSRule" || rules.size() == cors_rules_max) {
       return fail(Errc::malformed_xml, "xml: CORSConfiguration");
     }
-    VB_ASSIGN(CorsRule rule, parse_rule(child));
+    VB_ASSIGN(CorsRule rule, parse_cors_rule(child));
     rules.push_back(std::move(rule));
   }
   if (rules.empty()) return fail(Errc::malformed_xml, "xml: no CORSRule");

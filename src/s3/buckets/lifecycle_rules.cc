@@ -152,7 +152,7 @@ Result<void> parse_abort(const pugi::xml_node& node, LifecycleRule& rule) {
   return {};
 }
 
-Result<LifecycleRule> parse_rule(const pugi::xml_node& node) {
+Result<LifecycleRule> parse_lifecycle_rule(const pugi::xml_node& node) {
   if (node.child("Transition") || node.child("NoncurrentVersionTransition")) {
     return fail(Errc::invalid_argument, "This server has one storage class, so there is nothing to transition to.");
   }
@@ -246,7 +246,7 @@ Result<std::vector<LifecycleRule>> parse_lifecycle(std::string_view text) {
     if (std::string_view(child.name()) != "Rule" || rules.size() == rules_max) {
       return fail(Errc::malformed_xml, "xml: LifecycleConfiguration");
     }
-    VB_ASSIGN(LifecycleRule rule, parse_rule(child));
+    VB_ASSIGN(LifecycleRule rule, parse_lifecycle_rule(child));
     if (rule.id.empty()) rule.id = random_id();
     if (!ids.insert(rule.id).second) return fail(Errc::invalid_argument, "Rule ID must be unique.");
     rules.push_back(std::move(rule));

@@ -9,7 +9,7 @@
 namespace verbena::s3 {
 namespace {
 
-constexpr size_t document_bytes_max = 64 * KiB;
+constexpr size_t logging_bytes_max = 64 * KiB;
 
 // AWS wants a bucket of the same owner. Whoever names it must be allowed to write there himself: with AWS the bucket's
 // policy must let the logging service in.
@@ -41,7 +41,7 @@ Task<Result<void>> serve_get_logging(Context& context) {
 
 Task<Result<void>> serve_put_logging(Context& context) {
   VB_CO_TRY(co_await context.service.store.bucket(context.bucket));
-  VB_CO_ASSIGN(const std::string text, co_await read_document(context, document_bytes_max));
+  VB_CO_ASSIGN(const std::string text, co_await read_document(context, logging_bytes_max));
   VB_CO_ASSIGN(const auto rule, parse_logging(&context.service, text));
   if (!rule) co_return co_await context.service.store.remove_document(context.bucket, logging_document);
   if (context.service.request_log == nullptr) co_return fail(Errc::not_implemented, "bucket logging");

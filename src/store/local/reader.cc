@@ -321,12 +321,12 @@ std::string head_of(const ObjectRecord& record, const Bucket& bucket) {
   return encode(record) + static_cast<char>(bucket.versioning.load(std::memory_order_acquire));
 }
 
-constexpr int attempts_max = 100;  // overwrites that may come between looking up and holding
+constexpr int hold_attempts_max = 100;  // overwrites that may come between looking up and holding
 
 }  // namespace
 
 Result<ObjectInfo> stat_object(Engine& engine, const Bucket& bucket, VersionName name, Tier tier) {
-  for (int i = 0; i < attempts_max; ++i) {
+  for (int i = 0; i < hold_attempts_max; ++i) {
     VB_ASSIGN(ObjectRecord record, readable_record(engine, bucket, name, tier));
     VB_ASSIGN(auto found, with_parts(engine, bucket, std::move(record), tier));
     if (found) return std::move(found->record.info);
@@ -335,7 +335,7 @@ Result<ObjectInfo> stat_object(Engine& engine, const Bucket& bucket, VersionName
 }
 
 Result<ObjectInfo> stat_version(Engine& engine, const Bucket& bucket, VersionName name) {
-  for (int i = 0; i < attempts_max; ++i) {
+  for (int i = 0; i < hold_attempts_max; ++i) {
     VB_ASSIGN(ObjectRecord record, read_newest(engine, bucket, name));
     VB_ASSIGN(auto found, with_parts(engine, bucket, std::move(record), Tier::disk));
     if (found) return std::move(found->record.info);
@@ -346,7 +346,7 @@ Result<ObjectInfo> stat_version(Engine& engine, const Bucket& bucket, VersionNam
 Result<std::shared_ptr<ObjectReader>> open_object(std::shared_ptr<Engine> engine,
                                                   const std::shared_ptr<const Bucket>& bucket, VersionName name,
                                                   Tier tier) {
-  for (int i = 0; i < attempts_max; ++i) {
+  for (int i = 0; i < hold_attempts_max; ++i) {
     VB_ASSIGN(ObjectRecord record, readable_record(*engine, *bucket, name, tier));
     const bool keep = worth_keeping(record);
     std::string head = keep ? head_of(record, *bucket) : std::string();

@@ -23,7 +23,7 @@ constexpr uint64_t save_every = 256 * MiB;  // a restart repeats at most so much
 constexpr auto busy_look = 100ms;           // how often it looks whether others use the disk
 constexpr uint64_t busy_operations = 4;     // of others in that time: more is a load
 constexpr auto busy_wait_max = 10s;         // before it goes on all the same
-constexpr auto again_after = 60s;           // when the index could not be read
+constexpr auto scrub_again_after = 60s;           // when the index could not be read
 constexpr size_t names_max = 100;           // of a round: each costs a walk through the index
 
 struct Counters {
@@ -87,7 +87,7 @@ void Scrub::loop() {
       const auto stepped = step(at, {.slow = true}, report);
       if (!stepped) {
         log::warn("scrub: {}", describe(stepped.error()));
-        if (!wait(again_after)) break;
+        if (!wait(scrub_again_after)) break;
         continue;
       }
       more = *stepped;
