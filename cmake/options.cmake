@@ -2,7 +2,7 @@
 option(VERBENA_FUZZ "Build the libFuzzer targets (clang)" OFF)
 set(VERBENA_CRASH_ROUNDS 60 CACHE STRING "Rounds of kill -9 in the test run; tests/crash/kill_test.py --rounds 200 by hand")
 option(VERBENA_PCH "Precompile the headers that most files read (cmake/precompiled.h)" ON)
-set(VERBENA_UNITY 6 CACHE STRING "How many files of a room are compiled as one; 0: each by itself")
+set(VERBENA_UNITY 0 CACHE STRING "How many files of a room are compiled as one (./dev: 6); 0: each by itself")
 set(VERBENA_TEST_OPTIONS "-O0;-g1" CACHE STRING "How test programs are compiled: they are built more often than they run")
 set(VERBENA_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 
