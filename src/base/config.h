@@ -59,6 +59,12 @@ struct Config {
     uint64_t body_rate_min = 1 * KiB;  // bytes per second, over body_timeout; 0: none
   } http;
 
+  struct Admin {
+    bool enabled = true;
+    std::string address = "127.0.0.1";
+    std::optional<uint16_t> port;  // unset: 9001, or any free one where that is taken or http.port is 0
+  } admin;
+
   struct Encryption {
     std::string key_file;               // empty: DIR/master.keys
     std::string by_default = "none";    // what new objects get where neither request nor bucket says: none, AES256

@@ -197,6 +197,13 @@ const std::array keys{
               "bytes per second that a body must move on average over body_timeout; 0: none",
               [](C& c, S& t) { return parse_bytes(c.http.body_rate_min, t, 0, GiB); }},
 
+    ConfigKey{"admin.enabled", "true", "health and metrics on a listener of their own",
+              [](C& c, S& t) { return parse_bool(c.admin.enabled, t); }},
+    ConfigKey{"admin.address", "127.0.0.1", "where it listens; metrics want the superuser's signature but on loopback",
+              [](C& c, S& t) { return parse_text(c.admin.address, t); }},
+    ConfigKey{"admin.port", "", "its port; 0: any free one; empty: 9001, or a free one where that is taken",
+              [](C& c, S& t) { return parse_optional(c.admin.port, t, 0, 65535); }},
+
     ConfigKey{"encryption.key_file", "", "file of the master keys, mode 0600; empty: DIR/master.keys",
               [](C& c, S& t) { return parse_text(c.encryption.key_file, t); }},
     ConfigKey{"encryption.default", "none",

@@ -76,6 +76,7 @@ void print_welcome(const server::Endpoints& endpoints, const server::RootKeys& k
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
   std::printf("Verbena %s, data in %s\n\n", VERBENA_VERSION, directory.c_str());
   std::printf("  S3      %s\n", endpoints.http.c_str());
+  std::printf("  admin   %s\n", endpoints.admin.empty() ? "off" : endpoints.admin.c_str());
   std::printf("  native  %s%s\n\n", endpoints.native.empty() ? "off" : endpoints.native.c_str(),
               providers.empty() ? "" : ("  (" + providers + ")").c_str());
   if (keys.from == server::RootKeys::From::generated) {

@@ -56,8 +56,7 @@ class NativeDoor {
   // whatever may_dial says. Before the cores run.
   void add_own_port(uint16_t port);
 
-  // For the listener on 9100: POST /-/session (signed), GET /-/health (open), GET /-/metrics (open on loopback,
-  // elsewhere signed). Usable on any core. Valid while the door lives.
+  // For the listener on 9100: POST /-/session (signed). Usable on any core. Valid while the door lives.
   http::Handler session_handler();
 
   // Refuses new sessions and requests (service_unavailable). Any thread.

@@ -1,11 +1,11 @@
 #include "native/session_http.h"
 
-#include <boost/asio/ip/address.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/hmac.h"
 #include "base/log.h"
-#include "http/health.h"
+#include "http/request_id.h"
+#include "http/signed_exchange.h"
 #include "s3/router.h"
 
 namespace verbena::native {
@@ -14,14 +14,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t body_size_max = 16 * KiB;
-
-Result<auth::Verified> authenticate(Door& door, http::Exchange& exchange) {
-  std::vector<auth::HeaderView> headers;
-  for (const auto& [name, value] : exchange.headers()) headers.push_back({name, value});
-  VB_ASSIGN(auto verified, door.verifier.verify({exchange.method(), exchange.path(), exchange.query(), headers}));
-  if (verified.identity.anonymous) return fail(Errc::access_denied, "native: a session needs a signature");
-  return verified;
-}
 
 Task<Result<std::string>> read_body(http::Exchange& exchange) {
   const auto length = exchange.content_length();
@@ -87,7 +79,7 @@ Json endpoints_json(const Door& door, const Wanted& wanted) {
 
 Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Response& response, auth::Identity& who) {
   // The body is hashed into the signature, so that the nonce and the wishes are the signer's own.
-  VB_CO_ASSIGN(const auto verified, authenticate(door, exchange));
+  VB_CO_ASSIGN(const auto verified, http::verify_signed(door.verifier, exchange));
   who = verified.identity;
   if (verified.payload != auth::Payload::sha256) {
     co_return fail(Errc::missing_signed_header, "native: a session request needs x-amz-content-sha256 of its body");
@@ -133,25 +125,6 @@ Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Respon
   co_return Result<void>{};
 }
 
-Result<void> show_metrics(Door& door, http::Exchange& exchange, s3::Response& response) {
-  boost::system::error_code ec;
-  const auto peer = boost::asio::ip::make_address(std::string(exchange.peer_address()), ec);
-  if (ec || !peer.is_loopback()) {
-    VB_ASSIGN(const auto verified, authenticate(door, exchange));
-    if (!verified.identity.principal->superuser) return fail(Errc::access_denied, "native: metrics");
-  }
-  response.headers.emplace_back("content-type", "text/plain; version=0.0.4");
-  response.body = metrics::exposition();
-  return {};
-}
-
-std::string request_id() {
-  uint64_t id = 0;
-  fill_random(std::as_writable_bytes(std::span(&id, 1)));
-  return fmt::format("{:016X}", id);
-}
-
-// Health and metrics are no accesses.
 void note_session(Door& door, const http::Exchange& exchange, const s3::Response& response, const auth::Identity& who,
                   SteadyClock::time_point began) {
   http::AccessLine line;
@@ -179,16 +152,12 @@ Task<void> serve_http(std::shared_ptr<Door> door, http::Exchange& exchange) {
   if (path == "/-/session" && method == "POST") {
     done = co_await make_session(*door, exchange, response, who);
     if (!done) door->metrics.sessions_refused.add();
-  } else if (http::asks_health(method, path)) {
-    http::answer_health(method, door->stopping, response);
-  } else if (path == "/-/metrics" && method == "GET") {
-    done = show_metrics(*door, exchange, response);
   } else {
     done = fail(Errc::method_not_allowed, "native: no such resource");
   }
   if (!done) {
     response = {};
-    s3::fill_error(response, done.error(), path, request_id());
+    s3::fill_error(response, done.error(), path, http::make_request_id());
     // The native client reads this number instead of XML.
     response.headers.emplace_back("x-verbena-error", std::to_string(static_cast<unsigned>(done.error().code)));
     exchange.close_after();  // the body may not have been read

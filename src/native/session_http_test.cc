@@ -109,27 +109,6 @@ TEST_F(SessionHttpTest, MalformedBodiesAreRefused) {
   EXPECT_EQ(door_->sessions(), 0u);
 }
 
-TEST_F(SessionHttpTest, HealthIsOpenAndSaysWhenTheServerStops) {
-  FakeExchange healthy("GET", "/-/health", "");
-  serve(healthy);
-  EXPECT_EQ(healthy.response.status, 200);
-  door_->stop();
-  FakeExchange stopping("GET", "/-/health", "");
-  serve(stopping);
-  EXPECT_EQ(stopping.response.status, 503);
-}
-
-TEST_F(SessionHttpTest, MetricsAreOpenOnLoopbackAlone) {
-  FakeExchange near("GET", "/-/metrics", "");
-  serve(near);
-  EXPECT_EQ(near.response.status, 200);
-  EXPECT_NE(near.response.body.find("verbena_native_dropped_total"), std::string::npos);
-  FakeExchange far("GET", "/-/metrics", "");
-  far.peer = "192.0.2.7";
-  serve(far);
-  EXPECT_EQ(far.response.status, 403);
-}
-
 TEST_F(SessionHttpTest, OtherPathsAreNotServed) {
   FakeExchange exchange("GET", "/bucket/key", "");
   serve(exchange);

@@ -27,10 +27,20 @@ struct CoreParts {
   std::unique_ptr<s3::Router> router;
   std::unique_ptr<http::Listener> s3_listener;
   std::unique_ptr<http::Listener> native_listener;
+  std::unique_ptr<http::Listener> admin_listener;  // of the first core alone
   std::thread thread;
+
+  // Calls `use` with each listener there is.
+  template <class Use>
+  void each_listener(Use use) const {
+    for (const auto* listener : {&s3_listener, &native_listener, &admin_listener}) {
+      if (*listener != nullptr) use(**listener);
+    }
+  }
 
   // Everything but the loop, which must be still.
   void close() {
+    admin_listener.reset();
     native_listener.reset();
     s3_listener.reset();
     router.reset();

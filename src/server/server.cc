@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "admin/pages.h"
 #include "auth/identity_store.h"
 #include "auth/keyring.h"
 #include "base/blocking.h"
@@ -31,6 +32,7 @@ namespace {
 constexpr unsigned cores_default_max = 16;
 constexpr size_t blocking_queue_max = 4096;
 constexpr size_t iam_queue_max = 256;
+constexpr uint16_t admin_port_default = 9001;
 constexpr std::chrono::seconds cut_off_max{5};
 
 unsigned core_count(const Config& config) {
@@ -97,6 +99,7 @@ struct Server::State {
   std::expected<void, std::string> open_access_log();
   std::expected<void, std::string> open_cores();
   std::expected<void, std::string> listen();
+  std::expected<void, std::string> listen_admin();
   void run();
   void stop(std::chrono::milliseconds drain);
 
@@ -117,6 +120,7 @@ struct Server::State {
   std::unique_ptr<s3::LifecycleWorker> lifecycle;
   std::unique_ptr<s3::RequestLog> request_log;
   std::unique_ptr<http::AccessLog> access_log;
+  std::unique_ptr<admin::Pages> pages;
   std::unique_ptr<native::NativeDoor> door;
   std::unique_ptr<rdma::FabricTokenWindows> windows;
   std::vector<CoreParts> cores;
@@ -238,6 +242,7 @@ std::expected<void, std::string> Server::State::listen() {
   const auto limits = http_limits(config.http);
   uint16_t http_port = config.http.port;
   uint16_t native_port = config.rdma.port;
+  pages = std::make_unique<admin::Pages>(*verifier);
   for (auto& parts : cores) {
     auto opened = http::listen(
         *parts.core, config.http.address, http_port, limits, tls,
@@ -248,8 +253,8 @@ std::expected<void, std::string> Server::State::listen() {
     parts.s3_listener = std::move(*opened);
     http_port = parts.s3_listener->port();
     if (door == nullptr) continue;
-    auto native =
-        http::listen(*parts.core, config.rdma.address, native_port, limits, std::nullopt, door->session_handler());
+    auto native = http::listen(*parts.core, config.rdma.address, native_port, limits, std::nullopt,
+                               pages->handler(door->session_handler()));
     if (!native)
       return std::unexpected("rdma " + at(config.rdma.address, native_port) + ": " + describe(native.error()));
     parts.native_listener = std::move(*native);
@@ -264,6 +269,27 @@ std::expected<void, std::string> Server::State::listen() {
       door->add_own_port(port);
     }
   }
+  return config.admin.enabled ? listen_admin() : std::expected<void, std::string>();
+}
+
+std::expected<void, std::string> Server::State::listen_admin() {
+  auto& parts = cores.front();
+  const auto open = [&](uint16_t port) {
+    return http::listen(*parts.core, config.admin.address, port, http_limits(config.http), std::nullopt,
+                        pages->handler());
+  };
+  const uint16_t wanted = config.admin.port.value_or(config.http.port == 0 ? 0 : admin_port_default);
+  auto opened = open(wanted);
+  // A second server on one machine does not fail for a port that nobody chose.
+  if (!opened && opened.error().code == Errc::connection_failed && !config.admin.port) opened = open(0);
+  if (!opened) return std::unexpected("admin " + at(config.admin.address, wanted) + ": " + describe(opened.error()));
+  parts.admin_listener = std::move(*opened);
+  const uint16_t port = parts.admin_listener->port();
+  endpoints.admin = "http://" + at(config.admin.address, port);
+  if (door != nullptr) {
+    windows->add_own_port(port);
+    door->add_own_port(port);
+  }
   return {};
 }
 
@@ -273,34 +299,26 @@ void Server::State::run() {
   request_log->start();
   std::string providers;
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
-  log::info("server: http={} native={} providers=[{}] cores={} arena={}{} disk_io={} data={}", endpoints.http,
-            endpoints.native, providers, cores.size(), format_size(arena->mapping().size()),
+  log::info("server: http={} native={} admin={} providers=[{}] cores={} arena={}{} disk_io={} data={}", endpoints.http,
+            endpoints.native, endpoints.admin, providers, cores.size(), format_size(arena->mapping().size()),
             arena->huge_pages() ? " (huge pages)" : "", tell_disk_io(cores), directory.path().string());
 }
 
 void Server::State::stop(std::chrono::milliseconds drain) {
   if (stopping.exchange(true)) return;
   lifecycle->stop();
-  for (auto& parts : cores) {
-    if (parts.s3_listener != nullptr) parts.s3_listener->stop_accepting();
-    if (parts.native_listener != nullptr) parts.native_listener->stop_accepting();
-  }
+  if (pages != nullptr) pages->stop();
+  for (auto& parts : cores) parts.each_listener([](http::Listener& listener) { listener.stop_accepting(); });
   if (door != nullptr) door->stop();
   const auto requests = [this] { return door != nullptr ? door->in_flight() : 0; };
   const auto connections = [this] {
     size_t count = 0;
-    for (const auto& parts : cores) {
-      if (parts.s3_listener != nullptr) count += parts.s3_listener->connections();
-      if (parts.native_listener != nullptr) count += parts.native_listener->connections();
-    }
+    for (const auto& parts : cores) parts.each_listener([&](http::Listener& l) { count += l.connections(); });
     return count;
   };
   wait_until(drain, [&] { return requests() == 0 && connections() == 0; });
   // What is still there is cut off while the cores run, so that each request unwinds on its own thread.
-  for (auto& parts : cores) {
-    if (parts.s3_listener != nullptr) parts.s3_listener->close();
-    if (parts.native_listener != nullptr) parts.native_listener->close();
-  }
+  for (auto& parts : cores) parts.each_listener([](http::Listener& listener) { listener.close(); });
   // A one-sided operation cannot be cancelled: a request waits for its own until its deadline.
   wait_until(std::max<std::chrono::milliseconds>(cut_off_max, config.rdma.operation_timeout + std::chrono::seconds(1)),
              [&] { return requests() == 0 && connections() == 0; });

@@ -61,6 +61,16 @@ TEST(Server, TellsHealthAndMetricsOnTheNativePort) {
   EXPECT_NE(metrics.body.find("verbena_http_connections_total"), std::string::npos);
 }
 
+TEST(Server, TellsHealthAndMetricsWithoutRdma) {
+  Config config;
+  config.rdma.enabled = false;
+  TestServer test(config);
+  ASSERT_TRUE(test.running());
+  EXPECT_EQ(ask(test.admin(), "GET", "/-/health", "", false).body, "ok\n");
+  EXPECT_EQ(ask(test.admin(), "GET", "/-/metrics", "", false).status, 200);
+  EXPECT_EQ(ask(test.admin(), "GET", "/bucket").status, 405);
+}
+
 // Objects past the hot tier and the index, by each way of reading; what it is, the metrics say.
 TEST(Server, ReadsDataByIoUringOrByThreads) {
   const std::string large(3'000'000, 'x');

@@ -50,6 +50,7 @@ class TestServer {
   bool running() const { return server_ != nullptr; }
   Server& server() { return *server_; }
   std::string http() const { return server_->endpoints().http; }
+  std::string admin() const { return server_->endpoints().admin; }
   std::string native() const { return server_->endpoints().native; }
   const std::filesystem::path& directory() const { return directory_; }
 

@@ -1,0 +1,67 @@
+#include "admin/pages.h"
+
+#include <boost/asio/ip/address.hpp>
+
+#include "base/metrics.h"
+#include "http/health.h"
+#include "http/request_id.h"
+#include "http/signed_exchange.h"
+#include "s3/router.h"
+
+namespace verbena::admin {
+namespace {
+
+Task<void> refuse(http::Exchange& exchange, const Error& error) {
+  s3::Response response;
+  s3::fill_error(response, error, exchange.path(), http::make_request_id());
+  exchange.close_after();  // the body may not have been read
+  (void)co_await exchange.reply(response);
+}
+
+}  // namespace
+
+http::Handler Pages::handler(http::Handler otherwise) {
+  return [this, otherwise = std::move(otherwise)](http::Exchange& exchange) { return answer(otherwise, exchange); };
+}
+
+Task<void> Pages::answer(const http::Handler& otherwise, http::Exchange& exchange) {
+  const bool served = co_await serve(exchange);
+  if (served) co_return;
+  if (otherwise) {
+    co_await otherwise(exchange);
+  } else {
+    const Error unknown{Errc::method_not_allowed, 0, "admin: no such page"};
+    co_await refuse(exchange, unknown);
+  }
+}
+
+Task<bool> Pages::serve(http::Exchange& exchange) {
+  const std::string_view path = exchange.path(), method = exchange.method();
+  s3::Response response;
+  if (http::asks_health(method, path)) {
+    http::answer_health(method, stopping_, response);
+  } else if (path == "/-/metrics" && method == "GET") {
+    if (auto shown = show_metrics(exchange, response); !shown) {
+      co_await refuse(exchange, shown.error());
+      co_return true;
+    }
+  } else {
+    co_return false;
+  }
+  (void)co_await exchange.reply(response);
+  co_return true;
+}
+
+Result<void> Pages::show_metrics(const http::Exchange& exchange, s3::Response& response) const {
+  boost::system::error_code ec;
+  const auto peer = boost::asio::ip::make_address(std::string(exchange.peer_address()), ec);
+  if (ec || !peer.is_loopback()) {
+    VB_ASSIGN(const auto verified, http::verify_signed(verifier_, exchange));
+    if (!verified.identity.principal->superuser) return fail(Errc::access_denied, "admin: metrics");
+  }
+  response.headers.emplace_back("content-type", "text/plain; version=0.0.4");
+  response.body = metrics::exposition();
+  return {};
+}
+
+}  // namespace verbena::admin

@@ -1,0 +1,34 @@
+// Health and metrics over HTTP. Called by server/.
+#pragma once
+
+#include <atomic>
+
+#include "auth/auth.h"
+#include "http/server.h"
+
+namespace verbena::admin {
+
+// One for all listeners of a process; handlers may run on any core and must not outlive it.
+class Pages {
+ public:
+  explicit Pages(const auth::Verifier& verifier) : verifier_(verifier) {}
+  Pages(const Pages&) = delete;
+
+  // GET /-/health (open) and GET /-/metrics (open on loopback, elsewhere signed by the superuser). What is none of
+  // these goes to `otherwise`, or is method_not_allowed where that is empty.
+  http::Handler handler(http::Handler otherwise = {});
+
+  // Health is 503 from now on. Any thread.
+  void stop() { stopping_ = true; }
+
+ private:
+  Task<void> answer(const http::Handler& otherwise, http::Exchange& exchange);
+  // True when the exchange was for one of the pages, and has been answered.
+  Task<bool> serve(http::Exchange& exchange);
+  Result<void> show_metrics(const http::Exchange& exchange, s3::Response& response) const;
+
+  const auth::Verifier& verifier_;
+  std::atomic<bool> stopping_{false};
+};
+
+}  // namespace verbena::admin

@@ -1,0 +1,77 @@
+#include "admin/pages.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include "base/checksum.h"
+#include "base/metrics.h"
+#include "http/test_exchange.h"
+
+namespace verbena::admin {
+namespace {
+
+class PagesTest : public testing::Test {
+ protected:
+  // What `handler` answers to `method path` from `peer`.
+  s3::Response ask(const http::Handler& handler, const std::string& method, const std::string& path,
+                   const std::string& peer = "127.0.0.1") {
+    http::FakeExchange exchange(method, path, "");
+    exchange.peer = peer;
+    exchange.request_headers = {{"host", "server"}};
+    if (signer_) {
+      auth::sign(*signer_, "us-east-1", "s3", system_clock(), method, path, "", to_hex(as_bytes(sha256(as_bytes("")))),
+                 exchange.request_headers);
+    }
+    boost::asio::io_context loop;
+    boost::asio::co_spawn(loop, handler(exchange), boost::asio::detached);
+    loop.run();
+    return exchange.response;
+  }
+
+  const auth::Credentials root_{.access_key = "AKROOT", .secret_key = "secret/root", .session_token = {}};
+  auth::RootCredentials credentials_{root_};
+  auth::Verifier verifier_{credentials_, system_clock(), {}};
+  Pages pages_{verifier_};
+  std::optional<auth::Credentials> signer_;
+};
+
+TEST_F(PagesTest, HealthIsOpenAndSaysWhenTheServerStops) {
+  const auto handler = pages_.handler();
+  const auto healthy = ask(handler, "GET", "/-/health", "192.0.2.7");
+  EXPECT_EQ(healthy.status, 200);
+  EXPECT_EQ(healthy.body, "ok\n");
+  EXPECT_TRUE(ask(handler, "HEAD", "/-/health").no_body);
+  pages_.stop();
+  EXPECT_EQ(ask(handler, "GET", "/-/health").status, 503);
+}
+
+TEST_F(PagesTest, MetricsAreOpenOnLoopbackAndForTheSuperuserAlone) {
+  metrics::counter("verbena_pages_test_total", "A metric that is there").add();
+  const auto handler = pages_.handler();
+  EXPECT_NE(ask(handler, "GET", "/-/metrics").body.find("verbena_pages_test_total"), std::string::npos);
+  EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 403);
+  signer_ = auth::Credentials{.access_key = "AKROOT", .secret_key = "wrong", .session_token = {}};
+  EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 403);
+  signer_ = root_;
+  EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 200);
+}
+
+TEST_F(PagesTest, OtherPathsGoOnOrAreRefused) {
+  EXPECT_EQ(ask(pages_.handler(), "GET", "/bucket/key").status, 405);
+  EXPECT_EQ(ask(pages_.handler(), "POST", "/-/health").status, 405);
+  std::string seen;
+  const auto handler = pages_.handler([&seen](http::Exchange& exchange) {
+    return [](std::string& path, http::Exchange& asked) -> Task<void> {
+      path = asked.path();
+      co_return;
+    }(seen, exchange);
+  });
+  ask(handler, "POST", "/-/session");
+  EXPECT_EQ(seen, "/-/session");
+}
+
+}  // namespace
+}  // namespace verbena::admin

@@ -1,0 +1,56 @@
+// An exchange without a connection, for tests of handlers.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "http/server.h"
+
+namespace verbena::http {
+
+class FakeExchange final : public Exchange {
+ public:
+  FakeExchange(std::string method, std::string path, std::string body)
+      : method_(std::move(method)), path_(std::move(path)), body_(std::move(body)), source_(body_) {}
+  std::string_view method() const override { return method_; }
+  std::string_view path() const override { return path_; }
+  std::string_view query() const override { return {}; }
+  const s3::Headers& headers() const override { return request_headers; }
+  std::optional<uint64_t> content_length() const override { return body_.size(); }
+  bool secure() const override { return false; }
+  std::string_view peer_address() const override { return peer; }
+  memory::Source& body() override { return source_; }
+  memory::Sink& sink(s3::Response&) override { std::abort(); }
+  Task<Result<void>> reply(s3::Response& r) override {
+    response = r;
+    co_return Result<void>{};
+  }
+  void close_after() override {}
+  Progress progress() const override { return {}; }
+
+  s3::Headers request_headers;
+  s3::Response response;
+  std::string peer = "127.0.0.1";
+
+ private:
+  class Body final : public memory::Source {
+   public:
+    explicit Body(std::string& text) : text_(text) {}
+    std::optional<uint64_t> size() const override { return text_.size(); }
+    Task<Result<size_t>> read(MutableBytes into) override {
+      const size_t n = std::min(into.size(), text_.size() - at_);
+      std::memcpy(into.data(), text_.data() + at_, n);
+      at_ += n;
+      co_return n;
+    }
+
+   private:
+    std::string& text_;
+    size_t at_ = 0;
+  };
+  std::string method_, path_, body_;
+  Body source_;
+};
+
+}  // namespace verbena::http
