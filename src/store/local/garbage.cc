@@ -33,7 +33,9 @@ void Garbage::stop() {
 void Garbage::drain() {
   std::unique_lock lock(mutex_);
   wake_.notify_all();
-  idle_.wait(lock, [&] { return stopped_ || !thread_.joinable() || (!working_ && dead_.empty() && runs_.empty() && removed_.empty()); });
+  idle_.wait(lock, [&] {
+    return stopped_ || !thread_.joinable() || (!working_ && dead_.empty() && runs_.empty() && removed_.empty());
+  });
 }
 
 void Garbage::add_dead(const std::vector<uint64_t>& blobs) {
