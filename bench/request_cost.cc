@@ -1,11 +1,12 @@
 // What one request costs the server, counted and not timed: instructions (under callgrind, see
-// tools/instruction_guard.py), allocations, system calls, copies. A whole server but for its threads: every request is
+// instruction_guard.py), allocations, system calls, copies. A whole server but for its threads: every request is
 // served on this very thread, so that the counts are the same on every run.
 //
 //   request_cost                       the table
-//   request_cost --case NAME           one case, --requests N times, inside counted_requests() (for callgrind)
+//   request_cost --case NAME           one case, --requests N times, inside counted_requests() (for callgrind); "reference" is
+//                                      none of the server's, but what counts of other toolchains are compared by
 //   request_cost --list                the cases
-//   request_cost --compiler            what built it
+//   request_cost --compiler            what built it, and how
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
@@ -29,6 +30,7 @@
 #include "native/native.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
+#include "reference_work.h"
 #include "s3/router.h"
 #include "store/hot_store.h"
 #include "store/local/local_store.h"
@@ -487,7 +489,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     if (argument == "--compiler") {
-      fmt::print("{}\n", compiler);
+      fmt::print("{}, {}\n", compiler, VERBENA_BENCH_FLAGS);
       return 0;
     }
     if (i + 1 == argc) give_up("usage: request_cost [--list | --case NAME [--requests N]]");
@@ -498,6 +500,12 @@ int main(int argc, char** argv) {
   if (wanted.empty()) {
     print_table();
     return 0;
+  }
+  if (wanted == "reference") {
+    uint64_t sum = 0;
+    const auto work = [&sum] { sum += reference_work(); };
+    for (uint64_t i = 0; i < requests; ++i) counted_requests(work);
+    return sum != 0 ? 0 : 1;
   }
   for (const Case& one : cases) {
     if (one.name != wanted) continue;
