@@ -6,9 +6,9 @@
 // sealed. That it is lost, or another server's, must be seen at start and not at the first read: the ids of the keys
 // that were ever used stand in a second file, which holds no secret.
 //
-// A sealed text: format (1 byte) | id of the key (8) | nonce (24) | AES-256-GCM ciphertext | tag (16). The first half of
-// the nonce makes a key of its own from the master key, the second half is that key's nonce: so that random nonces may
-// be drawn without counting (NIST SP 800-38D allows 2^32 of 12 bytes under one key; there may be more objects).
+// A sealed text: format (1 byte) | id of the key (8) | nonce (24) | AES-256-GCM ciphertext | tag (16). The first half
+// of the nonce makes a key of its own from the master key, the second half is that key's nonce: so that random nonces
+// may be drawn without counting (NIST SP 800-38D allows 2^32 of 12 bytes under one key; there may be more objects).
 #pragma once
 
 #include <array>

@@ -17,8 +17,8 @@ struct sockaddr;
 namespace verbena {
 
 // Who counts as one client: an IPv4 address, or the /64 that an IPv6 address lies in (a host can have all addresses of
-// its /64; link-local ones count alone, since a whole network shares fe80::/64). An IPv4 address in IPv6's clothes is the
-// IPv4 one. What is no IP address stands for itself, so that names of accounts can be counted, too.
+// its /64; link-local ones count alone, since a whole network shares fe80::/64). An IPv4 address in IPv6's clothes is
+// the IPv4 one. What is no IP address stands for itself, so that names of accounts can be counted, too.
 std::string client_of(std::string_view address);
 std::string client_of(const sockaddr& address);  // AF_INET, AF_INET6; else ""
 

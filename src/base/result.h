@@ -109,7 +109,7 @@ enum class Errc : uint16_t {
 
   invalid_target_bucket = 90,  // for logs
 
-  // RDMA (PROTOCOLS: S3 with a token).
+  // RDMA: S3 with a token (docs/s3.md).
   invalid_rdma_token = 96,
   rdma_not_supported = 97,
   rdma_transfer_failed = 98,

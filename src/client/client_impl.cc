@@ -24,8 +24,8 @@ bool get_may_fall_back(const ClientError& error) {
          error.code == ErrorCode::malformed_reply || error.code == ErrorCode::local_error;
 }
 
-// A change that may have happened is made again only when making it twice is as good as once. What a failed PUT lent has
-// been withdrawn by then, so it cannot land after its successor.
+// A change that may have happened is made again only when making it twice is as good as once. What a failed PUT lent
+// has been withdrawn by then, so it cannot land after its successor.
 bool change_may_fall_back(const ClientError& error, bool repeatable) {
   if (error.code == ErrorCode::connection_failed || error.code == ErrorCode::unsupported ||
       error.code == ErrorCode::local_error) {
@@ -312,8 +312,8 @@ Outcome<ObjectInfo> Client::Impl::head(const std::string& bucket, const std::str
   });
 }
 
-// A second DELETE could hit what someone stored after the first, and in a bucket with versions it leaves a second marker:
-// once it may have happened it is repeated by nobody, at no door.
+// A second DELETE could hit what someone stored after the first, and with versions it leaves a second marker: once it
+// may have happened nobody repeats it, at any door.
 Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key) {
   return retried(false, [&]() -> Outcome<> {
     if (session_) {

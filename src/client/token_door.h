@@ -1,4 +1,4 @@
-// S3 with an RDMA token (PROTOCOLS section 1, dialect ofi1): an ordinary S3 request whose payload the server moves
+// S3 with an RDMA token (dialect ofi1, docs/s3.md): an ordinary S3 request whose payload the server moves
 // into or out of memory lent for that one request. Thread-safe.
 #pragma once
 

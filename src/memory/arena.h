@@ -3,7 +3,7 @@
 // from disk to wire without a copy.
 //
 // A lease must outlive every operation that may touch it. One-sided operations cannot be cancelled: whoever posts one
-// holds the lease until its completion was collected (DESIGN section 5).
+// holds the lease until its completion was collected.
 #pragma once
 
 #include <algorithm>

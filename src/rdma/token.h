@@ -1,5 +1,5 @@
 // Tokens of every dialect: `x-amz-rdma-token`. A token is a bearer capability for the client's memory: it is never
-// logged whole and never kept past its request. Sources: PROTOCOLS section 1 (Ceph's s3-rdma.rst, the NIXL obj plugin).
+// logged whole and never kept past its request. Sources: Ceph's s3-rdma.rst, the NIXL obj plugin.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ class Router {
  public:
   struct Options {
     std::string domain;  // virtual-host addressing: bucket.<domain>; empty: path-style, and *.localhost
-    // A token's transfer is given up after this long (PROTOCOLS section 1: clients give up after about 10 s).
+    // A token's transfer is given up after this long (clients give up after about 10 s).
     std::chrono::milliseconds rdma_deadline{8'000};
     // A token PUT has its size at this rate (bytes per second) besides: 5 GiB then take at most 80 s more. Clients that
     // put large windows wait accordingly.

@@ -91,7 +91,7 @@ void mark_moved_out(Context& context, uint64_t bytes) {
   count_bytes(Door::token, Direction::out, bytes);
 }
 
-// PROTOCOLS: an empty body, nothing that speaks of a body.
+// An empty body, and nothing that speaks of a body.
 Result<void> check_put_framing(const Context& context) {
   if (context.request.content_length.value_or(1) != 0) {
     return fail(Errc::invalid_request, "A request with x-amz-rdma-token must have Content-Length: 0.");

@@ -1,4 +1,4 @@
-// x-amz-rdma-token (PROTOCOLS section 1): the same verbs, with the payload moved by one-sided operations.
+// x-amz-rdma-token (docs/s3.md): the same verbs, with the payload moved by one-sided operations.
 #pragma once
 
 #include <optional>

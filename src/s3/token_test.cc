@@ -1,4 +1,4 @@
-// x-amz-rdma-token, case by case of PROTOCOLS section 1.
+// x-amz-rdma-token, case by case.
 #include "s3/test_rig.h"
 
 namespace verbena::s3::test {

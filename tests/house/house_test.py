@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-# Rooms from the top down. A file may include its own room and rooms further down (DESIGN section 3).
+# Rooms from the top down. A file may include its own room and rooms further down.
 ROOMS = ["cli", "client", "server", "admin", "native", "http", "iam", "s3", "auth", "rdma", "store", "cache", "fabric", "memory", "base"]
 # The client is not above the server: it shares these rooms with it and no other.
 CLIENT_MAY_USE = {"client", "auth", "rdma", "fabric", "memory", "base"}
@@ -15,6 +15,14 @@ CLIENT_MAY_INCLUDE = re.compile(r"native/wire(\.h$|/)")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 ANGLE = re.compile(r"^\s*#\s*include\s+<([^>]+)>")
 LINES_MAX = 800
+COLUMNS_MAX = 120
+
+# Paths as texts cite them: with a file's ending anywhere, without one between backticks.
+PLACES = ["src", "tests", "docs", "bench", "tools", "fuzz", "cmake", "include", "deploy", "clients", *ROOMS]
+CITED_FILE = re.compile(r"(?<![\w./~$}<-])((?:" + "|".join(PLACES) + r")/[\w./-]*\.(?:cc|h|py|md|json|sh|txt|ya?ml|cmake))\b")
+CITED_PLACE = re.compile(r"`((?:" + "|".join(PLACES) + r")/[\w./-]+)`")
+# Documents that its builders have and a reader of the repository has not.
+ELSEWHERE = re.compile(r"\b(DESIGN|PROTOCOLS|STYLE)\b(?!\.)")
 
 
 def rank(room):
@@ -40,10 +48,52 @@ def check_include(path, room, target):
     return None
 
 
-def check_source(root, path):
+def exists(root, path, cited):
+    """Whether a text at `path` may cite this: from the root, from src/ or include/, or from its own folder; without an
+    ending, too."""
+    for folder in (root, root / "src", root / "include", path.parent):
+        place = folder / cited.rstrip("/.")
+        if place.exists() or (place.parent.is_dir() and list(place.parent.glob(place.name + ".*"))):
+            return True
+    return False
+
+
+def check_citations(root, path, number, text):
+    """What a line of a document or a comment cites must be there for its reader."""
+    findings = []
+    for cited in CITED_FILE.findall(text) + CITED_PLACE.findall(text):
+        if not exists(root, path, cited):
+            findings.append((path, number, f"cites {cited}, which is not in the repository"))
+    if ELSEWHERE.search(text):
+        findings.append((path, number, f"cites {ELSEWHERE.search(text).group(1)}, which is not in the repository"))
+    return findings
+
+
+def check_documents(root):
+    findings = []
+    for path in sorted(root.rglob("*.md")):
+        if path.relative_to(root).parts[0].startswith((".", "build")) or "node_modules" in path.parts:
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            findings += check_citations(root, path, number, line)
+    return findings
+
+
+def check_scripts(root):
+    findings = []
+    for path in [*sorted((root / "tests").rglob("*.py")), *sorted((root / "bench").rglob("*.py"))]:
+        if path.name == "house_test.py":
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if "#" in line or '"""' in line:
+                findings += check_citations(root, path, number, line)
+    return findings
+
+
+def check_source(root, path, text=None):
     findings = []
     room = path.relative_to(root / "src").parts[0]
-    text = path.read_text()
+    text = path.read_text() if text is None else text
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)
@@ -54,15 +104,17 @@ def check_source(root, path):
         # GCC 12 frees captures twice when a capturing lambda stands inside a co_await expression.
         if re.search(r"co_await\b[^;]*\[[^\]\[]*[&=\w][^\]\[]*\]\s*(\([^)]*\))?\s*(mutable\s*)?(->[^{]*)?\{", line):
             findings.append((path, number, "capturing lambda inside a co_await expression (GCC 12 double free)"))
+        if re.search(r"\b(TODO|FIXME|XXX)\b", line):
+            findings.append((path, number, "unfinished business: finish it or write an issue"))
+        if len(line) > COLUMNS_MAX:
+            findings.append((path, number, f"{len(line)} columns, {COLUMNS_MAX} at most"))
+        if "//" in line and not match:
+            findings += check_citations(root, path, number, line.split("//", 1)[1])
         if line.lstrip().startswith("//"):
-            continue
+            continue  # what follows is about code
         # Likewise a braced aggregate among the arguments: name it first.
         if re.search(r"co_await\b.*[(,] *\{", line) and "[" not in line.split("{")[0]:
             findings.append((path, number, "braced aggregate inside a co_await expression (GCC 12 double free)"))
-        if re.search(r"\b(TODO|FIXME|XXX)\b", line):
-            findings.append((path, number, "unfinished business: finish it or write an issue"))
-        if len(line) > 120:
-            findings.append((path, number, f"{len(line)} columns, 120 at most"))
     if path.suffix == ".h" and "#pragma once" not in text:
         findings.append((path, 1, "header without #pragma once"))
     if len(lines) > LINES_MAX:
@@ -148,9 +200,14 @@ def check_rooms_have_readme(root):
             if folder.is_dir() and any(folder.iterdir()) and not list(folder.glob("**/README.md"))]
 
 
-def canary():
-    """The checks must be able to fail: a file that breaks each rule is found out."""
-    bad = pathlib.Path("/src/base/bad.cc")
+def canary(root):
+    """The checks must be able to fail: a file that breaks each rule is found out, in comments and in code."""
+    bad = root / "src/base/bad.cc"
+    for line in ("// TODO: later", "int x;  // FIXME", "// " + "x" * COLUMNS_MAX, "// see s3/nowhere.cc", "// see `s3/nowhere`",
+                 "// as DESIGN section 3 says", '#include "s3/router.h"', "co_await f([&] { g(); });", "co_await f({1, 2});"):
+        assert check_source(root, bad, line + "\n"), f"not found: {line}"
+    for line in ("// see s3/errors.cc and `base/result.h`", "// to do it", "co_await f(named);"):
+        assert not check_source(root, bad, line + "\n"), f"wrongly found: {line}"
     assert check_include(bad, "base", "s3/router.h"), "an include that points up was not found"
     assert check_include(bad, "s3", "fabric/fabric.h"), "s3 using fabric was not found"
     assert check_include(bad, "client", "store/store.h"), "client using the store was not found"
@@ -161,13 +218,14 @@ def canary():
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    canary()
+    canary(root)
     findings = []
     sources = [p for p in sorted((root / "src").rglob("*")) if p.suffix in (".cc", ".h")]
     assert sources, "no sources found"
     for path in sources:
         findings += check_source(root, path)
     findings += check_public_headers(root) + check_rooms_have_readme(root) + check_unnamed_names(root)
+    findings += check_documents(root) + check_scripts(root)
     if (root / "src/s3/errors.cc").exists():
         findings += check_s3_codes(root)
     for path, number, text in findings:

@@ -1,5 +1,5 @@
 // A disposable endpoint for the windows of few peers. One-sided operations cannot be cancelled; closing the endpoint is
-// the only thing that ends one (DESIGN section 5). So whatever goes wrong, the endpoint is closed, what it flushed is
+// the only thing that ends one. So whatever goes wrong, the endpoint is closed, what it flushed is
 // collected, and only then do its operations resume. Its address vector only grows, to `peers_max`; then the endpoint
 // is retired with its last peer.
 #pragma once

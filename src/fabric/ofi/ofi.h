@@ -5,7 +5,7 @@
 //   discover()  what fi_getinfo offers on this machine, for `verbena doctor`.
 //
 // A CoreFabric, its Port and its Windows are used on their core's thread alone. `shm` and `sockets` are never offered:
-// the keys of the former protect nothing (DESIGN section 4).
+// the keys of the former protect nothing.
 #pragma once
 
 #include <chrono>

@@ -21,8 +21,8 @@ namespace {
 constexpr uint32_t api_version = FI_VERSION(2, 0);
 constexpr char verbs_name[] = "verbs;ofi_rxm";
 
-// Beside threads that read the environment, as every log line does for its time: setenv() would free the array that they
-// are reading. The array before this one, of a process that has not changed it, is never freed. "NAME=value" each.
+// Beside threads that read the environment, as every log line does for its time: setenv() would free the array that
+// they are reading. The array before this one, of a process that has not changed it, is never freed. "NAME=value" each.
 void add_to_environment(const std::vector<std::string>& added) {
   size_t count = 0;
   while (environ != nullptr && environ[count] != nullptr) ++count;

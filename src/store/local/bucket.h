@@ -67,7 +67,7 @@ struct Bucket {
   mutable std::atomic<Versioning> versioning{Versioning::off};
   mutable std::atomic<BucketLock> lock{};
   mutable Documents documents;
-  // Of write_behind.h: keys whose newest object the index does not have yet; how many keep new ones out (guarded there).
+  // Of write_behind.h: keys whose newest object the index has not got yet; how many keep new ones out (guarded there).
   mutable std::atomic<uint32_t> acknowledged{0};
   mutable uint32_t shut = 0;
 

@@ -29,8 +29,8 @@ class Garbage {
   ~Garbage() { stop(); }
 
   void start();
-  // Does what is queued (but leaves removed buckets to the next start), ends the volumes and marks them clean. Afterwards
-  // nothing is collected any more; what comes later is found by the next start.
+  // Does what is queued (but leaves removed buckets to the next start), ends the volumes and marks them clean.
+  // Afterwards nothing is collected any more; what comes later is found by the next start.
   void stop();
   // Waits until everything queued so far is done (blobs that readers hold are not waited for).
   void drain();

@@ -34,7 +34,7 @@ struct IndexWork {
 };
 IndexWork index_work();
 
-// Walks the keys that start with a prefix, in byte order. Never looks behind them: what was removed there costs nothing.
+// Walks the keys that start with a prefix, in byte order. Never looks behind them: what was removed there is free.
 class Cursor {
  public:
   // RocksDB looks at it for as long as the iterator lives.

@@ -1,8 +1,8 @@
 // Readers of large objects, kept for the next request: a range of a large object is often one of many, and looking up
 // thousands of parts anew for each costs more than reading it.
 //
-// A kept reader pins its blobs as any other, so it must be let go when they are to be collected (release()). It is found
-// only for the very head that it was opened with. Thread-safe.
+// A kept reader pins its blobs as any other, so it must be let go when they are to be collected (release()). It is
+// found only for the very head that it was opened with. Thread-safe.
 #pragma once
 
 #include <cstdint>
