@@ -176,8 +176,9 @@ Result<const Operation*> find_operation(Scope scope, Context& context) {
 }
 
 // A presigned URL may carry x-amz-* headers in its query (SDKs "hoist" them), where they count as headers. Not those of
-// authentication, and not checksums: SDKs hoist the checksum of the empty body that they had when they signed.
-Headers hoisted_headers(const Query& query) {
+// authentication, not checksums (SDKs hoist the checksum of the empty body that they had when they signed), and not
+// what a header says, too: that counts once.
+Headers hoisted_headers(const Request& request, const Query& query) {
   constexpr std::array<std::string_view, 10> left_out = {
       "x-amz-algorithm", "x-amz-credential",     "x-amz-date",      "x-amz-expires",        "x-amz-signedheaders",
       "x-amz-signature", "x-amz-security-token", "x-amz-checksum-", "x-amz-content-sha256", "x-amz-sdk-checksum-"};
@@ -187,7 +188,7 @@ Headers hoisted_headers(const Query& query) {
     std::string header = lower(name);
     const auto auth = [&](std::string_view prefix) { return header.starts_with(prefix); };
     const bool wanted = header == "x-amz-checksum-mode" || std::ranges::none_of(left_out, auth);
-    if (wanted) hoisted.emplace_back(std::move(header), value);
+    if (wanted && !request.header(header)) hoisted.emplace_back(std::move(header), value);
   }
   return hoisted;
 }
@@ -221,7 +222,7 @@ Result<const Operation*> resolve(Context& context) {
   context.bucket = std::move(address.bucket);
   context.key = std::move(address.key);
   VB_ASSIGN(context.query, Query::parse(context.request.raw_query));
-  context.hoisted = hoisted_headers(context.query);
+  context.hoisted = hoisted_headers(context.request, context.query);
   const Scope scope = context.bucket.empty() ? Scope::service : context.key.empty() ? Scope::bucket : Scope::object;
   VB_ASSIGN(const Operation* operation, find_allowed(scope, context));
   if (scope != Scope::service) VB_TRY(check_bucket_name(context.bucket));

@@ -175,6 +175,8 @@ TEST_F(Buckets, HeadersThatAskForWhatDoesNotExistAreRefused) {
   EXPECT_EQ(call("PUT", "/bucket/k?X-Amz-Signature=a&x-amz-storage-class=GLACIER", {}, "x").status, 501);
   EXPECT_EQ(call("PUT", "/bucket/k?X-Amz-Signature=a&x-amz-meta-a=1&x-id=PutObject", {}, "x").status, 200);
   EXPECT_EQ(call("HEAD", "/bucket/k").header("x-amz-meta-a"), "1");
+  EXPECT_EQ(call("PUT", "/bucket/k?X-Amz-Signature=a&x-amz-meta-a=1", {{"x-amz-meta-a", "1"}}, "x").status, 200);
+  EXPECT_EQ(call("HEAD", "/bucket/k").header("x-amz-meta-a"), "1") << "in the URL and in a header: counts once";
   EXPECT_EQ(call("DELETE", "/bucket/k?AWSAccessKeyId=a&Expires=1&Signature=b").status, 204);
   EXPECT_EQ(call("PUT", "/bucket/k?x-amz-meta-a=1%0d%0ax:y", {}, "x").status, 400);
 }

@@ -184,7 +184,9 @@ Task<Result<void>> serve_copy_object(Context& context) {
   const auto wanted_class = context.header("x-amz-storage-class");
   const bool onto_itself = source.bucket == context.bucket && source.key == context.key && source.version_id.empty();
   VB_CO_ASSIGN(EncryptionWish wish, read_encryption(context));
-  const bool re_encrypts = wish.method != Encryption::none;
+  // Also to what is not encrypted by a customer's key any more.
+  const bool re_encrypts = wish.method != Encryption::none ||
+                           context.header("x-amz-copy-source-server-side-encryption-customer-algorithm").has_value();
   if (!replace && !replace_tags && !wanted_class && !re_encrypts && onto_itself) {
     co_return fail(Errc::invalid_request,
                    "This copy request is illegal because it is trying to copy an object to itself without changing the "

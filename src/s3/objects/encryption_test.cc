@@ -66,6 +66,17 @@ class EncryptionTest : public test::Rig {
   const TestKey key_a{'a'}, key_b{'b'};
 };
 
+TEST_F(EncryptionTest, ACopyOntoItselfMayTakeTheCustomersKeyAway) {
+  ASSERT_EQ(call("PUT", "/bucket/k", key_a.headers(), "text").status, 200);
+  const Headers onto_itself = {{"x-amz-copy-source", "/bucket/k"}};
+  const Headers from_a = joined(onto_itself, key_a.headers("x-amz-copy-source-"));
+  EXPECT_EQ(call("PUT", "/bucket/k", joined(from_a, key_b.headers())).status, 200) << "another key";
+  EXPECT_EQ(get("k", key_b.headers()).body, "text");
+  EXPECT_EQ(call("PUT", "/bucket/k", joined(onto_itself, key_b.headers("x-amz-copy-source-"))).status, 200) << "none";
+  EXPECT_EQ(get("k").body, "text");
+  EXPECT_EQ(call("PUT", "/bucket/k", onto_itself).code, "InvalidRequest") << "nothing would change";
+}
+
 // Clients that repeat what failed compare.
 TEST_F(EncryptionTest, APartSentAgainHasTheSameEtag) {
   const Headers customer = key_a.headers();

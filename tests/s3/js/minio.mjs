@@ -78,7 +78,8 @@ try {
   await objects();
   await listings();
   await presigned();
-  await s3.setBucketTagging(bucket, { a: "b" });
+  // AWS answers 204, which boto 2 and fog demand; this client waits for MinIO's 200 and throws. The tags are set.
+  await s3.setBucketTagging(bucket, { a: "b" }).catch(() => {});
   assert.deepEqual(await s3.getBucketTagging(bucket), [{ Key: "a", Value: "b" }]);
   await s3.removeBucketTagging(bucket);
   await s3.removeObjects(bucket, await collectNames(s3.listObjectsV2(bucket, "", true)));
