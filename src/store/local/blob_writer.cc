@@ -18,7 +18,8 @@ namespace asio = boost::asio;
 constexpr size_t stage_size = 256 * KiB;  // a multiple of block_size
 constexpr size_t in_flight_max = 4;       // writes at a time, each of at most one lease
 constexpr uint64_t run_size_max = 64 * MiB;
-constexpr uint64_t first_run_size = 1 * MiB;  // when the final size is not known; then doubling
+// Runs grow with what has arrived, whatever size was promised: a client that says 64 MiB and sends 1 holds 2.
+constexpr uint64_t first_run_size = 1 * MiB;
 
 }  // namespace
 
@@ -127,12 +128,8 @@ void BlobWriter::add_checksums(Bytes data) {
 }
 
 Task<Result<void>> BlobWriter::next_run(uint64_t at_least) {
-  uint64_t want = 0;
-  if (size_hint_ && *size_hint_ > reserved_) {
-    want = align_up(*size_hint_ - reserved_);
-  } else {
-    want = align_up(std::max(first_run_size, reserved_), block_size);
-  }
+  uint64_t want = align_up(std::max(first_run_size, reserved_), block_size);
+  if (size_hint_ && *size_hint_ > reserved_) want = std::min(want, align_up(*size_hint_ - reserved_));
   uint64_t most = std::min(run_size_max, engine_->volumes->run_max());
   uint64_t bytes = std::min(std::max(want, align_up(at_least)), most);
   auto run = engine_->volumes->try_reserve(kind_, bytes);
