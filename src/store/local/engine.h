@@ -43,6 +43,7 @@ struct Engine {
 
   // In the order of what needs what.
   std::unique_ptr<FileLock> lock;
+  bool had_version = false;  // the directory was one of ours before
   std::unique_ptr<rocksdb::Env> env;
   std::unique_ptr<Index> index;
   std::unique_ptr<Volumes> volumes;
@@ -57,6 +58,10 @@ struct Engine {
  private:
   Result<void> open_directory();
   Result<void> open_index();
+  Result<LogMode> check_index(std::vector<std::string>& behind_damage);
+  Result<void> read_epoch();
+  Result<void> check_volumes();
+  std::unexpected<Error> refuse(std::string sentence) const;
   Result<void> recover_volumes();
   Result<void> recover_volume(uint64_t id);
   Result<void> load_buckets();

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "store/local/index_check.h"
 
 namespace verbena::store::local {
 namespace {
@@ -120,14 +121,25 @@ class NoSelfRecovery final : public rocksdb::EventListener {
   }
 };
 
-rocksdb::DBOptions database_options(rocksdb::Env* env) {
+rocksdb::WALRecoveryMode recovery_mode(LogMode mode) {
+  switch (mode) {
+    case LogMode::whole:
+      return rocksdb::WALRecoveryMode::kAbsoluteConsistency;
+    case LogMode::up_to_the_end:
+      return rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+    case LogMode::around_damage:
+      break;
+  }
+  return rocksdb::WALRecoveryMode::kSkipAnyCorruptedRecords;
+}
+
+rocksdb::DBOptions database_options(const IndexOptions& wanted) {
   rocksdb::DBOptions options;
-  if (env != nullptr) options.env = env;
-  options.create_if_missing = true;
-  options.create_missing_column_families = true;
+  if (wanted.env != nullptr) options.env = wanted.env;
+  options.create_if_missing = wanted.create;
+  options.create_missing_column_families = !wanted.read_only;
   options.paranoid_checks = true;
-  // A torn tail of the log is where the machine died: nothing after it was acknowledged.
-  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+  options.wal_recovery_mode = recovery_mode(wanted.log);
   options.avoid_flush_during_shutdown = true;
   options.max_bgerror_resume_count = 0;
   options.listeners.push_back(std::make_shared<NoSelfRecovery>());
@@ -215,9 +227,8 @@ Cursor Batch::cursor(Family family, std::string prefix) {
   return {std::move(end), std::move(both), std::move(prefix), {}};
 }
 
-Result<std::unique_ptr<Index>> Index::open(const std::filesystem::path& directory, rocksdb::Env* env,
-                                           uint64_t cache_bytes) {
-  auto cache = rocksdb::NewLRUCache(cache_bytes);
+Result<std::unique_ptr<Index>> Index::open(const IndexOptions& options) {
+  auto cache = rocksdb::NewLRUCache(options.cache_bytes);
   std::vector<rocksdb::ColumnFamilyDescriptor> families;
   for (size_t i = 0; i < family_count; ++i) {
     families.emplace_back(family_names[i], family_options(static_cast<Family>(i), cache));
@@ -225,16 +236,39 @@ Result<std::unique_ptr<Index>> Index::open(const std::filesystem::path& director
   std::unique_ptr<Index> index(new Index);
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   rocksdb::DB* db = nullptr;
-  auto status = rocksdb::DB::Open(database_options(env), directory.string(), families, &handles, &db);
-  if (!status.ok()) return to_error(status, "open index");
+  const auto database = database_options(options);
+  const auto status = options.read_only
+                          ? rocksdb::DB::OpenForReadOnly(database, options.directory.string(), families, &handles, &db)
+                          : rocksdb::DB::Open(database, options.directory.string(), families, &handles, &db);
+  if (!status.ok()) {
+    if (options.trouble != nullptr) *options.trouble = status.ToString();
+    return to_error(status, "open index");
+  }
   index->db_.reset(db);
   for (size_t i = 0; i < family_count; ++i) index->handles_[i] = handles[i];
+  index->read_only_ = options.read_only;
+  index->durable_sequence_ = db->GetLatestSequenceNumber();  // what the log had is in tables by now
   return index;
+}
+
+Result<uint64_t> Index::first_log_needed(const std::filesystem::path& directory, rocksdb::Env* env) {
+  VB_ASSIGN(auto index, open({.directory = directory, .env = env, .log = LogMode::around_damage, .read_only = true}));
+  uint64_t number = 0;
+  if (!index->db_->GetIntProperty(rocksdb::DB::Properties::kMinLogNumberToKeep, &number)) {
+    return fail(Errc::unsupported, "index: first log");
+  }
+  return number;
+}
+
+Result<void> Index::check_tables(std::string& trouble) {
+  const auto status = db_->VerifyChecksum();
+  if (!status.ok()) trouble = status.ToString();
+  return checked(status, "check tables");
 }
 
 Index::~Index() {
   if (!db_) return;
-  flush_long_log();
+  if (!read_only_) flush_long_log();
   for (auto* handle : handles_) (void)db_->DestroyColumnFamilyHandle(handle);
   (void)db_->Close();
 }
@@ -276,10 +310,22 @@ Result<void> Index::write(Batch& batch, bool sync) {
   rocksdb::WriteOptions options;
   options.sync = sync;
   if (!sync) unsynced_.store(true, std::memory_order_release);
+  const std::string mark = log_mark(durable_sequence_);
+  (void)batch.batch_.PutLogData(slice(mark));
   auto done = checked(db_->Write(options, batch.batch_.GetWriteBatch()), "write");
   if (!done) failed_.store(true, std::memory_order_release);
+  if (done && sync) durable_sequence_ = db_->GetLatestSequenceNumber();
   if (done) count_removals(batch);
   return done;
+}
+
+Result<void> Index::replay(const std::vector<std::string>& batches) {
+  std::lock_guard lock(write_mutex_);
+  for (const std::string& bytes : batches) {
+    rocksdb::WriteBatch batch(bytes);
+    VB_TRY(checked(db_->Write({}, &batch), "replay"));
+  }
+  return checked(db_->SyncWAL(), "replay");
 }
 
 void Index::count_removals(const Batch& batch) {
@@ -303,7 +349,9 @@ Result<void> Index::sync() {
   if (!done) {
     unsynced_.store(true, std::memory_order_release);
     failed_.store(true, std::memory_order_release);
+    return done;
   }
+  durable_sequence_ = db_->GetLatestSequenceNumber();
   return done;
 }
 
@@ -317,6 +365,7 @@ Result<void> Index::recover() {
   std::vector<rocksdb::ColumnFamilyHandle*> all(handles_.begin(), handles_.end());
   for (auto* family : all) VB_TRY(checked(db_->Put(unlogged, family, "", ""), "recover"));
   VB_TRY(checked(db_->Flush({}, all), "flush"));
+  durable_sequence_ = db_->GetLatestSequenceNumber();
   unsynced_.store(false, std::memory_order_release);
   failed_.store(false, std::memory_order_release);
   return {};

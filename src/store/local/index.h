@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "store/local/keys.h"
@@ -19,6 +20,24 @@
 namespace verbena::store::local {
 
 class Index;
+
+// How the log is read at the start. What a log holds is judged before (index_check.h); RocksDB is never asked to find
+// out by itself.
+enum class LogMode : uint8_t {
+  whole,          // any damage is an error
+  up_to_the_end,  // that a power loss tore off
+  around_damage,  // what can be read, without what cannot
+};
+
+struct IndexOptions {
+  std::filesystem::path directory;
+  rocksdb::Env* env = nullptr;  // null: RocksDB's own access to the machine's file system
+  uint64_t cache_bytes = 0;     // blocks that are kept in memory
+  LogMode log = LogMode::whole;
+  bool create = false;             // where there is none
+  bool read_only = false;          // no file changes; writes fail
+  std::string* trouble = nullptr;  // an error's own words
+};
 
 // Whether a read may go to disk. cached never blocks: it fails with would_block instead.
 enum class Tier : uint8_t { cached, disk };
@@ -83,9 +102,9 @@ class Batch {
 
 class Index {
  public:
-  // `env` null: RocksDB's own access to the machine's file system. `cache_bytes`: blocks that are kept in memory.
-  static Result<std::unique_ptr<Index>> open(const std::filesystem::path& directory, rocksdb::Env* env,
-                                             uint64_t cache_bytes);
+  static Result<std::unique_ptr<Index>> open(const IndexOptions& options);
+  // The number of the first log that holds changes which are in no table. Changes nothing.
+  static Result<uint64_t> first_log_needed(const std::filesystem::path& directory, rocksdb::Env* env);
   ~Index();
   Index(const Index&) = delete;
 
@@ -96,9 +115,13 @@ class Index {
   // Atomic. `sync`: durable when it returns. After an error the outcome is unknown (a crash may bring the batch back)
   // until recover() has succeeded; then it is certain that the batch did not happen. Until then all writes fail.
   Result<void> write(Batch& batch, bool sync);
+  // Writes batches of a log again that RocksDB did not read (index_check.h), in their order; then all is durable.
+  Result<void> replay(const std::vector<std::string>& batches);
   // All earlier unsynced writes are durable after this.
   Result<void> sync();
   Result<void> recover();
+  // Reads all tables and compares their checksums. `trouble`: what is wrong, where, in RocksDB's words.
+  Result<void> check_tables(std::string& trouble);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
  private:
@@ -114,6 +137,8 @@ class Index {
   // asserts that nobody touches a log writer that has failed).
   std::mutex write_mutex_;
   std::array<uint64_t, family_count> removals_{};  // since the last flush for their sake; guarded by write_mutex_
+  bool read_only_ = false;
+  uint64_t durable_sequence_ = 0;  // all changes up to this one are; guarded by write_mutex_
   std::atomic<bool> unsynced_{false}, failed_{false};
 };
 

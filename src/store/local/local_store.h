@@ -39,6 +39,9 @@ struct Options {
   std::chrono::milliseconds write_behind_after{100};
   uint64_t scrub_rate = 0;                  // bytes per second that are read in search of rot; 0: none
   std::chrono::seconds scrub_rest{86'400};  // from the end of one round to the next
+  // Go on where a start would refuse because acknowledged changes are damaged or gone: with what can be read.
+  bool accept_data_loss = false;
+  std::string* trouble = nullptr;  // where open() says, for people, what it refuses to start over
 };
 
 struct ScrubReport {
@@ -48,8 +51,9 @@ struct ScrubReport {
 
 class LocalStore final : public Store {
  public:
-  // Blocks: for start-up. Recovers what a crash left. service_unavailable: the directory is in use; unsupported: a
-  // newer format; corrupt_object, io_error.
+  // Blocks: for start-up. Recovers what a crash left. What was durable and is damaged is corrupt_object, and nothing
+  // has been changed then. service_unavailable: the directory is in use; unsupported: a newer format; corrupt_object,
+  // io_error.
   static Result<std::unique_ptr<LocalStore>> open(Options options);
   // Ends background work, then closes. Blocks.
   ~LocalStore() override;

@@ -2,11 +2,17 @@
 //
 // Cost: only volumes that were not marked clean are looked through, and of those only the space map's keys (one per
 // extent, so at most about 50,000 for 1 GiB of the smallest extents). The number of objects does not matter.
+//
+// Nothing is changed before it is certain that the index has all that was acknowledged: where it does not, its space
+// map would call acknowledged bytes nobody's. Engine::check_index() and check_volumes() refuse such a start.
+#include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
 
 #include "base/log.h"
 #include "store/local/engine.h"
+#include "store/local/index_check.h"
 #include "store/local/scrub.h"
 #include "store/local/seam_env.h"
 #include "store/local/write_behind.h"
@@ -17,6 +23,9 @@ namespace {
 // 1: no versions. 2 reads everything of 1, so such a directory becomes one of 2 when it is opened.
 constexpr int format_number = 3;
 constexpr std::string_view version_head = "verbena local store, format ";
+
+// Starts that damage to the log may have made the index forget, at the very most.
+constexpr uint64_t starts_forgotten_max = 1024;
 
 std::string version_text() { return std::string(version_head) + std::to_string(format_number) + "\n"; }
 
@@ -39,7 +48,6 @@ Engine::~Engine() { stop(); }
 Result<void> Engine::start() {
   fs = options.fs != nullptr ? options.fs : &real_file_system();
   VB_TRY(open_directory());
-  VB_TRY(open_index());
   auto ids = [this] { return next_id(); };
   volumes =
       std::make_unique<Volumes>(Volumes::Options{.directory = options.directory / "volumes",
@@ -48,11 +56,13 @@ Result<void> Engine::start() {
                                                  .allocate_step = align_up(options.allocate_step),
                                                  .free_bytes_min = options.free_bytes_min,
                                                  .next_id = ids});
+  VB_TRY(open_index());
   garbage = std::make_unique<Garbage>(*index, *volumes, [this](const auto& blobs) { kept.release(blobs); });
   committer = std::make_unique<Committer>(*index, *volumes, *garbage, Committer::Options{.clock = options.clock});
   io = std::make_unique<DataIo>(*options.pool);
   behind = std::make_unique<WriteBehind>(*this);
   VB_TRY(load_buckets());
+  VB_TRY(check_volumes());
   VB_TRY(recover_volumes());
   VB_TRY(queue_dead_blobs());
   VB_TRY(queue_removed_buckets());
@@ -84,39 +94,145 @@ Result<void> Engine::open_directory() {
   auto version = read_small_file(*fs, directory / "VERSION", 1 * KiB);
   if (version) {
     VB_TRY(check_version(*version));
-    // Before anything is written that an older program would misread.
-    if (*version != version_text()) VB_TRY(replace_file(*fs, directory / "VERSION", version_text()));
-  } else if (version.error() == Errc::not_found) {
-    VB_TRY(replace_file(*fs, directory / "VERSION", version_text()));
-  } else {
+    had_version = true;
+  } else if (!(version.error() == Errc::not_found)) {
     return std::unexpected(version.error());
   }
   VB_TRY(fs->make_directory(directory / "volumes"));
   VB_TRY(fs->make_directory(directory / "index"));
-  VB_TRY(fs->sync_directory(directory));
-  // The directory's own name, too: it may have been made just now.
-  auto parent = std::filesystem::absolute(directory).parent_path();
-  if (auto synced = fs->sync_directory(parent); !synced) log::warn("store: {}", describe(synced.error()));
   return {};
+}
+
+std::unexpected<Error> Engine::refuse(std::string sentence) const {
+  log::error("store: {}", sentence);
+  if (options.trouble != nullptr) *options.trouble = std::move(sentence);
+  return fail(Errc::corrupt_object, "store: acknowledged changes are damaged or missing");
+}
+
+// Looks before RocksDB does: it takes damage for the end of the log.
+Result<LogMode> Engine::check_index(std::vector<std::string>& behind_damage) {
+  const auto directory = options.directory / "index";
+  const auto first_needed = [&] { return Index::first_log_needed(directory, env.get()); };
+  const auto keep = [&](std::string_view batch) {
+    if (options.accept_data_loss) behind_damage.emplace_back(batch);
+  };
+  VB_ASSIGN(const IndexFiles files, check_index_files(*fs, directory, first_needed, keep));
+  VB_ASSIGN(const auto ids, volumes->on_disk());
+  if (files.fresh && !ids.empty()) {
+    return refuse(directory.string() + " holds no index, but " + (options.directory / "volumes").string() + " holds " +
+                  std::to_string(ids.size()) +
+                  " volumes that only an index can read. Nothing was changed. Is a disk not mounted? Else restore the "
+                  "index, or move the volumes away to begin anew.");
+  }
+  if (!files.fresh && files.damage.empty() && !had_version && !options.accept_data_loss) {
+    return refuse((options.directory / "VERSION").string() +
+                  " is missing beside an index. Nothing was changed. Restore it, or go on with accept_data_loss.");
+  }
+  if (files.damage.empty()) return files.torn_end ? LogMode::up_to_the_end : LogMode::whole;
+  const IndexDamage& first = files.damage.front();
+  const std::string where =
+      first.file.string() + " is damaged at byte " + std::to_string(first.offset) + ": " + first.what;
+  if (!files.log_damaged) {
+    return refuse(where + ". Without it nobody knows which objects there are. Nothing was changed. Restore " +
+                  directory.string() + " from a copy.");
+  }
+  const std::string lost = where + ". Changes that were acknowledged are lost there; " +
+                           std::to_string(files.changes_behind) + " later ones can be read.";
+  if (!options.accept_data_loss) {
+    return refuse(
+        lost + " Nothing was changed. Restore the file from a copy, look with `verbena fsck " +
+        options.directory.string() +
+        "`, or go on with what can be read: accept_data_loss (the space of what is lost is given back then).");
+  }
+  log::error("store: {} accept_data_loss is set: going on", lost);
+  return LogMode::around_damage;
 }
 
 Result<void> Engine::open_index() {
   if (options.fs != nullptr) env = make_seam_env(*fs);
-  VB_ASSIGN(index, Index::open(options.directory / "index", env.get(), options.index_cache));
+  std::vector<std::string> behind_damage;
+  VB_ASSIGN(const LogMode log, check_index(behind_damage));
+  // Before anything is written that an older program would misread.
+  auto version = read_small_file(*fs, options.directory / "VERSION", 1 * KiB);
+  if (!version || *version != version_text()) {
+    VB_TRY(replace_file(*fs, options.directory / "VERSION", version_text()));
+  }
+  VB_TRY(fs->sync_directory(options.directory));
+  // The directory's own name, too: it may have been made just now.
+  auto parent = std::filesystem::absolute(options.directory).parent_path();
+  if (auto synced = fs->sync_directory(parent); !synced) log::warn("store: {}", describe(synced.error()));
+
+  std::string trouble;
+  auto opened = Index::open({.directory = options.directory / "index",
+                             .env = env.get(),
+                             .cache_bytes = options.index_cache,
+                             .log = log,
+                             .create = true,
+                             .trouble = &trouble});
+  if (!opened) {
+    if (options.trouble != nullptr) *options.trouble = "the index cannot be opened: " + trouble;
+    return std::unexpected(opened.error());
+  }
+  index = std::move(*opened);
+  // RocksDB drops all of a block behind damage in it: what can be read there comes again.
+  VB_TRY(index->replay(behind_damage));
+  VB_TRY(read_epoch());
+  if (log == LogMode::around_damage) epoch += starts_forgotten_max;
+  Batch batch(*index);
+  batch.put(Family::meta, keys::epoch(), std::to_string(epoch));
+  return index->write(batch, /*sync=*/true);
+}
+
+Result<void> Engine::read_epoch() {
+  VB_ASSIGN(const auto ids, volumes->on_disk());
   auto stored = index->get(Family::meta, keys::epoch());
   if (stored) {
     uint64_t previous = 0;
     auto [end, ec] = std::from_chars(stored->data(), stored->data() + stored->size(), previous);
     if (ec != std::errc()) return fail(Errc::corrupt_object, "store: epoch record");
     epoch = previous + 1;
-  } else if (stored.error() == Errc::not_found) {
+  } else if (stored.error() == Errc::not_found && ids.empty()) {
     epoch = 1;
+  } else if (stored.error() == Errc::not_found) {
+    return refuse("the index in " + options.directory.string() + " is empty, but there are " +
+                  std::to_string(ids.size()) + " volumes. Nothing was freed. Restore the index from a copy.");
   } else {
     return std::unexpected(stored.error());
   }
-  Batch batch(*index);
-  batch.put(Family::meta, keys::epoch(), std::to_string(epoch));
-  return index->write(batch, /*sync=*/true);
+  // Ids are never used again, whatever the index may have forgotten.
+  for (const uint64_t id : ids) epoch = std::max(epoch, (id >> 40) + 1);
+  return {};
+}
+
+// A volume that the space map names must be there: its file goes only after its last extent has gone for good.
+Result<void> Engine::check_volumes() {
+  VB_ASSIGN(const auto ids, volumes->on_disk());
+  const std::set<uint64_t> there(ids.begin(), ids.end());
+  std::vector<uint64_t> missing;
+  Cursor cursor = index->cursor(Family::extents, "");
+  while (cursor.valid()) {
+    if (cursor.key().empty()) {  // the mark that Index::recover() leaves
+      cursor.next();
+      continue;
+    }
+    const auto place = keys::parse_extent(cursor.key());
+    if (!place) return fail(Errc::corrupt_object, "store: space map");
+    if (!there.contains(place->first)) missing.push_back(place->first);
+    cursor.seek(keys::extent_prefix(place->first + 1));
+  }
+  VB_TRY(cursor.status());
+  if (missing.empty()) return {};
+  const std::string sentence = std::to_string(missing.size()) +
+                               " volumes that hold objects are missing, the first is " +
+                               volumes->path(missing.front()).string() + ". ";
+  if (options.accept_data_loss) {
+    log::error("store: {}accept_data_loss is set: going on", sentence);
+    return {};
+  }
+  return refuse(sentence +
+                "No space was freed. Is a disk not mounted? Else restore the file from a copy, look with "
+                "`verbena fsck " +
+                options.directory.string() + "`, or go on without it: accept_data_loss.");
 }
 
 Result<void> Engine::load_buckets() {
@@ -157,24 +273,26 @@ Result<void> Engine::recover_volumes() {
   return index->write(batch, /*sync=*/false);
 }
 
-// Punches the gaps between what the space map names, cuts off what lies behind it.
+// Punches the gaps between what the space map names, cuts off what lies behind it. All of the map is read before.
 Result<void> Engine::recover_volume(uint64_t id) {
   VB_ASSIGN(auto volume, volumes->open(id));
   VB_ASSIGN(FileStat stat, volume->file().stat());
   uint64_t end = 0, punched = 0;
+  std::vector<std::pair<uint64_t, uint64_t>> gaps;  // offset, length
   Cursor cursor = index->cursor(Family::extents, keys::extent_prefix(id));
   for (; cursor.valid(); cursor.next()) {
     auto place = keys::parse_extent(cursor.key());
     VB_ASSIGN(ExtentOwner owner, decode_extent_owner(cursor.value()));
     if (!place) return fail(Errc::corrupt_object, "store: space map");
-    if (place->second > end) {
-      auto hole = volume->file().punch(end, place->second - end);
-      if (!hole && !(hole.error() == Errc::unsupported)) return hole;
-      punched += place->second - end;
-    }
-    end = place->second + owner.length;
+    if (place->second > end) gaps.emplace_back(end, place->second - end);
+    end = std::max(end, place->second + owner.length);
   }
   VB_TRY(cursor.status());
+  for (const auto& [offset, length] : gaps) {
+    auto hole = volume->file().punch(offset, length);
+    if (!hole && !(hole.error() == Errc::unsupported)) return hole;
+    punched += length;
+  }
   if (stat.size < end) {
     log::error("store: volume {:016x} ends at {} where the index names bytes up to {}", id, stat.size, end);
   } else {

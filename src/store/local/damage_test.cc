@@ -1,0 +1,363 @@
+// Bits that change, files that go: a start either has all that was acknowledged or refuses and changes nothing. An end
+// of the log that a power loss tore off is no damage.
+#include <functional>
+#include <map>
+
+#include "store/local/index_check.h"
+#include "store/local/log_scan.h"
+#include "store/local/test_store.h"
+
+namespace verbena::store::local {
+namespace {
+
+constexpr int objects = 200;
+
+std::string key_of(int i) { return "k" + std::to_string(i); }
+std::string value_of(int i) { return pattern(120, static_cast<uint64_t>(i)); }
+
+class StartAfterDamage : public ::testing::Test {
+ protected:
+  StartAfterDamage() : t(&fs) { t.options.trouble = &trouble; }
+
+  // 200 small objects in the log, a large one in a volume.
+  void fill(Durability durability = Durability::sync) {
+    t.open();
+    t.make_bucket("b", durability);
+    ASSERT_TRUE(t.put("b", "large", pattern(300'000, 7)));
+    for (int i = 0; i < objects; ++i) ASSERT_TRUE(t.put("b", key_of(i), value_of(i)));
+    t.close();
+  }
+
+  std::string newest(const std::string& suffix, const std::string& prefix = "") {
+    std::string found;
+    const auto listed = fs.list("/store/index");
+    if (!listed) return {};
+    for (const std::string& name : *listed) {
+      if (name.ends_with(suffix) && name.starts_with(prefix)) found = std::max(found, name);
+    }
+    return "/store/index/" + found;
+  }
+  uint64_t size_of(const std::string& path) { return fs.stat(path)->size; }
+
+  // All files but the locks.
+  std::map<std::string, std::string> snapshot() {
+    std::map<std::string, std::string> files;
+    for (const std::string folder : {"/store", "/store/index", "/store/volumes"}) {
+      const auto listed = fs.list(folder);
+      if (!listed) continue;
+      for (const std::string& name : *listed) {
+        const std::string path = folder + "/" + name;
+        if (name == "LOCK" || *fs.is_directory(path)) continue;
+        auto bytes = read_small_file(fs, path, 64 * MiB);
+        files[path] = bytes ? *bytes : describe(bytes.error());
+      }
+    }
+    return files;
+  }
+
+  // How many of the objects are there; none may be wrong.
+  int readable() {
+    int count = 0;
+    for (int i = 0; i < objects; ++i) {
+      auto got = t.get("b", key_of(i));
+      if (!got) continue;
+      EXPECT_TRUE(*got == value_of(i)) << i;
+      ++count;
+    }
+    return count;
+  }
+
+  void expect_refused(const std::string& names) {
+    const auto before = snapshot();
+    trouble.clear();
+    const auto opened = t.try_open();
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error(), Errc::corrupt_object);
+    EXPECT_NE(trouble.find(names), std::string::npos) << trouble;
+    EXPECT_TRUE(snapshot() == before) << "the refused start changed something";
+  }
+
+  // Flips single bits all over a file: each start refuses, or has everything. Returns how many refused.
+  int sweep(const std::string& path, uint64_t step) {
+    int refused = 0;
+    const auto files = snapshot();
+    for (uint64_t at = 0; at < files.at(path).size(); at += step) {
+      FaultyFileSystem copy;
+      TestStore other(&copy);
+      for (const auto& [name, bytes] : files) write(copy, name, bytes);
+      copy.flip_bit(path, at * 8 % 8 + at);
+      if (!other.try_open()) {
+        ++refused;
+        continue;
+      }
+      for (int i = 0; i < objects; ++i) {
+        auto got = other.get("b", key_of(i));
+        // A table may be rotten where nobody looked yet: that is an error of the object, never "no such key".
+        if (got) {
+          EXPECT_TRUE(*got == value_of(i)) << path << " byte " << at;
+        } else {
+          EXPECT_NE(got.error(), Errc::no_such_key) << path << " byte " << at << " key " << i;
+          EXPECT_NE(got.error(), Errc::no_such_bucket) << path << " byte " << at;
+        }
+      }
+      EXPECT_TRUE(other.get("b", "large").value_or(pattern(300'000, 7)) == pattern(300'000, 7));
+    }
+    return refused;
+  }
+
+  static void write(FaultyFileSystem& to, const std::string& path, const std::string& bytes) {
+    ASSERT_TRUE(to.make_directory(std::filesystem::path(path).parent_path()));
+    auto file = to.open(path, {.write = true, .create = true, .truncate = true});
+    ASSERT_TRUE(file);
+    ASSERT_TRUE(write_fully(**file, as_bytes(bytes), 0));
+  }
+
+  FaultyFileSystem fs;
+  TestStore t;
+  std::string trouble;
+};
+
+TEST_F(StartAfterDamage, AFlippedBitInTheMiddleOfTheLogIsRefusedAndNamedAndNothingIsTouched) {
+  fill();
+  const std::string log = newest(".log");
+  const uint64_t middle = size_of(log) / 2;
+  fs.flip_bit(log, middle);
+  expect_refused(log);
+  EXPECT_NE(trouble.find("accept_data_loss"), std::string::npos) << trouble;
+  // Mended, all is there.
+  fs.flip_bit(log, middle);
+  t.open();
+  EXPECT_EQ(readable(), objects);
+  EXPECT_TRUE(*t.get("b", "large") == pattern(300'000, 7));
+}
+
+TEST_F(StartAfterDamage, AcceptedLossKeepsAllButTheDamagedChange) {
+  fill();
+  const std::string log = newest(".log");
+  fs.flip_bit(log, size_of(log) / 2);
+  t.options.accept_data_loss = true;
+  t.open();
+  EXPECT_GE(readable(), objects - 1);
+  EXPECT_TRUE(*t.get("b", "large") == pattern(300'000, 7));
+  // New ids are none that the log may have forgotten, and the next start needs no leave.
+  ASSERT_TRUE(t.put("b", "new", pattern(200'000, 8)));
+  t.options.accept_data_loss = false;
+  t.reopen();
+  EXPECT_GE(readable(), objects - 1);
+  EXPECT_TRUE(*t.get("b", "new") == pattern(200'000, 8));
+}
+
+TEST_F(StartAfterDamage, ABitAnywhereInTheLogLosesNothingSilently) {
+  fill();
+  const std::string log = newest(".log");
+  EXPECT_GT(sweep(log, size_of(log) / 150), 100);
+}
+
+TEST_F(StartAfterDamage, ABitAnywhereInTheLastRecordOfTheLogIsRefused) {
+  fill();
+  const std::string log = newest(".log");
+  for (const uint64_t back : {1, 9, 40, 100}) {
+    const uint64_t at = size_of(log) - back;
+    fs.flip_bit(log, at);
+    expect_refused(log);
+    fs.flip_bit(log, at);
+  }
+  t.open();
+  EXPECT_EQ(readable(), objects);
+}
+
+TEST_F(StartAfterDamage, ABitAnywhereInTheManifestLosesNothingSilently) {
+  fill();
+  t.reopen();  // tables now, and a manifest that names them
+  t.close();
+  const std::string manifest = newest("", "MANIFEST-");
+  EXPECT_GT(sweep(manifest, std::max<uint64_t>(1, size_of(manifest) / 150)), 100);
+}
+
+TEST_F(StartAfterDamage, ALengthInTheManifestThatReachesPastItsEndIsNotTakenForATornEnd) {
+  fill();
+  t.reopen();
+  t.close();
+  const std::string manifest = newest("", "MANIFEST-");
+  // The length's upper byte of the first record: from there on RocksDB would forget all tables.
+  const auto bytes = read_small_file(fs, manifest, 1 * MiB);
+  ASSERT_TRUE(bytes);
+  auto file = fs.open(manifest, {.write = true});
+  const char longer = static_cast<char>((*bytes)[5] | 0x60);
+  ASSERT_TRUE((*file)->pwrite(as_bytes({&longer, 1}), 5));
+  expect_refused(manifest);
+}
+
+TEST_F(StartAfterDamage, ABitAnywhereInATableIsAnErrorAndNeverNoSuchKey) {
+  fill();
+  t.reopen();
+  t.close();
+  const auto listed = fs.list("/store/index");
+  for (const std::string& name : *listed) {
+    if (!name.ends_with(".sst")) continue;
+    const std::string table = "/store/index/" + name;
+    sweep(table, std::max<uint64_t>(1, size_of(table) / 12));
+  }
+}
+
+TEST_F(StartAfterDamage, AMissingCurrentIsNoNewIndex) {
+  fill();
+  ASSERT_TRUE(fs.unlink("/store/index/CURRENT"));
+  expect_refused("CURRENT");
+}
+
+TEST_F(StartAfterDamage, ABitInCurrentIsRefused) {
+  fill();
+  for (const uint64_t at : {0, 9, 14}) {
+    fs.flip_bit("/store/index/CURRENT", at);
+    expect_refused("");
+    fs.flip_bit("/store/index/CURRENT", at);
+  }
+  t.open();
+  EXPECT_EQ(readable(), objects);
+}
+
+TEST_F(StartAfterDamage, VolumesWithoutTheirIndexAreLeftAlone) {
+  fill();
+  const auto listed = fs.list("/store/index");
+  for (const std::string& name : *listed) ASSERT_TRUE(fs.unlink("/store/index/" + name));
+  expect_refused("volumes");
+  t.options.accept_data_loss = true;  // never leave to throw all away
+  expect_refused("volumes");
+}
+
+TEST_F(StartAfterDamage, AMissingVersionBesideAnIndexIsNoNewStore) {
+  fill();
+  ASSERT_TRUE(fs.unlink("/store/VERSION"));
+  expect_refused("VERSION");
+  t.options.accept_data_loss = true;
+  t.open();
+  EXPECT_EQ(readable(), objects);
+}
+
+TEST_F(StartAfterDamage, AMissingLogIsRefused) {
+  fill();
+  t.reopen();
+  ASSERT_TRUE(t.put("b", "newer", "x"));
+  t.close();
+  ASSERT_TRUE(fs.unlink(newest(".log")));
+  const auto opened = t.try_open();
+  EXPECT_EQ(opened.error(), Errc::corrupt_object);
+}
+
+TEST_F(StartAfterDamage, AMissingVolumeIsRefusedAndNamed) {
+  fill();
+  const std::string volume = "/store/volumes/" + fs.list("/store/volumes")->front();
+  ASSERT_TRUE(fs.unlink(volume));
+  const auto opened = t.try_open();
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error(), Errc::corrupt_object);
+  EXPECT_NE(trouble.find(volume), std::string::npos) << trouble;
+  t.options.accept_data_loss = true;
+  t.open();
+  EXPECT_EQ(readable(), objects);
+  EXPECT_EQ(t.get("b", "large").error(), Errc::corrupt_object);
+}
+
+// The machine stops while changes that nobody was told are durable are on their way to the disk, and brings some of
+// them there and not those before: what a power loss does to the log of `memory` buckets.
+TEST_F(StartAfterDamage, ALogThatAPowerLossToreStartsSilently) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    FaultyFileSystem disk;
+    TestStore other(&disk);
+    std::string said;
+    other.options.trouble = &said;
+    other.options.write_behind_max = 0;  // each PUT takes the way through the index, unsynced
+    other.open();
+    other.make_bucket("s");
+    other.make_bucket("m", Durability::memory);
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(other.put("s", key_of(i), value_of(i)));
+    for (int i = 0; i < 60; ++i) ASSERT_TRUE(other.put("m", key_of(i), pattern(3000, static_cast<uint64_t>(i))));
+    disk.fail_at(0, FaultyFileSystem::Fault::crash);
+    other.close();
+    disk.crash(FaultyFileSystem::Loss::torn, seed);
+    const auto opened = other.try_open();
+    ASSERT_TRUE(opened) << "seed " << seed << ": " << said;
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(other.get("s", key_of(i)).value_or("") == value_of(i));
+  }
+}
+
+// The log's format alone.
+
+std::string piece(uint8_t type, const std::string& bytes) {
+  std::string body(1, static_cast<char>(type));
+  body += bytes;
+  const uint32_t crc = crc32c(as_bytes(body));
+  const uint32_t masked = ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+  std::string out;
+  for (int i = 0; i < 4; ++i) out += static_cast<char>(masked >> (8 * i));
+  out += static_cast<char>(bytes.size());
+  out += static_cast<char>(bytes.size() >> 8);
+  return out + body;
+}
+
+struct Scanned {
+  std::vector<std::string> before, behind;
+  std::optional<LogDamage> damage;
+};
+
+Scanned scan(const std::string& bytes) {
+  FaultyFileSystem fs;
+  EXPECT_TRUE(fs.make_directory("/d"));
+  auto file = fs.open("/d/log", {.write = true, .create = true});
+  EXPECT_TRUE(write_fully(**file, as_bytes(bytes), 0));
+  Scanned out;
+  auto damage = scan_log(**file, [&](const LogRecord& record, const LogDamage* before) {
+    (before == nullptr ? out.before : out.behind).emplace_back(record.bytes);
+  });
+  EXPECT_TRUE(damage);
+  out.damage = *damage;
+  return out;
+}
+
+TEST(LogScan, ReadsRecordsOfOneAndOfSeveralPieces) {
+  const auto all = scan(piece(1, "one") + piece(2, "tw") + piece(3, "o-") + piece(4, "three") + piece(1, ""));
+  EXPECT_EQ(all.before, (std::vector<std::string>{"one", "two-three", ""}));
+  EXPECT_FALSE(all.damage);
+}
+
+TEST(LogScan, TellsATornEndFromAChangedRecord) {
+  const std::string good = piece(1, pattern(700, 1)), last = piece(1, pattern(1500, 2));
+  EXPECT_TRUE(scan(good + last.substr(0, 900)).damage->torn);
+  EXPECT_TRUE(scan(good + last.substr(0, 3)).damage->torn);
+  EXPECT_TRUE(scan(good + piece(2, "first of a record")).damage->torn);
+  EXPECT_TRUE(scan(good + std::string(5000, '\0')).damage->torn);
+  std::string hole = good + last;
+  std::fill(hole.begin() + 1024, hole.begin() + 1536, '\0');  // a sector that never came
+  EXPECT_TRUE(scan(hole).damage->torn);
+  for (size_t at = 0; at < last.size(); at += 13) {
+    std::string flipped = good + last;
+    flipped[good.size() + at] ^= 0x10;
+    const auto found = scan(flipped);
+    ASSERT_TRUE(found.damage) << at;
+    EXPECT_FALSE(found.damage->torn) << at;
+    EXPECT_EQ(found.damage->offset, good.size());
+    EXPECT_EQ(found.before.size(), 1u);
+  }
+}
+
+TEST(LogScan, FindsTheRecordsBehindDamageWhateverItsLengthSays) {
+  const std::string bad = piece(1, pattern(300, 1));
+  for (size_t at = 0; at < bad.size(); at += 3) {
+    std::string bytes = piece(1, "a") + bad + piece(1, "b") + piece(1, "c");
+    bytes[8 + at] ^= 0x04;
+    const auto found = scan(bytes);
+    EXPECT_EQ(found.behind, (std::vector<std::string>{"b", "c"})) << at;
+  }
+}
+
+TEST(LogScan, WhatLooksLikeARecordInsideOfOneIsNone) {
+  // The bytes of an object may be a piece of a log. Behind it nothing is whole up to the end.
+  std::string inner = piece(1, "forged");
+  std::string outer = piece(1, pattern(100, 1) + inner + pattern(100, 2));
+  outer[20] ^= 1;
+  EXPECT_TRUE(scan(outer).behind.empty());
+}
+
+}  // namespace
+}  // namespace verbena::store::local

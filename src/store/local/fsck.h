@@ -1,0 +1,44 @@
+// Says what a store has lost, and changes nothing: every object's bytes against their checksums, every index record
+// against the others. For a store that no server has open.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "store/local/file_system.h"
+
+namespace verbena::store::local {
+
+struct FsckOptions {
+  std::filesystem::path directory;
+  FileSystem* fs = nullptr;  // null: the machine's
+  bool read_data = true;     // false: the index alone
+};
+
+struct FsckReport {
+  struct Loss {
+    std::string name;  // "bucket/key", "bucket/key version ID", "bucket/key upload ID part N"
+    std::string why;
+  };
+  static constexpr size_t names_max = 10'000;  // of each list; the numbers count all
+
+  std::vector<std::string> index;  // what is wrong with the index and with files that it needs; sentences
+  std::vector<Loss> lost;          // what cannot be read whole
+  uint64_t lost_count = 0;
+  // Changes in the log behind its damage. A start with accept_data_loss keeps them; the damaged ones are lost.
+  uint64_t changes_behind_damage = 0;
+  bool torn_end = false;  // the log ends in changes that nobody was told are durable: no loss
+
+  uint64_t buckets = 0, objects = 0, old_versions = 0, parts = 0;  // parts: of uploads that are not completed
+  uint64_t bytes = 0;                                              // of all those
+  uint64_t orphan_extents = 0, orphan_bytes = 0;  // that the space map keeps for nobody: space, no loss
+
+  bool damaged() const { return !index.empty() || lost_count != 0; }
+};
+
+// Blocks. service_unavailable: a server has the store open; not_found: there is no store; io_error.
+Result<FsckReport> fsck(const FsckOptions& options);
+
+}  // namespace verbena::store::local
