@@ -39,6 +39,7 @@ struct Config {
   uint64_t scrub_rate = 8 * MiB;                  // bytes per second read in search of rot; 0: none
   std::chrono::seconds scrub_rest{86'400};        // between two rounds
   std::chrono::seconds lifecycle_day{86'400};     // what lifecycle rules take for a day
+  bool accept_data_loss = false;                  // start with what can be read of a damaged store
   std::string access_log = "off";                 // "off", "-" (standard output) or a file
   uint64_t access_log_size_max = 64 * MiB;        // a longer file is moved aside; 0: never
   unsigned access_log_files = 8;                  // that are kept besides

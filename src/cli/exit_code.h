@@ -13,6 +13,7 @@ enum ExitCode : int {
   exit_access_denied = 4,
   exit_connection = 5,
   exit_conflict = 6,
+  exit_damaged = 7,
 };
 
 inline constexpr const char* exit_code_help =
@@ -24,6 +25,7 @@ inline constexpr const char* exit_code_help =
     "  4  access denied, or the keys are not known to the server\n"
     "  5  the server cannot be reached or did not answer in time\n"
     "  6  a condition was not met: the bucket exists already or is not empty\n"
+    "  7  fsck found damage\n"
     "\n"
     "`verbena COMMAND --help` says more about a command.";
 

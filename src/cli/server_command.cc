@@ -23,6 +23,7 @@ struct Flags {
   std::string directory;
   std::string http, rdma, config_path;
   std::vector<std::string> set;
+  bool accept_data_loss = false;
 };
 
 int fail_with(const std::string& message, int code = exit_failure) {
@@ -66,6 +67,7 @@ std::expected<Config, std::string> read_config(const Flags& flags) {
     auto done = apply_value(config, assignment.substr(0, equals), assignment.substr(equals + 1));
     if (!done) return std::unexpected("--set " + done.error());
   }
+  if (flags.accept_data_loss) config.accept_data_loss = true;
   if (auto done = check(config); !done) return std::unexpected(done.error());
   return config;
 }
@@ -178,6 +180,9 @@ void add_server_command(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   command->add_option("--set", flags->set, "set one configuration key, above file and environment")
       ->type_name("KEY=VALUE");
+  command->add_flag("--accept-data-loss", flags->accept_data_loss,
+                    "start although acknowledged changes are damaged or missing: with what can be read (look with "
+                    "`verbena fsck DIR` first)");
   command->footer(
       "Flags override VERBENA_* environment variables (VERBENA_RDMA_PORT for rdma.port), which override the file.\n"
       "SIGHUP reads the master keys again and reopens the access log.\n"

@@ -149,9 +149,13 @@ std::expected<void, std::string> Server::State::open_store() {
   options.index_cache = config.index_cache;
   options.scrub_rate = config.scrub_rate;
   options.scrub_rest = config.scrub_rest;
+  options.accept_data_loss = config.accept_data_loss;
+  std::string trouble;
+  options.trouble = &trouble;
   auto opened = store::local::LocalStore::open(options);
   if (!opened)
-    return std::unexpected("cannot open the store in " + directory.path().string() + ": " + describe(opened.error()));
+    return std::unexpected("cannot open the store in " + directory.path().string() + ": " +
+                           (trouble.empty() ? describe(opened.error()) : trouble));
   store = std::move(*opened);
   verifier = std::make_unique<auth::Verifier>(
       *identities, system_clock(), auth::Verifier::Options{.region = config.region, .domain = config.domain});

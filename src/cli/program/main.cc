@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
 #if __has_include("cli/server_command.h")
   add_server_command(app, exit_code);
   add_master_key_command(app, exit_code);
+  add_fsck_command(app, exit_code);
 #endif
   add_object_commands(app, exit_code);
   add_user_command(app, exit_code);
