@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/bytes.h"
+#include "base/checksum.h"
 
 namespace verbena::auth {
 namespace {
@@ -242,6 +243,11 @@ Result<AccountEntry> decode_account(const Json& json, const KeyRing& ring) {
   return entry;
 }
 
+// A flipped bit may leave JSON that says something else: a policy that allows more, a user of another name.
+uint32_t checksum_of(const Json& accounts) {
+  return crc32c(as_bytes(accounts.dump(-1, ' ', false, Json::error_handler_t::replace)));
+}
+
 }  // namespace
 
 std::string seal_secret(const KeyRing& keys, std::string_view access_key, std::string_view secret) {
@@ -251,7 +257,8 @@ std::string seal_secret(const KeyRing& keys, std::string_view access_key, std::s
 std::string encode_accounts(const AccountMap& accounts) {
   Json list = Json::array();
   for (const auto& [id, entry] : accounts) list.push_back(encode_account(*entry));
-  const Json file = {{"version", identity_file_version}, {"accounts", std::move(list)}};
+  const uint32_t crc = checksum_of(list);
+  const Json file = {{"version", identity_file_version}, {"accounts", std::move(list)}, {"crc32c", crc}};
   return file.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -262,6 +269,12 @@ Result<AccountMap> decode_accounts(std::string_view text, const KeyRing& keys) {
   const int64_t version = read.number("version");
   if (read.sound() && version != identity_file_version) {
     return fail(Errc::unsupported, "identity file: made by another version of Verbena");
+  }
+  // Files of older servers have none.
+  if (json.is_object() && json.contains("crc32c")) {
+    if (!json.contains("accounts") || json["crc32c"] != checksum_of(json["accounts"])) {
+      return fail(Errc::malformed, "identity file: damaged, its checksum (crc32c) is of other bytes");
+    }
   }
   AccountMap accounts;
   for (const Json& item : read.list("accounts")) {

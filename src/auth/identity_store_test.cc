@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -186,7 +187,7 @@ TEST_F(IdentityStoreTest, AnAccountIsThereAfterARestartAndItsSecretIsNotInTheFil
   }
   EXPECT_EQ(text().find("secret of AKALICE"), std::string::npos);
   EXPECT_EQ(text().find("the root's secret"), std::string::npos);
-  struct stat status {};
+  struct stat status{};
   ASSERT_EQ(::stat(file().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
 }
@@ -271,9 +272,35 @@ TEST_F(IdentityStoreTest, AFileThatIsCutOffAnywhereIsNoFile) {
   EXPECT_TRUE(open_with(file(), *keys_, root_));
 }
 
+// One bit made another valid name, or another policy.
+TEST_F(IdentityStoreTest, AFlippedBitAnywhereInTheFileIsFoundOut) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_user("alice", "reader", "AKREADER");
+  const std::string whole = text();
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string flipped = whole;
+    flipped[at] = static_cast<char>(flipped[at] ^ (1 << at % 7));
+    write(flipped);
+    const auto opened = open_with(file(), *keys_, root_);
+    if (!opened) continue;
+    // Space between the names, or the checksum's own name: what is in the file is what was written.
+    EXPECT_TRUE((*opened)->account_named("alice") != nullptr) << at;
+    const auto value = whole.find("\"crc32c\"");
+    EXPECT_TRUE(std::isspace(static_cast<unsigned char>(whole[at])) || (at >= value && at < value + 8)) << at;
+  }
+}
+
+// As an older server wrote it.
+std::string without_checksum(std::string text) {
+  const size_t at = text.find(" \"crc32c\"");
+  return at == std::string::npos ? text : text.erase(at, text.find('\n', at) + 1 - at);
+}
+
 TEST_F(IdentityStoreTest, ADamagedFileIsAnErrorThatNamesIt) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
-  const std::string whole = text();
+  const std::string whole = without_checksum(text());
+  write(whole);
+  EXPECT_TRUE(open_with(file(), *keys_, root_));
   const auto problem = [&](std::string_view from, std::string_view to) {
     std::string damaged = whole;
     const size_t at = damaged.find(from);
