@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "auth/identifiers.h"
+#include "base/fd.h"
+#include "base/log.h"
 #include "base/private_file.h"
 
 namespace verbena::server {
@@ -17,6 +20,12 @@ namespace {
 
 std::unexpected<std::string> cannot(const std::string& what, const std::filesystem::path& path) {
   return std::unexpected("cannot " + what + " " + path.string() + ": " + std::strerror(errno));
+}
+
+std::string octal(mode_t mode) {
+  char text[8];
+  std::snprintf(text, sizeof text, "%04o", static_cast<unsigned>(mode & 07777));
+  return text;
 }
 
 std::string check_keys(const auth::Credentials& keys) {
@@ -47,7 +56,7 @@ std::expected<auth::Credentials, std::string> load(const std::filesystem::path& 
   if (fd < 0) return cannot("read", path);
   char text[1024];
   const ssize_t n = ::read(fd, text, sizeof text);
-  struct stat status {};
+  struct stat status{};
   ::fstat(fd, &status);
   ::close(fd);
   if (n < 0) return cannot("read", path);
@@ -66,9 +75,53 @@ std::expected<auth::Credentials, std::string> load(const std::filesystem::path& 
   return keys;
 }
 
+// Takes group's and others' permissions from a file or a directory that may have been made by an older server. Links
+// are not followed. Returns whether there was something to take.
+std::expected<bool, std::string> tighten(const std::filesystem::path& path, int flags) {
+  struct stat status{};
+  if (::lstat(path.c_str(), &status) != 0)
+    return errno == ENOENT ? std::expected<bool, std::string>(false) : cannot("look at", path);
+  if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) return false;
+  if ((status.st_mode & 077) == 0) return false;
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags));
+  if (!file || ::fstat(file.get(), &status) != 0) return cannot("open", path);
+  if (::fchmod(file.get(), status.st_mode & 0700) != 0) {
+    return std::unexpected(path.string() + " can be entered or read by other users (mode " + octal(status.st_mode) +
+                           "), and its mode cannot be changed: " + std::strerror(errno) + ". Its owner is user " +
+                           std::to_string(status.st_uid));
+  }
+  return true;
+}
+
+// The directory itself first: from then on nobody else gets at what is below.
+std::expected<void, std::string> tighten_all(const std::filesystem::path& directory) {
+  size_t changed = 0;
+  auto done = tighten(directory, O_DIRECTORY);
+  if (!done) return std::unexpected(done.error());
+  if (*done) {
+    log::warn(
+        "server: {} could be entered by other users; it is this user's alone now. Clients of other users on this "
+        "host need rdma.local_socket in a directory that they can enter",
+        directory.string());
+  }
+  std::error_code ec;
+  std::filesystem::recursive_directory_iterator it(directory, ec), end;
+  for (; !ec && it != end; it.increment(ec)) {
+    const bool folder = it->is_directory(ec) && !it->is_symlink(ec);
+    done = tighten(it->path(), folder ? O_DIRECTORY : 0);
+    if (!done) return std::unexpected(done.error());
+    changed += *done ? 1 : 0;
+  }
+  if (ec) return std::unexpected("cannot look through " + directory.string() + ": " + ec.message());
+  if (changed != 0)
+    log::warn("server: {} files in {} could be read by other users; no more", changed, directory.string());
+  return {};
+}
+
 }  // namespace
 
 std::expected<DataDirectory, std::string> DataDirectory::open(const std::filesystem::path& path) {
+  ::umask(077);
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return cannot("make", path);
   const auto lock_path = path / "server.lock";
   const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -76,6 +129,10 @@ std::expected<DataDirectory, std::string> DataDirectory::open(const std::filesys
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock);
     return std::unexpected(path.string() + " is in use by another server");
+  }
+  if (auto done = tighten_all(path); !done) {
+    ::close(lock);
+    return std::unexpected(done.error());
   }
   return DataDirectory(std::filesystem::absolute(path), lock);
 }

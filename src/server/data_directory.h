@@ -12,7 +12,9 @@ namespace verbena::server {
 // Holds an exclusive lock on DIR/server.lock while it lives.
 class DataDirectory {
  public:
-  // Makes the directory (mode 0700) when it is missing. The error is a sentence for people.
+  // Makes the directory (mode 0700) when it is missing, and takes from everybody else what they may do with it and with
+  // what is in it: keys, names, policies and small objects lie there as they are. From then on the process makes files
+  // for its own user alone (umask 077). The error is a sentence for people.
   static std::expected<DataDirectory, std::string> open(const std::filesystem::path& path);
   DataDirectory(DataDirectory&& other) noexcept;
   DataDirectory& operator=(DataDirectory&&) = delete;

@@ -69,6 +69,31 @@ TEST_F(DataDirectoryTest, KeysThatOthersCanReadAreRefused) {
   EXPECT_NE(keys.error().find("chmod 600"), std::string::npos) << keys.error();
 }
 
+mode_t mode_of(const std::filesystem::path& path) {
+  struct stat status{};
+  return ::lstat(path.c_str(), &status) == 0 ? status.st_mode & 0777 : 0;
+}
+
+// The index's files had mode 0644 in a directory of mode 0755: small objects, names and policies for everybody.
+TEST_F(DataDirectoryTest, WhatAnOlderServerLeftReadableIsTightened) {
+  const mode_t before = ::umask(022);
+  std::filesystem::create_directories(base / "d/index");
+  std::ofstream(base / "d/index/000004.log") << "small objects";
+  std::ofstream(base / "outside") << "not ours";
+  std::filesystem::create_symlink(base / "outside", base / "d/link");
+  ::chmod((base / "d").c_str(), 0755);
+  auto directory = DataDirectory::open(base / "d");
+  ASSERT_TRUE(directory) << directory.error();
+  EXPECT_EQ(mode_of(base / "d"), 0700u);
+  EXPECT_EQ(mode_of(base / "d/index"), 0700u);
+  EXPECT_EQ(mode_of(base / "d/index/000004.log"), 0600u);
+  EXPECT_EQ(mode_of(base / "outside"), 0644u);  // a link is not followed
+  // What the process makes from now on is its own, whatever mode it asks for.
+  std::ofstream(base / "d/later") << "x";
+  EXPECT_EQ(mode_of(base / "d/later"), 0600u);
+  ::umask(before);
+}
+
 TEST_F(DataDirectoryTest, ADamagedKeyFileIsNamedAndNeverReplaced) {
   auto directory = DataDirectory::open(base / "d").value();
   std::ofstream(base / "d/credentials") << "only one line";
