@@ -54,6 +54,7 @@ struct Config {
     uint16_t port = 9000;  // 0: any free one
     uint64_t header_bytes_max = 64 * KiB;
     uint64_t connections_max = 10'000;
+    uint64_t connections_per_client_max = 2'500;  // of one address or IPv6 /64; 0: no limit
     std::chrono::seconds idle_timeout{75};
     std::chrono::seconds header_timeout{30};
     std::chrono::seconds body_timeout{60};
@@ -92,11 +93,15 @@ struct Config {
     std::string gid_index = "auto";
     bool enable_zero_copy = true;
     std::optional<uint64_t> max_send_wr, max_recv_wr, max_sge, cq_size;
-    std::string local_socket;                 // path prefix of the same-host sockets; empty: DIR/local.sock
+    std::string local_socket;                 // path prefix of the same-host sockets; empty: DIR/sockets/local.sock
     std::vector<std::string> token_networks;  // CIDRs that a token may make the server dial besides the HTTP peer
     std::chrono::milliseconds operation_timeout{5000};
-    uint64_t inline_bytes_max = 4 * KiB;  // native: bytes that ride in a message
+    uint64_t inline_bytes_max = 4 * KiB;        // native: bytes that ride in a message
+    uint64_t connections_max = 2'048;           // of the native door's HTTP listener
+    uint64_t connections_per_client_max = 512;  // of one address or IPv6 /64; 0: no limit
     uint64_t sessions_max = 1024;
+    uint64_t sessions_per_account_max = 512;  // 0: no limit; not for root
+    uint64_t sessions_per_client_max = 512;
     uint64_t credits = 64;  // requests in flight per session
     std::chrono::seconds session_idle_timeout{300};
   } rdma;

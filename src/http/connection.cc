@@ -33,8 +33,10 @@ constexpr size_t small_body_max = 16 * KiB;  // copied behind the head: one writ
 
 }  // namespace
 
-Connection::Connection(std::shared_ptr<ListenerState> listener, Wire::tcp::socket socket, std::string peer_address)
+Connection::Connection(std::shared_ptr<ListenerState> listener, Wire::tcp::socket socket, std::string peer_address,
+                       ConnectionRoom::Place room)
     : listener_(std::move(listener)),
+      room_(std::move(room)),
       place_(listener_->add(this)),
       wire_(std::move(socket), listener_->tls()),
       input_(wire_),

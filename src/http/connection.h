@@ -15,7 +15,9 @@ namespace verbena::http {
 
 class Connection final : public Exchange, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<ListenerState> listener, Wire::tcp::socket socket, std::string peer_address);
+  // `room`: its place among the door's connections.
+  Connection(std::shared_ptr<ListenerState> listener, Wire::tcp::socket socket, std::string peer_address,
+             ConnectionRoom::Place room);
   ~Connection() override;
 
   // The coroutine of a connection's whole life. The pointer is its owner.
@@ -60,6 +62,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   void write_head(s3::Response& response, std::optional<uint64_t> content_length);
 
   std::shared_ptr<ListenerState> listener_;
+  const ConnectionRoom::Place room_;
   ListenerState::Place place_;
   Wire wire_;
   Input input_;

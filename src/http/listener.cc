@@ -28,8 +28,6 @@ constexpr std::chrono::milliseconds sweep_every{250};
 constexpr std::chrono::milliseconds accept_again_after{20};
 constexpr std::chrono::seconds complain_every{10};
 
-std::atomic<size_t> open_connections{0};  // of the process: connections_max bounds them together
-
 // The ports that this process listens on, with how many listeners each: SO_REUSEPORT would let another process of the
 // same user share them silently, so the first listener of a port makes sure that it is free.
 class OwnPorts {
@@ -86,16 +84,17 @@ std::string address_of(const tcp::endpoint& endpoint) {
 
 }  // namespace
 
-ListenerState::ListenerState(Core& core, Limits limits, std::optional<asio::ssl::context> tls, Handler handler)
+ListenerState::ListenerState(Core& core, Limits limits, std::optional<asio::ssl::context> tls, Handler handler,
+                             std::shared_ptr<ConnectionRoom> room)
     : core_(core),
       limits_(limits),
       tls_(std::move(tls)),
       handler_(std::move(handler)),
+      room_(std::move(room)),
       acceptor_(core.io()),
       sweep_timer_(core.io()),
       open_gauge_(metrics::gauge("verbena_http_connections", "Open HTTP connections")),
       accepted_(metrics::counter("verbena_http_connections_total", "HTTP connections accepted")),
-      refused_(metrics::counter("verbena_http_connections_refused_total", "HTTP connections over the limit")),
       accept_failures_(
           metrics::counter("verbena_http_accept_failures_total", "Connections that could not be accepted")) {}
 
@@ -148,7 +147,6 @@ void ListenerState::close_all() {
 }
 
 ListenerState::Place ListenerState::add(Connection* connection) {
-  open_connections.fetch_add(1, std::memory_order_relaxed);
   count_.fetch_add(1, std::memory_order_relaxed);
   open_gauge_.add(1);
   return connections_.insert(connections_.end(), connection);
@@ -158,7 +156,6 @@ void ListenerState::remove(Place place) {
   connections_.erase(place);
   open_gauge_.add(-1);
   count_.fetch_sub(1, std::memory_order_relaxed);
-  open_connections.fetch_sub(1, std::memory_order_relaxed);
   if (stopping_ && connections_.empty()) sweep_timer_.cancel();
 }
 
@@ -189,8 +186,9 @@ void ListenerState::admit(tcp::socket socket) {
   boost::system::error_code ec;
   const auto peer = socket.remote_endpoint(ec);
   if (ec) return;
-  if (open_connections.load(std::memory_order_relaxed) >= limits_.connections_max) {
-    refused_.add();
+  const std::string address = address_of(peer);
+  auto place = room_->enter(address);
+  if (place == nullptr) {
     if (!tls_) {
       static constexpr std::string_view busy =
           "HTTP/1.1 503 Service Unavailable\r\nServer: Verbena\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
@@ -201,7 +199,7 @@ void ListenerState::admit(tcp::socket socket) {
   }
   accepted_.add();
   socket.set_option(tcp::no_delay(true), ec);
-  auto connection = std::make_shared<Connection>(shared_from_this(), std::move(socket), address_of(peer));
+  auto connection = std::make_shared<Connection>(shared_from_this(), std::move(socket), address, std::move(place));
   asio::co_spawn(core_.io(), Connection::serve(std::move(connection)), asio::detached);
 }
 
@@ -237,14 +235,19 @@ class AsioListener final : public Listener {
 }  // namespace
 
 Result<std::unique_ptr<Listener>> listen(Core& core, std::string_view address, uint16_t port, Limits limits,
-                                         std::optional<TlsFiles> tls, Handler handler) {
+                                         std::optional<TlsFiles> tls, Handler handler,
+                                         std::shared_ptr<ConnectionRoom> room) {
   std::optional<asio::ssl::context> context;
   if (tls) {
     auto made = make_tls_context(*tls);
     if (!made) return std::unexpected(made.error());
     context.emplace(std::move(*made));
   }
-  auto state = std::make_shared<ListenerState>(core, limits, std::move(context), std::move(handler));
+  if (room == nullptr) {
+    const ConnectionRoom::Limits own{.connections_max = limits.connections_max, .client_max = 0, .reserved = 0};
+    room = std::make_shared<ConnectionRoom>(own, "s3");
+  }
+  auto state = std::make_shared<ListenerState>(core, limits, std::move(context), std::move(handler), std::move(room));
   VB_ASSIGN(const uint16_t bound, state->bind(address, port));
   state->start();
   return std::make_unique<AsioListener>(std::move(state), bound);

@@ -20,7 +20,8 @@ class Connection;
 class ListenerState : public std::enable_shared_from_this<ListenerState> {
  public:
   using tcp = boost::asio::ip::tcp;
-  ListenerState(Core& core, Limits limits, std::optional<boost::asio::ssl::context> tls, Handler handler);
+  ListenerState(Core& core, Limits limits, std::optional<boost::asio::ssl::context> tls, Handler handler,
+                std::shared_ptr<ConnectionRoom> room);
   ~ListenerState();
 
   Result<uint16_t> bind(std::string_view address, uint16_t port);
@@ -48,6 +49,7 @@ class ListenerState : public std::enable_shared_from_this<ListenerState> {
   const Limits limits_;
   std::optional<boost::asio::ssl::context> tls_;
   const Handler handler_;
+  const std::shared_ptr<ConnectionRoom> room_;
   tcp::acceptor acceptor_;
   boost::asio::steady_timer sweep_timer_;
   std::list<Connection*> connections_;
@@ -56,7 +58,6 @@ class ListenerState : public std::enable_shared_from_this<ListenerState> {
   bool stopping_ = false;
   metrics::Gauge& open_gauge_;
   metrics::Counter& accepted_;
-  metrics::Counter& refused_;
   metrics::Counter& accept_failures_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/core.h"
 #include "base/task.h"
+#include "http/connection_room.h"
 #include "memory/stream.h"
 #include "s3/request.h"
 
@@ -16,7 +17,7 @@ namespace verbena::http {
 
 struct Limits {
   size_t header_bytes_max = 64 * KiB;           // of a whole head; more is answered 431
-  size_t connections_max = 10'000;              // per process
+  size_t connections_max = 10'000;              // of this listener, where it has no room that it shares
   std::chrono::seconds idle_timeout{75};        // between requests
   std::chrono::seconds header_timeout{30};      // first byte to end of the head
   std::chrono::seconds body_stall_timeout{60};  // no byte in either direction
@@ -75,10 +76,13 @@ class Listener {
   virtual size_t connections() const = 0;  // from any thread
 };
 
+// `room`: shared by the listeners of one door; null: one of its own with limits.connections_max.
+//
 // `address` is an IP literal, "localhost", or "*" for every address (IPv6 and IPv4). Errors: bad_config (no address,
 // certificate or key not readable or not fitting) / connection_failed (address in use) with errno. An address that
 // another process listens on is in use even where SO_REUSEPORT would let both in.
 Result<std::unique_ptr<Listener>> listen(Core& core, std::string_view address, uint16_t port, Limits limits,
-                                         std::optional<TlsFiles> tls, Handler handler);
+                                         std::optional<TlsFiles> tls, Handler handler,
+                                         std::shared_ptr<ConnectionRoom> room = nullptr);
 
 }  // namespace verbena::http

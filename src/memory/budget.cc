@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/client_counts.h"
 #include "base/clock.h"
 #include "memory/arena.h"
 
@@ -69,7 +70,7 @@ Budget::Budget(const Limits& limits)
 Budget::~Budget() = default;
 
 std::shared_ptr<Budget::Peer> Budget::peer(std::string_view address) {
-  std::string name(address);
+  std::string name = client_of(address);
   const std::lock_guard lock(mutex_);
   auto& known = peers_[name];
   if (auto found = known.lock()) return found;

@@ -43,7 +43,10 @@ struct Door {
         options(std::move(options)),
         sessions({.sessions_max = this->options.sessions_max,
                   .idle_timeout = this->options.idle_timeout,
-                  .hello_timeout = this->options.hello_timeout}) {}
+                  .hello_timeout = this->options.hello_timeout,
+                  .account_max = this->options.account_sessions_max,
+                  .client_max = this->options.client_sessions_max,
+                  .reserved = this->options.reserved_sessions}) {}
 
   s3::Service& service;
   const auth::Verifier& verifier;

@@ -25,6 +25,9 @@ namespace verbena::native {
 
 struct Options {
   size_t sessions_max = 4096;        // of the process; more: slow_down
+  size_t account_sessions_max = 0;   // of them one account's; 0: no limit
+  size_t client_sessions_max = 0;    // from one address, or IPv6 /64; 0: no limit
+  size_t reserved_sessions = 0;      // for the superuser alone
   uint32_t credits = 64;             // requests in flight per session and endpoint
   uint32_t inline_max_bytes = 4096;  // fabrics between hosts
   // On one host a copy through the shared window is cheaper than a MAC over the same bytes.

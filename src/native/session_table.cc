@@ -9,14 +9,53 @@ int64_t ns(SteadyClock::time_point t) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
 }
 
+metrics::Counter& refused(const char* limit) {
+  return metrics::counter("verbena_native_sessions_over_limit_total", "Native sessions refused for a limit",
+                          {{"limit", limit}});
+}
+
+// Their places are free at once, whoever still looks at the session.
+void end_session(Session& session) {
+  session.ended = true;
+  session.of_account.reset();
+  session.of_client.reset();
+}
+
 }  // namespace
+
+SessionTable::SessionTable(Limits limits)
+    : limits_(limits),
+      accounts_({.each_max = limits.account_max, .clients_max = 0}),
+      clients_({.each_max = limits.client_max, .clients_max = 0}),
+      refused_all_(refused("all")),
+      refused_account_(refused("account")),
+      refused_client_(refused("client")) {}
+
+Result<void> SessionTable::take_place(Session& session) {
+  const auth::Principal* who = session.identity.principal.get();
+  const bool superuser = who != nullptr && who->superuser;
+  const size_t most = superuser ? limits_.sessions_max : limits_.sessions_max - limits_.reserved;
+  if (size_.fetch_add(1, std::memory_order_relaxed) >= most) {
+    size_.fetch_sub(1, std::memory_order_relaxed);
+    refused_all_.add();
+    return fail(Errc::slow_down, "native: too many sessions");
+  }
+  if (superuser || who == nullptr || who->account == nullptr) return {};
+  session.of_account = accounts_.try_hold(who->account->id);
+  session.of_client = clients_.try_hold(client_of(session.peer_address));
+  if (session.of_account != nullptr && session.of_client != nullptr) return {};
+  const bool of_account = session.of_account == nullptr;
+  (of_account ? refused_account_ : refused_client_).add();
+  session.of_account.reset();
+  session.of_client.reset();
+  size_.fetch_sub(1, std::memory_order_relaxed);
+  return fail(Errc::slow_down,
+              of_account ? "native: too many sessions of this account" : "native: too many sessions from this address");
+}
 
 Result<void> SessionTable::add(const std::shared_ptr<Session>& session, wire::Nonce client, wire::Nonce server,
                                std::string_view secret_key) {
-  if (size_.fetch_add(1, std::memory_order_relaxed) >= limits_.sessions_max) {
-    size_.fetch_sub(1, std::memory_order_relaxed);
-    return fail(Errc::slow_down, "native: too many sessions");
-  }
+  VB_TRY(take_place(*session));
   session->last_used_ns = ns(SteadyClock::now());
   for (;;) {
     fill_random(std::as_writable_bytes(std::span(&session->id, 1)));
@@ -40,7 +79,7 @@ void SessionTable::end(uint64_t id) {
   std::lock_guard lock(home.mutex);
   auto it = home.sessions.find(id);
   if (it == home.sessions.end()) return;
-  it->second->ended = true;
+  end_session(*it->second);
   home.sessions.erase(it);
   size_.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -53,7 +92,7 @@ size_t SessionTable::sweep(SteadyClock::time_point now) {
       Session& session = *entry.second;
       const auto patience = session.claimed ? limits_.idle_timeout : limits_.hello_timeout;
       if (ns(now) - session.last_used_ns < patience.count()) return false;
-      session.ended = true;
+      end_session(session);
       return true;
     });
   }

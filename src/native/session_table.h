@@ -13,7 +13,9 @@
 #include <unordered_set>
 
 #include "auth/auth.h"
+#include "base/client_counts.h"
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "base/result.h"
 #include "native/wire/keys.h"
 
@@ -24,9 +26,10 @@ struct Session {
   wire::MasterKey master;
   auth::AccessKeyPtr key;  // that opened it; its lanes look again after a change
   auth::Identity identity;
-  std::string peer_address;              // IP of the HTTP request that made it
-  bool secure = false;                   // that request came over TLS (the messages never do)
-  std::atomic<int64_t> last_used_ns{0};  // steady clock; refreshed by the lanes' sweeps, not by each message
+  std::string peer_address;                  // IP of the HTTP request that made it
+  ClientCounts::Hold of_account, of_client;  // its places among theirs, while it is in the table
+  bool secure = false;                       // that request came over TLS (the messages never do)
+  std::atomic<int64_t> last_used_ns{0};      // steady clock; refreshed by the lanes' sweeps, not by each message
   std::atomic<uint32_t> lanes_open{0};
   std::atomic<bool> claimed{false};  // a HELLO came
   std::atomic<bool> ended{false};    // out of the table: its lanes close at their next sweep
@@ -39,10 +42,14 @@ class SessionTable {
     size_t sessions_max = 4096;
     std::chrono::nanoseconds idle_timeout{};
     std::chrono::nanoseconds hello_timeout{};
+    size_t account_max = 0;  // of one account; 0: no limit
+    size_t client_max = 0;   // from one address, or IPv6 /64; 0: no limit
+    size_t reserved = 0;     // of sessions_max, for the superuser alone, whom the other two limits do not concern
   };
-  explicit SessionTable(Limits limits) : limits_(limits) {}
+  explicit SessionTable(Limits limits);
 
-  // Gives `session` a random id that is not in use. slow_down when the table is full.
+  // Gives `session` a random id that is not in use. slow_down when the table is full, or there are too many of its
+  // account or its address.
   Result<void> add(const std::shared_ptr<Session>& session, wire::Nonce client, wire::Nonce server,
                    std::string_view secret_key);
   std::shared_ptr<Session> find(uint64_t id) const;
@@ -60,7 +67,13 @@ class SessionTable {
   Shard& shard(uint64_t id) { return shards_[id % shard_count]; }
   const Shard& shard(uint64_t id) const { return shards_[id % shard_count]; }
 
+  Result<void> take_place(Session& session);
+
   Limits limits_;
+  ClientCounts accounts_, clients_;
+  metrics::Counter& refused_all_;
+  metrics::Counter& refused_account_;
+  metrics::Counter& refused_client_;
   std::array<Shard, shard_count> shards_;
   std::atomic<size_t> size_{0};
 };

@@ -38,6 +38,66 @@ TEST(SessionTable, IsBounded) {
   EXPECT_EQ(table.size(), 2u);
 }
 
+std::shared_ptr<Session> session_of(const std::string& account, const std::string& address, bool superuser = false) {
+  auto session = std::make_shared<Session>();
+  auto principal = std::make_shared<auth::Principal>();
+  auto named = std::make_shared<auth::Account>();
+  named->id = account;
+  principal->account = std::move(named);
+  principal->superuser = superuser;
+  session->identity.principal = std::move(principal);
+  session->peer_address = address;
+  return session;
+}
+
+bool fits(SessionTable& table, const std::shared_ptr<Session>& session) {
+  const auto added = table.add(session, {}, {}, "secret");
+  if (!added) {
+    EXPECT_EQ(added.error(), Errc::slow_down);
+  }
+  return added.has_value();
+}
+
+// A user without any policy opened all the sessions there may be: root got none.
+TEST(SessionTable, OneAccountCannotTakeAllSessionsAndSomeAreKeptForRoot) {
+  SessionTable table({.sessions_max = 10,
+                      .idle_timeout = seconds(10),
+                      .hello_timeout = seconds(1),
+                      .account_max = 4,
+                      .client_max = 0,
+                      .reserved = 2});
+  std::vector<std::shared_ptr<Session>> alice;
+  for (int i = 0; i < 4; ++i) {
+    alice.push_back(session_of("alice", "192.0.2." + std::to_string(i)));
+    EXPECT_TRUE(fits(table, alice.back()));
+  }
+  EXPECT_FALSE(fits(table, session_of("alice", "192.0.2.9")));
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(fits(table, session_of("bob" + std::to_string(i), "192.0.2.1")));
+  EXPECT_FALSE(fits(table, session_of("carol", "192.0.2.1")));
+  EXPECT_TRUE(fits(table, session_of("root", "192.0.2.1", true)));
+  EXPECT_TRUE(fits(table, session_of("root", "192.0.2.1", true)));
+  EXPECT_FALSE(fits(table, session_of("root", "192.0.2.1", true)));
+  for (const auto& session : alice) table.end(session->id);
+  EXPECT_TRUE(fits(table, session_of("alice", "192.0.2.1")));
+}
+
+TEST(SessionTable, OneAddressCannotTakeAllSessions) {
+  SessionTable table({.sessions_max = 10,
+                      .idle_timeout = seconds(10),
+                      .hello_timeout = seconds(1),
+                      .account_max = 0,
+                      .client_max = 2,
+                      .reserved = 0});
+  EXPECT_TRUE(fits(table, session_of("a", "2001:db8::1")));
+  EXPECT_TRUE(fits(table, session_of("b", "2001:db8::2")));
+  EXPECT_FALSE(fits(table, session_of("c", "2001:db8::3")));
+  EXPECT_TRUE(fits(table, session_of("c", "2001:db8:0:1::3")));
+  EXPECT_TRUE(fits(table, session_of("root", "2001:db8::4", true)));
+  // The next sweep ends those that never said hello.
+  EXPECT_EQ(table.sweep(SteadyClock::now() + seconds(2)), 4u);
+  EXPECT_TRUE(fits(table, session_of("c", "2001:db8::3")));
+}
+
 TEST(SessionTable, ForgetsTheIdleAndTheNeverUsed) {
   SessionTable table({.sessions_max = 10, .idle_timeout = seconds(10), .hello_timeout = seconds(1)});
   const auto now = SteadyClock::now();

@@ -19,7 +19,7 @@ class TestStore final : public store::Store {
     std::string bytes;
   };
   std::map<std::string, std::map<std::string, std::shared_ptr<Object>>> objects;  // bucket -> key -> object
-  std::map<std::string, store::Document> documents;  // of every bucket
+  std::map<std::string, store::Document> documents;                               // of every bucket
   std::mutex mutex;
   std::optional<uint64_t> rot_at;  // reads that touch this offset find damage
 

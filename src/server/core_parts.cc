@@ -1,12 +1,18 @@
 #include "server/core_parts.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 namespace verbena::server {
 namespace {
 
 // What a message carries beside its inline bytes: header, keys, metadata, MAC.
 constexpr size_t message_overhead_max = 12 * KiB;
+// A client says which session it has right after it joined.
+constexpr std::chrono::seconds local_admission_timeout{10};
 
 fabric::ofi::Options ofi_options(const Config::Rdma& rdma, const std::string& provider) {
   fabric::ofi::Options options;
@@ -24,6 +30,23 @@ fabric::ofi::Options ofi_options(const Config::Rdma& rdma, const std::string& pr
   options.message_size_max = std::max<size_t>(options.message_size_max, rdma.inline_bytes_max + message_overhead_max);
   options.operation_deadline = rdma.operation_timeout;
   return options;
+}
+
+}  // namespace
+
+namespace {
+
+// The sockets' own directory. Where the configuration names it, clients of all users are meant to enter it: the sockets
+// say nothing to who has no key. One that is there already keeps its mode.
+std::expected<void, std::string> make_socket_directory(const std::filesystem::path& prefix, bool own_user_only) {
+  const auto directory = prefix.parent_path();
+  if (directory.empty()) return {};
+  if (::mkdir(directory.c_str(), 0700) == 0) {
+    if (own_user_only || ::chmod(directory.c_str(), 0755) == 0) return {};
+  } else if (errno == EEXIST) {
+    return {};
+  }
+  return std::unexpected("rdma.local_socket: cannot make " + directory.string() + ": " + std::strerror(errno));
 }
 
 }  // namespace
@@ -72,10 +95,12 @@ std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& a
   }
   if (choice.local) {
     const auto prefix =
-        config.rdma.local_socket.empty() ? (directory / "local.sock").string() : config.rdma.local_socket;
+        config.rdma.local_socket.empty() ? (directory / "sockets/local.sock").string() : config.rdma.local_socket;
+    if (auto made = make_socket_directory(prefix, config.rdma.local_socket.empty()); !made) return made;
     parts.local_socket = prefix + "." + std::to_string(parts.core->index());
     fabric::local::Options options;
     options.peers_max = config.rdma.sessions_max;  // a session has a link to each core
+    options.admission_timeout = local_admission_timeout;
     auto opened = fabric::local::listen(*parts.core, parts.local_socket, options);
     if (opened) {
       parts.local = std::move(*opened);

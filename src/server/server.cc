@@ -34,6 +34,9 @@ constexpr size_t blocking_queue_max = 4096;
 constexpr size_t iam_queue_max = 256;
 constexpr uint16_t admin_port_default = 9001;
 constexpr std::chrono::seconds cut_off_max{5};
+// Of connections and sessions: a sixteenth is kept for whoever runs the server.
+constexpr size_t reserved_part = 16;
+constexpr size_t reserved_connections_max = 64;
 
 unsigned core_count(const Config& config) {
   if (config.cores != 0) return config.cores;
@@ -49,10 +52,20 @@ http::Limits http_limits(const Config::Http& http) {
           .body_rate_min = http.body_rate_min};
 }
 
+std::shared_ptr<http::ConnectionRoom> make_room(uint64_t connections_max, uint64_t client_max, const char* door) {
+  const size_t reserved = std::min<size_t>(connections_max / reserved_part, reserved_connections_max);
+  const http::ConnectionRoom::Limits limits{
+      .connections_max = connections_max, .client_max = client_max, .reserved = reserved};
+  return std::make_shared<http::ConnectionRoom>(limits, door);
+}
+
 native::Options native_options(const Config::Rdma& rdma, http::AccessLog* access_log) {
   native::Options options;
   options.access_log = access_log;
   options.sessions_max = rdma.sessions_max;
+  options.account_sessions_max = rdma.sessions_per_account_max;
+  options.client_sessions_max = rdma.sessions_per_client_max;
+  options.reserved_sessions = rdma.sessions_max / reserved_part;
   options.credits = static_cast<uint32_t>(rdma.credits);
   options.inline_max_bytes = static_cast<uint32_t>(rdma.inline_bytes_max);
   options.idle_timeout = rdma.session_idle_timeout;
@@ -244,6 +257,9 @@ std::expected<void, std::string> Server::State::listen() {
   std::optional<http::TlsFiles> tls;
   if (!config.tls.certificate.empty()) tls = http::TlsFiles{config.tls.certificate, config.tls.key};
   const auto limits = http_limits(config.http);
+  // Apart, so that a full S3 door leaves health, metrics and sessions open.
+  const auto s3_room = make_room(config.http.connections_max, config.http.connections_per_client_max, "s3");
+  const auto native_room = make_room(config.rdma.connections_max, config.rdma.connections_per_client_max, "native");
   uint16_t http_port = config.http.port;
   uint16_t native_port = config.rdma.port;
   pages = std::make_unique<admin::Pages>(*verifier);
@@ -252,13 +268,14 @@ std::expected<void, std::string> Server::State::listen() {
         *parts.core, config.http.address, http_port, limits, tls,
         http::make_s3_handler(
             *verifier, *parts.router,
-            {.access_log = access_log.get(), .iam = iam.get(), .domain = config.domain, .stopping = &stopping}));
+            {.access_log = access_log.get(), .iam = iam.get(), .domain = config.domain, .stopping = &stopping}),
+        s3_room);
     if (!opened) return std::unexpected("http " + at(config.http.address, http_port) + ": " + describe(opened.error()));
     parts.s3_listener = std::move(*opened);
     http_port = parts.s3_listener->port();
     if (door == nullptr) continue;
     auto native = http::listen(*parts.core, config.rdma.address, native_port, limits, std::nullopt,
-                               pages->handler(door->session_handler()));
+                               pages->handler(door->session_handler()), native_room);
     if (!native)
       return std::unexpected("rdma " + at(config.rdma.address, native_port) + ": " + describe(native.error()));
     parts.native_listener = std::move(*native);
@@ -278,9 +295,10 @@ std::expected<void, std::string> Server::State::listen() {
 
 std::expected<void, std::string> Server::State::listen_admin() {
   auto& parts = cores.front();
+  const auto room = make_room(config.rdma.connections_max, config.rdma.connections_per_client_max, "admin");
   const auto open = [&](uint16_t port) {
     return http::listen(*parts.core, config.admin.address, port, http_limits(config.http), std::nullopt,
-                        pages->handler());
+                        pages->handler(), room);
   };
   const uint16_t wanted = config.admin.port.value_or(config.http.port == 0 ? 0 : admin_port_default);
   auto opened = open(wanted);

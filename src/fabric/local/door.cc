@@ -86,11 +86,20 @@ void Door::drop(PeerId peer) {
   signal(wakeup_.get());
 }
 
+void Door::admit(PeerId peer) {
+  {
+    std::lock_guard lock(mutex_);
+    admitted_.push_back(peer);
+  }
+  signal(wakeup_.get());
+}
+
 void Door::run() {
   while (!stopping_.load()) {
     epoll_event events[64];
     // With handshakes under way, look for slow ones now and then.
-    const int timeout_ms = handshakes() == 0 ? -1 : 50;
+    const bool deadlines = waiting_ != 0 && options_.admission_timeout.count() != 0;
+    const int timeout_ms = handshakes() != 0 ? 50 : deadlines ? 500 : -1;
     const int count = ::epoll_wait(epoll_.get(), events, 64, timeout_ms);
     for (int i = 0; i < count; ++i) {
       const int fd = events[i].data.fd;
@@ -103,6 +112,7 @@ void Door::run() {
         serve(fd);
       }
     }
+    note_admitted();
     close_dropped();
     close_slow_ones();
   }
@@ -174,8 +184,41 @@ bool Door::handle(Connection& connection, Packet packet) {
   return false;
 }
 
+// Who joined and never showed who it is must not keep out who would.
+bool Door::make_room() {
+  if (options_.admission_timeout.count() == 0 || waiting_ == 0) return false;
+  int oldest = -1;
+  Deadline first{};
+  for (const auto& [fd, connection] : connections_) {
+    if (connection.peer == 0 || connection.admitted) continue;
+    if (oldest < 0 || connection.deadline < first) {
+      oldest = fd;
+      first = connection.deadline;
+    }
+  }
+  if (oldest < 0) return false;
+  Counters::get().refused.add();
+  close(oldest, true);
+  return true;
+}
+
+void Door::note_admitted() {
+  std::vector<PeerId> admitted;
+  {
+    std::lock_guard lock(mutex_);
+    admitted.swap(admitted_);
+  }
+  for (const PeerId peer : admitted) {
+    const auto found = descriptors_.find(peer);
+    if (found == descriptors_.end()) continue;
+    Connection& connection = connections_.at(found->second);
+    if (std::exchange(connection.admitted, true)) continue;
+    --waiting_;
+  }
+}
+
 bool Door::welcome(Connection& connection) {
-  if (descriptors_.size() >= options_.peers_max) {
+  if (descriptors_.size() >= options_.peers_max && !make_room()) {
     refuse(connection, Errc::slow_down);
     return false;
   }
@@ -187,6 +230,8 @@ bool Door::welcome(Connection& connection) {
     return false;
   }
   connection.peer = peer_next_++;
+  connection.deadline = deadline_in(options_.admission_timeout);
+  ++waiting_;
   connection.budgets = {memory_bytes_, std::make_shared<Budget>(options_.client_memory_size_max),
                         std::make_shared<Budget>(options_.client_memory_count_max)};
   descriptors_.emplace(connection.peer, connection.socket->get());
@@ -245,6 +290,7 @@ void Door::close(int fd, bool tell) {
   ::shutdown(fd, SHUT_RDWR);
   const PeerId peer = node.mapped().peer;
   if (peer == 0) return;
+  if (!node.mapped().admitted) --waiting_;
   descriptors_.erase(peer);
   if (tell) {
     post([events = events_, peer] { events->gone(peer); });
@@ -252,15 +298,17 @@ void Door::close(int fd, bool tell) {
 }
 
 void Door::close_slow_ones() {
-  if (handshakes() == 0) return;
+  const bool deadlines = waiting_ != 0 && options_.admission_timeout.count() != 0;
+  if (handshakes() == 0 && !deadlines) return;
   const auto now = SteadyClock::now();
   std::vector<int> slow;
   for (auto& [fd, connection] : connections_) {
-    if (connection.peer == 0 && connection.deadline < now) slow.push_back(fd);
+    const bool waits = connection.peer == 0 || (deadlines && !connection.admitted);
+    if (waits && connection.deadline < now) slow.push_back(fd);
   }
   for (int fd : slow) {
-    refuse(connections_.at(fd), Errc::timed_out);
-    close(fd, false);
+    if (Connection& connection = connections_.at(fd); connection.peer == 0) refuse(connection, Errc::timed_out);
+    close(fd, true);
   }
 }
 

@@ -55,6 +55,8 @@ class Door {
                                             DoorEvents* events, std::weak_ptr<void> alive);
   ~Door();  // joins the thread, closes all connections and removes the socket file
 
+  // From any thread: that client may stay.
+  void admit(PeerId peer);
   // From any thread: closes that client's connection. gone() is not called for it.
   void drop(PeerId peer);
 
@@ -64,7 +66,8 @@ class Door {
   struct Connection {
     std::shared_ptr<Socket> socket;
     PeerId peer = 0;    // 0: has not said hello
-    Deadline deadline;  // for hello
+    Deadline deadline;  // for hello, then for being admitted
+    bool admitted = false;
     MemoryBudgets budgets;
     uint32_t key_next = 0;
     bool refusal_logged = false;  // once is enough: the rest is counted
@@ -85,6 +88,8 @@ class Door {
   void close(int fd, bool tell);
   void close_slow_ones();
   void close_dropped();
+  void note_admitted();
+  bool make_room();
   size_t handshakes() const;
   template <class Event>
   void post(Event event);
@@ -102,9 +107,10 @@ class Door {
   std::unordered_map<int, Connection> connections_;  // by descriptor
   std::unordered_map<PeerId, int> descriptors_;      // of those that shook hands
   PeerId peer_next_ = 1;
+  size_t waiting_ = 0;  // clients that shook hands and were not admitted
 
   std::mutex mutex_;
-  std::vector<PeerId> dropped_;  // guarded by mutex_
+  std::vector<PeerId> dropped_, admitted_;  // guarded by mutex_
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

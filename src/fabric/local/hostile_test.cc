@@ -327,6 +327,26 @@ pid_t fork_client(Client client) {
   ::_exit(0);
 }
 
+// Clients joined, never said which session they have, and kept the places of those who would.
+TEST_F(HostileTest, WhoJoinsAndNeverShowsWhoItIsMakesRoom) {
+  Server server(path_, {.peers_max = 4, .admission_timeout = std::chrono::hours(1)});
+  auto known = must_connect(path_);
+  ASSERT_EQ(as_text(echo(*known, as_bytes("hello"))), "hello");
+  server.on_core([&] { return server.port().admit(server.last_peer()), 0; });
+  std::vector<std::unique_ptr<Link>> idlers;
+  for (int i = 0; i < 12; ++i) idlers.push_back(must_connect(path_));
+  server.wait_for_gone(9);
+  // Who was admitted was never thrown out.
+  EXPECT_EQ(as_text(echo(*known, as_bytes("still here"))), "still here");
+  good_client_is_served();
+}
+
+TEST_F(HostileTest, WhoNeverShowsWhoItIsIsThrownOutInTheEnd) {
+  Server server(path_, {.admission_timeout = std::chrono::milliseconds(300)});
+  auto idler = must_connect(path_);
+  server.wait_for_gone(1);
+}
+
 TEST_F(HostileTest, AKilledClientIsNoticedAndItsMemoryComesBack) {
   // The child comes first: it waits for the socket, so that no thread exists when it forks.
   const pid_t child = fork_client([&] {

@@ -30,6 +30,9 @@ struct Options {
   size_t message_size_max = 128 * KiB;
   size_t ring_size = 1 * MiB;
   size_t peers_max = 256;
+  // A peer that Port::admit() was not called for within this is thrown out; 0: never. Where peers_max is reached the
+  // oldest of them makes room before.
+  std::chrono::milliseconds admission_timeout{0};
   size_t handshakes_max = 64;  // connections that have not said hello yet; the oldest makes room
   size_t client_memory_count_max = 64;
   uint64_t client_memory_size_max = 2 * GiB;  // per peer, bytes of all its memfds

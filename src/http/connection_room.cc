@@ -1,0 +1,47 @@
+#include "http/connection_room.h"
+
+namespace verbena::http {
+namespace {
+
+struct Held {
+  std::shared_ptr<std::atomic<size_t>> open;
+  ClientCounts::Hold client;
+  Held(std::shared_ptr<std::atomic<size_t>> all, ClientCounts::Hold of_client)
+      : open(std::move(all)), client(std::move(of_client)) {}
+  Held(const Held&) = delete;
+  ~Held() { open->fetch_sub(1, std::memory_order_relaxed); }
+};
+
+metrics::Counter& refused(const std::string& door, const char* limit) {
+  return metrics::counter("verbena_http_connections_refused_total", "HTTP connections over a limit",
+                          {{"door", door}, {"limit", limit}});
+}
+
+}  // namespace
+
+ConnectionRoom::ConnectionRoom(Limits limits, const std::string& door)
+    : limits_(limits),
+      clients_({.each_max = limits.client_max, .clients_max = 0}),
+      open_(std::make_shared<std::atomic<size_t>>(0)),
+      refused_full_(refused(door, "all")),
+      refused_client_(refused(door, "client")) {}
+
+ConnectionRoom::Place ConnectionRoom::enter(std::string_view address) {
+  const std::string client = client_of(address);
+  const size_t most = is_loopback_client(client) ? limits_.connections_max : limits_.connections_max - limits_.reserved;
+  // The table of clients is bounded by the connections.
+  if (open_->fetch_add(1, std::memory_order_relaxed) >= most) {
+    open_->fetch_sub(1, std::memory_order_relaxed);
+    refused_full_.add();
+    return nullptr;
+  }
+  auto hold = clients_.try_hold(client);
+  if (hold == nullptr) {
+    open_->fetch_sub(1, std::memory_order_relaxed);
+    refused_client_.add();
+    return nullptr;
+  }
+  return std::make_shared<const Held>(open_, std::move(hold));
+}
+
+}  // namespace verbena::http
