@@ -1,8 +1,8 @@
 // Who may hold how much of the arena. Memory for a transfer is granted before it is leased, so that slow peers cannot
 // take it from the others:
 //
-//  - A peer (a client's address; of IPv6 the /64 that it lies in) holds at most `peer_max`, all transfers together at most `total_max`. The rest of the
-//    arena is for what no peer asks for, and for the gaps between leases.
+//  - A peer (a client's address; of IPv6 the /64 that it lies in) holds at most `peer_max`, all transfers together at
+//    most `total_max`. The rest of the arena is for what no peer asks for, and for the gaps between leases.
 //  - The less is left, the smaller the pieces: a transfer's next chunk is at most 1/64 of what is left to all and
 //    1/32 of what is left to its peer, between `unit` and `chunk_max`. So a few slow transfers never hold
 //    everything, and hundreds fit.
