@@ -31,6 +31,8 @@ struct AccessKey {
   Credentials credentials;
   PrincipalPtr principal;
   int64_t expires_s = 0;  // since the epoch; 0: never
+  // Of a session: the lasting key that it goes back to, and what tells it from another one of that name made later.
+  std::string parent_key{}, parent_tag{};
   bool expired(int64_t now_s) const { return expires_s != 0 && now_s >= expires_s; }
 };
 using AccessKeyPtr = std::shared_ptr<const AccessKey>;
