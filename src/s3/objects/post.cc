@@ -80,10 +80,7 @@ std::string_view form_signature(const Form& form) {
 Headers put_headers(const Form& form) {
   Headers headers;
   for (const auto& [name, value] : form.fields) {
-    std::string header = lower(name);
-    if (header == "acl") header = "x-amz-acl";
-    if (header == "tagging") header = "x-amz-tagging";
-    headers.emplace_back(std::move(header), value);
+    headers.emplace_back(lower(header_of_field(name)), value);
   }
   return headers;
 }

@@ -159,7 +159,7 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
 
 Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutRequest request, memory::Source& body) {
   VB_CO_TRY(check_bucket_name(request.bucket));
-  VB_CO_TRY(check_key(request.key));
+  VB_CO_TRY(check_new_key(request.key));
   VB_CO_TRY(check_object_headers(request.headers));
   const uint64_t generation = service.access->now();
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
