@@ -88,8 +88,8 @@ int split_target(RequestHead& head, std::string& authority) {
   return 0;
 }
 
-// Fields of one value. A signature is over their values joined by commas (SigV4's canonical headers), while whoever acts
-// on them takes one: a signed value with a comma in it, split there into two fields, would still be signed and say
+// Fields of one value. A signature is over their values joined by commas (SigV4's canonical headers), while whoever
+// acts on them takes one: a signed value with a comma in it, split there into two fields, would still be signed and say
 // something else.
 bool has_one_value(std::string_view name) {
   constexpr std::string_view ours = "x-amz-";

@@ -9,9 +9,8 @@
 namespace verbena::s3 {
 namespace {
 
-// What pugixml's parser would take without a word: too much markup, broken or custom entities, DTDs, characters that XML
-// does not have.
-// The tree costs about 64 bytes per node, so markup is bounded, not only text.
+// What pugixml's parser would take without a word: too much markup, broken or custom entities, DTDs, characters that
+// XML does not have. The tree costs about 64 bytes per node, so markup is bounded, not only text.
 constexpr size_t markup_max = 200'000;
 constexpr int depth_max = 8;
 
@@ -21,8 +20,8 @@ constexpr bool is_xml_character(uint32_t c) {
          (c >= 0x10000 && c <= 0x10ffff);
 }
 
-// "&#65;" or "&#x41;" of a character that XML has. A 0 would end the text for the parser, which has it in C strings: what
-// follows it in a key or a prefix would be gone.
+// "&#65;" or "&#x41;" of a character that XML has. A 0 would end the text for the parser, which has it in C strings:
+// what follows it in a key or a prefix would be gone.
 bool known_reference(std::string_view at) {
   const size_t end = at.substr(0, 12).find(';');
   if (!at.starts_with("&#") || end == std::string_view::npos) return false;

@@ -22,7 +22,8 @@ TEST(Xml, WriterEscapesAndCloses) {
 TEST(Xml, DeleteIsRead) {
   const auto document = parse_delete(
       "<?xml version=\"1.0\"?><Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>"
-      "<Object><Key>a&amp;b&#x9;&#x1F600;</Key><VersionId>null</VersionId></Object>\n<Object><Key> </Key><ETag>\"e\"</ETag>"
+      "<Object><Key>a&amp;b&#x9;&#x1F600;</Key><VersionId>null</VersionId></Object>\n<Object><Key> "
+      "</Key><ETag>\"e\"</ETag>"
       "</Object><Object><Key><![CDATA[<x>]]>\r\n</Key></Object></Delete>");
   ASSERT_TRUE(document) << describe(document.error());
   EXPECT_TRUE(document->quiet);

@@ -44,8 +44,8 @@ class RequestLog {
     // In milliseconds, because it is divided: a quarter of three whole seconds is none.
     std::chrono::milliseconds interval{300'000};  // from a batch's first record to its delivery
     size_t batch_bytes_max = 1 * MiB;    // a batch of that size is delivered at once
-    // Of all batches. An owner's records may take as much of it as is still free, so whoever makes many of them loses his
-    // own and not another's: one such owner gets half, of two each a third, and some is always left.
+    // Of all batches. An owner's records may take as much of it as is still free, so whoever makes many of them loses
+    // his own and not another's: one such owner gets half, of two each a third, and some is always left.
     size_t queued_bytes_max = 16 * MiB;
   };
   RequestLog(Service& service, Options options) : service_(service), options_(options) {}
