@@ -31,6 +31,8 @@ struct AccessKey {
   Credentials credentials;
   PrincipalPtr principal;
   int64_t expires_s = 0;  // since the epoch; 0: never
+  // Of a session: the lasting key that it goes back to, and what tells it from another one of that name made later.
+  std::string parent_key{}, parent_tag{};
   bool expired(int64_t now_s) const { return expires_s != 0 && now_s >= expires_s; }
 };
 using AccessKeyPtr = std::shared_ptr<const AccessKey>;
@@ -148,6 +150,9 @@ class Verifier {
   // the request's headers do not name: `body_sha256` (hex) is that of the bytes that came.
   // missing_authentication when it is not signed at all, content_sha256_mismatch for a header that names another body.
   Result<Verified> verify_call(const RequestView& request, std::string_view body_sha256) const;
+  // Of such a call before its body is there: whether it claims a key that there is, at a time that can be. So nobody
+  // else's body is waited for. Errors as verify_call().
+  Result<void> check_caller(const RequestView& request) const;
   // Who signed a form's policy; the policy's own expiration is the caller's to check. invalid_argument (fields that do
   // not make a signature), invalid_access_key_id, invalid_token, signature_does_not_match.
   Result<Identity> verify_form(const FormClaim& form) const;

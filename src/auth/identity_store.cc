@@ -56,8 +56,9 @@ AccountMap first_accounts() {
   return {{root_account()->id, std::move(root)}};
 }
 
-std::string tag_of_root(const Credentials& root) {
-  return to_hex(as_bytes(hmac_sha256(as_bytes(root.secret_key), as_bytes("root sessions of " + root.access_key))));
+// Tells a key from another one that is made under its name later, and gives nothing of its secret away.
+std::string tag_of(const Credentials& key) {
+  return to_hex(as_bytes(hmac_sha256(as_bytes(key.secret_key), as_bytes("sessions of " + key.access_key))));
 }
 
 size_t slot_of(std::string_view token, size_t slots) { return std::hash<std::string_view>()(token) % slots; }
@@ -103,8 +104,7 @@ IdentityStore::IdentityStore(std::filesystem::path file, const KeyRing& keys, Cr
     : file_(std::move(file)),
       ring_(keys),
       file_bytes_max_(file_bytes_max),
-      root_(std::make_shared<const AccessKey>(AccessKey{root, superuser(), 0})),
-      root_tag_(tag_of_root(root)) {}
+      root_(std::make_shared<const AccessKey>(AccessKey{root, superuser(), 0})) {}
 
 IdentityStore::~IdentityStore() = default;
 
@@ -283,16 +283,20 @@ Result<AccessKeyPtr> IdentityStore::find_session(std::string_view access_key, st
   return key;
 }
 
-// The one that the session is of may have gone, or be another one of the same name.
+bool IdentityStore::has_parent(const SessionGrant& grant) const {
+  const auto now = snapshot();
+  const auto found = now->keys.find(grant.parent_key);
+  return found != now->keys.end() && found->second != nullptr &&
+         equal_constant_time(as_bytes(tag_of(found->second->credentials)), as_bytes(grant.parent_tag));
+}
+
+// The one that the session is of, or the key that it goes back to, may have gone or be another one of the same name.
 Result<AccessKeyPtr> IdentityStore::resolve(const SessionGrant& grant, std::string_view token) const {
   const auto gone = fail(Errc::invalid_access_key_id, "auth: the session's principal is gone");
   const AccountEntryPtr entry = account(grant.account_id);
-  if (entry == nullptr) return gone;
+  if (entry == nullptr || !has_parent(grant)) return gone;
   Principal principal;
   if (grant.kind == Principal::Kind::account_root) {
-    if (entry->account->id == root_account_id && !equal_constant_time(as_bytes(grant.root_tag), as_bytes(root_tag_))) {
-      return gone;
-    }
     principal = *root_of(*entry);
   } else if (grant.kind == Principal::Kind::user) {
     const auto user = entry->users.find(grant.subject);
@@ -313,9 +317,12 @@ Result<AccessKeyPtr> IdentityStore::resolve(const SessionGrant& grant, std::stri
     if (policy == nullptr) return gone;
     principal.session.push_back(policy->document.policy);
   }
+  principal.token_issued_s = grant.issued_s;
   AccessKey key{{grant.access_key, grant.secret_key, std::string(token)},
                 std::make_shared<const Principal>(std::move(principal)),
-                grant.expires_s};
+                grant.expires_s,
+                grant.parent_key,
+                grant.parent_tag};
   return std::make_shared<const AccessKey>(std::move(key));
 }
 
@@ -328,10 +335,13 @@ StoredKey IdentityStore::make_key(std::string access_key, std::string secret_key
   return key;
 }
 
-Credentials IdentityStore::make_session(SessionGrant& grant) const {
+Credentials IdentityStore::make_session(SessionGrant& grant, const AccessKey& by, int64_t now_s) const {
   grant.access_key = make_temporary_key_id();
   grant.secret_key = make_secret_key();
-  if (grant.account_id == root_account_id && grant.kind == Principal::Kind::account_root) grant.root_tag = root_tag_;
+  grant.issued_s = now_s;
+  const bool lasting = by.credentials.session_token.empty();
+  grant.parent_key = lasting ? by.credentials.access_key : by.parent_key;
+  grant.parent_tag = lasting ? tag_of(by.credentials) : by.parent_tag;
   return {grant.access_key, grant.secret_key, seal_session(ring_, grant)};
 }
 

@@ -109,6 +109,12 @@ class IdentityStoreTest : public testing::Test {
     grant.expires_s = now + 900;
     return grant;
   }
+  // Made by whom `access_key` is of.
+  Credentials session(SessionGrant& grant, const std::string& access_key = "AKALICE") {
+    const auto by = store_->find(access_key, "", now);
+    EXPECT_TRUE(by);
+    return store_->make_session(grant, by ? **by : AccessKey{}, now);
+  }
   Errc error_of(const Credentials& credentials, int64_t when = now) {
     const auto found = store_->find(credentials.access_key, credentials.session_token, when);
     return found ? Errc::ok : found.error().code;
@@ -360,7 +366,7 @@ TEST_F(IdentityStoreTest, ARolesSessionActsAsTheRoleUntilItEnds) {
   SessionGrant grant = role_grant("alice", "jobs");
   grant.policy = allow_list;
   grant.policy_arns = {"arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"};
-  const Credentials made = store_->make_session(grant);
+  const Credentials made = session(grant);
   for (int round = 0; round < 3; ++round) {  // the second is answered from memory, the third after a restart
     const auto key = store_->find(made.access_key, made.session_token, now);
     ASSERT_TRUE(key) << key.error().context;
@@ -382,7 +388,7 @@ TEST_F(IdentityStoreTest, ATokenIsGoodForItsOwnKeyAloneAndOnlyWhole) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
   add_role("alice", "jobs");
   SessionGrant grant = role_grant("alice", "jobs");
-  const Credentials made = store_->make_session(grant);
+  const Credentials made = session(grant);
   EXPECT_EQ(error_of({made.access_key, "", ""}), Errc::invalid_access_key_id);
   EXPECT_EQ(error_of({"ASIAOTHER", "", made.session_token}), Errc::invalid_token);
   EXPECT_EQ(error_of({"AKALICE", "", made.session_token}), Errc::invalid_token);
@@ -406,7 +412,7 @@ TEST_F(IdentityStoreTest, ASessionEndsWithWhoeverItIsOf) {
   of_user.kind = Principal::Kind::user;
   of_user.subject = "reader";
   of_user.subject_id = store_->account_named("alice")->users.at("reader").id;
-  const Credentials role = store_->make_session(of_role), user = store_->make_session(of_user);
+  const Credentials role = session(of_role), user = session(of_user);
   EXPECT_EQ(error_of(role), Errc::ok);
   EXPECT_EQ(error_of(user), Errc::ok);
   EXPECT_EQ((*store_->find(user.access_key, user.session_token, now))->principal->name, "reader");
@@ -417,12 +423,42 @@ TEST_F(IdentityStoreTest, ASessionEndsWithWhoeverItIsOf) {
   EXPECT_EQ(error_of(user), Errc::invalid_access_key_id);
 }
 
+// It went on for up to 36 hours: a key that leaked could not be called back.
+TEST_F(IdentityStoreTest, ASessionEndsWithTheKeyThatItWasMadeBy) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_role("alice", "jobs");
+  add_user("alice", "reader", "AKREADER");
+  const auto edit_key = [&](const std::function<void(std::vector<StoredKey>&)>& edit) {
+    ASSERT_TRUE(change("alice", [&](AccountEntry& entry) { edit(entry.users.at("reader").keys); }));
+  };
+  SessionGrant of_role = role_grant("alice", "jobs"), of_user = of_role, chained = of_role, others = of_role;
+  of_user.kind = Principal::Kind::user;
+  of_user.subject = "reader";
+  of_user.subject_id = store_->account_named("alice")->users.at("reader").id;
+  const Credentials role = session(of_role, "AKREADER"), user = session(of_user, "AKREADER"), other = session(others);
+  const auto by_session = store_->find(role.access_key, role.session_token, now);
+  ASSERT_TRUE(by_session);
+  EXPECT_EQ((*by_session)->principal->token_issued_s, now);
+  const Credentials next = store_->make_session(chained, **by_session, now + 1);
+  for (const auto& made : {role, user, next, other}) EXPECT_EQ(error_of(made), Errc::ok);
+
+  edit_key([](auto& keys) { keys[0].active = false; });
+  for (const auto& made : {role, user, next}) EXPECT_EQ(error_of(made), Errc::invalid_access_key_id) << "turned off";
+  edit_key([](auto& keys) { keys[0].active = true; });
+  EXPECT_EQ(error_of(role), Errc::ok);
+  edit_key([](auto& keys) { keys.clear(); });
+  for (const auto& made : {role, user, next}) EXPECT_EQ(error_of(made), Errc::invalid_access_key_id) << "deleted";
+  edit_key([&](auto& keys) { keys.push_back(store_->make_key("AKREADER", "another secret", now)); });
+  for (const auto& made : {role, user, next}) EXPECT_EQ(error_of(made), Errc::invalid_access_key_id) << "made anew";
+  EXPECT_EQ(error_of(other), Errc::ok) << "of another key";
+}
+
 TEST_F(IdentityStoreTest, ASessionOfTheRootEndsWhenTheRootKeyChanges) {
   SessionGrant grant;
   grant.kind = Principal::Kind::account_root;
   grant.account_id = root_account_id;
   grant.expires_s = now + 900;
-  const Credentials made = store_->make_session(grant);
+  const Credentials made = session(grant, "ROOTKEY");
   ASSERT_EQ(error_of(made), Errc::ok);
   EXPECT_TRUE((*store_->find(made.access_key, made.session_token, now))->principal->superuser);
   root_.secret_key = "another secret";
@@ -435,7 +471,7 @@ TEST_F(IdentityStoreTest, ASessionPolicyThatHasGoneIsNotNoLimit) {
   add_role("alice", "jobs");
   SessionGrant grant = role_grant("alice", "jobs");
   grant.policy_arns = {"arn:aws:iam::" + id_of("alice") + ":policy/limits"};
-  EXPECT_EQ(error_of(store_->make_session(grant)), Errc::invalid_access_key_id);
+  EXPECT_EQ(error_of(session(grant)), Errc::invalid_access_key_id);
 }
 
 TEST(SessionToken, AGrantIsReadBackTheSameAndNothingLessIsRead) {

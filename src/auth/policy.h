@@ -83,6 +83,10 @@ enum class Decision : uint8_t {
 // What cannot be decided in bounded time (long header values against many wildcards) is denied.
 Decision decide(const Question& question, const Resource& resource);
 
+// Whether some allowance could reach who asks, whatever conditions and denials say: those may look at what has not come
+// yet. `bucket`: not the question's resource, but any object of this bucket; empty: the question's.
+bool could_allow(const Question& question, const Resource& resource, std::string_view bucket);
+
 // Whether the policy gives access to the public, as GetBucketPolicyStatus and the public access block mean it.
 bool is_public(const Policy& policy);
 

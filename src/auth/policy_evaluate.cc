@@ -59,6 +59,34 @@ ResourceEffect evaluate_resource(const Policy& policy, Inquiry& inquiry) {
   return effect;
 }
 
+// Whether the pattern of a resource can match an object of the bucket. What is not plain is taken for yes.
+bool may_lie_in(std::string_view arn, std::string_view bucket) {
+  constexpr std::string_view objects = "arn:aws:s3:::";
+  if (!arn.starts_with(objects)) return true;
+  const std::string_view rest = arn.substr(objects.size());
+  const size_t plain = rest.find_first_of("*?$/");
+  if (plain == std::string_view::npos) return false;  // the bucket itself
+  return rest[plain] == '/' ? rest.substr(0, plain) == bucket : bucket.starts_with(rest.substr(0, plain));
+}
+
+bool could_concern(const Statement& statement, Inquiry& inquiry, std::string_view bucket) {
+  const Question& question = inquiry.question;
+  if (!statement.allow ||
+      any_matches(statement.actions, question.action, inquiry, Letters::any_case) == statement.not_actions) {
+    return false;
+  }
+  if (statement.not_resources) return true;
+  if (bucket.empty()) return any_matches(statement.resources, question.resource, inquiry, Letters::exact);
+  return std::ranges::any_of(statement.resource_texts, [&](const auto& text) { return may_lie_in(text, bucket); });
+}
+
+bool any_could_concern(const std::vector<PolicyPtr>& policies, Inquiry& inquiry, std::string_view bucket) {
+  return std::ranges::any_of(policies, [&](const PolicyPtr& policy) {
+    return std::ranges::any_of(policy->statements,
+                               [&](const Statement& s) { return could_concern(s, inquiry, bucket); });
+  });
+}
+
 // All policies of a list as one.
 Effect evaluate_all(const std::vector<PolicyPtr>& policies, Inquiry& inquiry) {
   Effect effect = Effect::none;
@@ -102,6 +130,25 @@ Decision decide(const Question& question, const Resource& resource) {
   if (own && reach == Reach::session) return Decision::allowed;
   const bool base = own ? by_identity || reach >= Reach::principal : by_identity && reach >= Reach::account;
   return base && in_session ? Decision::allowed : Decision::refused;
+}
+
+bool could_allow(const Question& question, const Resource& resource, std::string_view bucket) {
+  const Principal* const principal = question.principal;
+  Inquiry inquiry(question);
+  Reach reach = resource.granted;
+  const bool own = principal != nullptr && (principal->superuser || principal->account->canonical_id == resource.owner);
+  if (resource.policy != nullptr && resource.allows && (own || !resource.own_account_only)) {
+    for (const Statement& statement : resource.policy->statements) {
+      if (could_concern(statement, inquiry, bucket)) reach = std::max(reach, reach_of(statement, principal));
+    }
+  }
+  if (principal == nullptr) return reach >= Reach::principal;
+  const bool by_identity = principal->superuser || principal->kind == Principal::Kind::account_root ||
+                           any_could_concern(principal->policies, inquiry, bucket);
+  const bool in_session = principal->session.empty() || any_could_concern(principal->session, inquiry, bucket);
+  if (own && reach == Reach::session) return true;
+  const bool base = own ? by_identity || reach >= Reach::principal : by_identity && reach >= Reach::account;
+  return base && in_session;
 }
 
 bool is_public(const Policy& policy) {

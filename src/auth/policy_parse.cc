@@ -17,7 +17,7 @@ constexpr int depth_max = 16;
 
 std::unexpected<Error> malformed(const char* why) { return fail(Errc::malformed_policy, why); }
 
-// A name twice in an object would let two readers see two policies.
+// A name twice in an object would let two readers see two policies, and so would a NUL, where one of them stops.
 Result<Json> read_json(std::string_view text) {
   const char* wrong = nullptr;
   std::vector<std::set<std::string>> names;
@@ -27,6 +27,10 @@ Result<Json> read_json(std::string_view text) {
     if (event == Json::parse_event_t::object_end) names.pop_back();
     if (event == Json::parse_event_t::key && !names.back().insert(parsed.get<std::string>()).second) {
       wrong = "Policy has a field twice.";
+    }
+    const bool text = event == Json::parse_event_t::key || event == Json::parse_event_t::value;
+    if (text && parsed.is_string() && parsed.get_ref<const std::string&>().find('\0') != std::string::npos) {
+      wrong = "Policy holds a NUL character.";
     }
     return true;
   };

@@ -63,19 +63,14 @@ std::string_view entity_of(const Principal& principal, std::string_view prefix) 
 
 std::string_view last_of_path(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-bool is_account_id(std::string_view text) {
-  constexpr size_t digits = 12;
-  return text.size() == digits && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-}
-
-// RADOS Gateway writes an account as a user: arn:aws:iam:::user/ID, arn:aws:iam::TENANT:user/ID. An ARN of AWS, with
-// an account's 12 digits, means a user in that account alone.
+// RADOS Gateway writes an account as a user of none: arn:aws:iam:::user/ID. An ARN that has an account means a user in
+// that account alone, whatever it calls the account: else a user of one would stand for the account of that name.
 Reach user_reach(const PrincipalName& name, const Principal& principal) {
   const bool here = !name.account.empty() && names_account(name.account, *principal.account);
   if (here && principal.kind == Principal::Kind::user && entity_of(principal, user_prefix) == name.name) {
     return Reach::principal;
   }
-  return is_account_id(name.account) ? Reach::none : account_reach(name.name, principal);
+  return name.account.empty() ? account_reach(name.name, principal) : Reach::none;
 }
 
 }  // namespace

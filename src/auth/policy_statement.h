@@ -23,7 +23,7 @@ struct PrincipalName {
     nobody,    // a service or an identity provider: no one who comes here
   };
   Kind kind = Kind::nobody;
-  std::string account;  // id or canonical id; RADOS Gateway's tenant, or empty: `name` may be an account's
+  std::string account;  // id or canonical id; empty: `name` may be an account's
   std::string name;     // behind "user/", "role/" or "assumed-role/"
 };
 

@@ -105,6 +105,15 @@ TEST(PolicyParse, RefusesTooLongAPolicyBeforeItReadsIt) {
   EXPECT_EQ(policy.error().code, Errc::too_large);
 }
 
+TEST(PolicyParse, RefusesANulCharacterWhereverItStands) {
+  const std::string rest = R"("Effect":"Allow","Principal":"*","Action":"s3:*")";
+  EXPECT_EQ(refusal_of("{" + rest + R"(,"Resource":"arn:aws:s3:::b/a\u0000*"})"), "Policy holds a NUL character.");
+  EXPECT_EQ(refusal_of("{" + rest + R"(,"Resource":"arn:aws:s3:::b/*","Sid":"\u0000"})"),
+            "Policy holds a NUL character.");
+  EXPECT_EQ(refusal_of("{" + rest + R"(,"Resource":"*","Condition":{"StringEquals":{"aws:UserAgent\u0000":"a"}}})"),
+            "Policy holds a NUL character.");
+}
+
 TEST(PolicyParse, RefusesStatementsThatAwsRefuses) {
   const std::string rest = R"("Principal":"*","Action":"s3:*","Resource":"arn:aws:s3:::b/*"})";
   EXPECT_EQ(refusal_of(R"({"Effect":"Allow",)" + rest), "accepted");
@@ -225,6 +234,23 @@ TEST(PolicyEvaluate, AnonymousCallersHaveWhatEveryoneHas) {
   EXPECT_EQ(decide(get(&root), {.policy = everyone.get(), .owner = alice->canonical_id}), Decision::allowed);
 }
 
+// What AWS's "revoke sessions" button attaches to a role did nothing: the fact was never there.
+TEST(PolicyEvaluate, OlderSessionsAreRevokedByTheTimeOfTheirToken) {
+  const auto policy = identity(R"({"Effect":"Deny","Action":"*","Resource":"*",
+                                   "Condition":{"DateLessThan":{"aws:TokenIssueTime":"2026-01-02T03:04:05Z"}}})");
+  Principal session = session_of(alice, "jobs", "job");
+  const auto effect = [&](std::optional<int64_t> issued_s) {
+    session.token_issued_s = issued_s;
+    return evaluate(*policy, get(&session));
+  };
+  const int64_t revoked_s = 1'767'323'045;
+  EXPECT_EQ(effect(revoked_s - 1), Effect::deny);
+  EXPECT_EQ(effect(0), Effect::deny);
+  EXPECT_EQ(effect(revoked_s), Effect::none);
+  EXPECT_EQ(effect(revoked_s + 1), Effect::none);
+  EXPECT_EQ(effect(std::nullopt), Effect::none) << "a lasting key has no token";
+}
+
 TEST(PolicyEvaluate, PrincipalsAreNamedInEachForm) {
   Principal user = user_of(alice, "eng/ann");
   Principal root = root_of(alice);
@@ -241,8 +267,7 @@ TEST(PolicyEvaluate, PrincipalsAreNamedInEachForm) {
   EXPECT_EQ(reach(R"({"AWS":["222222222222","arn:aws:iam::111111111111:root"]})", &root), Reach::principal);
   EXPECT_EQ(reach(R"({"CanonicalUser":"alice-canonical"})", &root), Reach::principal);
   EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam:::user/alice-canonical"})", &root), Reach::principal);
-  EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::tenant:user/111111111111"})", &root), Reach::principal);
-  EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam::tenant:user/111111111111"})", nullptr), Reach::none);
+  EXPECT_EQ(reach(R"({"AWS":"arn:aws:iam:::user/111111111111"})", nullptr), Reach::none);
   EXPECT_EQ(reach(R"({"Service":"logging.s3.amazonaws.com"})", &root), Reach::none);
   EXPECT_EQ(reach("\"*\"", nullptr), Reach::principal);
 }
@@ -258,6 +283,12 @@ TEST(PolicyEvaluate, AnArnReachesNoOtherAccount) {
   EXPECT_EQ(reach("arn:aws:iam::111111111111:user/ann", root_of(named_ann)), Reach::none);
   EXPECT_EQ(reach("arn:aws:iam::111111111111:user/ann", user_of(named_ann, "ann")), Reach::none);
   EXPECT_EQ(reach("arn:aws:iam::111111111111:user/ann", user_of(alice, "ann")), Reach::principal);
+  // However the account is called: only an ARN without one can mean an account.
+  for (const char* tenant : {"alice-canonical", "tenant", "alice"}) {
+    const std::string arn = std::string("arn:aws:iam::") + tenant + ":user/ann";
+    EXPECT_EQ(reach(arn, root_of(named_ann)), Reach::none) << arn;
+    EXPECT_EQ(reach(arn, user_of(named_ann, "bob")), Reach::none) << arn;
+  }
   // RADOS Gateway's ARN is the account, never a user of that name in whatever account.
   EXPECT_EQ(reach("arn:aws:iam:::user/ann", root_of(named_ann)), Reach::principal);
   EXPECT_EQ(reach("arn:aws:iam:::user/ann", user_of(named_ann, "ben")), Reach::account);

@@ -31,6 +31,7 @@ struct Principal {
   std::string name;                 // user name; empty for an account's root
   std::vector<PolicyPtr> policies;  // identity policies: inline, attached, of groups; of the role
   std::vector<PolicyPtr> session;   // session policies: what they do not allow is denied. Empty: no limit
+  std::optional<int64_t> token_issued_s{};  // of a session: when its credentials were made, since the epoch
 };
 using PrincipalPtr = std::shared_ptr<const Principal>;
 

@@ -10,7 +10,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view token_seal_context = "session token";
-constexpr int format = 1;
+constexpr int format = 2;  // 1 did not name the key that it goes back to
 
 bool read_text(const Json& json, const char* name, std::string& out) {
   const auto found = json.find(name);
@@ -50,7 +50,9 @@ std::string encode_grant(const SessionGrant& grant) {
                      {"session", grant.session_name},
                      {"policy", grant.policy},
                      {"arns", grant.policy_arns},
-                     {"root", grant.root_tag}};
+                     {"issued", grant.issued_s},
+                     {"parent", grant.parent_key},
+                     {"tag", grant.parent_tag}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -64,7 +66,8 @@ std::optional<SessionGrant> decode_grant(std::string_view text) {
                      read_text(json, "secret", grant.secret_key) && read_text(json, "account", grant.account_id) &&
                      read_text(json, "subject", grant.subject) && read_text(json, "id", grant.subject_id) &&
                      read_text(json, "session", grant.session_name) && read_text(json, "policy", grant.policy) &&
-                     read_text(json, "root", grant.root_tag) && read_arns(json, grant.policy_arns);
+                     read_number(json, "issued", grant.issued_s) && read_text(json, "parent", grant.parent_key) &&
+                     read_text(json, "tag", grant.parent_tag) && read_arns(json, grant.policy_arns);
   // A session without an end is none.
   if (!whole || grant.expires_s <= 0 || kind < 0 || kind > static_cast<int>(Principal::Kind::assumed_role)) {
     return std::nullopt;

@@ -22,7 +22,9 @@ struct SessionGrant {
   std::string session_name;         // of a role's session
   std::string policy;               // session policy; empty for none
   std::vector<std::string> policy_arns;
-  std::string root_tag;  // of the root account's sessions: they end when the root key changes
+  int64_t issued_s = 0;
+  // The lasting key that it goes back to: it ends when that key is gone, turned off or made anew.
+  std::string parent_key, parent_tag;
   bool operator==(const SessionGrant&) const = default;
 };
 

@@ -241,6 +241,17 @@ Result<Verified> Verifier::verify_call(const RequestView& request, std::string_v
   return verify_version4(request, *claim, *arguments);
 }
 
+Result<void> Verifier::check_caller(const RequestView& request) const {
+  const auto arguments = parse_query(request.query);
+  if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
+  // The body's hash is not known yet: any will do.
+  VB_ASSIGN(const std::optional<Claim> claim, parse_claim(request, *arguments, empty_sha256));
+  if (!claim) return fail(Errc::missing_authentication, "auth: a call without a signature");
+  VB_TRY(check_time(*claim, clock_.now_s(), options_));
+  VB_TRY(credentials_.find(claim->access_key, claim->session_token, clock_.now_s()));
+  return {};
+}
+
 Result<Verified> Verifier::verify_version4(const RequestView& request, const Claim& claim,
                                            std::span<const QueryArgument> arguments) const {
   VB_TRY(check_time(claim, clock_.now_s(), options_));

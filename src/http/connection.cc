@@ -134,6 +134,7 @@ Task<Connection::Next> Connection::refuse(int status) {
   s3::Response response;
   const Errc code = code_of(status);
   const char* why = code == Errc::bad_request ? "An error occurred when parsing the HTTP request." : "";
+  if (head_.refusal != nullptr) why = head_.refusal;
   s3::fill_error(response, Error{code, 0, why}, "", make_request_id());
   response.status = status;
   close_requested_ = true;

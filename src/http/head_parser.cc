@@ -1,6 +1,7 @@
 #include "http/head_parser.h"
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/basic_parser.hpp>
 #include <cstring>
@@ -87,6 +88,31 @@ int split_target(RequestHead& head, std::string& authority) {
   return 0;
 }
 
+// Fields of one value. A signature is over their values joined by commas (SigV4's canonical headers), while whoever
+// acts on them takes one: a signed value with a comma in it, split there into two fields, would still be signed and say
+// something else.
+bool has_one_value(std::string_view name) {
+  constexpr std::string_view ours = "x-amz-";
+  if (name.starts_with(ours)) {
+    const std::string_view rest = name.substr(ours.size());
+    // Metadata is joined before it is kept; the others are lists, which SDKs write as several fields.
+    return !rest.starts_with("meta-") && rest != "object-attributes" && rest != "optional-object-attributes";
+  }
+  constexpr auto others = std::to_array<std::string_view>(
+      {"authorization", "content-disposition", "content-md5", "content-type", "date", "expires", "if-match",
+       "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "origin", "range", "referer"});
+  return std::ranges::find(others, name) != others.end();
+}
+
+bool repeats_one_value(const s3::Headers& headers) {
+  for (size_t i = 1; i < headers.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (headers[i].first == headers[j].first && has_one_value(headers[i].first)) return true;
+    }
+  }
+  return false;
+}
+
 // What Beast leaves to its user. Where two recipients could read a message differently, it is refused.
 int check_fields(RequestHead& head, const std::string& authority) {
   int hosts = 0, lengths = 0, encodings = 0;
@@ -109,6 +135,10 @@ int check_fields(RequestHead& head, const std::string& authority) {
   }
   if (hosts > 1 || (hosts == 0 && !head.http_1_0) || lengths > 1 || encodings > 1) return 400;
   if (encodings == 1 && (lengths == 1 || head.http_1_0)) return 400;
+  if (repeats_one_value(head.headers)) {
+    head.refusal = "A header of one value is there twice.";
+    return 400;
+  }
   return 0;
 }
 
@@ -137,6 +167,7 @@ HeadScanner::Status HeadScanner::scan(std::string_view bytes) {
 }
 
 int parse_head(std::string_view bytes, RequestHead& head) {
+  head.refusal = nullptr;
   Parser parser(head);
   parser.header_limit(static_cast<std::uint32_t>(bytes.size() + 1));  // the caller has bounded it
   parser.body_limit(boost::none);

@@ -19,6 +19,7 @@ struct RequestHead {
   bool keep_alive = true;
   bool expect_continue = false;
   bool http_1_0 = false;
+  const char* refusal = nullptr;  // why parse_head() refused it, where there is more to say than its status
 };
 
 inline constexpr size_t target_size_max = 16 * 1024;

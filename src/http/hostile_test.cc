@@ -57,6 +57,47 @@ TEST(Hostile, ShapesOfRequestSmugglingAreRefused) {
   EXPECT_EQ(ask("GET / HTTP/1.1\r\nHost: h\r\nX: a" + std::string(1, '\0') + "b\r\n\r\n").status, 400);
 }
 
+// A signed "x-amz-copy-source: /b/k,v", split at its comma, was signed still and named "/b/k".
+TEST(Hostile, AHeaderOfOneValueThatIsThereTwiceIsRefused) {
+  const auto twice = [](const std::string& name, const std::string& again) {
+    return ask("GET / HTTP/1.1\r\nHost: h\r\n" + name + ": a\r\nX: y\r\n" + again + ": a\r\n\r\n");
+  };
+  for (const char* name : {"x-amz-copy-source",
+                           "x-amz-copy-source-range",
+                           "x-amz-acl",
+                           "x-amz-grant-read",
+                           "x-amz-tagging",
+                           "x-amz-content-sha256",
+                           "x-amz-date",
+                           "x-amz-security-token",
+                           "x-amz-rdma-token",
+                           "x-amz-checksum-crc32",
+                           "x-amz-storage-class",
+                           "x-amz-object-lock-mode",
+                           "Authorization",
+                           "Content-Type",
+                           "Content-MD5",
+                           "Date",
+                           "Range",
+                           "If-Match",
+                           "If-None-Match",
+                           "If-Modified-Since",
+                           "If-Unmodified-Since",
+                           "If-Range",
+                           "Origin",
+                           "Referer"}) {
+    std::string upper = name;
+    for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    const Answer answer = twice(name, upper);
+    EXPECT_EQ(answer.status, 400) << name;
+    EXPECT_NE(answer.body.find("A header of one value is there twice."), std::string::npos) << answer.body;
+  }
+  for (const char* name :
+       {"x-amz-meta-a", "x-amz-object-attributes", "Accept-Encoding", "Content-Encoding", "X-Other"}) {
+    EXPECT_EQ(twice(name, name).status, 200) << name << " may be a list";
+  }
+}
+
 TEST(Hostile, ARefusedHeadIsAnsweredInXmlWithAnIdOfItsOwn) {
   const Answer answer = ask("GET a HTTP/1.1\r\nHost: h\r\n\r\n");
   EXPECT_TRUE(answer.whole);

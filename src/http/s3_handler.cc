@@ -6,6 +6,7 @@
 #include "http/payload.h"
 #include "http/request_id.h"
 #include "http/request_metrics.h"
+#include "memory/whole_body.h"
 #include "s3/workers/request_log.h"
 
 namespace verbena::http {
@@ -17,6 +18,7 @@ struct Context {
   AccessLog* access_log;
   const WallClock& clock;
   iam::Service* iam;
+  memory::Arena* arena;
   const std::string domain;
   const std::atomic<bool>* stopping;
   RequestMetrics metrics;
@@ -42,22 +44,25 @@ std::string host_of(const s3::Headers& headers) {
   return {};
 }
 
+// Good until this thread's next call.
+auth::RequestView view_of(const Exchange& exchange) {
+  thread_local std::vector<auth::HeaderView> views;  // verifying does not suspend: one per thread is enough
+  views.clear();
+  for (const auto& [name, value] : exchange.headers()) views.push_back({name, value});
+  return {exchange.method(), exchange.path(), exchange.query(), views};
+}
+
 Result<auth::Verified> authenticate(const Context& context, const Exchange& exchange) {
   // Browsers ask before a presigned request by its URL, whose signature is of another method: a preflight has no
   // caller.
   if (exchange.method() == "OPTIONS") return auth::Verified();
-  thread_local std::vector<auth::HeaderView> views;  // verify() does not suspend: one per thread is enough
-  views.clear();
-  for (const auto& [name, value] : exchange.headers()) views.push_back({name, value});
-  return context.verifier.verify({exchange.method(), exchange.path(), exchange.query(), views});
+  return context.verifier.verify(view_of(exchange));
 }
 
 // A call's body is part of what its signature covers.
 Result<auth::Verified> authenticate_call(const Context& context, const Exchange& exchange, std::string_view body) {
-  std::vector<auth::HeaderView> views;
-  for (const auto& [name, value] : exchange.headers()) views.push_back({name, value});
   const std::string hash = to_hex(as_bytes(sha256(as_bytes(body))));
-  return context.verifier.verify_call({exchange.method(), exchange.path(), exchange.query(), views}, hash);
+  return context.verifier.verify_call(view_of(exchange), hash);
 }
 
 s3::Request make_request(const Exchange& exchange, auth::Identity identity, std::string request_id,
@@ -95,19 +100,16 @@ iam::Api api_of(const Context& context, const Exchange& exchange) {
   return api != iam::Api::none && in_bucket_host(context, exchange) ? iam::Api::none : api;
 }
 
-// The whole body of a call, which is small. Grows as bytes come: what a header declares costs nothing.
-Task<Result<std::string>> read_call(Exchange& exchange) {
-  std::string body;
-  for (;;) {
-    constexpr size_t step = 8 * KiB;
-    const size_t had = body.size();
-    body.resize(had + step);
-    const MutableBytes into = std::as_writable_bytes(std::span(body)).subspan(had);
-    VB_CO_ASSIGN(const size_t got, co_await exchange.body().read(into));
-    body.resize(had + got);
-    if (body.size() > iam::body_bytes_max) co_return fail(Errc::entity_too_large, "The request's body is too large.");
-    if (got < step) co_return body;
+// The whole body of a call, which is small. A signature covers it, so it is read before that is verified, but of nobody
+// whose key there is not.
+Task<Result<memory::WholeBody>> read_call(const Context& context, Exchange& exchange) {
+  VB_CO_TRY(context.verifier.check_caller(view_of(exchange)));
+  auto body =
+      co_await memory::read_whole(exchange.body(), *context.arena, exchange.peer_address(), iam::body_bytes_max);
+  if (!body && body.error() == Errc::too_large) {
+    co_return fail(Errc::entity_too_large, "The request's body is too large.");
   }
+  co_return body;
 }
 
 // "iam:CreateUser", "admin:add-user": for the log. Nothing else of a call is: it may hold secrets.
@@ -132,9 +134,10 @@ std::string call_name(iam::Api api, std::string_view path, std::string_view body
 // IAM, STS and the admin API. Returns who signed, for the log.
 Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchange, const std::string& request_id,
                                 s3::Response& response) {
-  auto body = co_await read_call(exchange);
-  if (!body) exchange.close_after();  // the rest was not read
-  auto verified = body ? authenticate_call(context, exchange, *body) : std::unexpected(body.error());
+  const auto whole = co_await read_call(context, exchange);
+  if (!whole) exchange.close_after();  // the rest was not read
+  const std::string* const body = whole ? &whole->text : nullptr;
+  auto verified = whole ? authenticate_call(context, exchange, *body) : std::unexpected(whole.error());
   auth::Identity who;
   if (verified) {
     who = verified->identity;
@@ -236,8 +239,9 @@ Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
 
 Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3HandlerOptions options) {
   const WallClock& clock = options.clock != nullptr ? *options.clock : system_clock();
-  auto context = std::make_shared<Context>(
-      Context{verifier, router, options.access_log, clock, options.iam, options.domain, options.stopping, {}});
+  auto context =
+      std::make_shared<Context>(Context{verifier, router, options.access_log, clock, options.iam, options.arena,
+                                        options.domain, options.stopping, {}});
   return [context = std::move(context)](Exchange& exchange) { return handle(context, exchange); };
 }
 

@@ -8,6 +8,7 @@
 #include "http/access_log.h"
 #include "http/server.h"
 #include "iam/service.h"
+#include "memory/arena.h"
 #include "s3/router.h"
 
 namespace verbena::http {
@@ -16,6 +17,7 @@ struct S3HandlerOptions {
   AccessLog* access_log = nullptr;   // nullptr: none
   const WallClock* clock = nullptr;  // nullptr: the machine's
   iam::Service* iam = nullptr;       // nullptr: no calls of IAM, STS and the admin API; S3 answers what looks like one
+  memory::Arena* arena = nullptr;    // whose budget the bodies of calls are charged to; given where `iam` is
   std::string domain = {};           // of virtual hosts: a bucket's host has no such calls
   const std::atomic<bool>* stopping = nullptr;  // what /-/health tells; nullptr: it never stops
 };

@@ -79,7 +79,7 @@ Result<void> add_session_policies(const Call& call, const RoleOfArn& wanted, Ses
 }
 
 Result<void> finish(Call& call, SessionGrant& grant, auth::Credentials& made) {
-  made = call.store.make_session(grant);
+  made = call.store.make_session(grant, call.key, call.now_s());
   if (made.session_token.size() > auth::session_token_bytes_max) {
     return call.refuse(Errc::packed_policy_too_large, "The session policy is too large.");
   }

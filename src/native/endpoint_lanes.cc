@@ -89,6 +89,8 @@ void Endpoint::sweep() {
           std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count();
     }
     lane->touched = false;
+    // A session whose key has gone ends by itself: with pings alone it would keep its place for ever.
+    if (!lane->closed && !lane->session->ended) (void)still_known(*lane);
     if (!lane->session->ended) return;
     if (!lane->closed) {
       answer(*lane, {.type = static_cast<uint8_t>(wire::Type::bye)}, Errc::closed);

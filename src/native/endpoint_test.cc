@@ -1,6 +1,9 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <chrono>
+#include <thread>
+
 #include "native/door.h"
 #include "native/test_door.h"
 #include "s3/access/access.h"
@@ -59,6 +62,18 @@ TEST_F(EndpointTest, AKeyThatIsRemovedEndsItsSessionsAtTheNextMessage) {
   for (uint64_t request : {3u, 4u}) {
     deliver(peer, peer.seal(wire::Type::get, request, get_of("a")));
     EXPECT_EQ(reply_code(peer), Errc::access_denied);
+  }
+  EXPECT_EQ(door_->sessions(), 0u);
+}
+
+// Pings alone kept it, and its place among the sessions, for ever.
+TEST_F(EndpointTest, AKeyThatIsRemovedEndsItsSessionsAlsoWithoutAMessage) {
+  hello();
+  EXPECT_EQ(door_->sessions(), 1u);
+  credentials_.remove();
+  for (int i = 0; i < 400 && door_->sessions() != 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(25));
+    run();
   }
   EXPECT_EQ(door_->sessions(), 0u);
 }

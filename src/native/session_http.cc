@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "http/request_id.h"
 #include "http/signed_exchange.h"
+#include "memory/whole_body.h"
 #include "s3/router.h"
 
 namespace verbena::native {
@@ -15,14 +16,14 @@ using Json = nlohmann::json;
 
 constexpr size_t body_size_max = 16 * KiB;
 
-Task<Result<std::string>> read_body(http::Exchange& exchange) {
+Task<Result<memory::WholeBody>> read_body(Door& door, http::Exchange& exchange) {
   const auto length = exchange.content_length();
   if (!length) co_return fail(Errc::missing_content_length, "native: session request");
-  if (*length > body_size_max) co_return fail(Errc::entity_too_large, "native: session request");
-  std::string body(*length, '\0');
-  const MutableBytes into = std::as_writable_bytes(std::span(body.data(), body.size()));
-  VB_CO_ASSIGN(const size_t got, co_await exchange.body().read(into));
-  if (got != body.size()) co_return fail(Errc::incomplete_body, "native: session request");
+  auto body =
+      co_await memory::read_whole(exchange.body(), door.service.arena, exchange.peer_address(), body_size_max);
+  if (!body && body.error() == Errc::too_large) co_return fail(Errc::entity_too_large, "native: session request");
+  if (!body) co_return std::unexpected(body.error());
+  if (body->text.size() != *length) co_return fail(Errc::incomplete_body, "native: session request");
   co_return body;
 }
 
@@ -84,7 +85,8 @@ Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Respon
   if (verified.payload != auth::Payload::sha256) {
     co_return fail(Errc::missing_signed_header, "native: a session request needs x-amz-content-sha256 of its body");
   }
-  VB_CO_ASSIGN(const std::string body, co_await read_body(exchange));
+  VB_CO_ASSIGN(const memory::WholeBody whole, co_await read_body(door, exchange));
+  const std::string& body = whole.text;
   if (sha256_of(as_bytes(body)) != verified.payload_sha256) {
     co_return fail(Errc::content_sha256_mismatch, "native: session request");
   }

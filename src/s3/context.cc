@@ -1,5 +1,6 @@
 #include "s3/context.h"
 
+#include "memory/whole_body.h"
 #include "s3/access/authorize.h"
 #include "s3/objects/checksums.h"
 #include "s3/xml.h"
@@ -64,20 +65,19 @@ void reply_no_content(Context& context) {
 }
 
 Task<Result<std::string>> read_text(Context& context, size_t bytes_max) {
-  if (context.body.size().value_or(0) > bytes_max) co_return fail(Errc::entity_too_large, "Your request was too big.");
-  constexpr size_t step = 16 * KiB;
-  std::string text;
-  for (;;) {
-    const size_t have = text.size();
-    text.resize(have + step);
-    const auto room = std::as_writable_bytes(std::span(text)).subspan(have);
-    VB_CO_ASSIGN(const size_t got, co_await context.body.read(room));
-    text.resize(have + got);
-    if (text.size() > bytes_max) co_return fail(Errc::entity_too_large, "Your request was too big.");
-    if (got < step) break;
-  }
-  VB_CO_TRY(verify_document(context, text));
-  co_return text;
+  auto whole =
+      co_await memory::read_whole(context.body, context.service.arena, context.caller().peer_address, bytes_max);
+  if (!whole && whole.error() == Errc::too_large) co_return fail(Errc::entity_too_large, "Your request was too big.");
+  if (!whole) co_return std::unexpected(whole.error());
+  for (memory::Grant& grant : whole->charged) context.charged.push_back(std::move(grant));
+  VB_CO_TRY(verify_document(context, whole->text));
+  co_return std::move(whole->text);
+}
+
+Task<Result<void>> could_act_on_some(Context& context, const Action& action) {
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  const Asked asked{.action = action};
+  co_return could_authorize(context.service, context.caller(), *access, asked);
 }
 
 Task<Result<std::string>> read_document(Context& context, size_t bytes_max) {

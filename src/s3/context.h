@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "memory/grant.h"
 #include "memory/stream.h"
 #include "rdma/token_windows.h"
 #include "s3/access/actions.h"
@@ -67,7 +69,9 @@ struct Context {
   const Context* form_of = nullptr;
   std::string_view form_signature{};
   int64_t arrived_us = 0;  // when the head was there, which is when conditions on time are judged; 0: now
-  std::optional<Caller> renewed{};  // the caller as he stood when the body had come, where that was looked up again
+  std::vector<memory::Grant> charged{};  // for what is held of the request's documents
+  // The caller as he stood when the body had come, where that was looked up again.
+  std::optional<Caller> renewed{};
 
   const Caller& caller() const { return renewed ? *renewed : request.caller; }
   std::optional<std::string_view> header(std::string_view name) const;
@@ -79,7 +83,11 @@ struct Context {
 // 204 and no body.
 void reply_no_content(Context& context);
 
+// access_denied: nothing of this kind is allowed to the caller on any object of the bucket. Asked before a document is
+// read that names the objects: who may do nothing here is not waited for, and holds no memory.
+Task<Result<void>> could_act_on_some(Context& context, const Action& action);
 // The whole request body, at most `bytes_max` (entity_too_large), checked against Content-MD5 and x-amz-checksum-*.
+// Charged to the peer until the request is done. slow_down: too much of his is held already.
 Task<Result<std::string>> read_text(Context& context, size_t bytes_max);
 // The same, of a request that is about a bucket that is there. A body may take minutes: when it has come, the key is
 // looked up again, and what the request was admitted for is asked for again. no_such_bucket when another bucket has the

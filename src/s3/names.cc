@@ -93,4 +93,12 @@ Result<void> check_key(std::string_view key) {
   return {};
 }
 
+Result<void> check_new_key(std::string_view key) {
+  VB_TRY(check_key(key));
+  if (key.find('\0') != std::string_view::npos) {
+    return fail(Errc::invalid_argument, "The object key must not hold a NUL character.");
+  }
+  return {};
+}
+
 }  // namespace verbena::s3

@@ -15,5 +15,8 @@ Result<void> check_bucket_name(std::string_view name);
 
 // 1 to 1024 bytes of UTF-8: key_too_long, invalid_uri, invalid_argument (empty).
 Result<void> check_key(std::string_view key);
+// Of an object that is to be made: a NUL besides (invalid_argument), which no listing in XML could show. Such a key
+// that is there from before can still be read and removed.
+Result<void> check_new_key(std::string_view key);
 
 }  // namespace verbena::s3

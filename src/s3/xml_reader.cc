@@ -1,6 +1,7 @@
 #include "s3/xml_reader.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "s3/names.h"
 #include "s3/xml.h"
@@ -8,25 +9,49 @@
 namespace verbena::s3 {
 namespace {
 
-// What pugixml's parser would take without a word: bounds on markup, broken or custom entities, DTDs, NUL.
-// The tree costs about 64 bytes per node, so markup is bounded, not only text.
+// What pugixml's parser would take without a word: too much markup, broken or custom entities, DTDs, characters that
+// XML does not have. The tree costs about 64 bytes per node, so markup is bounded, not only text.
 constexpr size_t markup_max = 200'000;
 constexpr int depth_max = 8;
+
+// XML 1.0, section 2.2.
+constexpr bool is_xml_character(uint32_t c) {
+  return c == 0x9 || c == 0xa || c == 0xd || (c >= 0x20 && c <= 0xd7ff) || (c >= 0xe000 && c <= 0xfffd) ||
+         (c >= 0x10000 && c <= 0x10ffff);
+}
+
+// "&#65;" or "&#x41;" of a character that XML has. A 0 would end the text for the parser, which has it in C strings:
+// what follows it in a key or a prefix would be gone.
+bool known_reference(std::string_view at) {
+  const size_t end = at.substr(0, 12).find(';');
+  if (!at.starts_with("&#") || end == std::string_view::npos) return false;
+  const bool hex = at.size() > 2 && at[2] == 'x';
+  const std::string_view digits = at.substr(hex ? 3 : 2, end - (hex ? 3 : 2));
+  uint32_t code = 0;
+  const auto [stop, wrong] = std::from_chars(digits.data(), digits.data() + digits.size(), code, hex ? 16 : 10);
+  return wrong == std::errc() && stop == digits.data() + digits.size() && is_xml_character(code);
+}
 
 bool known_entity(std::string_view at) {
   for (std::string_view entity : {"&lt;", "&gt;", "&amp;", "&apos;", "&quot;"}) {
     if (at.starts_with(entity)) return true;
   }
-  const size_t end = at.substr(0, 12).find(';');
-  if (!at.starts_with("&#") || end == std::string_view::npos) return false;
-  const bool hex = at.size() > 2 && at[2] == 'x';
-  const std::string_view digits = at.substr(hex ? 3 : 2, end - (hex ? 3 : 2));
-  return !digits.empty() &&
-         digits.find_first_not_of(hex ? "0123456789abcdefABCDEF" : "0123456789") == std::string_view::npos;
+  return known_reference(at);
+}
+
+// Of a text that is valid UTF-8.
+bool has_xml_characters_only(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < 0x20 && !is_xml_character(byte)) return false;
+    // U+FFFE and U+FFFF.
+    if (byte == 0xef && (text.substr(i, 3) == "\xef\xbf\xbe" || text.substr(i, 3) == "\xef\xbf\xbf")) return false;
+  }
+  return true;
 }
 
 bool acceptable(std::string_view text) {
-  if (text.size() > xml_bytes_max || text.find('\0') != std::string_view::npos || !valid_utf8(text)) return false;
+  if (text.size() > xml_bytes_max || !valid_utf8(text) || !has_xml_characters_only(text)) return false;
   size_t markup = 0;
   for (size_t i = text.find_first_of("<&"); i != std::string_view::npos; i = text.find_first_of("<&", i + 1)) {
     const std::string_view at = text.substr(i);

@@ -11,7 +11,7 @@
 namespace verbena::s3 {
 
 // Loads a document whose root has that name. malformed_xml: bad syntax, another root, too large or too deep (xml.h), a
-// DTD, an entity that is not XML's own, NUL or broken UTF-8.
+// DTD, an entity that is not XML's own, a character that XML 1.0 forbids (also as a reference), broken UTF-8.
 Result<pugi::xml_node> load_xml(pugi::xml_document& document, std::string_view text, const char* root);
 
 // All text directly inside; blanks and line ends as they are.

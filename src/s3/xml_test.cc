@@ -22,16 +22,33 @@ TEST(Xml, WriterEscapesAndCloses) {
 TEST(Xml, DeleteIsRead) {
   const auto document = parse_delete(
       "<?xml version=\"1.0\"?><Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>"
-      "<Object><Key>a&amp;b&#x1;</Key><VersionId>null</VersionId></Object>\n<Object><Key> </Key><ETag>\"e\"</ETag>"
+      "<Object><Key>a&amp;b&#x9;&#x1F600;</Key><VersionId>null</VersionId></Object>\n<Object><Key> "
+      "</Key><ETag>\"e\"</ETag>"
       "</Object><Object><Key><![CDATA[<x>]]>\r\n</Key></Object></Delete>");
   ASSERT_TRUE(document) << describe(document.error());
   EXPECT_TRUE(document->quiet);
   ASSERT_EQ(document->targets.size(), 3u);
-  EXPECT_EQ(document->targets[0].key, "a&b\x01");
+  EXPECT_EQ(document->targets[0].key, "a&b\t\xf0\x9f\x98\x80");
   EXPECT_EQ(document->targets[0].version_id, "null");
   EXPECT_EQ(document->targets[1].key, " ");
   EXPECT_EQ(document->targets[1].etag, "e");
   EXPECT_EQ(document->targets[2].key, "<x>\r\n");
+}
+
+// "a&#0;b" named the object "a", and a rule's prefix "&#0;" the whole bucket.
+TEST(Xml, ACharacterThatXmlForbidsIsRefusedAlsoAsAReference) {
+  const auto key = [](const std::string& text) {
+    return parse_delete("<Delete><Object><Key>a" + text + "b</Key></Object></Delete>");
+  };
+  for (const char* text : {"&#0;", "&#00;", "&#x0;", "&#x00000;", "&#1;", "&#x1f;", "&#xd800;", "&#xDFFF;", "&#xfffe;",
+                           "&#65535;", "&#x110000;", "&#4294967296;", "&#x;", "&#;", "&#-1;", "&#+9;", "&#x 9;", "\x01",
+                           "\x1b", "\xef\xbf\xbf", "<![CDATA[\x02]]>"}) {
+    EXPECT_EQ(key(text).error(), Errc::malformed_xml) << text;
+  }
+  EXPECT_EQ(key(std::string(1, '\0')).error(), Errc::malformed_xml);
+  for (const char* text : {"&#9;", "&#x20;", "&#xd7ff;", "&#xE000;", "&#xfffd;", "&#x10ffff;", "\xef\xbf\xbd", "\t"}) {
+    EXPECT_TRUE(key(text)) << text;
+  }
 }
 
 TEST(Xml, DeleteTakesAThousandKeysAndNoMore) {

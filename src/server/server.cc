@@ -266,9 +266,12 @@ std::expected<void, std::string> Server::State::listen() {
   for (auto& parts : cores) {
     auto opened = http::listen(
         *parts.core, config.http.address, http_port, limits, tls,
-        http::make_s3_handler(
-            *verifier, *parts.router,
-            {.access_log = access_log.get(), .iam = iam.get(), .domain = config.domain, .stopping = &stopping}),
+        http::make_s3_handler(*verifier, *parts.router,
+                              {.access_log = access_log.get(),
+                               .iam = iam.get(),
+                               .arena = arena.get(),
+                               .domain = config.domain,
+                               .stopping = &stopping}),
         s3_room);
     if (!opened) return std::unexpected("http " + at(config.http.address, http_port) + ": " + describe(opened.error()));
     parts.s3_listener = std::move(*opened);

@@ -8,6 +8,7 @@
 namespace verbena::s3 {
 namespace {
 
+using test::base64_digest;
 using test::Call;
 using test::Reply;
 
@@ -559,6 +560,109 @@ TEST_F(AccessTest, ABodyThatComesLateFindsWhatHoldsThen) {
   as(alice_, "DELETE", "/bucket?policy");
   EXPECT_EQ(as(alice_, "GET", "/bucket?tagging").code, "NoSuchTagSet");
   EXPECT_EQ(as(bob_, "GET", "/bucket/key").code, "AccessDenied");
+}
+
+// 300 strangers' DeleteObjects held 1.2 GB: the document was taken before anybody asked who sends it.
+TEST_F(AccessTest, TheDocumentOfWhoMayDoNothingWithItIsNotRead) {
+  const auto reader = user_of(alice, "reader", R"({"Effect":"Allow","Action":"s3:GetObject","Resource":"*"})");
+  const auto elsewhere =
+      user_of(alice, "elsewhere",
+              R"({"Effect":"Allow","Action":"s3:*","Resource":["arn:aws:s3:::other*","arn:aws:s3:::b/*"]})");
+  const auto limited = std::make_shared<auth::Principal>(*alice_);
+  limited->session = reader->policies;
+  const std::string id = as(alice_, "POST", "/bucket/big?uploads").element("UploadId");
+  std::vector<std::pair<std::string, std::string>> verbs = {
+      {"POST", "/bucket?delete"}, {"POST", "/bucket/big?uploadId=" + id}, {"PUT", "/fresh"}, {"PUT", "/bucket/key"}};
+  for (const char* target :
+       {"?policy", "?acl", "?cors", "?lifecycle", "?logging", "?tagging", "?versioning", "?encryption", "?object-lock",
+        "?ownershipControls", "?publicAccessBlock", "?notification", "?accelerate", "?requestPayment", "/key?acl",
+        "/key?tagging", "/none?tagging", "/key?retention", "/key?legal-hold"}) {
+    verbs.emplace_back("PUT", std::string("/bucket") + target);
+  }
+  verbs.emplace_back("PUT", "/bucket/big?partNumber=1&uploadId=" + id);
+  for (const auth::PrincipalPtr& who : {nobody_, bob_, reader, elsewhere, auth::PrincipalPtr(limited)}) {
+    for (const auto& [method, target] : verbs) {
+      if (who == bob_ && target == "/fresh") continue;  // which it may make
+      bool read = false;
+      Call c;
+      c.method = method;
+      c.target = target;
+      c.anonymous = who == nullptr;
+      c.principal = who;
+      c.body = "<x/>";
+      c.headers = {{"content-md5", base64_digest(Algorithm::md5, c.body)}};
+      c.meanwhile = [&read]() -> Task<> {
+        read = true;
+        co_return;
+      };
+      const Reply reply = call(c);
+      EXPECT_EQ(reply.code, "AccessDenied") << method << " " << target;
+      EXPECT_FALSE(read) << method << " " << target;
+    }
+  }
+}
+
+TEST_F(AccessTest, ADocumentIsReadOfWhoMayDoSomethingThatItCouldNameByACondition) {
+  const auto deletes = [](const std::string& key) {
+    return "<Delete><Object><Key>" + key + "</Key></Object></Delete>";
+  };
+  const auto remove = [&](const auth::PrincipalPtr& who, const std::string& key) {
+    const std::string body = deletes(key);
+    return as(who, "POST", "/bucket?delete", body, {{"content-md5", base64_digest(Algorithm::md5, body)}});
+  };
+  for (const char* resource :
+       {"arn:aws:s3:::bucket/mine/*", "arn:aws:s3:::buck*", "arn:aws:s3:::*/mine/*", "*", "arn:aws:s3:::bucke?/mine/*",
+        "arn:aws:s3:::b*y/mine/a", "arn:aws:s3:::${aws:username}/*"}) {
+    const auto user =
+        user_of(alice, "bucket",
+                R"({"Effect":"Allow","Action":"s3:DeleteObject*","Resource":")" + std::string(resource) + "\"}");
+    EXPECT_EQ(remove(user, "mine/a").status, 200) << resource;
+  }
+  EXPECT_EQ(policy(allow("\"*\"", "s3:DeleteObjectVersion")).status, 204);
+  EXPECT_EQ(remove(nobody_, "a").count("AccessDenied"), 1u) << "each key by itself";
+  EXPECT_EQ(
+      policy(allow("\"*\"", "s3:PutObjectTagging", R"(,"Condition":{"StringEquals":{"s3:RequestObjectTag/a":"b"}})"))
+          .status,
+      204);
+  const std::string tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+  EXPECT_EQ(as(nobody_, "PUT", "/bucket/key?tagging", tags).status, 200);
+  EXPECT_EQ(remove(nobody_, "a").code, "AccessDenied");
+}
+
+// 404 or 412 told who may only write which keys there are.
+TEST_F(AccessTest, AConditionOnWhatIsThereNeedsTheRightToReadIt) {
+  const auto writer =
+      user_of(alice, "writer", R"({"Effect":"Allow","Action":["s3:PutObject","s3:DeleteObject"],"Resource":"*"})");
+  const auto both = user_of(
+      alice, "both", R"({"Effect":"Allow","Action":["s3:PutObject","s3:DeleteObject","s3:GetObject"],"Resource":"*"})");
+  as(alice_, "PUT", "/bucket/from", "text");
+  const std::string tag = as(alice_, "GET", "/bucket/key").header("etag");
+  const Headers copy = {{"x-amz-copy-source", "/bucket/from"}};
+  const auto with = [](Headers headers, const char* name, const std::string& value) {
+    headers.emplace_back(name, value);
+    return headers;
+  };
+  for (const char* key : {"/bucket/key", "/bucket/none"}) {
+    const std::string target = key;
+    for (const std::string& value : {std::string("\"x\""), std::string("*"), tag}) {
+      EXPECT_EQ(as(writer, "PUT", target, "x", {{"if-match", value}}).code, "AccessDenied") << key << value;
+      EXPECT_EQ(as(writer, "DELETE", target, "", {{"if-match", value}}).code, "AccessDenied") << key << value;
+    }
+    EXPECT_EQ(as(writer, "PUT", target, "x", {{"if-none-match", tag}}).code, "AccessDenied") << key;
+    EXPECT_EQ(as(writer, "PUT", target, "", with(copy, "if-match", "*")).code, "AccessDenied") << key;
+    EXPECT_EQ(as(writer, "DELETE", target, "", {{"x-amz-if-match-size", "1"}}).code, "AccessDenied") << key;
+    const std::string id = as(alice_, "POST", target + "?uploads").element("UploadId");
+    EXPECT_EQ(as(writer, "POST", target + "?uploadId=" + id, "<x/>", {{"if-match", "*"}}).code, "AccessDenied") << key;
+    const std::string text = "<Delete><Object><Key>" + target.substr(8) + "</Key><ETag>x</ETag></Object></Delete>";
+    const Headers digest = {{"content-md5", base64_digest(Algorithm::md5, text)}};
+    EXPECT_EQ(as(writer, "POST", "/bucket?delete", text, digest).element("Code"), "AccessDenied") << key;
+  }
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key").body, "text");
+  EXPECT_EQ(as(writer, "PUT", "/bucket/key", "x", {{"if-none-match", "*"}}).status, 412) << "as AWS";
+  EXPECT_EQ(as(both, "PUT", "/bucket/key", "x", {{"if-match", "\"x\""}}).status, 412);
+  EXPECT_EQ(as(both, "PUT", "/bucket/key", "new", {{"if-match", tag}}).status, 200);
+  EXPECT_EQ(as(both, "PUT", "/bucket/none", "x", {{"if-match", tag}}).code, "AccessDenied") << "may not list";
+  EXPECT_EQ(as(alice_, "PUT", "/bucket/none", "x", {{"if-match", tag}}).code, "NoSuchKey");
 }
 
 // One key, which can be taken away or made anew.

@@ -83,6 +83,19 @@ void note_list(const Caller& caller, const auth::Question& question, const auth:
   if (auth::decide(question, without) != auth::Decision::allowed) caller.http->response.log->record.acl_required = true;
 }
 
+// What stands on the bucket's side. `list`: of the object; null: none is known.
+auth::Resource resource_of(const auth::Principal* principal, const BucketAccess& access, const Asked& asked,
+                           const Acl* list) {
+  auth::Resource resource;
+  resource.policy = access.policy.get();
+  resource.owner = list != nullptr ? std::string_view(list->owner) : std::string_view(access.owner);
+  resource.granted = granted_by_list(principal, access, asked, list);
+  resource.own_account_only = access.policy_public && access.block.restrict_buckets;
+  // A bucket's policy gives nothing of what belongs to others (Amazon S3 User Guide, "Bucket policies").
+  resource.allows = resource.owner == access.owner;
+  return resource;
+}
+
 auth::Decision ask(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked) {
   const auth::Principal* const principal = principal_of(caller);
   if (allowed_at_once(principal, access, asked) || root_may_always(principal, access, asked)) {
@@ -93,13 +106,7 @@ auth::Decision ask(const Service& service, const Caller& caller, const BucketAcc
   const std::string arn = arn_of(access.name, asked);
   const RequestFacts facts(service, caller, access.owner_id, asked);
   const auth::Question question{principal, name_of(asked), arn, &facts};
-  auth::Resource resource;
-  resource.policy = access.policy.get();
-  resource.owner = list ? std::string_view(list->owner) : std::string_view(access.owner);
-  resource.granted = granted_by_list(principal, access, asked, list ? &*list : nullptr);
-  resource.own_account_only = access.policy_public && access.block.restrict_buckets;
-  // A bucket's policy gives nothing of what belongs to others (Amazon S3 User Guide, "Bucket policies").
-  resource.allows = resource.owner == access.owner;
+  const auth::Resource resource = resource_of(principal, access, asked, list ? &*list : nullptr);
   const auto decision = auth::decide(question, resource);
   if (decision == auth::Decision::allowed) note_list(caller, question, resource);
   if (decision != auth::Decision::allowed || principal == nullptr) return decision;
@@ -144,6 +151,47 @@ std::string_view owner_of(const Caller& caller) {
 Result<void> authorize(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked) {
   if (ask(service, caller, access, asked) == auth::Decision::allowed) return {};
   return fail(Errc::access_denied, "authorize");
+}
+
+Result<void> could_authorize(const Service& service, const Caller& caller, const BucketAccess& access,
+                             const Asked& asked) {
+  const auth::Principal* const principal = principal_of(caller);
+  if (allowed_at_once(principal, access, asked) || root_may_always(principal, access, asked)) return {};
+  std::optional<Acl> list;
+  if (asked.object != nullptr) list = object_acl(access, *asked.object);
+  const auth::Resource resource = resource_of(principal, access, asked, list ? &*list : nullptr);
+  const bool any_key = asked.action.on_object && asked.key.empty();
+  const std::string arn = arn_of(access.name, asked);
+  const RequestFacts facts(service, caller, access.owner_id, asked);
+  for (const std::string_view name : {asked.action.name, asked.action.on_version}) {
+    if (name.empty() || (!any_key && name != name_of(asked))) continue;
+    const auth::Question question{principal, name, arn, &facts};
+    if (auth::could_allow(question, resource, any_key ? std::string_view(access.name) : std::string_view())) return {};
+  }
+  return fail(Errc::access_denied, "authorize: nothing of this kind");
+}
+
+namespace {
+
+bool tells_what_is_there(const store::CommitConditions& conditions) {
+  const bool by_tag = conditions.if_none_match && *conditions.if_none_match != "*";
+  return by_tag || conditions.if_match || conditions.if_modified_s || conditions.if_modified_us || conditions.if_size;
+}
+
+}  // namespace
+
+Task<Result<void>> authorize_conditions(Service& service, const Caller& caller, const BucketAccess& access,
+                                        ObjectName name, const store::CommitConditions& conditions) {
+  if (!tells_what_is_there(conditions)) co_return Result<void>();
+  Asked asked{.action = action::get_object, .key = name.key, .version_id = name.version_id};
+  const auto info = co_await service.store.stat(access.name, name.key, name.version_id);
+  if (info) {
+    asked.object = &*info;
+    co_return authorize(service, caller, access, asked);
+  }
+  const Error told = missing_error(service, caller, access, asked, info.error());
+  if (told.code == Errc::access_denied) co_return std::unexpected(told);
+  co_return Result<void>();  // the write itself says what is missing
 }
 
 bool may_have_changed(const Service& service, const Caller& caller, uint64_t access_generation) {

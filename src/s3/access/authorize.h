@@ -33,6 +33,21 @@ std::string_view owner_of(const Caller& caller);
 // access_denied. Allocates nothing for the owner's root and the superuser in a bucket without a policy.
 Result<void> authorize(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked);
 
+// Whether the caller could be allowed this at all: by the names in policies and lists alone, whatever conditions and
+// denials say, which may look at what has not come yet. Without a key, an action on objects is asked for on any object
+// of the bucket. For the time before a request's document is read; authorize() has the last word.
+Result<void> could_authorize(const Service& service, const Caller& caller, const BucketAccess& access,
+                             const Asked& asked);
+
+struct ObjectName {
+  std::string_view key, version_id;
+};
+// Before a write or removal with these conditions: whether they are met tells what is there, so all but
+// If-None-Match: * ask for s3:GetObject, too (Amazon S3 User Guide, "How to prevent object overwrites with conditional
+// writes"). access_denied.
+Task<Result<void>> authorize_conditions(Service& service, const Caller& caller, const BucketAccess& access,
+                                        ObjectName name, const store::CommitConditions& conditions);
+
 // Whether what a request was allowed by may be another by now. `access_generation`: of the bucket's access, then.
 bool may_have_changed(const Service& service, const Caller& caller, uint64_t access_generation);
 // The caller by what there is of his key now. What a new request with that key would get: invalid_access_key_id, ...

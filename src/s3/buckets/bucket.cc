@@ -149,7 +149,9 @@ Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, cons
 Task<Result<void>> serve_create_bucket(Context& context) {
   VB_CO_ASSIGN(const auto durability, read_durability(context));
   VB_CO_ASSIGN(const NewBucketAccess wanted_access, read_new_bucket_access(context));
+  VB_CO_TRY(authorize_new_bucket(context, wanted_access));
   VB_CO_ASSIGN(const std::string text, co_await read_text(context, create_document_max));
+  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
   if (!text.empty()) {
     VB_CO_ASSIGN(const std::string region, parse_create_bucket(text));
     if (!region.empty() && region != context.service.region) {

@@ -163,7 +163,8 @@ std::string copy_result_xml(std::string_view root, const std::string& etag, int6
 }
 
 // The right to write the copy, and whose it is. An object's list is not copied (S3).
-Task<Result<store::Attributes>> authorize_copy(Context& context, const store::ObjectInfo& info) {
+Task<Result<store::Attributes>> authorize_copy(Context& context, const store::ObjectInfo& info,
+                                               const store::CommitConditions& conditions) {
   VB_CO_ASSIGN(const AclWish wish, read_acl_headers(context));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
   const Asked asked{.action = action::put_object,
@@ -171,13 +172,17 @@ Task<Result<store::Attributes>> authorize_copy(Context& context, const store::Ob
                     .tags = &info.tags,
                     .lock = &info.lock,
                     .headers = &info.headers};
-  co_return authorize_new_object(context.service, context.caller(), *access, asked, wish);
+  VB_CO_ASSIGN(store::Attributes attributes,
+               authorize_new_object(context.service, context.caller(), *access, asked, wish));
+  const ObjectName name{context.key, {}};
+  VB_CO_TRY(co_await authorize_conditions(context.service, context.caller(), *access, name, conditions));
+  co_return attributes;
 }
 
 }  // namespace
 
 Task<Result<void>> serve_copy_object(Context& context) {
-  VB_CO_TRY(check_key(context.key));
+  VB_CO_TRY(check_new_key(context.key));
   VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
   VB_CO_ASSIGN(const bool replace, replaces_metadata(context));
   VB_CO_ASSIGN(const bool replace_tags, replaces_tags(context));
@@ -215,7 +220,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
     VB_CO_ASSIGN(info.tags, read_tagging_header(context));
   }
   VB_CO_ASSIGN(info.lock, read_lock_headers(context));
-  VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info));
+  VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info, conditions));
   BodyDigests digests;
   VB_CO_ASSIGN(info.checksums, plan_copy_checksums(context, from, digests));
   // The bytes are the same, so is their MD5; a multipart or RDMA entity tag says nothing of a single-part copy.

@@ -20,6 +20,14 @@ namespace {
 // Deletes in flight of one DeleteObjects request: enough for the engine to commit many with one flush.
 constexpr size_t in_flight_max = 32;
 
+store::CommitConditions conditions_of(const DeleteTarget& target) {
+  store::CommitConditions conditions;
+  conditions.if_match = target.etag;
+  conditions.if_modified_s = target.modified_s;
+  conditions.if_size = target.size;
+  return conditions;
+}
+
 // Owns its target: it may outlive the request that started it, which has authorized it.
 Task<Result<store::Removed>> delete_target(Service& service, std::string bucket, DeleteTarget target,
                                            Result<bool> bypass_governance) {
@@ -28,9 +36,7 @@ Task<Result<store::Removed>> delete_target(Service& service, std::string bucket,
   store::RemoveRequest request;
   request.version_id = target.version_id.value_or("");
   request.bypass_governance = *bypass_governance;
-  request.conditions.if_match = std::move(target.etag);
-  request.conditions.if_modified_s = target.modified_s;
-  request.conditions.if_size = target.size;
+  request.conditions = conditions_of(target);
   co_return co_await service.store.remove(bucket, target.key, std::move(request));
 }
 
@@ -94,6 +100,8 @@ Task<Result<store::Removed>> delete_object(Service& service, const Caller& calle
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
   VB_CO_ASSIGN(request.bypass_governance,
                authorize_delete(service, caller, *access, key, request.version_id, request.bypass_governance));
+  const ObjectName name{key, request.version_id};
+  VB_CO_TRY(co_await authorize_conditions(service, caller, *access, name, request.conditions));
   co_return co_await service.store.remove(bucket, key, std::move(request));
 }
 
@@ -115,6 +123,7 @@ Task<Result<void>> serve_delete_object(Context& context) {
 }
 
 Task<Result<void>> serve_delete_objects(Context& context) {
+  VB_CO_TRY(co_await could_act_on_some(context, action::delete_object));
   VB_CO_TRY(require_digest(context));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
   VB_CO_ASSIGN(const DeleteDocument document, parse_delete(text));
@@ -131,6 +140,12 @@ Task<Result<void>> serve_delete_objects(Context& context) {
       const DeleteTarget& target = document.targets[started];
       auto may = authorize_delete(context.service, context.caller(), *access, target.key,
                                   target.version_id.value_or(""), bypass);
+      if (may) {
+        const ObjectName name{target.key, target.version_id ? std::string_view(*target.version_id) : ""};
+        const store::CommitConditions conditions = conditions_of(target);
+        const auto told = co_await authorize_conditions(context.service, context.caller(), *access, name, conditions);
+        if (!told) may = std::unexpected(told.error());
+      }
       pending.emplace_back(executor, delete_target(context.service, context.bucket, target, may));
     }
     Pending<store::Removed> first = std::move(pending.front());

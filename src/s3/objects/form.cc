@@ -8,7 +8,6 @@
 namespace verbena::s3 {
 namespace {
 
-constexpr size_t buffer_size = 256 * KiB;
 constexpr size_t boundary_max = 70;       // RFC 2046 section 5.1.1
 constexpr size_t epilogue_max = 1 * MiB;  // fields after the file, which nobody reads
 
@@ -79,9 +78,14 @@ Result<PartHead> parse_part_head(std::string_view text) {
 
 }  // namespace
 
+std::string_view header_of_field(std::string_view field) {
+  if (equal_ignoring_case(field, "acl")) return "x-amz-acl";
+  return equal_ignoring_case(field, "tagging") ? "x-amz-tagging" : field;
+}
+
 std::optional<std::string_view> Form::get(std::string_view name) const {
   for (const auto& [field, value] : fields) {
-    if (equal_ignoring_case(field, name)) return value;
+    if (equal_ignoring_case(header_of_field(field), header_of_field(name))) return value;
   }
   return std::nullopt;
 }
@@ -151,6 +155,8 @@ Task<Result<Form>> FormReader::read_fields() {
     }
     if (form.fields.size() == Form::fields_max) co_return fail(Errc::post_fields_too_large, "form: fields");
     left -= std::min(left, text.size());
+    // Whoever reads the first of two and whoever reads both would see two requests: the policy one, the store another.
+    if (form.get(head.name)) co_return fail(Errc::invalid_argument, "A field of the form is there twice.");
     VB_CO_ASSIGN(std::string value, co_await until(delimiter_, left));
     left -= std::min(left, value.size());
     form.fields.emplace_back(std::move(head.name), std::move(value));

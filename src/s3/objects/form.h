@@ -20,9 +20,12 @@ struct Form {
   std::string file_name;                                    // of the file; without directories
   std::string file_type;                                    // the file part's own Content-Type; empty for none
 
-  // The first field of that (lower-case) name, whatever its case in the form.
+  // The field of that name, whatever its case in the form. There is one at most.
   std::optional<std::string_view> get(std::string_view name) const;
 };
+
+// The header that a field of this name stands for, where it has another name: "acl", "tagging". Else the name.
+std::string_view header_of_field(std::string_view field);
 
 // The boundary of a Content-Type header. nullopt when it is not multipart/form-data or has no fitting boundary.
 std::optional<std::string> form_boundary(std::string_view content_type);
@@ -30,10 +33,12 @@ std::optional<std::string> form_boundary(std::string_view content_type);
 // Reads a form off a body. First read_fields(), then the file as a Source; what follows the file is dropped.
 class FormReader : public memory::Source {
  public:
+  static constexpr size_t buffer_size = 64 * KiB;  // of the body that is held
+
   FormReader(memory::Source& body, std::string_view boundary);
 
   // Up to the first byte of the part named "file". malformed_post, post_fields_too_large, and the body's own errors;
-  // invalid_argument when the form ends without a file.
+  // invalid_argument when the form ends without a file or has a field twice.
   Task<Result<Form>> read_fields();
 
   // Refuse more than this, as soon as it is seen: entity_too_large.

@@ -76,11 +76,27 @@ TEST_F(FormTest, AFormThatIsNoneIsRefused) {
   EXPECT_EQ(read(part("key", "k") + "--b--\r\n").error, Errc::invalid_argument) << "no file";
 }
 
+// The policy was checked against the first of them, and the object got both.
+TEST_F(FormTest, AFieldThatIsThereTwiceIsRefusedWhateverItsCase) {
+  const auto twice = [&](const std::string& one, const std::string& other) {
+    return read(part("key", "k") + part(one, "image/png") + part("x", "y") + part(other, "text/html") +
+                part("file", "x") + "--b--")
+        .error;
+  };
+  EXPECT_EQ(twice("Content-Type", "Content-Type"), Errc::invalid_argument);
+  EXPECT_EQ(twice("Content-Type", "content-TYPE"), Errc::invalid_argument);
+  EXPECT_EQ(twice("x-amz-meta-a", "X-Amz-Meta-A"), Errc::invalid_argument);
+  EXPECT_EQ(twice("key", "z"), Errc::invalid_argument);
+  EXPECT_EQ(twice("acl", "x-amz-acl"), Errc::invalid_argument) << "both say the same header";
+  EXPECT_EQ(twice("X-Amz-Tagging", "Tagging"), Errc::invalid_argument);
+  EXPECT_EQ(twice("Content-Type", "Content-Language"), Errc::ok);
+}
+
 TEST_F(FormTest, WhatComesBeforeTheFileIsBounded) {
   EXPECT_EQ(read(part("key", std::string(30'000, 'k')) + part("file", "x") + "--b--").error,
             Errc::post_fields_too_large);
   std::string many;
-  for (size_t i = 0; i <= Form::fields_max; ++i) many += part("f", "v");
+  for (size_t i = 0; i <= Form::fields_max; ++i) many += part("f" + std::to_string(i), "v");
   EXPECT_EQ(read(many + part("file", "x") + "--b--").error, Errc::post_fields_too_large);
   EXPECT_EQ(read(part("file", "12345") + "--b--", 64, 4).error, Errc::entity_too_large);
 }

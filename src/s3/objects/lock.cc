@@ -151,6 +151,7 @@ Task<Result<void>> serve_object_retention(Context& context) {
 }
 
 Task<Result<void>> serve_put_object_retention(Context& context) {
+  VB_CO_TRY(co_await could_change(context, action::put_retention));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lock_document_max));
   store::ObjectChange change;
   VB_CO_ASSIGN(change.retention, parse_retention(text, context.service.clock.now_us()));
@@ -170,6 +171,7 @@ Task<Result<void>> serve_object_legal_hold(Context& context) {
 }
 
 Task<Result<void>> serve_put_object_legal_hold(Context& context) {
+  VB_CO_TRY(co_await could_change(context, action::put_legal_hold));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lock_document_max));
   store::ObjectChange change;
   VB_CO_ASSIGN(change.legal_hold, parse_legal_hold(text));

@@ -83,7 +83,7 @@ Task<Result<void>> authorize_upload(Context& context, const Action& action) {
 }
 
 Task<Result<void>> serve_create_upload(Context& context) {
-  VB_CO_TRY(check_key(context.key));
+  VB_CO_TRY(check_new_key(context.key));
   store::UploadInfo upload;
   upload.bucket = context.bucket;
   upload.key = context.key;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
@@ -171,14 +172,21 @@ Result<void> reply_completed(Context& context, const store::ObjectInfo& info) {
   return {};
 }
 
+Task<Result<void>> authorize_completion(Context& context, const store::CommitConditions& conditions) {
+  VB_CO_TRY(co_await authorize_upload(context, action::put_object));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  const ObjectName name{context.key, {}};
+  co_return co_await authorize_conditions(context.service, context.caller(), *access, name, conditions);
+}
+
 }  // namespace
 
 Task<Result<void>> serve_complete_upload(Context& context) {
-  VB_CO_TRY(co_await authorize_upload(context, action::put_object));
-  VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
-  VB_CO_TRY(co_await authorize_upload(context, action::put_object));  // again: the body may have taken its time
-  VB_CO_ASSIGN(const auto wanted, parse_complete(text));
   VB_CO_ASSIGN(store::CommitConditions conditions, read_commit_conditions(context));
+  VB_CO_TRY(co_await authorize_completion(context, conditions));
+  VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
+  VB_CO_TRY(co_await authorize_completion(context, conditions));  // again: the body may have taken its time
+  VB_CO_ASSIGN(const auto wanted, parse_complete(text));
   const std::string upload_id(context.query.get_or_empty("uploadId"));
   const auto upload = co_await context.service.store.upload(context.bucket, context.key, upload_id);
   if (!upload && upload.error() == Errc::no_such_upload) {

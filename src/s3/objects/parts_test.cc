@@ -56,6 +56,8 @@ TEST(Names, KeysAreUpTo1024BytesOfUtf8) {
   EXPECT_TRUE(check_key(std::string(1024, 'k')));
   EXPECT_EQ(check_key(std::string(1025, 'k')).error(), Errc::key_too_long);
   EXPECT_EQ(check_key("").error(), Errc::invalid_argument);
+  EXPECT_EQ(check_new_key(std::string("a\0b", 3)).error(), Errc::invalid_argument) << "no XML could list it";
+  EXPECT_TRUE(check_new_key("\x01"));
   EXPECT_TRUE(check_key("\x01\x7f\n caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8c\xbf"));
   for (const char* bad : {"\xff", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc3", "a\x80",
                           "\xf8\x88\x80\x80\x80", "\xe2\x82"}) {

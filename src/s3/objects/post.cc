@@ -6,6 +6,7 @@
 #include "auth/auth.h"
 #include "base/bytes.h"
 #include "base/text.h"
+#include "memory/budget.h"
 #include "s3/access/authorize.h"
 #include "s3/objects/checksums.h"
 #include "s3/door_metrics.h"
@@ -80,10 +81,7 @@ std::string_view form_signature(const Form& form) {
 Headers put_headers(const Form& form) {
   Headers headers;
   for (const auto& [name, value] : form.fields) {
-    std::string header = lower(name);
-    if (header == "acl") header = "x-amz-acl";
-    if (header == "tagging") header = "x-amz-tagging";
-    headers.emplace_back(std::move(header), value);
+    headers.emplace_back(lower(header_of_field(name)), value);
   }
   return headers;
 }
@@ -143,6 +141,12 @@ Task<Result<void>> serve_post_object(Context& context) {
     context.error_fields.emplace_back("Condition", "Bucket POST must be of the enclosure-type multipart/form-data");
     co_return fail(Errc::precondition_failed, "form: content type");
   }
+  // Who posts stands in the form itself. So it is read of anyone, but not into a bucket that is not there, and what is
+  // held of it is charged to the peer.
+  VB_CO_TRY(co_await bucket_access(context.service, context.bucket));
+  memory::Share share(context.service.arena, context.caller().peer_address, std::nullopt);
+  VB_CO_TRY(co_await context.body.ready());
+  VB_CO_ASSIGN(const memory::Grant held, co_await share.take(FormReader::buffer_size));
   FormReader reader(context.body, *boundary);
   VB_CO_ASSIGN(Form form, co_await reader.read_fields());
   if (!form.get("key")) {

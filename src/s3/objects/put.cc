@@ -87,10 +87,12 @@ Result<void> verify(const std::vector<store::Checksum>& expected, const std::vec
 
 // A body may take minutes: who may not write any more when it has come, or has no key any more, stores nothing.
 Task<Result<store::Attributes>> authorize_again(Service& service, const Caller& caller, const BucketAccess& before,
-                                                const Asked& asked, const AclWish& wish) {
+                                                const Asked& asked, const PutRequest& request) {
   VB_CO_ASSIGN(const Caller now, caller_now(service, caller));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await same_bucket_access(service, before));
-  co_return authorize_new_object(service, now, *access, asked, wish);
+  const ObjectName name{request.key, {}};
+  VB_CO_TRY(co_await authorize_conditions(service, now, *access, name, request.conditions));
+  co_return authorize_new_object(service, now, *access, asked, request.acl);
 }
 
 }  // namespace
@@ -159,7 +161,7 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
 
 Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutRequest request, memory::Source& body) {
   VB_CO_TRY(check_bucket_name(request.bucket));
-  VB_CO_TRY(check_key(request.key));
+  VB_CO_TRY(check_new_key(request.key));
   VB_CO_TRY(check_object_headers(request.headers));
   const uint64_t generation = service.access->now();
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
@@ -169,6 +171,8 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
                     .lock = &request.lock,
                     .headers = &request.headers};
   VB_CO_ASSIGN(store::Attributes attributes, authorize_new_object(service, caller, *access, asked, request.acl));
+  const ObjectName name{request.key, {}};
+  VB_CO_TRY(co_await authorize_conditions(service, caller, *access, name, request.conditions));
   const auto size = body.size();
   if (size.value_or(0) > put_size_max) co_return fail(Errc::entity_too_large, "put: declared length");
 
@@ -180,7 +184,7 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   writer = seal.writer(service, std::move(writer), size);
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body));
   if (may_have_changed(service, caller, generation)) {
-    VB_CO_ASSIGN(attributes, co_await authorize_again(service, caller, *access, asked, request.acl));
+    VB_CO_ASSIGN(attributes, co_await authorize_again(service, caller, *access, asked, request));
   }
   seal.mark_object(service, request.bucket, request.key, info);
   info.headers = std::move(request.headers);

@@ -58,6 +58,7 @@ Task<Result<void>> serve_object_tagging(Context& context) {
 }
 
 Task<Result<void>> serve_put_object_tagging(Context& context) {
+  VB_CO_TRY(co_await could_change(context, action::put_object_tagging));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, tagging_document_max));
   store::ObjectChange change;
   VB_CO_ASSIGN(change.tags, parse_object_tags(text));

@@ -66,7 +66,8 @@ Task<> describe_missing(Context& context, const Error& error, const std::string&
 namespace {
 
 // The version that a request names, authorized. `asked` gets the rest of what the request is about.
-Task<Result<store::ObjectInfo>> find_authorized(Context& context, Asked asked) {
+using Authorize = Result<void> (*)(const Service&, const Caller&, const BucketAccess&, const Asked&);
+Task<Result<store::ObjectInfo>> find_authorized(Context& context, Asked asked, Authorize may = authorize) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
   VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
   asked.key = context.key;
@@ -78,7 +79,7 @@ Task<Result<store::ObjectInfo>> find_authorized(Context& context, Asked asked) {
     co_return std::unexpected(told);
   }
   asked.object = &*info;
-  VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
+  VB_CO_TRY(may(context.service, context.caller(), *access, asked));
   co_return info;
 }
 
@@ -87,6 +88,12 @@ Task<Result<store::ObjectInfo>> find_authorized(Context& context, Asked asked) {
 Task<Result<store::ObjectInfo>> stat_version(Context& context, const Action& action) {
   const Asked asked{action};
   co_return co_await find_authorized(context, asked);
+}
+
+Task<Result<void>> could_change(Context& context, const Action& action) {
+  const Asked asked{action};
+  VB_CO_TRY(co_await find_authorized(context, asked, could_authorize));
+  co_return Result<void>();
 }
 
 Task<Result<void>> authorize_version(Context& context, const store::ObjectInfo& info, const Action& action) {

@@ -28,6 +28,10 @@ Task<Result<void>> authorize_version(Context& context, const store::ObjectInfo& 
 Task<Result<store::ObjectInfo>> authorize_change(Context& context, const Action& action,
                                                  const store::ObjectChange& change);
 
+// The same before it is known how it is to be changed: whether any change of this kind could be allowed. Asked before
+// the document that says so is read.
+Task<Result<void>> could_change(Context& context, const Action& action);
+
 // Changes that version, authorized for `action`, and names it in the answer: the very version that was looked at, or
 // the one that the change itself names. Errors as Store::update(); conditional_conflict while others write the key.
 Task<Result<void>> update_version(Context& context, const Action& action, store::ObjectChange change);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/log.h"
@@ -102,8 +103,12 @@ Task<std::shared_ptr<LogEntry>> RequestLog::begin(const std::string& bucket) {
 void RequestLog::add(const LogEntry& entry) {
   std::string lines = lines_of(entry);
   std::lock_guard lock(mutex_);
-  if (queued_bytes_ + lines.size() > options_.queued_bytes_max) return dropped().add();
+  const size_t free = options_.queued_bytes_max - queued_bytes_;  // it never holds more
+  const auto of = queued_of_.find(entry.record.bucket_owner);
+  const size_t queued_of_owner = of == queued_of_.end() ? 0 : of->second;
+  if (lines.size() > free || queued_of_owner + lines.size() > free - lines.size()) return dropped().add();
   queued_bytes_ += lines.size();
+  queued_of_[entry.record.bucket_owner] += lines.size();
   const auto [it, made] = batches_.try_emplace(batch_name(entry.rule, entry.record));
   Batch& batch = it->second;
   if (made) {
@@ -114,19 +119,36 @@ void RequestLog::add(const LogEntry& entry) {
     batch.due = std::chrono::steady_clock::now() + options_.interval;
   }
   batch.lines += lines;
+  if (batch.lines.size() >= options_.batch_bytes_max || pressed()) wake();
+}
+
+void RequestLog::wake() {
+  if (std::exchange(woken_, true)) return;
+  asio::post(io_, [this] { timer_.cancel(); });
+}
+
+bool RequestLog::is_woken() {
+  std::lock_guard lock(mutex_);
+  return woken_;
 }
 
 std::vector<RequestLog::Batch> RequestLog::take(bool all) {
   std::vector<Batch> due;
   const auto now = std::chrono::steady_clock::now();
   std::lock_guard lock(mutex_);
+  woken_ = false;
+  // Where much is queued, all goes at once of the owner who has the most.
+  std::string most;
+  if (pressed()) most = std::ranges::max_element(queued_of_, {}, &decltype(queued_of_)::value_type::second)->first;
   for (auto it = batches_.begin(); it != batches_.end();) {
     Batch& batch = it->second;
-    if (!all && batch.due > now && batch.lines.size() < options_.batch_bytes_max) {
+    const bool early = batch.lines.size() >= options_.batch_bytes_max || (!most.empty() && batch.owner == most);
+    if (!all && batch.due > now && !early) {
       ++it;
       continue;
     }
     queued_bytes_ -= batch.lines.size();
+    if (const auto of = queued_of_.find(batch.owner); (of->second -= batch.lines.size()) == 0) queued_of_.erase(of);
     due.push_back(std::move(batch));
     it = batches_.erase(it);
   }
@@ -199,8 +221,8 @@ Task<> RequestLog::loop() {
   const auto between = std::min<std::chrono::milliseconds>(options_.interval / 4, std::chrono::seconds(1));
   while (!stop_) {
     timer_.expires_after(between);
-    // Checked again: stop() may have come before the timer was set.
-    if (!stop_) co_await timer_.async_wait(asio::as_tuple(asio::use_awaitable));
+    // Checked again: stop() or wake() may have come before the timer was set.
+    if (!stop_ && !is_woken()) co_await timer_.async_wait(asio::as_tuple(asio::use_awaitable));
     looks_.fetch_add(1, std::memory_order_relaxed);
     co_await deliver(stop_);
   }

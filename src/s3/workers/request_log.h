@@ -44,7 +44,9 @@ class RequestLog {
     // In milliseconds, because it is divided: a quarter of three whole seconds is none.
     std::chrono::milliseconds interval{300'000};  // from a batch's first record to its delivery
     size_t batch_bytes_max = 1 * MiB;    // a batch of that size is delivered at once
-    size_t queued_bytes_max = 16 * MiB;  // of all batches; more records are dropped
+    // Of all batches. An owner's records may take as much of it as is still free, so whoever makes many of them loses
+    // his own and not another's: one such owner gets half, of two each a third, and some is always left.
+    size_t queued_bytes_max = 16 * MiB;
   };
   RequestLog(Service& service, Options options) : service_(service), options_(options) {}
   ~RequestLog() { stop(); }
@@ -76,6 +78,9 @@ class RequestLog {
   Task<> find_users();
   Task<Result<void>> write(const Batch& batch);
   std::vector<Batch> take(bool all);
+  bool pressed() const { return queued_bytes_ > options_.queued_bytes_max / 4; }  // under mutex_
+  void wake();  // under mutex_
+  bool is_woken();
 
   Service& service_;
   const Options options_;
@@ -83,6 +88,8 @@ class RequestLog {
   std::mutex mutex_;
   std::map<std::string, Batch> batches_;  // by where they go
   size_t queued_bytes_ = 0;
+  std::map<std::string, size_t> queued_of_;  // bytes by owner; those that have some
+  bool woken_ = false;                       // deliver before the time: much is queued
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> looks_{0};
   boost::asio::io_context io_{1};

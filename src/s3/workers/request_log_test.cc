@@ -187,6 +187,29 @@ TEST_F(BucketLogs, EachKeyOfADeleteHasARecord) {
   EXPECT_NE(text.find(" BATCH.DELETE.OBJECT b \"-\" 204 "), std::string::npos) << text;
 }
 
+// The queue was one for all: whoever filled it pushed out the records of everybody.
+TEST_F(BucketLogs, WhoMakesManyRecordsLosesHisOwnAndNotAnothers) {
+  RequestLog::Options options;
+  options.queued_bytes_max = 64 * KiB;
+  RequestLog small(service, options);
+  const auto entry = [&](const std::string& owner, const std::string& target) {
+    LogEntry made{small, LoggingRule{target, "p/", LoggingRule::KeyFormat::simple}, {}};
+    made.record.bucket_owner = owner;
+    return made;
+  };
+  for (const char* owner : {"noisy", "loud"}) {
+    const LogEntry many = entry(owner, "theirs");
+    for (int i = 0; i < 10'000; ++i) small.add(many);
+  }
+  LogEntry one = entry(std::string(auth::root_canonical_id), "logs");
+  one.record.key = "precious";
+  small.add(one);
+  boost::asio::io_context context;
+  boost::asio::co_spawn(context, small.deliver(true), boost::asio::detached);
+  context.run();
+  EXPECT_NE(delivered().find(" precious "), std::string::npos);
+}
+
 TEST_F(BucketLogs, TheTargetMustBeTheOwners) {
   EXPECT_EQ(configure(enabled("<TargetBucket>nowhere</TargetBucket><TargetPrefix/>")).code,
             "InvalidTargetBucketForLogging");
