@@ -137,6 +137,9 @@ struct PutOptions {
   std::string content_type = {};
   std::map<std::string, std::string> metadata = {};
   std::string if_match = {}, if_none_match = {};
+  // The object's ETag is the MD5 of its bytes whichever way they go (of parts: as S3 makes it of their MD5s). Over HTTP
+  // it is that anyway; by RDMA the server computes an MD5 only when asked to.
+  bool md5_etag = false;
 };
 struct PutReply {
   std::string etag = {};

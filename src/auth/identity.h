@@ -26,6 +26,9 @@ struct NameOrder {
 template <class T>
 using ByName = std::map<std::string, T, NameOrder>;
 
+// A tag's key keeps its case, too, and is one whatever it is.
+using TagMap = ByName<std::string>;
+
 struct PolicyDocument {
   std::string text;  // as it was given
   PolicyPtr policy;
@@ -49,6 +52,7 @@ struct User {
   int64_t created_s = 0;
   std::vector<StoredKey> keys;
   Grants grants;
+  TagMap tags;
 };
 
 struct Group {
@@ -64,12 +68,30 @@ struct Role {
   int64_t session_max_s = 3600;
   PolicyDocument trust;
   Grants grants;
+  TagMap tags;
+};
+
+struct PolicyVersion {
+  PolicyDocument document;
+  int64_t created_s = 0;
 };
 
 struct ManagedPolicy {
   std::string name, path = "/", id, description;
   int64_t created_s = 0;
-  PolicyDocument document;
+  PolicyDocument document;  // of the default version, the one that counts
+  int version = 1;          // its number
+  int64_t version_created_s = 0;
+  std::map<int, PolicyVersion> others;  // the versions that do not count, by number
+  int versions_made = 1;                // a number is used once
+};
+
+// Who vouches for users of other systems, by OpenID Connect.
+struct OpenIdProvider {
+  std::string url;  // without https://
+  int64_t created_s = 0;
+  std::vector<std::string> client_ids;   // in the order they came
+  std::vector<std::string> thumbprints;  // of certificates: 40 hexadecimal digits each
 };
 
 struct AccountEntry {
@@ -81,11 +103,12 @@ struct AccountEntry {
   ByName<Group> groups;
   ByName<Role> roles;
   ByName<ManagedPolicy> policies;
+  std::map<std::string, OpenIdProvider> open_id_providers;  // by URL
 };
 using AccountEntryPtr = std::shared_ptr<const AccountEntry>;
 using AccountMap = std::map<std::string, AccountEntryPtr>;  // by account id
 
-// "arn:aws:iam::123456789012:user/path/name"; kind: "user", "group", "role", "policy".
+// "arn:aws:iam::123456789012:user/path/name"; kind: "user", "group", "role", "policy", "oidc-provider".
 std::string arn_of(std::string_view account_id, std::string_view kind, std::string_view path, std::string_view name);
 std::string user_arn(const AccountEntry& account, const User& user);
 std::string role_arn(const AccountEntry& account, const Role& role);
@@ -112,6 +135,11 @@ inline constexpr size_t role_policies_bytes_max = 10'240;
 inline constexpr size_t managed_policy_bytes_max = 6'144;
 inline constexpr size_t trust_policy_bytes_max = 2'048;
 inline constexpr size_t session_policy_bytes_max = 2'048;
+inline constexpr size_t policy_versions_max = 5;
+inline constexpr size_t tags_max = 50;
+inline constexpr size_t open_id_providers_max = 100;
+inline constexpr size_t client_ids_max = 100;
+inline constexpr size_t thumbprints_max = 5;
 
 // Who a key stands for.
 PrincipalPtr root_of(const AccountEntry& account);

@@ -35,6 +35,34 @@ Json encode_grants(const Grants& grants) {
   return {{"inline", std::move(documents)}, {"attached", grants.attached}};
 }
 
+Json encode_tags(const TagMap& tags) {
+  Json out = Json::object();
+  for (const auto& [key, value] : tags) out[key] = value;
+  return out;
+}
+
+void encode_versions(const ManagedPolicy& policy, Json& json) {
+  json["version"] = policy.version;
+  json["version_created"] = policy.version_created_s;
+  json["versions_made"] = policy.versions_made;
+  Json others = Json::array();
+  for (const auto& [number, other] : policy.others) {
+    others.push_back({{"number", number}, {"document", other.document.text}, {"created", other.created_s}});
+  }
+  json["others"] = std::move(others);
+}
+
+Json encode_providers(const std::map<std::string, OpenIdProvider>& providers) {
+  Json out = Json::array();
+  for (const auto& [url, provider] : providers) {
+    out.push_back({{"url", url},
+                   {"created", provider.created_s},
+                   {"client_ids", provider.client_ids},
+                   {"thumbprints", provider.thumbprints}});
+  }
+  return out;
+}
+
 Json encode_account(const AccountEntry& entry) {
   const Account& account = *entry.account;
   Json out = {{"id", account.id},
@@ -49,6 +77,7 @@ Json encode_account(const AccountEntry& entry) {
     Json json = encode_common(user);
     json["keys"] = encode_keys(user.keys);
     json["grants"] = encode_grants(user.grants);
+    json["tags"] = encode_tags(user.tags);
     users.push_back(std::move(json));
   }
   for (const auto& [name, group] : entry.groups) {
@@ -63,18 +92,21 @@ Json encode_account(const AccountEntry& entry) {
     json["trust"] = role.trust.text;
     json["description"] = role.description;
     json["session_max"] = role.session_max_s;
+    json["tags"] = encode_tags(role.tags);
     roles.push_back(std::move(json));
   }
   for (const auto& [name, policy] : entry.policies) {
     Json json = encode_common(policy);
     json["document"] = policy.document.text;
     json["description"] = policy.description;
+    encode_versions(policy, json);
     policies.push_back(std::move(json));
   }
   out["users"] = std::move(users);
   out["groups"] = std::move(groups);
   out["roles"] = std::move(roles);
   out["policies"] = std::move(policies);
+  out["open_id_providers"] = encode_providers(entry.open_id_providers);
   return out;
 }
 
@@ -100,6 +132,8 @@ class Reader {
     sound_ = false;
     return false;
   }
+  // What files of the first version do not have.
+  bool has(const char* name) const { return member(name) != nullptr; }
   const Json& object(const char* name) { return of_type(name, Json::value_t::object); }
   const Json& list(const char* name) { return of_type(name, Json::value_t::array); }
   bool sound() const { return sound_; }
@@ -165,6 +199,62 @@ Result<Grants> decode_grants(const Json& json) {
   return grants;
 }
 
+Result<TagMap> decode_tags(Reader& read) {
+  TagMap tags;
+  if (!read.has("tags")) return tags;
+  for (const auto& [key, value] : read.object("tags").items()) {
+    if (!value.is_string() || !tags.emplace(key, value.get<std::string>()).second) {
+      return fail(Errc::malformed, "identity file: a tag");
+    }
+  }
+  return tags;
+}
+
+Result<void> decode_versions(Reader& read, ManagedPolicy& out) {
+  out.version_created_s = out.created_s;
+  if (!read.has("versions_made")) return {};
+  out.version = static_cast<int>(read.number("version"));
+  out.version_created_s = read.number("version_created");
+  out.versions_made = static_cast<int>(read.number("versions_made"));
+  for (const Json& item : read.list("others")) {
+    Reader other(item);
+    const auto number = static_cast<int>(other.number("number"));
+    PolicyVersion version;
+    version.created_s = other.number("created");
+    VB_ASSIGN(version.document, decode_document(other.text("document"), PolicyKind::identity));
+    if (!other.sound() || number == out.version || !out.others.emplace(number, std::move(version)).second) {
+      return fail(Errc::malformed, "identity file: a version of a policy");
+    }
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> decode_texts(const Json& list) {
+  std::vector<std::string> out;
+  for (const Json& item : list) {
+    if (!item.is_string()) return fail(Errc::malformed, "identity file: a list of texts");
+    out.push_back(item.get<std::string>());
+  }
+  return out;
+}
+
+Result<void> decode_providers(Reader& read, AccountEntry& entry) {
+  if (!read.has("open_id_providers")) return {};
+  for (const Json& item : read.list("open_id_providers")) {
+    Reader one(item);
+    OpenIdProvider provider;
+    provider.url = one.text("url");
+    provider.created_s = one.number("created");
+    VB_ASSIGN(provider.client_ids, decode_texts(one.list("client_ids")));
+    VB_ASSIGN(provider.thumbprints, decode_texts(one.list("thumbprints")));
+    std::string url = provider.url;
+    if (!one.sound() || !entry.open_id_providers.emplace(std::move(url), std::move(provider)).second) {
+      return fail(Errc::malformed, "identity file: an OpenID Connect provider");
+    }
+  }
+  return {};
+}
+
 template <class T>
 void decode_common(Reader& read, T& out) {
   out.name = read.text("name");
@@ -178,6 +268,7 @@ Result<void> decode_one(const Json& json, const KeyRing& ring, User& out) {
   decode_common(read, out);
   VB_ASSIGN(out.keys, decode_keys(read.list("keys"), ring));
   VB_ASSIGN(out.grants, decode_grants(read.object("grants")));
+  VB_ASSIGN(out.tags, decode_tags(read));
   return read.sound() ? Result<void>{} : fail(Errc::malformed, "identity file: a user");
 }
 
@@ -199,6 +290,7 @@ Result<void> decode_one(const Json& json, const KeyRing&, Role& out) {
   out.session_max_s = read.number("session_max");
   VB_ASSIGN(out.trust, decode_document(read.text("trust"), PolicyKind::trust));
   VB_ASSIGN(out.grants, decode_grants(read.object("grants")));
+  VB_ASSIGN(out.tags, decode_tags(read));
   return read.sound() ? Result<void>{} : fail(Errc::malformed, "identity file: a role");
 }
 
@@ -207,6 +299,7 @@ Result<void> decode_one(const Json& json, const KeyRing&, ManagedPolicy& out) {
   decode_common(read, out);
   out.description = read.text("description");
   VB_ASSIGN(out.document, decode_document(read.text("document"), PolicyKind::identity));
+  VB_TRY(decode_versions(read, out));
   return read.sound() ? Result<void>{} : fail(Errc::malformed, "identity file: a managed policy");
 }
 
@@ -239,6 +332,7 @@ Result<AccountEntry> decode_account(const Json& json, const KeyRing& ring) {
   VB_TRY(decode_all(read.list("groups"), ring, entry.groups));
   VB_TRY(decode_all(read.list("roles"), ring, entry.roles));
   VB_TRY(decode_all(read.list("policies"), ring, entry.policies));
+  VB_TRY(decode_providers(read, entry));
   if (!read.sound()) return fail(Errc::malformed, "identity file: an account");
   return entry;
 }
@@ -267,7 +361,7 @@ Result<AccountMap> decode_accounts(std::string_view text, const KeyRing& keys) {
   if (json.is_discarded()) return fail(Errc::malformed, "identity file: not JSON, or not whole");
   Reader read(json);
   const int64_t version = read.number("version");
-  if (read.sound() && version != identity_file_version) {
+  if (read.sound() && (version < 1 || version > identity_file_version)) {
     return fail(Errc::unsupported, "identity file: made by another version of Verbena");
   }
   // Files of older servers have none.

@@ -9,7 +9,7 @@
 
 namespace verbena::auth {
 
-inline constexpr int identity_file_version = 1;
+inline constexpr int identity_file_version = 2;
 
 // `secret` as StoredKey::sealed holds it.
 std::string seal_secret(const KeyRing& keys, std::string_view access_key, std::string_view secret);

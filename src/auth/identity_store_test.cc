@@ -278,6 +278,69 @@ TEST_F(IdentityStoreTest, AFileThatIsCutOffAnywhereIsNoFile) {
   EXPECT_TRUE(open_with(file(), *keys_, root_));
 }
 
+TEST_F(IdentityStoreTest, TagsVersionsAndProvidersAreThereAfterARestart) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_user("alice", "worker", "AKWORKER");
+  add_role("alice", "role");
+  ASSERT_TRUE(change("alice", [&](AccountEntry& entry) {
+    entry.users.find("worker")->second.tags.emplace("Team", "a");
+    entry.roles.find("role")->second.tags.emplace("Team", "b");
+    ManagedPolicy policy;
+    policy.name = "p";
+    policy.document = document(allow_list);
+    policy.version = 3;
+    policy.versions_made = 4;
+    policy.version_created_s = now;
+    policy.others.emplace(1, PolicyVersion{document(allow_list), now - 5});
+    entry.policies.emplace("p", policy);
+    entry.open_id_providers.emplace("id.example.org/a",
+                                    OpenIdProvider{"id.example.org/a", now, {"one", "two"}, {"ab"}});
+  }));
+  const auto again = open_with(file(), *keys_, root_);
+  ASSERT_TRUE(again) << again.error();
+  const AccountEntryPtr alice = (*again)->account_named("alice");
+  EXPECT_EQ(alice->users.find("worker")->second.tags.find("TEAM")->second, "a");
+  EXPECT_EQ(alice->roles.find("role")->second.tags.find("Team")->second, "b");
+  const ManagedPolicy& policy = alice->policies.find("p")->second;
+  EXPECT_EQ(policy.version, 3);
+  EXPECT_EQ(policy.versions_made, 4);
+  EXPECT_EQ(policy.version_created_s, now);
+  ASSERT_TRUE(policy.others.contains(1));
+  EXPECT_EQ(policy.others.at(1).created_s, now - 5);
+  EXPECT_EQ(policy.others.at(1).document.text, allow_list);
+  const OpenIdProvider& provider = alice->open_id_providers.at("id.example.org/a");
+  EXPECT_EQ(provider.client_ids, (std::vector<std::string>{"one", "two"}));
+  EXPECT_EQ(provider.thumbprints, std::vector<std::string>{"ab"});
+}
+
+TEST_F(IdentityStoreTest, AFileOfTheFirstVersionIsRead) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_user("alice", "worker", "AKWORKER");
+  ASSERT_TRUE(change("alice", [&](AccountEntry& entry) {
+    ManagedPolicy policy;
+    policy.name = "p";
+    policy.created_s = now;
+    policy.document = document(allow_list);
+    entry.policies.emplace("p", policy);
+  }));
+  auto json = nlohmann::json::parse(text());
+  json["version"] = 1;
+  json.erase("crc32c");
+  for (auto& account : json["accounts"]) {
+    account.erase("open_id_providers");
+    for (auto& user : account["users"]) user.erase("tags");
+    for (auto& policy : account["policies"]) {
+      for (const char* name : {"version", "version_created", "versions_made", "others"}) policy.erase(name);
+    }
+  }
+  write(json.dump());
+  const auto opened = open_with(file(), *keys_, root_);
+  ASSERT_TRUE(opened) << opened.error();
+  const ManagedPolicy& policy = (*opened)->account_named("alice")->policies.find("p")->second;
+  EXPECT_EQ(policy.version, 1);
+  EXPECT_EQ(policy.version_created_s, now);
+}
+
 // One bit made another valid name, or another policy.
 TEST_F(IdentityStoreTest, AFlippedBitAnywhereInTheFileIsFoundOut) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
@@ -315,7 +378,7 @@ TEST_F(IdentityStoreTest, ADamagedFileIsAnErrorThatNamesIt) {
     const auto opened = open_with(file(), *keys_, root_);
     return opened ? std::string() : opened.error();
   };
-  EXPECT_NE(problem("\"version\": 1", "\"version\": 2").find("another version"), std::string::npos);
+  EXPECT_NE(problem("\n \"version\": 2", "\n \"version\": 3").find("another version"), std::string::npos);
   EXPECT_NE(problem("\"keys\"", "\"kays\"").find("identities.json"), std::string::npos);
   EXPECT_NE(problem("\"000000000000\"", "\"000000000001\"").find("lacks the root account"), std::string::npos);
   EXPECT_NE(problem("\"sealed\": \"", "\"sealed\": \"AAAA").find("cannot read the accounts"), std::string::npos);

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/bytes.h"
+#include "base/checksum.h"
 #include "server/test_server.h"
 
 namespace verbena {
@@ -196,6 +197,22 @@ TEST_P(EveryDoor, TheSameErrorsComeBack) {
   auto second = client->put(bucket, "k", std::span<const std::byte>(bytes), conditions);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::precondition_failed) << second.error().message;
+}
+
+// Tools compare it, whichever way the bytes went.
+TEST_P(EveryDoor, TheEtagIsAnMd5WhereItIsAskedFor) {
+  PutOptions options;
+  options.md5_etag = true;
+  for (const size_t size : {size_t{5}, size_t{300'000}}) {
+    const auto bytes = pattern(size);
+    Digest digest(Algorithm::md5);
+    digest.update(bytes);
+    const std::string md5 = digest.finish_hex();
+    const auto put = client->put(bucket, "k", std::span<const std::byte>(bytes), options);
+    ASSERT_TRUE(put) << put.error().message;
+    EXPECT_EQ(put->etag, md5);
+    EXPECT_EQ(client->head(bucket, "k")->etag, md5);
+  }
 }
 
 TEST_P(EveryDoor, MetadataHeadAndRemove) {

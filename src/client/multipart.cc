@@ -26,6 +26,7 @@ struct SentPart {
 
 struct Client::Impl::Upload {
   std::string bucket, key, id;
+  bool md5_etag = false;
   std::mutex mutex;
   std::vector<SentPart> sent;
   std::optional<ClientError> failure;
@@ -39,7 +40,7 @@ Outcome<client::CompletedPart> Client::Impl::put_part(const Upload& upload, int 
                         .bucket = upload.bucket,
                         .key = upload.key,
                         .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}}};
-    auto reply = token_->put(std::move(call), from, crc32c, reason);
+    auto reply = token_->put(std::move(call), from, crc32c, upload.md5_etag, reason);
     if (reply && *reply) {
       transfer.door = Via::token;
       transfer.provider = token_->provider();
@@ -94,7 +95,7 @@ Outcome<PutReply> Client::Impl::finish_upload(Upload& upload, const PutOptions& 
 
 Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std::string& key, unsigned helpers_max,
                                            const NextPart& next, const PutOptions& options) {
-  Upload upload{bucket, key, {}, {}, {}, {}};
+  Upload upload{bucket, key, {}, options.md5_etag, {}, {}, {}};
   OUT_ASSIGN(upload.id, retried(false, [&] { return s3_->create_upload(bucket, key, options); }));
 
   std::mutex source;  // `next` is called by one thread at a time, in order

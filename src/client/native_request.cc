@@ -105,6 +105,7 @@ Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, Ob
     const MutableBytes memory(const_cast<std::byte*>(request.from.data()), request.from.size());
     VB_ASSIGN(put.window, lend(body, call, memory, fabric::Access::server_reads));
   }
+  if (request.md5_etag) body.flags |= wire::flag_md5_etag;
   encode(body.out, put);
   if (in_message) body.out.bytes(request.from);
   return {};

@@ -95,6 +95,7 @@ struct NativePut {
   std::span<const NativeChecksum> expected;                      // verified before anything becomes visible
   std::optional<Algorithm> compute;
   std::string_view if_match, if_none_match;
+  bool md5_etag = false;  // the ETag is to be the MD5 of the bytes
   std::chrono::milliseconds timeout{0};
 };
 

@@ -120,6 +120,7 @@ struct PutCall {
     request.memory = memory;
     request.if_match = options.if_match;
     request.if_none_match = options.if_none_match;
+    request.md5_etag = options.md5_etag;
     request.timeout = time_for(timeout, from.size());
   }
   PutCall(const PutCall&) = delete;

@@ -163,8 +163,10 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
   return out;
 }
 
-Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, uint32_t crc32c, std::string& reason) {
+Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, uint32_t crc32c, bool md5_etag,
+                                                 std::string& reason) {
   const std::string checksum = crc32c_base64(crc32c);
+  if (md5_etag) call.headers.emplace_back("x-verbena-etag", "MD5");
   call.unsigned_payload = true;
   std::erase_if(call.headers, [](const auto& header) { return header.first == "x-amz-checksum-crc32c"; });
   call.headers.emplace_back("x-amz-checksum-crc32c", checksum);

@@ -25,6 +25,7 @@ Result<void> delete_access_key(Call& call);
 Result<void> create_group(Call& call);
 Result<void> get_group(Call& call);
 Result<void> list_groups(Call& call);
+Result<void> update_group(Call& call);
 Result<void> delete_group(Call& call);
 Result<void> add_user_to_group(Call& call);
 Result<void> remove_user_from_group(Call& call);
@@ -45,6 +46,9 @@ Result<void> get_policy_version(Call& call);
 Result<void> list_policy_versions(Call& call);
 Result<void> list_policies(Call& call);
 Result<void> delete_policy(Call& call);
+Result<void> create_policy_version(Call& call);
+Result<void> set_default_policy_version(Call& call);
+Result<void> delete_policy_version(Call& call);
 
 Result<void> create_role(Call& call);
 Result<void> get_role(Call& call);
@@ -52,6 +56,19 @@ Result<void> list_roles(Call& call);
 Result<void> update_role(Call& call);
 Result<void> update_assume_role_policy(Call& call);
 Result<void> delete_role(Call& call);
+
+// Of users and roles alike.
+Result<void> tag_subject(Call& call);
+Result<void> untag_subject(Call& call);
+Result<void> list_tags(Call& call);
+
+Result<void> create_open_id_provider(Call& call);
+Result<void> get_open_id_provider(Call& call);
+Result<void> list_open_id_providers(Call& call);
+Result<void> delete_open_id_provider(Call& call);
+Result<void> add_client_id(Call& call);
+Result<void> remove_client_id(Call& call);
+Result<void> update_thumbprints(Call& call);
 
 Result<void> get_account_summary(Call& call);
 

@@ -1,5 +1,7 @@
 #include "iam/authorize.h"
 
+#include "iam/subjects.h"
+
 #include "s3/http_date.h"
 
 namespace verbena::iam {
@@ -57,6 +59,8 @@ std::string resource_of(const Call& call) {
       return std::string(call.get("PolicyArn"));
     case Target::new_policy:
       return arn_in(call, account.policies, "policy", call.get("PolicyName"));
+    case Target::open_id_provider:
+      return provider_arn(call);
   }
   return "*";
 }

@@ -22,6 +22,7 @@ enum class Target : uint8_t {
   role,
   policy,  // PolicyArn
   new_policy,
+  open_id_provider,  // OpenIDConnectProviderArn, or Url of a new one
 };
 
 struct Call;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "auth/identifiers.h"
+#include "iam/authorize.h"
 
 namespace verbena::iam {
 
@@ -64,6 +65,33 @@ Result<void> list_groups(Call& call) {
         write_group(call.xml, *call.account, item.second);
         call.xml.close();
       });
+}
+
+Result<void> update_group(Call& call) {
+  const auto path = call.parameters.get("NewPath");
+  if (path && !is_path(*path)) return call.refuse(Errc::validation_error, "NewPath must begin and end with a slash.");
+  std::string new_name;
+  if (call.parameters.get("NewGroupName")) {
+    VB_ASSIGN(new_name, call.name("NewGroupName", group_name_max));
+  }
+  VB_ASSIGN(const Group* before, find_one(call, call.account->groups, "group", call.get("GroupName")));
+  // Who may change some groups must not make them others, nor others' names.
+  const auth::Account& own = *call.account->account;
+  const std::string arn =
+      auth::arn_of(own.id, "group", path.value_or(before->path), new_name.empty() ? before->name : new_name);
+  VB_TRY(authorize(call, "iam:UpdateGroup", arn, {.policy = nullptr, .owner = own.canonical_id}));
+  return call.change([&](AccountEntry& account) -> Result<void> {
+    const auto found = account.groups.find(call.get("GroupName"));
+    if (found == account.groups.end()) return call.missing("group", call.get("GroupName"));
+    if (path) found->second.path = *path;
+    if (new_name.empty()) return {};
+    const auto taken = account.groups.find(new_name);
+    if (taken != account.groups.end() && taken != found) return call.exists("Group", new_name);
+    auto node = account.groups.extract(found);
+    node.key() = node.mapped().name = new_name;
+    account.groups.insert(std::move(node));
+    return {};
+  });
 }
 
 Result<void> delete_group(Call& call) {

@@ -1,5 +1,6 @@
-// Managed policies. Each has one version.
+// Managed policies and their versions.
 #include <algorithm>
+#include <functional>
 
 #include "auth/identifiers.h"
 #include "iam/actions.h"
@@ -10,6 +11,7 @@ namespace {
 
 using auth::AccountEntry;
 using auth::ManagedPolicy;
+using auth::PolicyDocument;
 
 size_t attachments(const AccountEntry& account, const std::string& arn) {
   const auto among = [&](const auto& items) {
@@ -24,13 +26,15 @@ void write_policy(Call& call, const ManagedPolicy& policy, const std::string& ar
   xml.element("PolicyId", policy.id);
   xml.element("Arn", arn);
   xml.element("Path", policy.path);
-  xml.element("DefaultVersionId", "v1");
+  xml.element("DefaultVersionId", "v" + std::to_string(policy.version));
   xml.element("AttachmentCount", attachments(*call.account, arn));
   xml.element("PermissionsBoundaryUsageCount", 0);
   xml.element("IsAttachable", true);
   if (!policy.description.empty()) xml.element("Description", policy.description);
   write_date(xml, "CreateDate", policy.created_s);
-  write_date(xml, "UpdateDate", policy.created_s);
+  int64_t updated_s = std::max(policy.created_s, policy.version_created_s);
+  for (const auto& [number, other] : policy.others) updated_s = std::max(updated_s, other.created_s);
+  write_date(xml, "UpdateDate", updated_s);
 }
 
 Result<const ManagedPolicy*> find_asked(const Call& call) {
@@ -43,11 +47,57 @@ Result<const ManagedPolicy*> find_asked(const Call& call) {
   return policy;
 }
 
-void write_version(Call& call, const ManagedPolicy& policy, bool document) {
-  if (document) call.xml.element("Document", auth::uri_encode(policy.document.text, false));
-  call.xml.element("VersionId", "v1");
-  call.xml.element("IsDefaultVersion", true);
-  write_date(call.xml, "CreateDate", policy.created_s);
+// All of a policy's versions, the newest first.
+struct Listed {
+  int number = 0;
+  bool is_default = false;
+  const PolicyDocument* document = nullptr;
+  int64_t created_s = 0;
+};
+std::vector<Listed> versions_of(const ManagedPolicy& policy) {
+  std::vector<Listed> all = {{policy.version, true, &policy.document, policy.version_created_s}};
+  for (const auto& [number, other] : policy.others) all.push_back({number, false, &other.document, other.created_s});
+  std::ranges::sort(all, std::greater<>(), &Listed::number);
+  return all;
+}
+
+void write_version(Call& call, const Listed& version, bool document) {
+  if (document) call.xml.element("Document", auth::uri_encode(version.document->text, false));
+  call.xml.element("VersionId", "v" + std::to_string(version.number));
+  call.xml.element("IsDefaultVersion", version.is_default);
+  write_date(call.xml, "CreateDate", version.created_s);
+}
+
+std::unexpected<Error> no_such_version(const Call& call) {
+  return call.refuse(Errc::no_such_entity, "Policy " + std::string(call.get("PolicyArn")) + " version " +
+                                               std::string(call.get("VersionId")) +
+                                               " does not exist or is not attachable.");
+}
+
+// "v3" -> 3; 0 for what is no version's name.
+int read_version(const Call& call) {
+  const std::string_view text = call.get("VersionId");
+  const auto number = text.starts_with('v') ? s3::parse_decimal(text.substr(1)) : std::nullopt;
+  return number && *number <= 1'000'000'000 ? static_cast<int>(*number) : 0;
+}
+
+// The policy that a call changes, which must be the account's own.
+Result<ManagedPolicy*> find_own(const Call& call, AccountEntry& account) {
+  const std::string arn(call.get("PolicyArn"));
+  if (arn.starts_with("arn:aws:iam::aws:")) {
+    return call.refuse(Errc::access_denied, "A policy of AWS's own cannot be changed.");
+  }
+  const ManagedPolicy* policy = find_policy(account, arn);
+  if (policy == nullptr) return call.refuse(Errc::no_such_entity, "Policy " + arn + " was not found.");
+  return &account.policies.find(policy->name)->second;
+}
+
+void make_default(ManagedPolicy& policy, int number) {
+  auto node = policy.others.extract(number);
+  policy.others.emplace(policy.version, auth::PolicyVersion{std::move(policy.document), policy.version_created_s});
+  policy.version = number;
+  policy.document = std::move(node.mapped().document);
+  policy.version_created_s = node.mapped().created_s;
 }
 
 }  // namespace
@@ -60,7 +110,7 @@ Result<void> create_policy(Call& call) {
   VB_ASSIGN(policy.document,
             call.document("PolicyDocument", auth::PolicyKind::identity, auth::managed_policy_bytes_max));
   policy.id = auth::make_id("ANPA");
-  policy.created_s = call.now_s();
+  policy.created_s = policy.version_created_s = call.now_s();
   VB_TRY(call.change([&](AccountEntry& account) -> Result<void> {
     if (account.policies.contains(policy.name)) {
       return call.refuse(Errc::entity_already_exists, "A policy called " + policy.name + " already exists.");
@@ -87,22 +137,73 @@ Result<void> get_policy(Call& call) {
 
 Result<void> get_policy_version(Call& call) {
   VB_ASSIGN(const ManagedPolicy* policy, find_asked(call));
-  if (call.get("VersionId") != "v1") {
-    return call.refuse(Errc::no_such_entity,
-                       "Policy version " + std::string(call.get("VersionId")) + " was not found.");
+  const int number = read_version(call);
+  for (const Listed& version : versions_of(*policy)) {
+    if (version.number != number) continue;
+    call.xml.open("PolicyVersion");
+    write_version(call, version, true);
+    call.xml.close();
+    return {};
   }
+  return no_such_version(call);
+}
+
+Result<void> create_policy_version(Call& call) {
+  auth::PolicyVersion version;
+  VB_ASSIGN(version.document,
+            call.document("PolicyDocument", auth::PolicyKind::identity, auth::managed_policy_bytes_max));
+  version.created_s = call.now_s();
+  const bool set_as_default = call.get("SetAsDefault") == "true";
+  int number = 0;
+  VB_TRY(call.change([&](AccountEntry& account) -> Result<void> {
+    VB_ASSIGN(ManagedPolicy * policy, find_own(call, account));
+    if (policy->others.size() + 1 >= auth::policy_versions_max) {
+      return call.refuse(Errc::limit_exceeded,
+                         "A managed policy can have up to 5 versions. Before you create a new version, you must delete "
+                         "an existing version.");
+    }
+    number = ++policy->versions_made;
+    policy->others.emplace(number, version);
+    if (set_as_default) make_default(*policy, number);
+    return {};
+  }));
   call.xml.open("PolicyVersion");
-  write_version(call, *policy, true);
+  write_version(call, {number, set_as_default, &version.document, version.created_s}, false);
   call.xml.close();
   return {};
+}
+
+Result<void> set_default_policy_version(Call& call) {
+  return call.change([&](AccountEntry& account) -> Result<void> {
+    VB_ASSIGN(ManagedPolicy * policy, find_own(call, account));
+    const int number = read_version(call);
+    if (number == policy->version) return {};
+    if (!policy->others.contains(number)) return no_such_version(call);
+    make_default(*policy, number);
+    return {};
+  });
+}
+
+Result<void> delete_policy_version(Call& call) {
+  return call.change([&](AccountEntry& account) -> Result<void> {
+    VB_ASSIGN(ManagedPolicy * policy, find_own(call, account));
+    const int number = read_version(call);
+    if (number == policy->version) {
+      return call.refuse(Errc::delete_conflict, "Cannot delete the default version of a policy.");
+    }
+    if (policy->others.erase(number) == 0) return no_such_version(call);
+    return {};
+  });
 }
 
 Result<void> list_policy_versions(Call& call) {
   VB_ASSIGN(const ManagedPolicy* policy, find_asked(call));
   call.xml.open("Versions");
-  call.xml.open("member");
-  write_version(call, *policy, false);
-  call.xml.close();
+  for (const Listed& version : versions_of(*policy)) {
+    call.xml.open("member");
+    write_version(call, version, false);
+    call.xml.close();
+  }
   call.xml.close();
   call.xml.element("IsTruncated", false);
   return {};
@@ -143,8 +244,11 @@ Result<void> delete_policy(Call& call) {
   }
   const std::string name = asked->name;
   return call.change([&](AccountEntry& account) -> Result<void> {
-    if (find_policy(account, arn) == nullptr) {
-      return call.refuse(Errc::no_such_entity, "Policy " + arn + " was not found.");
+    VB_ASSIGN(const ManagedPolicy* policy, find_own(call, account));
+    if (!policy->others.empty()) {
+      return call.refuse(Errc::delete_conflict,
+                         "This policy has more than one version. Before you delete a policy, you must delete the "
+                         "policy's versions. The default version is deleted with the policy.");
     }
     if (attachments(account, arn) != 0) {
       return call.refuse(Errc::delete_conflict, "Cannot delete a policy attached to entities.");

@@ -33,6 +33,7 @@ Result<void> create_role(Call& call) {
   VB_ASSIGN(role.name, call.name("RoleName", role_name_max));
   VB_ASSIGN(role.path, call.path());
   VB_ASSIGN(role.description, call.description());
+  VB_ASSIGN(role.tags, read_new_tags(call, "iam:TagRole"));
   VB_ASSIGN(role.session_max_s, session_max(call, role.session_max_s));
   VB_ASSIGN(role.trust,
             call.document("AssumeRolePolicyDocument", auth::PolicyKind::trust, auth::trust_policy_bytes_max));
@@ -46,6 +47,7 @@ Result<void> create_role(Call& call) {
   }));
   call.xml.open("Role");
   write_role(call.xml, *call.account, role);
+  write_tags(call.xml, role.tags);
   call.xml.close();
   return {};
 }
@@ -54,6 +56,7 @@ Result<void> get_role(Call& call) {
   VB_ASSIGN(const Role* role, find_one(call, call.account->roles, "role", call.get("RoleName")));
   call.xml.open("Role");
   write_role(call.xml, *call.account, *role);
+  write_tags(call.xml, role->tags);
   call.xml.close();
   return {};
 }

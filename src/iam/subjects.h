@@ -33,6 +33,15 @@ Result<Subject> find_subject(const Call& call, auth::AccountEntry& account);
 // The user that a call is about: UserName, else the caller. Empty: the account's root.
 Result<std::string> target_user(const Call& call);
 
+// Tags.member.N.Key and .Value of the request; validation_error. Who sets them on something new needs `action`, too.
+Result<auth::TagMap> read_tags(const Call& call);
+Result<auth::TagMap> read_new_tags(const Call& call, std::string_view action);
+// <Tags>, where there are any.
+void write_tags(s3::XmlWriter& xml, const auth::TagMap& tags);
+
+// The OpenID Connect provider that a call is about.
+std::string provider_arn(const Call& call);
+
 void write_user(s3::XmlWriter& xml, const auth::AccountEntry& account, const auth::User& user);
 void write_group(s3::XmlWriter& xml, const auth::AccountEntry& account, const auth::Group& group);
 

@@ -31,6 +31,7 @@ Result<void> create_user(Call& call) {
   User user;
   VB_ASSIGN(user.name, call.name("UserName", user_name_max));
   VB_ASSIGN(user.path, call.path());
+  VB_ASSIGN(user.tags, read_new_tags(call, "iam:TagUser"));
   user.id = auth::make_id("AIDA");
   user.created_s = call.now_s();
   VB_TRY(call.change([&](AccountEntry& account) -> Result<void> {
@@ -41,6 +42,7 @@ Result<void> create_user(Call& call) {
   }));
   call.xml.open("User");
   write_user(call.xml, *call.account, user);
+  write_tags(call.xml, user.tags);
   call.xml.close();
   return {};
 }
@@ -58,6 +60,7 @@ Result<void> get_user(Call& call) {
   VB_ASSIGN(const User* user, find_one(call, call.account->users, "user", name));
   call.xml.open("User");
   write_user(call.xml, *call.account, *user);
+  write_tags(call.xml, user->tags);
   call.xml.close();
   return {};
 }
@@ -140,6 +143,8 @@ Result<void> get_account_summary(Call& call) {
                                                     {"RolesQuota", auth::roles_max},
                                                     {"Policies", account.policies.size()},
                                                     {"PoliciesQuota", auth::managed_policies_max},
+                                                    {"VersionsPerPolicyQuota", auth::policy_versions_max},
+                                                    {"Providers", account.open_id_providers.size()},
                                                     {"AccessKeysPerUserQuota", auth::keys_per_user_max},
                                                     {"GroupsPerUserQuota", auth::groups_per_user_max},
                                                     {"AttachedPoliciesPerUserQuota", auth::attached_max},

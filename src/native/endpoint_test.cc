@@ -52,6 +52,19 @@ TEST_F(EndpointTest, ASmallObjectIsPutAndReadInline) {
   EXPECT_EQ(door_->in_flight(), 0u);
 }
 
+TEST_F(EndpointTest, ThePutsEtagIsAnMd5WhereTheClientAsksForIt) {
+  FakePeer peer = hello();
+  wire::Put put;
+  put.bucket = "bucket";
+  put.key = "a";
+  put.size = 5;
+  deliver(peer, peer.seal(wire::Type::put, 2, put, wire::flag_md5_etag, "hello"));
+  const auto body = reply_body(peer);
+  const auto stored = wire::decode_object_reply(body);
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(stored->etag, "5d41402abc4b2a76b9719d911017c592");
+}
+
 TEST_F(EndpointTest, AKeyThatIsRemovedEndsItsSessionsAtTheNextMessage) {
   FakePeer peer = hello();
   store_.put("bucket", "a", "hello");

@@ -87,7 +87,7 @@ bool load_put(Op& op, Bytes body) {
   if (!put) return false;
   op.put.bucket.assign(put->bucket);
   op.put.key.assign(put->key);
-  op.put.md5_etag = false;
+  op.put.md5_etag = op.has(wire::flag_md5_etag);
   op.put.compute = put->compute;
   assign(op.put.content_md5, put->content_md5);
   assign(op.put.conditions.if_match, put->if_match);

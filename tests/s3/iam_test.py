@@ -280,6 +280,10 @@ class DataDirectory(unittest.TestCase):
 
 
 class Users(IamCase):
+    def refused(self, code, call, **arguments):
+        status = {"NoSuchEntity": 404, "ValidationError": 400, "AccessDenied": 403}.get(code, 409)
+        self.assert_error(code, status, call, **arguments)
+
     def test_a_users_life(self):
         name = self.name()
         made = self.iam.create_user(UserName=name, Path="/a/b/")["User"]
@@ -377,6 +381,92 @@ class Users(IamCase):
         self.iam.delete_policy(PolicyArn=arn)
         self.assert_error("NoSuchEntity", 404, self.iam.attach_user_policy, UserName=name, PolicyArn=arn)
         self.assert_error("NoSuchEntity", 404, self.iam.get_policy, PolicyArn=arn)
+
+    def test_versions_of_a_policy(self):
+        arn = self.iam.create_policy(PolicyName="versions", PolicyDocument=policy("s3:GetObject"))["Policy"]["Arn"]
+        made = self.iam.create_policy_version(PolicyArn=arn, PolicyDocument=policy("s3:PutObject"))["PolicyVersion"]
+        self.assertEqual((made["VersionId"], made["IsDefaultVersion"]), ("v2", False))
+        made = self.iam.create_policy_version(PolicyArn=arn, PolicyDocument=policy("s3:*"), SetAsDefault=True)["PolicyVersion"]
+        self.assertEqual((made["VersionId"], made["IsDefaultVersion"]), ("v3", True))
+        self.assertEqual(self.iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"], "v3")
+        listed = self.iam.list_policy_versions(PolicyArn=arn)["Versions"]
+        self.assertEqual([(v["VersionId"], v["IsDefaultVersion"]) for v in listed], [("v3", True), ("v2", False), ("v1", False)])
+        document = lambda version: self.iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]   # noqa: E731
+        self.assertEqual(document("v2")["Statement"][0]["Action"], ["s3:PutObject"])
+        for _ in range(2):
+            self.iam.create_policy_version(PolicyArn=arn, PolicyDocument=policy("s3:*"))
+        self.refused("LimitExceeded", self.iam.create_policy_version, PolicyArn=arn, PolicyDocument=policy("s3:*"))
+        self.refused("DeleteConflict", self.iam.delete_policy, PolicyArn=arn)
+        self.refused("DeleteConflict", self.iam.delete_policy_version, PolicyArn=arn, VersionId="v3")
+        self.refused("NoSuchEntity", self.iam.set_default_policy_version, PolicyArn=arn, VersionId="v9")
+        # What counts is the default, at once.
+        user, key = self.user_with_key(self.iam)
+        self.iam.attach_user_policy(UserName=user, PolicyArn=arn)
+        s3 = self.client("s3", *key)
+        s3.list_buckets()
+        self.iam.set_default_policy_version(PolicyArn=arn, VersionId="v2")
+        self.refused("AccessDenied", s3.list_buckets)
+        self.iam.detach_user_policy(UserName=user, PolicyArn=arn)
+        for version in ("v1", "v3", "v4", "v5"):
+            self.iam.delete_policy_version(PolicyArn=arn, VersionId=version)
+        self.assertEqual(document("v2")["Statement"][0]["Action"], ["s3:PutObject"])
+        self.iam.delete_policy(PolicyArn=arn)
+
+    def test_tags_of_users_and_roles(self):
+        user = self.iam.create_user(UserName="tagged", Tags=[{"Key": "Team", "Value": "a b"}])["User"]
+        self.assertEqual(user["Tags"], [{"Key": "Team", "Value": "a b"}])
+        self.iam.create_role(RoleName="tagged", AssumeRolePolicyDocument=trust("*"), Tags=[{"Key": "Team", "Value": "a b"}])
+        for kind, name, shown in (("user", {"UserName": "tagged"}, "User"), ("role", {"RoleName": "tagged"}, "Role")):
+            call = lambda verb, **more: getattr(self.iam, f"{verb}_{kind}")(**name, **more)   # noqa: E731
+            tags = lambda: {t["Key"]: t["Value"] for t in getattr(self.iam, f"list_{kind}_tags")(**name)["Tags"]}   # noqa: E731
+            call("tag", Tags=[{"Key": "team", "Value": "c"}, {"Key": "more", "Value": ""}])
+            self.assertEqual(tags(), {"team": "c", "more": ""})
+            self.assertEqual({t["Key"] for t in call("get")[shown]["Tags"]}, {"team", "more"})
+            self.refused("ValidationError", getattr(self.iam, f"tag_{kind}"), **name,
+                         Tags=[{"Key": "x", "Value": "1"}, {"Key": "X", "Value": "2"}])
+            self.refused("ValidationError", getattr(self.iam, f"tag_{kind}"), **name, Tags=[{"Key": "aws:x", "Value": "1"}])
+            self.refused("LimitExceeded", getattr(self.iam, f"tag_{kind}"), **name,
+                         Tags=[{"Key": f"k{n}", "Value": "v"} for n in range(50)])
+            call("untag", TagKeys=["TEAM", "none"])
+            self.assertEqual(tags(), {"more": ""})
+            call("delete")
+
+    def test_open_id_connect_providers_are_kept(self):
+        create = lambda **more: self.iam.create_open_id_connect_provider(Url="https://id.example.org/realms/a", **more)   # noqa: E731
+        arn = create(ClientIDList=["one"], ThumbprintList=["ab" * 20])["OpenIDConnectProviderArn"]
+        self.assertTrue(arn.endswith(":oidc-provider/id.example.org/realms/a"), arn)
+        self.refused("EntityAlreadyExists", create)
+        self.assertIn({"Arn": arn}, self.iam.list_open_id_connect_providers()["OpenIDConnectProviderList"])
+        self.iam.add_client_id_to_open_id_connect_provider(OpenIDConnectProviderArn=arn, ClientID="two")
+        self.iam.add_client_id_to_open_id_connect_provider(OpenIDConnectProviderArn=arn, ClientID="two")
+        self.iam.remove_client_id_from_open_id_connect_provider(OpenIDConnectProviderArn=arn, ClientID="one")
+        self.iam.update_open_id_connect_provider_thumbprint(OpenIDConnectProviderArn=arn, ThumbprintList=["cd" * 20, "ef" * 20])
+        kept = self.iam.get_open_id_connect_provider(OpenIDConnectProviderArn=arn)
+        self.assertEqual((kept["Url"], kept["ClientIDList"], kept["ThumbprintList"]),
+                         ("id.example.org/realms/a", ["two"], ["cd" * 20, "ef" * 20]))
+        for url in ("http://id.example.org", "https://", "https:///path", "https://h/?q", "https://h/#f", "https://h h"):
+            self.refused("ValidationError", self.iam.create_open_id_connect_provider, Url=url)
+        self.refused("ValidationError", self.iam.update_open_id_connect_provider_thumbprint, OpenIDConnectProviderArn=arn,
+                     ThumbprintList=["xy" * 20])
+        self.iam.delete_open_id_connect_provider(OpenIDConnectProviderArn=arn)
+        self.refused("NoSuchEntity", self.iam.get_open_id_connect_provider, OpenIDConnectProviderArn=arn)
+        self.refused("NoSuchEntity", self.iam.delete_open_id_connect_provider, OpenIDConnectProviderArn="arn:aws:iam::1:x/y")
+
+    def test_a_group_gets_another_name_and_path(self):
+        user = self.name()
+        self.iam.create_user(UserName=user)
+        self.iam.create_group(GroupName="before")
+        self.iam.create_group(GroupName="taken")
+        self.iam.add_user_to_group(GroupName="before", UserName=user)
+        self.refused("EntityAlreadyExists", self.iam.update_group, GroupName="before", NewGroupName="Taken")
+        self.iam.update_group(GroupName="before", NewGroupName="after", NewPath="/a/")
+        group = self.iam.get_group(GroupName="after")
+        self.assertTrue(group["Group"]["Arn"].endswith(":group/a/after"))
+        self.assertEqual([u["UserName"] for u in group["Users"]], [user])
+        self.refused("NoSuchEntity", self.iam.get_group, GroupName="before")
+        self.iam.remove_user_from_group(GroupName="after", UserName=user)
+        for name in ("after", "taken"):
+            self.iam.delete_group(GroupName=name)
 
     def test_groups_and_their_members(self):
         group = self.name("group")

@@ -40,6 +40,7 @@ inline constexpr uint8_t reply_bit = 0x80;  // a reply's type is its request's w
 enum Flags : uint8_t {
   flag_window = 1,        // GET, PUT: the window descriptor counts
   flag_full_headers = 2,  // GET, HEAD: answer with all stored headers
+  flag_md5_etag = 4,      // PUT: the ETag is to be the MD5 of the bytes
 };
 
 struct Header {

@@ -1,0 +1,105 @@
+// Tags of users and roles: kept and given back. No condition of a policy looks at them.
+#include "iam/actions.h"
+#include "iam/authorize.h"
+#include "iam/subjects.h"
+
+namespace verbena::iam {
+namespace {
+
+using auth::AccountEntry;
+using auth::TagMap;
+
+constexpr size_t key_bytes_max = 128, value_bytes_max = 256;
+
+Result<void> check_tag(const Call& call, std::string_view key, std::string_view value) {
+  if (key.empty() || !is_text(key, key_bytes_max) || !is_text(value, value_bytes_max)) {
+    return call.refuse(Errc::validation_error, "A tag has a key of 1 to 128 bytes and a value of at most 256.");
+  }
+  if (key.starts_with("aws:")) return call.refuse(Errc::validation_error, "Tags that begin with aws: are reserved.");
+  return {};
+}
+
+Result<TagMap*> tags_of(const Call& call, AccountEntry& account) {
+  if (call.action.target == Target::user) {
+    VB_ASSIGN(auth::User * user, find_one(call, account.users, "user", call.get("UserName")));
+    return &user->tags;
+  }
+  VB_ASSIGN(auth::Role * role, find_one(call, account.roles, "role", call.get("RoleName")));
+  return &role->tags;
+}
+
+}  // namespace
+
+Result<TagMap> read_tags(const Call& call) {
+  VB_ASSIGN(const auto keys, call.parameters.members("Tags", "Key", auth::tags_max));
+  VB_ASSIGN(const auto values, call.parameters.members("Tags", "Value", auth::tags_max));
+  if (keys.size() != values.size()) return call.refuse(Errc::validation_error, "A tag lacks its key or its value.");
+  TagMap tags;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    VB_TRY(check_tag(call, keys[i], values[i]));
+    if (!tags.emplace(keys[i], values[i]).second) {
+      return call.refuse(Errc::validation_error,
+                         "Duplicate tag keys found. Please note that Tag keys are case insensitive.");
+    }
+  }
+  return tags;
+}
+
+Result<TagMap> read_new_tags(const Call& call, std::string_view action) {
+  VB_ASSIGN(TagMap tags, read_tags(call));
+  if (!tags.empty()) {
+    VB_TRY(
+        authorize(call, action, resource_of(call), {.policy = nullptr, .owner = call.account->account->canonical_id}));
+  }
+  return tags;
+}
+
+void write_tags(s3::XmlWriter& xml, const TagMap& tags) {
+  if (tags.empty()) return;
+  xml.open("Tags");
+  for (const auto& [key, value] : tags) {
+    xml.open("member");
+    xml.element("Key", key);
+    xml.element("Value", value);
+    xml.close();
+  }
+  xml.close();
+}
+
+Result<void> tag_subject(Call& call) {
+  VB_ASSIGN(const TagMap wanted, read_tags(call));
+  return call.change([&](AccountEntry& account) -> Result<void> {
+    VB_ASSIGN(TagMap * tags, tags_of(call, account));
+    for (const auto& [key, value] : wanted) {
+      tags->erase(key);  // the key takes the case that it has now
+      tags->emplace(key, value);
+    }
+    if (tags->size() > auth::tags_max) return call.too_many("TagsPerEntity", auth::tags_max);
+    return {};
+  });
+}
+
+Result<void> untag_subject(Call& call) {
+  VB_ASSIGN(const auto keys, call.parameters.members("TagKeys", "", auth::tags_max));
+  return call.change([&](AccountEntry& account) -> Result<void> {
+    VB_ASSIGN(TagMap * tags, tags_of(call, account));
+    for (const std::string& key : keys) tags->erase(key);
+    return {};
+  });
+}
+
+Result<void> list_tags(Call& call) {
+  AccountEntry copy = *call.account;
+  VB_ASSIGN(const TagMap* tags, tags_of(call, copy));
+  return write_page(
+      call, "Tags", *tags, [](const auto& item) -> const std::string& { return item.first; },
+      [](const auto&) { return true; },
+      [&](const auto& item) {
+        call.xml.open("member");
+        call.xml.element("Key", item.first);
+        call.xml.element("Value", item.second);
+        call.xml.close();
+      });
+}
+
+}  // namespace verbena::iam
