@@ -38,8 +38,7 @@ SIZE = 256          # bytes of an object
 PAGE = 1000         # keys of a page
 MASK = (1 << 64) - 1
 WORK = ("gets", "seeks", "steps", "skipped", "blocks", "blocks_read")
-# A session on tcp costs the client that opens it about 40 MiB (libfabric's buffers): a thousand in one process are too much
-# for most machines.
+# As many as the tables so far had.
 TCP_SESSIONS_MAX = 200
 BEGIN, END = "<!-- tables: bench/scale.py -->", "<!-- end of tables -->"
 

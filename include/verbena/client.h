@@ -79,9 +79,9 @@ struct ClientOptions {
   std::string provider = "auto";  // native: auto | local | verbs | tcp | efa | cxi
   std::string ca_file = {};       // PEM, for https; empty: the system's certificates
   bool insecure = false;          // https without verifying the server
-  // TLS does not cover RDMA. With an https endpoint, Via::automatic therefore sends payloads by HTTP, or by shared
-  // memory to a server on this host, unless this allows fabrics between hosts too. Via::native and Via::token are
-  // taken at their word.
+  // TLS does not cover RDMA. With an https endpoint, Via::automatic therefore sends payloads by the native door over an
+  // encrypted tcp, by shared memory to a server on this host, or by HTTP, unless this allows everything else too.
+  // Via::native and Via::token are taken at their word.
   bool cleartext_rdma = false;
   std::chrono::milliseconds connect_timeout{5'000};
   std::chrono::milliseconds operation_timeout{60'000};  // without any progress

@@ -102,6 +102,13 @@ std::string parse_providers(std::vector<std::string>& into, const std::string& t
   return "";
 }
 
+std::string parse_on_off(bool& into, const std::string& text) {
+  // YAML of old reads `on` and `off` as booleans, and some tools write them so.
+  if (text != "on" && text != "off" && text != "true" && text != "false") return "not on or off";
+  into = text == "on" || text == "true";
+  return "";
+}
+
 std::string parse_gid_index(std::string& into, const std::string& text) {
   int index = 0;
   if (text != "auto" && !parse_number(index, text, 0, 255).empty()) return "not 'auto' or a number from 0 to 255";
@@ -236,6 +243,10 @@ const std::array keys{
               [](C& c, S& t) { return parse_number(c.rdma.port, t, 0, 65535); }},
     ConfigKey{"rdma.fabric_ports", "", "range for the fabric's own listeners, like 9101-9116; empty: any",
               [](C& c, S& t) { return parse_port_range(c.rdma, t); }},
+    ConfigKey{"rdma.tcp_encryption", "on",
+              "the native door's tcp: TLS 1.3 under the session's keys; off: connections are authenticated, payload is "
+              "neither hidden nor protected on its way",
+              [](C& c, S& t) { return parse_on_off(c.rdma.tcp_encryption, t); }},
     ConfigKey{"rdma.device_name", "", "RDMA device, like mlx5_0; empty: every usable one",
               [](C& c, S& t) { return parse_text(c.rdma.device_name, t); }},
     ConfigKey{"rdma.ib_port", "", "port of that device",

@@ -24,7 +24,7 @@ void ClientFlags::add_to(CLI::App& command) {
       ->group(group);
   command
       .add_flag("--cleartext-rdma", cleartext_rdma,
-                "auto with an https endpoint: allow RDMA between hosts, which TLS does not cover")
+                "auto with an https endpoint: allow RDMA between hosts, and tcp without encryption")
       ->group(group);
   command
       .add_option("--attempts", attempts,

@@ -96,7 +96,7 @@ Outcome<> Client::Impl::open() {
 
   const bool all = options_.via == Via::automatic && !anonymous;
   const bool only_same_host = all && s3.tls && !options_.cleartext_rdma;
-  if (only_same_host) tls_reason_ = "payloads of an https endpoint stay inside TLS (cleartext_rdma allows RDMA)";
+  if (only_same_host) tls_reason_ = "payloads of an https endpoint stay encrypted (cleartext_rdma allows RDMA)";
   if (all || options_.via == Via::native) {
     client::NativeOptions session;
     session.host = native.host;
@@ -107,7 +107,8 @@ Outcome<> Client::Impl::open() {
     session.credentials = s3_options.credentials;
     session.region = options_.region;
     if (options_.provider != "auto" && !options_.provider.empty()) session.providers = {options_.provider};
-    if (only_same_host) session.providers = {"local"};
+    // The same host, or what is encrypted as TLS is.
+    session.encrypted_only = only_same_host;
     session.connect_timeout = options_.connect_timeout;
     session.request_timeout = options_.operation_timeout;
     session_ = std::make_unique<client::SessionDoor>(std::move(session), options_.verify_checksums);

@@ -1,7 +1,9 @@
 #include "client/native_dial.h"
 
+#include "client/native_handshake.h"
 #include "fabric/local/local.h"
 #include "fabric/ofi/ofi.h"
+#include "fabric/tcp/tcp.h"
 
 namespace verbena::client {
 
@@ -11,13 +13,22 @@ bool same_provider(std::string_view wanted, std::string_view offered) {
 
 NativeDial make_native_dial(const NativeOptions& options) {
   auto pool = fabric::local::make_pool();
-  return [pool,
-          timeout = options.connect_timeout](const NativeEndpoint& endpoint) -> Result<std::unique_ptr<fabric::Link>> {
+  return [pool, timeout = options.connect_timeout](
+             const NativeEndpoint& endpoint, const NativeGrant& grant) -> Result<std::unique_ptr<fabric::Link>> {
     if (endpoint.provider == "local") {
       fabric::local::Options local;
       local.handshake_timeout = std::min(local.handshake_timeout, timeout);
       local.pool = pool;
       return fabric::local::connect(endpoint.address, local);
+    }
+    if (endpoint.provider == "tcp") {
+      return fabric::tcp::connect({.address = endpoint.address,
+                                   .host = grant.server_ip,
+                                   .session = grant.session,
+                                   .key = {native::wire::derive_connection(grant.master, endpoint.index)},
+                                   .encrypt = endpoint.encrypted,
+                                   .message_size_max = endpoint.message_size_max,
+                                   .timeout = timeout});
     }
     fabric::ofi::Options ofi;
     ofi.provider = endpoint.provider.substr(0, endpoint.provider.find(';'));

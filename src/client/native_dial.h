@@ -7,7 +7,8 @@
 
 namespace verbena::client {
 
-// Dials by the endpoint's provider: fabric/local or fabric/ofi. All links of one session share their lendable memory.
+// Dials by the endpoint's provider: fabric/local, fabric/tcp or fabric/ofi. All links of one session to one host share
+// their lendable memory.
 NativeDial make_native_dial(const NativeOptions& options);
 
 // "verbs" in a list of preferences means "verbs;ofi_rxm" too.

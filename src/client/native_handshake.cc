@@ -39,12 +39,14 @@ std::optional<NativeEndpoint> endpoint(const Json& json) {
   if (!index || !core || !inline_max || !message_max || !provider || !address) return std::nullopt;
   const auto raw = from_hex(*address);
   if (!raw || *message_max < wire::message_size_min) return std::nullopt;
+  const auto encrypted = json.find("encrypted");
   return NativeEndpoint{.index = static_cast<uint16_t>(*index),
                         .core = static_cast<uint32_t>(*core),
                         .provider = *provider,
                         .address = std::string(as_text(*raw)),
                         .inline_max_bytes = static_cast<uint32_t>(*inline_max),
-                        .message_size_max = static_cast<uint32_t>(*message_max)};
+                        .message_size_max = static_cast<uint32_t>(*message_max),
+                        .encrypted = encrypted != json.end() && encrypted->is_boolean() && encrypted->get<bool>()};
 }
 
 Error refusal(const HttpReply& reply) {

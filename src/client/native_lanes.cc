@@ -17,7 +17,8 @@ Result<std::vector<std::unique_ptr<NativeLane>>> NativeLanes::connect(const Nati
   std::vector<std::unique_ptr<NativeLane>> lanes;
   for (const NativeEndpoint& endpoint : grant.endpoints) {
     if (!same_provider(provider, endpoint.provider)) continue;
-    VB_ASSIGN(auto link, dial(endpoint));
+    if (options.encrypted_only && provider != "local" && !endpoint.encrypted) continue;
+    VB_ASSIGN(auto link, dial(endpoint, grant));
     NativeLane::Setup setup{.endpoint = endpoint,
                             .session = grant.session,
                             .keys = wire::derive_lane(grant.master, endpoint.index),

@@ -32,12 +32,14 @@ struct NativeEndpoint {
   uint16_t index = 0;  // its number in the session: binds the message keys
   uint32_t core = 0;
   std::string provider;  // "local", "tcp", "verbs;ofi_rxm"
-  std::string address;   // ofi: fi_getname bytes; local: socket path
+  std::string address;   // ofi: fi_getname bytes; tcp: a socket address; local: socket path
   uint32_t inline_max_bytes = 0;
   uint32_t message_size_max = 0;
+  bool encrypted = false;
 };
 
-using NativeDial = std::function<Result<std::unique_ptr<fabric::Link>>(const NativeEndpoint&)>;
+struct NativeGrant;
+using NativeDial = std::function<Result<std::unique_ptr<fabric::Link>>(const NativeEndpoint&, const NativeGrant&)>;
 
 struct NativeOptions {
   std::string host = "127.0.0.1";
@@ -49,11 +51,13 @@ struct NativeOptions {
   std::string region = "us-east-1";
   // In order of preference; "verbs" also means "verbs;ofi_rxm". Ones that the server does not offer are passed over.
   std::vector<std::string> providers = {"local", "verbs", "tcp"};
+  // Only ways that nobody on the network can read: the same host, or an encrypted transport.
+  bool encrypted_only = false;
   std::chrono::milliseconds connect_timeout{5'000};
   std::chrono::milliseconds request_timeout{30'000};
   std::chrono::microseconds spin_for{100};  // how long a waiting caller polls before it sleeps
   const WallClock* clock = &system_clock();
-  NativeDial dial;  // tests; empty: fabric/local and fabric/ofi
+  NativeDial dial;  // tests; empty: fabric/local, fabric/tcp and fabric/ofi
 };
 
 // Memory that is cheapest to lend to the server: on `local` it is shared with it, so that a request copies once.

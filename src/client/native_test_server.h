@@ -9,7 +9,7 @@
 
 #include "client/native_session.h"
 #include "fabric/local/local.h"
-#include "fabric/ofi/ofi.h"
+#include "fabric/tcp/tcp.h"
 #include "native/native.h"
 #include "native/test_store.h"
 
@@ -53,7 +53,6 @@ class NativeTestServer {
     for (auto& thread : threads_) thread.join();
     listener_.reset();
     ports_.clear();
-    fabrics_.clear();
     door.reset();
     cores_.clear();  // with the coroutines that were still suspended
     if (owns_directory_) std::filesystem::remove_all(directory_);
@@ -83,12 +82,10 @@ class NativeTestServer {
       ports_.push_back(std::move(*listening));
       ASSERT_TRUE(door->attach(core, *ports_.back(), "local", path));
     } else {
-      fabric::ofi::Options options;
-      options.provider = provider;
-      auto opened = fabric::ofi::open(core, *arena_, options);
-      ASSERT_TRUE(opened) << describe(opened.error());
-      fabrics_.push_back(std::move(*opened));
-      ASSERT_TRUE(door->attach(core, fabrics_.back()->port(), fabrics_.back()->provider()));
+      auto listening = fabric::tcp::listen(core, {});
+      ASSERT_TRUE(listening) << describe(listening.error());
+      ports_.push_back(std::move(*listening));
+      ASSERT_TRUE(door->attach(core, *ports_.back(), provider));
     }
   }
 
@@ -111,7 +108,6 @@ class NativeTestServer {
   std::filesystem::path directory_;
   bool owns_directory_ = true;
   std::vector<std::unique_ptr<Core>> cores_;
-  std::vector<std::unique_ptr<fabric::ofi::CoreFabric>> fabrics_;
   std::vector<std::unique_ptr<fabric::Port>> ports_;
   std::unique_ptr<http::Listener> listener_;
   std::vector<std::thread> threads_;

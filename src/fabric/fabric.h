@@ -1,5 +1,5 @@
-// How bytes move between hosts (fabric/ofi) and between processes of one host (fabric/local). Everything above sees
-// this interface only.
+// How bytes move between hosts (fabric/tcp; fabric/ofi on RDMA devices) and between processes of one host
+// (fabric/local). Everything above sees this interface only.
 //
 // Three roles:
 //   Port     server, one per core: receives messages from many peers and answers them.
@@ -8,6 +8,7 @@
 // A Port or Window is used on its core's thread alone. A Link is used by one thread at a time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,9 +31,9 @@ enum class Access : uint8_t { server_writes = 1, server_reads = 2 };
 // What a client tells the server about memory it lends. Sent in native messages as it is; every field is hostile.
 struct WindowDescriptor {
   uint64_t base =
-      0;  // ofi: the address of byte 0 as the owner's provider reads it; local: offset into the shared memfd
+      0;  // ofi: the address of byte 0 as the owner's provider reads it; local: offset into the shared memfd; tcp: 0
   uint64_t size = 0;  // bytes
-  uint64_t key = 0;   // ofi: the region's remote key; local: which of the client's shared memfds
+  uint64_t key = 0;   // ofi: the region's remote key; local: which of the client's shared memfds; tcp: its number
 };
 
 class Window {
@@ -56,9 +57,22 @@ class Window {
 // A peer as its Port names it; never reused while the Port lives.
 using PeerId = uint64_t;
 
+// What one session and one Port share and nobody else has: transports that authenticate connections prove with it who
+// they are, and derive from it what they encrypt with.
+struct ConnectionKey {
+  std::array<std::byte, 32> bytes{};
+};
+
 class Port {
  public:
   virtual ~Port() = default;
+
+  // Transports that authenticate connections (tcp) ask for a session's key. False: there is no such session. `key` may
+  // be null: then only that is asked. Called on the core's thread.
+  using FindKey = std::function<bool(uint64_t session, ConnectionKey* key)>;
+  virtual void on_connection(FindKey) {}
+  // Nobody on the way can read or change what goes through here.
+  virtual bool encrypted() const { return false; }
 
   // Called on the core's thread for each message. `message` is valid during the call only; on `local` it is a private
   // copy already (the peer may scribble over the ring). `from` is 0 where the transport does not know the sender:

@@ -33,6 +33,7 @@ struct EndpointInfo {
   std::string provider, address;
   uint32_t inline_max_bytes = 0;
   uint32_t message_size_max = 0;
+  bool encrypted = false;
 };
 
 struct Door {

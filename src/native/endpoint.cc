@@ -19,7 +19,7 @@ Endpoint::Endpoint(std::shared_ptr<Door> door, Core& core, fabric::Port& port, u
 }
 
 void Endpoint::start() {
-  at_once_ = info().provider == "local";
+  at_once_ = info().provider == "local" || info().provider == "tcp";
   // The port may outlive the door, hence the shared pointers.
   port_.on_message([self = shared_from_this()](fabric::PeerId from, Bytes message) { self->receive(from, message); });
   port_.on_gone([self = shared_from_this()](fabric::PeerId peer) { self->gone(peer); });

@@ -40,7 +40,7 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
       std::min({size_t{info().message_size_max}, size_t{hello->message_size_max}, wire::reply_size_max});
   lane->caller.identity = session->identity;
   lane->caller.door = s3::Door::native;
-  lane->caller.secure = false;  // RDMA is outside TLS
+  lane->caller.secure = port_.encrypted();  // RDMA is outside TLS
   lane->caller.peer_address = session->peer_address;
   session->claimed = true;
   session->lanes_open.fetch_add(1);

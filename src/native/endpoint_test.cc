@@ -126,6 +126,27 @@ TEST_F(EndpointTest, ASessionOfTemporaryCredentialsEndsWithThem) {
   EXPECT_EQ(reply_code(peer), Errc::access_denied);
 }
 
+TEST_F(EndpointTest, WhatComesOverAnEncryptedPortIsSecureTransport) {
+  port_.is_encrypted = true;
+  FakePeer peer = hello();
+  store_.put("bucket", "k", "text");
+  store_.documents["policy"] = std::make_shared<const std::string>(
+      R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
+      R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
+  service_.access->changed();
+  deliver(peer, peer.seal(wire::Type::get, 2, get_of("k")));
+  EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
+}
+
+TEST_F(EndpointTest, APortLearnsTheKeysOfItsSessionsAndOfNoOthers) {
+  const FakePeer peer = open_session();
+  fabric::ConnectionKey key;
+  ASSERT_TRUE(port_.find_key(peer.session, &key));
+  EXPECT_EQ(key.bytes, wire::derive_connection(peer.master, 0));
+  EXPECT_TRUE(port_.find_key(peer.session, nullptr));
+  EXPECT_FALSE(port_.find_key(peer.session + 1, &key));
+}
+
 TEST_F(EndpointTest, AnOpenSessionLosesAccessWithThePolicy) {
   FakePeer peer = hello();
   store_.put("bucket", "k", "text");

@@ -39,8 +39,15 @@ Result<void> NativeDoor::attach(Core& core, fabric::Port& port, std::string_view
                             .provider = std::string(provider),
                             .address = address.empty() ? port.address() : std::move(address),
                             .inline_max_bytes = static_cast<uint32_t>(inline_max),
-                            .message_size_max = static_cast<uint32_t>(message_size_max)});
+                            .message_size_max = static_cast<uint32_t>(message_size_max),
+                            .encrypted = port.encrypted()});
   const auto index = static_cast<uint16_t>(door.endpoints.size() - 1);
+  port.on_connection([shared = state_->door, index](uint64_t id, fabric::ConnectionKey* key) {
+    const auto session = shared->sessions.find(id);
+    if (session == nullptr) return false;
+    if (key != nullptr) key->bytes = wire::derive_connection(session->master, index);
+    return true;
+  });
   state_->endpoints.push_back(std::make_shared<Endpoint>(state_->door, core, port, index));
   state_->endpoints.back()->start();
   return {};

@@ -73,7 +73,8 @@ Json endpoints_json(const Door& door, const Wanted& wanted) {
                     {"provider", endpoint.provider},
                     {"address", to_hex(as_bytes(endpoint.address))},
                     {"inline_max_bytes", endpoint.inline_max_bytes},
-                    {"message_size_max", endpoint.message_size_max}});
+                    {"message_size_max", endpoint.message_size_max},
+                    {"encrypted", endpoint.encrypted}});
   }
   return list;
 }

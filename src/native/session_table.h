@@ -28,7 +28,7 @@ struct Session {
   auth::Identity identity;
   std::string peer_address;                  // IP of the HTTP request that made it
   ClientCounts::Hold of_account, of_client;  // its places among theirs, while it is in the table
-  bool secure = false;                       // that request came over TLS (the messages never do)
+  bool secure = false;                       // that request came over TLS; of the messages, their port says so
   std::atomic<int64_t> last_used_ns{0};      // steady clock; refreshed by the lanes' sweeps, not by each message
   std::atomic<uint32_t> lanes_open{0};
   std::atomic<bool> claimed{false};  // a HELLO came

@@ -23,6 +23,8 @@ class FakePort final : public fabric::Port {
  public:
   void on_message(OnMessage handler) override { receive = std::move(handler); }
   void on_gone(OnGone handler) override { gone = std::move(handler); }
+  void on_connection(FindKey find) override { find_key = std::move(find); }
+  bool encrypted() const override { return is_encrypted; }
   size_t message_size_max() const override { return 16 * KiB; }
   std::string address() const override { return "fake"; }
   Result<fabric::PeerId> add_peer(std::string_view) override { return ++peers; }
@@ -39,6 +41,8 @@ class FakePort final : public fabric::Port {
   }
 
   OnMessage receive;
+  FindKey find_key;
+  bool is_encrypted = false;
   OnGone gone;
   std::function<std::unique_ptr<fabric::Window>()> make_window;
   bool full = false;

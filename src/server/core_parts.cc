@@ -78,39 +78,76 @@ FabricChoice choose_fabrics(const Config::Rdma& rdma) {
   return choice;
 }
 
+namespace {
+
+std::string names_of(const FabricChoice& choice) {
+  std::string names = choice.devices;
+  if (choice.tcp) names += names.empty() ? "tcp" : ",tcp";
+  return names;
+}
+
+// libfabric's devices; its tcp serves tokens only.
+std::expected<void, std::string> open_devices(CoreParts& parts, memory::Arena& arena, const Config::Rdma& rdma,
+                                              const FabricChoice& choice) {
+  const std::string names = names_of(choice);
+  if (names.empty()) return {};
+  auto opened = fabric::ofi::open(*parts.core, arena, ofi_options(rdma, names));
+  if (opened) {
+    parts.fabric = std::move(*opened);
+    return {};
+  }
+  if ((choice.must_open && !choice.tcp) || opened.error() == Errc::bad_config) {
+    return std::unexpected("rdma.provider " + names + ": " + describe(opened.error()));
+  }
+  log::warn("fabric: libfabric opened nothing ({})", describe(opened.error()));
+  return {};
+}
+
+std::expected<void, std::string> open_tcp(CoreParts& parts, const Config::Rdma& rdma, const FabricChoice& choice) {
+  if (!choice.tcp) return {};
+  fabric::tcp::Options options;
+  options.bind_address = rdma.address;
+  options.port_first = rdma.fabric_port_first;
+  options.port_last = rdma.fabric_port_last;
+  options.encrypt = rdma.tcp_encryption;
+  options.message_size_max = std::max<size_t>(options.message_size_max, rdma.inline_bytes_max + message_overhead_max);
+  auto opened = fabric::tcp::listen(*parts.core, options);
+  if (!opened) return std::unexpected("rdma.provider tcp: " + rdma.address + ": " + describe(opened.error()));
+  parts.tcp = std::move(*opened);
+  if (parts.core->index() == 0) {
+    log::info("fabric: tcp encryption={}", options.encrypt ? "on" : "off (connections are authenticated)");
+  }
+  return {};
+}
+
+std::expected<void, std::string> open_local(CoreParts& parts, const Config::Rdma& rdma, const FabricChoice& choice,
+                                            const std::filesystem::path& directory) {
+  if (!choice.local) return {};
+  const auto prefix = rdma.local_socket.empty() ? (directory / "sockets/local.sock").string() : rdma.local_socket;
+  if (auto made = make_socket_directory(prefix, rdma.local_socket.empty()); !made) return made;
+  parts.local_socket = prefix + "." + std::to_string(parts.core->index());
+  fabric::local::Options options;
+  options.peers_max = rdma.sessions_max;  // a session has a link to each core
+  options.admission_timeout = local_admission_timeout;
+  auto opened = fabric::local::listen(*parts.core, parts.local_socket, options);
+  if (opened) {
+    parts.local = std::move(*opened);
+  } else if (names_of(choice).empty()) {
+    return std::unexpected("rdma.provider local: " + parts.local_socket + ": " + describe(opened.error()));
+  } else {
+    log::warn("fabric: the same-host path is off: {}: {}", parts.local_socket, describe(opened.error()));
+  }
+  return {};
+}
+
+}  // namespace
+
 std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& arena, const Config& config,
                                               const std::filesystem::path& directory) {
   const auto choice = choose_fabrics(config.rdma);
-  const std::string between_hosts = choice.between_hosts();
-  if (!between_hosts.empty()) {
-    auto opened = fabric::ofi::open(*parts.core, arena, ofi_options(config.rdma, between_hosts));
-    if (opened) {
-      parts.fabric = std::move(*opened);
-    } else if (choice.must_open || opened.error() == Errc::bad_config) {
-      return std::unexpected("rdma.provider " + between_hosts + ": " + describe(opened.error()));
-    } else {
-      log::warn("fabric: no provider between hosts opened ({}); clients of other hosts come by HTTP",
-                describe(opened.error()));
-    }
-  }
-  if (choice.local) {
-    const auto prefix =
-        config.rdma.local_socket.empty() ? (directory / "sockets/local.sock").string() : config.rdma.local_socket;
-    if (auto made = make_socket_directory(prefix, config.rdma.local_socket.empty()); !made) return made;
-    parts.local_socket = prefix + "." + std::to_string(parts.core->index());
-    fabric::local::Options options;
-    options.peers_max = config.rdma.sessions_max;  // a session has a link to each core
-    options.admission_timeout = local_admission_timeout;
-    auto opened = fabric::local::listen(*parts.core, parts.local_socket, options);
-    if (opened) {
-      parts.local = std::move(*opened);
-    } else if (between_hosts.empty()) {
-      return std::unexpected("rdma.provider local: " + parts.local_socket + ": " + describe(opened.error()));
-    } else {
-      log::warn("fabric: the same-host path is off: {}: {}", parts.local_socket, describe(opened.error()));
-    }
-  }
-  return {};
+  if (auto opened = open_devices(parts, arena, config.rdma, choice); !opened) return opened;
+  if (auto opened = open_tcp(parts, config.rdma, choice); !opened) return opened;
+  return open_local(parts, config.rdma, choice, directory);
 }
 
 }  // namespace verbena::server

@@ -12,6 +12,7 @@
 #include "base/io_ring.h"
 #include "fabric/local/local.h"
 #include "fabric/ofi/ofi.h"
+#include "fabric/tcp/tcp.h"
 #include "http/server.h"
 #include "s3/router.h"
 
@@ -22,6 +23,7 @@ struct CoreParts {
   std::unique_ptr<Core> core;
   IoRing* ring = nullptr;                           // the core's loop's own; null: data is read by threads
   std::unique_ptr<fabric::ofi::CoreFabric> fabric;  // null when no provider between hosts is open
+  std::unique_ptr<fabric::Port> tcp;                // null when it is not asked for
   std::unique_ptr<fabric::Port> local;              // null when the same-host path is off
   std::string local_socket;
   std::unique_ptr<s3::Router> router;
@@ -45,6 +47,7 @@ struct CoreParts {
     s3_listener.reset();
     router.reset();
     local.reset();
+    tcp.reset();
     fabric.reset();
   }
 };
@@ -59,8 +62,6 @@ struct FabricChoice {
   bool tcp = false;
   std::string devices;     // for ofi::Options::provider, in order of preference; empty: none
   bool must_open = false;  // named outright: failing to open is an error
-  // What libfabric opens: devices, and its tcp where that is asked for.
-  std::string between_hosts() const { return devices + (tcp ? (devices.empty() ? "tcp" : ",tcp") : ""); }
 };
 FabricChoice choose_fabrics(const Config::Rdma& rdma);
 

@@ -243,7 +243,14 @@ std::expected<void, std::string> Server::State::open_cores() {
     }
     if (parts.fabric != nullptr) {
       windows->add(*parts.core, *parts.fabric);
+    }
+    // libfabric's tcp trusts what its peers send: it serves tokens at most.
+    if (parts.fabric != nullptr && parts.fabric->provider() != "tcp") {
       auto attached = door->attach(*parts.core, parts.fabric->port(), parts.fabric->provider());
+      if (!attached) return std::unexpected("native door: " + describe(attached.error()));
+    }
+    if (parts.tcp != nullptr) {
+      auto attached = door->attach(*parts.core, *parts.tcp, "tcp");
       if (!attached) return std::unexpected("native door: " + describe(attached.error()));
     }
     if (parts.local != nullptr) {
@@ -256,7 +263,10 @@ std::expected<void, std::string> Server::State::open_cores() {
   arena->budget().set_limits(
       memory::Budget::Limits::of(arena->mapping().size() - arena->leased_bytes(), config.arena_client_max));
   if (cores[0].local != nullptr) endpoints.providers.emplace_back("local");
-  if (cores[0].fabric != nullptr) endpoints.providers.emplace_back(cores[0].fabric->provider());
+  if (cores[0].fabric != nullptr && cores[0].fabric->provider() != "tcp") {
+    endpoints.providers.emplace_back(cores[0].fabric->provider());
+  }
+  if (cores[0].tcp != nullptr) endpoints.providers.emplace_back("tcp");
   if (config.rdma.enabled) {
     // Each core has a domain of its own, so the arena is registered once per core.
     const auto took = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - began);

@@ -184,20 +184,25 @@ class CommandLine(unittest.TestCase):
             name = server.http.replace("127.0.0.1", "localhost")
             self.run_program("ls", "--endpoint", name, "--ca-file", cert, "--via", "http", native=False, expect=CONNECTION)
 
-    def test_https_keeps_payloads_inside_tls_unless_told_otherwise(self):
+    def test_https_keeps_payloads_encrypted_unless_told_otherwise(self):
+        self.https_goes_by("on", (([], "by native"), (["--cleartext-rdma"], "by native")))
+        self.https_goes_by("off", (([], "by http"), (["--cleartext-rdma"], "by native")))
+
+    def https_goes_by(self, encryption, ways):
         cert, key = self.certificate()
-        args = ["--set", f"tls.certificate={cert}", "--set", f"tls.key={key}", "--set", "rdma.provider=tcp"]
+        args = ["--set", f"tls.certificate={cert}", "--set", f"tls.key={key}", "--set", "rdma.provider=tcp",
+                "--set", f"rdma.tcp_encryption={encryption}"]
         with Server(args=args) as server:
             here = ["--endpoint", server.http, "--native", server.native, "--ca-file", cert]
             data = os.urandom(300_000)
             self.run_program("mb", "s3://clear", *here, native=False)
-            for extra, way in (([], "by http"), (["--cleartext-rdma"], "by native")):
+            for extra, way in ways:
                 put = self.run_program("put", "-", "s3://clear/k", *here, "-v", *extra, native=False, input=data)
                 self.assertIn(way, put.stderr.decode())
                 got = self.run_program("get", "s3://clear/k", "-", *here, "-v", *extra, native=False)
                 self.assertEqual(got.stdout, data)
                 self.assertIn(way, got.stderr.decode())
-                self.assertEqual("stay inside TLS" in got.stderr.decode(), not extra)
+                self.assertEqual("stay encrypted" in got.stderr.decode(), way == "by http")
 
     def test_help_and_version(self):
         self.assertRegex(self.run_program("--version", native=False).stdout.decode(), r"^verbena \d+\.\d+\.\d+")

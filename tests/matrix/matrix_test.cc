@@ -1,6 +1,8 @@
 // The matrix: an object put through any door is the same through every other, on every fabric; so are the errors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "world.h"
 
 namespace verbena::matrix {
@@ -10,8 +12,7 @@ namespace {
 const std::vector<size_t> sizes{0,     1,     511,   513,   4095,    4096,          4097,    16 * 1024,
                                 16385, 65535, 65536, 65537, 1 << 20, (1 << 20) + 1, 5 << 20, (16 << 20) + 12345};
 
-TEST(Matrix, EveryWayInAndEveryWayOutGiveTheSameBytesAndMetadata) {
-  World world;
+void compare_every_way(World& world) {
   const auto ways = every_way();
   std::vector<Client> clients;
   for (const auto& way : ways) clients.push_back(world.client(way));
@@ -50,6 +51,21 @@ TEST(Matrix, EveryWayInAndEveryWayOutGiveTheSameBytesAndMetadata) {
     }
   }
   EXPECT_EQ(transfers, ways.size() * ways.size() * sizes.size());
+}
+
+TEST(Matrix, EveryWayInAndEveryWayOutGiveTheSameBytesAndMetadata) {
+  World world;
+  compare_every_way(world);
+}
+
+// The native door's tcp is encrypted in all other tests.
+TEST(Matrix, TheSameWithoutEncryption) {
+  const auto providers = test_providers();
+  if (std::ranges::find(providers, "tcp") == providers.end()) GTEST_SKIP() << "tcp is not among the fabrics";
+  Config config = test_config();
+  config.rdma.tcp_encryption = false;
+  World world(config);
+  compare_every_way(world);
 }
 
 TEST(Matrix, RangesAreTheSameThroughEveryDoor) {

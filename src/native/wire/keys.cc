@@ -8,13 +8,17 @@
 namespace verbena::native::wire {
 namespace {
 
-MacKey lane_key(const MasterKey& master, std::string_view label, uint16_t endpoint) {
+std::string endpoint_key(const MasterKey& master, std::string_view label, uint16_t endpoint) {
   std::array<std::byte, 64> input;
   Writer out(input);
   out.text(label);
   out.u8(0);
   out.u16(endpoint);
-  const std::string digest = hmac_sha256(master.bytes, Bytes(input).first(out.size()));
+  return hmac_sha256(master.bytes, Bytes(input).first(out.size()));
+}
+
+MacKey lane_key(const MasterKey& master, std::string_view label, uint16_t endpoint) {
+  const std::string digest = endpoint_key(master, label, endpoint);
   MacKey key;
   std::memcpy(key.bytes, digest.data(), sizeof key.bytes);
   return key;
@@ -39,6 +43,13 @@ MasterKey derive_master(std::string_view secret_key, const Nonce& client, const 
 LaneKeys derive_lane(const MasterKey& master, uint16_t endpoint) {
   return {.to_server = lane_key(master, "verbena-native-1 client to server", endpoint),
           .to_client = lane_key(master, "verbena-native-1 server to client", endpoint)};
+}
+
+std::array<std::byte, 32> derive_connection(const MasterKey& master, uint16_t endpoint) {
+  const std::string digest = endpoint_key(master, "verbena-native-1 connection", endpoint);
+  std::array<std::byte, 32> key;
+  std::memcpy(key.data(), digest.data(), key.size());
+  return key;
 }
 
 std::string answer_proof(const MasterKey& master, std::string_view body) {

@@ -30,6 +30,9 @@ struct LaneKeys {
 };
 LaneKeys derive_lane(const MasterKey& master, uint16_t endpoint);
 
+// What a transport that authenticates connections proves one with: one for each endpoint.
+std::array<std::byte, 32> derive_connection(const MasterKey& master, uint16_t endpoint);
+
 // Hexadecimal HMAC over the session answer's body: shows the client that the answer came from a holder of its secret.
 std::string answer_proof(const MasterKey& master, std::string_view body);
 

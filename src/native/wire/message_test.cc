@@ -126,6 +126,9 @@ TEST(Keys, BothDirectionsEachEndpointAndEachSessionHaveTheirOwn) {
   const LaneKeys lane = derive_lane(master, 0);
   EXPECT_FALSE(equal(lane.to_server, lane.to_client));
   EXPECT_FALSE(equal(lane.to_server, derive_lane(master, 1).to_server));
+  EXPECT_NE(derive_connection(master, 0), derive_connection(master, 1));
+  EXPECT_EQ(derive_connection(master, 0), derive_connection(derive_master("secret", client, server, 7), 0));
+  EXPECT_NE(derive_connection(master, 0), derive_connection(derive_master("Secret", client, server, 7), 0));
   EXPECT_TRUE(equal(lane.to_server, derive_lane(derive_master("secret", client, server, 7), 0).to_server));
   EXPECT_FALSE(equal(lane.to_server, derive_lane(derive_master("secret", client, server, 8), 0).to_server));
   EXPECT_FALSE(equal(lane.to_server, derive_lane(derive_master("Secret", client, server, 7), 0).to_server));

@@ -1,0 +1,101 @@
+#include "fabric/tcp/arrivals.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "fabric/tcp/counters.h"
+
+namespace verbena::fabric::tcp {
+
+std::string counted_as(const sockaddr_storage& address) {
+  const auto* raw = reinterpret_cast<const char*>(&address);
+  if (address.ss_family == AF_INET) return {raw + offsetof(sockaddr_in, sin_addr), 4};
+  const char* bytes = raw + offsetof(sockaddr_in6, sin6_addr);
+  static constexpr char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '\xff', '\xff'};
+  if (std::memcmp(bytes, mapped, sizeof mapped) == 0) return {bytes + 12, 4};
+  return {bytes, 8};
+}
+
+void Arrivals::add(Fd socket, uint64_t id, const sockaddr_storage& address) {
+  Arrival arrival;
+  arrival.socket = std::move(socket);
+  arrival.id = id;
+  arrival.address = counted_as(address);
+  arrival.deadline = deadline_in(options_.arrival_timeout);
+  const auto known = per_address_.find(arrival.address);
+  if (known != per_address_.end() && known->second >= options_.arrivals_per_address_max) {
+    refuse(std::ranges::find(by_age_, arrival.address, &Arrival::address));
+  } else if (by_age_.size() >= options_.arrivals_max) {
+    refuse(by_age_.begin());
+  }
+  ++per_address_[arrival.address];
+  by_age_.push_back(std::move(arrival));
+  by_id_.emplace(id, std::prev(by_age_.end()));
+}
+
+std::optional<Arrivals::Welcome> Arrivals::progress(uint64_t id, const Port::FindKey& find_key) {
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end()) return std::nullopt;
+  Arrival& arrival = *found->second;
+  for (;;) {
+    // Never past what is expected: what follows is the connection's.
+    const size_t wanted = arrival.handshake ? proof_size : hello_size;
+    const ssize_t got =
+        ::recv(arrival.socket.get(), arrival.bytes.data() + arrival.filled, wanted - arrival.filled, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+    if (got <= 0) break;
+    arrival.filled += static_cast<size_t>(got);
+    if (arrival.filled < wanted) continue;
+    arrival.filled = 0;
+    if (!arrival.handshake) {
+      if (!answer_hello(arrival, find_key)) break;
+      continue;
+    }
+    const Proof expected = arrival.handshake->proof();
+    if (!equal_constant_time(Bytes(arrival.bytes).first(proof_size), expected)) break;
+    Welcome welcome{std::move(arrival.socket), id, arrival.session, std::move(arrival.handshake)};
+    remove(found->second);
+    return welcome;
+  }
+  refuse(found->second);
+  return std::nullopt;
+}
+
+// Whoever names no session gets no answer.
+bool Arrivals::answer_hello(Arrival& arrival, const Port::FindKey& find_key) {
+  Hello hello;
+  std::copy_n(arrival.bytes.begin(), hello_size, hello.begin());
+  const auto fields = parse_hello(hello);
+  ConnectionKey key;
+  if (!fields || fields->encrypt != options_.encrypt || !find_key || !find_key(fields->session, &key)) return false;
+  std::array<std::byte, random_size> random;
+  fill_random(random);
+  arrival.session = fields->session;
+  arrival.handshake.emplace(key, hello, random);
+  const Challenge challenge = arrival.handshake->challenge();
+  // An empty send buffer takes 48 bytes.
+  return ::send(arrival.socket.get(), challenge.data(), challenge.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(challenge.size());
+}
+
+void Arrivals::expire(Deadline now) {
+  while (!by_age_.empty() && by_age_.front().deadline <= now) refuse(by_age_.begin());
+}
+
+void Arrivals::refuse(List::iterator arrival) {
+  if (arrival == by_age_.end()) return;
+  Counters::get().refused.add();
+  remove(arrival);
+}
+
+void Arrivals::remove(List::iterator arrival) {
+  const auto count = per_address_.find(arrival->address);
+  if (--count->second == 0) per_address_.erase(count);
+  by_id_.erase(arrival->id);
+  by_age_.erase(arrival);
+}
+
+}  // namespace verbena::fabric::tcp

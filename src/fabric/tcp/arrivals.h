@@ -1,0 +1,66 @@
+// Connections that have not shown a session's key yet. Bounded, overall and per address; each has the bytes of a hello
+// and a few seconds. Who comes too much takes the place of the oldest, so that silence cannot keep others out.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "fabric/tcp/handshake.h"
+#include "fabric/tcp/tcp.h"
+
+namespace verbena::fabric::tcp {
+
+// Whom a limit counts as one: an IPv4 address, or the /64 of an IPv6 one.
+std::string counted_as(const sockaddr_storage& address);
+
+class Arrivals {
+ public:
+  struct Arrival {
+    Fd socket;
+    uint64_t id = 0;
+    std::string address;
+    Deadline deadline;
+    std::array<std::byte, std::max(hello_size, proof_size)> bytes;
+    size_t filled = 0;
+    uint64_t session = 0;
+    std::optional<Handshake> handshake;  // the challenge went out
+  };
+
+  explicit Arrivals(const Options& options) : options_(options) {}
+
+  // `id`: as the port names it in its epoll.
+  void add(Fd socket, uint64_t id, const sockaddr_storage& address);
+  bool has(uint64_t id) const { return by_id_.contains(id); }
+  bool empty() const { return by_age_.empty(); }
+  size_t size() const { return by_age_.size(); }
+
+  // Its socket has something. What comes back has shown the key of its session, and is not here any more.
+  struct Welcome {
+    Fd socket;
+    uint64_t id = 0;
+    uint64_t session = 0;
+    std::optional<Handshake> handshake;
+  };
+  std::optional<Welcome> progress(uint64_t id, const Port::FindKey& find_key);
+  void expire(Deadline now);
+
+ private:
+  using List = std::list<Arrival>;  // the oldest first
+  bool answer_hello(Arrival& arrival, const Port::FindKey& find_key);
+  void refuse(List::iterator arrival);
+  void remove(List::iterator arrival);
+
+  const Options options_;
+  List by_age_;
+  std::unordered_map<uint64_t, List::iterator> by_id_;
+  std::unordered_map<std::string, size_t> per_address_;
+};
+
+}  // namespace verbena::fabric::tcp

@@ -1,0 +1,228 @@
+#include "fabric/tcp/connection.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "fabric/tcp/counters.h"
+
+namespace verbena::fabric::tcp {
+namespace {
+
+constexpr size_t receives_per_turn = 2;  // of one connection, before the next has its turn
+
+}  // namespace
+
+Connection::Connection(std::shared_ptr<PortShared> shared, PeerId peer, uint64_t session, Fd socket)
+    : shared_(std::move(shared)),
+      peer_(peer),
+      session_(session),
+      stream_(std::move(socket)),
+      reader_(Side::server, shared_->options.message_size_max),
+      outbox_(shared_->options.queued_per_peer_max),
+      ready_by_(deadline_in(shared_->options.arrival_timeout)),
+      ready_(!shared_->options.encrypt) {
+  Counters::get().connections.add(1);
+}
+
+Connection::~Connection() {
+  if (open_) Counters::get().connections.add(-1);
+  shared_->queued -= queued_;
+}
+
+// --- Receiving -------------------------------------------------------------------------------------------------------
+
+size_t Connection::progress() {
+  if (!open_) return 0;
+  const size_t before = transfers_.size() + outbox_.copied();
+  if (!outbox_.empty() || stream_.backlogged()) flush();
+  return receive() + (before != transfers_.size() + outbox_.copied() ? 1 : 0);
+}
+
+Result<void> Connection::shake_hands() {
+  VB_ASSIGN(ready_, stream_.handshake());
+  return {};
+}
+
+size_t Connection::receive() {
+  size_t total = 0;
+  has_more_ = false;
+  const auto self = shared_from_this();  // a message may be this connection's end
+  for (size_t turn = 0; open_; ++turn) {
+    if (!ready_) {
+      if (auto done = shake_hands(); !done) {
+        Counters::get().refused.add();
+        close(done.error());
+        return 1;
+      }
+      if (!ready_) return total;
+    }
+    if (turn == receives_per_turn) {
+      has_more_ = true;
+      break;
+    }
+    const auto got = stream_.read(reader_.targets(shared_->scratch));
+    if (!got) {
+      close(got.error());
+      return total + 1;
+    }
+    if (got->size != 0) {
+      total += got->size;
+      if (auto taken = reader_.received(got->size, shared_->scratch, *this); !taken) {
+        if (open_) {
+          Counters::get().violations.add();
+          log::warn("tcp: a peer broke the protocol session={:016x} what=\"{}\"", session_, taken.error().context);
+          close(taken.error());
+        }
+        return total;
+      }
+    }
+    if (got->drained && !left_) break;
+  }
+  return total;
+}
+
+Result<void> Connection::message(Bytes message) {
+  if (shared_->on_message) shared_->on_message(peer_, message);
+  if (!open_) return fail(Errc::closed, "tcp: closed");
+  return {};
+}
+
+Transfer* Connection::find(uint64_t operation) {
+  for (Transfer* transfer : transfers_) {
+    if (!transfer->is_write && transfer->operation == operation) return transfer;
+  }
+  return nullptr;
+}
+
+// Pieces of an answer come in order and fill what was asked for, no more.
+Result<std::byte*> Connection::landing(const Frame& frame) {
+  Transfer* transfer = find(frame.id);
+  if (transfer == nullptr) return fail(Errc::malformed, "tcp: data that nobody asked for");
+  if (frame.offset != transfer->received || frame.payload > transfer->size - transfer->received) {
+    return fail(Errc::malformed, "tcp: data outside of what was asked for");
+  }
+  return transfer->into + transfer->received;
+}
+
+Result<void> Connection::landed(const Frame& frame) {
+  Transfer* transfer = find(frame.id);
+  if (transfer == nullptr) return fail(Errc::malformed, "tcp: data that nobody asked for");
+  transfer->received += frame.payload;
+  if (transfer->received == transfer->size) complete(*transfer, {});
+  return {};
+}
+
+Result<void> Connection::control(const Frame& frame) {
+  Transfer* transfer = find(frame.id);
+  if (transfer == nullptr) return fail(Errc::malformed, "tcp: a refusal of what nobody asked for");
+  complete(*transfer, fail(Errc::rdma_transfer_failed, "tcp: the client does not lend that window"));
+  return {};
+}
+
+// --- Sending ---------------------------------------------------------------------------------------------------------
+
+Result<void> Connection::queue(const Frame& frame, std::span<const Bytes> pieces, bool more) {
+  if (!open_) return fail(Errc::closed, "tcp: the peer is gone");
+  if (!outbox_.empty() && shared_->queued > shared_->options.queued_max) {
+    return fail(Errc::would_block, "tcp: too much waits for slow peers");
+  }
+  auto sent = outbox_.send(stream_, frame, pieces, more);
+  count_queued();
+  if (!sent && sent.error().code != Errc::would_block) close(sent.error());
+  return sent;
+}
+
+void Connection::count_queued() {
+  shared_->queued += outbox_.copied() - queued_;
+  queued_ = outbox_.copied();
+}
+
+Result<void> Connection::send(Bytes first, Bytes second) {
+  const size_t size = first.size() + second.size();
+  if (size == 0 || size > shared_->options.message_size_max) return fail(Errc::too_large, "tcp: message size");
+  const Bytes pieces[] = {first, second};
+  const Frame frame{.type = FrameType::message, .payload = static_cast<uint32_t>(size)};
+  return queue(frame, std::span(pieces).first(second.empty() ? 1 : 2), false);
+}
+
+Result<void> Connection::write_now(Bytes from, uint64_t window, uint64_t at) {
+  if (!ready_) return fail(Errc::would_block, "tcp: not encrypted yet");
+  const Frame frame{
+      .type = FrameType::write, .payload = static_cast<uint32_t>(from.size()), .id = window, .offset = at};
+  // The reply comes right behind.
+  return queue(frame, std::span(&from, 1), true);
+}
+
+void Connection::start(Transfer& write) {
+  if (!open_) {
+    write.outcome = fail(Errc::closed, "tcp: the peer is gone");
+    write.done = true;
+    return;
+  }
+  transfers_.push_back(&write);
+  outbox_.add(write.out);
+  flush();
+}
+
+void Connection::start(Transfer& read, Frame frame) {
+  read.operation = ++shared_->operations;
+  frame.size = read.size;
+  frame.operation = read.operation;
+  transfers_.push_back(&read);
+  if (auto asked = queue(frame, {}, false); !asked && !read.done) complete(read, asked);
+}
+
+void Connection::flush() {
+  auto flushed = outbox_.flush(stream_, sent_);
+  count_queued();
+  for (Outgoing* out : sent_) {
+    const auto of = [out](Transfer* transfer) { return &transfer->out == out; };
+    const auto found = std::ranges::find_if(transfers_, of);
+    if (found != transfers_.end()) complete(**found, {});
+  }
+  sent_.clear();
+  if (!flushed) close(flushed.error());
+}
+
+// --- The end ---------------------------------------------------------------------------------------------------------
+
+void Connection::complete(Transfer& transfer, const Result<void>& outcome) {
+  std::erase(transfers_, &transfer);
+  transfer.outcome = outcome;
+  transfer.done = true;
+  if (transfer.handler) shared_->done.push_back(&transfer);
+}
+
+void Connection::look_at_clock(SteadyClock::time_point now) {
+  if (!open_) return;
+  if (!ready_ && ready_by_ <= now) {
+    Counters::get().refused.add();
+    return close({.code = Errc::timed_out, .sys = 0, .context = "tcp: TLS handshake"});
+  }
+  for (Transfer* transfer : transfers_) {
+    if (transfer->deadline > now) continue;
+    Counters::get().stalled.add();
+    log::info("tcp: a transfer ran out of time session={:016x}", session_);
+    return close({.code = Errc::timed_out, .sys = 0, .context = "tcp: a transfer's deadline"});
+  }
+  if (outbox_.stalled_since(now - shared_->options.send_deadline)) {
+    Counters::get().stalled.add();
+    log::info("tcp: a peer takes nothing session={:016x}", session_);
+    close({.code = Errc::timed_out, .sys = 0, .context = "tcp: the peer takes nothing"});
+  }
+}
+
+void Connection::close(const Error& why) {
+  if (!open_) return;
+  open_ = false;
+  Counters::get().connections.add(-1);
+  stream_.close();  // from here on nobody reads or writes the transfers' memory
+  while (!transfers_.empty()) complete(*transfers_.back(), std::unexpected(why));
+  shared_->closed.push_back(weak_from_this());
+}
+
+void Connection::drop() {
+  if (open_) close({.code = Errc::closed, .sys = 0, .context = "tcp: the port is gone"});
+}
+
+}  // namespace verbena::fabric::tcp

@@ -1,0 +1,101 @@
+// An authenticated connection, as the server sees it: frames in, frames out, transfers under way. On its core's thread
+// alone.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/tcp/frame_reader.h"
+#include "fabric/tcp/outbox.h"
+#include "fabric/tcp/stream.h"
+#include "fabric/tcp/tcp.h"
+#include "fabric/tcp/transfer.h"
+
+namespace verbena::fabric::tcp {
+
+class Connection;
+
+// What the connections of a port share with it. Outlives the port, since windows hold their connection.
+struct PortShared {
+  Options options;
+  std::vector<std::byte> scratch;
+  Port::OnMessage on_message;
+  std::vector<Transfer*> done;                    // to be resumed by the port's next poll
+  std::vector<std::weak_ptr<Connection>> closed;  // to be taken off the list by it
+  size_t queued = 0;                              // bytes of small frames that wait, of all connections
+  uint64_t operations = 0;                        // ids of reads given out
+  bool gone = false;                              // the port was destroyed
+};
+
+class Connection final : public std::enable_shared_from_this<Connection>, private FrameReceiver {
+ public:
+  // `tls_key`: null where nothing is encrypted.
+  Connection(std::shared_ptr<PortShared> shared, PeerId peer, uint64_t session, Fd socket);
+  ~Connection();
+
+  Result<void> start_tls(const Sha256& key) { return stream_.start_tls(Side::server, key); }
+
+  bool hot = false;  // on the port's list of those that were heard of lately
+
+  PeerId peer() const { return peer_; }
+  uint64_t session() const { return session_; }
+  int fd() const { return stream_.fd(); }
+  bool open() const { return open_; }
+
+  // The socket has something, or takes something, or perhaps so. Returns how much happened.
+  size_t progress();
+  size_t receive();
+  // The peer has said all it will say: epoll does not tell it twice.
+  void peer_left() { left_ = true; }
+  // There may be more than one turn's worth to receive.
+  bool has_more() const { return has_more_; }
+
+  // Small frames. Without an error the message goes out, unless the connection ends before.
+  Result<void> send(Bytes first, Bytes second);
+  bool may_write_now() const { return open_ && outbox_.empty() && !stream_.backlogged() && ready_; }
+  Result<void> write_now(Bytes from, uint64_t window, uint64_t at);
+
+  // May be done when this returns.
+  void start(Transfer& write);
+  void start(Transfer& read, Frame frame);
+
+  // Deadlines. Closes the connection when one has passed.
+  void look_at_clock(SteadyClock::time_point now);
+  bool busy() const { return !transfers_.empty() || !outbox_.empty() || stream_.backlogged() || !ready_; }
+
+  // Ends it: transfers fail with `why`, the socket is closed before they are told.
+  void close(const Error& why);
+  // Everything that was under way is forgotten: the coroutines that waited are destroyed.
+  void drop();
+
+ private:
+  Result<void> message(Bytes message) override;
+  Result<std::byte*> landing(const Frame& frame) override;
+  Result<void> landed(const Frame& frame) override;
+  Result<void> control(const Frame& frame) override;
+
+  Result<void> queue(const Frame& frame, std::span<const Bytes> pieces, bool more);
+  void flush();
+  void complete(Transfer& transfer, const Result<void>& outcome);
+  Transfer* find(uint64_t operation);
+  void count_queued();
+  Result<void> shake_hands();
+
+  std::shared_ptr<PortShared> shared_;
+  const PeerId peer_;
+  const uint64_t session_;
+  Stream stream_;
+  FrameReader reader_;
+  Outbox outbox_;
+  std::vector<Transfer*> transfers_;
+  std::vector<Outgoing*> sent_;
+  size_t queued_ = 0;  // of PortShared::queued
+  Deadline ready_by_;
+  bool open_ = true;
+  bool ready_ = false;  // TLS, where there is some, is done
+  bool left_ = false;
+  bool has_more_ = true;  // it may have spoken before it was ours
+};
+
+}  // namespace verbena::fabric::tcp

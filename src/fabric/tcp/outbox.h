@@ -1,0 +1,67 @@
+// What waits to be sent on a connection: small frames, copied, and payload that is sent from where it lies. Small
+// frames go first, at a frame's end; payload takes turns, a frame each.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "fabric/tcp/frame.h"
+#include "fabric/tcp/stream.h"
+
+namespace verbena::fabric::tcp {
+
+// Payload on its way out, as one or several frames. Owned by whoever waits for it.
+struct Outgoing {
+  FrameType type = FrameType::write;
+  uint64_t id = 0;  // the window, or the operation
+  uint64_t offset = 0;
+  const std::byte* bytes = nullptr;  // what is not in a frame yet starts here
+  uint64_t left = 0;                 // of it
+};
+
+class Outbox {
+ public:
+  explicit Outbox(size_t queued_max) : queued_max_(queued_max) {}
+
+  bool empty() const { return copied() == 0 && waiting_.empty(); }
+  // Bytes of small frames that wait.
+  size_t copied() const { return small_.size() - small_sent_; }
+
+  // One frame whose payload lies in `pieces`. What the stream does not take at once is copied. would_block: too much
+  // waits already, nothing of this was sent.
+  Result<void> send(Stream& stream, const Frame& frame, std::span<const Bytes> pieces, bool more = false);
+  // Payload; flush() brings it out. `outgoing` stays where it is until it is done or cancelled.
+  void add(Outgoing& outgoing) {
+    waiting_.push_back(&outgoing);
+    note_progress(false);
+  }
+  // False: a frame of it is half sent, so that the connection is of no use without its rest.
+  bool cancel(const Outgoing& outgoing);
+
+  // Sends what the stream takes. `done` has what was sent whole, to be looked at by the caller.
+  Result<void> flush(Stream& stream, std::vector<Outgoing*>& done);
+  // Since when the stream has taken nothing although something waits.
+  bool stalled_since(SteadyClock::time_point before) const { return !idle_ && progress_at_ < before; }
+
+ private:
+  void begin_frame();
+  void took(size_t size, std::vector<Outgoing*>& done);
+  void note_progress(bool moved);
+
+  const size_t queued_max_;
+  std::vector<std::byte> small_;  // whole frames, but for what was sent of the first
+  size_t small_sent_ = 0;
+  std::deque<Outgoing*> waiting_;
+  // The frame of waiting_.front() that is being sent.
+  bool in_frame_ = false;
+  FrameHead head_;
+  size_t head_size_ = 0, head_sent_ = 0;
+  uint32_t payload_left_ = 0;
+  bool idle_ = true;
+  SteadyClock::time_point progress_at_{};
+};
+
+}  // namespace verbena::fabric::tcp

@@ -1,0 +1,160 @@
+#include "fabric/tcp/stream.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace verbena::fabric::tcp {
+namespace {
+
+constexpr size_t sealed_at_once_max = 256 * KiB;  // plain bytes that one write() takes
+constexpr size_t backlog_kept_max = 32 * KiB;     // of capacity, once it is empty
+constexpr size_t places_max = 16;
+
+// The socket's answer to a write: bytes, 0 for none now.
+Result<size_t> taken(ssize_t sent) {
+  if (sent >= 0) return static_cast<size_t>(sent);
+  if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS) return size_t{0};
+  return fail(Errc::closed, "tcp: send", errno);
+}
+
+// Walks over places, gathering records.
+class Gather {
+ public:
+  explicit Gather(std::span<const iovec> from) : from_(from) {}
+
+  // The next bytes, at most a record of them: where they lie if they lie together, else copied.
+  Bytes next(size_t limit) {
+    skip_empty();
+    limit = std::min(limit, record_size);
+    if (from_.empty()) return {};
+    if (here().size() >= limit) return advance(limit);
+    size_t filled = 0;
+    for (; filled < limit; skip_empty()) {
+      if (from_.empty()) break;
+      const Bytes piece = advance(std::min(limit - filled, here().size()));
+      std::memcpy(record_.data() + filled, piece.data(), piece.size());
+      filled += piece.size();
+    }
+    return Bytes(record_).first(filled);
+  }
+
+ private:
+  Bytes here() const { return Bytes(static_cast<const std::byte*>(from_[0].iov_base), from_[0].iov_len).subspan(at_); }
+  Bytes advance(size_t size) {
+    const Bytes piece = here().first(size);
+    at_ += size;
+    return piece;
+  }
+  void skip_empty() {
+    while (!from_.empty() && at_ == from_[0].iov_len) {
+      from_ = from_.subspan(1);
+      at_ = 0;
+    }
+  }
+
+  std::span<const iovec> from_;
+  size_t at_ = 0;  // in the first
+  std::array<std::byte, record_size> record_;
+};
+
+}  // namespace
+
+void Stream::close() {
+  tls_.reset();
+  socket_ = Fd();
+  backlog_ = {};
+  sent_ = 0;
+}
+
+Result<void> Stream::start_tls(Side side, const Sha256& key) {
+  VB_ASSIGN(tls_, Tls::make(side, socket_.get(), key));
+  return {};
+}
+
+Result<bool> Stream::handshake() {
+  auto done = tls_->handshake();
+  VB_TRY(send_cipher_text());  // also what says why it failed
+  return done;
+}
+
+Result<Stream::Got> Stream::read(std::span<const iovec> into) {
+  Got got;
+  if (tls_ == nullptr) {
+    size_t room = 0;
+    for (const iovec& place : into) room += place.iov_len;
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(into.data());
+    message.msg_iovlen = into.size();
+    const ssize_t size = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+    if (size == 0) return fail(Errc::closed, "tcp: the peer left");
+    if (size < 0 && errno != EAGAIN && errno != EINTR) return fail(Errc::closed, "tcp: receive", errno);
+    got.size = static_cast<size_t>(std::max<ssize_t>(size, 0));
+    got.drained = got.size < room;
+    return got;
+  }
+  for (const iovec& place : into) {
+    auto size = tls_->open({static_cast<std::byte*>(place.iov_base), place.iov_len});
+    if (!size && got.size == 0) return std::unexpected(size.error());
+    got.size += size.value_or(0);
+    got.drained = !size || *size < place.iov_len;
+    if (got.drained) break;
+  }
+  return got;
+}
+
+Result<size_t> Stream::write(std::span<const iovec> from, bool more) {
+  if (backlogged()) return size_t{0};
+  if (tls_ == nullptr) return write_plain(from, more);
+  return write_sealed(from);
+}
+
+Result<size_t> Stream::write_plain(std::span<const iovec> from, bool more) {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(from.data());
+  message.msg_iovlen = std::min(from.size(), places_max);
+  return taken(::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0)));
+}
+
+Result<size_t> Stream::write_sealed(std::span<const iovec> from) {
+  Gather gather(from);
+  size_t size = 0;
+  while (size < sealed_at_once_max) {
+    const Bytes plain = gather.next(record_size);
+    if (plain.empty()) break;
+    VB_TRY(tls_->seal(plain));
+    size += plain.size();
+  }
+  VB_TRY(send_cipher_text());
+  return size;
+}
+
+// What the socket does not take at once waits in this connection's own buffer.
+Result<void> Stream::send_cipher_text() {
+  const Bytes bytes = cipher_text();
+  if (bytes.empty()) return {};
+  Result<size_t> sent = size_t{0};
+  if (!backlogged()) sent = taken(::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+  if (sent) backlog_.insert(backlog_.end(), bytes.begin() + static_cast<ptrdiff_t>(*sent), bytes.end());
+  clear_cipher_text();
+  if (!sent) return std::unexpected(sent.error());
+  return {};
+}
+
+Result<void> Stream::flush() {
+  while (backlogged()) {
+    VB_ASSIGN(const size_t size, taken(::send(socket_.get(), backlog_.data() + sent_, backlog_.size() - sent_,
+                                              MSG_DONTWAIT | MSG_NOSIGNAL)));
+    if (size == 0) return {};
+    sent_ += size;
+  }
+  if (backlog_.capacity() > backlog_kept_max) backlog_ = {};
+  backlog_.clear();
+  sent_ = 0;
+  return {};
+}
+
+}  // namespace verbena::fabric::tcp
