@@ -88,24 +88,32 @@ std::string parse_disk_io(DiskIo& into, const std::string& text) {
   return "";
 }
 
-std::string parse_providers(std::vector<std::string>& into, const std::string& text) {
-  static constexpr std::array<std::string_view, 6> known{"auto", "verbs", "efa", "cxi", "tcp", "local"};
+std::string parse_names(std::vector<std::string>& into, const std::string& text,
+                        std::span<const std::string_view> known) {
   std::vector<std::string> items;
   if (auto wrong = parse_list(items, text, known.size()); !wrong.empty()) return wrong;
   for (const auto& item : items) {
-    if (std::find(known.begin(), known.end(), item) == known.end()) {
-      return "'" + log::printable(item, 32) + "' is not one of auto, verbs, efa, cxi, tcp, local";
-    }
+    if (std::ranges::find(known, item) != known.end()) continue;
+    std::string names;
+    for (const auto name : known) names += (names.empty() ? "" : ", ") + std::string(name);
+    return "'" + log::printable(item, 32) + "' is not one of " + names;
   }
   if (items.empty()) return "no provider named";
   into = std::move(items);
   return "";
 }
 
-std::string parse_on_off(bool& into, const std::string& text) {
-  // YAML of old reads `on` and `off` as booleans, and some tools write them so.
-  if (text != "on" && text != "off" && text != "true" && text != "false") return "not on or off";
-  into = text == "on" || text == "true";
+std::string parse_providers(std::vector<std::string>& into, const std::string& text) {
+  static constexpr std::array<std::string_view, 6> known{"auto", "verbs", "efa", "cxi", "tcp", "local"};
+  return parse_names(into, text, known);
+}
+
+std::string parse_token_providers(std::vector<std::string>& into, const std::string& text) {
+  static constexpr std::array<std::string_view, 6> known{"auto", "none", "verbs", "efa", "cxi", "tcp"};
+  std::vector<std::string> items;
+  if (auto wrong = parse_names(items, text, known); !wrong.empty()) return wrong;
+  if (items.size() > 1 && std::ranges::find(items, "none") != items.end()) return "'none' stands alone";
+  into = std::move(items);
   return "";
 }
 
@@ -265,6 +273,9 @@ const std::array keys{
               [](C& c, S& t) { return parse_optional(c.rdma.cq_size, t, 1, 1 << 22); }},
     ConfigKey{"rdma.local_socket", "", "path prefix of the same-host sockets; empty: DIR/sockets/local.sock",
               [](C& c, S& t) { return parse_text(c.rdma.local_socket, t); }},
+    ConfigKey{"rdma.token_provider", "auto",
+              "what serves tokens: auto (RDMA devices), none, verbs, efa, cxi, tcp; with tcp any peer can crash the server",
+              [](C& c, S& t) { return parse_token_providers(c.rdma.token_provider, t); }, true},
     ConfigKey{"rdma.token_networks", "", "networks (CIDR) that a token may make the server dial besides the HTTP peer",
               [](C& c, S& t) { return parse_list(c.rdma.token_networks, t, 64); }, true},
     ConfigKey{"rdma.operation_timeout_ms", "5000", "longest one-sided operation before its endpoint is closed",

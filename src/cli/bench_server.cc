@@ -46,7 +46,8 @@ std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(std:
   if (!providers.empty()) command.insert(command.end(), {"--set", "rdma.provider=" + providers});
   auto child = Child::start(command, {{"VERBENA_ROOT_ACCESS_KEY", server->options_.access_key},
                                       {"VERBENA_ROOT_SECRET_KEY", server->options_.secret_key},
-                                      {"VERBENA_LOG_LEVEL", "warn"}});
+                                      {"VERBENA_RDMA_TOKEN_PROVIDER", "auto,tcp"},
+                                      {"VERBENA_LOG_LEVEL", "error"}});
   if (!child) return std::unexpected(child.error());
   server->child_ = std::move(*child);
   const auto ready = [](const std::string& text) { return endpoints_in(text).has_value(); };

@@ -72,6 +72,18 @@ std::expected<Config, std::string> read_config(const Flags& flags) {
   return config;
 }
 
+void print_tokens(const server::Endpoints& endpoints) {
+  if (endpoints.tokens == "tcp") {
+    std::printf("  tokens  tcp  (libfabric's: any peer can crash the server)\n\n");
+  } else if (!endpoints.tokens.empty()) {
+    std::printf("  tokens  %s\n\n", endpoints.tokens.c_str());
+  } else {
+    std::printf(
+        "  tokens  declined: no RDMA device serves them. To try them where all peers are trusted, since any peer can then\n"
+        "          crash the server: --set rdma.token_provider=tcp\n\n");
+  }
+}
+
 // The endpoints' lines have a fixed form: scripts read them.
 void print_welcome(const server::Endpoints& endpoints, const server::RootKeys& keys, const std::string& directory) {
   std::string providers;
@@ -79,8 +91,13 @@ void print_welcome(const server::Endpoints& endpoints, const server::RootKeys& k
   std::printf("Verbena %s, data in %s\n\n", VERBENA_VERSION, directory.c_str());
   std::printf("  S3      %s\n", endpoints.http.c_str());
   std::printf("  admin   %s\n", endpoints.admin.empty() ? "off" : endpoints.admin.c_str());
-  std::printf("  native  %s%s\n\n", endpoints.native.empty() ? "off" : endpoints.native.c_str(),
+  std::printf("  native  %s%s\n", endpoints.native.empty() ? "off" : endpoints.native.c_str(),
               providers.empty() ? "" : ("  (" + providers + ")").c_str());
+  if (endpoints.native.empty()) {
+    std::printf("\n");
+  } else {
+    print_tokens(endpoints);
+  }
   if (keys.from == server::RootKeys::From::generated) {
     std::printf("  New root keys, shown once and kept in %s/credentials:\n\n", directory.c_str());
     std::printf("  export AWS_ACCESS_KEY_ID=%s\n  export AWS_SECRET_ACCESS_KEY=%s\n\n",

@@ -69,6 +69,10 @@ FabricChoice choose_fabrics(const Config::Rdma& rdma) {
   // "auto" anywhere in the list means: whatever opens.
   const bool any = std::ranges::find(rdma.provider, "auto") != rdma.provider.end();
   choice.must_open = !any && std::ranges::any_of(rdma.provider, [](const auto& name) { return name != "local"; });
+  for (const auto& name : rdma.token_provider) {
+    choice.token_devices = choice.token_devices || (name != "none" && name != "tcp");
+    choice.token_tcp = choice.token_tcp || name == "tcp";
+  }
   for (const auto& provider : rdma.provider) {
     choice.local = choice.local || provider == "local" || provider == "auto";
     choice.tcp = choice.tcp || provider == "tcp" || provider == "auto";
@@ -80,23 +84,17 @@ FabricChoice choose_fabrics(const Config::Rdma& rdma) {
 
 namespace {
 
-std::string names_of(const FabricChoice& choice) {
-  std::string names = choice.devices;
-  if (choice.tcp) names += names.empty() ? "tcp" : ",tcp";
-  return names;
-}
-
-// libfabric's devices; its tcp serves tokens only.
+// libfabric's devices; its tcp serves tokens only, where the configuration names it.
 std::expected<void, std::string> open_devices(CoreParts& parts, memory::Arena& arena, const Config::Rdma& rdma,
                                               const FabricChoice& choice) {
-  const std::string names = names_of(choice);
+  const std::string names = choice.libfabric();
   if (names.empty()) return {};
   auto opened = fabric::ofi::open(*parts.core, arena, ofi_options(rdma, names));
   if (opened) {
     parts.fabric = std::move(*opened);
     return {};
   }
-  if ((choice.must_open && !choice.tcp) || opened.error() == Errc::bad_config) {
+  if ((choice.must_open && !choice.tcp) || choice.token_tcp || opened.error() == Errc::bad_config) {
     return std::unexpected("rdma.provider " + names + ": " + describe(opened.error()));
   }
   log::warn("fabric: libfabric opened nothing ({})", describe(opened.error()));
@@ -132,7 +130,7 @@ std::expected<void, std::string> open_local(CoreParts& parts, const Config::Rdma
   auto opened = fabric::local::listen(*parts.core, parts.local_socket, options);
   if (opened) {
     parts.local = std::move(*opened);
-  } else if (names_of(choice).empty()) {
+  } else if (choice.libfabric().empty()) {
     return std::unexpected("rdma.provider local: " + parts.local_socket + ": " + describe(opened.error()));
   } else {
     log::warn("fabric: the same-host path is off: {}: {}", parts.local_socket, describe(opened.error()));

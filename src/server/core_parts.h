@@ -55,13 +55,19 @@ struct CoreParts {
 // Gives the core its io_uring as `disk_io` says, before it runs. The error names the key.
 std::expected<void, std::string> open_ring(CoreParts& parts, memory::Arena& arena, DiskIo disk_io);
 
-// Which fabrics the configuration asks for. Names of the native door: verbs, efa and cxi are libfabric's devices, tcp
-// and local are Verbena's own transports. What serves tokens has a list of its own, in which every name is libfabric's.
+// Which fabrics the configuration asks for. Names of the native door: verbs, efa and cxi are libfabric's devices, tcp and
+// local are Verbena's own transports. What serves tokens has a list of its own, in which every name is libfabric's.
 struct FabricChoice {
   bool local = false;
   bool tcp = false;
-  std::string devices;     // for ofi::Options::provider, in order of preference; empty: none
-  bool must_open = false;  // named outright: failing to open is an error
+  std::string devices;         // for ofi::Options::provider, in order of preference; empty: none
+  bool must_open = false;      // named outright: failing to open is an error
+  bool token_devices = false;  // tokens are served by what is open of `devices`
+  bool token_tcp = false;      // and by libfabric's tcp, which trusts its peers
+  // What libfabric opens: the first of these that it can.
+  std::string libfabric() const { return devices + (token_tcp ? (devices.empty() ? "tcp" : ",tcp") : ""); }
+  // Does `provider`, which libfabric has opened, serve tokens?
+  bool serves_tokens(std::string_view provider) const { return provider == "tcp" ? token_tcp : token_devices; }
 };
 FabricChoice choose_fabrics(const Config::Rdma& rdma);
 

@@ -233,6 +233,7 @@ std::expected<void, std::string> Server::State::open_cores() {
                                                 native_options(config.rdma, access_log.get()));
   }
   const auto began = SteadyClock::now();
+  const FabricChoice choice = choose_fabrics(config.rdma);
   for (unsigned i = 0; i < count; ++i) {
     auto& parts = cores[i];
     parts.core =
@@ -241,7 +242,7 @@ std::expected<void, std::string> Server::State::open_cores() {
     if (config.rdma.enabled) {
       if (auto opened = open_fabrics(parts, *arena, config, directory.path()); !opened) return opened;
     }
-    if (parts.fabric != nullptr) {
+    if (parts.fabric != nullptr && choice.serves_tokens(parts.fabric->provider())) {
       windows->add(*parts.core, *parts.fabric);
     }
     // libfabric's tcp trusts what its peers send: it serves tokens at most.
@@ -267,6 +268,12 @@ std::expected<void, std::string> Server::State::open_cores() {
     endpoints.providers.emplace_back(cores[0].fabric->provider());
   }
   if (cores[0].tcp != nullptr) endpoints.providers.emplace_back("tcp");
+  if (cores[0].fabric != nullptr && choice.serves_tokens(cores[0].fabric->provider())) {
+    endpoints.tokens = cores[0].fabric->provider();
+    if (endpoints.tokens == "tcp") {
+      log::warn("fabric: rdma.token_provider tcp: libfabric trusts what comes over its tcp, any peer can crash the server");
+    }
+  }
   if (config.rdma.enabled) {
     // Each core has a domain of its own, so the arena is registered once per core.
     const auto took = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - began);

@@ -17,6 +17,7 @@ struct Endpoints {
   std::string http;                    // "http://127.0.0.1:9000" or "https://..."
   std::string native;                  // "127.0.0.1:9100"; empty when RDMA is off
   std::string admin;                   // "http://127.0.0.1:9001"; empty when it is off
+  std::string tokens;                  // the provider that serves tokens; empty: they are declined
   std::vector<std::string> providers;  // what the native door offers: "local", "tcp", "verbs;ofi_rxm"
 };
 

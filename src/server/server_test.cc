@@ -61,6 +61,21 @@ TEST(Server, TellsHealthAndMetricsOnTheNativePort) {
   EXPECT_NE(metrics.body.find("verbena_http_connections_total"), std::string::npos);
 }
 
+TEST(Server, ServesNoTokensByLibfabricsTcpUnlessItIsNamed) {
+  Config config;
+  config.http.port = config.rdma.port = 0;
+  config.arena_size = 128 * MiB;
+  const TestServer place;  // its directory
+  for (const char* name : {"auto", "none", "tcp"}) {
+    config.rdma.token_provider = {name};
+    auto started = Server::start(config, place.directory() / name, {TestServer::access_key, TestServer::secret_key, ""});
+    ASSERT_TRUE(started) << started.error();
+    EXPECT_EQ((*started)->endpoints().tokens == "tcp", std::string_view(name) == "tcp") << name;
+    const auto& providers = (*started)->endpoints().providers;
+    EXPECT_NE(std::ranges::find(providers, "tcp"), providers.end()) << "the native door has a tcp of its own";
+  }
+}
+
 TEST(Server, TellsHealthAndMetricsWithoutRdma) {
   Config config;
   config.rdma.enabled = false;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -23,6 +24,10 @@ class TestServer {
     directory_ = name;
     config_.http.port = 0;
     config_.rdma.port = 0;
+    // Tokens by libfabric's tcp, unless the test says what it wants.
+    const auto& fabrics = config_.rdma.provider;
+    const bool by_tcp = std::ranges::any_of(fabrics, [](const auto& name) { return name == "auto" || name == "tcp"; });
+    if (by_tcp && config_.rdma.token_provider == Config{}.rdma.token_provider) config_.rdma.token_provider = {"tcp"};
     if (config_.arena_size == Config{}.arena_size) config_.arena_size = 128 * MiB;
     start();
   }
