@@ -273,9 +273,10 @@ const std::array keys{
               [](C& c, S& t) { return parse_optional(c.rdma.cq_size, t, 1, 1 << 22); }},
     ConfigKey{"rdma.local_socket", "", "path prefix of the same-host sockets; empty: DIR/sockets/local.sock",
               [](C& c, S& t) { return parse_text(c.rdma.local_socket, t); }},
-    ConfigKey{"rdma.token_provider", "auto",
-              "what serves tokens: auto (RDMA devices), none, verbs, efa, cxi, tcp; with tcp any peer can crash the server",
-              [](C& c, S& t) { return parse_token_providers(c.rdma.token_provider, t); }, true},
+    ConfigKey{
+        "rdma.token_provider", "auto",
+        "what serves tokens: auto (RDMA devices), none, verbs, efa, cxi, tcp; with tcp any peer can crash the server",
+        [](C& c, S& t) { return parse_token_providers(c.rdma.token_provider, t); }, true},
     ConfigKey{"rdma.token_networks", "", "networks (CIDR) that a token may make the server dial besides the HTTP peer",
               [](C& c, S& t) { return parse_list(c.rdma.token_networks, t, 64); }, true},
     ConfigKey{"rdma.operation_timeout_ms", "5000", "longest one-sided operation before its endpoint is closed",

@@ -79,7 +79,8 @@ void print_tokens(const server::Endpoints& endpoints) {
     std::printf("  tokens  %s\n\n", endpoints.tokens.c_str());
   } else {
     std::printf(
-        "  tokens  declined: no RDMA device serves them. To try them where all peers are trusted, since any peer can then\n"
+        "  tokens  declined: no RDMA device serves them. To try them where all peers are trusted, since any peer can "
+        "then\n"
         "          crash the server: --set rdma.token_provider=tcp\n\n");
   }
 }

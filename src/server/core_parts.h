@@ -55,8 +55,8 @@ struct CoreParts {
 // Gives the core its io_uring as `disk_io` says, before it runs. The error names the key.
 std::expected<void, std::string> open_ring(CoreParts& parts, memory::Arena& arena, DiskIo disk_io);
 
-// Which fabrics the configuration asks for. Names of the native door: verbs, efa and cxi are libfabric's devices, tcp and
-// local are Verbena's own transports. What serves tokens has a list of its own, in which every name is libfabric's.
+// Which fabrics the configuration asks for. Names of the native door: verbs, efa and cxi are libfabric's devices, tcp
+// and local are Verbena's own transports. What serves tokens has a list of its own, in which every name is libfabric's.
 struct FabricChoice {
   bool local = false;
   bool tcp = false;

@@ -271,7 +271,8 @@ std::expected<void, std::string> Server::State::open_cores() {
   if (cores[0].fabric != nullptr && choice.serves_tokens(cores[0].fabric->provider())) {
     endpoints.tokens = cores[0].fabric->provider();
     if (endpoints.tokens == "tcp") {
-      log::warn("fabric: rdma.token_provider tcp: libfabric trusts what comes over its tcp, any peer can crash the server");
+      log::warn(
+          "fabric: rdma.token_provider tcp: libfabric trusts what comes over its tcp, any peer can crash the server");
     }
   }
   if (config.rdma.enabled) {
@@ -294,15 +295,14 @@ std::expected<void, std::string> Server::State::listen() {
   uint16_t native_port = config.rdma.port;
   pages = std::make_unique<admin::Pages>(*verifier);
   for (auto& parts : cores) {
-    auto opened = http::listen(
-        *parts.core, config.http.address, http_port, limits, tls,
-        http::make_s3_handler(*verifier, *parts.router,
-                              {.access_log = access_log.get(),
-                               .iam = iam.get(),
-                               .arena = arena.get(),
-                               .domain = config.domain,
-                               .stopping = &stopping}),
-        s3_room);
+    auto opened = http::listen(*parts.core, config.http.address, http_port, limits, tls,
+                               http::make_s3_handler(*verifier, *parts.router,
+                                                     {.access_log = access_log.get(),
+                                                      .iam = iam.get(),
+                                                      .arena = arena.get(),
+                                                      .domain = config.domain,
+                                                      .stopping = &stopping}),
+                               s3_room);
     if (!opened) return std::unexpected("http " + at(config.http.address, http_port) + ": " + describe(opened.error()));
     parts.s3_listener = std::move(*opened);
     http_port = parts.s3_listener->port();

@@ -68,7 +68,8 @@ TEST(Server, ServesNoTokensByLibfabricsTcpUnlessItIsNamed) {
   const TestServer place;  // its directory
   for (const char* name : {"auto", "none", "tcp"}) {
     config.rdma.token_provider = {name};
-    auto started = Server::start(config, place.directory() / name, {TestServer::access_key, TestServer::secret_key, ""});
+    auto started =
+        Server::start(config, place.directory() / name, {TestServer::access_key, TestServer::secret_key, ""});
     ASSERT_TRUE(started) << started.error();
     EXPECT_EQ((*started)->endpoints().tokens == "tcp", std::string_view(name) == "tcp") << name;
     const auto& providers = (*started)->endpoints().providers;
