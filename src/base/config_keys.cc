@@ -117,6 +117,13 @@ std::string parse_token_providers(std::vector<std::string>& into, const std::str
   return "";
 }
 
+std::string parse_on_off(bool& into, const std::string& text) {
+  // YAML of old reads `on` and `off` as booleans, and some tools write them so.
+  if (text != "on" && text != "off" && text != "true" && text != "false") return "not on or off";
+  into = text == "on" || text == "true";
+  return "";
+}
+
 std::string parse_gid_index(std::string& into, const std::string& text) {
   int index = 0;
   if (text != "auto" && !parse_number(index, text, 0, 255).empty()) return "not 'auto' or a number from 0 to 255";
