@@ -130,7 +130,7 @@ std::expected<void, std::string> open_local(CoreParts& parts, const Config::Rdma
   auto opened = fabric::local::listen(*parts.core, parts.local_socket, options);
   if (opened) {
     parts.local = std::move(*opened);
-  } else if (choice.libfabric().empty()) {
+  } else if (choice.devices.empty() && !choice.tcp) {
     return std::unexpected("rdma.provider local: " + parts.local_socket + ": " + describe(opened.error()));
   } else {
     log::warn("fabric: the same-host path is off: {}: {}", parts.local_socket, describe(opened.error()));

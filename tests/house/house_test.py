@@ -147,6 +147,8 @@ def unnamed_definitions(text):
                 yield number, (function.group(1), parameter_types(function.group(2)))
             elif defined := DEFINED.match(line):
                 yield number, defined.group(1) or defined.group(2)
+                if "(" not in line and "{" not in line:  # `constexpr int one = 1, two = 2;`
+                    yield from ((number, more) for more in re.findall(r",\s*(\w+)\s*=", line))
 
 
 def check_unnamed_names(root):

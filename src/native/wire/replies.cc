@@ -5,7 +5,7 @@ namespace {
 
 enum ReplyFlags : uint8_t { reply_partial = 1 };
 
-bool known(uint8_t algorithm) {
+bool known_digest(uint8_t algorithm) {
   return algorithm >= static_cast<uint8_t>(Algorithm::crc32) && algorithm <= static_cast<uint8_t>(Algorithm::md5);
 }
 
@@ -74,7 +74,7 @@ std::optional<ObjectReply> decode_object_reply(Bytes body) {
     const uint8_t algorithm = in.u8();
     const uint16_t parts = in.u16();
     const std::string_view value = in.text(in.u8());
-    if (!known(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return std::nullopt;
+    if (!known_digest(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return std::nullopt;
     reply.checksums.add({static_cast<Algorithm>(algorithm), parts, value});
   }
   for (size_t i = 0; i < ranges && in.ok(); ++i) {

@@ -117,7 +117,7 @@ bool encode(Writer& out, const Put& put) {
 }
 
 // MD5 is none of S3's checksums: it has a field of its own (Content-MD5).
-static bool known(uint8_t algorithm) {
+static bool known_checksum(uint8_t algorithm) {
   return algorithm >= static_cast<uint8_t>(Algorithm::crc32) && algorithm <= static_cast<uint8_t>(Algorithm::sha256);
 }
 
@@ -128,8 +128,8 @@ std::optional<Put> decode_put(Bytes body, bool has_window) {
   put.window = get_descriptor(in);
   put.size = in.u64();
   const uint8_t compute = in.u8();
-  if (known(compute)) put.compute = static_cast<Algorithm>(compute);
-  if (compute != 0 && !known(compute)) in.fail();
+  if (known_checksum(compute)) put.compute = static_cast<Algorithm>(compute);
+  if (compute != 0 && !known_checksum(compute)) in.fail();
   put.content_md5 = get_text8(in);
   if (!put.content_md5.empty() && put.content_md5.size() != 16) in.fail();
   put.bucket = get_text16(in, bucket_size_max);
@@ -141,7 +141,8 @@ std::optional<Put> decode_put(Bytes body, bool has_window) {
   for (size_t i = 0; i < sums && in.ok(); ++i) {
     const uint8_t algorithm = in.u8();
     const std::string_view value = get_text8(in);
-    if (!known(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return std::nullopt;
+    if (!known_checksum(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm)))
+      return std::nullopt;
     put.expected.add({static_cast<Algorithm>(algorithm), 0, value});
   }
   const size_t headers = in.u16();

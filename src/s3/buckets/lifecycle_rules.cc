@@ -14,7 +14,7 @@
 namespace verbena::s3 {
 namespace {
 
-constexpr size_t rules_max = 1000, id_bytes_max = 255, prefix_bytes_max = 1024, keep_max = 100;
+constexpr size_t rules_max = 1000, rule_id_bytes_max = 255, prefix_bytes_max = 1024, keep_max = 100;
 constexpr int64_t day_us = 86'400'000'000;
 
 Result<uint32_t> positive(const pugi::xml_node& node, const char* message) {
@@ -160,7 +160,7 @@ Result<LifecycleRule> parse_lifecycle_rule(const pugi::xml_node& node) {
                                "AbortIncompleteMultipartUpload"}));
   LifecycleRule rule;
   rule.id = text_of(node.child("ID"));
-  if (rule.id.size() > id_bytes_max) {
+  if (rule.id.size() > rule_id_bytes_max) {
     return fail(Errc::invalid_argument, "ID length should not exceed allowed limit of 255.");
   }
   const std::string status = trimmed_text(node.child("Status"));

@@ -14,7 +14,7 @@ namespace verbena::s3 {
 namespace {
 
 using KeyFormat = LoggingRule::KeyFormat;
-constexpr size_t prefix_bytes_max = 512;  // of a key's 1024: the rest is ours
+constexpr size_t target_prefix_bytes_max = 512;  // of a key's 1024: the rest is ours
 
 Result<KeyFormat> parse_format(const pugi::xml_node& node) {
   if (!node) return KeyFormat::simple;
@@ -56,7 +56,7 @@ Result<std::optional<LoggingRule>> parse_logging(const Service* service, std::st
   if (!node.child("TargetPrefix") || !check_bucket_name(rule.target_bucket)) {
     return fail(Errc::malformed_xml, "xml: LoggingEnabled");
   }
-  if (rule.prefix.size() > prefix_bytes_max) return fail(Errc::invalid_argument, "TargetPrefix is too long.");
+  if (rule.prefix.size() > target_prefix_bytes_max) return fail(Errc::invalid_argument, "TargetPrefix is too long.");
   VB_ASSIGN(rule.format, parse_format(node.child("TargetObjectKeyFormat")));
   return rule;
 }
