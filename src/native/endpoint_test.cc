@@ -135,7 +135,9 @@ TEST_F(EndpointTest, WhatComesOverAnEncryptedPortIsSecureTransport) {
       R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
   service_.access->changed();
   deliver(peer, peer.seal(wire::Type::get, 2, get_of("k")));
-  EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
+  const auto body = reply_body(peer);
+  EXPECT_EQ(wire::decode_error(body).value_or(Errc::ok), Errc::ok);
+  EXPECT_TRUE(wire::decode_object_reply(body));
 }
 
 TEST_F(EndpointTest, APortLearnsTheKeysOfItsSessionsAndOfNoOthers) {

@@ -191,7 +191,7 @@ TEST(Server, AKeyThatCannotBeHonouredStopsTheStart) {
   const auto error = start_error(config, test.directory() / "other");
   EXPECT_NE(error.find("rdma.token_networks"), std::string::npos) << error;
   config.rdma.token_networks = {};
-  config.rdma.provider = {"tcp"};
+  config.rdma.token_provider = {"tcp"};
   config.rdma.cq_size = 1;
   EXPECT_NE(start_error(config, test.directory() / "other"), "it started");
 }

@@ -109,7 +109,7 @@ class CommandLine(IamCase):
                            (("add", self.name(), "--access-key", made["access_key"], "--secret-key", "12345678"), CONFLICT),
                            (("add", self.name(), "--access-key", ACCESS_KEY, "--secret-key", "12345678"), CONFLICT),
                            (("add", "root"), CONFLICT), (("add", "a b"), USAGE), (("add", self.name(), "--id", "a/b"), USAGE),
-                           (("add", self.name(), "--id", "x" * 65), USAGE), (("add", self.name(), "--access-key", "AK"), USAGE),
+                           (("add", self.name(), "--id", "x" * 129), USAGE), (("add", self.name(), "--access-key", "AK"), USAGE),
                            (("add", self.name(), "--email", "nonsense"), USAGE), (("add", "nobody/x"), NOT_FOUND),
                            (("rm", "nobody"), NOT_FOUND), (("rm", "root"), CONFLICT), (("key", "add", "nobody"), NOT_FOUND),
                            (("key", "rm", made["name"], "AKNONE"), NOT_FOUND),
@@ -435,7 +435,7 @@ class Users(IamCase):
         create = lambda **more: self.iam.create_open_id_connect_provider(Url="https://id.example.org/realms/a", **more)   # noqa: E731
         arn = create(ClientIDList=["one"], ThumbprintList=["ab" * 20])["OpenIDConnectProviderArn"]
         self.assertTrue(arn.endswith(":oidc-provider/id.example.org/realms/a"), arn)
-        self.refused("EntityAlreadyExists", create)
+        self.refused("EntityAlreadyExists", create, ThumbprintList=["ab" * 20])
         self.assertIn({"Arn": arn}, self.iam.list_open_id_connect_providers()["OpenIDConnectProviderList"])
         self.iam.add_client_id_to_open_id_connect_provider(OpenIDConnectProviderArn=arn, ClientID="two")
         self.iam.add_client_id_to_open_id_connect_provider(OpenIDConnectProviderArn=arn, ClientID="two")
@@ -445,7 +445,7 @@ class Users(IamCase):
         self.assertEqual((kept["Url"], kept["ClientIDList"], kept["ThumbprintList"]),
                          ("id.example.org/realms/a", ["two"], ["cd" * 20, "ef" * 20]))
         for url in ("http://id.example.org", "https://", "https:///path", "https://h/?q", "https://h/#f", "https://h h"):
-            self.refused("ValidationError", self.iam.create_open_id_connect_provider, Url=url)
+            self.refused("ValidationError", self.iam.create_open_id_connect_provider, Url=url, ThumbprintList=["ab" * 20])
         self.refused("ValidationError", self.iam.update_open_id_connect_provider_thumbprint, OpenIDConnectProviderArn=arn,
                      ThumbprintList=["xy" * 20])
         self.iam.delete_open_id_connect_provider(OpenIDConnectProviderArn=arn)

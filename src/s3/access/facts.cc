@@ -86,9 +86,9 @@ const Context* RequestFacts::sent() const {
 std::optional<std::string> RequestFacts::connection_fact(std::string_view key) const {
   if (key == "aws:sourceip") return some(caller_.peer_address);
   if (key == "aws:securetransport") {
-    // RDMA is outside of TLS: what a token asks for travels in the clear, whatever carried the request.
-    const bool rdma = caller_.door != Door::http || header("x-amz-rdma-token").has_value();
-    return caller_.secure && !rdma ? "true" : "false";
+    // What a token asks for travels in the clear, whatever carried the request. Of the native door's messages, the port
+    // says whether they are encrypted.
+    return caller_.secure && !header("x-amz-rdma-token").has_value() ? "true" : "false";
   }
   if (key == "aws:currenttime") return format_iso8601(now_us());
   if (key == "aws:epochtime") return std::to_string(now_us() / 1'000'000);

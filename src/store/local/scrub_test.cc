@@ -97,6 +97,7 @@ TEST_F(ScrubTest, AVolumeThatIsGoneIsDamage) {
   const std::string path = volume();
   t_.close();
   ASSERT_TRUE(fs_.unlink(path));
+  t_.options.accept_data_loss = true;  // else the start says what is missing, and refuses
   t_.open();
   const ScrubReport report = scrub();
   EXPECT_EQ(report.damaged_blocks, 2u);
