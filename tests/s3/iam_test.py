@@ -450,7 +450,7 @@ class Users(IamCase):
                      ThumbprintList=["xy" * 20])
         self.iam.delete_open_id_connect_provider(OpenIDConnectProviderArn=arn)
         self.refused("NoSuchEntity", self.iam.get_open_id_connect_provider, OpenIDConnectProviderArn=arn)
-        self.refused("NoSuchEntity", self.iam.delete_open_id_connect_provider, OpenIDConnectProviderArn="arn:aws:iam::1:x/y")
+        self.refused("NoSuchEntity", self.iam.delete_open_id_connect_provider, OpenIDConnectProviderArn="arn:aws:iam::1:x/some-other")
 
     def test_a_group_gets_another_name_and_path(self):
         user = self.name()
