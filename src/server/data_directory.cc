@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "auth/identifiers.h"
 #include "base/private_file.h"
@@ -47,7 +48,7 @@ std::expected<auth::Credentials, std::string> load(const std::filesystem::path& 
   if (fd < 0) return cannot("read", path);
   char text[1024];
   const ssize_t n = ::read(fd, text, sizeof text);
-  struct stat status {};
+  struct stat status{};
   ::fstat(fd, &status);
   ::close(fd);
   if (n < 0) return cannot("read", path);
@@ -63,6 +64,19 @@ std::expected<auth::Credentials, std::string> load(const std::filesystem::path& 
                          .secret_key = std::string(all.substr(first + 1, second - first - 1)),
                          .session_token = ""};
   if (auto wrong = check_keys(keys); !wrong.empty()) return std::unexpected(path.string() + ": " + wrong);
+  return keys;
+}
+
+// nullopt: they are not set.
+std::expected<std::optional<RootKeys>, std::string> environment_keys() {
+  const char* access = std::getenv("VERBENA_ROOT_ACCESS_KEY");
+  const char* secret = std::getenv("VERBENA_ROOT_SECRET_KEY");
+  if ((access == nullptr) != (secret == nullptr)) {
+    return std::unexpected("VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY go together: one of them is missing");
+  }
+  if (access == nullptr) return std::nullopt;
+  RootKeys keys{{.access_key = access, .secret_key = secret, .session_token = ""}, RootKeys::From::environment};
+  if (auto wrong = check_keys(keys.credentials); !wrong.empty()) return std::unexpected(wrong);
   return keys;
 }
 
@@ -89,16 +103,9 @@ DataDirectory::~DataDirectory() {
 }
 
 std::expected<RootKeys, std::string> root_keys(const DataDirectory& directory) {
-  const char* access = std::getenv("VERBENA_ROOT_ACCESS_KEY");
-  const char* secret = std::getenv("VERBENA_ROOT_SECRET_KEY");
-  if ((access == nullptr) != (secret == nullptr)) {
-    return std::unexpected("VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY go together: one of them is missing");
-  }
-  if (access != nullptr) {
-    RootKeys keys{{.access_key = access, .secret_key = secret, .session_token = ""}, RootKeys::From::environment};
-    if (auto wrong = check_keys(keys.credentials); !wrong.empty()) return std::unexpected(wrong);
-    return keys;
-  }
+  auto given = environment_keys();
+  if (!given) return std::unexpected(given.error());
+  if (*given) return **given;
   const auto path = directory.path() / "credentials";
   if (std::filesystem::exists(path)) {
     auto keys = load(path);
@@ -108,6 +115,12 @@ std::expected<RootKeys, std::string> root_keys(const DataDirectory& directory) {
   RootKeys keys{generate(), RootKeys::From::generated};
   if (auto saved = save(path, keys.credentials); !saved) return std::unexpected(saved.error());
   return keys;
+}
+
+std::expected<RootKeys, std::string> root_keys_in_memory() {
+  auto given = environment_keys();
+  if (!given) return std::unexpected(given.error());
+  return given->value_or(RootKeys{generate(), RootKeys::From::generated});
 }
 
 }  // namespace verbena::server

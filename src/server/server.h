@@ -30,6 +30,10 @@ class Server {
   static std::expected<std::unique_ptr<Server>, std::string> start(const Config& config,
                                                                    const std::filesystem::path& directory,
                                                                    auth::Credentials root);
+  // Likewise without a data directory: objects, accounts and keys are in memory alone, objects take at most `bytes_max`
+  // of it, and nothing is left when the server goes.
+  static std::expected<std::unique_ptr<Server>, std::string> start_in_memory(const Config& config, uint64_t bytes_max,
+                                                                             auth::Credentials root);
   // Stops as by stop() when that was not called.
   ~Server();
   Server(const Server&) = delete;
@@ -42,6 +46,7 @@ class Server {
 
  private:
   struct State;
+  static std::expected<std::unique_ptr<Server>, std::string> start(std::unique_ptr<State> state);
   explicit Server(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -234,6 +235,76 @@ class CommandLine(unittest.TestCase):
         for op in ("get", "put"):
             self.assertIn(("nginx", "http", op), seen)
         self.assertEqual(len(rows), 5 * 2 * 4 + 4)
+
+
+class InMemory(unittest.TestCase):
+    """`verbena server --memory`."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="verbena-memory-")
+        self.env = dict(client_environment(pathlib.Path(self.folder.name)), XDG_RUNTIME_DIR=self.folder.name)
+        self.addCleanup(self.folder.cleanup)
+
+    def run_program(self, server, *args, expect=OK, input=None):
+        done = subprocess.run([program(), *args, "--endpoint", server.http, "--native", server.native],
+                              env=self.env, input=input, capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, expect, f"{args}\n{done.stderr.decode()}")
+        return done
+
+    def sockets(self):
+        return [name for name in os.listdir(self.folder.name) if name.startswith("verbena-")]
+
+    def memory_server(self, *args):
+        return Server(args=["--set", "arena_size=64MiB", *args], env={"XDG_RUNTIME_DIR": self.folder.name}, memory=True)
+
+    def test_it_serves_every_door_and_leaves_nothing(self):
+        with self.memory_server() as server:
+            data = os.urandom(3 * MIB + 1)
+            self.run_program(server, "mb", "s3://b")
+            for via in ("native", "token", "http"):
+                self.run_program(server, "put", "-", f"s3://b/{via}", "--via", via, input=data)
+                self.assertEqual(self.run_program(server, "get", f"s3://b/{via}", "-", "--via", via).stdout, data)
+            self.assertEqual(os.listdir(server.directory), [])
+            self.assertEqual(len(self.sockets()), 1)
+            status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+            resident_kib = int(re.search(r"^VmRSS:\s+(\d+)", status, re.M).group(1))
+            self.assertLess(resident_kib, 256 * 1024)
+            self.assertEqual(server.stop(), 0)
+        self.assertEqual(self.sockets(), [])
+        with self.memory_server() as server:
+            self.run_program(server, "get", "s3://b/http", "-", expect=NOT_FOUND)
+
+    def test_it_takes_no_more_than_it_may_and_removals_make_room(self):
+        with self.memory_server("--memory-max", "4MiB", "--set", "cache.size=0") as server:
+            data = os.urandom(3 * MIB)
+            self.run_program(server, "mb", "s3://b")
+            self.run_program(server, "put", "-", "s3://b/one", input=data)
+            self.run_program(server, "put", "-", "s3://b/two", expect=FAILURE, input=data)
+            self.run_program(server, "rm", "s3://b/one")
+            self.run_program(server, "put", "-", "s3://b/two", input=data)
+
+    def test_what_it_cannot_be_asked(self):
+        folder = self.folder.name
+        for args in ([], ["--memory", folder], ["--memory", "--memory-max", "much"], ["--memory-max", "1GiB", folder]):
+            done = subprocess.run([program(), "server", *args], env=self.env, capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, USAGE, args)
+
+    def test_it_makes_keys_where_none_are_given(self):
+        env = {name: value for name, value in self.env.items() if not name.startswith("VERBENA_ROOT")}
+        process = subprocess.Popen([program(), "server", "--memory", "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0"],
+                                   env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
+            text = ""
+            while "Ctrl-C" not in text:
+                chunk = os.read(process.stdout.fileno(), 65536).decode()
+                self.assertTrue(chunk, text)
+                text += chunk
+        finally:
+            process.terminate()
+            process.wait(30)
+            process.stdout.close()
+        self.assertRegex(text, r"export AWS_ACCESS_KEY_ID=VB\w{18}")
+        self.assertIn("all in memory", text)
 
 
 unittest.main(verbosity=2)
