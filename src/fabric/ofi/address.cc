@@ -4,9 +4,12 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <set>
+
+#include "base/clock.h"
 
 namespace verbena::fabric::ofi {
 namespace {
@@ -16,6 +19,12 @@ namespace ip = boost::asio::ip;
 ip::address unmapped(const ip::address& address) {
   if (address.is_v6() && address.to_v6().is_v4_mapped()) return ip::make_address_v4(ip::v4_mapped, address.to_v6());
   return address;
+}
+
+// Without its zone, too.
+ip::address bare(const ip::address& address) {
+  const auto plain = unmapped(address);
+  return plain.is_v6() ? ip::address(ip::address_v6(plain.to_v6().to_bytes())) : plain;
 }
 
 std::optional<ip::address> from_sockaddr(const sockaddr* address) {
@@ -88,9 +97,7 @@ bool same_address(const ip::address& own, std::string_view text) {
   boost::system::error_code error;
   const auto other = ip::make_address(std::string(text), error);
   if (error) return false;
-  auto bare = unmapped(own);
-  if (bare.is_v6()) bare = ip::address_v6(bare.to_v6().to_bytes());  // without its zone
-  return bare == unmapped(other);
+  return bare(own) == unmapped(other);
 }
 
 void add_own_endpoint(std::string_view name) {
@@ -112,17 +119,36 @@ bool is_own_endpoint(const EndpointAddress& address) {
   return own.names.contains(name);
 }
 
+namespace {
+
+// The addresses of this host's interfaces. Asking the kernel costs more than a small request, so the answer is kept.
+struct HostAddresses {
+  std::mutex mutex;
+  SteadyClock::time_point asked_at{};
+  std::set<ip::address> addresses;
+};
+
+constexpr auto host_addresses_keep = std::chrono::seconds(1);
+
+}  // namespace
+
 bool is_host_address(const ip::address& address) {
-  if (address.is_loopback()) return true;
-  ifaddrs* interfaces = nullptr;
-  if (getifaddrs(&interfaces) != 0) return false;
-  bool found = false;
-  for (const ifaddrs* i = interfaces; i != nullptr && !found; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr) continue;
-    if (const auto own = from_sockaddr(i->ifa_addr)) found = same_address(*own, address.to_string());
+  if (bare(address).is_loopback()) return true;
+  static HostAddresses host;
+  const std::lock_guard lock(host.mutex);
+  const auto now = SteadyClock::now();
+  if (host.asked_at == SteadyClock::time_point{} || now - host.asked_at >= host_addresses_keep) {
+    ifaddrs* interfaces = nullptr;
+    if (getifaddrs(&interfaces) != 0) return true;  // who cannot tell assumes the worse
+    host.addresses.clear();
+    for (const ifaddrs* i = interfaces; i != nullptr; i = i->ifa_next) {
+      if (i->ifa_addr == nullptr) continue;
+      if (const auto own = from_sockaddr(i->ifa_addr)) host.addresses.insert(bare(*own));
+    }
+    freeifaddrs(interfaces);
+    host.asked_at = now;
   }
-  freeifaddrs(interfaces);
-  return found;
+  return host.addresses.contains(bare(address));
 }
 
 }  // namespace verbena::fabric::ofi

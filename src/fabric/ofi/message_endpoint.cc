@@ -62,6 +62,8 @@ Result<void> MessageEndpoint::open_handles() {
     static_cast<sockaddr_in*>(info->src_addr)->sin_port = htons(shape_.port);
   }
   fid_ep* endpoint = nullptr;
+  const bool refuses = shape_.dial_only && domain_.is_tcp();
+  const int first_descriptor = refuses ? next_descriptor() : -1;
   if (const int ret = fi_endpoint(domain_.domain(), info.get(), &endpoint, nullptr)) {
     return fi_fail(Errc::io_error, "fi_endpoint", ret);
   }
@@ -73,6 +75,9 @@ Result<void> MessageEndpoint::open_handles() {
   if (ret == 0) ret = fi_enable(endpoint);
   if (ret != 0) return fi_fail(Errc::io_error, "fi_enable", ret);
   VB_ASSIGN(name_, endpoint_name(endpoint));
+  if (refuses && !refuse_connections(name_, first_descriptor)) {
+    return fail(Errc::io_error, "fabric: the listener of an endpoint that only dials cannot be closed", errno);
+  }
   wait_fd_ = wait_descriptor(queue_.get());
   endpoint_ = std::move(owner);
   return {};

@@ -25,7 +25,8 @@ class MessageEndpoint {
     size_t peers = 64;               // first size of the address vector
     // A peer that took nothing for so long loses its connection, and its messages their slots (tcp).
     std::chrono::milliseconds send_deadline{10'000};
-    uint16_t port = 0;  // to listen on; 0: any
+    uint16_t port = 0;       // to listen on; 0: any
+    bool dial_only = false;  // nobody may reach what is listened on (tcp: nobody can)
   };
 
   // `memory`, in pieces that hold (receives + sends) messages in all, is registered with `domain` already

@@ -45,6 +45,9 @@ struct Options {
   // connections of an endpoint (default max_recv_wr + 16 x max_send_wr).
   std::optional<size_t> cq_size;
 
+  // Nobody calls: no Port, only windows of tokens. On tcp nothing that is listened on can then be reached.
+  bool dial_only = false;
+
   size_t message_size_max = 16 * KiB;                    // bytes, both directions; both sides use the same
   std::chrono::milliseconds operation_deadline{30'000};  // caps the deadline of every one-sided operation
   // An operation that was given up is answered so much later than its queue pair was destroyed: its packets on the wire
@@ -66,6 +69,13 @@ struct ProviderInfo {
   bool usable = false;             // Verbena would choose it
 };
 std::vector<ProviderInfo> discover();
+
+// open() would find a provider of these options at this address, or a key that cannot be honoured. Does not miss one
+// aloud.
+bool available(const Options& options);
+
+// The libfabric in use is the one that tools/build-libfabric.sh makes: it checks what peers of `tcp` send.
+bool checks_peers();
 
 // From now on the metrics hold what the kernel counts of RDMA ports (port_counters.h).
 void export_port_counters();

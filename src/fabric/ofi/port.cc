@@ -31,19 +31,21 @@ Result<std::unique_ptr<OfiCoreFabric>> OfiCoreFabric::open(Core& core, memory::A
   add_own_endpoint(self->address());
   core.add(self.get());
   self->added_ = true;
-  log::info("fabric: core {} listens with provider {} ({})", core.index(), self->provider(),
-            self->waiter_ ? "sleeps on a wait descriptor" : "polls");
+  log::info("fabric: core {} {} with provider {} ({})", core.index(), options.dial_only ? "dials" : "listens",
+            self->provider(), self->waiter_ ? "sleeps on a wait descriptor" : "polls");
   return self;
 }
 
 // Takes the first port of the range that is free.
 Result<void> OfiCoreFabric::listen(const Options& options, const Depths& limits, memory::Arena& arena) {
   MessageEndpoint::Shape shape;
+  shape.dial_only = options.dial_only;
   shape.message_size_max = options.message_size_max;
   shape.receives = limits.receives;
   shape.sends = limits.sends;
   shape.completions = limits.completions;
   shape.send_deadline = options.send_deadline;
+  if (options.dial_only) shape.receives = shape.sends = 1;  // it is there for its name and its wait descriptor
   std::vector<MutableBytes> memory;
   const size_t slots_per_lease = std::max<size_t>(1, lease_size / shape.message_size_max);
   for (size_t slots = 0; slots < shape.receives + shape.sends; slots += slots_per_lease) {
@@ -51,9 +53,10 @@ Result<void> OfiCoreFabric::listen(const Options& options, const Depths& limits,
     memory.push_back(lease.bytes());
     message_memory_.push_back(std::move(lease));
   }
-  const uint32_t last = std::max(options.port_first, options.port_last);
+  const uint32_t first = options.dial_only ? 0 : options.port_first;
+  const uint32_t last = options.dial_only ? 0 : std::max(options.port_first, options.port_last);
   Error why;
-  for (uint32_t port = options.port_first; port <= last; ++port) {
+  for (uint32_t port = first; port <= last; ++port) {
     shape.port = static_cast<uint16_t>(port);
     auto opened = MessageEndpoint::open(*domain_, shape, memory);
     if (opened) {
@@ -64,7 +67,7 @@ Result<void> OfiCoreFabric::listen(const Options& options, const Depths& limits,
     why = opened.error();
     if (port == 0) return std::unexpected(why);
   }
-  log::error("fabric: no port from {} to {} can be listened on: {}", options.port_first, last, describe(why));
+  log::error("fabric: no port from {} to {} can be listened on: {}", first, last, describe(why));
   return fail(Errc::bad_config, "fabric: no free port in the configured range", why.sys);
 }
 

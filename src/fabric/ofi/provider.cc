@@ -227,7 +227,10 @@ Result<std::string> source_address(const Options& options) {
   return gid_source_address(choice);
 }
 
-Result<InfoPtr> choose(const Options& options, Role role, const std::string& source) {
+namespace {
+
+// Null: there is none.
+Result<InfoPtr> find(const Options& options, Role role, const std::string& source) {
   VB_ASSIGN(const auto limits, depths(options));
   VB_ASSIGN(const auto names, preferences(options.provider));
   set_environment(limits, options.max_sge);
@@ -263,9 +266,30 @@ Result<InfoPtr> choose(const Options& options, Role role, const std::string& sou
     return chosen;
   }
   if (wants_rdma_device(options)) VB_TRY(check_device_keys(options, names.front()));
+  return InfoPtr();
+}
+
+}  // namespace
+
+Result<InfoPtr> choose(const Options& options, Role role, const std::string& source) {
+  VB_ASSIGN(auto found, find(options, role, source));
+  if (found) return found;
   log::warn("fabric: no provider of \"{}\" at address \"{}\"", log::printable(options.provider),
             log::printable(source));
   return fail(Errc::unsupported, "no fabric provider at this address");
+}
+
+bool available(const Options& options) {
+  const auto source = source_address(options);
+  if (!source) return false;
+  const auto found = find(options, Role::server, *source);
+  return !found || *found;
+}
+
+bool checks_peers() {
+  char version[256] = {};
+  fi_tostr_r(version, sizeof version, version, FI_TYPE_VERSION);  // looks at no data, but wants some
+  return std::string_view(version).find("-checked") != std::string_view::npos;
 }
 
 std::vector<ProviderInfo> discover() {
