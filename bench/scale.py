@@ -350,7 +350,7 @@ def measure_sessions(work, provider, steps, requests):
     rows = []
     if provider == "tcp":
         steps = sorted({min(step, TCP_SESSIONS_MAX) for step in steps})
-    with Watched(work / "sessions") as server:
+    with Watched(work / "sessions", f"rdma.provider={provider}") as server:
         one_object(server)
         server.rest()
         program = pathlib.Path(verbena_server.program()).parent / "bin" / "scale_load"

@@ -77,6 +77,9 @@ struct ClientOptions {
   std::string region = "us-east-1";
   Via via = Via::automatic;       // anything but automatic never falls back: it fails
   std::string provider = "auto";  // native: auto | local | verbs | tcp | efa | cxi
+  // Token: auto (RDMA devices: verbs, efa, cxi), or names. "tcp", libfabric's own, must be named: it listens, and any
+  // peer can crash the process through it unless libfabric is built with Verbena's checks.
+  std::string token_provider = "auto";
   std::string ca_file = {};       // PEM, for https; empty: the system's certificates
   bool insecure = false;          // https without verifying the server
   // TLS does not cover RDMA. With an https endpoint, Via::automatic therefore sends payloads by the native door over an

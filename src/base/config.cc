@@ -217,8 +217,13 @@ ConfigResult check(const Config& config) {
   }
   const bool names_hardware =
       !config.rdma.device_name.empty() || config.rdma.ib_port || config.rdma.gid_index != "auto";
-  const bool verbs_possible = std::any_of(config.rdma.provider.begin(), config.rdma.provider.end(),
-                                          [](const std::string& p) { return p == "auto" || p == "verbs"; });
+  const auto names_verbs = [](const std::vector<std::string>& providers) {
+    return std::ranges::any_of(providers, [](const std::string& p) { return p == "auto" || p == "verbs"; });
+  };
+  // `rdma.token_provider: auto` asks for nothing: it does not make a device key meaningful.
+  const bool verbs_possible =
+      names_verbs(config.rdma.provider) ||
+      std::ranges::find(config.rdma.token_provider, "verbs") != config.rdma.token_provider.end();
   if (config.rdma.enabled && names_hardware && !verbs_possible) {
     return std::unexpected(
         "rdma.device_name, rdma.ib_port and rdma.gid_index choose a verbs device, but rdma.provider names only " +

@@ -109,6 +109,21 @@ std::string parse_on_off(bool& into, const std::string& text) {
   return "";
 }
 
+std::string parse_token_providers(std::vector<std::string>& into, const std::string& text) {
+  static constexpr std::array<std::string_view, 6> known{"auto", "none", "verbs", "efa", "cxi", "tcp"};
+  std::vector<std::string> items;
+  if (auto wrong = parse_list(items, text, known.size()); !wrong.empty()) return wrong;
+  for (const auto& item : items) {
+    if (std::find(known.begin(), known.end(), item) == known.end()) {
+      return "'" + log::printable(item, 32) + "' is not one of auto, none, verbs, efa, cxi, tcp";
+    }
+  }
+  if (items.empty()) return "no provider named (none: no tokens)";
+  if (items.size() > 1 && std::find(items.begin(), items.end(), "none") != items.end()) return "none stands alone";
+  into = std::move(items);
+  return "";
+}
+
 std::string parse_gid_index(std::string& into, const std::string& text) {
   int index = 0;
   if (text != "auto" && !parse_number(index, text, 0, 255).empty()) return "not 'auto' or a number from 0 to 255";
@@ -116,7 +131,7 @@ std::string parse_gid_index(std::string& into, const std::string& text) {
   return "";
 }
 
-std::string parse_port_range(Config::Rdma& rdma, const std::string& text) {
+std::string parse_port_range(uint16_t& into_first, uint16_t& into_last, const std::string& text) {
   const size_t dash = text.find('-');
   uint16_t first = 0;
   uint16_t last = 0;
@@ -124,8 +139,8 @@ std::string parse_port_range(Config::Rdma& rdma, const std::string& text) {
       !parse_number(last, text.substr(dash + 1), 1, 65535).empty() || last < first) {
     return "not a range like 9101-9116";
   }
-  rdma.fabric_port_first = first;
-  rdma.fabric_port_last = last;
+  into_first = first;
+  into_last = last;
   return "";
 }
 
@@ -239,7 +254,7 @@ const std::array keys{
     ConfigKey{"rdma.port", "9100", "the native door's port; 0: any free one",
               [](C& c, S& t) { return parse_number(c.rdma.port, t, 0, 65535); }},
     ConfigKey{"rdma.fabric_ports", "", "range for the fabric's own listeners, like 9101-9116; empty: any",
-              [](C& c, S& t) { return parse_port_range(c.rdma, t); }},
+              [](C& c, S& t) { return parse_port_range(c.rdma.fabric_port_first, c.rdma.fabric_port_last, t); }},
     ConfigKey{"rdma.tcp_encryption", "on",
               "the native door's tcp: TLS 1.3 under the session's keys; off: connections are authenticated, payload is "
               "neither hidden nor protected on its way",
@@ -262,8 +277,18 @@ const std::array keys{
               [](C& c, S& t) { return parse_optional(c.rdma.cq_size, t, 1, 1 << 22); }},
     ConfigKey{"rdma.local_socket", "", "path prefix of the same-host sockets; empty: DIR/local.sock",
               [](C& c, S& t) { return parse_text(c.rdma.local_socket, t); }},
-    ConfigKey{"rdma.token_networks", "", "networks (CIDR) that a token may make the server dial besides the HTTP peer",
+    ConfigKey{
+        "rdma.token_provider", "auto",
+        "what serves RDMA tokens: auto (RDMA devices: verbs, efa, cxi), none, or names. `tcp`, libfabric's own, must "
+        "be named: any peer can crash the server that way (`./dev setup` builds a libfabric in which the known ways "
+        "are closed; Debian's own is not)",
+        [](C& c, S& t) { return parse_token_providers(c.rdma.token_provider, t); }, true},
+    ConfigKey{"rdma.token_networks", "",
+              "networks (CIDR) that a token may make the server dial besides the HTTP peer; this host's own addresses, "
+              "loopback too, only if they are in one",
               [](C& c, S& t) { return parse_list(c.rdma.token_networks, t, 64); }, true},
+    ConfigKey{"rdma.token_ports", "32768-65535", "ports that a token may make the server dial",
+              [](C& c, S& t) { return parse_port_range(c.rdma.token_port_first, c.rdma.token_port_last, t); }},
     ConfigKey{"rdma.operation_timeout_ms", "5000", "longest one-sided operation before its endpoint is closed",
               [](C& c, S& t) { return parse_duration(c.rdma.operation_timeout, t, 10, 600'000); }},
     ConfigKey{"rdma.inline_bytes_max", "4 KiB", "native door: longest payload that rides in a message",

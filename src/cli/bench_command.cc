@@ -128,7 +128,7 @@ int run_lane(const Lane& lane, const BenchServer& server, const std::string& buc
              Printer& printer) {
   ClientOptions options = server.options();
   options.via = *parse_via(lane.door);
-  options.provider = lane.provider;
+  (lane.door == "token" ? options.token_provider : options.provider) = lane.provider;
   options.verify_checksums = plan.checksums;
   options.multipart_threshold = 5 * GiB;  // one object, one transfer
   const Via door = options.via;
@@ -208,12 +208,14 @@ int run_yardsticks(const BenchArguments& arguments, const BenchPlan& plan, Print
   return worst;
 }
 
-// On loopback the server opens whatever there is; at another address what is measured must be there.
-std::string fabric_providers(const BenchArguments& arguments) {
-  std::string list;
-  if (arguments.listen == "127.0.0.1") return list;
-  for (const std::string& provider : arguments.providers) list += (list.empty() ? "" : ",") + provider;
-  return list;
+// What is measured must be there; tokens are served on what has them.
+BenchServer::Fabrics fabrics_of(const BenchArguments& arguments) {
+  BenchServer::Fabrics fabrics;
+  for (const std::string& provider : arguments.providers) {
+    fabrics.native += (fabrics.native.empty() ? "" : ",") + provider;
+    if (provider != "local") fabrics.token += (fabrics.token.empty() ? "" : ",") + provider;
+  }
+  return fabrics;
 }
 
 int run_bench(const BenchArguments& arguments) {
@@ -221,7 +223,7 @@ int run_bench(const BenchArguments& arguments) {
   if (!plan) return exit_usage;
   std::unique_ptr<BenchServer> server;
   if (arguments.client.endpoint.empty()) {
-    auto started = BenchServer::start(arguments.server_directory, arguments.listen, fabric_providers(arguments));
+    auto started = BenchServer::start(arguments.server_directory, arguments.listen, fabrics_of(arguments));
     if (!started) return report("bench", started.error(), exit_failure);
     server = std::move(*started);
   } else {

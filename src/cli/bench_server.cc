@@ -31,7 +31,7 @@ std::optional<std::pair<std::string, std::string>> endpoints_in(const std::strin
 
 std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(std::string directory,
                                                                             const std::string& address,
-                                                                            const std::string& providers) {
+                                                                            const Fabrics& fabrics) {
   std::unique_ptr<BenchServer> server(new BenchServer);
   if (directory.empty()) {
     std::string name = (std::filesystem::temp_directory_path() / "verbena-bench-XXXXXX").string();
@@ -43,7 +43,10 @@ std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(std:
   server->options_.secret_key = random_key();
   std::vector<std::string> command{"/proc/self/exe", "server", directory,     "--http",
                                    address + ":0",   "--rdma", address + ":0"};
-  if (!providers.empty()) command.insert(command.end(), {"--set", "rdma.provider=" + providers});
+  if (!fabrics.native.empty()) command.insert(command.end(), {"--set", "rdma.provider=" + fabrics.native});
+  // Its clients are on this host: a token makes it dial them only if they are named.
+  const std::string token = fabrics.token.empty() ? "none" : fabrics.token;
+  command.insert(command.end(), {"--set", "rdma.token_provider=" + token, "--set", "rdma.token_networks=" + address});
   auto child = Child::start(command, {{"VERBENA_ROOT_ACCESS_KEY", server->options_.access_key},
                                       {"VERBENA_ROOT_SECRET_KEY", server->options_.secret_key},
                                       {"VERBENA_LOG_LEVEL", "warn"}});

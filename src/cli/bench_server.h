@@ -14,11 +14,15 @@ namespace verbena::cli {
 
 class BenchServer {
  public:
+  // Providers as the configuration names them, several separated by commas.
+  struct Fabrics {
+    std::string native, token;  // empty: whatever opens; no tokens
+  };
   // Starts `verbena server DIRECTORY` on free ports; an empty directory means a temporary one, removed at the end.
-  // `address`: where it listens. `providers`: of the fabric; empty: whatever opens.
+  // `address`: where it listens.
   static std::expected<std::unique_ptr<BenchServer>, std::string> start(std::string directory,
-                                                                        const std::string& address = "127.0.0.1",
-                                                                        const std::string& providers = {});
+                                                                        const std::string& address,
+                                                                        const Fabrics& fabrics);
   // Uses the server that `options` names.
   static std::unique_ptr<BenchServer> at(ClientOptions options);
   ~BenchServer();

@@ -23,6 +23,13 @@ void ClientFlags::add_to(CLI::App& command) {
       ->capture_default_str()
       ->group(group);
   command
+      .add_option(
+          "--token-provider", token_provider,
+          "fabric of RDMA tokens: auto (RDMA devices), verbs, efa, cxi or tcp (libfabric's: any peer can crash this "
+          "program through it, unless libfabric is built with Verbena's checks)")
+      ->capture_default_str()
+      ->group(group);
+  command
       .add_flag("--cleartext-rdma", cleartext_rdma,
                 "auto with an https endpoint: allow RDMA between hosts, and tcp without encryption")
       ->group(group);
@@ -64,6 +71,7 @@ std::optional<ClientOptions> ClientFlags::options() const {
   if (!region.empty()) out.region = region;
   out.via = parse_via(via).value_or(Via::automatic);
   out.provider = provider;
+  out.token_provider = token_provider;
   out.attempts_max = attempts;
   out.ca_file = ca_file;
   out.insecure = insecure;

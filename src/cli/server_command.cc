@@ -13,6 +13,7 @@
 #include "auth/keyring.h"
 #include "base/config.h"
 #include "cli/exit_code.h"
+#include "fabric/ofi/ofi.h"
 #include "server/data_directory.h"
 #include "server/server.h"
 
@@ -72,15 +73,36 @@ std::expected<Config, std::string> read_config(const Flags& flags) {
   return config;
 }
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const auto& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+// RDMA tokens (x-amz-rdma-token), and how to try them where there is no device.
+void print_tokens(const server::Endpoints& endpoints) {
+  if (endpoints.native.empty()) return void(std::printf("\n"));
+  if (!endpoints.token_providers.empty()) {
+    std::printf("  tokens  on %s\n\n", joined(endpoints.token_providers).c_str());
+    return;
+  }
+  std::printf("  tokens  declined: no RDMA device serves them. To try them over TCP, among hosts that you trust:\n");
+  std::printf(
+      "          --set rdma.token_provider=tcp --set rdma.token_networks=127.0.0.0/8, and for a client --via token\n");
+  std::printf(
+      "          --token-provider tcp (libfabric's tcp: any peer can crash the server, or the client, that way%s)\n\n",
+      fabric::ofi::checks_peers() ? "; this\n          libfabric is built with checks that close the known ways" : "");
+}
+
 // The endpoints' lines have a fixed form: scripts read them.
 void print_welcome(const server::Endpoints& endpoints, const server::RootKeys& keys, const std::string& directory) {
-  std::string providers;
-  for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
+  const std::string providers = joined(endpoints.providers);
   std::printf("Verbena %s, data in %s\n\n", VERBENA_VERSION, directory.c_str());
   std::printf("  S3      %s\n", endpoints.http.c_str());
   std::printf("  admin   %s\n", endpoints.admin.empty() ? "off" : endpoints.admin.c_str());
-  std::printf("  native  %s%s\n\n", endpoints.native.empty() ? "off" : endpoints.native.c_str(),
+  std::printf("  native  %s%s\n", endpoints.native.empty() ? "off" : endpoints.native.c_str(),
               providers.empty() ? "" : ("  (" + providers + ")").c_str());
+  print_tokens(endpoints);
   if (keys.from == server::RootKeys::From::generated) {
     std::printf("  New root keys, shown once and kept in %s/credentials:\n\n", directory.c_str());
     std::printf("  export AWS_ACCESS_KEY_ID=%s\n  export AWS_SECRET_ACCESS_KEY=%s\n\n",

@@ -129,7 +129,7 @@ Outcome<> Client::Impl::open() {
     }
   }
   if ((all && !only_same_host) || options_.via == Via::token) {
-    token_ = std::make_unique<client::TokenDoor>(*s3_, options_.provider);
+    token_ = std::make_unique<client::TokenDoor>(*s3_, options_.token_provider);
     if (options_.via == Via::token) OUT_TRY(token_->open());
   }
   return {};

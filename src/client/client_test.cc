@@ -19,7 +19,7 @@ using server::TestServer;
 class SharedServer : public testing::Environment {
  public:
   static TestServer& get() {
-    if (!server) server = std::make_unique<TestServer>();
+    if (!server) server = std::make_unique<TestServer>(server::every_door());
     return *server;
   }
   void TearDown() override { server.reset(); }
@@ -39,6 +39,7 @@ ClientOptions options_for(TestServer& server, Via via, const std::string& provid
   options.secret_key = TestServer::secret_key;
   options.via = via;
   options.provider = provider;
+  options.token_provider = "tcp";
   options.token_size_min = 1;
   return options;
 }

@@ -27,6 +27,7 @@ ClientOptions options_for(const ScriptedServer& server, Via via = Via::automatic
   options.secret_key = "secret";
   options.via = via;
   options.token_size_min = 1;
+  options.token_provider = "tcp";
   options.attempts_max = 2;
   return options;
 }

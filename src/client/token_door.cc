@@ -18,6 +18,11 @@ std::optional<uint64_t> decimal(std::optional<std::string_view> text) {
   return value;
 }
 
+std::string declined(const HttpReply& reply) {
+  const auto why = reply.header("x-verbena-rdma-declined");
+  return "the server declined the token" + (why ? " (" + std::string(why->substr(0, 200)) + ")" : std::string());
+}
+
 // "bytes 5-9/100" -> 5
 std::optional<uint64_t> range_length(std::optional<std::string_view> content_range) {
   if (!content_range || !content_range->starts_with("bytes ")) return std::nullopt;
@@ -32,7 +37,7 @@ std::optional<uint64_t> range_length(std::optional<std::string_view> content_ran
 }  // namespace
 
 TokenDoor::TokenDoor(S3Http& s3, std::string provider)
-    : s3_(s3), wanted_provider_(provider == "local" || provider.empty() ? "auto" : std::move(provider)) {}
+    : s3_(s3), wanted_provider_(provider.empty() ? "auto" : std::move(provider)) {}
 
 std::string TokenDoor::provider() const {
   std::lock_guard lock(mutex_);
@@ -104,6 +109,8 @@ Outcome<HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window,
   token.size = lent.size;
   token.key = lent.key;
   call.headers.emplace_back("x-amz-rdma-token", rdma::format_token(token));
+  // Of what moved; this one the server knows already when the object has it, or the PUT announces it.
+  call.headers.emplace_back("x-amz-rdma-checksum-algorithm", "CRC32C");
   // A dead kept connection is found out by the retry, with a window of its own.
   call.replayable = false;
   auto reply = s3_.call(call);
@@ -153,7 +160,7 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
     out.bytes = reply.body_bytes;
     out.transfer.door = Via::http;
     out.transfer.provider = s3_.provider();
-    out.transfer.fell_back_reason = said ? "the server declined the token" : "the server does not know tokens";
+    out.transfer.fell_back_reason = said ? declined(reply) : "the server does not know tokens";
   }
   if (options.range && reply.status != 206) return fault(ErrorCode::malformed_reply, "the server ignored the range");
   if (verify && !matches(checksum_of(reply), Bytes(into).first(out.bytes))) {
@@ -191,7 +198,7 @@ Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, uint32
     reason = "token: the server did not confirm the checksum";
   } else {
     knowledge_ = Knowledge::yes;
-    reason = "the server declined the token";
+    reason = declined(*reply);
   }
   return std::optional<HttpReply>();
 }

@@ -17,7 +17,7 @@ namespace verbena::client {
 
 class TokenDoor {
  public:
-  // `provider`: as ClientOptions::provider; "local" has no tokens and means "auto".
+  // `provider`: as ClientOptions::token_provider.
   TokenDoor(S3Http& s3, std::string provider);
 
   // Opens a first link, bound to the address that reaches the server (it refuses tokens that name another).

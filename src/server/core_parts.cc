@@ -57,24 +57,22 @@ FabricChoice choose_fabrics(const Config::Rdma& rdma) {
 
 namespace {
 
-std::string names_of(const FabricChoice& choice) {
-  std::string names = choice.devices;
-  if (choice.tcp) names += names.empty() ? "tcp" : ",tcp";
-  return names;
-}
-
-// libfabric's devices; its tcp serves tokens only.
+// libfabric's devices. Its tcp serves tokens only (open_token_fabrics).
 std::expected<void, std::string> open_devices(CoreParts& parts, memory::Arena& arena, const Config::Rdma& rdma,
                                               const FabricChoice& choice) {
-  const std::string names = names_of(choice);
-  if (names.empty()) return {};
-  auto opened = fabric::ofi::open(*parts.core, arena, ofi_options(rdma, names));
+  if (choice.devices.empty()) return {};
+  const auto options = ofi_options(rdma, choice.devices);
+  if (!choice.must_open && !fabric::ofi::available(options)) {
+    if (parts.core->index() == 0) log::info("fabric: no RDMA device at {}", rdma.address);
+    return {};
+  }
+  auto opened = fabric::ofi::open(*parts.core, arena, options);
   if (opened) {
     parts.fabric = std::move(*opened);
     return {};
   }
   if ((choice.must_open && !choice.tcp) || opened.error() == Errc::bad_config) {
-    return std::unexpected("rdma.provider " + names + ": " + describe(opened.error()));
+    return std::unexpected("rdma.provider " + choice.devices + ": " + describe(opened.error()));
   }
   log::warn("fabric: libfabric opened nothing ({})", describe(opened.error()));
   return {};
@@ -107,12 +105,41 @@ std::expected<void, std::string> open_local(CoreParts& parts, const Config::Rdma
   auto opened = fabric::local::listen(*parts.core, parts.local_socket, options);
   if (opened) {
     parts.local = std::move(*opened);
-  } else if (names_of(choice).empty()) {
+  } else if (choice.devices.empty() && !choice.tcp) {
     return std::unexpected("rdma.provider local: " + parts.local_socket + ": " + describe(opened.error()));
   } else {
     log::warn("fabric: the same-host path is off: {}: {}", parts.local_socket, describe(opened.error()));
   }
   return {};
+}
+
+// "verbs" for "verbs;ofi_rxm".
+std::string key_name(std::string_view provider) { return std::string(provider.substr(0, provider.find(';'))); }
+
+// What tokens are to be served on, of what this machine has: names as rdma.token_provider takes them.
+struct TokenProvider {
+  std::string name;
+  bool must_open;  // named outright
+};
+std::vector<TokenProvider> wanted_token_providers(const Config::Rdma& rdma) {
+  std::vector<TokenProvider> wanted;
+  const auto add = [&wanted](const std::string& name, bool must_open) {
+    const auto known = std::ranges::find(wanted, name, &TokenProvider::name);
+    if (known == wanted.end()) {
+      wanted.push_back({name, must_open});
+    } else {
+      known->must_open = known->must_open || must_open;
+    }
+  };
+  for (const auto& name : rdma.token_provider) {
+    if (name == "none") return {};
+    if (name != "auto") {
+      add(name, true);
+    } else {
+      for (const char* device : {"verbs", "efa", "cxi"}) add(device, false);
+    }
+  }
+  return wanted;
 }
 
 }  // namespace
@@ -123,6 +150,40 @@ std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& a
   if (auto opened = open_devices(parts, arena, config.rdma, choice); !opened) return opened;
   if (auto opened = open_tcp(parts, config.rdma, choice); !opened) return opened;
   return open_local(parts, config.rdma, choice, directory);
+}
+
+std::expected<void, std::string> open_token_fabrics(CoreParts& parts, memory::Arena& arena, const Config& config) {
+  for (const auto& wanted : wanted_token_providers(config.rdma)) {
+    if (parts.fabric != nullptr && key_name(parts.fabric->provider()) == wanted.name) continue;
+    auto options = ofi_options(config.rdma, wanted.name);
+    options.dial_only = true;
+    if (wanted.name != "verbs") {
+      options.device_name.reset();
+      options.ib_port.reset();
+      options.gid_index.reset();
+    }
+    if (!wanted.must_open && !fabric::ofi::available(options)) continue;
+    auto opened = fabric::ofi::open(*parts.core, arena, options);
+    if (opened) {
+      parts.token_fabrics.push_back(std::move(*opened));
+    } else if (wanted.must_open || opened.error() == Errc::bad_config) {
+      return std::unexpected("rdma.token_provider " + wanted.name + ": " + describe(opened.error()));
+    } else {
+      log::warn("fabric: tokens are not served on {} ({})", wanted.name, describe(opened.error()));
+    }
+  }
+  return {};
+}
+
+std::vector<fabric::ofi::CoreFabric*> token_fabrics(CoreParts& parts, const Config::Rdma& rdma) {
+  std::vector<fabric::ofi::CoreFabric*> serving;
+  if (parts.fabric != nullptr) {
+    const auto wanted = wanted_token_providers(rdma);
+    const auto shared = std::ranges::find(wanted, key_name(parts.fabric->provider()), &TokenProvider::name);
+    if (shared != wanted.end()) serving.push_back(parts.fabric.get());
+  }
+  for (const auto& fabric : parts.token_fabrics) serving.push_back(fabric.get());
+  return serving;
 }
 
 }  // namespace verbena::server

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/config.h"
 #include "base/core.h"
@@ -25,6 +26,8 @@ struct CoreParts {
   std::unique_ptr<fabric::ofi::CoreFabric> fabric;  // null when no provider between hosts is open
   std::unique_ptr<fabric::Port> tcp;                // null when it is not asked for
   std::unique_ptr<fabric::Port> local;              // null when the same-host path is off
+  // What only tokens use: nobody can call it. Providers that the native door has open serve tokens from there.
+  std::vector<std::unique_ptr<fabric::ofi::CoreFabric>> token_fabrics;
   std::string local_socket;
   std::unique_ptr<s3::Router> router;
   std::unique_ptr<http::Listener> s3_listener;
@@ -46,6 +49,7 @@ struct CoreParts {
     native_listener.reset();
     s3_listener.reset();
     router.reset();
+    token_fabrics.clear();
     local.reset();
     tcp.reset();
     fabric.reset();
@@ -68,5 +72,11 @@ FabricChoice choose_fabrics(const Config::Rdma& rdma);
 // Opens the fabrics of one core, before it runs. The error names the provider and the key at fault.
 std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& arena, const Config& config,
                                               const std::filesystem::path& directory);
+
+// Opens what rdma.token_provider asks for and open_fabrics() has not opened. The error names the provider at fault.
+std::expected<void, std::string> open_token_fabrics(CoreParts& parts, memory::Arena& arena, const Config& config);
+
+// The open fabrics that serve tokens.
+std::vector<fabric::ofi::CoreFabric*> token_fabrics(CoreParts& parts, const Config::Rdma& rdma);
 
 }  // namespace verbena::server

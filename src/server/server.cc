@@ -77,6 +77,29 @@ std::string tell_disk_io(const std::vector<CoreParts>& cores) {
   return registered ? "io_uring (arena registered)" : "io_uring (arena not registered: see `ulimit -l`)";
 }
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const auto& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+// What an operator must know of the token door and would not guess.
+void tell_tokens(const Config::Rdma& rdma, const std::vector<std::string>& providers) {
+  if (!rdma.enabled) return;
+  if (std::ranges::find(providers, "tcp") != providers.end()) {
+    log::warn(
+        "tokens are served on libfabric's tcp: {}",
+        fabric::ofi::checks_peers()
+            ? "upstream, any peer can crash the server that way; this libfabric is built with the checks that close "
+              "the ways we know. Keep it to networks whose hosts you trust"
+            : "any peer can crash the server. This libfabric is not the one that ./dev setup builds, which checks "
+              "what peers send");
+  } else if (providers.empty()) {
+    log::info("server: RDMA tokens are declined: {}",
+              rdma.token_provider.front() == "none" ? "rdma.token_provider is none" : "no RDMA device here");
+  }
+}
+
 std::string at(std::string_view address, uint16_t port) {
   const bool v6 = address.find(':') != std::string_view::npos;
   return (v6 ? "[" + std::string(address) + "]" : std::string(address)) + ":" + std::to_string(port);
@@ -199,7 +222,10 @@ std::expected<void, std::string> Server::State::open_cores() {
   const unsigned count = core_count(config);
   cores.resize(count);
   if (config.rdma.enabled) {
-    auto made = rdma::FabricTokenWindows::create({.networks = config.rdma.token_networks, .own_ports = {}});
+    auto made = rdma::FabricTokenWindows::create({.networks = config.rdma.token_networks,
+                                                  .port_first = config.rdma.token_port_first,
+                                                  .port_last = config.rdma.token_port_last,
+                                                  .own_ports = {}});
     if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
     windows = std::move(*made);
     fabric::ofi::export_port_counters();
@@ -214,12 +240,10 @@ std::expected<void, std::string> Server::State::open_cores() {
     if (auto opened = open_ring(parts, *arena, config.disk_io); !opened) return opened;
     if (config.rdma.enabled) {
       if (auto opened = open_fabrics(parts, *arena, config, directory.path()); !opened) return opened;
+      if (auto opened = open_token_fabrics(parts, *arena, config); !opened) return opened;
+      for (auto* fabric : token_fabrics(parts, config.rdma)) windows->add(*parts.core, *fabric);
     }
     if (parts.fabric != nullptr) {
-      windows->add(*parts.core, *parts.fabric);
-    }
-    // libfabric's tcp trusts what its peers send: it serves tokens at most.
-    if (parts.fabric != nullptr && parts.fabric->provider() != "tcp") {
       auto attached = door->attach(*parts.core, parts.fabric->port(), parts.fabric->provider());
       if (!attached) return std::unexpected("native door: " + describe(attached.error()));
     }
@@ -237,10 +261,13 @@ std::expected<void, std::string> Server::State::open_cores() {
   arena->budget().set_limits(
       memory::Budget::Limits::of(arena->mapping().size() - arena->leased_bytes(), config.arena_client_max));
   if (cores[0].local != nullptr) endpoints.providers.emplace_back("local");
-  if (cores[0].fabric != nullptr && cores[0].fabric->provider() != "tcp") {
-    endpoints.providers.emplace_back(cores[0].fabric->provider());
-  }
+  if (cores[0].fabric != nullptr) endpoints.providers.emplace_back(cores[0].fabric->provider());
   if (cores[0].tcp != nullptr) endpoints.providers.emplace_back("tcp");
+  if (config.rdma.enabled) {
+    for (const auto* fabric : token_fabrics(cores[0], config.rdma)) {
+      endpoints.token_providers.emplace_back(fabric->provider());
+    }
+  }
   if (config.rdma.enabled) {
     // Each core has a domain of its own, so the arena is registered once per core.
     const auto took = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - began);
@@ -311,11 +338,11 @@ void Server::State::run() {
   for (auto& parts : cores) parts.thread = std::thread([core = parts.core.get()] { core->run(); });
   lifecycle->start();
   request_log->start();
-  std::string providers;
-  for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
-  log::info("server: http={} native={} admin={} providers=[{}] cores={} arena={}{} disk_io={} data={}", endpoints.http,
-            endpoints.native, endpoints.admin, providers, cores.size(), format_size(arena->mapping().size()),
+  log::info("server: http={} native={} admin={} providers=[{}] tokens=[{}] cores={} arena={}{} disk_io={} data={}",
+            endpoints.http, endpoints.native, endpoints.admin, joined(endpoints.providers),
+            joined(endpoints.token_providers), cores.size(), format_size(arena->mapping().size()),
             arena->huge_pages() ? " (huge pages)" : "", tell_disk_io(cores), directory.path().string());
+  tell_tokens(config.rdma, endpoints.token_providers);
 }
 
 void Server::State::stop(std::chrono::milliseconds drain) {

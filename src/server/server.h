@@ -14,10 +14,11 @@
 namespace verbena::server {
 
 struct Endpoints {
-  std::string http;                    // "http://127.0.0.1:9000" or "https://..."
-  std::string native;                  // "127.0.0.1:9100"; empty when RDMA is off
-  std::string admin;                   // "http://127.0.0.1:9001"; empty when it is off
-  std::vector<std::string> providers;  // what the native door offers: "local", "tcp", "verbs;ofi_rxm"
+  std::string http;                          // "http://127.0.0.1:9000" or "https://..."
+  std::string native;                        // "127.0.0.1:9100"; empty when RDMA is off
+  std::string admin;                         // "http://127.0.0.1:9001"; empty when it is off
+  std::vector<std::string> providers;        // what the native door offers: "local", "tcp", "verbs;ofi_rxm"
+  std::vector<std::string> token_providers;  // what tokens are served on, of libfabric's names
 };
 
 // Where the master keys are.

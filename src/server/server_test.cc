@@ -151,6 +151,35 @@ TEST(Server, AProviderThatCannotOpenIsNamedUnlessItWasLeftToUs) {
   EXPECT_EQ((*started)->endpoints().providers, std::vector<std::string>{"tcp"});
 }
 
+TEST(Server, TokensOverTcpAreServedOnlyWhenNamed) {
+  // A machine with an RDMA device serves them there.
+  const auto on_tcp = [](const TestServer& test) {
+    const auto& providers = test.server().endpoints().token_providers;
+    return std::ranges::find(providers, "tcp") != providers.end();
+  };
+  {
+    TestServer test;
+    ASSERT_TRUE(test.running());
+    EXPECT_FALSE(on_tcp(test));
+  }
+  Config config;
+  config.rdma.token_provider = {"none"};
+  {
+    TestServer test(config);
+    ASSERT_TRUE(test.running());
+    EXPECT_TRUE(test.server().endpoints().token_providers.empty());
+  }
+  config.rdma.token_provider = {"auto", "tcp"};
+  TestServer test(config);
+  ASSERT_TRUE(test.running());
+  EXPECT_TRUE(on_tcp(test));
+  config.arena_size = 32 * MiB;
+  config.http.port = config.rdma.port = 0;
+  config.rdma.token_provider = {"cxi"};
+  const auto error = start_error(config, test.directory() / "other");
+  EXPECT_NE(error.find("rdma.token_provider cxi"), std::string::npos) << error;
+}
+
 TEST(Server, WithoutRdmaThereIsOneDoor) {
   Config config;
   config.rdma.enabled = false;

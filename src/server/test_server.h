@@ -12,6 +12,15 @@
 
 namespace verbena::server {
 
+// Every door and fabric that a machine without an RDMA device has. Tokens over libfabric's tcp must be named, and so
+// must this host, on which their clients are.
+inline Config every_door(Config config = {}) {
+  config.rdma.provider = {"local", "tcp"};
+  config.rdma.token_provider = {"tcp"};
+  config.rdma.token_networks = {"127.0.0.0/8"};
+  return config;
+}
+
 class TestServer {
  public:
   static constexpr const char* access_key = "VERBENATESTKEY0000AA";
@@ -48,7 +57,7 @@ class TestServer {
   }
 
   bool running() const { return server_ != nullptr; }
-  Server& server() { return *server_; }
+  Server& server() const { return *server_; }
   std::string http() const { return server_->endpoints().http; }
   std::string admin() const { return server_->endpoints().admin; }
   std::string native() const { return server_->endpoints().native; }

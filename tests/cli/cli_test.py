@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from verbena_server import Server, client_environment, program  # noqa: E402
+from verbena_server import EVERY_DOOR, Server, client_environment, program, way  # noqa: E402
 
 OK, FAILURE, USAGE, NOT_FOUND, DENIED, CONNECTION, CONFLICT = range(7)
 MIB = 1024 * 1024
@@ -20,7 +20,7 @@ class CommandLine(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="verbena-cli-")
         cls.home = pathlib.Path(cls.folder.name)
-        cls.server = Server().start()
+        cls.server = Server(args=EVERY_DOOR).start()
         cls.env = dict(client_environment(cls.home), AWS_ENDPOINT_URL=cls.server.http)
 
     @classmethod
@@ -48,8 +48,8 @@ class CommandLine(unittest.TestCase):
             source.write_bytes(os.urandom(size))
             for via in ("auto", "native", "token", "http"):
                 with self.subTest(size=size, via=via):
-                    self.run_program("put", str(source), f"{bucket}/k {size}", "--via", via)
-                    done = self.run_program("get", f"{bucket}/k {size}", str(target), "--via", via, "--verbose")
+                    self.run_program("put", str(source), f"{bucket}/k {size}", *way(via))
+                    done = self.run_program("get", f"{bucket}/k {size}", str(target), *way(via), "--verbose")
                     self.assertEqual(source.read_bytes(), target.read_bytes())
                     if size > 0:
                         self.assertIn({"auto": "by native", "native": "by native"}.get(via, f"by {via}"), done.stderr.decode())
@@ -151,7 +151,7 @@ class CommandLine(unittest.TestCase):
         bucket = self.bucket("which-way")
         data = os.urandom(300_000)
         self.run_program("put", "-", f"{bucket}/k", input=data)
-        done = subprocess.run([program(), "get", f"{bucket}/k", "-", "-v", "--native", "127.0.0.1:1"], env=self.env,
+        done = subprocess.run([program(), "get", f"{bucket}/k", "-", "-v", "--native", "127.0.0.1:1", "--token-provider", "tcp"], env=self.env,
                               capture_output=True, timeout=60)
         self.assertEqual(done.stdout, data)
         self.assertIn("by token", done.stderr.decode())
@@ -166,7 +166,7 @@ class CommandLine(unittest.TestCase):
 
     def test_https_trusts_only_what_it_is_told_to(self):
         cert, key = self.certificate()
-        with Server(args=["--set", f"tls.certificate={cert}", "--set", f"tls.key={key}"]) as server:
+        with Server(args=[*EVERY_DOOR, "--set", f"tls.certificate={cert}", "--set", f"tls.key={key}"]) as server:
             self.assertTrue(server.http.startswith("https://"))
             here = ["--endpoint", server.http, "--native", server.native]
             done = self.run_program("ls", *here, "--via", "http", native=False, expect=CONNECTION)
@@ -177,8 +177,8 @@ class CommandLine(unittest.TestCase):
                     with self.subTest(trust=trust[0], via=via):
                         bucket = f"s3://tls-{trust[0].strip('-')}-{via}"
                         self.run_program("mb", bucket, *here, *trust, native=False)
-                        self.run_program("put", "-", f"{bucket}/k", *here, *trust, "--via", via, native=False, input=data)
-                        got = self.run_program("get", f"{bucket}/k", "-", *here, *trust, "--via", via, native=False)
+                        self.run_program("put", "-", f"{bucket}/k", *here, *trust, *way(via), native=False, input=data)
+                        got = self.run_program("get", f"{bucket}/k", "-", *here, *trust, *way(via), native=False)
                         self.assertEqual(got.stdout, data)
             # The certificate is for the address, not for this name.
             name = server.http.replace("127.0.0.1", "localhost")

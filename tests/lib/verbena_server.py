@@ -15,6 +15,14 @@ import time
 ACCESS_KEY = "VERBENATESTKEY0000AA"
 SECRET_KEY = "test/secret+key0000000000000000000000000"
 START_TIMEOUT_S = 60
+# A server's settings for every door and fabric that a machine without an RDMA device has. Tokens over libfabric's tcp, and
+# clients on the server's own host, must be named.
+EVERY_DOOR = ("--set", "rdma.provider=local,tcp", "--set", "rdma.token_provider=tcp", "--set", "rdma.token_networks=127.0.0.0/8")
+
+
+def way(door):
+    """Our client's flags for a door."""
+    return ["--via", door, "--token-provider", "tcp"]
 
 
 def program():

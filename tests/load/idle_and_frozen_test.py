@@ -17,7 +17,7 @@ import urllib.parse
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client, client_environment, program  # noqa: E402
+from verbena_server import ACCESS_KEY, EVERY_DOOR, SECRET_KEY, Server, boto3_client, client_environment, program, way  # noqa: E402
 
 IDLE = 1000
 MIB = 1 << 20
@@ -83,13 +83,13 @@ def command(server, home, *args, **options):
 
 def round_trip(server, home, via, seed, size=3 * MIB + 11):
     data = body_bytes(seed, size)
-    command(server, home, "put", "-", "s3://normal/key", "--via", via, input=data)
-    got = command(server, home, "get", "s3://normal/key", "-", "--via", via, stdout=subprocess.PIPE).stdout
+    command(server, home, "put", "-", "s3://normal/key", *way(via), input=data)
+    got = command(server, home, "get", "s3://normal/key", "-", *way(via), stdout=subprocess.PIPE).stdout
     assert got == data, f"{via}: other bytes came back"
 
 
 def idle():
-    with Server(args=["--set", f"rdma.sessions_max={IDLE + 10}"]) as server:
+    with Server(args=[*EVERY_DOOR, "--set", f"rdma.sessions_max={IDLE + 10}"]) as server:
         boto3_client(server.http).create_bucket(Bucket="normal")
         connections = []
         for _ in range(IDLE):
@@ -107,7 +107,7 @@ def idle():
         for connection in connections[::10]:
             assert ask(connection) == 404
             connection.close()
-    with Server(args=["--set", f"rdma.sessions_max={IDLE + 10}"]) as server:
+    with Server(args=[*EVERY_DOOR, "--set", f"rdma.sessions_max={IDLE + 10}"]) as server:
         boto3_client(server.http).create_bucket(Bucket="normal")
         assert [open_session(server) for _ in range(IDLE)] == [200] * IDLE
         round_trip(server, server.directory, "native", "native")
@@ -119,7 +119,7 @@ DOORS = [("http", "auto"), ("token", "tcp"), ("native", "tcp"), ("native", "loca
 
 
 def frozen():
-    args = ["--set", "http.body_timeout=2", "--set", "rdma.operation_timeout_ms=1000", "--set", "arena_size=128MiB",
+    args = [*EVERY_DOOR, "--set", "http.body_timeout=2", "--set", "rdma.operation_timeout_ms=1000", "--set", "arena_size=128MiB",
             "--set", "cache.size=0"]
     stopped = []
     with Server(args=args) as server:

@@ -30,6 +30,14 @@ inline std::vector<std::string> test_providers() {
   return names;
 }
 
+// The fabric that tokens use: the first of those that is not shared memory.
+inline std::string token_provider() {
+  for (const auto& name : test_providers()) {
+    if (name != "local") return name;
+  }
+  return "tcp";
+}
+
 // One way to an object. Public: a failing test names it.
 struct Way {
   Via via = Via::http;
@@ -49,6 +57,8 @@ inline Config test_config() {
   config.http.address = test_address();
   config.rdma.address = test_address();
   config.rdma.provider = test_providers();
+  config.rdma.token_provider = {token_provider()};
+  config.rdma.token_networks = {test_address()};  // clients are on this host
   config.rdma.operation_timeout = std::chrono::milliseconds(3000);
   return config;
 }
@@ -65,6 +75,7 @@ class World {
     options.secret_key = server::TestServer::secret_key;
     options.via = way.via;
     options.provider = way.provider;
+    options.token_provider = token_provider();
     options.token_size_min = 0;
     auto made = Client::connect(options);
     if (!made) {

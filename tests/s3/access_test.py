@@ -14,7 +14,7 @@ import botocore.exceptions
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from s3_case import S3Case  # noqa: E402
-from verbena_server import client_environment, program  # noqa: E402
+from verbena_server import EVERY_DOOR, client_environment, program, way  # noqa: E402
 
 ALL_USERS = "http://acs.amazonaws.com/groups/global/AllUsers"
 DENIED_EXIT = 4
@@ -59,6 +59,8 @@ class Person:
 
 
 class AccessCase(S3Case):
+    server_args = EVERY_DOOR
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -131,7 +133,7 @@ class Matrix(AccessCase):
         source.write_bytes(b"x" * 100_000)
         target = self.home / "target"
         for door in ("http", "token", "native"):
-            via = ["--via", door]
+            via = way(door)
             yield door, "get", lambda who, via=via: who.may_run("get", f"s3://{bucket}/key", str(target), *via)
             yield door, "head", lambda who, via=via: who.may_run("stat", f"s3://{bucket}/key", *via)
             yield door, "put", lambda who, via=via: who.may_run("put", str(source), f"s3://{bucket}/put", *via)
@@ -193,11 +195,11 @@ class Doors(AccessCase):
         self.owner.s3.put_object(Bucket=bucket, Key="k", Body=b"x" * 100_000)
         target = str(self.home / "target")
         for via in ("http", "token", "native"):
-            self.assertTrue(self.owner.may_run("get", f"s3://{bucket}/k", target, "--via", via), via)
+            self.assertTrue(self.owner.may_run("get", f"s3://{bucket}/k", target, *way(via)), via)
         self.set_policy(bucket, self.statement(bucket, "s3:*", effect="Deny",
                                                condition={"Bool": {"aws:SecureTransport": "false"}}))
         for via in ("http", "token", "native"):
-            self.assertFalse(self.owner.may_run("get", f"s3://{bucket}/k", target, "--via", via), via)
+            self.assertFalse(self.owner.may_run("get", f"s3://{bucket}/k", target, *way(via)), via)
 
     def test_presigned_urls_have_the_signers_rights(self):
         bucket = self.bucket_of(self.owner)

@@ -17,7 +17,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client, client_environment, program  # noqa: E402
+from verbena_server import ACCESS_KEY, EVERY_DOOR, SECRET_KEY, Server, boto3_client, client_environment, program, way  # noqa: E402
 
 CUSTOMER_KEY = b"k" * 32
 
@@ -29,7 +29,7 @@ class Audit(unittest.TestCase):
         (pathlib.Path(self.folder) / "data").mkdir(mode=0o700)
 
     def serve(self, *more):
-        return Server(pathlib.Path(self.folder) / "data", args=["--set", f"access_log={self.path}", *more])
+        return Server(pathlib.Path(self.folder) / "data", args=[*EVERY_DOOR, "--set", f"access_log={self.path}", *more])
 
     def lines(self, path=None):
         return [json.loads(line) for line in (path or self.path).read_text().splitlines()]
@@ -48,10 +48,10 @@ class Audit(unittest.TestCase):
             with self.assertRaises(Exception):
                 s3.get_object(Bucket="bkt", Key="none")
             for via in ("token", "native"):
-                self.assertEqual(self.run_program(server, "put", "-", f"s3://bkt/{via}", "--via", via, input=b"y" * 50_000).returncode, 0)
+                self.assertEqual(self.run_program(server, "put", "-", f"s3://bkt/{via}", *way(via), input=b"y" * 50_000).returncode, 0)
                 for _ in range(3):
-                    self.assertEqual(len(self.run_program(server, "get", f"s3://bkt/{via}", "-", "--via", via).stdout), 50_000)
-                self.run_program(server, "get", f"s3://bkt/no-{via}", "-", "--via", via)
+                    self.assertEqual(len(self.run_program(server, "get", f"s3://bkt/{via}", "-", *way(via)).stdout), 50_000)
+                self.run_program(server, "get", f"s3://bkt/no-{via}", "-", *way(via))
         log = self.lines()
 
         def having(**fields):
@@ -88,7 +88,7 @@ class Audit(unittest.TestCase):
                 self.assertEqual(urllib.request.urlopen(url).read(), b"x")
                 with self.assertRaises(urllib.error.HTTPError):
                     urllib.request.urlopen(url[:-1] + ("0" if url[-1] != "0" else "1"))
-            self.run_program(server, "get", "s3://bkt/plain", "-", "--via", "token")
+            self.run_program(server, "get", "s3://bkt/plain", "-", *way("token"))
             self.run_program(server, "get", "s3://bkt/plain", "-", "--via", "native")
         text = self.path.read_text()
         self.assertIn({"status": 403, "error": "SignatureDoesNotMatch", "path": "/bkt/plain"}, [

@@ -17,7 +17,7 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from s3_case import S3Case  # noqa: E402
-from verbena_server import Server, boto3_client, client_environment, program, tool  # noqa: E402
+from verbena_server import EVERY_DOOR, Server, boto3_client, client_environment, program, tool, way  # noqa: E402
 
 MIB = 1 << 20
 KEY_A, KEY_B = b"a" * 32, b"b" * 32
@@ -43,6 +43,8 @@ METHODS = {"sse-s3": (S3, {}), "sse-kms": (KMS, {}), "sse-c": (C, C)}
 
 
 class Objects(S3Case):
+    server_args = EVERY_DOOR
+
     def setUp(self):
         self.bucket = self.new_bucket()
 
@@ -202,16 +204,16 @@ class Objects(S3Case):
             for via in ("http", "token", "native"):
                 for name in ("sse-s3", "sse-kms"):
                     for _ in range(2):  # the second time out of memory
-                        done = run("get", f"s3://{self.bucket}/{name}", "-", "--via", via)
+                        done = run("get", f"s3://{self.bucket}/{name}", "-", *way(via))
                         self.assertEqual(done.stdout, body, (via, name, done.stderr))
                         self.assertIn(f"by {via}", done.stderr.decode())
-                refused = run("get", f"s3://{self.bucket}/sse-c", "-", "--via", via)
+                refused = run("get", f"s3://{self.bucket}/sse-c", "-", *way(via))
                 self.assertNotEqual(refused.returncode, 0, via)
                 self.assertEqual(refused.stdout, b"")
             rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
             self.s3.put_bucket_encryption(Bucket=self.bucket, ServerSideEncryptionConfiguration={"Rules": [rule]})
             for via in ("http", "token", "native"):
-                self.assertEqual(run("put", "-", f"s3://{self.bucket}/by-{via}", "--via", via, input=body).returncode, 0)
+                self.assertEqual(run("put", "-", f"s3://{self.bucket}/by-{via}", *way(via), input=body).returncode, 0)
                 got = self.s3.get_object(Bucket=self.bucket, Key=f"by-{via}")
                 self.assertEqual((got["ServerSideEncryption"], got["Body"].read()), ("AES256", body), via)
             self.s3.delete_bucket_encryption(Bucket=self.bucket)

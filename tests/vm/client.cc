@@ -126,6 +126,7 @@ class Mover {
     out.secret_key = std::getenv("AWS_SECRET_ACCESS_KEY");
     out.via = *parse_via(via);
     out.provider = via == "http" ? "auto" : "verbs";
+    out.token_provider = "verbs";
     out.token_size_min = 0;
     out.operation_timeout = std::chrono::seconds(arguments_.timeout_s);
     out.connect_timeout = std::chrono::seconds(20);  // several at once, on an emulated CPU

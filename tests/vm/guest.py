@@ -79,7 +79,9 @@ class Server:
     def __init__(self, *settings):
         self.directory = tempfile.mkdtemp(prefix="verbena-vm-")
         self.log_path = self.directory + ".log"
-        self.settings = ["rdma.provider=verbs", f"rdma.device_name={DEVICE}0", "rdma.operation_timeout_ms=3000", "cores=2",
+        # The client has another device of this same host, which a token may make the server dial only by name.
+        self.settings = ["rdma.provider=verbs", "rdma.token_provider=verbs", f"rdma.token_networks={CLIENT}",
+                         f"rdma.device_name={DEVICE}0", "rdma.operation_timeout_ms=3000", "cores=2",
                          "arena_size=128MiB", "http.body_timeout=5", *settings]
         self.process = None
 

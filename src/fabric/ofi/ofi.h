@@ -24,7 +24,8 @@
 namespace verbena::fabric::ofi {
 
 struct Options {
-  // auto | tcp | verbs | efa | cxi, or several in order of preference, separated by commas. auto: verbs, then tcp.
+  // auto | tcp | verbs | efa | cxi, or several in order of preference, separated by commas. auto: RDMA devices, which
+  // are verbs, efa and cxi. tcp, whose peers must be trusted, is never chosen unless it is named.
   std::string provider = "auto";
   // An address of this host, or a wildcard (then the first usable interface). connect() with a server's address ignores
   // it and takes the address that routes there.

@@ -193,7 +193,7 @@ Result<std::vector<std::string>> preferences(std::string_view provider) {
     while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
     while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
     if (one == "auto") {
-      names.insert(names.end(), {verbs_name, "tcp"});
+      names.insert(names.end(), {verbs_name, "efa", "cxi"});
     } else if (one == "verbs" || one == verbs_name) {
       names.emplace_back(verbs_name);
     } else if (one == "tcp" || one == "efa" || one == "cxi") {
