@@ -80,8 +80,8 @@ struct ClientOptions {
   // Token: auto (RDMA devices: verbs, efa, cxi), or names. "tcp", libfabric's own, must be named: it listens, and any
   // peer can crash the process through it unless libfabric is built with Verbena's checks.
   std::string token_provider = "auto";
-  std::string ca_file = {};       // PEM, for https; empty: the system's certificates
-  bool insecure = false;          // https without verifying the server
+  std::string ca_file = {};  // PEM, for https; empty: the system's certificates
+  bool insecure = false;     // https without verifying the server
   // TLS does not cover RDMA. With an https endpoint, Via::automatic therefore sends payloads by the native door over an
   // encrypted tcp, by shared memory to a server on this host, or by HTTP, unless this allows everything else too.
   // Via::native and Via::token are taken at their word.

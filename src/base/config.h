@@ -92,8 +92,8 @@ struct Config {
     std::string gid_index = "auto";
     bool enable_zero_copy = true;
     std::optional<uint64_t> max_send_wr, max_recv_wr, max_sge, cq_size;
-    bool tcp_encryption = true;               // native door over tcp: TLS 1.3; off: authenticated only
-    std::string local_socket;                 // path prefix of the same-host sockets; empty: DIR/local.sock
+    bool tcp_encryption = true;  // native door over tcp: TLS 1.3; off: authenticated only
+    std::string local_socket;    // path prefix of the same-host sockets; empty: DIR/local.sock
     // Tokens are served on these, whatever the native door uses: "auto" is every RDMA device, "none" nothing.
     std::vector<std::string> token_provider{"auto"};
     std::vector<std::string> token_networks;  // CIDRs that a token may make the server dial besides the HTTP peer
