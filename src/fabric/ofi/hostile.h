@@ -242,14 +242,18 @@ class HostileOwner {
     stopping_ = true;
     thread_.join();
   }
-  unsigned calls() const { return calls_; }
+  // Whether the server has called: waits for this thread's turn, the call itself waits in the listener.
+  bool called() const {
+    for (int i = 0; i < 1000 && calls_ == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return calls_ != 0;
+  }
 
  private:
   void answer() {
     while (!stopping_) {
       const Fd fd = listener_.accept(5);
       if (!fd) continue;
-      if (drain(fd.get(), 50, 40) == 0) continue;  // it has hung up
+      if (drain(fd.get(), 5000, 40) == 0) continue;  // it has hung up
       ++calls_;
       send_all(fd.get(), hello_);
       drain(fd.get(), 5);
