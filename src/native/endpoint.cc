@@ -166,6 +166,7 @@ void Endpoint::recycle(Op* op) {
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   owned->lane.reset();
   owned->opened.reset();
+  owned->sink.reset();
   if (spare_ops_.size() < spare_ops_max) spare_ops_.push_back(std::move(owned));
 }
 

@@ -12,6 +12,7 @@
 #include "native/lane.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
+#include "rdma/token_windows.h"
 #include "s3/service.h"
 
 namespace verbena::native {
@@ -34,7 +35,9 @@ struct Op {
   s3::GetRequest get;
   wire::Descriptor window;
   uint32_t inline_max = 0;
-  std::optional<s3::OpenObject> opened;  // by serve_hot_get(), when its bytes could not go at once
+  // By serve_hot_get(), when the bytes could not go at once: what was opened, and the lent window if they go there.
+  std::optional<s3::OpenObject> opened;
+  std::optional<rdma::WindowSink> sink;
   std::vector<wire::Range> ranges;
   // PUT
   s3::PutRequest put;

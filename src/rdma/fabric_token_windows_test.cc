@@ -167,7 +167,6 @@ TEST_F(WindowStreams, MoveAWholeObjectBothWays) {
     auto sink = std::make_unique<WindowSink>(window_of(*target, Access::server_writes), deadline);
     const auto pushed = server.spawn(push_all(sink.get(), server.arena.get(), size, 64 * KiB)).get();
     ASSERT_TRUE(pushed) << describe(pushed.error());
-    EXPECT_EQ(sink->bytes_written(), size);
     for (size_t i = 0; i < size; ++i) ASSERT_EQ(memory[i], static_cast<std::byte>(i * 7 >> 3));
     server.call([&] { sink.reset(); });
 

@@ -9,6 +9,7 @@
 #include "s3/door_metrics.h"
 #include "s3/errors.h"
 #include "s3/objects/put.h"
+#include "s3/objects/send.h"
 #include "s3/query.h"
 #include "s3/xml.h"
 
@@ -230,7 +231,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   rdma::WindowSink into_window(std::move(*window), operation_deadline(context));
   BoundedSink bounded(into_window, last_post(context));
   WatchedSink sink(bounded);
-  auto pushed = co_await push_object(context.service, object, sink);
+  auto pushed = co_await send_object(context.service, object, sink);
   if (pushed) {
     mark_moved_out(context, object.length);
     co_return TokenOutcome::done;
