@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "auth/timestamp.h"
+#include "base/hex.h"
 #include "base/text.h"
 
 namespace verbena::auth {
@@ -11,10 +12,7 @@ namespace {
 
 constexpr size_t signed_headers_max = 256;  // bounds the work of building the canonical headers
 
-bool is_signature(std::string_view text) {
-  return text.size() == 64 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
+bool is_signature(std::string_view text) { return text.size() == 64 && is_lower_hex(text); }
 
 bool parse_signed_headers(std::string_view text, Claim& claim) {
   if (text.ends_with(';')) text.remove_suffix(1);

@@ -8,6 +8,7 @@
 #include "auth/version2.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/hex.h"
 #include "base/text.h"
 
 namespace verbena::auth {
@@ -20,24 +21,12 @@ SigningKeyCache& keys_of_this_thread() {
   return cache;
 }
 
-// 64 lower-case hexadecimal digits.
-bool read_sha256(std::string_view text, std::array<std::byte, 32>& out) {
-  if (text.size() != out.size() * 2) return false;
-  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
-  for (size_t i = 0; i < out.size(); ++i) {
-    const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-    if (high < 0 || low < 0) return false;
-    out[i] = static_cast<std::byte>(high << 4 | low);
-  }
-  return true;
-}
-
 Result<Payload> payload_kind(std::string_view text, std::array<std::byte, 32>& sha256_out) {
   if (text == unsigned_payload_name) return Payload::unsigned_payload;
   if (text == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD") return Payload::chunked_signed;
   if (text == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER") return Payload::chunked_signed_trailer;
   if (text == "STREAMING-UNSIGNED-PAYLOAD-TRAILER") return Payload::chunked_unsigned_trailer;
-  if (!read_sha256(text, sha256_out)) {
+  if (!is_lower_hex(text) || !read_hex(text, sha256_out)) {
     return fail(Errc::invalid_request, "x-amz-content-sha256 is neither a SHA-256 nor a known payload kind.");
   }
   return Payload::sha256;

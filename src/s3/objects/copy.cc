@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "auth/auth.h"
+#include "base/hex.h"
 #include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/headers.h"
@@ -105,9 +106,7 @@ Task<Result<void>> copy_bytes(Context& context, std::shared_ptr<store::ObjectRea
   co_return Result<void>();
 }
 
-bool is_md5(std::string_view etag) {
-  return etag.size() == 32 && etag.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
+bool is_md5(std::string_view etag) { return etag.size() == 32 && is_lower_hex(etag); }
 
 Result<bool> replaces_metadata(const Context& context) {
   const auto directive = context.header("x-amz-metadata-directive").value_or("COPY");
