@@ -4,10 +4,10 @@
 #include "auth/canonical_request.h"
 #include "auth/claim.h"
 #include "auth/signing_key.h"
-#include "auth/timestamp.h"
 #include "auth/version2.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/date.h"
 #include "base/hex.h"
 #include "base/text.h"
 

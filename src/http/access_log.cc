@@ -6,12 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 
 #include "base/bytes.h"
+#include "base/date.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "s3/names.h"
@@ -89,12 +88,9 @@ void append_json(std::string& out, std::string_view text) {
 }
 
 void append_line(std::string& out, const AccessLine& line) {
-  const time_t seconds = line.time_us / 1'000'000;
-  tm parts;
-  gmtime_r(&seconds, &parts);
-  fmt::format_to(std::back_inserter(out), "{{\"time\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z\"",
-                 parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
-                 line.time_us / 1000 % 1000);
+  out += "{\"time\":\"";
+  append_iso8601(out, line.time_us);
+  out += '"';
   const auto text = [&](std::string_view name, std::string_view value) {
     if (value.empty()) return;
     out.append(",\"").append(name).append("\":");

@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "auth/identifiers.h"
+#include "base/date.h"
 #include "iam/call.h"
 #include "iam/subjects.h"
 #include "s3/errors.h"
-#include "s3/http_date.h"
 
 namespace verbena::iam {
 namespace {
@@ -43,7 +43,7 @@ struct Request {
   std::string whole_name() const { return user.empty() ? account : account + "/" + user; }
 };
 
-std::string date(int64_t seconds) { return s3::format_iso8601(seconds * 1'000'000); }
+std::string date(int64_t seconds) { return format_iso8601(seconds * 1'000'000); }
 
 Result<auth::AccountEntryPtr> find_account(const Request& request) {
   auto found = request.store.account_named(request.account);

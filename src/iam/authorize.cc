@@ -1,8 +1,8 @@
 #include "iam/authorize.h"
 
+#include "base/date.h"
 #include "iam/subjects.h"
 
-#include "s3/http_date.h"
 
 namespace verbena::iam {
 namespace {
@@ -32,7 +32,7 @@ bool CallFacts::find(std::string_view key, auth::FactValues& values) const {
   } else if (key == "aws:securetransport") {
     values.emplace_back(call_.caller.secure ? "true" : "false");
   } else if (key == "aws:currenttime") {
-    values.push_back(s3::format_iso8601(call_.clock.now_us()));
+    values.push_back(format_iso8601(call_.clock.now_us()));
   } else if (key == "aws:epochtime") {
     values.push_back(std::to_string(call_.now_s()));
   } else {

@@ -4,9 +4,9 @@
 
 #include <pugixml.hpp>
 
+#include "base/date.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
-#include "s3/http_date.h"
 #include "s3/query.h"
 #include "s3/xml_reader.h"
 
@@ -54,7 +54,7 @@ Result<DeleteTarget> parse_target(const pugi::xml_node& object) {
       target.etag = strip_quotes(trimmed_text(child));
     } else if (name == "LastModifiedTime") {
       const std::string time = trimmed_text(child);
-      const auto iso_us = parse_timestamp_us(time);
+      const auto iso_us = parse_iso8601(time);
       target.modified_s = iso_us ? *iso_us / 1'000'000 : parse_http_date(time);
       if (!target.modified_s) return fail(Errc::malformed_xml, "xml: LastModifiedTime");
     } else if (name == "Size") {

@@ -1,11 +1,11 @@
 // What can be asked of an object besides its bytes: attributes, ACL.
 #include <algorithm>
 
+#include "base/date.h"
 #include "s3/access/authorize.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/encryption.h"
 #include "s3/headers.h"
-#include "s3/http_date.h"
 #include "s3/objects/listing.h"
 #include "s3/verbs.h"
 #include "s3/objects/versions.h"

@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "auth/auth.h"
+#include "base/date.h"
 #include "base/hex.h"
 #include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/headers.h"
-#include "s3/http_date.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"

@@ -3,11 +3,11 @@
 
 #include <fmt/core.h>
 
+#include "base/date.h"
 #include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/door_metrics.h"
 #include "s3/headers.h"
-#include "s3/http_date.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"

@@ -2,8 +2,8 @@
 
 #include <tuple>
 
+#include "base/date.h"
 #include "s3/access/authorize.h"
-#include "s3/http_date.h"
 #include "s3/objects/lock.h"
 #include "s3/verbs.h"
 #include "s3/xml.h"

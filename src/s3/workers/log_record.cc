@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "auth/auth.h"
+#include "base/date.h"
 #include "base/text.h"
-#include "s3/http_date.h"
 
 namespace verbena::s3 {
 namespace {
