@@ -7,6 +7,7 @@
 
 #include "auth/auth.h"
 #include "base/date.h"
+#include "base/xml_escape.h"
 
 namespace verbena::client {
 namespace {
@@ -58,29 +59,6 @@ std::optional<std::string> url_decoded(std::string_view encoded, bool is_encoded
     if (c == '+') c = ' ';
   }
   return auth::uri_decode(plus_as_space);
-}
-
-std::string escape_xml(std::string_view raw) {
-  std::string out;
-  for (char c : raw) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
 }
 
 std::optional<uint64_t> number(std::string_view digits) {
@@ -174,8 +152,9 @@ Outcome<std::string> parse_complete_upload_xml(std::string_view xml) {
 std::string complete_upload_xml(const std::vector<CompletedPart>& parts) {
   std::string out = R"(<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">)";
   for (const CompletedPart& part : parts) {
-    out += "<Part><PartNumber>" + std::to_string(part.number) + "</PartNumber><ETag>&quot;" + escape_xml(part.etag) +
-           "&quot;</ETag>";
+    out += "<Part><PartNumber>" + std::to_string(part.number) + "</PartNumber><ETag>";
+    append_xml_escaped(out, '"' + part.etag + '"');
+    out += "</ETag>";
     if (!part.crc32c_base64.empty()) out += "<ChecksumCRC32C>" + part.crc32c_base64 + "</ChecksumCRC32C>";
     out += "</Part>";
   }

@@ -5,6 +5,7 @@
 #include <pugixml.hpp>
 
 #include "base/date.h"
+#include "base/xml_escape.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/query.h"
@@ -12,31 +13,6 @@
 
 namespace verbena::s3 {
 namespace {
-
-void append_escaped(std::string& out, std::string_view text) {
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += fmt::format("&#x{:x};", static_cast<unsigned>(c));
-        } else {
-          out += c;
-        }
-    }
-  }
-}
 
 Result<DeleteTarget> parse_target(const pugi::xml_node& object) {
   DeleteTarget target;
@@ -127,7 +103,7 @@ void XmlWriter::close() {
 
 void XmlWriter::element(std::string_view name, std::string_view text) {
   open(name);
-  append_escaped(out_, text);
+  append_xml_escaped(out_, text);
   close();
 }
 
