@@ -8,12 +8,12 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "memory/text_source.h"
 #include "s3/access/access.h"
 #include "s3/access/authorize.h"
 #include "s3/objects/encryption.h"
@@ -33,22 +33,6 @@ metrics::Counter& dropped() {
       metrics::counter("verbena_bucket_log_dropped_total", "Server access log records and batches that were let go");
   return counter;
 }
-
-class LinesSource : public memory::Source {
- public:
-  explicit LinesSource(std::string_view text) : text_(text) {}
-  std::optional<uint64_t> size() const override { return text_.size(); }
-  Task<Result<size_t>> read(MutableBytes into) override {
-    const size_t n = std::min(into.size(), text_.size() - at_);
-    std::memcpy(into.data(), text_.data() + at_, n);
-    at_ += n;
-    co_return n;
-  }
-
- private:
-  std::string_view text_;
-  size_t at_ = 0;
-};
 
 // What goes into one object: never records of several owners, or for several readers. Partitioned keys name the bucket
 // that the records are of, and perhaps their day.
@@ -166,7 +150,7 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   const auto stored_size = seal.stored_size(batch.lines.size());
   VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, stored_size));
   writer = seal.writer(service_, std::move(writer), batch.lines.size());
-  LinesSource source(batch.lines);
+  memory::TextSource source(batch.lines);
   const Caller caller;
   PutRequest request;
   request.md5_etag = !seal.opaque_etag();
