@@ -117,8 +117,8 @@ bool read_imf(Cursor in, Civil& c) {
 
 bool read_rfc850(Cursor in, Civil& c) {
   int day;
-  if (!in.name_of(long_day_names, day) || !in.literal(", ") || !in.digits(2, c.day) || !in.literal("-") || !in.month(c) ||
-      !in.literal("-") || !in.digits(2, c.year) || !in.literal(" ") || !in.clock(c) || !in.end()) {
+  if (!in.name_of(long_day_names, day) || !in.literal(", ") || !in.digits(2, c.day) || !in.literal("-") ||
+      !in.month(c) || !in.literal("-") || !in.digits(2, c.year) || !in.literal(" ") || !in.clock(c) || !in.end()) {
     return false;
   }
   c.year += c.year < 70 ? 2000 : 1900;
@@ -209,7 +209,8 @@ std::string format_iso8601(int64_t microseconds) {
 
 void append_iso8601(std::string& out, int64_t microseconds) {
   using namespace std::chrono;
-  const std::chrono::microseconds time(std::clamp(microseconds, seconds_min * 1'000'000, seconds_max * 1'000'000 + 999'999));
+  const std::chrono::microseconds time(
+      std::clamp(microseconds, seconds_min * 1'000'000, seconds_max * 1'000'000 + 999'999));
   const auto whole = floor<seconds>(time);
   const int milliseconds = static_cast<int>(floor<std::chrono::milliseconds>(time - whole).count());
   const size_t at = out.size();

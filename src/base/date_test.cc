@@ -13,7 +13,8 @@ constexpr int64_t noon_s = 1'767'355'200;  // 2026-01-02T12:00:00Z
 TEST(HttpDate, ReadsTheThreeFormsOfRfc9110) {
   EXPECT_EQ(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), 784111777);
   EXPECT_EQ(parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT"), 784111777);
-  EXPECT_EQ(parse_http_date("Wednesday, 06-Nov-69 08:49:37 GMT"), 3150953377) << "two digits below 70 are of this century";
+  EXPECT_EQ(parse_http_date("Wednesday, 06-Nov-69 08:49:37 GMT"), 3150953377)
+      << "two digits below 70 are of this century";
   EXPECT_EQ(parse_http_date("Sun Nov  6 08:49:37 1994"), 784111777);
   EXPECT_EQ(parse_http_date("Wed Nov 16 08:49:37 1994"), 784975777);
   EXPECT_EQ(format_http_date(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
@@ -27,13 +28,28 @@ TEST(HttpDate, ReadsTheZonesThatMailAndGoWrite) {
 }
 
 TEST(HttpDate, RefusesEverythingElse) {
-  for (const char* bad :
-       {"", "yesterday", "Sun, 06 Nov 1994 08:49:37", "Sun, 31 Feb 1994 08:49:37 GMT", "Sun, 06 Nov 1994 24:49:37 GMT",
-        "Sun, 06 Nov 1994 08:49:37 GMT ", "Sun, 6 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 94 08:49:37 GMT", "784111777",
-        "Sun, -6 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 CET", "Sun, 06 Nov 1994 08:49:37 +0100",
-        "06-Nov-94 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 -", "Sun Nov 6 08:49:37 1994", "Sun Nov  6 08:49:37 94",
-        "Sun Foo  6 08:49:37 1994", "Sun, 06 Nvo 1994 08:49:37 GMT", "Son, 06 Nov 1994 08:49:37 GMT", " GMT", "UTC",
-        "Fri, 31 Dec 9999 23:59:60 GMT"}) {
+  for (const char* bad : {"",
+                          "yesterday",
+                          "Sun, 06 Nov 1994 08:49:37",
+                          "Sun, 31 Feb 1994 08:49:37 GMT",
+                          "Sun, 06 Nov 1994 24:49:37 GMT",
+                          "Sun, 06 Nov 1994 08:49:37 GMT ",
+                          "Sun, 6 Nov 1994 08:49:37 GMT",
+                          "Sun, 06 Nov 94 08:49:37 GMT",
+                          "784111777",
+                          "Sun, -6 Nov 1994 08:49:37 GMT",
+                          "Sun, 06 Nov 1994 08:49:37 CET",
+                          "Sun, 06 Nov 1994 08:49:37 +0100",
+                          "06-Nov-94 08:49:37 GMT",
+                          "Sunday, 06-Nov-94 08:49:37 -",
+                          "Sun Nov 6 08:49:37 1994",
+                          "Sun Nov  6 08:49:37 94",
+                          "Sun Foo  6 08:49:37 1994",
+                          "Sun, 06 Nvo 1994 08:49:37 GMT",
+                          "Son, 06 Nov 1994 08:49:37 GMT",
+                          " GMT",
+                          "UTC",
+                          "Fri, 31 Dec 9999 23:59:60 GMT"}) {
     EXPECT_FALSE(parse_http_date(bad)) << bad;
   }
 }
@@ -59,9 +75,9 @@ TEST(Iso8601, IsWrittenWithMillisecondsOrSeconds) {
 TEST(Iso8601, IsReadInAllTheFormsThatClientsSend) {
   EXPECT_EQ(parse_iso8601("2026-01-02"), (noon_s - 43'200) * second_us);
   for (const char* text :
-       {"2026-01-02T12:00Z", "2026-01-02T12:00", "2026-01-02T12:00:00Z", "2026-01-02T12:00:00", "2026-01-02T12:00:00.000Z",
-        "2026-01-02t12:00:00z", "2026-01-02 12:00:00", "2026-01-02T13:30:00+01:30", "2026-01-02T13:30:00+0130",
-        "2026-01-02T11:00:00.0-01:00", "2026-01-02T12:00:00.0000000009Z"}) {
+       {"2026-01-02T12:00Z", "2026-01-02T12:00", "2026-01-02T12:00:00Z", "2026-01-02T12:00:00",
+        "2026-01-02T12:00:00.000Z", "2026-01-02t12:00:00z", "2026-01-02 12:00:00", "2026-01-02T13:30:00+01:30",
+        "2026-01-02T13:30:00+0130", "2026-01-02T11:00:00.0-01:00", "2026-01-02T12:00:00.0000000009Z"}) {
     EXPECT_EQ(parse_iso8601(text), noon_s * second_us) << text;
   }
   EXPECT_EQ(parse_iso8601("2026-01-02T12:00:00.123456789Z"), noon_s * second_us + 123'456);
@@ -69,11 +85,29 @@ TEST(Iso8601, IsReadInAllTheFormsThatClientsSend) {
 }
 
 TEST(Iso8601, RefusesEverythingElse) {
-  for (const char* text : {"", "2026", "20260102", "2026-13-02", "2026-02-30", "2026-01-02T", "2026-01-02T12",
-                           "2026-01-02T25:00:00Z", "2026-01-02T12:60Z", "2026-01-02T12:00:61Z", "2026-01-02T12:00:00.Z",
-                           "2026-01-02T12:00:.5Z", "2026-01-02T12:00:00X", "2026-01-02T12:00:00ZZ", "2026-01-02x12:00:00Z",
-                           "2026-01-02T12:00:00+24:00", "2026-01-02T12:00:00+01:60", "2026-01-02T12:00:00+01",
-                           "2026-01-02T12:00:00+01:30Z", "2026-01-02Z", "+026-01-02", "9999-12-31T23:59:60Z", "9999-12-31T23:59-00:01",
+  for (const char* text : {"",
+                           "2026",
+                           "20260102",
+                           "2026-13-02",
+                           "2026-02-30",
+                           "2026-01-02T",
+                           "2026-01-02T12",
+                           "2026-01-02T25:00:00Z",
+                           "2026-01-02T12:60Z",
+                           "2026-01-02T12:00:61Z",
+                           "2026-01-02T12:00:00.Z",
+                           "2026-01-02T12:00:.5Z",
+                           "2026-01-02T12:00:00X",
+                           "2026-01-02T12:00:00ZZ",
+                           "2026-01-02x12:00:00Z",
+                           "2026-01-02T12:00:00+24:00",
+                           "2026-01-02T12:00:00+01:60",
+                           "2026-01-02T12:00:00+01",
+                           "2026-01-02T12:00:00+01:30Z",
+                           "2026-01-02Z",
+                           "+026-01-02",
+                           "9999-12-31T23:59:60Z",
+                           "9999-12-31T23:59-00:01",
                            "0000-01-01T00:00+00:01"}) {
     EXPECT_FALSE(parse_iso8601(text)) << text;
   }

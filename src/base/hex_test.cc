@@ -60,7 +60,8 @@ TEST(Hex, BytesAreReadBackAsTheyWereWritten) {
 
 TEST(Hex, TextOfTheWrongLengthFillsNothing) {
   std::array<std::byte, 2> two;
-  for (const char* text : {"", "ab", "abc", "abcde", "abcdef", "abcg", "g000"}) EXPECT_FALSE(read_hex(text, two)) << text;
+  for (const char* text : {"", "ab", "abc", "abcde", "abcdef", "abcg", "g000"})
+    EXPECT_FALSE(read_hex(text, two)) << text;
   EXPECT_TRUE(read_hex("aBcD", two));
 }
 

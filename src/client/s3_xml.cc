@@ -161,7 +161,9 @@ std::string complete_upload_xml(const std::vector<CompletedPart>& parts) {
   return out + "</CompleteMultipartUpload>";
 }
 
-std::chrono::system_clock::time_point parse_iso_time(std::string_view text) { return time_or_epoch(parse_iso8601(text)); }
+std::chrono::system_clock::time_point parse_iso_time(std::string_view text) {
+  return time_or_epoch(parse_iso8601(text));
+}
 
 std::chrono::system_clock::time_point parse_http_time(std::string_view text) {
   const auto seconds = parse_http_date(text);
