@@ -280,7 +280,7 @@ std::expected<void, std::string> Server::State::listen() {
   const auto native_room = make_room(config.rdma.connections_max, config.rdma.connections_per_client_max, "native");
   uint16_t http_port = config.http.port;
   uint16_t native_port = config.rdma.port;
-  pages = std::make_unique<admin::Pages>(*verifier);
+  pages = std::make_unique<admin::Pages>(*verifier, stopping);
   for (auto& parts : cores) {
     auto opened = http::listen(*parts.core, config.http.address, http_port, limits, tls,
                                http::make_s3_handler(*verifier, *parts.router,
@@ -349,7 +349,6 @@ void Server::State::run() {
 void Server::State::stop(std::chrono::milliseconds drain) {
   if (stopping.exchange(true)) return;
   lifecycle->stop();
-  if (pages != nullptr) pages->stop();
   for (auto& parts : cores) parts.each_listener([](http::Listener& listener) { listener.stop_accepting(); });
   if (door != nullptr) door->stop();
   const auto requests = [this] { return door != nullptr ? door->in_flight() : 0; };
