@@ -243,7 +243,7 @@ bool Condition::value_equals(std::string_view value, Inquiry& inquiry) const {
 
 bool Condition::holds_for(const FactValues& values, Inquiry& inquiry) const {
   const auto passes = [&](const std::string& value) {
-    // Its size is what it cost to look it up and to read it.
+    // Reading a long value is work, too: it counts against the bound of the whole question.
     return inquiry.spend(value.size()) && value_equals(value, inquiry) != op_.negated;
   };
   // A key with several values and an operator for one: none of them may match a negated one.
@@ -268,7 +268,7 @@ bool Condition::fixes_values() const {
   if (op_.negated || op_.if_exists || op_.set == Set::all_values || operands_.empty()) return false;
   if (std::ranges::find(narrowing_keys, key_) == narrowing_keys.end()) return false;
   if (op_.type == Type::string) {
-    // The user id of those who have not signed: everyone has it.
+    // Anonymous callers have this user id, so a condition that accepts it lets everyone in.
     const Question none;
     Inquiry inquiry(none);
     if (key_ == "aws:userid" && value_equals("anonymous", inquiry)) return false;

@@ -161,7 +161,7 @@ bool Pattern::match_pieces(std::string_view text, Inquiry& inquiry, Letters lett
   return true;
 }
 
-// Adds what stands for the variable. False when nothing does.
+// Adds the text that the variable has for this question. False when it has none.
 bool Pattern::fill(const Piece& variable, Inquiry& inquiry) {
   FactValues values;
   if (find_fact(inquiry.question, variable.text, values) && values.size() == 1) {

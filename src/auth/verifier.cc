@@ -157,7 +157,7 @@ Verifier::Verifier(const CredentialStore& credentials, const WallClock& clock, O
 Result<Verified> Verifier::verify_version2(const RequestView& request, const Version2Claim& claim,
                                            std::span<const QueryArgument> arguments) const {
   VB_TRY(check_version2_time(claim, clock_.now_s(), options_.skew_max_s));
-  // The payload is not signed: it is what an anonymous request's is.
+  // Version 2 does not sign the payload, so it is handled as that of an anonymous request.
   VB_ASSIGN(Verified out, anonymous(request));
   const uint64_t generation = credentials_.generation();
   VB_ASSIGN(out.key, credentials_.find(claim.access_key, claim.session_token, clock_.now_s()));
@@ -233,7 +233,7 @@ Result<Verified> Verifier::verify_call(const RequestView& request, std::string_v
 Result<void> Verifier::check_caller(const RequestView& request) const {
   const auto arguments = parse_query(request.query);
   if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
-  // The body's hash is not known yet: any will do.
+  // The body has not been read, so the signature is not checked here and any hash will do.
   VB_ASSIGN(const std::optional<Claim> claim, parse_claim(request, *arguments, empty_sha256));
   if (!claim) return fail(Errc::missing_authentication, "auth: a call without a signature");
   VB_TRY(check_time(*claim, clock_.now_s(), options_));

@@ -102,7 +102,7 @@ TEST_F(Version2Test, ABucketMayBeSignedWithASlashBehind) {
   EXPECT_EQ(error("s3.amazonaws.com", "/johnsmith", "/johnsmith"), Errc::ok);
   EXPECT_EQ(error("s3.amazonaws.com", "/johnsmith", "/johnsmith/"), Errc::ok);
   EXPECT_EQ(error("johnsmith.s3.amazonaws.com", "/", "/johnsmith/"), Errc::ok);
-  // Of a key the slash is a part.
+  // A slash at the end of a key belongs to the key: leaving it out names another object.
   EXPECT_EQ(error("johnsmith.s3.amazonaws.com", "/key", "/johnsmith/key/"), Errc::signature_does_not_match);
   EXPECT_EQ(error("s3.amazonaws.com", "/johnsmith/key", "/johnsmith/key/"), Errc::signature_does_not_match);
 }

@@ -27,7 +27,7 @@ constexpr std::string_view AccessLine::* texts[] = {
     &AccessLine::door,   &AccessLine::error_code, &AccessLine::request_id};
 constexpr size_t text_count = std::size(texts);
 
-// What a core copies: this, then the texts.
+// A line as a core queues it for the writer: this record, then its texts one after the other.
 struct Record {
   int64_t time_us, duration_us;
   uint64_t bytes_in, bytes_out, rdma_bytes;
@@ -50,7 +50,7 @@ void append_record(std::string& out, const AccessLine& line) {
   for (size_t i = 0; i < text_count; ++i) out.append((line.*texts[i]).substr(0, record.sizes[i]));
 }
 
-// The first record; `in` goes on behind it.
+// Takes the first record off the front of `in`.
 AccessLine take_record(std::string_view& in) {
   Record record;
   std::memcpy(&record, in.data(), sizeof record);

@@ -7,7 +7,7 @@
 namespace verbena::iam {
 namespace {
 
-// With the path that it has; what is to be made has the one of the request.
+// The ARN holds the item's own path; of an item that the call will create, the path that the call gives.
 template <class T>
 std::string arn_in(const Call& call, const auth::ByName<T>& items, std::string_view kind, std::string_view name) {
   const auto found = items.find(name);

@@ -60,7 +60,7 @@ Result<CompletePart> parse_part(const pugi::xml_node& node) {
       const auto algorithm = parse_algorithm(name.substr(8));
       if (!algorithm || *algorithm == Algorithm::md5) return fail(Errc::malformed_xml, "xml: Checksum");
       auto checksum = parse_checksum(*algorithm, trimmed_text(child));
-      // No stored part has a checksum that is none.
+      // A malformed checksum cannot be that of a stored part.
       if (!checksum) return fail(Errc::invalid_part, "xml: Checksum");
       part.checksums.push_back(std::move(*checksum));
     } else if (child.type() == pugi::node_element && name != "ChecksumType") {

@@ -108,7 +108,7 @@ std::optional<std::string> RequestFacts::signature_fact(std::string_view key) co
   }
   if (key == "s3:signatureversion") return signature.version4 ? "AWS4-HMAC-SHA256" : "AWS";
   if (key != "s3:signatureage" || http == nullptr || !signature.version4) return std::nullopt;
-  // A form's date is a field of the form.
+  // A browser's form carries its date as a field, and its fields are the headers of `caller_.http`.
   const auto date = signature.in_query ? http->query.get("X-Amz-Date") : caller_.http->request.header("x-amz-date");
   const auto signed_s = date ? parse_amz_date(*date) : std::nullopt;
   if (!signed_s) return std::nullopt;

@@ -97,7 +97,7 @@ Task<Result<void>> serve_object_attributes(Context& context) {
   VB_CO_ASSIGN(const Wanted wanted, read_wanted(context));
   VB_CO_ASSIGN(const int max, header_number(context, "x-amz-max-parts", 1000));
   VB_CO_ASSIGN(const int marker, header_number(context, "x-amz-part-number-marker", 0));
-  // It tells what GetObject does, and more.
+  // The answer holds all that HeadObject tells and more, so both permissions are needed.
   VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::get_object));
   VB_CO_TRY(co_await authorize_version(context, info, action::get_attributes));
   VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, own_key_prefix));

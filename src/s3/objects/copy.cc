@@ -188,7 +188,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   const auto wanted_class = context.header("x-amz-storage-class");
   const bool onto_itself = source.bucket == context.bucket && source.key == context.key && source.version_id.empty();
   VB_CO_ASSIGN(EncryptionWish wish, read_encryption(context));
-  // Also to what is not encrypted by a customer's key any more.
+  // Taking a customer's key off is a change of encryption, too, although the request asks for no other method.
   const bool re_encrypts = wish.method != Encryption::none ||
                            context.header("x-amz-copy-source-server-side-encryption-customer-algorithm").has_value();
   if (!replace && !replace_tags && !wanted_class && !re_encrypts && onto_itself) {

@@ -103,7 +103,7 @@ static std::optional<Result<OpenObject>> open_in_memory(Service& service, const 
   if (access == nullptr) return std::nullopt;
   auto reader = service.store.hot(request.bucket, request.key);
   if (reader == nullptr) return std::nullopt;
-  // What is encrypted lies encrypted in memory, too.
+  // Encrypted objects are cached encrypted: they take the way that decrypts.
   if (is_sealed(reader->info()) || reader->info().stored_size != 0) {
     sealed = std::move(reader);
     return std::nullopt;

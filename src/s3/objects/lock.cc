@@ -74,7 +74,7 @@ Result<bool> parse_legal_hold(std::string_view text) {
   return status == "ON";
 }
 
-// What asks for a version's lock needs a bucket that has object lock.
+// Requests for retention or legal hold are refused in buckets without object lock.
 Task<Result<void>> check_bucket_locks(Context& context) {
   VB_CO_ASSIGN(const store::BucketInfo bucket, co_await context.service.store.bucket(context.bucket));
   if (!bucket.lock.enabled) co_return fail(Errc::invalid_request, "Bucket is missing Object Lock Configuration.");

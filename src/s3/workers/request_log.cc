@@ -121,7 +121,7 @@ std::vector<RequestLog::Batch> RequestLog::take(bool all) {
   const auto now = std::chrono::steady_clock::now();
   std::lock_guard lock(mutex_);
   woken_ = false;
-  // Where much is queued, all goes at once of the owner who has the most.
+  // Under pressure, all batches of the owner with the most queued bytes are delivered at once.
   std::string most;
   if (pressed()) most = std::ranges::max_element(queued_of_, {}, &decltype(queued_of_)::value_type::second)->first;
   for (auto it = batches_.begin(); it != batches_.end();) {
@@ -142,7 +142,7 @@ std::vector<RequestLog::Batch> RequestLog::take(bool all) {
 Task<Result<void>> RequestLog::write(const Batch& batch) {
   const LoggingRule& rule = batch.rule;
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service_, rule.target_bucket));
-  // The bucket may be another's by now.
+  // The target bucket may have been removed and made again by somebody else since the record was queued.
   if (access->owner != batch.owner) co_return fail(Errc::access_denied, "log delivery");
   const std::string key = log_object_key(rule, batch.source, service_.clock.now_us() / 1'000'000, unique_text());
   EncryptionWish wish;
