@@ -11,15 +11,13 @@ namespace verbena::admin {
 // One for all listeners of a process; handlers may run on any core and must not outlive it.
 class Pages {
  public:
-  explicit Pages(const auth::Verifier& verifier) : verifier_(verifier) {}
+  // Health is 503 once `stopping` is set.
+  Pages(const auth::Verifier& verifier, const std::atomic<bool>& stopping) : verifier_(verifier), stopping_(stopping) {}
   Pages(const Pages&) = delete;
 
   // GET /-/health (open) and GET /-/metrics (open on loopback, elsewhere signed by the superuser). What is none of
   // these goes to `otherwise`, or is method_not_allowed where that is empty.
   http::Handler handler(http::Handler otherwise = {});
-
-  // Health is 503 from now on. Any thread.
-  void stop() { stopping_ = true; }
 
  private:
   Task<void> answer(const http::Handler& otherwise, http::Exchange& exchange);
@@ -28,7 +26,7 @@ class Pages {
   Result<void> show_metrics(const http::Exchange& exchange, s3::Response& response) const;
 
   const auth::Verifier& verifier_;
-  std::atomic<bool> stopping_{false};
+  const std::atomic<bool>& stopping_;
 };
 
 }  // namespace verbena::admin

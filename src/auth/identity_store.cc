@@ -168,7 +168,7 @@ Result<IdentitiesPtr> IdentityStore::compile(AccountMap accounts, const Identiti
 
 Result<void> IdentityStore::save(const AccountMap& accounts) const {
   const std::string text = encode_accounts(accounts);
-  // Else the next start could not read it.
+  // The next start reads no file that is larger.
   if (text.size() > file_bytes_max_) return fail(Errc::limit_exceeded, "The accounts take more room than they may.");
   return saved(put_private_file(file_, text));
 }
@@ -312,7 +312,7 @@ Result<AccessKeyPtr> IdentityStore::resolve(const SessionGrant& grant, std::stri
     principal.session.push_back(std::move(policy));
   }
   for (const std::string& arn : grant.policy_arns) {
-    // A limit that has gone must not become no limit.
+    // Without a policy that limited it, the session would be allowed more than it was given: so it has ended.
     const ManagedPolicy* policy = find_policy(*entry, arn);
     if (policy == nullptr) return gone;
     principal.session.push_back(policy->document.policy);

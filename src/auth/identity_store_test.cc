@@ -109,7 +109,7 @@ class IdentityStoreTest : public testing::Test {
     grant.expires_s = now + 900;
     return grant;
   }
-  // Made by whom `access_key` is of.
+  // Made by the user or root whose key `access_key` is.
   Credentials session(SessionGrant& grant, const std::string& access_key = "AKALICE") {
     const auto by = store_->find(access_key, "", now);
     EXPECT_TRUE(by);

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "auth/test_clock.h"
-#include "auth/timestamp.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
 
@@ -103,7 +102,7 @@ TEST_F(Version2Test, ABucketMayBeSignedWithASlashBehind) {
   EXPECT_EQ(error("s3.amazonaws.com", "/johnsmith", "/johnsmith"), Errc::ok);
   EXPECT_EQ(error("s3.amazonaws.com", "/johnsmith", "/johnsmith/"), Errc::ok);
   EXPECT_EQ(error("johnsmith.s3.amazonaws.com", "/", "/johnsmith/"), Errc::ok);
-  // Of a key the slash is a part.
+  // A slash at the end of a key belongs to the key: leaving it out names another object.
   EXPECT_EQ(error("johnsmith.s3.amazonaws.com", "/key", "/johnsmith/key/"), Errc::signature_does_not_match);
   EXPECT_EQ(error("s3.amazonaws.com", "/johnsmith/key", "/johnsmith/key/"), Errc::signature_does_not_match);
 }
@@ -147,12 +146,6 @@ TEST_F(Version2Test, DatesAreOfAnyFormOfHttp) {
     const std::string signature = sign(std::string("GET\n\n\n") + date + "\n/johnsmith/photos/puppy.jpg");
     const std::string authorization = "AWS AKIAIOSFODNN7EXAMPLE:" + signature;
     EXPECT_EQ(error_of({.headers = {host_, {"Date", date}, {"Authorization", authorization}}}), Errc::ok) << date;
-  }
-  EXPECT_EQ(parse_http_date("Sat Nov  5 08:49:37 1994"), 784025377);
-  for (const char* bad : {"Tue, 27 Mar 2007 19:36:42 CET", "Tue, 27 Mar 2007 19:36:42", "27-Mar-07 19:36:42 GMT",
-                          "Tue Mar 27 19:36:42 07", "Tue Foo 27 19:36:42 2007", "Tue, 32 Mar 2007 19:36:42 UTC",
-                          "Tue, 27 Mar 2007 29:36:42 UTC", "Tuesday, 27-Mar-07 19:36:42 -", " GMT", "UTC"}) {
-    EXPECT_FALSE(parse_http_date(bad)) << bad;
   }
 }
 

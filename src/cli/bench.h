@@ -45,9 +45,6 @@ std::string bench_json(const BenchRow& row);
 std::string bench_table_head();
 std::string bench_table_line(const BenchRow& row);
 
-// One line per row of the fabric doors that has a yardstick (fabtests, perftest) of its size among `rows`.
-std::string bench_ratios(const std::vector<BenchRow>& rows);
-
 // "4KiB,64KiB" and "1,4". The error names the item.
 std::expected<std::vector<uint64_t>, std::string> parse_sizes(const std::vector<std::string>& items);
 std::expected<std::vector<unsigned>, std::string> parse_counts(const std::vector<std::string>& items);

@@ -1,6 +1,5 @@
-// `verbena bench`: every door, size and concurrency in one run, side by side with memcpy and libfabric's own tests.
+// `verbena bench`: every door, size and concurrency in one run.
 #include <fmt/core.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -27,8 +26,8 @@ struct BenchArguments {
   double seconds = 1;
   uint64_t count = 0;
   std::string object_size = "1GiB";
-  std::string bucket, server_directory, durability = "memory", fabtests = "auto", nginx = "auto", listen = "127.0.0.1";
-  bool json = false, perftest = false, checksums = false, no_memcpy = false;
+  std::string bucket, server_directory, durability = "memory", listen = "127.0.0.1";
+  bool json = false, checksums = false;
 };
 
 // A bucket of our own, emptied and removed at the end.
@@ -109,18 +108,12 @@ class Printer {
     if (!json_) fmt::print("{}\n", bench_table_head());
   }
   void row(const BenchRow& row) {
-    rows_.push_back(row);
     fmt::print("{}\n", json_ ? bench_json(row) : bench_table_line(row));
     std::fflush(stdout);
   }
 
-  void ratios() const {
-    if (const std::string lines = bench_ratios(rows_); !json_ && !lines.empty()) fmt::print("\n{}", lines);
-  }
-
  private:
   bool json_;
-  std::vector<BenchRow> rows_;
 };
 
 // All rows of one door and provider. Returns the exit code.
@@ -175,39 +168,6 @@ int run_anonymous(const Client& client, const BenchServer& server, const BenchPl
   return worst;
 }
 
-std::string fabtests_prefix(const std::string& wanted) {
-  if (wanted == "off") return {};
-  if (wanted != "auto") return wanted;
-  const std::string built = VERBENA_LIBFABRIC_PREFIX;
-  return ::access((built + "/bin/fi_rma_bw").c_str(), X_OK) == 0 ? built : std::string();
-}
-
-int run_yardsticks(const BenchArguments& arguments, const BenchPlan& plan, Printer& printer) {
-  if (!arguments.no_memcpy) {
-    for (const uint64_t size : plan.sizes) {
-      for (const unsigned concurrency : plan.concurrency) printer.row(measure_memcpy(size, concurrency, plan));
-    }
-  }
-  int worst = exit_ok;
-  const auto take = [&](const char* name, const std::expected<std::vector<BenchRow>, std::string>& rows) {
-    if (!rows) {
-      worst = report(name, rows.error(), exit_failure);
-      return;
-    }
-    for (const BenchRow& row : *rows) printer.row(row);
-  };
-  if (arguments.nginx == "on" || (arguments.nginx == "auto" && nginx_is_there())) take("nginx", measure_nginx(plan));
-  const std::string prefix = fabtests_prefix(arguments.fabtests);
-  for (const uint64_t size : plan.sizes) {
-    for (const std::string& provider : plan.providers) {
-      if (prefix.empty() || (provider != "tcp" && provider != "verbs")) continue;
-      take("fabtests", measure_fabtests(prefix, size, provider, arguments.listen));
-    }
-    if (arguments.perftest) take("perftest", measure_perftest(arguments.listen, size));
-  }
-  return worst;
-}
-
 // On loopback the server opens whatever there is; at another address what is measured must be there.
 std::string fabric_providers(const BenchArguments& arguments) {
   std::string list;
@@ -249,8 +209,6 @@ int run_bench(const BenchArguments& arguments) {
                                               : run_lane(lane, *server, (*bucket)->name(), *plan, printer);
     if (code != exit_ok) worst = code;
   }
-  if (const int code = run_yardsticks(arguments, *plan, printer); code != exit_ok) worst = code;
-  printer.ratios();
   return worst;
 }
 
@@ -293,25 +251,17 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->add_option("--server", arguments->server_directory,
                    "folder for the server that it starts (default: a temporary one)")
       ->type_name("DIR");
-  command->add_option("--fabtests", arguments->fabtests, "prefix of libfabric's tests, auto, or off")
-      ->type_name("PREFIX")
-      ->capture_default_str();
-  command->add_option("--nginx", arguments->nginx, "nginx on the same sizes: auto (where it is installed), on or off")
-      ->check(CLI::IsMember({"auto", "on", "off"}))
-      ->capture_default_str();
   command
       ->add_option("--listen", arguments->listen,
                    "where its own server listens; the address of an RDMA device, to measure verbs")
       ->type_name("ADDRESS")
       ->capture_default_str();
-  command->add_flag("--perftest", arguments->perftest, "ib_write_bw, ib_read_bw and ib_write_lat on that device, too");
-  command->add_flag("--no-memcpy", arguments->no_memcpy, "without the memcpy rows");
   command->add_flag("--checksums", arguments->checksums, "verify object checksums inside the timed section, too");
   command->add_flag("--json", arguments->json, "one JSON object per row");
   command->footer(
       "Without --endpoint it starts `verbena server` on a temporary folder and free ports, and ends it.\n"
       "Bytes are verified by checksum before and after each timed section. server_cpu_s_per_gb is CPU seconds of that\n"
-      "server's process per 10^9 bytes; it is null for a server that was running already. fabtests print means.");
+      "server's process per 10^9 bytes; it is null for a server that was running already.");
   command->callback([arguments, &exit_code] { exit_code = run_bench(*arguments); });
 }
 

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/http_socket.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/result.h"
 
 namespace verbena::client {
 
@@ -78,13 +80,14 @@ class HttpClient {
 
  private:
   struct Connection;
-  HttpClient(HttpOptions options, SslContext tls);
+  struct Network;  // what Boost.Asio's streams live on
+  HttpClient(HttpOptions options, std::unique_ptr<Network> network);
   Result<std::unique_ptr<Connection>> take(bool fresh, Deadline deadline);
   void give_back(std::unique_ptr<Connection> connection);
 
   HttpOptions options_;
   std::string host_header_;
-  SslContext tls_;
+  std::unique_ptr<Network> network_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Connection>> idle_;
   std::string peer_address_, local_address_;

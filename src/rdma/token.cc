@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <optional>
 
 #include "base/bytes.h"
+#include "base/hex.h"
 
 namespace verbena::rdma {
 namespace {
@@ -13,19 +12,6 @@ namespace {
 constexpr size_t fields_max = 7;                // cuObject has most
 constexpr size_t provider_size_max = 64;        // characters
 constexpr uint64_t window_size_max = 64 * TiB;  // beyond any object; smaller bounds are the store's
-
-bool is_hex(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-  });
-}
-
-std::optional<uint64_t> parse_hex(std::string_view text) {
-  if (!is_hex(text) || text.size() > 16) return std::nullopt;
-  uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  return value;
-}
 
 struct Fields {
   std::array<std::string_view, fields_max> at;
@@ -86,12 +72,6 @@ Result<Token> parse_ofi1(const Fields& fields) {
   token.size = *size;
   token.key = *parse_hex(fields.at[5]);
   return token;
-}
-
-void append_hex(std::string& text, uint64_t value) {
-  char digits[16];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value, 16).ptr;
-  text.append(digits, end);
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ Task<Result<PutReply>> store_body(Context& context, UploadPartRequest& part, mem
   co_return co_await upload_part(context.service, caller, std::move(part), body);
 }
 
-// A token makes the server dial: not for who may not write.
+// Serving a token makes the server connect to the client, so the right to write is checked before.
 Task<Result<void>> may_write(Context& context, const PutRequest& put) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, put.bucket));
   const Asked asked{

@@ -232,7 +232,7 @@ std::expected<void, std::string> Server::State::open_cores() {
     if (parts.fabric != nullptr && choice.serves_tokens(parts.fabric->provider())) {
       windows->add(*parts.core, *parts.fabric);
     }
-    // libfabric's tcp trusts what its peers send: it serves tokens at most.
+    // libfabric's tcp trusts what its peers send, so it never carries the native door, only tokens.
     if (parts.fabric != nullptr && parts.fabric->provider() != "tcp") {
       auto attached = door->attach(*parts.core, parts.fabric->port(), parts.fabric->provider());
       if (!attached) return std::unexpected("native door: " + describe(attached.error()));
@@ -247,7 +247,7 @@ std::expected<void, std::string> Server::State::open_cores() {
     }
     parts.router = std::make_unique<s3::Router>(*service, windows.get(), s3::Router::Options{.domain = config.domain});
   }
-  // What the fabrics hold for messages they hold for good.
+  // The fabrics keep their message buffers for good, so only the rest of the arena is shared out.
   arena->budget().set_limits(
       memory::Budget::Limits::of(arena->mapping().size() - arena->leased_bytes(), config.arena_client_max));
   if (cores[0].local != nullptr) endpoints.providers.emplace_back("local");
@@ -280,7 +280,7 @@ std::expected<void, std::string> Server::State::listen() {
   const auto native_room = make_room(config.rdma.connections_max, config.rdma.connections_per_client_max, "native");
   uint16_t http_port = config.http.port;
   uint16_t native_port = config.rdma.port;
-  pages = std::make_unique<admin::Pages>(*verifier);
+  pages = std::make_unique<admin::Pages>(*verifier, stopping);
   for (auto& parts : cores) {
     auto opened = http::listen(*parts.core, config.http.address, http_port, limits, tls,
                                http::make_s3_handler(*verifier, *parts.router,
@@ -322,7 +322,7 @@ std::expected<void, std::string> Server::State::listen_admin() {
   };
   const uint16_t wanted = config.admin.port.value_or(config.http.port == 0 ? 0 : admin_port_default);
   auto opened = open(wanted);
-  // A second server on one machine does not fail for a port that nobody chose.
+  // The default port may belong to another server on this machine: then any free one is taken.
   if (!opened && opened.error().code == Errc::connection_failed && !config.admin.port) opened = open(0);
   if (!opened) return std::unexpected("admin " + at(config.admin.address, wanted) + ": " + describe(opened.error()));
   parts.admin_listener = std::move(*opened);
@@ -349,7 +349,6 @@ void Server::State::run() {
 void Server::State::stop(std::chrono::milliseconds drain) {
   if (stopping.exchange(true)) return;
   lifecycle->stop();
-  if (pages != nullptr) pages->stop();
   for (auto& parts : cores) parts.each_listener([](http::Listener& listener) { listener.stop_accepting(); });
   if (door != nullptr) door->stop();
   const auto requests = [this] { return door != nullptr ? door->in_flight() : 0; };

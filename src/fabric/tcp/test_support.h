@@ -5,13 +5,9 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/post.hpp>
 
 #include <atomic>
 #include <cstring>
-#include <future>
 #include <map>
 #include <mutex>
 #include <string>
@@ -19,6 +15,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/test_core.h"
 #include "fabric/tcp/counters.h"
 #include "fabric/tcp/frame.h"
 #include "fabric/tcp/handshake.h"
@@ -32,17 +29,6 @@ inline ConnectionKey key_of(uint64_t session) {
   ConnectionKey key;
   key.bytes.fill(std::byte{static_cast<unsigned char>(session * 7 + 1)});
   return key;
-}
-
-// Polls `condition` for a bounded time.
-template <class F>
-bool eventually(F condition, std::chrono::seconds limit = std::chrono::seconds(30)) {
-  const auto deadline = deadline_in(limit);
-  while (SteadyClock::now() < deadline) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return condition();
 }
 
 // One core with its port. Sessions 1 to 99 exist; each message is answered by itself.
@@ -73,22 +59,13 @@ class TestServer {
     thread_.join();
   }
 
-  // Runs `f` on the core's thread and waits.
   template <class F>
-  std::invoke_result_t<F> call(F f) {
-    auto task = std::make_shared<std::packaged_task<std::invoke_result_t<F>()>>(std::move(f));
-    auto result = task->get_future();
-    boost::asio::post(core.io(), [task] { (*task)(); });
-    return result.get();
+  auto call(F f) {
+    return call_on(core, std::move(f));
   }
-  // Starts a coroutine on the core; the future has what it returns.
   template <class T>
-  std::future<T> spawn(Task<T> task) {
-    auto promise = std::make_shared<std::promise<T>>();
-    auto future = promise->get_future();
-    boost::asio::co_spawn(core.io(), std::move(task),
-                          [promise](std::exception_ptr, T value) { promise->set_value(std::move(value)); });
-    return future;
+  auto spawn(Task<T> task) {
+    return spawn_on(core, std::move(task));
   }
   std::unique_ptr<Window> window(const WindowDescriptor& lent, Access access) {
     auto opened = call([&] { return port->open_window(last, lent, access); });

@@ -77,7 +77,7 @@ TEST_F(EncryptionTest, ACopyOntoItselfMayTakeTheCustomersKeyAway) {
   EXPECT_EQ(call("PUT", "/bucket/k", onto_itself).code, "InvalidRequest") << "nothing would change";
 }
 
-// Clients that repeat what failed compare.
+// Clients that upload a part again compare its ETag with the first one's.
 TEST_F(EncryptionTest, APartSentAgainHasTheSameEtag) {
   const Headers customer = key_a.headers();
   const std::string text = pattern(1000);

@@ -1,10 +1,10 @@
 // GET and HEAD of an object, as its HTTP and token forms share them.
 #include <fmt/core.h>
 
+#include "base/date.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/door_metrics.h"
 #include "s3/headers.h"
-#include "s3/http_date.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"

@@ -1,5 +1,4 @@
 // PUT, GET, HEAD and DELETE of objects.
-#include "s3/http_date.h"
 #include "s3/objects/open.h"
 #include "s3/test_rig.h"
 

@@ -48,7 +48,7 @@ std::optional<Result<OpenObject>> Opening::now() {
   if (access == nullptr) return std::nullopt;
   reader_ = service_.store.hot(request_.bucket, request_.key);
   if (reader_ == nullptr) return std::nullopt;
-  // What is encrypted lies encrypted in memory, too: wait() opens the seal.
+  // Encrypted objects are cached encrypted: wait() opens the seal.
   if (is_sealed(reader_->info()) || reader_->info().stored_size != 0) return std::nullopt;
   const Asked asked{.action = action::get_object, .key = request_.key, .object = &reader_->info()};
   if (auto allowed = authorize(service_, caller_, *access, asked); !allowed) return std::unexpected(allowed.error());

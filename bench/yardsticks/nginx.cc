@@ -9,12 +9,13 @@
 #include <thread>
 
 #include "cli/bench_loop.h"
-#include "cli/bench_runner.h"
 #include "cli/child.h"
 #include "client/http_client.h"
+#include "yardsticks/yardsticks.h"
 
-namespace verbena::cli {
+namespace verbena::yardsticks {
 
+using cli::Child;
 using client::fault;
 
 namespace {
@@ -95,9 +96,9 @@ Outcome<BenchRow> measure_one(Nginx& nginx, bool get, uint64_t size, unsigned co
   row.size = size;
   row.concurrency = concurrency;
   std::vector<std::vector<std::byte>> buffers(concurrency, std::vector<std::byte>(size));
-  std::vector<BenchCaller> callers;
+  std::vector<cli::BenchCaller> callers;
   for (unsigned i = 0; i < concurrency; ++i) {
-    fill_pattern(buffers[i], i);
+    cli::fill_pattern(buffers[i], i);
     client::HttpRequest put;
     put.method = "PUT";
     put.target = fmt::format("/bench/{}-{}", size, i);
@@ -112,7 +113,8 @@ Outcome<BenchRow> measure_one(Nginx& nginx, bool get, uint64_t size, unsigned co
     callers.push_back({.op = [&nginx, ask, want = get ? size : 0] { return exchange(nginx.http(), ask, want); }});
     OUT_TRY(callers.back().op());
   }
-  OUT_TRY(run_callers(callers, plan, [&] { return nginx.cpu_seconds(); }, row));
+  OUT_TRY(cli::run_callers(
+      callers, plan, [&] { return nginx.cpu_seconds(); }, row));
   return row;
 }
 
@@ -120,7 +122,7 @@ Outcome<BenchRow> measure_one(Nginx& nginx, bool get, uint64_t size, unsigned co
 
 bool nginx_is_there() { return ::access(program, X_OK) == 0; }
 
-std::expected<std::vector<BenchRow>, std::string> measure_nginx(const BenchPlan& plan) {
+Rows measure_nginx(const BenchPlan& plan) {
   auto nginx = Nginx::start();
   if (!nginx) return std::unexpected(nginx.error());
   std::vector<BenchRow> rows;
@@ -136,4 +138,4 @@ std::expected<std::vector<BenchRow>, std::string> measure_nginx(const BenchPlan&
   return rows;
 }
 
-}  // namespace verbena::cli
+}  // namespace verbena::yardsticks

@@ -2,11 +2,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/bytes.h"
-#include "cli/bench.h"
+#include "yardsticks/yardsticks.h"
 
-namespace verbena::cli {
+namespace verbena::yardsticks {
 namespace {
 
 const BenchRow* find(const std::vector<BenchRow>& rows, std::string_view door, std::string_view op, uint64_t size,
@@ -20,7 +22,7 @@ const BenchRow* find(const std::vector<BenchRow>& rows, std::string_view door, s
 
 }  // namespace
 
-std::string bench_ratios(const std::vector<BenchRow>& rows) {
+std::string ratios(const std::vector<BenchRow>& rows) {
   struct Against {
     const char *op, *door, *yardstick;
   };
@@ -47,4 +49,25 @@ std::string bench_ratios(const std::vector<BenchRow>& rows) {
   return out;
 }
 
-}  // namespace verbena::cli
+Rows parse_rows(const std::string& text) {
+  using Json = nlohmann::json;
+  std::vector<BenchRow> rows;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = Json::parse(line, nullptr, false);
+    const auto has = [&](const char* name, bool (Json::*is)() const noexcept) {
+      return json.contains(name) && (json[name].*is)();
+    };
+    const bool sound = json.is_object() && has("door", &Json::is_string) && has("provider", &Json::is_string) &&
+                       has("op", &Json::is_string) && has("size", &Json::is_number_unsigned) &&
+                       has("concurrency", &Json::is_number_unsigned) && has("bytes_per_s", &Json::is_number);
+    if (!sound) return std::unexpected("'" + line + "' is no row of verbena bench --json");
+    BenchRow row{json["door"], json["provider"], json["op"], json["size"], json["concurrency"]};
+    if (has("p50_us", &Json::is_number)) row.p50_us = json["p50_us"].get<double>();
+    row.bytes_per_s = json["bytes_per_s"];
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace verbena::yardsticks

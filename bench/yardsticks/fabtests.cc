@@ -7,10 +7,13 @@
 #include <sstream>
 #include <thread>
 
-#include "cli/bench_runner.h"
 #include "cli/child.h"
+#include "yardsticks/yardsticks.h"
 
-namespace verbena::cli {
+namespace verbena::yardsticks {
+
+using cli::Child;
+
 namespace {
 
 constexpr std::chrono::seconds run_within{60};
@@ -93,9 +96,8 @@ std::optional<BenchRow> parse_fabtests(const std::string& output, uint64_t size)
   return row;
 }
 
-std::expected<std::vector<BenchRow>, std::string> measure_fabtests(const std::string& prefix, uint64_t size,
-                                                                   const std::string& provider,
-                                                                   const std::string& address) {
+Rows measure_fabtests(const std::string& prefix, uint64_t size, const std::string& provider,
+                      const std::string& address) {
   struct Test {
     const char* program;
     const char* op;
@@ -114,4 +116,4 @@ std::expected<std::vector<BenchRow>, std::string> measure_fabtests(const std::st
   return rows;
 }
 
-}  // namespace verbena::cli
+}  // namespace verbena::yardsticks

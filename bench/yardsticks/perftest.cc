@@ -7,10 +7,13 @@
 #include <sstream>
 #include <thread>
 
-#include "cli/bench_runner.h"
 #include "cli/child.h"
+#include "yardsticks/yardsticks.h"
 
-namespace verbena::cli {
+namespace verbena::yardsticks {
+
+using cli::Child;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -72,7 +75,7 @@ std::optional<BenchRow> parse_perftest(const std::string& output, uint64_t size,
   return row;
 }
 
-std::expected<std::vector<BenchRow>, std::string> measure_perftest(const std::string& address, uint64_t size) {
+Rows measure_perftest(const std::string& address, uint64_t size) {
   const auto device = device_of(address);
   if (!device) return std::unexpected(address + " is the address of no RDMA device");
   std::vector<BenchRow> rows;
@@ -105,4 +108,4 @@ std::expected<std::vector<BenchRow>, std::string> measure_perftest(const std::st
   return rows;
 }
 
-}  // namespace verbena::cli
+}  // namespace verbena::yardsticks
