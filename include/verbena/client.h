@@ -76,7 +76,10 @@ struct ClientOptions {
   std::string access_key = {}, secret_key = {}, session_token = {};  // empty access key: anonymous, HTTP only
   std::string region = "us-east-1";
   Via via = Via::automatic;       // anything but automatic never falls back: it fails
-  std::string provider = "auto";  // native: auto | local | verbs | tcp | efa | cxi
+  // Native: auto | local | verbs | tcp | efa | cxi. Tokens: the same names without local, and tcp is libfabric's, which
+  // Via::automatic uses only where it is named: any peer can crash a process through it, unless libfabric is built with
+  // Verbena's checks.
+  std::string provider = "auto";
   std::string ca_file = {};       // PEM, for https; empty: the system's certificates
   bool insecure = false;          // https without verifying the server
   // TLS does not cover RDMA. With an https endpoint, Via::automatic therefore sends payloads by the native door over an

@@ -81,7 +81,8 @@ void print_tokens(const server::Endpoints& endpoints) {
     std::printf(
         "  tokens  declined: no RDMA device serves them. To try them where all peers are trusted, since any peer can "
         "then\n"
-        "          crash the server: --set rdma.token_provider=tcp\n\n");
+        "          crash the server: --set rdma.token_provider=tcp, and for clients on this host\n"
+        "          --set rdma.token_networks=127.0.0.0/8\n\n");
   }
 }
 

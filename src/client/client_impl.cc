@@ -129,7 +129,10 @@ Outcome<> Client::Impl::open() {
     }
   }
   if ((all && !only_same_host) || options_.via == Via::token) {
-    token_ = std::make_unique<client::TokenDoor>(*s3_, options_.provider);
+    // libfabric's tcp listens, and any peer can end the process through it: nobody gets it who has not asked for it.
+    const bool unasked =
+        all && (options_.provider.empty() || options_.provider == "auto" || options_.provider == "local");
+    token_ = std::make_unique<client::TokenDoor>(*s3_, unasked ? "verbs" : options_.provider);
     if (options_.via == Via::token) OUT_TRY(token_->open());
   }
   return {};

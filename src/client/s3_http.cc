@@ -52,6 +52,9 @@ ClientError error_of(const HttpReply& reply, const S3Call& call) {
   out.code = code_for(xml.code, reply.status, !call.key.empty());
   out.s3_code = std::move(xml.code);
   out.message = xml.message.empty() ? default_message(out.code, reply.status) : std::move(xml.message);
+  // Why a token was declined has no place in S3's errors.
+  if (const auto why = reply.header("x-verbena-rdma-declined"))
+    out.message += " (" + std::string(why->substr(0, 200)) + ")";
   out.request_id = std::move(xml.request_id);
   if (out.request_id.empty()) out.request_id = std::string(reply.header("x-amz-request-id").value_or(""));
   return out;

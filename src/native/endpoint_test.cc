@@ -65,6 +65,26 @@ TEST_F(EndpointTest, ThePutsEtagIsAnMd5WhereTheClientAsksForIt) {
   EXPECT_EQ(stored->etag, "5d41402abc4b2a76b9719d911017c592");
 }
 
+// Who recorded the HELLO of a session, or has two, could open it on a connection that is encrypted under another key
+// and goes when the other session ends.
+TEST_F(EndpointTest, AHelloOnAConnectionThatAnotherSessionsKeyOpenedIsDropped) {
+  FakePeer first = open_session(7), second = open_session(7);
+  port_.session_of[7] = first.session;
+  const wire::Hello hello{.message_size_max = 16 * KiB, .address = {}};
+  const auto before = dropped("wrong_peer");
+  const auto of_second = second.seal(wire::Type::hello, 1, hello);
+  deliver(second, of_second);
+  EXPECT_TRUE(port_.sent.empty());
+  EXPECT_EQ(dropped("wrong_peer"), before + 1);
+  deliver(first, first.seal(wire::Type::hello, 1, hello));
+  EXPECT_EQ(reply_code(first), Errc::ok);
+  // Nothing was made of it: the same words on the second's own connection open it.
+  second.id = 8;
+  port_.session_of[8] = second.session;
+  deliver(second, of_second);
+  EXPECT_EQ(reply_code(second), Errc::ok);
+}
+
 TEST_F(EndpointTest, AKeyThatIsRemovedEndsItsSessionsAtTheNextMessage) {
   FakePeer peer = hello();
   store_.put("bucket", "a", "hello");

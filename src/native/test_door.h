@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <deque>
+#include <map>
 
 #include "base/metrics.h"
 #include "http/test_exchange.h"
@@ -28,6 +29,10 @@ class FakePort final : public fabric::Port {
   size_t message_size_max() const override { return 16 * KiB; }
   std::string address() const override { return "fake"; }
   Result<fabric::PeerId> add_peer(std::string_view) override { return ++peers; }
+  bool admit(fabric::PeerId peer, uint64_t session) override {
+    const auto known = session_of.find(peer);
+    return known == session_of.end() || known->second == session;
+  }
   void remove_peer(fabric::PeerId peer) override { removed.push_back(peer); }
   Result<void> send(fabric::PeerId peer, Bytes message) override {
     if (full) return fail(Errc::would_block);
@@ -40,6 +45,7 @@ class FakePort final : public fabric::Port {
     return fail(Errc::rdma_transfer_failed);
   }
 
+  std::map<fabric::PeerId, uint64_t> session_of;  // connections that a session's key has opened
   OnMessage receive;
   FindKey find_key;
   bool is_encrypted = false;

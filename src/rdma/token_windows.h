@@ -14,9 +14,9 @@ class TokenWindows {
  public:
   virtual ~TokenWindows() = default;
 
-  // invalid_rdma_token: the endpoint name is not an address of the provider's format, or not the HTTP peer's address
-  //   (nor in a configured network), or the server's own;
-  // rdma_not_supported: another dialect, a provider that is not open here, `shm`, a window that the device cannot take.
+  // invalid_rdma_token: the endpoint name is not an address of the provider's format;
+  // rdma_not_supported: another dialect, a provider that is not open here, `shm`, a window that the device cannot take,
+  //   or an endpoint that is not dialled: the server's own, a port or address that the configuration does not allow.
   // Runs on the calling core; the window belongs to that core.
   virtual Result<std::unique_ptr<fabric::Window>> open(const Token& token, std::string_view peer_address,
                                                        fabric::Access access) = 0;

@@ -212,7 +212,10 @@ std::expected<void, std::string> Server::State::open_cores() {
   const unsigned count = core_count(config);
   cores.resize(count);
   if (config.rdma.enabled) {
-    auto made = rdma::FabricTokenWindows::create({.networks = config.rdma.token_networks, .own_ports = {}});
+    auto made = rdma::FabricTokenWindows::create({.networks = config.rdma.token_networks,
+                                                  .port_first = config.rdma.token_port_first,
+                                                  .port_last = config.rdma.token_port_last,
+                                                  .own_ports = {}});
     if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
     windows = std::move(*made);
     fabric::ofi::export_port_counters();

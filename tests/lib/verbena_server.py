@@ -45,7 +45,8 @@ class Server:
         self.directory = str(directory or tempfile.mkdtemp(prefix="verbena-test-"))
         self.args = list(args)
         self.env = dict(os.environ, VERBENA_ROOT_ACCESS_KEY=ACCESS_KEY, VERBENA_ROOT_SECRET_KEY=SECRET_KEY,
-                        **{"VERBENA_RDMA_TOKEN_PROVIDER": "auto,tcp", **(env or {})})
+                        **{"VERBENA_RDMA_TOKEN_PROVIDER": "auto,tcp", "VERBENA_RDMA_TOKEN_NETWORKS": "127.0.0.0/8",
+                           **(env or {})})
         self.process = None
         self.http = self.native = None
         self.log_path = os.path.join(self.directory, "..", os.path.basename(self.directory) + ".log")

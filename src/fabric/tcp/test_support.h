@@ -180,8 +180,9 @@ class TestClient {
 // A socket in the hands of somebody who does not keep to the rules.
 class RawSocket {
  public:
-  explicit RawSocket(const TestServer& server) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const auto address = *parse_socket_address(server.port->address());
+  explicit RawSocket(const TestServer& server) : RawSocket(server.port->address()) {}
+  explicit RawSocket(const std::string& port_address) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const auto address = *parse_socket_address(port_address);
     const timeval limit{20, 0};
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     EXPECT_EQ(::connect(fd_.get(), address.get(), address.size), 0);
@@ -210,11 +211,14 @@ class RawSocket {
 
   // Authenticates; what follows is frames (without encryption).
   bool shake_hands(uint64_t session = 1, bool encrypt = false) {
+    return shake_hands(session, key_of(session), encrypt);
+  }
+  bool shake_hands(uint64_t session, const ConnectionKey& key, bool encrypt) {
     hello = make_hello(session, encrypt);
     if (!send(hello)) return false;
     Challenge challenge;
     if (!receive(challenge)) return false;
-    handshake.emplace(key_of(session), hello, Bytes(challenge).first(random_size));
+    handshake.emplace(key, hello, Bytes(challenge).first(random_size));
     return send(handshake->proof());
   }
   bool send_frame(const Frame& frame, Bytes payload = {}) {
