@@ -62,7 +62,7 @@ std::optional<std::string_view> HttpReply::header(std::string_view name) const {
 }
 
 struct HttpClient::Network {
-  asio::io_context io{1};
+  asio::io_context io;
   std::unique_ptr<asio::ssl::context> tls;  // null: plain
 };
 
