@@ -232,7 +232,7 @@ void say_on(tcp::RawSocket& socket, bool encrypt, Bytes bytes) {
   tcp::Stream stream{Fd(::dup(socket.fd()))};
   ASSERT_TRUE(stream.start_tls(tcp::Side::client, socket.handshake->tls_key()));
   Result<bool> done = false;
-  ASSERT_TRUE(tcp::eventually([&] {
+  ASSERT_TRUE(eventually([&] {
     done = stream.handshake();
     return !done || *done;
   }));

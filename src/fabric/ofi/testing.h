@@ -46,7 +46,7 @@ class TestServer {
     thread_ = std::thread([this] { core.run(); });
   }
   ~TestServer() {
-    call([this] { fabric.reset(); });
+    call_on(core, [this] { fabric.reset(); });
     core.stop();
     thread_.join();
   }

@@ -54,7 +54,7 @@ class TestServer {
     thread_ = std::thread([this] { core.run(); });
   }
   ~TestServer() {
-    call([this] { port.reset(); });
+    call_on(core, [this] { port.reset(); });
     core.stop();
     thread_.join();
   }
