@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "store/local/blob_writer.h"
 
 namespace verbena::store::local {
 namespace {
@@ -18,20 +19,6 @@ metrics::Counter& groups() {
 }
 
 }  // namespace
-
-void Transaction::kill(const BlobRef& blob) {
-  switch (blob.kind) {
-    case BlobKind::empty:
-      return;
-    case BlobKind::in_index:
-      batch_.erase(Family::in_index, keys::in_index(blob.id));
-      return;
-    case BlobKind::extents:
-      batch_.put(Family::meta, keys::dead(blob.id), "");
-      dead_.push_back(blob.id);
-      return;
-  }
-}
 
 Committer::Committer(Index& index, Volumes& volumes, Garbage& garbage, Options options)
     : index_(index), volumes_(volumes), garbage_(garbage), options_(options) {
@@ -159,19 +146,22 @@ Result<void> Committer::recover_index() {
 }
 
 // The members of the group that hold, in the batch.
-std::vector<size_t> Committer::apply(std::vector<Pending>& group, Transaction& transaction) {
+std::vector<size_t> Committer::apply(std::vector<Pending>& group, IndexTransaction& transaction) {
   std::vector<size_t> applied;
   for (size_t i = 0; i < group.size(); ++i) {
     Pending& pending = group[i];
     if (!pending.outcome) continue;
-    size_t dead = transaction.dead_.size(), effects = transaction.effects_.size();
+    const size_t dead = transaction.dead_.size(), abandoned = transaction.abandoned_.size(),
+                 effects = transaction.effects_.size();
     transaction.batch_.save();
-    pending.outcome = pending.mutation.apply(transaction);
+    pending.outcome = pending.mutation.judge(transaction);
     if (pending.outcome) {
+      if (pending.mutation.blob) add_blob(transaction.batch_, pending.mutation.blob->written());
       applied.push_back(i);
     } else {
       transaction.batch_.roll_back();
       transaction.dead_.resize(dead);
+      transaction.abandoned_.resize(abandoned);
       transaction.effects_.resize(effects);
     }
   }
@@ -180,7 +170,7 @@ std::vector<size_t> Committer::apply(std::vector<Pending>& group, Transaction& t
 
 void Committer::write_index(Lane& lane, std::vector<Pending>& group) {
   std::lock_guard lock(index_mutex_);
-  Transaction transaction(index_, options_.clock->now_us());
+  IndexTransaction transaction(index_, options_.next_id, options_.clock->now_us());
   Result<void> ready = recover_index();
   std::vector<size_t> applied;
   if (ready) {
@@ -206,6 +196,7 @@ void Committer::write_index(Lane& lane, std::vector<Pending>& group) {
   }
   for (auto& effect : transaction.effects_) effect();
   garbage_.add_dead(transaction.dead_);
+  for (const uint64_t bucket : transaction.abandoned_) garbage_.add_removed_bucket(bucket);
   groups().add();
   commits().add(applied.size());
 }

@@ -21,46 +21,29 @@
 
 #include "base/clock.h"
 #include "base/task.h"
-#include "store/local/bucket.h"
+#include "store/local/catalogue.h"
 #include "store/local/garbage.h"
 #include "store/local/index.h"
-#include "store/local/record.h"
 #include "store/local/volume.h"
+#include "store/logic/bucket.h"
 
 namespace verbena::store::local {
 
-// What a mutation sees while it is applied.
-class Transaction {
- public:
-  Transaction(Index& index, int64_t now_us) : batch_(index), now_us_(now_us) {}
-  Batch& batch() { return batch_; }
-  int64_t now_us() const { return now_us_; }
-  // The blob is no longer named: its bytes go when no reader holds them.
-  void kill(const BlobRef& blob);
-  // Runs after the batch is in the index, before the answer.
-  void on_commit(std::function<void()> effect) { effects_.push_back(std::move(effect)); }
-
- private:
-  friend class Committer;
-  Batch batch_;
-  int64_t now_us_;
-  std::vector<uint64_t> dead_;
-  std::vector<std::function<void()>> effects_;
-};
+class VolumeBlobWriter;
 
 struct Mutation {
-  // Evaluates conditions and, only if they hold, changes the batch. On the lane's thread. Nothing that it did is kept
-  // when it fails.
-  std::function<Result<void>(Transaction&)> apply;
-  std::vector<Run> runs;                 // named by the index if this succeeds; the committer's from here on
-  std::shared_ptr<const Bucket> bucket;  // decides the lane; null: durable
-  bool takes_space = false;              // refused when the disk is nearly full; deletes are not
+  Judge judge;                             // on the lane's thread, once
+  std::shared_ptr<VolumeBlobWriter> blob;  // its records go into the batch; null: none
+  std::vector<Run> runs;                   // named by the index if this succeeds; the committer's from here on
+  std::shared_ptr<const Bucket> bucket;    // decides the lane; null: durable
+  bool takes_space = false;                // refused when the disk is nearly full; deletes are not
 };
 
 class Committer {
  public:
   struct Options {
     const WallClock* clock = nullptr;
+    std::function<uint64_t()> next_id;
     size_t queue_max = 4096;
     size_t group_max = 256;
   };
@@ -99,7 +82,7 @@ class Committer {
   void sync_data(std::vector<Pending>& group);
   void refuse_without_space(std::vector<Pending>& group);
   void write_index(Lane& lane, std::vector<Pending>& group);
-  std::vector<size_t> apply(std::vector<Pending>& group, Transaction& transaction);
+  std::vector<size_t> apply(std::vector<Pending>& group, IndexTransaction& transaction);
   Result<void> recover_index();
 
   Index& index_;

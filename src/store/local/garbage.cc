@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "store/local/catalogue.h"
 
 namespace verbena::store::local {
 namespace {
@@ -18,6 +19,16 @@ metrics::Counter& punched_bytes() {
 }
 
 }  // namespace
+
+Result<std::vector<uint64_t>> sweep_piece(Index& index, BucketSweep& bucket) {
+  static const std::function<uint64_t()> no_ids = [] { return 0; };
+  IndexTransaction transaction(index, no_ids, 0);
+  VB_ASSIGN(BucketSweep next, bucket.step(transaction));
+  if (next.done()) transaction.batch().erase(Family::meta, keys::removed_bucket(bucket.bucket()));
+  VB_TRY(index.write(transaction.batch(), /*sync=*/false));
+  bucket = std::move(next);
+  return transaction.dead();
+}
 
 void Garbage::start() { thread_ = std::thread(&Garbage::loop, this); }
 
@@ -116,7 +127,7 @@ void Garbage::reclaim_now(std::vector<Run>& runs) {
 }
 
 void Garbage::sweep(BucketSweep& bucket) {
-  auto dead = bucket.step(index_);
+  auto dead = sweep_piece(index_, bucket);
   if (!dead) {
     log::warn("store: a removed bucket keeps its space for now: {}", describe(dead.error()));
     removed_again_.push_back(std::move(bucket));

@@ -13,12 +13,16 @@
 #include <thread>
 #include <vector>
 
-#include "store/local/bucket_sweep.h"
 #include "store/local/index.h"
 #include "store/local/pins.h"
 #include "store/local/volume.h"
+#include "store/logic/bucket_sweep.h"
 
 namespace verbena::store::local {
+
+// Takes the next piece of what a removed bucket left out of the index and returns the blobs that have lost their names.
+// Not synced: what is lost of it is done again. After an error nothing has changed.
+Result<std::vector<uint64_t>> sweep_piece(Index& index, BucketSweep& bucket);
 
 class Garbage {
  public:

@@ -295,9 +295,10 @@ Result<std::string> Index::get(Family family, std::string_view key, Tier tier) {
   return value;
 }
 
-Cursor Index::cursor(Family family, std::string prefix, std::string_view from) {
+Cursor Index::cursor(Family family, std::string prefix, std::string_view from, Tier tier) {
   auto end = Cursor::end_of(prefix);
   rocksdb::ReadOptions options;
+  if (tier == Tier::cached) options.read_tier = rocksdb::kBlockCacheTier;
   if (end) options.iterate_upper_bound = &end->slice;
   std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options, handle(family)));
   return {std::move(end), std::move(it), std::move(prefix), from};

@@ -54,7 +54,7 @@ struct IndexWork {
 IndexWork index_work();
 
 // Walks the keys that start with a prefix, in byte order. Never looks behind them: what was removed there is free.
-class Cursor {
+class Cursor final : public store::Cursor {
  public:
   // RocksDB looks at it for as long as the iterator lives.
   struct End {
@@ -66,12 +66,12 @@ class Cursor {
 
   // On the first key from `from` on, or the first of all.
   Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, std::string prefix, std::string_view from);
-  bool valid() const;
-  std::string_view key() const { return {it_->key().data(), it_->key().size()}; }
-  std::string_view value() const { return {it_->value().data(), it_->value().size()}; }
-  void next() { it_->Next(); }
-  void seek(std::string_view key) { it_->Seek(rocksdb::Slice(key.data(), key.size())); }
-  Result<void> status() const;  // look here when valid() says no
+  bool valid() const override;
+  std::string_view key() const override { return {it_->key().data(), it_->key().size()}; }
+  std::string_view value() const override { return {it_->value().data(), it_->value().size()}; }
+  void next() override { it_->Next(); }
+  void seek(std::string_view key) override { it_->Seek(rocksdb::Slice(key.data(), key.size())); }
+  Result<void> status() const override;
 
  private:
   std::unique_ptr<End> end_;
@@ -110,7 +110,7 @@ class Index {
 
   // not_found; would_block (Tier::cached only); corrupt_object; io_error.
   Result<std::string> get(Family family, std::string_view key, Tier tier = Tier::disk);
-  Cursor cursor(Family family, std::string prefix, std::string_view from = {});
+  Cursor cursor(Family family, std::string prefix, std::string_view from = {}, Tier tier = Tier::disk);
 
   // Atomic. `sync`: durable when it returns. After an error the outcome is unknown (a crash may bring the batch back)
   // until recover() has succeeded; then it is certain that the batch did not happen. Until then all writes fail.

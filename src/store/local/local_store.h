@@ -14,7 +14,7 @@
 #include "base/blocking.h"
 #include "base/clock.h"
 #include "store/local/file_system.h"
-#include "store/store.h"
+#include "store/logic/engine_store.h"
 
 namespace verbena::store::local {
 
@@ -49,12 +49,13 @@ struct ScrubReport {
   std::vector<std::string> objects;  // "bucket/key": what is damaged, the first 100
 };
 
-class LocalStore final : public Store {
+class LocalStore final : public EngineStore {
  public:
   // Blocks: for start-up. Recovers what a crash left. What was durable and is damaged is corrupt_object, and nothing
   // has been changed then. service_unavailable: the directory is in use; unsupported: a newer format; corrupt_object,
   // io_error.
   static Result<std::unique_ptr<LocalStore>> open(Options options);
+  using EngineStore::open;
   // Ends background work, then closes. Blocks.
   ~LocalStore() override;
 
@@ -68,44 +69,8 @@ class LocalStore final : public Store {
   Result<ScrubReport> scrub();  // blocks; reads everything, as fast as it can
   void drain();  // blocks until the index has all that was acknowledged, and deleted objects' space is back
 
-  Task<Result<void>> create_bucket(BucketInfo bucket) override;
-  Task<Result<BucketInfo>> bucket(std::string_view name) override;
-  Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
-  Task<Result<void>> set_versioning(std::string_view bucket, Versioning versioning) override;
-  Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) override;
-  Task<Result<void>> remove_bucket(std::string_view name) override;
-  Task<Result<std::vector<BucketInfo>>> buckets() override;
-  Task<Result<Document>> document(std::string_view bucket, std::string_view name) override;
-  Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
-  Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
-  Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
-                                                   std::string_view version_id = {}) override;
-  Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key,
-                                std::string_view version_id = {}) override;
-  Task<Result<ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
-                                        std::string_view version_id) override;
-  Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
-                                                     std::optional<uint64_t> size_hint) override;
-  Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override;
-  Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
-                                  ObjectChange change) override;
-  Task<Result<ListPage>> list(std::string_view bucket, ListRequest request) override;
-  Task<Result<VersionPage>> list_versions(std::string_view bucket, ListVersionsRequest request) override;
-  Task<Result<UploadInfo>> create_upload(UploadInfo upload) override;
-  Task<Result<UploadInfo>> upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
-  Task<Result<std::unique_ptr<ObjectWriter>>> create_part(std::string_view bucket, std::string_view key,
-                                                          std::string_view upload_id, int part_number,
-                                                          std::optional<uint64_t> size_hint) override;
-  Task<Result<PartPage>> list_parts(std::string_view bucket, std::string_view key, std::string_view upload_id,
-                                    int after_part, int max_parts) override;
-  Task<Result<UploadPage>> list_uploads(std::string_view bucket, ListUploadsRequest request) override;
-  Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
-                                           std::vector<PartInfo> parts, ObjectInfo info,
-                                           CommitConditions conditions) override;
-  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
-
  private:
-  explicit LocalStore(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
+  explicit LocalStore(std::shared_ptr<Engine> engine);
   std::shared_ptr<Engine> engine_;
 };
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "store/local/engine.h"
 #include "store/local/index_check.h"
+#include "store/local/reader.h"
 #include "store/local/scrub.h"
 #include "store/local/seam_env.h"
 #include "store/local/write_behind.h"
@@ -58,10 +59,13 @@ Result<void> Engine::start() {
                                                  .next_id = ids});
   VB_TRY(open_index());
   garbage = std::make_unique<Garbage>(*index, *volumes, [this](const auto& blobs) { kept.release(blobs); });
-  committer = std::make_unique<Committer>(*index, *volumes, *garbage, Committer::Options{.clock = options.clock});
+  committer = std::make_unique<Committer>(*index, *volumes, *garbage,
+                                          Committer::Options{.clock = options.clock, .next_id = ids});
   io = std::make_unique<DataIo>(*options.pool);
   behind = std::make_unique<WriteBehind>(*this);
-  VB_TRY(load_buckets());
+  supply_seams();
+  IndexView all(*index, Tier::disk);
+  VB_TRY(load_buckets(all));
   VB_TRY(check_volumes());
   VB_TRY(recover_volumes());
   VB_TRY(queue_dead_blobs());
@@ -72,6 +76,16 @@ Result<void> Engine::start() {
   scrub = std::make_unique<Scrub>(*this);
   scrub->start();
   return {};
+}
+
+// What the logic sees of the engine.
+void Engine::supply_seams() {
+  catalogue = std::make_unique<IndexCatalogue>(*this);
+  volume_blobs = std::make_unique<VolumeBlobs>(*this);
+  rows = catalogue.get();
+  blobs = volume_blobs.get();
+  early = behind.get();
+  clock = options.clock;
 }
 
 void Engine::stop() {
@@ -235,30 +249,6 @@ Result<void> Engine::check_volumes() {
                 options.directory.string() + "`, or go on without it: accept_data_loss.");
 }
 
-Result<void> Engine::load_buckets() {
-  Cursor cursor = index->cursor(Family::meta, keys::bucket_prefix());
-  for (; cursor.valid(); cursor.next()) {
-    VB_ASSIGN(BucketRecord record, decode_bucket(cursor.value()));
-    buckets.add(record);
-  }
-  VB_TRY(cursor.status());
-  return load_documents();
-}
-
-Result<void> Engine::load_documents() {
-  std::map<uint64_t, std::shared_ptr<const Bucket>> by_id;
-  for (auto& bucket : buckets.all()) by_id[bucket->id] = bucket;
-  Cursor cursor = index->cursor(Family::meta, keys::document_prefix());
-  for (; cursor.valid(); cursor.next()) {
-    auto key = keys::parse_document(cursor.key());
-    if (!key) return fail(Errc::corrupt_object, "store: document record");
-    auto bucket = by_id.find(key->first);
-    if (bucket == by_id.end()) return fail(Errc::corrupt_object, "store: document of no bucket");
-    bucket->second->documents.set(key->second, std::make_shared<const std::string>(cursor.value()));
-  }
-  return cursor.status();
-}
-
 Result<void> Engine::recover_volumes() {
   VB_ASSIGN(auto ids, volumes->on_disk());
   Batch batch(*index);
@@ -327,12 +317,6 @@ Result<void> Engine::queue_removed_buckets() {
     garbage->add_removed_bucket(*bucket);
   }
   return cursor.status();
-}
-
-Result<void> check_key(std::string_view key) {
-  if (key.empty()) return fail(Errc::invalid_argument, "key: empty");
-  if (key.size() > key_size_max) return fail(Errc::key_too_long);
-  return {};
 }
 
 }  // namespace verbena::store::local

@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/local/engine.h"
-#include "store/local/versions.h"
 #include "store/local/write_behind.h"
+#include "store/logic/versions.h"
 
 namespace verbena::store::local {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
-#include "store/local/object_ops.h"
+#include "store/logic/object_ops.h"
 
 namespace verbena::store::local {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-constexpr auto again_after = 1s;      // what the disk refused is tried again
+constexpr auto try_again_after = 1s;  // what the disk refused is tried again
 constexpr auto settle_within = 15s;   // longer than a full table takes to be written
 constexpr size_t batch_max = 256;     // objects in one step: a group of the committer
 constexpr size_t overhead = 1 * KiB;  // of an entry and its names, roughly
@@ -85,11 +85,6 @@ void WriteBehind::stop() {
 
 // --- In and out
 // -------------------------------------------------------------------------------------------------------
-
-bool WriteBehind::suits(const Bucket& bucket) {
-  return bucket.durability.load(std::memory_order_acquire) == Durability::memory &&
-         bucket.versioning.load(std::memory_order_acquire) == Versioning::off;
-}
 
 std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& bucket, std::string_view key,
                                            ObjectInfo& info, memory::Chunk& bytes) {
@@ -156,6 +151,17 @@ AcknowledgedPtr WriteBehind::find(const Bucket& bucket, std::string_view key) co
   const std::lock_guard lock(mutex_);
   const auto found = newest_.find(name.text());
   return found == newest_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<ObjectReader> WriteBehind::open(const Bucket& bucket, std::string_view key) const {
+  auto object = find(bucket, key);
+  return object == nullptr ? nullptr : open_acknowledged(std::move(object));
+}
+
+std::optional<ObjectInfo> WriteBehind::stat(const Bucket& bucket, std::string_view key) const {
+  const auto object = find(bucket, key);
+  if (object == nullptr) return std::nullopt;
+  return object->info;
 }
 
 void WriteBehind::forget_locked(const Acknowledged& object) {
@@ -246,16 +252,9 @@ void WriteBehind::flush() {
   }
 }
 
-WriteBehind::Shut::Shut(WriteBehind& behind, std::shared_ptr<const Bucket> bucket)
-    : behind_(behind), bucket_(std::move(bucket)) {
-  const std::lock_guard lock(behind_.mutex_);
-  ++bucket_->shut;
-}
-
-WriteBehind::Shut::~Shut() {
-  if (!bucket_) return;
-  const std::lock_guard lock(behind_.mutex_);
-  --bucket_->shut;
+void WriteBehind::shut(const Bucket& bucket, bool is) {
+  const std::lock_guard lock(mutex_);
+  bucket.shut += is ? 1 : -1;
 }
 
 // --- The thread
@@ -293,7 +292,7 @@ void WriteBehind::loop() {
     if (last_try) return;
     // Nobody is helped by trying at once what the disk has just refused.
     hurry_ = false;
-    wake_.wait_for(lock, again_after, [this] { return stopping_; });
+    wake_.wait_for(lock, try_again_after, [this] { return stopping_; });
     hurry_ = true;
   }
 }
@@ -314,6 +313,19 @@ struct WriteBehind::Written {
   WrittenBlob blob;
 };
 
+namespace {
+
+// Brings an object into the index that was acknowledged already, at the time that its info says.
+Result<void> put_acknowledged(IndexTransaction& transaction, const Acknowledged& object, const WrittenBlob& blob) {
+  VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *object.bucket));
+  VB_ASSIGN(auto current, find_object(transaction, *object.bucket, object.key));
+  VB_TRY(replace_current(transaction, bucket, object.key, current, object.info, blob.ref, object.info.modified_us));
+  add_blob(transaction.batch(), blob);
+  return {};
+}
+
+}  // namespace
+
 void WriteBehind::write(Batch batch) {
   const auto all = std::make_shared<std::latch>(static_cast<ptrdiff_t>(batch.size()));
   for (AcknowledgedPtr& object : batch) {
@@ -324,12 +336,13 @@ void WriteBehind::write(Batch batch) {
       continue;
     }
     auto written = std::make_shared<Written>(Written{object, std::move(*blob)});
-    Mutation mutation{.apply =
-                          [this, written](Transaction& transaction) {
-                            auto done = apply_acknowledged(transaction, engine_, *written->object, written->blob);
-                            if (done) transaction.on_commit([this, written] { in_index(*written->object); });
-                            return done;
-                          },
+    auto judge = [this, written](Transaction& transaction) {
+      auto done = put_acknowledged(static_cast<IndexTransaction&>(transaction), *written->object, written->blob);
+      if (done) transaction.on_commit([this, written] { in_index(*written->object); });
+      return done;
+    };
+    Mutation mutation{.judge = std::move(judge),
+                      .blob = nullptr,
                       .runs = std::move(written->blob.runs),
                       .bucket = object->bucket,
                       .takes_space = true};
