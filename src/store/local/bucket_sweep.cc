@@ -41,7 +41,7 @@ Result<std::vector<uint64_t>> BucketSweep::step(Index& index) {
   const bool last = !uploads.valid();
   std::string next = last ? std::string() : std::string(uploads.key());
   if (last) batch.erase(Family::meta, keys::removed_bucket(bucket_));
-  VB_TRY(index.write(batch, /*sync=*/false));
+  VB_TRY(index.write(batch));
   from_ = std::move(next);
   done_ = last;
   return dead;

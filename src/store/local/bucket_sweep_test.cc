@@ -74,7 +74,8 @@ TEST_F(RemovedBucket, IsSweptAfterARestartFromWhereItWas) {
   ASSERT_TRUE(bucket);
   Transaction transaction(*engine->index, 1);
   ASSERT_TRUE(remove_bucket_mutation(*engine, *bucket).apply(transaction));
-  ASSERT_TRUE(engine->index->write(transaction.batch(), true));
+  ASSERT_TRUE(engine->index->write(transaction.batch()));
+  ASSERT_TRUE(engine->index->sync());
   BucketSweep sweep((*bucket)->id);
   ASSERT_TRUE(sweep.step(*engine->index));
   EXPECT_FALSE(sweep.done());

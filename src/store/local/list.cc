@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "store/local/lookup.h"
 #include "store/local/versions.h"
 
 namespace verbena::store::local {
@@ -36,7 +37,8 @@ Result<ListPage> list_objects(Engine& engine, const Bucket& bucket, const ListRe
   if (room == 0) return page;
   // The smallest key above `after` is `after` and a zero byte.
   const std::string from = keys::object(bucket.id, request.after) + '\0';
-  Cursor cursor = engine.index->cursor(Family::objects, keys::object(bucket.id, request.prefix), from);
+  Cursor cursor =
+      engine.index->cursor(Family::objects, keys::object(bucket.id, request.prefix), from, view_of(bucket));
   while (cursor.valid()) {
     std::string_view key = cursor.key().substr(keys::object_prefix_size);
     std::string hidden(common_prefix(key, request.prefix, request.delimiter));
@@ -70,7 +72,8 @@ Result<UploadPage> list_uploads(Engine& engine, const Bucket& bucket, const List
   UploadPage page;
   int room = std::clamp(request.max_uploads, 0, page_max);
   if (room == 0) return page;
-  Cursor cursor = engine.index->cursor(Family::uploads, keys::upload_key_prefix(bucket.id, request.prefix));
+  Cursor cursor =
+      engine.index->cursor(Family::uploads, keys::upload_key_prefix(bucket.id, request.prefix), {}, view_of(bucket));
   if (!request.key_marker.empty() && request.key_marker >= request.prefix) {
     // With an upload id: behind that upload. Without: behind all uploads of the key.
     std::string from = keys::upload(bucket.id, request.key_marker, request.upload_id_marker);

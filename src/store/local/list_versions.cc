@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "store/local/list.h"
+#include "store/local/lookup.h"
 #include "store/local/versions.h"
 
 namespace verbena::store::local {
@@ -14,8 +15,9 @@ class VersionCursor {
   VersionCursor(Engine& engine, const Bucket& bucket, std::string_view prefix)
       : engine_(engine),
         bucket_(bucket.id),
-        objects_(engine.index->cursor(Family::objects, keys::object(bucket.id, prefix))),
-        versions_(engine.index->cursor(Family::versions, keys::version_key_prefix(bucket.id, prefix))) {}
+        view_(view_of(bucket)),
+        objects_(engine.index->cursor(Family::objects, keys::object(bucket.id, prefix), {}, view_)),
+        versions_(engine.index->cursor(Family::versions, keys::version_key_prefix(bucket.id, prefix), {}, view_)) {}
 
   // To the next version; false at the end.
   Result<bool> next() {
@@ -55,7 +57,7 @@ class VersionCursor {
     std::string object_key = keys::object(bucket_, key);
     seek(object_key, keys::version(bucket_, key, id) + '\0');
     // What is newer than the marker has been seen, if it was there.
-    Cursor newest = engine_.index->cursor(Family::versions, keys::version_prefix(bucket_, key));
+    Cursor newest = engine_.index->cursor(Family::versions, keys::version_prefix(bucket_, key), {}, view_);
     VB_TRY(newest.status());
     auto parsed = newest.valid() ? keys::parse_version(newest.key()) : std::nullopt;
     if (parsed && parsed->second >= id) newest_seen_ = key;
@@ -88,6 +90,7 @@ class VersionCursor {
 
   Engine& engine_;
   const uint64_t bucket_;
+  const View view_;
   Cursor objects_, versions_;
   std::optional<std::string> current_key_;
   std::optional<std::pair<std::string, uint64_t>> older_;
@@ -104,12 +107,14 @@ Result<std::optional<uint64_t>> marker_id(Engine& engine, const Bucket& bucket, 
     if (!id) return fail(Errc::invalid_version);
     return id;
   }
-  auto value = engine.index->get(Family::objects, keys::object(bucket.id, request.key_marker));
+  const View view = view_of(bucket);
+  auto value = engine.index->get(Family::objects, keys::object(bucket.id, request.key_marker), Tier::disk, view);
   if (value) {
     VB_ASSIGN(ObjectRecord current, decode_object(*value));
     if (current.is_null()) return current.id;
   }
-  auto pointer = engine.index->get(Family::uploads, keys::null_version(bucket.id, request.key_marker));
+  const std::string null_key = keys::null_version(bucket.id, request.key_marker);
+  auto pointer = engine.index->get(Family::uploads, null_key, Tier::disk, view);
   if (!pointer && pointer.error() == Errc::not_found) return std::nullopt;
   if (!pointer) return std::unexpected(pointer.error());
   return keys::parse_number(*pointer);

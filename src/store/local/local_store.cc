@@ -74,14 +74,18 @@ Task<Result<void>> LocalStore::set_durability(std::string_view name, Durability 
   };
   WriteBehind::Shut shut(*engine->behind, found);
   VB_CO_TRY(co_await engine->behind->settle(found));
-  VB_CO_TRY(co_await engine->committer->submit(change_bucket_mutation(found, change)));
-  if (durability == Durability::memory) co_return Result<void>();
-  // What the bucket acknowledged from memory so far becomes durable, too.
-  auto work = [engine]() -> Result<void> {
+  if (durability == Durability::memory) {
+    co_return co_await engine->committer->submit(change_bucket_mutation(found, change));
+  }
+  // What the bucket acknowledged from memory so far becomes durable, too: first, since a bucket whose objects may be
+  // gone must not become one that promises otherwise, and again for what came until it was one.
+  const auto sync = [engine]() -> Result<void> {
     VB_TRY(engine->volumes->sync_written_behind());
     return engine->index->sync();
   };
-  co_return co_await engine->pool().run("durability change", std::move(work));
+  VB_CO_TRY(co_await engine->pool().run("durability change", sync));
+  VB_CO_TRY(co_await engine->committer->submit(change_bucket_mutation(found, change)));
+  co_return co_await engine->pool().run("durability change", sync);
 }
 
 Task<Result<void>> LocalStore::set_versioning(std::string_view name, Versioning versioning) {
@@ -134,9 +138,9 @@ Task<Result<Document>> LocalStore::document(std::string_view bucket, std::string
   VB_CO_ASSIGN(Document kept, found->documents.get(name));
   if (kept) co_return kept;
   const std::string key = keys::document(found->id, name);
-  auto read = engine->index->get(Family::meta, key, Tier::cached);
+  auto read = engine->index->get(Family::meta, key, Tier::cached, View::durable);
   if (!read && read.error() == Errc::would_block) {
-    auto work = [engine, key] { return engine->index->get(Family::meta, key); };
+    auto work = [engine, key] { return engine->index->get(Family::meta, key, Tier::disk, View::durable); };
     read = co_await engine->pool().run("document read", std::move(work));
   }
   VB_CO_ASSIGN(std::string bytes, std::move(read));
@@ -304,7 +308,7 @@ Task<Result<PartPage>> LocalStore::list_parts(std::string_view bucket, std::stri
   auto work = [engine, found, key = std::string(key), id = std::string(upload_id), after_part,
                max_parts]() -> Result<PartPage> {
     VB_ASSIGN(UploadRecord upload, find_upload(*engine, *found, key, id));
-    return local::list_parts(*engine, upload, after_part, max_parts);
+    return local::list_parts(*engine, *found, upload, after_part, max_parts);
   };
   co_return co_await engine->pool().run("part list", std::move(work));
 }

@@ -5,15 +5,17 @@
 namespace verbena::store::local {
 namespace {
 
-Result<std::optional<std::string>> get(Engine& engine, Family family, const std::string& key, Tier tier) {
-  auto value = engine.index->get(family, key, tier);
+Result<std::optional<std::string>> get(Engine& engine, const Bucket& bucket, Family family, const std::string& key,
+                                       Tier tier) {
+  auto value = engine.index->get(family, key, tier, view_of(bucket));
   if (!value && value.error() == Errc::not_found) return std::nullopt;
   if (!value) return std::unexpected(value.error());
   return std::move(*value);
 }
 
-Result<std::optional<ObjectRecord>> get_record(Engine& engine, Family family, const std::string& key, Tier tier) {
-  VB_ASSIGN(auto value, get(engine, family, key, tier));
+Result<std::optional<ObjectRecord>> get_record(Engine& engine, const Bucket& bucket, Family family,
+                                               const std::string& key, Tier tier) {
+  VB_ASSIGN(auto value, get(engine, bucket, family, key, tier));
   if (!value) return std::nullopt;
   return decode_object(*value);
 }
@@ -22,12 +24,12 @@ Result<std::optional<ObjectRecord>> get_record(Engine& engine, Family family, co
 Result<std::optional<ObjectRecord>> get_older(Engine& engine, const Bucket& bucket, VersionName name,
                                               std::optional<uint64_t> id, Tier tier) {
   if (!id) {
-    VB_ASSIGN(auto value, get(engine, Family::uploads, keys::null_version(bucket.id, name.key), tier));
+    VB_ASSIGN(auto value, get(engine, bucket, Family::uploads, keys::null_version(bucket.id, name.key), tier));
     if (!value) return std::nullopt;
     id = keys::parse_number(*value);
     if (!id) return fail(Errc::corrupt_object, "index: null version");
   }
-  return get_record(engine, Family::versions, keys::version(bucket.id, name.key, *id), tier);
+  return get_record(engine, bucket, Family::versions, keys::version(bucket.id, name.key, *id), tier);
 }
 
 constexpr int attempts_max = 100;  // moves that may come between two looks
@@ -37,7 +39,7 @@ constexpr int attempts_max = 100;  // moves that may come between two looks
 Result<ObjectRecord> read_record(Engine& engine, const Bucket& bucket, VersionName name, Tier tier) {
   const std::string key = keys::object(bucket.id, name.key);
   if (name.version_id.empty()) {
-    VB_ASSIGN(auto current, get_record(engine, Family::objects, key, tier));
+    VB_ASSIGN(auto current, get_record(engine, bucket, Family::objects, key, tier));
     if (!current) return fail(Errc::no_such_key);
     return std::move(*current);
   }
@@ -48,12 +50,12 @@ Result<ObjectRecord> read_record(Engine& engine, const Bucket& bucket, VersionNa
     return record && (null ? record->is_null() : record->info.version_id == name.version_id);
   };
   for (int i = 0; i < attempts_max; ++i) {
-    VB_ASSIGN(auto current, get_record(engine, Family::objects, key, tier));
+    VB_ASSIGN(auto current, get_record(engine, bucket, Family::objects, key, tier));
     if (is_it(current)) return std::move(*current);
     VB_ASSIGN(auto older, get_older(engine, bucket, name, id, tier));
     if (is_it(older)) return std::move(*older);
     // Not there, unless it became current between the two looks.
-    VB_ASSIGN(auto again, get_record(engine, Family::objects, key, tier));
+    VB_ASSIGN(auto again, get_record(engine, bucket, Family::objects, key, tier));
     if (current.has_value() == again.has_value() && (!again || again->id == current->id)) break;
   }
   return fail(Errc::no_such_version);
@@ -62,7 +64,8 @@ Result<ObjectRecord> read_record(Engine& engine, const Bucket& bucket, VersionNa
 Result<ObjectRecord> read_newest(Engine& engine, const Bucket& bucket, VersionName name) {
   auto record = read_record(engine, bucket, name, Tier::disk);
   if (record || !(record.error() == Errc::no_such_key)) return record;
-  Cursor cursor = engine.index->cursor(Family::versions, keys::version_prefix(bucket.id, name.key));
+  Cursor cursor =
+      engine.index->cursor(Family::versions, keys::version_prefix(bucket.id, name.key), {}, view_of(bucket));
   if (cursor.valid()) return decode_object(cursor.value());
   VB_TRY(cursor.status());
   return record;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "store/local/list.h"
+#include "store/local/lookup.h"
 #include "store/local/versions.h"
 
 namespace verbena::store::local {
@@ -178,7 +179,8 @@ std::string make_upload_id(int64_t created_us) {
 Result<UploadRecord> find_upload(Engine& engine, const Bucket& bucket, std::string_view key,
                                  std::string_view upload_id) {
   if (!valid_upload_id(upload_id)) return fail(Errc::no_such_upload);
-  auto value = engine.index->get(Family::uploads, keys::upload(bucket.id, key, upload_id));
+  auto value =
+      engine.index->get(Family::uploads, keys::upload(bucket.id, key, upload_id), Tier::disk, view_of(bucket));
   if (!value && value.error() == Errc::not_found) return fail(Errc::no_such_upload);
   if (!value) return std::unexpected(value.error());
   VB_ASSIGN(UploadRecord upload, decode_upload(*value));
@@ -188,10 +190,11 @@ Result<UploadRecord> find_upload(Engine& engine, const Bucket& bucket, std::stri
   return upload;
 }
 
-Result<PartPage> list_parts(Engine& engine, const UploadRecord& upload, int after_part, int max_parts) {
+Result<PartPage> list_parts(Engine& engine, const Bucket& bucket, const UploadRecord& upload, int after_part,
+                            int max_parts) {
   PartPage page;
   size_t room = static_cast<size_t>(std::clamp(max_parts, 0, part_number_max));
-  Cursor cursor = engine.index->cursor(Family::uploads, keys::part_prefix(upload.id));
+  Cursor cursor = engine.index->cursor(Family::uploads, keys::part_prefix(upload.id), {}, view_of(bucket));
   if (after_part > 0) cursor.seek(keys::part(upload.id, after_part) + '\0');
   for (; cursor.valid(); cursor.next()) {
     if (page.parts.size() == room) {

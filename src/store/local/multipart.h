@@ -12,7 +12,8 @@ std::string make_upload_id(int64_t created_us);
 // no_such_upload.
 Result<UploadRecord> find_upload(Engine& engine, const Bucket& bucket, std::string_view key,
                                  std::string_view upload_id);
-Result<PartPage> list_parts(Engine& engine, const UploadRecord& upload, int after_part, int max_parts);
+Result<PartPage> list_parts(Engine& engine, const Bucket& bucket, const UploadRecord& upload, int after_part,
+                            int max_parts);
 
 Mutation create_upload(std::shared_ptr<Engine> engine, std::shared_ptr<const Bucket> bucket, UploadInfo info);
 Mutation abort_upload(std::shared_ptr<const Bucket> bucket, std::string key, std::string upload_id);

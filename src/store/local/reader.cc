@@ -19,8 +19,7 @@ constexpr size_t checksums_max = 256 * 1024;  // of blocks, that a reader has at
 // A blob's segment, ready to be read.
 struct LoadedSegment {
   Segment segment;
-  std::vector<uint64_t> starts;                  // of each extent, in bytes from the segment's start
-  std::vector<std::shared_ptr<Volume>> volumes;  // of each extent
+  std::vector<uint64_t> starts;  // of each extent, in bytes from the segment's start
 };
 
 // One blob of the object: the whole of it, or a part.
@@ -35,13 +34,7 @@ Result<std::shared_ptr<const LoadedSegment>> load_segment(Engine& engine, uint64
   VB_ASSIGN(loaded->segment, decode_segment(value));
   uint64_t at = 0;
   for (const Extent& extent : loaded->segment.extents) {
-    auto volume = engine.volumes->cached(extent.volume);
-    if (!volume && tier == Tier::cached) return fail(Errc::would_block, "volume is not open");
-    if (!volume) {
-      VB_ASSIGN(volume, engine.volumes->open(extent.volume));
-    }
     loaded->starts.push_back(at);
-    loaded->volumes.push_back(std::move(volume));
     at += extent.length;
   }
   return loaded;
@@ -73,8 +66,8 @@ class Hold {
 
 class StoreObjectReader final : public ObjectReader {
  public:
-  StoreObjectReader(std::shared_ptr<Engine> engine, std::string name, ObjectRecord record)
-      : hold_(std::move(engine)), name_(std::move(name)), record_(std::move(record)) {}
+  StoreObjectReader(std::shared_ptr<Engine> engine, View view, std::string name, ObjectRecord record)
+      : hold_(std::move(engine)), view_(view), name_(std::move(name)), record_(std::move(record)) {}
 
   const ObjectInfo& info() const override { return record_.info; }
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
@@ -92,12 +85,15 @@ class StoreObjectReader final : public ObjectReader {
   Task<Result<std::shared_ptr<const LoadedSegment>>> segment(const Piece& piece, uint32_t number);
   Task<Result<memory::Chunk>> read_piece(const Piece& piece, uint64_t offset, size_t length);
   Task<Result<void>> read_blocks(const Piece& piece, uint64_t from, MutableBytes into);
+  Task<Result<std::shared_ptr<Volume>>> open_volume(uint64_t id);
   Task<Result<void>> read_extents(std::shared_ptr<const LoadedSegment> loaded, uint64_t from, MutableBytes into);
   Result<void> verify(const Piece& piece, const LoadedSegment& loaded, uint64_t segment_start, uint64_t from,
                       Bytes bytes) const;
   std::unexpected<Error> corrupt(const char* what) const;
+  std::unexpected<Error> not_read(const Error& error) const;
 
   Hold hold_;
+  const View view_;
   const std::string name_;  // bucket/key, for the log
   const ObjectRecord record_;
   std::vector<Piece> pieces_;
@@ -116,8 +112,18 @@ std::unexpected<Error> StoreObjectReader::corrupt(const char* what) const {
   return fail(Errc::corrupt_object, what);
 }
 
+// What is missing is damage; what the disk or the system refuses to read may be sound.
+std::unexpected<Error> StoreObjectReader::not_read(const Error& error) const {
+  if (is_missing(error)) return corrupt("a volume is missing or ends early");
+  static auto& counter = metrics::counter("verbena_store_failed_reads_total",
+                                          "Reads that the disk or the system refused; the data may be sound");
+  counter.add();
+  log::error("store: {} could not be read: {}", log::printable(name_), describe(error));
+  return std::unexpected(error);
+}
+
 Result<bool> StoreObjectReader::load_inline(const Piece& piece, Tier tier) {
-  auto value = engine().index->get(Family::in_index, keys::in_index(piece.blob.id), tier);
+  auto value = engine().index->get(Family::in_index, keys::in_index(piece.blob.id), tier, view_);
   if (!value && value.error() == Errc::not_found) return false;
   if (!value) return std::unexpected(value.error());
   auto bytes = decode_inline(*value);
@@ -215,12 +221,15 @@ Task<Result<void>> StoreObjectReader::read_blocks(const Piece& piece, uint64_t f
   VB_CO_ASSIGN(auto loaded, co_await segment(piece, static_cast<uint32_t>(from / segment_size)));
   uint64_t segment_start = align_down(from, segment_size);
   auto done = co_await read_extents(loaded, from - segment_start, into);
-  if (!done && done.error() == Errc::io_error && done.error().sys == 0) co_return corrupt("the volume ends early");
-  if (!done) {
-    log::error("store: {}: {}", log::printable(name_), describe(done.error()));
-    co_return done;
-  }
+  if (!done) co_return not_read(done.error());
   co_return verify(piece, *loaded, segment_start, from, into);
+}
+
+// Held for one read, so that a store may have more volumes than a process may have files open.
+Task<Result<std::shared_ptr<Volume>>> StoreObjectReader::open_volume(uint64_t id) {
+  if (auto volume = engine().volumes->cached(id)) co_return volume;
+  auto work = [engine = hold_.engine(), id] { return engine->volumes->open(id); };
+  co_return co_await engine().pool().run("volume open", std::move(work));
 }
 
 Task<Result<void>> StoreObjectReader::read_extents(std::shared_ptr<const LoadedSegment> loaded, uint64_t from,
@@ -234,7 +243,8 @@ Task<Result<void>> StoreObjectReader::read_extents(std::shared_ptr<const LoadedS
     uint64_t in_extent = from - starts[i];
     if (in_extent >= extent.length) co_return fail(Errc::corrupt_object, "segment ends early");
     size_t n = std::min<uint64_t>(into.size(), extent.length - in_extent);
-    VB_CO_TRY(co_await engine().io->read(loaded->volumes[i], extent.offset + in_extent, into.first(n)));
+    VB_CO_ASSIGN(auto volume, co_await open_volume(extent.volume));
+    VB_CO_TRY(co_await engine().io->read(std::move(volume), extent.offset + in_extent, into.first(n)));
     into = into.subspan(n);
     from += n;
   }
@@ -267,7 +277,7 @@ Task<Result<std::shared_ptr<const LoadedSegment>>> StoreObjectReader::segment(co
     loaded = co_await engine().pool().run("segment load", std::move(work));
   }
   if (!loaded && (loaded.error() == Errc::not_found || loaded.error() == Errc::malformed)) {
-    co_return corrupt("a segment or its volume is missing");
+    co_return corrupt("a segment is missing");
   }
   if (!loaded) co_return loaded;
   std::lock_guard lock(mutex_);
@@ -293,7 +303,7 @@ struct Found {
 Result<std::optional<Found>> with_parts(Engine& engine, const Bucket& bucket, ObjectRecord record, Tier tier) {
   Found found{std::move(record), {}};
   if (found.record.part_count != 0) {
-    auto parts = engine.index->get(Family::uploads, keys::object_parts(found.record.id), tier);
+    auto parts = engine.index->get(Family::uploads, keys::object_parts(found.record.id), tier, view_of(bucket));
     if (!parts && parts.error() == Errc::not_found) return std::nullopt;
     if (!parts) return std::unexpected(parts.error());
     VB_ASSIGN(found.parts, decode_parts(*parts));
@@ -357,13 +367,13 @@ Result<std::shared_ptr<ObjectReader>> open_object(std::shared_ptr<Engine> engine
     if (!found) continue;
     uint64_t id = found->record.id;
     bool parts = found->record.part_count != 0;
-    auto reader = std::make_shared<StoreObjectReader>(engine, bucket->name + "/" + std::string(name.key),
-                                                      std::move(found->record));
+    auto reader = std::make_shared<StoreObjectReader>(
+        engine, view_of(*bucket), bucket->name + "/" + std::string(name.key), std::move(found->record));
     VB_ASSIGN(bool ready, reader->prepare(found->parts, tier));
     if (!ready) continue;
     if (parts) {
       // Were all pins in time? They were if the object is still there.
-      auto again = engine->index->get(Family::uploads, keys::object_parts(id), tier);
+      auto again = engine->index->get(Family::uploads, keys::object_parts(id), tier, view_of(*bucket));
       if (!again && again.error() == Errc::not_found) continue;
       if (!again) return std::unexpected(again.error());
     }
