@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -46,6 +47,14 @@ constexpr size_t reserved_connections_max = 64;
 unsigned core_count(const Config& config) {
   if (config.cores != 0) return config.cores;
   return std::clamp(std::thread::hardware_concurrency(), 1u, cores_default_max);
+}
+
+// Half of the files that the process may have open are the store's: volumes and tables of its index. The other half is
+// for connections.
+size_t store_files_max() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return 512;
+  return std::clamp<size_t>(files.rlim_cur / 2, 64, 8192);
 }
 
 http::Limits http_limits(const Config::Http& http) {
@@ -187,6 +196,9 @@ std::expected<void, std::string> Server::State::open_engine() {
   options.accept_data_loss = config.accept_data_loss;
   std::string trouble;
   options.trouble = &trouble;
+  const size_t files = store_files_max();
+  options.open_volumes_max = files / 2;
+  options.open_index_files_max = files / 2;
   auto opened = store::local::LocalStore::open(options);
   if (!opened) {
     return std::unexpected("cannot open the store in " + directory->path().string() + ": " +

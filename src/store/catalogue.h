@@ -22,6 +22,7 @@
 #include <string_view>
 
 #include "base/task.h"
+#include "store/store.h"
 
 namespace verbena::store {
 
@@ -43,6 +44,8 @@ inline constexpr size_t table_count = 4;
 struct Place {
   uint64_t bucket = 0;
   std::string_view key{};  // lives as long as the function that it comes with
+  // What calls that read may see. sync: nothing that a power cut may still take back. As the bucket promises it.
+  Durability shown = Durability::sync;
 };
 
 // Walks the rows whose keys start with a prefix, in order. Never looks behind them. would_block: valid() says no,
@@ -101,7 +104,7 @@ class Catalogue {
  public:
   virtual ~Catalogue() = default;
   // The rows that can be had without waiting. For any thread, as long as the catalogue.
-  virtual View& at_hand() = 0;
+  virtual View& at_hand(const Place& place) = 0;
   // Runs `look` until it says something other than would_block, and returns that. All runs have the same View, so a
   // cursor of the first may be used in the next. `reason`: a static string for metrics.
   virtual Task<Result<void>> read(const char* reason, Place place, Look look) = 0;

@@ -122,14 +122,14 @@ std::unique_ptr<Cursor> FarView::cursor(Table table, std::string prefix, std::st
   return std::make_unique<FarCursor>(rows_.cursor(table, std::move(prefix), from), table, std::move(start), fetched_);
 }
 
-View& FarCatalogue::at_hand() {
+View& FarCatalogue::at_hand(const Place&) {
   static NothingAtHand nothing;
   return nothing;
 }
 
-Task<Result<void>> FarCatalogue::read(const char*, Place, Look look) {
+Task<Result<void>> FarCatalogue::read(const char*, Place place, Look look) {
   Fetched fetched;
-  FarView rows(near_.at_hand(), fetched);
+  FarView rows(near_.at_hand(place), fetched);
   for (;;) {
     auto done = look(rows);
     if (done || !(done.error() == Errc::would_block)) co_return done;

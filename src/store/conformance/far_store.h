@@ -41,7 +41,7 @@ class FarCatalogue final : public Catalogue {
  public:
   explicit FarCatalogue(Catalogue& near) : near_(near) {}
 
-  View& at_hand() override;
+  View& at_hand(const Place& place) override;
   Task<Result<void>> read(const char* reason, Place place, Look look) override;
   Task<Result<void>> commit(Change change) override;
   Task<Result<void>> sync() override { return near_.sync(); }

@@ -75,7 +75,8 @@ TEST_F(RemovedBucket, IsSweptAfterARestartFromWhereItWas) {
   ASSERT_TRUE(bucket);
   IndexTransaction transaction(*engine->index, ids, 1);
   ASSERT_TRUE(remove_bucket_change(engine->buckets, *bucket).judge(transaction));
-  ASSERT_TRUE(engine->index->write(transaction.batch(), true));
+  ASSERT_TRUE(engine->index->write(transaction.batch()));
+  ASSERT_TRUE(engine->index->sync());
   BucketSweep sweep((*bucket)->id);
   ASSERT_TRUE(sweep_piece(*engine->index, sweep));
   EXPECT_FALSE(sweep.done());

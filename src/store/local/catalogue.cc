@@ -31,11 +31,15 @@ void IndexTransaction::abandon(uint64_t bucket) {
 }
 
 IndexCatalogue::IndexCatalogue(Engine& engine)
-    : engine_(engine), cached_(*engine.index, Tier::cached), disk_(*engine.index, Tier::disk) {}
+    : engine_(engine),
+      at_hand_{{*engine.index, Tier::cached, Visible::newest}, {*engine.index, Tier::cached, Visible::durable}},
+      disk_{{*engine.index, Tier::disk, Visible::newest}, {*engine.index, Tier::disk, Visible::durable}} {}
 
 // All that is in memory was asked for already: what is left is worth a thread.
-Task<Result<void>> IndexCatalogue::read(const char* reason, Place, Look look) {
-  auto work = [engine = engine_.shared_from_this(), &rows = disk_, look = std::move(look)] { return look(rows); };
+Task<Result<void>> IndexCatalogue::read(const char* reason, Place place, Look look) {
+  auto work = [engine = engine_.shared_from_this(), &rows = disk_[shown(place)], look = std::move(look)] {
+    return look(rows);
+  };
   return engine_.pool().run(reason, std::move(work));
 }
 

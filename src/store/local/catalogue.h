@@ -17,16 +17,20 @@ struct Engine;
 // Reads what is in the index now. Thread-safe.
 class IndexView final : public View {
  public:
-  IndexView(Index& index, Tier tier) : index_(index), tier_(tier) {}
+  IndexView(Index& index, Tier tier, Visible visible) : index_(index), tier_(tier), visible_(visible) {}
   Tier tier() const { return tier_; }
-  Result<std::string> get(Table table, std::string_view key) override { return index_.get(family(table), key, tier_); }
+  Visible visible() const { return visible_; }
+  Result<std::string> get(Table table, std::string_view key) override {
+    return index_.get(family(table), key, tier_, visible_);
+  }
   std::unique_ptr<store::Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
-    return std::make_unique<Cursor>(index_.cursor(family(table), std::move(prefix), from, tier_));
+    return std::make_unique<Cursor>(index_.cursor(family(table), std::move(prefix), from, tier_, visible_));
   }
 
  private:
   Index& index_;
   const Tier tier_;
+  const Visible visible_;
 };
 
 // A batch as the transaction of one change after the other. Of the committer's.
@@ -63,14 +67,16 @@ class IndexCatalogue final : public Catalogue {
  public:
   explicit IndexCatalogue(Engine& engine);
 
-  View& at_hand() override { return cached_; }
+  View& at_hand(const Place& place) override { return at_hand_[shown(place)]; }
   Task<Result<void>> read(const char* reason, Place place, Look look) override;
   Task<Result<void>> commit(Change change) override;
   Task<Result<void>> sync() override;
 
  private:
+  static size_t shown(const Place& place) { return place.shown == Durability::sync ? 1 : 0; }
+
   Engine& engine_;
-  IndexView cached_, disk_;
+  IndexView at_hand_[2], disk_[2];  // all that was written; what is durable
 };
 
 }  // namespace verbena::store::local

@@ -3,8 +3,9 @@
 // and against those before it, writes one batch with one log sync, and answers all.
 //
 // There are two lanes: `durable`, and `written_behind` for buckets with Durability::memory, which neither syncs nor
-// waits for those who do. Conditions and batches of both are serialized by one mutex: that is what makes "one owner per
-// key" hold.
+// waits for those who do. Conditions are evaluated and batches written under one mutex, which makes "one owner per key"
+// hold; it is not held while the log is synced. What the durable lane has written is hidden until then from calls that
+// read (Visible::durable); the other lane's conditions, which are on keys of other buckets, may see it.
 #pragma once
 
 #include <boost/asio/async_result.hpp>
@@ -59,7 +60,7 @@ class Committer {
   Task<Result<void>> submit(Mutation mutation);
   // Likewise, without a coroutine: `done` runs on a thread of the committer's, or at once when it is refused.
   void submit(Mutation mutation, std::function<void(Result<void>)> done) {
-    enqueue({std::move(mutation), std::move(done), {}});
+    enqueue({std::move(mutation), std::move(done), {}, false});
   }
 
  private:
@@ -67,6 +68,7 @@ class Committer {
     Mutation mutation;
     std::function<void(Result<void>)> done;
     Result<void> outcome;
+    bool other_lane = false;  // its bucket has become durable meanwhile
   };
   struct Lane {
     bool durable = true;
@@ -81,8 +83,12 @@ class Committer {
   void process(Lane& lane, std::vector<Pending> group);
   void sync_data(std::vector<Pending>& group);
   void refuse_without_space(std::vector<Pending>& group);
+  void hand_over(std::vector<Pending>& group);
   void write_index(Lane& lane, std::vector<Pending>& group);
-  std::vector<size_t> apply(std::vector<Pending>& group, IndexTransaction& transaction);
+  void succeed(Lane& lane, std::vector<Pending>& group, const std::vector<size_t>& applied,
+               IndexTransaction& transaction);
+  void fail_all(std::vector<Pending>& group, const std::vector<size_t>& applied, const Error& why);
+  std::vector<size_t> apply(const Lane& lane, std::vector<Pending>& group, IndexTransaction& transaction);
   Result<void> recover_index();
 
   Index& index_;

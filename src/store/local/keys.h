@@ -37,9 +37,6 @@ std::optional<uint64_t> parse_dead(std::string_view key);
 std::string removed_bucket_prefix();
 std::string removed_bucket(uint64_t bucket);  // what it leaves behind is still being taken away
 std::optional<uint64_t> parse_removed_bucket(std::string_view key);
-std::string removed_bucket_prefix();
-std::string removed_bucket(uint64_t bucket);  // what it leaves behind is still being taken away
-std::optional<uint64_t> parse_removed_bucket(std::string_view key);
 
 // segments, extents, in_index
 std::string segment_prefix(uint64_t blob);

@@ -33,6 +33,9 @@ struct Options {
   uint64_t volume_size_max = 1 * GiB;
   uint64_t allocate_step = 16 * MiB;   // volumes grow by this; 0: by what is needed
   uint64_t free_bytes_min = 64 * MiB;  // less free than this: PUTs get insufficient_storage, deletes still work
+  // Files that stay open: of volumes besides those that are in use, and of the index.
+  size_t open_volumes_max = 256;
+  size_t open_index_files_max = 256;
   // What `memory` buckets acknowledge before the index has it: at most so many bytes (and an eighth of the arena; 0:
   // nothing), and for about so long.
   uint64_t write_behind_max = 64 * MiB;
@@ -45,8 +48,11 @@ struct Options {
 };
 
 struct ScrubReport {
-  uint64_t bytes = 0, damaged_blocks = 0;
-  std::vector<std::string> objects;  // "bucket/key": what is damaged, the first 100
+  uint64_t bytes = 0;              // read and checked
+  uint64_t damaged_blocks = 0;     // missing, or not what was written
+  uint64_t unreadable_blocks = 0;  // the disk refused to read them: nobody knows
+  std::vector<std::string> objects;     // "bucket/key": what is damaged, the first 100
+  std::vector<std::string> unreadable;  // likewise, what could not be read
 };
 
 class LocalStore final : public EngineStore {
@@ -66,7 +72,8 @@ class LocalStore final : public EngineStore {
     uint64_t volumes = 0;
   };
   Result<Usage> usage();        // blocks; walks the space map
-  Result<ScrubReport> scrub();  // blocks; reads everything, as fast as it can
+  // Blocks; reads everything, as fast as it can. slow_down: out of descriptors or memory, so it says nothing.
+  Result<ScrubReport> scrub();
   void drain();  // blocks until the index has all that was acknowledged, and deleted objects' space is back
 
  private:

@@ -19,8 +19,7 @@ constexpr size_t checksums_max = 256 * 1024;  // of blocks, that a reader has at
 // A blob's segment, ready to be read.
 struct LoadedSegment {
   Segment segment;
-  std::vector<uint64_t> starts;                  // of each extent, in bytes from the segment's start
-  std::vector<std::shared_ptr<Volume>> volumes;  // of each extent
+  std::vector<uint64_t> starts;  // of each extent, in bytes from the segment's start
 };
 
 // One blob of the object: the whole of it, or a part.
@@ -35,13 +34,7 @@ Result<std::shared_ptr<const LoadedSegment>> load_segment(Engine& engine, uint64
   VB_ASSIGN(loaded->segment, decode_segment(value));
   uint64_t at = 0;
   for (const Extent& extent : loaded->segment.extents) {
-    auto volume = engine.volumes->cached(extent.volume);
-    if (!volume && tier == Tier::cached) return fail(Errc::would_block, "volume is not open");
-    if (!volume) {
-      VB_ASSIGN(volume, engine.volumes->open(extent.volume));
-    }
     loaded->starts.push_back(at);
-    loaded->volumes.push_back(std::move(volume));
     at += extent.length;
   }
   return loaded;
@@ -73,8 +66,8 @@ class Hold {
 
 class VolumeReader final : public ObjectReader {
  public:
-  VolumeReader(std::shared_ptr<Engine> engine, std::string name, ObjectInfo info)
-      : hold_(std::move(engine)), name_(std::move(name)), info_(std::move(info)) {}
+  VolumeReader(std::shared_ptr<Engine> engine, Visible visible, std::string name, ObjectInfo info)
+      : hold_(std::move(engine)), visible_(visible), name_(std::move(name)), info_(std::move(info)) {}
 
   const ObjectInfo& info() const override { return info_; }
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
@@ -92,12 +85,15 @@ class VolumeReader final : public ObjectReader {
   Task<Result<std::shared_ptr<const LoadedSegment>>> segment(const Piece& piece, uint32_t number);
   Task<Result<memory::Chunk>> read_piece(const Piece& piece, uint64_t offset, size_t length);
   Task<Result<void>> read_blocks(const Piece& piece, uint64_t from, MutableBytes into);
+  Task<Result<std::shared_ptr<Volume>>> open_volume(uint64_t id);
   Task<Result<void>> read_extents(std::shared_ptr<const LoadedSegment> loaded, uint64_t from, MutableBytes into);
   Result<void> verify(const Piece& piece, const LoadedSegment& loaded, uint64_t segment_start, uint64_t from,
                       Bytes bytes) const;
   std::unexpected<Error> corrupt(const char* what) const;
+  std::unexpected<Error> not_read(const Error& error) const;
 
   Hold hold_;
+  const Visible visible_;
   const std::string name_;  // bucket/key, for the log
   const ObjectInfo info_;
   std::vector<Piece> pieces_;
@@ -116,8 +112,18 @@ std::unexpected<Error> VolumeReader::corrupt(const char* what) const {
   return fail(Errc::corrupt_object, what);
 }
 
+// What is missing is damage; what the disk or the system refuses to read may be sound.
+std::unexpected<Error> VolumeReader::not_read(const Error& error) const {
+  if (is_missing(error)) return corrupt("a volume is missing or ends early");
+  static auto& counter = metrics::counter("verbena_store_failed_reads_total",
+                                          "Reads that the disk or the system refused; the data may be sound");
+  counter.add();
+  log::error("store: {} could not be read: {}", log::printable(name_), describe(error));
+  return std::unexpected(error);
+}
+
 Result<bool> VolumeReader::load_inline(const Piece& piece, Tier tier) {
-  auto value = engine().index->get(Family::in_index, keys::in_index(piece.blob.id), tier);
+  auto value = engine().index->get(Family::in_index, keys::in_index(piece.blob.id), tier, visible_);
   if (!value && value.error() == Errc::not_found) return false;
   if (!value) return std::unexpected(value.error());
   auto bytes = decode_inline(*value);
@@ -215,12 +221,15 @@ Task<Result<void>> VolumeReader::read_blocks(const Piece& piece, uint64_t from, 
   VB_CO_ASSIGN(auto loaded, co_await segment(piece, static_cast<uint32_t>(from / segment_size)));
   uint64_t segment_start = align_down(from, segment_size);
   auto done = co_await read_extents(loaded, from - segment_start, into);
-  if (!done && done.error() == Errc::io_error && done.error().sys == 0) co_return corrupt("the volume ends early");
-  if (!done) {
-    log::error("store: {}: {}", log::printable(name_), describe(done.error()));
-    co_return done;
-  }
+  if (!done) co_return not_read(done.error());
   co_return verify(piece, *loaded, segment_start, from, into);
+}
+
+// Held for one read, so that a store may have more volumes than a process may have files open.
+Task<Result<std::shared_ptr<Volume>>> VolumeReader::open_volume(uint64_t id) {
+  if (auto volume = engine().volumes->cached(id)) co_return volume;
+  auto work = [engine = hold_.engine(), id] { return engine->volumes->open(id); };
+  co_return co_await engine().pool().run("volume open", std::move(work));
 }
 
 Task<Result<void>> VolumeReader::read_extents(std::shared_ptr<const LoadedSegment> loaded, uint64_t from,
@@ -234,7 +243,8 @@ Task<Result<void>> VolumeReader::read_extents(std::shared_ptr<const LoadedSegmen
     uint64_t in_extent = from - starts[i];
     if (in_extent >= extent.length) co_return fail(Errc::corrupt_object, "segment ends early");
     size_t n = std::min<uint64_t>(into.size(), extent.length - in_extent);
-    VB_CO_TRY(co_await engine().io->read(loaded->volumes[i], extent.offset + in_extent, into.first(n)));
+    VB_CO_ASSIGN(auto volume, co_await open_volume(extent.volume));
+    VB_CO_TRY(co_await engine().io->read(std::move(volume), extent.offset + in_extent, into.first(n)));
     into = into.subspan(n);
     from += n;
   }
@@ -267,7 +277,7 @@ Task<Result<std::shared_ptr<const LoadedSegment>>> VolumeReader::segment(const P
     loaded = co_await engine().pool().run("segment load", std::move(work));
   }
   if (!loaded && (loaded.error() == Errc::not_found || loaded.error() == Errc::malformed)) {
-    co_return corrupt("a segment or its volume is missing");
+    co_return corrupt("a segment is missing");
   }
   if (!loaded) co_return loaded;
   std::lock_guard lock(mutex_);
@@ -297,8 +307,10 @@ std::shared_ptr<BlobWriter> VolumeBlobs::create(const Bucket& bucket, std::optio
 
 Result<std::shared_ptr<ObjectReader>> VolumeBlobs::open(View& rows, std::string name, ObjectInfo info,
                                                         std::span<const BlobRef> blobs) {
-  auto reader = std::make_shared<VolumeReader>(engine_.shared_from_this(), std::move(name), std::move(info));
-  VB_ASSIGN(bool ready, reader->prepare(blobs, static_cast<IndexView&>(rows).tier()));
+  const auto& view = static_cast<IndexView&>(rows);  // of our catalogue
+  auto reader =
+      std::make_shared<VolumeReader>(engine_.shared_from_this(), view.visible(), std::move(name), std::move(info));
+  VB_ASSIGN(bool ready, reader->prepare(blobs, view.tier()));
   if (!ready) reader.reset();
   return reader;
 }

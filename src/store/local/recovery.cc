@@ -56,6 +56,7 @@ Result<void> Engine::start() {
                                                  .volume_size_max = align_down(options.volume_size_max, block_size),
                                                  .allocate_step = align_up(options.allocate_step),
                                                  .free_bytes_min = options.free_bytes_min,
+                                                 .open_max = options.open_volumes_max,
                                                  .next_id = ids});
   VB_TRY(open_index());
   garbage = std::make_unique<Garbage>(*index, *volumes, [this](const auto& blobs) { kept.release(blobs); });
@@ -64,7 +65,7 @@ Result<void> Engine::start() {
   io = std::make_unique<DataIo>(*options.pool);
   behind = std::make_unique<WriteBehind>(*this);
   supply_seams();
-  IndexView all(*index, Tier::disk);
+  IndexView all(*index, Tier::disk, Visible::newest);
   VB_TRY(load_buckets(all));
   VB_TRY(check_volumes());
   VB_TRY(recover_volumes());
@@ -180,6 +181,7 @@ Result<void> Engine::open_index() {
   auto opened = Index::open({.directory = options.directory / "index",
                              .env = env.get(),
                              .cache_bytes = options.index_cache,
+                             .open_files_max = options.open_index_files_max,
                              .log = log,
                              .create = true,
                              .trouble = &trouble});
@@ -194,7 +196,8 @@ Result<void> Engine::open_index() {
   if (log == LogMode::around_damage) epoch += starts_forgotten_max;
   Batch batch(*index);
   batch.put(Family::meta, keys::epoch(), std::to_string(epoch));
-  return index->write(batch, /*sync=*/true);
+  VB_TRY(index->write(batch));
+  return index->sync();
 }
 
 Result<void> Engine::read_epoch() {
@@ -260,7 +263,7 @@ Result<void> Engine::recover_volumes() {
     batch.put(Family::meta, keys::volume_clean(id), "");
   }
   if (batch.empty()) return {};
-  return index->write(batch, /*sync=*/false);
+  return index->write(batch);
 }
 
 // Punches the gaps between what the space map names, cuts off what lies behind it. All of the map is read before.
@@ -305,7 +308,7 @@ Result<void> Engine::queue_dead_blobs() {
     blobs.push_back(*blob);
   }
   VB_TRY(cursor.status());
-  garbage->add_dead(blobs);
+  garbage->add_dead(blobs, /*durable=*/true);
   return {};
 }
 

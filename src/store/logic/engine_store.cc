@@ -22,7 +22,9 @@ std::shared_ptr<const OwnedName> own(std::string_view key, std::string_view vers
   return std::make_shared<const OwnedName>(OwnedName{std::string(key), std::string(version_id)});
 }
 
-Place place_of(const Bucket& bucket, std::string_view key = {}) { return {bucket.id, key}; }
+Place place_of(const Bucket& bucket, std::string_view key = {}) {
+  return {bucket.id, key, bucket.durability.load(std::memory_order_acquire)};
+}
 
 }  // namespace
 
@@ -47,9 +49,11 @@ Task<Result<void>> EngineStore::set_durability(std::string_view name, Durability
   };
   Early::Shut shut(context->early, found);
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
+  if (durability == Durability::memory) co_return co_await context->rows->commit(edit_bucket_change(found, edit));
+  // What the bucket acknowledged from memory so far becomes durable, too: first, since a bucket whose objects may be
+  // gone must not become one that promises otherwise, and again for what came until it was one.
+  VB_CO_TRY(co_await context->rows->sync());
   VB_CO_TRY(co_await context->rows->commit(edit_bucket_change(found, edit)));
-  if (durability == Durability::memory) co_return Result<void>();
-  // What the bucket acknowledged from memory so far becomes durable, too.
   co_return co_await context->rows->sync();
 }
 
@@ -103,10 +107,11 @@ Task<Result<Document>> EngineStore::document(std::string_view bucket, std::strin
   VB_CO_ASSIGN(Document kept, found->documents.get(name));
   if (kept) co_return kept;
   const std::string row = keys::document(found->id, name);
-  auto bytes = context->rows->at_hand().get(Table::meta, row);
+  const Place place{.bucket = found->id};  // documents are durable in every bucket
+  auto bytes = context->rows->at_hand(place).get(Table::meta, row);
   if (!bytes && bytes.error() == Errc::would_block) {
     auto look = [row](View& rows) { return rows.get(Table::meta, row); };
-    bytes = co_await look_up(*context->rows, "document read", place_of(*found), std::move(look));
+    bytes = co_await look_up(*context->rows, "document read", place, std::move(look));
   }
   if (!bytes) co_return std::unexpected(bytes.error());
   co_return std::make_shared<const std::string>(std::move(*bytes));
@@ -145,7 +150,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> EngineStore::open(std::string_view b
     }
   }
   // What is at hand is answered here and now.
-  auto opened = open_object(*context->blobs, context->rows->at_hand(), *found, {key, version_id});
+  auto opened = open_object(*context->blobs, context->rows->at_hand(place_of(*found, key)), *found, {key, version_id});
   if (opened || !(opened.error() == Errc::would_block)) co_return opened;
   const auto name = own(key, version_id);
   auto look = [context, found, name](View& rows) { return open_object(*context->blobs, rows, *found, *name); };
@@ -163,7 +168,7 @@ Task<Result<ObjectInfo>> EngineStore::stat(std::string_view bucket, std::string_
       co_return std::move(*acknowledged);
     }
   }
-  auto info = stat_object(context->rows->at_hand(), *found, {key, version_id});
+  auto info = stat_object(context->rows->at_hand(place_of(*found, key)), *found, {key, version_id});
   if (info || !(info.error() == Errc::would_block)) co_return info;
   const auto name = own(key, version_id);
   auto look = [found, name](View& rows) { return stat_object(rows, *found, *name); };

@@ -23,7 +23,7 @@ class Engine final : public Context, public Catalogue {
     clock = options_.clock;
   }
 
-  View& at_hand() override { return view_; }
+  View& at_hand(const Place&) override { return view_; }
   Task<Result<void>> read(const char*, Place, Look look) override { co_return look(view_); }
   Task<Result<void>> commit(Change change) override {
     std::vector<uint64_t> abandoned;
