@@ -103,6 +103,7 @@ class WriteBehind {
   struct Written;  // one of a batch, on its way into the index
 
   void loop();
+  bool hurried_locked() const { return !waiting_.empty() && waiting_.begin()->first <= hurry_upto_; }
   bool due_locked(Clock::time_point now) const;
   Clock::time_point due_at_locked() const;  // of the first that waits
   Batch take_batch_locked();
@@ -127,7 +128,8 @@ class WriteBehind {
   std::deque<Waiter> waiters_;
   size_t bytes_ = 0;
   uint64_t last_sequence_ = 0;
-  bool hurry_ = false, stopping_ = false, sleeps_ = false;
+  uint64_t hurry_upto_ = 0;  // somebody waits for these, or they are too many; what comes later has its own time
+  bool stopping_ = false, sleeps_ = false;
   bool trouble_ = true;   // the disk refused something of the last batch; until start(), too
   bool refused_ = false;  // it did so in this batch
   std::thread thread_;
