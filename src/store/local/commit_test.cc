@@ -116,6 +116,26 @@ TEST_F(CommitTest, WhatALogSyncRefusedIsTakenBackAndMemoryWritesMeanwhileStay) {
   t_.expect_no_leak();
 }
 
+// Else both lanes would change one key at a time, and a failing sync of the one would take back what the other wrote.
+TEST_F(CommitTest, ABucketThatIsNoLongerDurableTakesWhatIsQueuedOfItAlong) {
+  fs_.hold_syncs(index_folder);
+  auto change = std::async(std::launch::async,
+                           [this] { return Core(t_).run(t_.store->set_durability("sync", Durability::memory)); });
+  fs_.wait_for_held_sync();
+  // With a condition, so that it goes through the committer. Queued behind the change, most likely.
+  auto queued = std::async(std::launch::async, [this] {
+    return Core(t_).put("sync", "k", "queued", {.if_match = {}, .if_none_match = "*"});
+  });
+  EXPECT_EQ(queued.wait_for(200ms), std::future_status::timeout);
+  fs_.release_one_sync();
+  ASSERT_TRUE(change.get());
+  const bool in_time = queued.wait_for(long_enough) == std::future_status::ready;
+  EXPECT_TRUE(in_time) << "it went through the durable lane";
+  fs_.release_syncs();
+  EXPECT_TRUE(queued.get());
+  EXPECT_EQ(*t_.get("sync", "k"), "queued");
+}
+
 TEST_F(CommitTest, ManyRemovalsFromAMemoryBucketAreNotASyncEach) {
   constexpr int count = 64;
   for (int i = 0; i < count; ++i) ASSERT_TRUE(Core(t_).put("memory", std::to_string(i), pattern(20'000, 1)));

@@ -18,6 +18,10 @@ metrics::Counter& groups() {
   return counter;
 }
 
+bool is_durable(const Mutation& mutation) {
+  return mutation.bucket == nullptr || mutation.bucket->durability.load(std::memory_order_acquire) == Durability::sync;
+}
+
 }  // namespace
 
 Committer::Committer(Index& index, Volumes& volumes, Garbage& garbage, Options options)
@@ -56,9 +60,7 @@ Task<Result<void>> Committer::submit(Mutation mutation) {
 }
 
 void Committer::enqueue(Pending pending) {
-  const auto& bucket = pending.mutation.bucket;
-  bool durable = bucket == nullptr || bucket->durability.load(std::memory_order_acquire) == Durability::sync;
-  Lane& lane = lanes_[durable ? 0 : 1];
+  Lane& lane = lanes_[is_durable(pending.mutation) ? 0 : 1];
   Error refusal{Errc::slow_down, 0, "commit queue is full"};
   {
     std::lock_guard lock(lane.mutex);
@@ -104,7 +106,8 @@ void Committer::process(Lane& lane, std::vector<Pending> group) {
   }
 }
 
-// A bucket that has become durable meanwhile gets what it promises.
+// A bucket that has become durable meanwhile gets what it promises. One that has become a `memory` bucket must not have
+// its keys changed by both lanes at a time: what one of them takes back, the other may have replaced.
 void Committer::hand_over(std::vector<Pending>& group) {
   std::erase_if(group, [&](Pending& pending) {
     if (!pending.other_lane) return false;
@@ -153,7 +156,7 @@ std::vector<size_t> Committer::apply(const Lane& lane, std::vector<Pending>& gro
   for (size_t i = 0; i < group.size(); ++i) {
     Pending& pending = group[i];
     if (!pending.outcome) continue;
-    pending.other_lane = !lane.durable && pending.mutation.bucket->durability.load() == Durability::sync;
+    pending.other_lane = is_durable(pending.mutation) != lane.durable;
     if (pending.other_lane) continue;
     const size_t dead = transaction.dead_.size(), abandoned = transaction.abandoned_.size(),
                  effects = transaction.effects_.size();

@@ -5,7 +5,9 @@
 // There are two lanes: `durable`, and `written_behind` for buckets with Durability::memory, which neither syncs nor
 // waits for those who do. Conditions are evaluated and batches written under one mutex, which makes "one owner per key"
 // hold; it is not held while the log is synced. What the durable lane has written is hidden until then from calls that
-// read (Visible::durable); the other lane's conditions, which are on keys of other buckets, may see it.
+// read (Visible::durable); the other lane's conditions, which are on keys of other buckets, may see it. A bucket that
+// changes its durability takes what is queued of it along to the other lane, so that a key always belongs to one of
+// them.
 #pragma once
 
 #include <boost/asio/async_result.hpp>
@@ -68,7 +70,7 @@ class Committer {
     Mutation mutation;
     std::function<void(Result<void>)> done;
     Result<void> outcome;
-    bool other_lane = false;  // its bucket has become durable meanwhile
+    bool other_lane = false;  // its bucket has changed its durability meanwhile
   };
   struct Lane {
     bool durable = true;

@@ -275,18 +275,27 @@ void FaultyFileSystem::hold_syncs(const Path& folder) {
   std::lock_guard lock(mutex_);
   held_folder_ = normal(folder);
   waiting_ = false;
+  released_ = 0;
 }
 
 void FaultyFileSystem::wait_while_held(const std::string& name, std::unique_lock<std::mutex>& lock) {
   if (!is_under(name, held_folder_)) return;
   waiting_ = true;
   held_.notify_all();
-  held_.wait(lock, [this] { return held_folder_.empty(); });
+  held_.wait(lock, [this] { return held_folder_.empty() || released_ > 0; });
+  if (!held_folder_.empty()) --released_;
 }
 
 void FaultyFileSystem::wait_for_held_sync() {
   std::unique_lock lock(mutex_);
   held_.wait(lock, [this] { return waiting_; });
+}
+
+void FaultyFileSystem::release_one_sync() {
+  std::lock_guard lock(mutex_);
+  waiting_ = false;
+  ++released_;
+  held_.notify_all();
 }
 
 void FaultyFileSystem::release_syncs() {

@@ -49,6 +49,7 @@ class FaultyFileSystem final : public FileSystem {
   // Syncs of files under this folder wait until release_syncs(). Once at a time.
   void hold_syncs(const Path& folder);
   void wait_for_held_sync();  // until one waits
+  void release_one_sync();    // the next is held again
   void release_syncs();
   uint64_t syncs(const Path& folder) const;  // of files under it, so far
   // At most so many files under this folder are open at a time: more get slow_down (EMFILE).
@@ -103,6 +104,7 @@ class FaultyFileSystem final : public FileSystem {
   std::string held_folder_, limited_folder_;
   std::condition_variable held_;
   bool waiting_ = false;
+  int released_ = 0;
   size_t open_ = 0, open_max_ = SIZE_MAX;
   std::vector<std::string> syncs_;
 };

@@ -477,15 +477,23 @@ Result<void> Index::take_back() {
 
 // Returns when nothing of the families is in memory alone. After a Resume() RocksDB's own Flush() does not wait.
 Result<void> Index::flush(const std::vector<rocksdb::ColumnFamilyHandle*>& families) {
-  VB_TRY(checked(db_->Flush({}, families), "flush"));
+  const auto failures = [this] {
+    uint64_t count = 0;
+    (void)db_->GetIntProperty(rocksdb::DB::Properties::kBackgroundErrors, &count);
+    return count;
+  };
   const auto is_flushed = [this](rocksdb::ColumnFamilyHandle* family) {
     uint64_t active = 1, waiting = 1;
     return db_->GetIntProperty(family, rocksdb::DB::Properties::kNumEntriesActiveMemTable, &active) && active == 0 &&
            db_->GetIntProperty(family, rocksdb::DB::Properties::kNumImmutableMemTable, &waiting) && waiting == 0;
   };
+  const uint64_t failures_before = failures();
+  VB_TRY(checked(db_->Flush({}, families), "flush"));
   const Deadline end = deadline_in(flush_patience);
   while (!std::ranges::all_of(families, is_flushed)) {
-    if (SteadyClock::now() >= end) return fail(Errc::io_error, "index: memory is not written");
+    if (failures() != failures_before || SteadyClock::now() >= end) {
+      return fail(Errc::io_error, "index: memory is not written");
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return {};

@@ -101,7 +101,7 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     std::unique_lock lock(mutex_);
     if (trouble_ || stopping_ || bucket->shut != 0 || !suits(*bucket)) return std::nullopt;
     if (bytes_ + object->charge > bytes_max_ || newest_.size() >= entries_max) {
-      hurry_ = true;
+      hurry_upto_ = last_sequence_;
       wake_.notify_one();
       return std::nullopt;
     }
@@ -135,8 +135,9 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     newest = object;
     bytes_gauge_.set(static_cast<int64_t>(bytes_));
     const bool many = bytes_ > bytes_max_ / 4 || waiting_.size() > entries_max / 4;
-    if (sleeps_ || (many && !hurry_)) {
-      hurry_ = hurry_ || many;
+    const bool hurry = many && !hurried_locked();
+    if (hurry) hurry_upto_ = last_sequence_;
+    if (sleeps_ || hurry) {
       sleeps_ = false;
       wake_.notify_one();
     }
@@ -213,7 +214,7 @@ Task<Result<void>> WriteBehind::wait_for(uint64_t upto) {
     };
     auto wake = [executor = turn->timer.get_executor(), over] { asio::post(executor, over); };
     waiters_.push_back({upto, turn, std::move(wake)});
-    hurry_ = true;
+    hurry_upto_ = std::max(hurry_upto_, upto);
     wake_.notify_one();
   }
   while (!turn->over) {
@@ -246,7 +247,7 @@ void WriteBehind::flush() {
   std::unique_lock lock(mutex_);
   const uint64_t upto = last_sequence_;
   while (settled_upto_locked() < upto && !stopping_ && !trouble_) {
-    hurry_ = true;
+    hurry_upto_ = std::max(hurry_upto_, upto);
     wake_.notify_one();
     settled_.wait(lock);
   }
@@ -261,7 +262,7 @@ void WriteBehind::shut(const Bucket& bucket, bool is) {
 // -------------------------------------------------------------------------------------------------------
 
 bool WriteBehind::due_locked(Clock::time_point now) const {
-  return stopping_ || (!waiting_.empty() && (hurry_ || now >= due_at_locked()));
+  return stopping_ || (!waiting_.empty() && (hurried_locked() || now >= due_at_locked()));
 }
 
 WriteBehind::Clock::time_point WriteBehind::due_at_locked() const {
@@ -273,7 +274,6 @@ void WriteBehind::loop() {
   for (;;) {
     while (!due_locked(Clock::now())) {
       sleeps_ = waiting_.empty();
-      hurry_ = false;
       if (sleeps_) {
         wake_.wait(lock);
       } else {
@@ -287,13 +287,11 @@ void WriteBehind::loop() {
     lock.unlock();
     write(std::move(batch));
     lock.lock();
-    if (waiting_.empty()) hurry_ = false;
     if (!trouble_) continue;
     if (last_try) return;
     // Nobody is helped by trying at once what the disk has just refused.
-    hurry_ = false;
     wake_.wait_for(lock, try_again_after, [this] { return stopping_; });
-    hurry_ = true;
+    hurry_upto_ = last_sequence_;
   }
 }
 

@@ -82,6 +82,7 @@ class WriteBehind final : public Early {
   void shut(const Bucket& bucket, bool is) override;
   AcknowledgedPtr find(const Bucket& bucket, std::string_view key) const;
   void loop();
+  bool hurried_locked() const { return !waiting_.empty() && waiting_.begin()->first <= hurry_upto_; }
   bool due_locked(Clock::time_point now) const;
   Clock::time_point due_at_locked() const;  // of the first that waits
   Batch take_batch_locked();
@@ -106,7 +107,8 @@ class WriteBehind final : public Early {
   std::deque<Waiter> waiters_;
   size_t bytes_ = 0;
   uint64_t last_sequence_ = 0;
-  bool hurry_ = false, stopping_ = false, sleeps_ = false;
+  uint64_t hurry_upto_ = 0;  // somebody waits for these, or they are too many; what comes later has its own time
+  bool stopping_ = false, sleeps_ = false;
   bool trouble_ = true;   // the disk refused something of the last batch; until start(), too
   bool refused_ = false;  // it did so in this batch
   std::thread thread_;
