@@ -323,7 +323,7 @@ TEST_P(NativeSessionTest, ARestartedServerIsReachedAgain) {
   bool stored = false;
   for (int i = 0; i < 3 && !stored; ++i) stored = (*opened)->put(request).has_value();
   EXPECT_TRUE(stored);
-  EXPECT_EQ(second.store.objects["bucket"].size(), 1u);
+  EXPECT_EQ(second.store.count("bucket"), 1u);
   EXPECT_NE(port, taken);
 }
 

@@ -150,9 +150,9 @@ TEST_F(EndpointTest, WhatComesOverAnEncryptedPortIsSecureTransport) {
   port_.is_encrypted = true;
   FakePeer peer = hello();
   store_.put("bucket", "k", "text");
-  store_.documents["policy"] = std::make_shared<const std::string>(
-      R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
-      R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
+  store_.document("bucket", "policy",
+                  R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
+                  R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
   service_.access->changed();
   deliver(peer, peer.seal(wire::Type::get, 2, get_of("k")));
   const auto body = reply_body(peer);
@@ -175,9 +175,9 @@ TEST_F(EndpointTest, AnOpenSessionLosesAccessWithThePolicy) {
   deliver(peer, peer.seal(wire::Type::get, 2, get_of("k")));
   EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
   // RDMA is outside of TLS, whatever the session request came by.
-  store_.documents["policy"] = std::make_shared<const std::string>(
-      R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
-      R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
+  store_.document("bucket", "policy",
+                  R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
+                  R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
   service_.access->changed();
   wire::Put put;
   put.bucket = "bucket";
@@ -198,7 +198,7 @@ TEST_F(EndpointTest, AnOpenSessionLosesAccessWithThePolicy) {
   EXPECT_EQ(reply_code(peer), Errc::access_denied);
   deliver(peer, peer.seal(wire::Type::del, 7, removal));
   EXPECT_EQ(reply_code(peer), Errc::access_denied);
-  store_.documents.clear();
+  store_.forget_document("bucket", "policy");
   service_.access->changed();
   deliver(peer, peer.seal(wire::Type::get, 8, get_of("k")));
   EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
@@ -252,7 +252,7 @@ TEST_F(EndpointTest, ErrorsAreS3s) {
   put.expected.add({Algorithm::crc32c, 0, "none"});
   deliver(peer, peer.seal(wire::Type::put, 4, put, 0, "x"));
   EXPECT_EQ(reply_code(peer), Errc::bad_digest);
-  EXPECT_FALSE(store_.objects["bucket"].contains("a"));
+  EXPECT_FALSE(store_.contains("bucket", "a"));
 }
 
 TEST_F(EndpointTest, AHeaderThatWouldEndItsLineIsNotStored) {
@@ -263,7 +263,7 @@ TEST_F(EndpointTest, AHeaderThatWouldEndItsLineIsNotStored) {
   put.headers.add({"x-amz-meta-a", "b\r\nset-cookie: c"});
   deliver(peer, peer.seal(wire::Type::put, 2, put));
   EXPECT_NE(reply_code(peer), Errc::ok);
-  EXPECT_FALSE(store_.objects["bucket"].contains("a"));
+  EXPECT_FALSE(store_.contains("bucket", "a"));
 }
 
 TEST_F(EndpointTest, AKeyIsListedAndDeleted) {
@@ -289,7 +289,7 @@ TEST_F(EndpointTest, AKeyIsListedAndDeleted) {
   const wire::Delete del{.bucket = "bucket", .key = "key/1000", .if_match = {}};
   deliver(peer, peer.seal(wire::Type::del, 3, del));
   EXPECT_EQ(reply_code(peer), Errc::ok);
-  EXPECT_EQ(store_.objects["bucket"].size(), 999u);
+  EXPECT_EQ(store_.count("bucket"), 999u);
 }
 
 TEST_F(EndpointTest, ForgedReplayedTruncatedAndOversizedMessagesAreDroppedAndCountedWhileOthersWork) {

@@ -12,9 +12,9 @@
 #include "base/metrics.h"
 #include "http/test_exchange.h"
 #include "native/native.h"
-#include "native/test_store.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
+#include "store/memory/test_store.h"
 
 namespace verbena::native {
 
@@ -131,7 +131,7 @@ class DoorTest : public testing::Test {
         core_(Core::Options{}),
         door_(std::make_unique<NativeDoor>(service_, verifier_, credentials_, std::move(options))) {
     EXPECT_TRUE(door_->attach(core_, port_, "local", "/nowhere"));
-    store_.objects["bucket"];
+    store_.make_bucket("bucket");
   }
 
   // Runs what is ready, spawned coroutines included.
@@ -202,7 +202,7 @@ class DoorTest : public testing::Test {
   }
 
   std::unique_ptr<memory::Arena> arena_;
-  TestStore store_;
+  store::in_memory::TestStore store_;
   ShiftedClock clock_;  // what verbs go by; signatures go by the machine's
   s3::Service service_;
   OneKey credentials_;

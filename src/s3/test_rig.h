@@ -14,11 +14,13 @@
 #include <string>
 #include <utility>
 
-#include "s3/workers/request_log.h"
 #include "s3/router.h"
-#include "s3/test_memory_store.h"
+#include "s3/workers/request_log.h"
+#include "store/memory/test_store.h"
 
 namespace verbena::s3::test {
+
+using MemoryStore = store::in_memory::TestStore;
 
 // Gives a text, and at its end the error that a broken body would have.
 class TextSource : public memory::Source {

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "auth/identifiers.h"
 #include "base/fd.h"
@@ -120,6 +121,19 @@ std::expected<void, std::string> tighten_all(const std::filesystem::path& direct
   return {};
 }
 
+// nullopt: they are not set.
+std::expected<std::optional<RootKeys>, std::string> environment_keys() {
+  const char* access = std::getenv("VERBENA_ROOT_ACCESS_KEY");
+  const char* secret = std::getenv("VERBENA_ROOT_SECRET_KEY");
+  if ((access == nullptr) != (secret == nullptr)) {
+    return std::unexpected("VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY go together: one of them is missing");
+  }
+  if (access == nullptr) return std::nullopt;
+  RootKeys keys{{.access_key = access, .secret_key = secret, .session_token = ""}, RootKeys::From::environment};
+  if (auto wrong = check_keys(keys.credentials); !wrong.empty()) return std::unexpected(wrong);
+  return keys;
+}
+
 }  // namespace
 
 std::expected<DataDirectory, std::string> DataDirectory::open(const std::filesystem::path& path) {
@@ -148,16 +162,9 @@ DataDirectory::~DataDirectory() {
 }
 
 std::expected<RootKeys, std::string> root_keys(const DataDirectory& directory) {
-  const char* access = std::getenv("VERBENA_ROOT_ACCESS_KEY");
-  const char* secret = std::getenv("VERBENA_ROOT_SECRET_KEY");
-  if ((access == nullptr) != (secret == nullptr)) {
-    return std::unexpected("VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY go together: one of them is missing");
-  }
-  if (access != nullptr) {
-    RootKeys keys{{.access_key = access, .secret_key = secret, .session_token = ""}, RootKeys::From::environment};
-    if (auto wrong = check_keys(keys.credentials); !wrong.empty()) return std::unexpected(wrong);
-    return keys;
-  }
+  auto given = environment_keys();
+  if (!given) return std::unexpected(given.error());
+  if (*given) return **given;
   const auto path = directory.path() / "credentials";
   if (std::filesystem::exists(path)) {
     auto keys = load(path);
@@ -167,6 +174,12 @@ std::expected<RootKeys, std::string> root_keys(const DataDirectory& directory) {
   RootKeys keys{generate(), RootKeys::From::generated};
   if (auto saved = save(path, keys.credentials); !saved) return std::unexpected(saved.error());
   return keys;
+}
+
+std::expected<RootKeys, std::string> root_keys_in_memory() {
+  auto given = environment_keys();
+  if (!given) return std::unexpected(given.error());
+  return given->value_or(RootKeys{generate(), RootKeys::From::generated});
 }
 
 }  // namespace verbena::server

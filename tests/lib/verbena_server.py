@@ -40,7 +40,9 @@ def client_environment(home):
 class Server:
     """A running `verbena server`. `directory` outlives it, so that a test can start another on the same data."""
 
-    def __init__(self, directory=None, args=(), env=None):
+    def __init__(self, directory=None, args=(), env=None, memory=False):
+        """`memory`: without a data directory. The one that is made all the same is for the log beside it."""
+        self.memory = memory or os.environ.get("VERBENA_TEST_ENGINE") == "memory"
         self.own_directory = directory is None
         self.directory = str(directory or tempfile.mkdtemp(prefix="verbena-test-"))
         self.args = list(args)
@@ -54,7 +56,8 @@ class Server:
     def start(self):
         log = open(self.log_path, "ab")
         self.process = subprocess.Popen(
-            [program(), "server", self.directory, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0", *self.args],
+            [program(), "server", "--memory" if self.memory else self.directory,
+             "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0", *self.args],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self.env)
         log.close()
         self._read_endpoints()

@@ -95,7 +95,7 @@ class Lifecycle : public Rig {
   }
   // A pass `days` after the last change, with pages of one entry.
   void pass_after(int64_t days) {
-    clock_.now = store.now_us + days * day_us;
+    clock_.now = store.now_us() + days * day_us;
     std::atomic<bool> stop{false};
     LifecyclePass pass(store, clock_, {.day_s = day_s, .page_size = 1, .pause = std::chrono::milliseconds(0)}, stop);
     boost::asio::io_context io;
