@@ -1,10 +1,15 @@
 #include "native/endpoint.h"
 
+#include <boost/asio/async_result.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
 #include <array>
+
+#include "native/read_batch.h"
+#include "native/write_batch.h"
 
 namespace verbena::native {
 namespace {
@@ -17,6 +22,8 @@ Endpoint::Endpoint(std::shared_ptr<Door> door, Core& core, fabric::Port& port, u
     : door_(std::move(door)), core_(core), port_(port), index_(index) {
   fill_random(std::as_writable_bytes(std::span(&request_ids_, 1)));
 }
+
+Endpoint::~Endpoint() = default;
 
 void Endpoint::start() {
   at_once_ = info().provider == "local" || info().provider == "tcp";
@@ -31,6 +38,8 @@ void Endpoint::abandon() {
   // Each of them holds this endpoint.
   auto waiting = std::move(waiting_);
   waiting_.clear();
+  auto turns = std::move(turns_);
+  turns_.clear();
 }
 
 // Checks in the order of their cost. Nothing but a counter tells a hostile sender what was wrong.
@@ -57,6 +66,9 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
     return metrics.drop(wire::Drop::bad_type);
   }
   metrics.requests[header.type]->add();
+  if (wire::is_batch(static_cast<wire::Type>(header.type)) && lane.session->version < 2) {
+    return metrics.drop(wire::Drop::bad_type);
+  }
   switch (static_cast<wire::Type>(header.type)) {
     case wire::Type::hello:  // a second one changes nothing
     case wire::Type::ping:
@@ -97,6 +109,7 @@ bool Endpoint::still_known(Lane& lane) {
 
 void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
   OpPtr op = take_op(lane, header);
+  if (wire::is_batch(static_cast<wire::Type>(header.type))) return start_batch(std::move(op), body);
   bool loaded = false;
   Task<void> (*serve)(OpPtr) = nullptr;
   switch (static_cast<wire::Type>(header.type)) {
@@ -136,6 +149,37 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
   });
 }
 
+void Endpoint::start_batch(OpPtr op, Bytes body) {
+  const auto type = static_cast<wire::Type>(op->header.type);
+  const bool reads = type == wire::Type::get_many || type == wire::Type::head_many;
+  const auto take = [](auto& spare, auto& into) {
+    using Batch = std::remove_reference_t<decltype(*into)>;
+    if (spare.empty()) {
+      into = std::make_unique<Batch>();
+    } else {
+      into = std::move(spare.back());
+      spare.pop_back();
+    }
+  };
+  if (door_->options.access_log != nullptr) begin_note(*op);
+  Result<void> begun;
+  if (reads) {
+    take(spare_reads_, op->read);
+    begun = op->read->begin(*op, body);
+  } else {
+    take(spare_writes_, op->write);
+    begun = op->write->begin(*op, body);
+  }
+  if (!begun) {
+    if (begun.error() == Errc::invalid_request) door_->metrics.drop(wire::Drop::malformed);
+    op->fail(begun.error().code);
+    return reply(std::move(op));
+  }
+  if (reads && at_once_ && op->read->serve_at_once()) return reply(std::move(op));
+  // Providers do not like operations that begin while they hand over a message: both begin by way of the loop.
+  reads ? ReadBatch::start(std::move(op)) : WriteBatch::start(std::move(op));
+}
+
 OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   OpPtr op;
   if (spare_ops_.empty()) {
@@ -166,6 +210,14 @@ void Endpoint::recycle(Op* op) {
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   owned->lane.reset();
   owned->opened.reset();
+  const auto keep = [](auto& batch, auto& spare) {
+    if (batch == nullptr) return;
+    batch->end();
+    if (spare.size() < spare_batches_max) spare.push_back(std::move(batch));
+    batch.reset();
+  };
+  keep(owned->read, spare_reads_);
+  keep(owned->write, spare_writes_);
   if (spare_ops_.size() < spare_ops_max) spare_ops_.push_back(std::move(owned));
 }
 
@@ -203,8 +255,22 @@ void Endpoint::reply(OpPtr op) {
   }
   op->reply_by = deadline_in(door_->options.reply_deadline);
   waiting_.push_back(std::move(op));
+  want_polls();
+}
+
+void Endpoint::want_polls() {
   if (!polled_) core_.add(this);
   polled_ = true;
+}
+
+Task<void> Endpoint::turn() {
+  auto initiate = [this](auto handler) {
+    auto shared = std::make_shared<decltype(handler)>(std::move(handler));  // std::function copies what it holds
+    turns_.push_back([shared] { (*shared)(); });
+    want_polls();
+  };
+  co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void()>(std::move(initiate),
+                                                                                      boost::asio::use_awaitable);
 }
 
 Result<void> Endpoint::send(Op& op) {
@@ -228,7 +294,13 @@ size_t Endpoint::poll() {
       close(*op->lane);
     }
   }
-  if (waiting_.empty() && polled_) {
+  if (!turns_.empty()) {
+    auto next = std::move(turns_.front());
+    turns_.pop_front();
+    next();
+    ++progress;
+  }
+  if (!busy() && polled_) {
     core_.remove(this);
     polled_ = false;
   }

@@ -4,8 +4,13 @@
 
 #include "native/door.h"
 #include "native/endpoint.h"
+#include "native/read_batch.h"
+#include "native/write_batch.h"
 
 namespace verbena::native {
+
+Op::Op() = default;
+Op::~Op() = default;
 
 void RecycleOp::operator()(Op* op) const {
   auto endpoint = std::move(op->endpoint);

@@ -17,8 +17,12 @@
 namespace verbena::native {
 
 class Endpoint;
+class ReadBatch;
+class WriteBatch;
 
 struct Op {
+  Op();
+  ~Op();
   std::shared_ptr<Endpoint> endpoint;
   std::shared_ptr<Lane> lane;
   wire::Header header;
@@ -44,6 +48,10 @@ struct Op {
   std::string bucket, key;
   store::CommitConditions conditions;
   store::ListRequest list;
+
+  // GET_MANY and HEAD_MANY, PUT_MANY and DELETE_MANY
+  std::unique_ptr<ReadBatch> read;
+  std::unique_ptr<WriteBatch> write;
 
   // For the access log; kept where there is one.
   struct Noted {

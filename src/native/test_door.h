@@ -131,7 +131,7 @@ class DoorTest : public testing::Test {
   // Runs what is ready, spawned coroutines included.
   void run() {
     for (int i = 0; i < 200; ++i) {
-      if (core_.io().poll() == 0) core_.io().restart();
+      if (core_.io().poll() + door_->poll() == 0) core_.io().restart();
     }
   }
   void serve(http::Exchange& exchange) {
@@ -139,8 +139,10 @@ class DoorTest : public testing::Test {
     boost::asio::co_spawn(core_.io(), handler(exchange), boost::asio::detached);
     run();
   }
-  static std::string wanted(const wire::Nonce& nonce) {
-    return nlohmann::json{{"version", 1}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}}.dump();
+  static std::string wanted(const wire::Nonce& nonce, unsigned version_max = 1) {
+    nlohmann::json body{{"version", 1}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}};
+    if (version_max > 1) body["version_max"] = version_max;
+    return body.dump();
   }
   static void sign(FakeExchange& exchange, std::string_view body, std::string_view secret = "secret/root",
                    std::string_view key = "AKROOT") {
@@ -149,10 +151,10 @@ class DoorTest : public testing::Test {
                "s3", system_clock(), exchange.method(), exchange.path(), "", to_hex(as_bytes(sha256(as_bytes(body)))),
                exchange.request_headers);
   }
-  FakePeer open_session(fabric::PeerId id = 1) {
+  FakePeer open_session(fabric::PeerId id = 1, unsigned version_max = 1) {
     wire::Nonce nonce;
     fill_random(nonce);
-    const std::string body = wanted(nonce);
+    const std::string body = wanted(nonce, version_max);
     FakeExchange exchange("POST", "/-/session", body);
     sign(exchange, body);
     serve(exchange);
@@ -167,8 +169,8 @@ class DoorTest : public testing::Test {
     peer.keys = wire::derive_lane(peer.master, 0);
     return peer;
   }
-  FakePeer hello(fabric::PeerId id = 1) {
-    FakePeer peer = open_session(id);
+  FakePeer hello(fabric::PeerId id = 1, unsigned version_max = 1) {
+    FakePeer peer = open_session(id, version_max);
     const wire::Hello hello{.message_size_max = 16 * KiB, .address = {}};
     deliver(peer, peer.seal(wire::Type::hello, 1, hello));
     EXPECT_EQ(reply_code(peer), Errc::ok);

@@ -1,0 +1,288 @@
+// Batches at the door: what is refused as a whole, and what is an item's own affair.
+#include "native/wire/batch.h"
+
+#include "native/test_door.h"
+#include "native/wire/cursor.h"
+#include "s3/access/access.h"
+
+namespace verbena::native {
+namespace {
+
+// Memory that the test sees, behind a transport that copies at once or one that has to be waited for.
+class TestWindow final : public fabric::Window {
+ public:
+  TestWindow(std::vector<std::byte>& memory, bool immediate) : memory_(memory), immediate_(immediate) {}
+  uint64_t size() const override { return memory_.size(); }
+  Task<Result<void>> write(Bytes from, uint64_t at, Deadline) override {
+    std::memcpy(memory_.data() + at, from.data(), from.size());
+    co_return Result<void>{};
+  }
+  Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline) override {
+    std::memcpy(into.data(), memory_.data() + at, into.size());
+    co_return Result<void>{};
+  }
+  size_t immediate_size_max() const override { return immediate_ ? 64 * KiB : 0; }
+  Result<void> write_now(Bytes from, uint64_t at) override {
+    std::memcpy(memory_.data() + at, from.data(), from.size());
+    return {};
+  }
+
+ private:
+  std::vector<std::byte>& memory_;
+  bool immediate_;
+};
+
+struct Item {
+  std::string key;
+  wire::BatchPlace place{};
+  std::string bytes{};
+  uint8_t fields = 0;
+  uint8_t bucket = 0;
+  std::string condition{};
+};
+
+class BatchTest : public DoorTest {
+ protected:
+  BatchTest() : DoorTest({.credits = 4}) {
+    port_.make_window = [this] { return std::make_unique<TestWindow>(memory_, immediate_); };
+  }
+  wire::BatchHead head() const {
+    wire::BatchHead head;
+    head.details = wire::detail_etag | wire::detail_size;
+    head.windows.add({0, memory_.size(), 1});
+    head.buckets.add("bucket");
+    return head;
+  }
+  std::vector<std::byte> body(wire::Type type, wire::BatchHead head, const std::vector<Item>& items) {
+    if (type == wire::Type::head_many || type == wire::Type::delete_many) head.windows.count = 0;
+    std::vector<std::byte> space(15 * KiB);
+    wire::Writer out(space);
+    wire::BatchWriter batch(out, type);
+    EXPECT_TRUE(batch.begin(head));
+    wire::BatchItem wire_item;
+    for (const Item& item : items) {
+      wire_item.fields = item.fields;
+      wire_item.bucket = item.bucket;
+      wire_item.key = item.key;
+      wire_item.place = item.place;
+      wire_item.inline_bytes = as_bytes(item.bytes);
+      wire_item.if_match = wire_item.if_none_match = item.condition;
+      if (item.place.window != wire::no_window) wire_item.fields |= wire::field_place;
+      if (type == wire::Type::put_many && item.place.window == wire::no_window) wire_item.fields |= wire::field_inline;
+      EXPECT_TRUE(batch.add(wire_item));
+    }
+    batch.finish();
+    space.resize(out.size());
+    return space;
+  }
+  struct Answer {
+    Errc refused = Errc::ok;
+    std::vector<wire::BatchEntry> entries;
+    std::vector<std::byte> body;  // the entries point into it
+    bool answered = false;
+  };
+  Answer ask(wire::Type type, const wire::BatchHead& head, const std::vector<Item>& items) {
+    deliver(peer_, peer_.seal(type, ++request_, Bytes(body(type, head, items))));
+    Answer answer;
+    answer.body = reply_body(peer_);
+    if (answer.body.empty()) return answer;
+    answer.answered = true;
+    answer.refused = *wire::decode_error(answer.body);
+    if (answer.refused != Errc::ok) return answer;
+    auto reply = wire::decode_batch_reply(answer.body);
+    EXPECT_TRUE(reply);
+    for (size_t i = 0; reply && i < reply->answered; ++i) {
+      EXPECT_TRUE(wire::next_entry(*reply, answer.entries.emplace_back()));
+    }
+    return answer;
+  }
+  std::string_view memory(size_t at, size_t size) const { return as_text(Bytes(memory_).subspan(at, size)); }
+
+  bool immediate_ = true;
+  std::vector<std::byte> memory_ = std::vector<std::byte>(64 * KiB);
+  FakePeer peer_ = hello(1, 2);
+  uint64_t request_ = 10;
+};
+
+TEST_F(BatchTest, EachItemGoesToItsPlaceAndHasAnOutcomeOfItsOwn) {
+  for (const bool immediate : {true, false}) {
+    immediate_ = immediate;
+    store_.put("bucket", "a", "first");
+    store_.put("bucket", "c", "third one");
+    std::ranges::fill(memory_, std::byte{0});
+    auto head = this->head();
+    head.inline_max = 0;
+    const auto answer = ask(wire::Type::get_many, head,
+                            {{"a", {0, 100, 50}}, {"absent", {0, 200, 50}}, {"c", {0, 300, 50}}, {"c", {0, 400, 8}}});
+    ASSERT_EQ(answer.entries.size(), 4u);
+    EXPECT_EQ(answer.entries[0].length, 5u);
+    EXPECT_EQ(answer.entries[0].etag, "etag-a");
+    EXPECT_EQ(memory(100, 6), std::string_view("first\0", 6));
+    EXPECT_EQ(answer.entries[1].code, Errc::no_such_key);
+    EXPECT_EQ(memory(300, 9), "third one") << "a key may be read twice";
+    EXPECT_EQ(answer.entries[3].code, Errc::too_large);
+    EXPECT_EQ(memory(400, 8), std::string_view("\0\0\0\0\0\0\0\0", 8)) << "nothing is cut to fit";
+    EXPECT_EQ(door_->in_flight(), 0u);
+  }
+}
+
+TEST_F(BatchTest, SmallOnesRideInTheReplyAndWhatDoesNotFitItIsLeftToAskForAgain) {
+  std::vector<Item> items;
+  for (int i = 0; i < 40; ++i) {
+    items.push_back({"k" + std::to_string(i)});
+    store_.put("bucket", items.back().key, std::string(1000, static_cast<char>('a' + i)));
+  }
+  auto head = this->head();
+  head.inline_max = 4096;
+  // The fake endpoint is `local`: 512 bytes.
+  auto answer = ask(wire::Type::get_many, head, {items[0]});
+  ASSERT_EQ(answer.entries.size(), 1u);
+  EXPECT_EQ(answer.entries[0].code, Errc::too_large);
+  for (auto& item : items) store_.put("bucket", item.key, std::string(500, item.key.back()));
+  answer = ask(wire::Type::get_many, head, items);
+  ASSERT_GT(answer.entries.size(), 20u);
+  ASSERT_LT(answer.entries.size(), 40u) << "a reply of 16 KiB holds no 40 times 500 bytes";
+  for (size_t i = 0; i < answer.entries.size(); ++i) {
+    EXPECT_EQ(as_text(answer.entries[i].inline_bytes), std::string(500, items[i].key.back())) << i;
+  }
+}
+
+TEST_F(BatchTest, HeadsComeManyAtOnce) {
+  store_.put("bucket", "a", "first");
+  const auto answer = ask(wire::Type::head_many, head(), {{"a"}, {"b"}, {"a"}});
+  ASSERT_EQ(answer.entries.size(), 3u);
+  EXPECT_EQ(answer.entries[0].object_size, 5u);
+  EXPECT_EQ(answer.entries[1].code, Errc::no_such_key);
+  EXPECT_EQ(answer.entries[2].etag, "etag-a");
+}
+
+TEST_F(BatchTest, WindowsAndPlacesThatOverlapAreRefusedBeforeAnythingHappens) {
+  store_.put("bucket", "a", "first");
+  const auto refused = [&](const wire::BatchHead& head, const std::vector<Item>& items) {
+    const uint64_t before = dropped("malformed");
+    const auto answer = ask(wire::Type::get_many, head, items);
+    EXPECT_EQ(answer.refused, Errc::invalid_request);
+    EXPECT_EQ(dropped("malformed"), before + 1);
+    EXPECT_EQ(memory(0, 5), std::string_view("\0\0\0\0\0", 5));
+  };
+  refused(head(), {{"a", {0, 0, 10}}, {"a", {0, 9, 10}}});
+  refused(head(), {{"a", {0, 50, 10}}, {"a", {0, 0, 10}}, {"a", {0, 45, 10}}});
+  refused(head(), {{"a", {0, 0, 10}}, {"a", {0, memory_.size() - 9, 10}}});
+  auto two = head();
+  two.windows.add({100, 10, 1});
+  refused(two, {{"a", {0, 0, 10}}});
+  auto progress = head();
+  progress.progress_window = 0;
+  progress.progress_offset = 8;
+  refused(progress, {{"a", {0, 0, 10}}});
+  progress.progress_offset = 1001;
+  refused(progress, {{"a", {0, 0, 10}}});
+  progress.progress_offset = memory_.size() - 7;
+  refused(progress, {{"a", {0, 0, 10}}});
+  auto same = head();
+  same.buckets.add("bucket");
+  refused(same, {{"a", {0, 0, 10}}});
+  // Places in any order are fine.
+  const auto fine = ask(wire::Type::get_many, head(), {{"a", {0, 50, 10}}, {"a", {0, 0, 10}}, {"a", {0, 20, 10}}});
+  EXPECT_EQ(fine.entries.size(), 3u);
+}
+
+TEST_F(BatchTest, TheProgressWordCountsLeadingItemsUpToTheFirstThatFailed) {
+  for (const bool immediate : {true, false}) {
+    immediate_ = immediate;
+    for (const char* key : {"a", "b", "d"}) store_.put("bucket", key, "bytes");
+    auto head = this->head();
+    head.progress_window = 0;
+    head.progress_offset = 1024;
+    const auto told = [&] { return wire::Reader(Bytes(memory_).subspan(1024, 8)).u64(); };
+    EXPECT_EQ(ask(wire::Type::get_many, head, {{"a", {0, 0, 10}}, {"b", {0, 10, 10}}}).entries.size(), 2u);
+    EXPECT_EQ(told(), 2u);
+    ask(wire::Type::get_many, head, {{"a", {0, 0, 10}}, {"c", {0, 10, 10}}, {"d", {0, 20, 10}}});
+    EXPECT_EQ(told(), 1u);
+    EXPECT_EQ(memory(20, 5), "bytes") << "those behind it arrive all the same";
+  }
+}
+
+TEST_F(BatchTest, OneForbiddenKeyAmongThousandsIsTheOnlyOneThatFails) {
+  store_.documents["policy"] = std::make_shared<const std::string>(
+      R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":)"
+      R"("arn:aws:s3:::bucket/k0666"}})");
+  service_.access->changed();
+  std::vector<Item> items;
+  for (int i = 0; i < 1000; ++i) {
+    items.push_back({fmt::format("k{:04}", i)});
+    store_.put("bucket", items.back().key, "x");
+  }
+  auto head = this->head();
+  head.details = 0;
+  const auto answer = ask(wire::Type::head_many, head, items);
+  ASSERT_EQ(answer.entries.size(), 1000u);
+  for (size_t i = 0; i < 1000; ++i) {
+    EXPECT_EQ(answer.entries[i].code, i == 666 ? Errc::access_denied : Errc::ok) << i;
+  }
+}
+
+TEST_F(BatchTest, ManyObjectsAreStoredAndRemovedByOneMessage) {
+  std::ranges::copy(as_bytes("from the window"), memory_.begin() + 64);
+  store_.put("bucket", "there", "before");
+  const auto put = ask(wire::Type::put_many, head(),
+                       {{"a", {}, "inline"},
+                        {"b", {0, 64, 15}},
+                        {"there", {}, "after", wire::field_if_none_match, 0, "*"},
+                        {"empty", {}, ""}});
+  ASSERT_EQ(put.entries.size(), 4u);
+  EXPECT_EQ(put.entries[0].length, 6u);
+  EXPECT_NE(put.entries[1].etag.find('-'), std::string_view::npos);
+  EXPECT_EQ(put.entries[2].code, Errc::precondition_failed);
+  EXPECT_EQ(store_.objects["bucket"]["a"]->bytes, "inline");
+  EXPECT_EQ(store_.objects["bucket"]["b"]->bytes, "from the window");
+  EXPECT_EQ(store_.objects["bucket"]["there"]->bytes, "before");
+  EXPECT_EQ(store_.objects["bucket"]["empty"]->bytes, "");
+  const auto removed = ask(wire::Type::delete_many, head(), {{"a"}, {"never was"}, {"b"}});
+  ASSERT_EQ(removed.entries.size(), 3u);
+  for (const auto& entry : removed.entries) EXPECT_EQ(entry.code, Errc::ok);
+  EXPECT_EQ(store_.objects["bucket"].size(), 2u);
+  EXPECT_EQ(door_->in_flight(), 0u);
+}
+
+TEST_F(BatchTest, AKeyThatIsWrittenTwiceRefusesTheBatch) {
+  auto answer = ask(wire::Type::put_many, head(), {{"a", {}, "one"}, {"b", {}, "two"}, {"a", {}, "three"}});
+  EXPECT_EQ(answer.refused, Errc::invalid_request);
+  EXPECT_TRUE(store_.objects["bucket"].empty());
+  store_.put("bucket", "a", "x");
+  answer = ask(wire::Type::delete_many, head(), {{"a"}, {"a"}});
+  EXPECT_EQ(answer.refused, Errc::invalid_request);
+  EXPECT_EQ(store_.objects["bucket"].size(), 1u);
+}
+
+TEST_F(BatchTest, HundredsOfWritesAtOnceAllHaveTheirOutcome) {
+  std::vector<Item> items;
+  for (int i = 0; i < 400; ++i) items.push_back({fmt::format("k{:04}", i), {}, fmt::format("bytes {}", i)});
+  const auto answer = ask(wire::Type::put_many, head(), items);
+  ASSERT_TRUE(answer.answered);
+  EXPECT_EQ(store_.objects["bucket"].size(), 400u);
+  for (const Item& item : items) EXPECT_EQ(store_.objects["bucket"][item.key]->bytes, item.bytes);
+}
+
+TEST_F(BatchTest, ASessionOfVersionOneKnowsNoBatches) {
+  FakePeer old = hello(2);
+  const uint64_t before = dropped("bad_type");
+  deliver(old, old.seal(wire::Type::head_many, 2, Bytes(body(wire::Type::head_many, head(), {{"a"}}))));
+  EXPECT_TRUE(port_.sent.empty());
+  EXPECT_EQ(dropped("bad_type"), before + 1);
+}
+
+TEST_F(BatchTest, AClientThatIsGoneBetweenTheItemsGetsNoMoreDone) {
+  std::vector<Item> items;
+  for (int i = 0; i < 300; ++i) items.push_back({fmt::format("k{:04}", i), {}, "x"});
+  port_.receive(peer_.id,
+                peer_.seal(wire::Type::put_many, ++request_, Bytes(body(wire::Type::put_many, head(), items))));
+  port_.gone(peer_.id);
+  run();
+  EXPECT_LT(store_.objects["bucket"].size(), 300u);
+  EXPECT_EQ(door_->in_flight(), 0u);
+  EXPECT_TRUE(port_.sent.empty());
+}
+
+}  // namespace
+}  // namespace verbena::native
