@@ -281,6 +281,22 @@ Outcome<ListPage> SessionDoor::list(const std::string& bucket, const ListOptions
   return page;
 }
 
+Outcome<> SessionDoor::many(ManyCall& call) {
+  OUT_ASSIGN(auto session, this->session());
+  uint64_t bytes = 0;
+  for (const BatchItem& item : call.items) bytes += item.size;
+  const bool near = session->provider() == "local";
+  call.verify = verify_checksums_ && !near;
+  call.checked = !near;
+  call.timeout = time_for(options_.request_timeout, bytes);
+  using native::wire::Type;
+  const bool reads = call.type == Type::get_many || call.type == Type::head_many;
+  const auto request = [&](NativeLanes& lanes) { return run_many(lanes, call); };
+  auto done = session->with_lanes(reads, request);
+  if (!done) return std::unexpected(native_error(done.error(), bytes));
+  return {};
+}
+
 void SessionDoor::get_async(const std::string& bucket, const std::string& key, MutableBytes into,
                             const NativeMemory* memory, const GetOptions& options, Callback<GetReply> done) {
   auto session = this->session();
