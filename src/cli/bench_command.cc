@@ -26,6 +26,7 @@ struct BenchArguments {
   std::vector<std::string> concurrency{"1"};
   double seconds = 1;
   uint64_t count = 0;
+  unsigned batch = 256;
   std::string object_size = "1GiB";
   std::string bucket, server_directory, durability = "memory", fabtests = "auto", nginx = "auto", listen = "127.0.0.1";
   bool json = false, perftest = false, checksums = false, no_memcpy = false;
@@ -98,6 +99,7 @@ std::optional<BenchPlan> plan_of(const BenchArguments& arguments) {
   plan.ops = arguments.ops;
   plan.duration = std::chrono::milliseconds(static_cast<int64_t>(arguments.seconds * 1000));
   plan.count = arguments.count;
+  plan.batch = arguments.batch;
   plan.durability = arguments.durability == "sync" ? BucketDurability::sync : BucketDurability::memory;
   plan.checksums = arguments.checksums;
   return plan;
@@ -139,7 +141,8 @@ int run_lane(const Lane& lane, const BenchServer& server, const std::string& buc
   for (const std::string& op : plan.ops) {
     for (const uint64_t size : plan.sizes) {
       for (const unsigned concurrency : plan.concurrency) {
-        const auto& how = op.starts_with("range") ? measure_ranges : measure;
+        const bool many = op.ends_with("_many") || op == "head";
+        const auto& how = op.starts_with("range") ? measure_ranges : many ? measure_many : measure;
         auto row = how(*client, server, bucket, door, op, size, concurrency, plan);
         if (!row) {
           worst = report(name + " " + op + " " + format_size(size), row.error());
@@ -270,9 +273,10 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command
       ->add_option("--ops", arguments->ops,
-                   "get, put; range: random ranges of a large object; ranges: as many as --concurrency in one request")
+                   "get, put, head; get_many, head_many, put_many: as many objects as --batch in a call; range: random "
+                   "ranges of a large object; ranges: as many as --concurrency in one request")
       ->delimiter(',')
-      ->check(CLI::IsMember({"get", "put", "range", "ranges"}))
+      ->check(CLI::IsMember({"get", "put", "head", "range", "ranges", "get_many", "head_many", "put_many"}))
       ->capture_default_str();
   command->add_option("--object-size", arguments->object_size, "of what range and ranges read")
       ->type_name("SIZE")
@@ -282,6 +286,9 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--duration", arguments->seconds, "seconds per row")
       ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  command->add_option("--batch", arguments->batch, "objects in a call of get_many, head_many and put_many")
+      ->check(CLI::Range(1u, 4096u))
       ->capture_default_str();
   command->add_option("--count", arguments->count, "operations per caller instead of --duration");
   command->add_option("--bucket", arguments->bucket,

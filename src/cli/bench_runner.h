@@ -23,6 +23,10 @@ Outcome<> let_everyone_read(const ClientOptions& options, const std::string& buc
 Outcome<BenchRow> measure_ranges(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
                                  const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
 
+// "get_many", "head_many" and "put_many" with plan.batch objects of `size` bytes in each call, and "head" with one.
+Outcome<BenchRow> measure_many(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
+                               const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
+
 // The yardsticks beside the doors. memcpy of as many bytes between two buffers per caller:
 BenchRow measure_memcpy(uint64_t size, unsigned concurrency, const BenchPlan& plan);
 // libfabric's own fi_rma_bw (writes) and fi_rdm_pingpong (one way) over a provider ("tcp", "verbs") at `address`, from

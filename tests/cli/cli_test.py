@@ -129,6 +129,25 @@ class CommandLine(unittest.TestCase):
         self.run_program("rm", "-r", f"{bucket}/in/sub/")
         self.assertEqual(len(self.run_program("ls", "-r", "--json", bucket).stdout.splitlines()), 1)
 
+    def test_a_list_of_keys_is_fetched_in_batches(self):
+        bucket = self.bucket("many")
+        data = {f"set/{i}/file": os.urandom(i * 3000) for i in range(12)}
+        for key, content in data.items():
+            self.run_program("put", "-", f"{bucket}/{key}", input=content)
+        names = self.home / "names"
+        names.write_text("".join(f"{key.removeprefix('set/')}\n" for key in data))
+        for via in ("native", "http"):
+            folder = self.home / f"many-{via}"
+            done = self.run_program("get", "--many", str(names), f"{bucket}/set/", str(folder), "--via", via, "-v")
+            self.assertIn(via, done.stderr.decode())
+            for key, content in data.items():
+                self.assertEqual((folder / key.removeprefix("set/")).read_bytes(), content)
+        names.write_text("1/file\nabsent\n../outside\n")
+        folder = self.home / "many-partly"
+        done = self.run_program("get", "--many", str(names), f"{bucket}/set/", str(folder), expect=NOT_FOUND)
+        self.assertIn("set/absent", done.stderr.decode())
+        self.assertEqual([path.name for path in folder.rglob("*") if path.is_file()], ["file"])
+
     def test_keys_cannot_write_outside_the_folder(self):
         bucket = self.bucket("escapes")
         self.run_program("put", "-", f"{bucket}/x/../../evil", input=b"x")

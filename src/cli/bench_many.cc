@@ -1,0 +1,107 @@
+// Batches: as many objects in each call as --batch says, and single HEADs to hold them against.
+#include <cstring>
+
+#include "base/checksum.h"
+#include "cli/bench_loop.h"
+#include "cli/bench_runner.h"
+#include "client/outcome.h"
+
+namespace verbena::cli {
+
+using client::fault;
+
+namespace {
+
+struct Caller {
+  std::vector<std::string> keys;
+  std::vector<BatchItem> items;
+  std::vector<BatchResult> results;
+  Buffer buffer;
+  uint32_t crc = 0;
+};
+
+Outcome<> check(const Outcome<Transfer>& moved, const Caller& caller, Via door) {
+  if (!moved) return std::unexpected(moved.error());
+  if (moved->door != door || !moved->fell_back_reason.empty()) {
+    return fault(ErrorCode::unsupported,
+                 "the batch went by " + std::string(to_string(moved->door)) + ": " + moved->fell_back_reason);
+  }
+  for (size_t i = 0; i < caller.items.size(); ++i) {
+    if (caller.results[i].error) {
+      return fault(*caller.results[i].error, caller.keys[i] + ": " + std::string(to_string(*caller.results[i].error)));
+    }
+  }
+  return {};
+}
+
+Outcome<> one_batch(const Client& client, Caller& caller, const std::string& op, Via door) {
+  if (op == "head") {
+    OUT_TRY(client.head(std::string(caller.items[0].bucket), caller.keys[0]));
+    return {};
+  }
+  const std::span window(&caller.buffer, 1);
+  if (op == "head_many") return check(client.head_many(caller.items, caller.results), caller, door);
+  if (op == "put_many") return check(client.put_many(caller.items, window, caller.results), caller, door);
+  return check(client.get_many(caller.items, window, caller.results), caller, door);
+}
+
+// GETs into wiped memory must bring back what was put.
+Outcome<> verify(const Client& client, Caller& caller, Via door) {
+  std::memset(caller.buffer.data(), 0, caller.buffer.size());
+  OUT_TRY(one_batch(client, caller, "get_many", door));
+  if (crc32c(caller.buffer.bytes()) != caller.crc) {
+    return fault(ErrorCode::checksum_mismatch, "the bytes of a batch are not those that were put");
+  }
+  return {};
+}
+
+Outcome<> prepare(const Client& client, const std::string& bucket, Caller& caller, unsigned index, uint64_t size,
+                  unsigned batch, const std::string& op, Via door) {
+  OUT_ASSIGN(caller.buffer, client.allocate(size * batch));
+  fill_pattern(caller.buffer.bytes(), index);
+  caller.crc = crc32c(caller.buffer.bytes());
+  for (unsigned i = 0; i < batch; ++i) {
+    caller.keys.push_back("bench/many/" + std::to_string(size) + "/" + std::to_string(index) + "/" + std::to_string(i));
+  }
+  for (unsigned i = 0; i < batch; ++i) {
+    caller.items.push_back({.bucket = bucket, .key = caller.keys[i], .offset = i * size, .size = size});
+  }
+  caller.results.resize(batch);
+  OUT_TRY(one_batch(client, caller, "put_many", door));
+  OUT_TRY(verify(client, caller, door));
+  for (int i = 0; i < 10; ++i) OUT_TRY(one_batch(client, caller, op, door));
+  return {};
+}
+
+}  // namespace
+
+Outcome<BenchRow> measure_many(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
+                               const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan) {
+  const unsigned batch = op == "head" ? 1 : plan.batch;
+  std::vector<Caller> callers(concurrency);
+  for (unsigned i = 0; i < concurrency; ++i) {
+    OUT_TRY(prepare(client, bucket, callers[i], i, size, batch, op, door));
+  }
+  BenchRow row;
+  row.door = to_string(door);
+  row.op = op;
+  row.size = size;
+  row.concurrency = concurrency;
+  row.batch = batch;
+  std::vector<BenchCaller> running;
+  for (Caller& caller : callers) {
+    running.push_back({.op = [&] { return one_batch(client, caller, op, door); }});
+  }
+  OUT_TRY(run_callers(running, plan, [&] { return server.cpu_seconds(); }, row));
+  // Rates are of objects.
+  row.ops_per_s *= batch;
+  row.bytes_per_s *= batch;
+  if (row.server_cpu_s_per_gb) *row.server_cpu_s_per_gb /= batch;
+  for (Caller& caller : callers) {
+    OUT_TRY(verify(client, caller, door));
+    OUT_TRY(check(client.remove_many(caller.items, caller.results), caller, door));
+  }
+  return row;
+}
+
+}  // namespace verbena::cli
