@@ -1,6 +1,9 @@
 // Batches at the door: what is refused as a whole, and what is an item's own affair.
 #include "native/wire/batch.h"
 
+#include <chrono>
+#include <thread>
+
 #include "native/test_door.h"
 #include "native/wire/cursor.h"
 #include "s3/access/access.h"
@@ -83,8 +86,11 @@ class BatchTest : public DoorTest {
   };
   Answer ask(wire::Type type, const wire::BatchHead& head, const std::vector<Item>& items) {
     deliver(peer_, peer_.seal(type, ++request_, Bytes(body(type, head, items))));
+    return parsed(reply_body(peer_));
+  }
+  static Answer parsed(std::vector<std::byte> body) {
     Answer answer;
-    answer.body = reply_body(peer_);
+    answer.body = std::move(body);
     if (answer.body.empty()) return answer;
     answer.answered = true;
     answer.refused = *wire::decode_error(answer.body);
@@ -95,6 +101,32 @@ class BatchTest : public DoorTest {
       EXPECT_TRUE(wire::next_entry(*reply, answer.entries.emplace_back()));
     }
     return answer;
+  }
+  // Brings a batch, and nobody gets a turn yet.
+  void bring(wire::Type type, const wire::BatchHead& head, const std::vector<Item>& items) {
+    port_.receive(peer_.id, peer_.seal(type, ++request_, Bytes(body(type, head, items))));
+  }
+  Answer answer_to_it() {
+    run();
+    return parsed(reply_body(peer_));
+  }
+  std::vector<Item> small_objects(size_t count) {
+    std::vector<Item> items;
+    for (size_t i = 0; i < count; ++i) {
+      items.push_back({fmt::format("k{:04}", i)});
+      store_.put("bucket", items.back().key, "x");
+    }
+    return items;
+  }
+  void deny(const char* statement) {
+    store_.documents["policy"] = std::make_shared<const std::string>(
+        fmt::format(R"({{"Version":"2012-10-17","Statement":{{"Effect":"Deny","Principal":"*",{}}}}})", statement));
+    service_.access->changed();
+  }
+  // What a request needs to be served from memory: the bucket's access was asked for before.
+  void make_hot() {
+    store_.is_hot = [](std::string_view) { return true; };
+    ask(wire::Type::head_many, head(), {{"anything"}});
   }
   std::string_view memory(size_t at, size_t size) const { return as_text(Bytes(memory_).subspan(at, size)); }
 
@@ -168,6 +200,8 @@ TEST_F(BatchTest, WindowsAndPlacesThatOverlapAreRefusedBeforeAnythingHappens) {
   refused(head(), {{"a", {0, 0, 10}}, {"a", {0, 9, 10}}});
   refused(head(), {{"a", {0, 50, 10}}, {"a", {0, 0, 10}}, {"a", {0, 45, 10}}});
   refused(head(), {{"a", {0, 0, 10}}, {"a", {0, memory_.size() - 9, 10}}});
+  refused(head(), {{"a", {0, 0, 10}}, {"a", {0, ~uint64_t{0} - 4, 10}}});
+  refused(head(), {{"a", {0, 0, 10}}, {"a", {1, 20, 10}}});
   auto two = head();
   two.windows.add({100, 10, 1});
   refused(two, {{"a", {0, 0, 10}}});
@@ -204,15 +238,8 @@ TEST_F(BatchTest, TheProgressWordCountsLeadingItemsUpToTheFirstThatFailed) {
 }
 
 TEST_F(BatchTest, OneForbiddenKeyAmongThousandsIsTheOnlyOneThatFails) {
-  store_.documents["policy"] = std::make_shared<const std::string>(
-      R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":)"
-      R"("arn:aws:s3:::bucket/k0666"}})");
-  service_.access->changed();
-  std::vector<Item> items;
-  for (int i = 0; i < 1000; ++i) {
-    items.push_back({fmt::format("k{:04}", i)});
-    store_.put("bucket", items.back().key, "x");
-  }
+  deny(R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/k0666")");
+  const auto items = small_objects(1000);
   auto head = this->head();
   head.details = 0;
   const auto answer = ask(wire::Type::head_many, head, items);
@@ -282,6 +309,141 @@ TEST_F(BatchTest, AClientThatIsGoneBetweenTheItemsGetsNoMoreDone) {
   EXPECT_LT(store_.objects["bucket"].size(), 300u);
   EXPECT_EQ(door_->in_flight(), 0u);
   EXPECT_TRUE(port_.sent.empty());
+}
+
+
+TEST_F(BatchTest, ACountThatLiesRefusesTheWritesBeforeOneIsMade) {
+  auto lying = body(wire::Type::put_many, head(), {{"a", {}, "one"}, {"b", {}, "two"}});
+  for (const uint16_t count : {0, 1, 3, 4096, 4097, 65535}) {
+    lying[1] = static_cast<std::byte>(count);
+    lying[2] = static_cast<std::byte>(count >> 8);
+    deliver(peer_, peer_.seal(wire::Type::put_many, ++request_, Bytes(lying)));
+    EXPECT_EQ(reply_code(peer_), Errc::invalid_request) << count;
+  }
+  EXPECT_TRUE(store_.objects["bucket"].empty());
+}
+
+TEST_F(BatchTest, WhatLiesInMemoryAndWhatDoesNotComeInTheirOrder) {
+  std::vector<Item> items;
+  for (size_t i = 0; i < 60; ++i) {
+    items.push_back({fmt::format("k{:02}", i), i % 3 == 0 ? wire::BatchPlace{0, i * 600, 600} : wire::BatchPlace{}});
+    store_.put("bucket", items.back().key, std::string(1 + i * 7 % 500, static_cast<char>('a' + i % 26)));
+  }
+  for (const bool immediate : {true, false}) {
+    immediate_ = immediate;
+    for (const int cold : {1, 2, 7, 1000}) {
+      make_hot();
+      store_.is_hot = [=](std::string_view key) { return std::stoi(std::string(key.substr(1))) % cold != 0; };
+      std::ranges::fill(memory_, std::byte{0});
+      auto head = this->head();
+      head.inline_max = 500;
+      std::vector<Item> left = items;
+      for (int messages = 0; !left.empty() && messages < 10; ++messages) {
+        const auto answer = ask(wire::Type::get_many, head, left);
+        ASSERT_GE(answer.entries.size(), 1u);
+        for (size_t i = 0; i < answer.entries.size(); ++i) {
+          const auto& entry = answer.entries[i];
+          const std::string& bytes = store_.objects["bucket"][left[i].key]->bytes;
+          ASSERT_EQ(entry.length, bytes.size()) << left[i].key;
+          const auto got = entry.in_reply ? as_text(entry.inline_bytes) : memory(left[i].place.offset, entry.length);
+          EXPECT_EQ(got, bytes) << left[i].key;
+        }
+        left.erase(left.begin(), left.begin() + static_cast<ptrdiff_t>(answer.entries.size()));
+      }
+      EXPECT_TRUE(left.empty());
+      EXPECT_EQ(door_->in_flight(), 0u);
+    }
+  }
+}
+
+TEST_F(BatchTest, BatchesThatComeTogetherLetASingleGetPass) {
+  const auto items = small_objects(600);
+  make_hot();
+  auto head = this->head();
+  head.details = 0;
+  for (int i = 0; i < 3; ++i) bring(wire::Type::head_many, head, items);
+  wire::Get get;
+  get.bucket = "bucket";
+  get.key = "k0000";
+  get.inline_max = 100;
+  port_.receive(peer_.id, peer_.seal(wire::Type::get, 999, get));
+  ASSERT_EQ(port_.sent.size(), 1u) << "none of the batches has been served whole";
+  uint64_t request = 0;
+  reply_body(peer_, &request);
+  EXPECT_EQ(request, 999u);
+  run();
+  EXPECT_EQ(port_.sent.size(), 3u);
+}
+
+TEST_F(BatchTest, AKeyThatIsRemovedInTheMidstOfABatchReadsAndWritesNoMore) {
+  const auto items = small_objects(600);
+  make_hot();
+  auto head = this->head();
+  head.details = 0;
+  bring(wire::Type::head_many, head, items);
+  credentials_.remove();
+  const auto read = answer_to_it();
+  ASSERT_EQ(read.entries.size(), 600u);
+  EXPECT_EQ(read.entries.front().code, Errc::ok);
+  EXPECT_EQ(read.entries.back().code, Errc::access_denied);
+
+  credentials_.set({"AKROOT", "secret/root", ""});
+  peer_ = hello(3, 2);
+  std::vector<Item> writes;
+  for (int i = 0; i < 300; ++i) writes.push_back({fmt::format("new{:04}", i), {}, "x"});
+  bring(wire::Type::put_many, head, writes);
+  credentials_.remove();
+  const auto written = answer_to_it();
+  ASSERT_EQ(written.entries.size(), 300u);
+  EXPECT_EQ(written.entries.back().code, Errc::access_denied);
+  EXPECT_FALSE(store_.objects["bucket"].contains("new0299"));
+  for (size_t i = 0; i < 300; ++i) {
+    EXPECT_EQ(store_.objects["bucket"].contains(writes[i].key), written.entries[i].code == Errc::ok) << i;
+  }
+}
+
+TEST_F(BatchTest, APolicyThatChangesInTheMidstOfABatchHoldsForWhatIsLeft) {
+  const auto items = small_objects(600);
+  make_hot();
+  auto head = this->head();
+  head.details = 0;
+  bring(wire::Type::head_many, head, items);
+  deny(R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/*")");
+  const auto answer = answer_to_it();
+  ASSERT_EQ(answer.entries.size(), 600u);
+  EXPECT_EQ(answer.entries.front().code, Errc::ok);
+  EXPECT_EQ(answer.entries.back().code, Errc::access_denied);
+}
+
+TEST_F(BatchTest, SecureTransportIsAskedOfEveryItem) {
+  small_objects(2);
+  deny(R"("Action":"s3:*","Resource":"arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}})");
+  for (const bool encrypted : {false, true}) {
+    port_.is_encrypted = encrypted;
+    peer_ = hello(encrypted ? 4 : 3, 2);
+    const Errc wanted = encrypted ? Errc::ok : Errc::access_denied;
+    const auto got = ask(wire::Type::get_many, head(), {{"k0000", {0, 0, 10}}, {"k0001", {0, 10, 10}}});
+    ASSERT_EQ(got.entries.size(), 2u);
+    for (const auto& entry : got.entries) EXPECT_EQ(entry.code, wanted);
+    const auto put = ask(wire::Type::put_many, head(), {{"new", {}, "x"}});
+    ASSERT_EQ(put.entries.size(), 1u);
+    EXPECT_EQ(put.entries[0].code, wanted);
+    const auto removed = ask(wire::Type::delete_many, head(), {{"k0001"}});
+    ASSERT_EQ(removed.entries.size(), 1u);
+    EXPECT_EQ(removed.entries[0].code, wanted);
+  }
+}
+
+TEST_F(BatchTest, WhatNobodyWaitsForAnyMoreIsNotBegun) {
+  std::vector<Item> items;
+  for (int i = 0; i < 300; ++i) items.push_back({fmt::format("k{:04}", i), {}, "x"});
+  peer_.timeout_ms = 1;
+  bring(wire::Type::put_many, head(), items);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const auto answer = answer_to_it();
+  ASSERT_TRUE(answer.answered);
+  EXPECT_LT(answer.entries.size(), 300u);
+  EXPECT_EQ(store_.objects["bucket"].size(), answer.entries.size()) << "what was done is told, and nothing else";
 }
 
 }  // namespace

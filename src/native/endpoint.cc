@@ -175,9 +175,20 @@ void Endpoint::start_batch(OpPtr op, Bytes body) {
     op->fail(begun.error().code);
     return reply(std::move(op));
   }
-  if (reads && at_once_ && op->read->serve_at_once()) return reply(std::move(op));
-  // Providers do not like operations that begin while they hand over a message: both begin by way of the loop.
-  reads ? ReadBatch::start(std::move(op)) : WriteBatch::start(std::move(op));
+  if (reads && may_serve_at_once() && op->read->serve_at_once()) return reply(std::move(op));
+  const auto start = reads ? &ReadBatch::start : &WriteBatch::start;
+  if (at_once_) return start(std::move(op));
+  // Providers do not like operations that begin while they hand over a message.
+  boost::asio::post(core_.io(), [self = shared_from_this(), start, op = std::move(op)]() mutable {
+    start(std::move(op));
+  });
+}
+
+void Endpoint::renew(s3::Caller& caller, const Lane& lane) {
+  const auth::Identity& now = lane.caller.identity;
+  caller.identity.principal = now.principal;
+  caller.identity.key = now.key;
+  caller.identity.generation = now.generation;
 }
 
 OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
@@ -263,6 +274,11 @@ void Endpoint::want_polls() {
   polled_ = true;
 }
 
+void Endpoint::took_turn(size_t items, uint64_t bytes) {
+  turn_cost_ += items + bytes / KiB;
+  want_polls();
+}
+
 Task<void> Endpoint::turn() {
   auto initiate = [this](auto handler) {
     auto shared = std::make_shared<decltype(handler)>(std::move(handler));  // std::function copies what it holds
@@ -280,6 +296,7 @@ Result<void> Endpoint::send(Op& op) {
 size_t Endpoint::poll() {
   auto self = shared_from_this();  // the last op may hold the last reference
   size_t progress = 0;
+  turn_cost_ = 0;
   for (size_t left = waiting_.size(); left > 0; --left) {
     OpPtr op = std::move(waiting_.front());
     waiting_.pop_front();

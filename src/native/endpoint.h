@@ -36,10 +36,25 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   // Resumes at one of the endpoint's next turns, one who waits at each: between two of them the core looks at every
   // port, so that a long request does not hold up short ones. A post to the loop would not do that (CopyQueue).
   Task<void> turn();
+  // Whether a batch may begin before the core looks at the ports again. What it looked at and moved is told by
+  // took_turn(): several that came together, and those behind one that waits for its turn, are not to add up.
+  bool may_serve_at_once() const { return at_once_ && turns_.empty() && turn_cost_ < turn_cost_max; }
+  void took_turn(size_t items, uint64_t bytes);
+  // Whether the session's key is still what it was opened with. A change makes the lane's caller anew; renew() tells one
+  // that was copied from it.
+  bool still_known(Lane& lane);
+  static bool is_old(const s3::Caller& caller, const Lane& lane) {
+    return caller.identity.generation != lane.caller.identity.generation;
+  }
+  static void renew(s3::Caller& caller, const Lane& lane);
   // Writes of batches under way: bounded for all sessions together, since each has a coroutine.
   bool may_write() const { return writes_ < writes_max; }
   void begin_write() { ++writes_; }
   void end_write() { --writes_; }
+  // Coroutines of batches that read ahead, each of a batch's first alone: bounded likewise.
+  bool may_read_ahead() const { return readers_ < readers_max; }
+  void begin_read_ahead() { ++readers_; }
+  void end_read_ahead() { --readers_; }
   // One item of a batch, for the access log.
   void note_item(const Op& op, const s3::GetRequest& request, Errc code, uint64_t bytes, uint64_t rdma_bytes) const;
   void note_write(const Op& op, std::string_view bucket, std::string_view key, std::string_view version, Errc code,
@@ -50,7 +65,6 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
  private:
   void receive(fabric::PeerId from, Bytes message);
   void dispatch(Lane& lane, const wire::Header& header, Bytes body);
-  bool still_known(Lane& lane);
   void start_verb(Lane& lane, const wire::Header& header, Bytes body);
   void start_batch(OpPtr op, Bytes body);
   void hello(fabric::PeerId from, const wire::Header& header, Bytes message);
@@ -87,6 +101,10 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   bool at_once_ = false;  // a verb may begin while its message is being handed over
   static constexpr size_t writes_max = 1024;
   size_t writes_ = 0;
+  static constexpr size_t readers_max = 128;
+  size_t readers_ = 0;
+  static constexpr size_t turn_cost_max = 256;  // an item is one, and so is each KiB
+  size_t turn_cost_ = 0;                        // of batches since the core looked at its ports
   static constexpr size_t spare_batches_max = 16;
   std::vector<std::unique_ptr<ReadBatch>> spare_reads_;
   std::vector<std::unique_ptr<WriteBatch>> spare_writes_;

@@ -48,8 +48,8 @@ bool ReadBatch::is_get() const { return static_cast<wire::Type>(op_->header.type
 Result<void> ReadBatch::begin(Op& op, Bytes body) {
   op_ = &op;
   const auto type = static_cast<wire::Type>(op.header.type);
-  VB_TRY(check_batch(body, type));
   body_.assign(body.begin(), body.end());
+  VB_TRY(check_batch(body_, type));
   reader_ = wire::BatchReader::open(body_, type);
   const wire::BatchHead& head = reader_->head();
   for (size_t i = 0; i < head.windows.count; ++i) {
@@ -60,9 +60,11 @@ Result<void> ReadBatch::begin(Op& op, Bytes body) {
   out_.emplace(op.body_space().subspan(wire::batch_reply_head_size));
   run_.reset();
   shared_.reset();
-  full_ = failed_ = publishing_ = false;
+  full_ = late_ = failed_ = publishing_ = false;
+  const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
+  until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
   taken_ = told_ = running_ = looked_at_ = 0;
-  moved_ = arrived_ = published_ = arrived_bytes_ = inline_bytes_ = window_bytes_ = 0;
+  waiting_bytes_ = moved_ = arrived_ = published_ = arrived_bytes_ = inline_bytes_ = window_bytes_ = 0;
   return {};
 }
 
@@ -75,6 +77,7 @@ void ReadBatch::end() {
 bool ReadBatch::serve_at_once() {
   size_t index = 0;
   const Step step = advance(index);
+  op_->endpoint->took_turn(looked_at_, moved_);
   if (step == Step::over) {
     finish();
     return true;
@@ -84,12 +87,23 @@ bool ReadBatch::serve_at_once() {
   return false;
 }
 
+// Whoever serves the item that the others wait for goes on when it is done.
+bool ReadBatch::may_take() const {
+  if (full_ || late_ || reader_->left() == 0 || op_->lane->closed) return false;
+  return taken_ - told_ < ahead_max && waiting_bytes_ <= out_->left();
+}
+
+// Asked for each item: keys and policies change while a batch is served.
+bool ReadBatch::still_allowed() {
+  if (!op_->endpoint->still_known(*op_->lane)) return false;
+  if (Endpoint::is_old(op_->caller, *op_->lane)) Endpoint::renew(op_->caller, *op_->lane);
+  return true;
+}
+
 // Goes on until something has to be waited for: an item (its index), or the turn of others.
 ReadBatch::Step ReadBatch::advance(size_t& index) {
   for (;;) {
-    if (full_ || reader_->left() == 0 || taken_ - told_ == ahead_max || op_->lane->closed) {
-      return run_ ? Step::flush : Step::over;
-    }
+    if (!may_take()) return run_ ? Step::flush : Step::over;
     if (moved_ >= turn_bytes || looked_at_ >= turn_items) {
       tell_progress(true);
       return Step::turn;
@@ -123,6 +137,11 @@ void ReadBatch::take(size_t index) {
 
 bool ReadBatch::serve_now(size_t index) {
   Slot& slot = this->slot(index);
+  if (!still_allowed()) {
+    slot.code = Errc::access_denied;
+    complete(index);
+    return true;
+  }
   auto opened = s3::open_hot_object(op_->endpoint->door().service, op_->caller, slot.request);
   if (!opened) return false;
   if (!*opened) {
@@ -146,7 +165,7 @@ bool ReadBatch::wants_reply(const Slot& slot) const {
   if (slot.length > most) return false;
   if (slot.place.window == wire::no_window) return true;
   const size_t behind = reader_->left() + taken_ - told_;
-  return out_->left() >= slot.length + behind * entry_space;
+  return out_->left() >= waiting_bytes_ + slot.length + behind * entry_space;
 }
 
 // False: it has to be waited for.
@@ -156,6 +175,7 @@ bool ReadBatch::deliver_now(size_t index) {
   if (slot.in_reply) {
     if (index != told_) {
       slot.bytes.resize(slot.length);
+      waiting_bytes_ += slot.length;
       each_piece(*slot.opened, [&](Bytes bytes, uint64_t at) {
         std::memcpy(slot.bytes.data() + at, bytes.data(), bytes.size());
         return true;
@@ -240,6 +260,7 @@ Task<Result<void>> ReadBatch::deliver(Slot& slot) {
   slot.in_reply = wants_reply(slot);
   if (slot.in_reply) {
     slot.bytes.resize(slot.length);
+    waiting_bytes_ += slot.length;
     InlineSink sink(slot.bytes);
     co_return co_await s3::push_object(service, *slot.opened, sink);
   }
@@ -308,7 +329,7 @@ bool ReadBatch::tell(Slot& slot, bool first) {
   return true;
 }
 
-void ReadBatch::told(const Slot& slot) {
+void ReadBatch::told(Slot& slot) {
   const bool ok = slot.code == Errc::ok;
   const uint64_t bytes = ok && is_get() ? slot.length : 0;
   (slot.in_reply ? inline_bytes_ : window_bytes_) += bytes;
@@ -318,7 +339,9 @@ void ReadBatch::told(const Slot& slot) {
   failed_ = failed_ || !ok;
   if (!failed_) ++arrived_;
   arrived_bytes_ += bytes;
-  const_cast<Slot&>(slot).opened.reset();
+  waiting_bytes_ -= slot.bytes.size();
+  slot.bytes.clear();
+  slot.opened.reset();
 }
 
 void ReadBatch::finish() {

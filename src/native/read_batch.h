@@ -64,16 +64,18 @@ class ReadBatch {
   bool gather(size_t index);
   Task<void> write_run(Run& run);
   bool wants_reply(const Slot& slot) const;
+  bool may_take() const;
+  bool still_allowed();
   Task<Result<void>> serve(Slot& slot);
   Task<Result<void>> deliver(Slot& slot);
   void complete(size_t index);
   bool tell(Slot& slot, bool first);
-  void told(const Slot& slot);
+  void told(Slot& slot);
   void finish();
 
   void tell_progress(bool all);
   Task<void> write_progress(Shared shared);
-  static Task<void> work(Shared shared, std::optional<size_t> first);
+  static Task<void> work(Shared shared, std::optional<size_t> first, bool helps);
   void help(const Shared& shared);
   static void leave(Shared& shared);
 
@@ -89,7 +91,10 @@ class ReadBatch {
   std::optional<wire::Writer> out_;
   std::optional<Run> run_;  // being gathered
   bool full_ = false;       // the reply holds no more: what is left is not answered
+  bool late_ = false;       // nobody waits any more: what is left is not begun
+  Deadline until_;          // for so long the client waits
   size_t taken_ = 0, told_ = 0;
+  uint64_t waiting_bytes_ = 0;  // of the reply, in slots
   size_t running_ = 0;
   uint64_t moved_ = 0;  // since the last turn
   size_t looked_at_ = 0;

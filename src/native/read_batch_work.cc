@@ -15,13 +15,15 @@ void ReadBatch::start(OpPtr op) {
   // An item that was taken and not served is the first to be.
   std::optional<size_t> first;
   if (batch.taken_ > batch.told_) first = batch.taken_ - 1;
+  // Whatever is before it has its turn first.
+  if (batch.taken_ == 0) batch.looked_at_ = turn_items;
   auto shared = std::make_shared<OpPtr>(std::move(op));
   batch.shared_ = shared;
   batch.running_ = 1;
-  boost::asio::co_spawn(io, work(std::move(shared), first), boost::asio::detached);
+  boost::asio::co_spawn(io, work(std::move(shared), first, false), boost::asio::detached);
 }
 
-Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first) {
+Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first, bool helps) {
   ReadBatch& batch = *(*shared)->read;
   std::shared_ptr<Endpoint> endpoint = (*shared)->endpoint;
   for (;;) {
@@ -33,6 +35,7 @@ Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first) {
       co_await endpoint->turn();
       batch.moved_ = 0;
       batch.looked_at_ = 0;
+      batch.late_ = batch.late_ || SteadyClock::now() >= batch.until_;
       continue;
     }
     bool gathered = false;
@@ -54,7 +57,9 @@ Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first) {
       slot.in_reply = false;
     }
     batch.complete(index);
+    batch.late_ = batch.late_ || SteadyClock::now() >= batch.until_;
   }
+  if (helps) endpoint->end_read_ahead();
   leave(shared);
 }
 
@@ -70,9 +75,11 @@ Task<void> ReadBatch::write_run(Run& run) {
 
 // Somebody goes on with what is behind an item that has to be waited for.
 void ReadBatch::help(const Shared& shared) {
-  if (running_ >= workers_max || reader_->left() == 0 || full_) return;
+  Endpoint& endpoint = *(*shared)->endpoint;
+  if (running_ >= workers_max || !endpoint.may_read_ahead() || !may_take()) return;
   ++running_;
-  boost::asio::co_spawn((*shared)->endpoint->core().io(), work(shared, std::nullopt), boost::asio::detached);
+  endpoint.begin_read_ahead();
+  boost::asio::co_spawn(endpoint.core().io(), work(shared, std::nullopt, true), boost::asio::detached);
 }
 
 void ReadBatch::leave(Shared& shared) {

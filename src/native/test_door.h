@@ -58,6 +58,7 @@ struct FakePeer {
   wire::LaneKeys keys;
   uint64_t sequence = 0;
   fabric::PeerId id = 1;
+  uint32_t timeout_ms = 1000;
 
   std::vector<std::byte> seal(wire::Type type, uint64_t request, Bytes body, uint8_t flags = 0) {
     std::vector<std::byte> message(wire::frame_size + body.size());
@@ -68,7 +69,7 @@ struct FakePeer {
                               .sequence = ++sequence,
                               .request = request,
                               .body_length = static_cast<uint32_t>(body.size()),
-                              .timeout_ms = 1000};
+                              .timeout_ms = timeout_ms};
     wire::seal(keys.to_server, header, message);
     return message;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -21,7 +22,8 @@ class TestStore final : public store::Store {
   std::map<std::string, std::map<std::string, std::shared_ptr<Object>>> objects;  // bucket -> key -> object
   std::map<std::string, store::Document> documents;                               // of every bucket
   std::mutex mutex;
-  std::optional<uint64_t> rot_at;  // reads that touch this offset find damage
+  std::optional<uint64_t> rot_at;                // reads that touch this offset find damage
+  std::function<bool(std::string_view)> is_hot;  // which keys lie in memory; empty: none
 
   void put(const std::string& bucket, const std::string& key, std::string bytes) {
     auto object = std::make_shared<Object>();
@@ -70,6 +72,11 @@ class TestStore final : public store::Store {
                                                           std::string_view) override {
     VB_CO_ASSIGN(auto object, find(bucket, key));
     co_return std::make_shared<Reader>(*this, std::move(object));
+  }
+  std::shared_ptr<store::ObjectReader> hot(std::string_view bucket, std::string_view key) override {
+    if (!is_hot || !is_hot(key)) return nullptr;
+    auto object = find(bucket, key);
+    return object ? std::make_shared<Reader>(*this, std::move(*object), true) : nullptr;
   }
   Task<Result<store::ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
                                                std::string_view) override {
@@ -143,7 +150,12 @@ class TestStore final : public store::Store {
  private:
   class Reader final : public store::ObjectReader {
    public:
-    Reader(TestStore& store, std::shared_ptr<Object> object) : store_(store), object_(std::move(object)) {}
+    Reader(TestStore& store, std::shared_ptr<Object> object, bool hot = false)
+        : store_(store), object_(std::move(object)), hot_(hot) {}
+    memory::Chunk peek(uint64_t offset, uint64_t length) const override {
+      if (!hot_) return {};
+      return {.lease = {}, .bytes = as_bytes(object_->bytes).subspan(offset, length), .shared = object_, .grant = {}};
+    }
     const store::ObjectInfo& info() const override { return object_->info; }
     Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override {
       if (store_.rot_at && *store_.rot_at >= offset && *store_.rot_at < offset + length) {
@@ -158,6 +170,7 @@ class TestStore final : public store::Store {
    private:
     TestStore& store_;
     std::shared_ptr<Object> object_;
+    bool hot_;
   };
 
   class Writer final : public store::ObjectWriter {

@@ -18,8 +18,8 @@ bool WriteBatch::is_put() const { return static_cast<wire::Type>(op_->header.typ
 Result<void> WriteBatch::begin(Op& op, Bytes body) {
   op_ = &op;
   const auto type = static_cast<wire::Type>(op.header.type);
-  VB_TRY(check_batch(body, type));
   body_.assign(body.begin(), body.end());
+  VB_TRY(check_batch(body_, type));
   reader_ = wire::BatchReader::open(body_, type);
   const wire::BatchHead& head = reader_->head();
   out_.emplace(op.body_space().subspan(wire::batch_reply_head_size));
@@ -30,6 +30,9 @@ Result<void> WriteBatch::begin(Op& op, Bytes body) {
                                                            fabric::Access::server_reads));
   }
   taken_ = told_ = running_ = 0;
+  caller_ = std::make_shared<const s3::Caller>(op.caller);
+  const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
+  until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
   return {};
 }
 
@@ -37,6 +40,7 @@ void WriteBatch::end() {
   for (auto& window : windows_) window.reset();
   ahead_.clear();
   ended_.reset();
+  caller_.reset();
 }
 
 void WriteBatch::start(OpPtr op) {
@@ -64,15 +68,50 @@ store::RemoveRequest WriteBatch::remove_request() const {
   return request;
 }
 
+// Asked for each item, as ReadBatch does.
+bool WriteBatch::still_allowed() {
+  if (!op_->endpoint->still_known(*op_->lane)) return false;
+  if (Endpoint::is_old(*caller_, *op_->lane)) {
+    s3::Caller now = *caller_;
+    Endpoint::renew(now, *op_->lane);
+    caller_ = std::make_shared<const s3::Caller>(std::move(now));
+  }
+  return true;
+}
+
+void WriteBatch::begin_next(const Shared& shared) {
+  Endpoint& endpoint = *op_->endpoint;
+  reader_->next(item_);
+  const size_t index = taken_++;
+  ahead_.emplace_back();
+  ++running_;
+  endpoint.begin_write();
+  const std::string_view bucket = reader_->head().buckets[item_.bucket];
+  if (!still_allowed()) {
+    return complete(index, {.done = true, .code = Errc::access_denied, .etag = {}, .version = {}}, bucket, item_.key, 0);
+  }
+  boost::asio::io_context& io = endpoint.core().io();
+  if (is_put()) {
+    boost::asio::co_spawn(io, write(shared, caller_, index, put_request(), item_.inline_bytes, item_.place),
+                          boost::asio::detached);
+  } else {
+    boost::asio::co_spawn(
+        io, remove(shared, caller_, index, std::string(bucket), std::string(item_.key), remove_request()),
+        boost::asio::detached);
+  }
+}
+
 // Begins the writes in order, as many at once as may be; the last to leave replies.
 Task<void> WriteBatch::dispatch(Shared shared) {
   WriteBatch& batch = *(*shared)->write;
   const std::shared_ptr<Endpoint> endpoint = (*shared)->endpoint;
-  boost::asio::io_context& io = endpoint->core().io();
   size_t begun = 0;
   uint64_t bytes = 0;
-  // A client that is gone gets no more done: what has begun ends by itself.
-  while (batch.reader_->left() != 0 && !batch.op_->lane->closed) {
+  // Whatever is before it has its turn first.
+  if (!endpoint->may_serve_at_once()) co_await endpoint->turn();
+  endpoint->took_turn(turn_items * 16, 0);  // a write costs about as much as that many looks
+  // A client that is gone, or waits no longer, gets no more done: what has begun ends by itself.
+  while (batch.reader_->left() != 0 && !batch.op_->lane->closed && SteadyClock::now() < batch.until_) {
     if (batch.taken_ - batch.told_ == ahead_max || !endpoint->may_write()) {
       if (batch.running_ == 0) {
         co_await endpoint->turn();
@@ -81,22 +120,8 @@ Task<void> WriteBatch::dispatch(Shared shared) {
       }
       continue;
     }
-    batch.reader_->next(batch.item_);
-    const wire::BatchItem& item = batch.item_;
-    const size_t index = batch.taken_++;
-    batch.ahead_.emplace_back();
-    ++batch.running_;
-    endpoint->begin_write();
-    if (batch.is_put()) {
-      boost::asio::co_spawn(io, write(shared, index, batch.put_request(), item.inline_bytes, item.place),
-                            boost::asio::detached);
-    } else {
-      boost::asio::co_spawn(io,
-                            remove(shared, index, std::string(batch.reader_->head().buckets[item.bucket]),
-                                   std::string(item.key), batch.remove_request()),
-                            boost::asio::detached);
-    }
-    bytes += std::max<uint64_t>(item.place.size, item.inline_bytes.size());
+    batch.begin_next(shared);
+    bytes += std::max<uint64_t>(batch.item_.place.size, batch.item_.inline_bytes.size());
     if (++begun == turn_items || bytes >= turn_bytes) {
       begun = 0;
       bytes = 0;
@@ -111,7 +136,7 @@ Task<void> WriteBatch::dispatch(Shared shared) {
   endpoint->reply(std::move(op));
 }
 
-Task<void> WriteBatch::write(Shared shared, size_t index, s3::PutRequest request, Bytes inline_bytes,
+Task<void> WriteBatch::write(Shared shared, CallerPtr caller, size_t index, s3::PutRequest request, Bytes inline_bytes,
                              wire::BatchPlace place) {
   WriteBatch& batch = *(*shared)->write;
   Op& op = **shared;
@@ -124,10 +149,10 @@ Task<void> WriteBatch::write(Shared shared, size_t index, s3::PutRequest request
   if (from_window) {
     auto part = std::make_unique<WindowPart>(batch.windows_[place.window], place.offset, place.size);
     rdma::WindowSource source(std::move(part), place.size, op.operation_deadline());
-    stored = co_await s3::put_object(service, op.caller, std::move(request), source);
+    stored = co_await s3::put_object(service, *caller, std::move(request), source);
   } else {
     InlineSource source(inline_bytes);
-    stored = co_await s3::put_object(service, op.caller, std::move(request), source);
+    stored = co_await s3::put_object(service, *caller, std::move(request), source);
   }
   Written written;
   written.done = true;
@@ -144,11 +169,11 @@ Task<void> WriteBatch::write(Shared shared, size_t index, s3::PutRequest request
   batch.complete(index, std::move(written), bucket, key, from_window ? place.size : 0);
 }
 
-Task<void> WriteBatch::remove(Shared shared, size_t index, std::string bucket, std::string key,
+Task<void> WriteBatch::remove(Shared shared, CallerPtr caller, size_t index, std::string bucket, std::string key,
                               store::RemoveRequest request) {
   WriteBatch& batch = *(*shared)->write;
   Op& op = **shared;
-  auto removed = co_await s3::delete_object(op.endpoint->door().service, op.caller, bucket, key, std::move(request));
+  auto removed = co_await s3::delete_object(op.endpoint->door().service, *caller, bucket, key, std::move(request));
   Written written;
   written.done = true;
   if (removed) {

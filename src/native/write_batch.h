@@ -42,10 +42,13 @@ class WriteBatch {
   using Shared = std::shared_ptr<OpPtr>;
 
   static Task<void> dispatch(Shared shared);
-  static Task<void> write(Shared shared, size_t index, s3::PutRequest request, Bytes inline_bytes,
+  using CallerPtr = std::shared_ptr<const s3::Caller>;
+  static Task<void> write(Shared shared, CallerPtr caller, size_t index, s3::PutRequest request, Bytes inline_bytes,
                           wire::BatchPlace place);
-  static Task<void> remove(Shared shared, size_t index, std::string bucket, std::string key,
+  static Task<void> remove(Shared shared, CallerPtr caller, size_t index, std::string bucket, std::string key,
                            store::RemoveRequest request);
+  void begin_next(const Shared& shared);
+  bool still_allowed();
   s3::PutRequest put_request() const;
   store::RemoveRequest remove_request() const;
   void complete(size_t index, Written written, std::string_view bucket, std::string_view key, uint64_t bytes);
@@ -58,6 +61,10 @@ class WriteBatch {
   std::optional<wire::BatchReader> reader_;
   wire::BatchItem item_;
   std::array<std::shared_ptr<fabric::Window>, wire::batch_windows_max> windows_;
+  // As whom items begin. A change of keys or policies makes another: those under way look at theirs to see that there was
+  // one (s3::may_have_changed).
+  CallerPtr caller_;
+  Deadline until_;            // for so long the client waits
   std::deque<Written> ahead_;  // from the first that is not told
   std::optional<wire::Writer> out_;
   size_t taken_ = 0, told_ = 0, running_ = 0;
