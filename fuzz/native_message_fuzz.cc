@@ -4,6 +4,7 @@
 
 #include "native/wire/batch.h"
 #include "native/wire/bodies.h"
+#include "native/wire/list_values.h"
 #include "native/wire/message.h"
 
 using namespace verbena;
@@ -71,5 +72,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     expect_same_batch(message, type);
   }
   if (const auto list = wire::decode_list(message)) expect_same(*list, message);
+  if (const auto list = wire::decode_list_values(message)) expect_same(*list, message);
   return 0;
 }

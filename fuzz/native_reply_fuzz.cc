@@ -3,6 +3,7 @@
 
 #include "native/wire/batch.h"
 #include "native/wire/bodies.h"
+#include "native/wire/list_values.h"
 #include "native/wire/message.h"
 
 using namespace verbena;
@@ -25,6 +26,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     wire::BatchEntry entry;
     for (uint16_t i = 0; i < reply->answered && wire::next_entry(*reply, entry); ++i) {
       if (entry.in_reply && entry.inline_bytes.size() != entry.length) std::abort();
+    }
+  }
+  if (auto reader = wire::ValueReader::open(message)) {
+    wire::ValueEntry value;
+    while (reader->left() != 0 && reader->next(value)) {
+      if (value.key.empty() || value.key.size() > wire::key_size_max || value.entry.in_reply) std::abort();
     }
   }
   return 0;

@@ -198,6 +198,24 @@ struct BatchOptions {
   std::function<void(size_t)> in_order = {};
 };
 
+// A listing that brings small objects along: a prefix of them in one answer.
+struct ValueOptions {
+  std::string prefix = {}, after = {};  // keys after this one
+  uint64_t value_size_max = 64 * 1024;  // longer objects are listed without their bytes
+  unsigned max_keys = 1000;             // 1 .. 1000
+};
+struct ListedValue {
+  ObjectInfo info = {};
+  std::optional<size_t> offset = {};  // of its info.size bytes in the buffer; none: too long, or it failed
+  std::optional<ErrorCode> error =
+      {};  // why its bytes could not be had; access_denied, for one: to list is not to read
+};
+struct ValuePage {
+  std::vector<ListedValue> values = {};  // in byte order of their keys
+  bool truncated = false;                // the next page begins after the last of them
+  Transfer transfer = {};
+};
+
 class Client;
 
 // Memory that is ready for RDMA. A handle: copies and slices share the memory, which lives as long as any of them.
@@ -285,6 +303,10 @@ class Client {
                                            PutOptions options = {}) const;
   void get_async(std::string bucket, std::string key, Buffer into, GetOptions options, Callback<GetReply> done) const;
   void put_async(std::string bucket, std::string key, Buffer from, PutOptions options, Callback<PutReply> done) const;
+
+  // One page of a listing and, in `into`, one behind the other, the objects' bytes. The page ends where the keys, the
+  // buffer or the answer does. An object that fits no buffer of this size is listed without its bytes.
+  Outcome<ValuePage> list_values(const std::string& bucket, const Buffer& into, const ValueOptions& options = {}) const;
 
   // What the items name and the results stay until the outcome is there.
   std::future<Outcome<Transfer>> get_many_async(std::vector<BatchItem> items, std::vector<Buffer> windows,

@@ -145,6 +145,11 @@ Outcome<Transfer> Client::remove_many(std::span<const BatchItem> items, std::spa
   return impl_->many(Impl::Many::remove, items, {}, results, {});
 }
 
+Outcome<ValuePage> Client::list_values(const std::string& bucket, const Buffer& into,
+                                       const ValueOptions& options) const {
+  return impl_->list_values(bucket, options, into);
+}
+
 std::future<Outcome<Transfer>> Client::get_many_async(std::vector<BatchItem> items, std::vector<Buffer> windows,
                                                       std::span<BatchResult> results, BatchOptions options) const {
   return impl_->many_async(Impl::Many::get, std::move(items), std::move(windows), results, std::move(options));

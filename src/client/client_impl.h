@@ -36,6 +36,12 @@ struct CallMemory {
 using GetMemory = CallMemory<std::byte>;
 using PutMemory = CallMemory<const std::byte>;
 
+namespace client {
+// The door itself is at fault, not the request: another door may do it.
+bool speaks_against_door(const ClientError& error);
+bool get_may_fall_back(const ClientError& error);
+}  // namespace client
+
 class Client::Impl {
  public:
   static Outcome<std::shared_ptr<Impl>> create(ClientOptions options);
@@ -67,6 +73,8 @@ class Client::Impl {
   std::future<Outcome<Transfer>> many_async(Many what, std::vector<BatchItem> items, std::vector<Buffer> windows,
                                             std::span<BatchResult> results, BatchOptions options);
 
+  Outcome<ValuePage> list_values(const std::string& bucket, const ValueOptions& options, const Buffer& into);
+
   Outcome<Buffer> allocate(size_t size);
 
   bool native_open() const { return session_ && session_->open(); }
@@ -97,6 +105,8 @@ class Client::Impl {
                     bool native_too, Transfer& transfer);
   Outcome<> single(Many what, const BatchItem& item, MutableBytes memory, BatchResult& result, bool native_too,
                    Transfer& transfer);
+
+  Outcome<ValuePage> list_and_get(const std::string& bucket, const ValueOptions& options, const Buffer& into);
 
   // Multipart. A worker's current part: bytes of the caller's, or its own.
   struct Upload;

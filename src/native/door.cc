@@ -43,6 +43,8 @@ std::string_view name_of(size_t type) {
       return "put_many";
     case wire::Type::delete_many:
       return "delete_many";
+    case wire::Type::list_values:
+      return "list_values";
   }
   return {};
 }

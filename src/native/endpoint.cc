@@ -15,6 +15,7 @@ namespace verbena::native {
 namespace {
 
 constexpr size_t spare_ops_max = 256;
+constexpr uint32_t listings_max = 4;  // with values, of a lane at once
 
 }  // namespace
 
@@ -66,7 +67,7 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
     return metrics.drop(wire::Drop::bad_type);
   }
   metrics.requests[header.type]->add();
-  if (wire::is_batch(static_cast<wire::Type>(header.type)) && lane.session->version < 2) {
+  if (wire::is_of_version_2(header.type) && lane.session->version < 2) {
     return metrics.drop(wire::Drop::bad_type);
   }
   switch (static_cast<wire::Type>(header.type)) {
@@ -80,7 +81,8 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
   }
   if (door_->stopping.load(std::memory_order_relaxed)) return answer(lane, header, Errc::service_unavailable);
   if (!still_known(lane)) return answer(lane, header, Errc::access_denied);
-  if (lane.in_flight >= door_->options.credits) {
+  const bool lists_values = header.type == static_cast<uint8_t>(wire::Type::list_values);
+  if (lane.in_flight >= door_->options.credits || (lists_values && lane.listings >= listings_max)) {
     metrics.drop(wire::Drop::no_credit);
     return answer(lane, header, Errc::slow_down);
   }
@@ -128,6 +130,9 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
     case wire::Type::list:
       loaded = load_list(*op, body), serve = serve_list;
       break;
+    case wire::Type::list_values:
+      loaded = load_list_values(*op, body), serve = serve_list_values;
+      break;
     default:
       return;
   }
@@ -149,25 +154,30 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
   });
 }
 
+template <class Batch>
+static void take_spare(std::vector<std::unique_ptr<Batch>>& spare, std::unique_ptr<Batch>& into) {
+  if (spare.empty()) {
+    into = std::make_unique<Batch>();
+  } else {
+    into = std::move(spare.back());
+    spare.pop_back();
+  }
+}
+
+ReadBatch& Endpoint::take_read_batch(Op& op) {
+  take_spare(spare_reads_, op.read);
+  return *op.read;
+}
+
 void Endpoint::start_batch(OpPtr op, Bytes body) {
   const auto type = static_cast<wire::Type>(op->header.type);
   const bool reads = type == wire::Type::get_many || type == wire::Type::head_many;
-  const auto take = [](auto& spare, auto& into) {
-    using Batch = std::remove_reference_t<decltype(*into)>;
-    if (spare.empty()) {
-      into = std::make_unique<Batch>();
-    } else {
-      into = std::move(spare.back());
-      spare.pop_back();
-    }
-  };
   if (door_->options.access_log != nullptr) begin_note(*op);
   Result<void> begun;
   if (reads) {
-    take(spare_reads_, op->read);
-    begun = op->read->begin(*op, body);
+    begun = take_read_batch(*op).begin(*op, body);
   } else {
-    take(spare_writes_, op->write);
+    take_spare(spare_writes_, op->write);
     begun = op->write->begin(*op, body);
   }
   if (!begun) {
@@ -179,9 +189,8 @@ void Endpoint::start_batch(OpPtr op, Bytes body) {
   const auto start = reads ? &ReadBatch::start : &WriteBatch::start;
   if (at_once_) return start(std::move(op));
   // Providers do not like operations that begin while they hand over a message.
-  boost::asio::post(core_.io(), [self = shared_from_this(), start, op = std::move(op)]() mutable {
-    start(std::move(op));
-  });
+  boost::asio::post(core_.io(),
+                    [self = shared_from_this(), start, op = std::move(op)]() mutable { start(std::move(op)); });
 }
 
 void Endpoint::renew(s3::Caller& caller, const Lane& lane) {
@@ -211,6 +220,7 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   ++request_ids_;
   for (int i = 0; i < 16; ++i) op->caller.request_id[i] = digits[request_ids_ >> (60 - 4 * i) & 15];
   ++lane.in_flight;
+  if (header.type == static_cast<uint8_t>(wire::Type::list_values)) ++lane.listings;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // one writer
   return op;
 }
@@ -218,6 +228,7 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
 void Endpoint::recycle(Op* op) {
   std::unique_ptr<Op> owned(op);
   --owned->lane->in_flight;
+  if (owned->header.type == static_cast<uint8_t>(wire::Type::list_values)) --owned->lane->listings;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   owned->lane.reset();
   owned->opened.reset();

@@ -40,13 +40,15 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   // took_turn(): several that came together, and those behind one that waits for its turn, are not to add up.
   bool may_serve_at_once() const { return at_once_ && turns_.empty() && turn_cost_ < turn_cost_max; }
   void took_turn(size_t items, uint64_t bytes);
-  // Whether the session's key is still what it was opened with. A change makes the lane's caller anew; renew() tells one
-  // that was copied from it.
+  // Whether the session's key is still what it was opened with. A change makes the lane's caller anew; renew() tells
+  // one that was copied from it.
   bool still_known(Lane& lane);
   static bool is_old(const s3::Caller& caller, const Lane& lane) {
     return caller.identity.generation != lane.caller.identity.generation;
   }
   static void renew(s3::Caller& caller, const Lane& lane);
+  // For the request to be served with. Given back with the request.
+  ReadBatch& take_read_batch(Op& op);
   // Writes of batches under way: bounded for all sessions together, since each has a coroutine.
   bool may_write() const { return writes_ < writes_max; }
   void begin_write() { ++writes_; }

@@ -19,6 +19,7 @@ std::string_view action_of(const wire::Header& header) {
     case wire::Type::del:
       return "DELETE object";
     case wire::Type::list:
+    case wire::Type::list_values:  // and each value has a line of its own
       return "GET bucket?list-type";
     // Of a batch every item has a line of its own.
     case wire::Type::get_many:
@@ -78,7 +79,7 @@ void Endpoint::begin_note(Op& op) const {
       break;
     default:
       noted.bucket = op.bucket;
-      noted.key = static_cast<wire::Type>(op.header.type) == wire::Type::list ? op.list.prefix : op.key;
+      noted.key = static_cast<wire::Type>(op.header.type) == wire::Type::del ? op.key : op.list.prefix;
   }
 }
 
@@ -133,7 +134,8 @@ void Endpoint::note_line(const Op& op, http::AccessLine& line, std::string_view 
   tell_caller(line, op.caller);
   tell_outcome(line, code);
   line.time_us = op.noted.time_us;
-  line.action = action_of(op.header);
+  const bool listed = static_cast<wire::Type>(op.header.type) == wire::Type::list_values;
+  line.action = listed ? "GET object" : action_of(op.header);
   line.bucket = bucket;
   line.key = key;
   line.version = version;

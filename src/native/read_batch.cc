@@ -43,21 +43,48 @@ void each_piece(const s3::OpenObject& object, Place place) {
 
 }  // namespace
 
-bool ReadBatch::is_get() const { return static_cast<wire::Type>(op_->header.type) == wire::Type::get_many; }
+bool ReadBatch::is_get() const { return static_cast<wire::Type>(op_->header.type) != wire::Type::head_many; }
 
 Result<void> ReadBatch::begin(Op& op, Bytes body) {
-  op_ = &op;
+  reset(op, wire::batch_reply_head_size);
   const auto type = static_cast<wire::Type>(op.header.type);
   body_.assign(body.begin(), body.end());
   VB_TRY(check_batch(body_, type));
   reader_ = wire::BatchReader::open(body_, type);
-  const wire::BatchHead& head = reader_->head();
-  for (size_t i = 0; i < head.windows.count; ++i) {
-    const wire::Descriptor& lent = head.windows[i];
-    VB_ASSIGN(windows_[i], op.endpoint->port().open_window(op.lane->peer, {lent.base, lent.size, lent.key},
-                                                           fabric::Access::server_writes));
+  head_ = reader_->head();
+  return open_windows();
+}
+
+Result<void> ReadBatch::begin_listing(Op& op, store::ListPage page) {
+  reset(op, wire::list_values_head_size);
+  head_ = {};
+  head_.details = op.details;
+  if (op.window.size != 0) head_.windows.add(op.window);
+  for (store::ListEntry& entry : page.entries) {
+    store::ObjectInfo kept;  // until the last value is sent: only what is told
+    kept.size = entry.info.size;
+    kept.etag = std::move(entry.info.etag);
+    kept.modified_us = entry.info.modified_us;
+    entry.info = std::move(kept);
   }
-  out_.emplace(op.body_space().subspan(wire::batch_reply_head_size));
+  listing_.emplace(Listing{std::move(page), 0, 0, wire::ValueWriter(*out_, op.details)});
+  return open_windows();
+}
+
+Result<void> ReadBatch::open_windows() {
+  for (size_t i = 0; i < head_.windows.count; ++i) {
+    const wire::Descriptor& lent = head_.windows[i];
+    VB_ASSIGN(windows_[i], op_->endpoint->port().open_window(op_->lane->peer, {lent.base, lent.size, lent.key},
+                                                             fabric::Access::server_writes));
+  }
+  return {};
+}
+
+void ReadBatch::reset(Op& op, size_t reply_head_size) {
+  op_ = &op;
+  reader_.reset();
+  listing_.reset();
+  out_.emplace(op.body_space().subspan(reply_head_size));
   run_.reset();
   shared_.reset();
   full_ = late_ = failed_ = publishing_ = false;
@@ -65,14 +92,16 @@ Result<void> ReadBatch::begin(Op& op, Bytes body) {
   until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
   taken_ = told_ = running_ = looked_at_ = 0;
   waiting_bytes_ = moved_ = arrived_ = published_ = arrived_bytes_ = inline_bytes_ = window_bytes_ = 0;
-  return {};
 }
 
 void ReadBatch::end() {
   for (auto& window : windows_) window.reset();
   for (Slot& slot : slots_) slot.opened.reset();
   run_.reset();
+  listing_.reset();
 }
+
+size_t ReadBatch::left() const { return listing_ ? listing_->page.entries.size() - listing_->next : reader_->left(); }
 
 bool ReadBatch::serve_at_once() {
   size_t index = 0;
@@ -89,7 +118,12 @@ bool ReadBatch::serve_at_once() {
 
 // Whoever serves the item that the others wait for goes on when it is done.
 bool ReadBatch::may_take() const {
-  if (full_ || late_ || reader_->left() == 0 || op_->lane->closed) return false;
+  if (full_ || late_ || left() == 0 || op_->lane->closed) return false;
+  if (listing_) {
+    // A page ends where the window does.
+    const store::ObjectInfo& next = listing_->page.entries[listing_->next].info;
+    if (wants_value(next) && next.size > op_->window.size - listing_->used) return false;
+  }
   return taken_ - told_ < ahead_max && waiting_bytes_ <= out_->left();
 }
 
@@ -116,11 +150,40 @@ ReadBatch::Step ReadBatch::advance(size_t& index) {
   }
 }
 
-void ReadBatch::take(size_t index) {
-  reader_->next(item_);  // check_batch() has read it, too
-  Slot& slot = this->slot(index);
+bool ReadBatch::wants_value(const store::ObjectInfo& info) const {
+  return info.size <= op_->value_size_max && info.size <= op_->window.size;
+}
+
+void ReadBatch::take_listed(Slot& slot) {
+  const store::ListEntry& entry = listing_->page.entries[listing_->next++];
   s3::GetRequest& request = slot.request;
-  request.bucket.assign(reader_->head().buckets[item_.bucket]);
+  request.bucket.assign(op_->bucket);
+  request.key.assign(entry.key);
+  request.version_id.clear();
+  request.range.reset();
+  request.preconditions.if_match.clear();
+  request.preconditions.if_none_match.clear();
+  slot.listed_alone = !wants_value(entry.info);
+  slot.place = {};
+  if (slot.listed_alone) {
+    slot.info = entry.info;
+  } else {
+    slot.place = {0, listing_->used, entry.info.size};
+    listing_->used += entry.info.size;
+  }
+}
+
+void ReadBatch::take(size_t index) {
+  Slot& slot = this->slot(index);
+  slot.opened.reset();
+  slot.bytes.clear();
+  slot.done = slot.partial = slot.in_reply = slot.listed_alone = false;
+  slot.code = Errc::ok;
+  slot.length = 0;
+  if (listing_) return take_listed(slot);
+  reader_->next(item_);  // check_batch() has read it, too
+  s3::GetRequest& request = slot.request;
+  request.bucket.assign(head_.buckets[item_.bucket]);
   request.key.assign(item_.key);
   request.version_id.assign(item_.version);
   request.range.reset();
@@ -128,17 +191,16 @@ void ReadBatch::take(size_t index) {
   assign_one(request.preconditions.if_match, item_.has(wire::field_if_match), item_.if_match);
   assign_one(request.preconditions.if_none_match, item_.has(wire::field_if_none_match), item_.if_none_match);
   slot.place = item_.place;
-  slot.opened.reset();
-  slot.bytes.clear();
-  slot.done = slot.partial = slot.in_reply = false;
-  slot.code = Errc::ok;
-  slot.length = 0;
 }
 
 bool ReadBatch::serve_now(size_t index) {
   Slot& slot = this->slot(index);
   if (!still_allowed()) {
     slot.code = Errc::access_denied;
+    complete(index);
+    return true;
+  }
+  if (slot.listed_alone) {
     complete(index);
     return true;
   }
@@ -161,10 +223,11 @@ bool ReadBatch::serve_now(size_t index) {
 
 // Small enough for the reply, and it has the room.
 bool ReadBatch::wants_reply(const Slot& slot) const {
-  const uint64_t most = std::min(reader_->head().inline_max, op_->endpoint->info().inline_max_bytes);
+  if (listing_) return false;
+  const uint64_t most = std::min(head_.inline_max, op_->endpoint->info().inline_max_bytes);
   if (slot.length > most) return false;
   if (slot.place.window == wire::no_window) return true;
-  const size_t behind = reader_->left() + taken_ - told_;
+  const size_t behind = left() + taken_ - told_;
   return out_->left() >= waiting_bytes_ + slot.length + behind * entry_space;
 }
 
@@ -183,7 +246,7 @@ bool ReadBatch::deliver_now(size_t index) {
     }
   } else if (slot.place.window == wire::no_window || slot.place.size < slot.length) {
     slot.code = Errc::too_large;
-  } else {
+  } else if (slot.length != 0) {
     auto written = write_now(slot);
     if (written && !*written) return gather(index);
     if (!written) slot.code = wire_code(written.error().code);
@@ -228,7 +291,7 @@ bool ReadBatch::gather(size_t index) {
 // Into the window, where the transport copies. False: it does not.
 Result<bool> ReadBatch::write_now(const Slot& slot) {
   fabric::Window& window = *windows_[slot.place.window];
-  if (window.immediate_size_max() < slot.length) return slot.length == 0;
+  if (window.immediate_size_max() < slot.length) return false;
   Result<void> done;
   each_piece(*slot.opened, [&](Bytes bytes, uint64_t at) {
     done = window.write_now(bytes, slot.place.offset + at);
@@ -292,7 +355,6 @@ void ReadBatch::complete(size_t index) {
 // Writes an answer. False: the reply is full. `first`: inline bytes are still where they lie in memory, unless they
 // were fetched.
 bool ReadBatch::tell(Slot& slot, bool first) {
-  const uint8_t details = reader_->head().details;
   wire::BatchEntry entry;
   entry.code = slot.code;
   if (slot.code == Errc::ok) {
@@ -304,18 +366,19 @@ bool ReadBatch::tell(Slot& slot, bool first) {
     entry.etag = info.etag;
     entry.version = info.version_id;
     entry.in_reply = slot.in_reply;
-    if ((details & wire::detail_checksum) != 0 && !slot.partial) entry.checksum = full_checksum(info);
+    entry.listed_alone = slot.listed_alone;
+    if ((head_.details & wire::detail_checksum) != 0 && !slot.partial) entry.checksum = full_checksum(info);
   }
   const size_t before = out_->size();
-  encode(*out_, entry, details);
-  const MutableBytes place = entry.in_reply && out_->ok() ? out_->reserve(slot.length) : MutableBytes();
-  if (!out_->ok()) {
+  const bool fits = write_entry(slot, entry);
+  const MutableBytes place = entry.in_reply && fits ? out_->reserve(slot.length) : MutableBytes();
+  if (!fits || !out_->ok()) {
     out_->rewind(before);
     if (told_ != 0) return false;
     // Alone, and still too long for a reply.
     slot.code = Errc::too_large;
     slot.in_reply = false;
-    return encode(*out_, {.code = Errc::too_large}, details);
+    return write_entry(slot, {.code = Errc::too_large});
   }
   if (!entry.in_reply || slot.length == 0) return true;
   if (first && slot.bytes.empty()) {
@@ -329,11 +392,16 @@ bool ReadBatch::tell(Slot& slot, bool first) {
   return true;
 }
 
+bool ReadBatch::write_entry(const Slot& slot, const wire::BatchEntry& entry) {
+  if (listing_) return listing_->out.add({slot.request.key, entry, slot.place.offset});
+  return encode(*out_, entry, head_.details);
+}
+
 void ReadBatch::told(Slot& slot) {
   const bool ok = slot.code == Errc::ok;
   const uint64_t bytes = ok && is_get() ? slot.length : 0;
   (slot.in_reply ? inline_bytes_ : window_bytes_) += bytes;
-  if (op_->endpoint->door().options.access_log != nullptr) {
+  if (op_->endpoint->door().options.access_log != nullptr && !slot.listed_alone) {
     op_->endpoint->note_item(*op_, slot.request, slot.code, bytes, slot.in_reply ? 0 : bytes);
   }
   failed_ = failed_ || !ok;
@@ -346,9 +414,16 @@ void ReadBatch::told(Slot& slot) {
 
 void ReadBatch::finish() {
   tell_progress(true);
-  wire::Writer head(op_->body_space().first(wire::batch_reply_head_size));
-  wire::encode_batch_reply_head(head, reader_->head().details, static_cast<uint16_t>(told_));
-  op_->body_size = wire::batch_reply_head_size + out_->size();
+  const size_t head_size = listing_ ? wire::list_values_head_size : wire::batch_reply_head_size;
+  wire::Writer head(op_->body_space().first(head_size));
+  const auto answered = static_cast<uint16_t>(told_);
+  if (listing_) {
+    const bool more = listing_->page.truncated || told_ != listing_->page.entries.size();
+    wire::encode_list_values_head(head, more, head_.details, answered);
+  } else {
+    wire::encode_batch_reply_head(head, head_.details, answered);
+  }
+  op_->body_size = head_size + out_->size();
   Metrics& metrics = op_->endpoint->door().metrics;
   metrics.inline_out.add(inline_bytes_);
   metrics.window_out.add(window_bytes_);

@@ -1,6 +1,7 @@
-// GET_MANY and HEAD_MANY being served. Items are taken in order. What lies in memory is answered as it is met, without
-// a coroutine and without memory of its own; for the others up to workers_max coroutines run ahead, and their answers
-// wait until those before them are written: so the memory of a batch does not depend on how many items it has.
+// GET_MANY, HEAD_MANY and the values of LIST_VALUES being served. Items are taken in order. What lies in memory is
+// answered as it is met, without a coroutine and without memory of its own; for the others up to workers_max coroutines
+// run ahead, and their answers wait until those before them are written: so the memory of a batch does not depend on
+// how many items it has.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 #include "memory/arena.h"
 #include "native/op.h"
 #include "native/wire/batch.h"
+#include "native/wire/list_values.h"
 
 namespace verbena::native {
 
@@ -18,6 +20,8 @@ class ReadBatch {
  public:
   // Errors refuse the batch as a whole, before anything of it was done. `op` outlives its being served.
   Result<void> begin(Op& op, Bytes body);
+  // What was listed, each value right behind the one before it.
+  Result<void> begin_listing(Op& op, store::ListPage page);
   // Serves what can be served at once. True: that was all, and the reply is ready. False: start() goes on.
   bool serve_at_once();
   // Goes on in coroutines; the last of them replies.
@@ -40,6 +44,7 @@ class ReadBatch {
     store::ObjectInfo info;  // of a HEAD of what is not in memory
     Errc code = Errc::ok;
     bool done = false, partial = false, in_reply = false;
+    bool listed_alone = false;  // and `info` is what the listing said
     uint64_t length = 0;
     std::vector<std::byte> bytes;  // of the reply, while it waits
   };
@@ -53,11 +58,22 @@ class ReadBatch {
     std::array<size_t, ahead_max> items;
     size_t count = 0;
   };
+  struct Listing {
+    store::ListPage page;
+    size_t next = 0;
+    uint64_t used = 0;  // of the window
+    wire::ValueWriter out;
+  };
   enum class Step { over, turn, wait, flush };
   using Shared = std::shared_ptr<OpPtr>;
 
   Step advance(size_t& index);
+  void reset(Op& op, size_t reply_head_size);
+  Result<void> open_windows();
+  size_t left() const;
   void take(size_t index);
+  void take_listed(Slot& slot);
+  bool wants_value(const store::ObjectInfo& info) const;
   bool serve_now(size_t index);
   bool deliver_now(size_t index);
   Result<bool> write_now(const Slot& slot);
@@ -70,6 +86,7 @@ class ReadBatch {
   Task<Result<void>> deliver(Slot& slot);
   void complete(size_t index);
   bool tell(Slot& slot, bool first);
+  bool write_entry(const Slot& slot, const wire::BatchEntry& entry);
   void told(Slot& slot);
   void finish();
 
@@ -83,8 +100,10 @@ class ReadBatch {
   bool is_get() const;
 
   Op* op_ = nullptr;
-  std::vector<std::byte> body_;  // of the message; items point into it
-  std::optional<wire::BatchReader> reader_;
+  std::vector<std::byte> body_;              // of the message; items point into it
+  std::optional<wire::BatchReader> reader_;  // of the items; or a listing is their source
+  std::optional<Listing> listing_;
+  wire::BatchHead head_;
   wire::BatchItem item_;
   std::array<std::shared_ptr<fabric::Window>, wire::batch_windows_max> windows_;
   std::array<Slot, ahead_max> slots_;

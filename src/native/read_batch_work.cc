@@ -95,7 +95,7 @@ void ReadBatch::leave(Shared& shared) {
 }
 
 void ReadBatch::tell_progress(bool all) {
-  const wire::BatchHead& head = reader_->head();
+  const wire::BatchHead& head = head_;
   if (head.progress_window == wire::no_window || arrived_ == published_ || publishing_) return;
   if (!all && arrived_bytes_ < progress_bytes) return;
   arrived_bytes_ = 0;
@@ -116,7 +116,7 @@ void ReadBatch::tell_progress(bool all) {
 }
 
 Task<void> ReadBatch::write_progress(Shared shared) {
-  const wire::BatchHead& head = reader_->head();
+  const wire::BatchHead& head = head_;
   const std::shared_ptr<fabric::Window> window = windows_[head.progress_window];
   // What is written to a window has to lie in the arena.
   memory::Share share(op_->endpoint->door().service.arena, op_->caller.peer_address, 64);

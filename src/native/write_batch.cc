@@ -88,16 +88,17 @@ void WriteBatch::begin_next(const Shared& shared) {
   endpoint.begin_write();
   const std::string_view bucket = reader_->head().buckets[item_.bucket];
   if (!still_allowed()) {
-    return complete(index, {.done = true, .code = Errc::access_denied, .etag = {}, .version = {}}, bucket, item_.key, 0);
+    return complete(index, {.done = true, .code = Errc::access_denied, .etag = {}, .version = {}}, bucket, item_.key,
+                    0);
   }
   boost::asio::io_context& io = endpoint.core().io();
   if (is_put()) {
     boost::asio::co_spawn(io, write(shared, caller_, index, put_request(), item_.inline_bytes, item_.place),
                           boost::asio::detached);
   } else {
-    boost::asio::co_spawn(
-        io, remove(shared, caller_, index, std::string(bucket), std::string(item_.key), remove_request()),
-        boost::asio::detached);
+    boost::asio::co_spawn(io,
+                          remove(shared, caller_, index, std::string(bucket), std::string(item_.key), remove_request()),
+                          boost::asio::detached);
   }
 }
 

@@ -61,10 +61,10 @@ class WriteBatch {
   std::optional<wire::BatchReader> reader_;
   wire::BatchItem item_;
   std::array<std::shared_ptr<fabric::Window>, wire::batch_windows_max> windows_;
-  // As whom items begin. A change of keys or policies makes another: those under way look at theirs to see that there was
-  // one (s3::may_have_changed).
+  // As whom items begin. A change of keys or policies makes another: those under way look at theirs to see that there
+  // was one (s3::may_have_changed).
   CallerPtr caller_;
-  Deadline until_;            // for so long the client waits
+  Deadline until_;             // for so long the client waits
   std::deque<Written> ahead_;  // from the first that is not told
   std::optional<wire::Writer> out_;
   size_t taken_ = 0, told_ = 0, running_ = 0;

@@ -216,5 +216,93 @@ TEST(MatrixBatches, WhatIsNoBatchIsRefusedBeforeAnythingIsSent) {
   }
 }
 
+// All pages of a prefix, by one way.
+void expect_values(const Client& client, const Set& set, std::span<const std::byte> was, const std::string& prefix) {
+  const Buffer into = *client.allocate(300'000);
+  ValueOptions options{.prefix = prefix, .value_size_max = 70'000, .max_keys = 17};
+  size_t seen = 0;
+  for (int pages = 0; pages < 50; ++pages) {
+    const auto page = client.list_values("batches", into, options);
+    ASSERT_TRUE(page) << page.error().message;
+    for (const ListedValue& value : page->values) {
+      const auto found = std::ranges::find(set.keys, value.info.key);
+      ASSERT_NE(found, set.keys.end()) << value.info.key;
+      const auto i = static_cast<size_t>(found - set.keys.begin());
+      ASSERT_FALSE(value.error) << value.info.key;
+      ASSERT_EQ(value.info.size, set.sizes[i]);
+      ASSERT_EQ(value.offset.has_value(), set.sizes[i] <= 70'000) << value.info.key;
+      if (value.offset) {
+        ASSERT_TRUE(std::ranges::equal(into.bytes().subspan(*value.offset, set.sizes[i]),
+                                       was.subspan(set.offsets[i], set.sizes[i])))
+            << value.info.key << ": bytes differ";
+      }
+      ++seen;
+    }
+    if (!page->truncated) break;
+    ASSERT_FALSE(page->values.empty());
+    options.after = page->values.back().info.key;
+  }
+  EXPECT_EQ(seen, set.keys.size());
+}
+
+TEST(MatrixBatches, AListingBringsItsValuesByEveryWay) {
+  World world;
+  const auto ways = every_way();
+  auto first = world.client(ways[0]);
+  ASSERT_TRUE(first.make_bucket("batches"));
+  const Set set("values", 60);
+  const auto items = set.items();
+  const Buffer from = buffer_of(first, set.bytes, 5);
+  std::vector<BatchResult> stored(items.size());
+  ASSERT_TRUE(first.put_many(items, std::span(&from, 1), stored));
+  for (const auto& way : ways) {
+    SCOPED_TRACE(way.name());
+    const auto client = world.client(way);
+    const Buffer into = *client.allocate(1000);
+    const auto one = client.list_values("batches", into, {.prefix = "values/", .value_size_max = 10, .max_keys = 3});
+    ASSERT_TRUE(one);
+    if (way.via == Via::native) {
+      EXPECT_EQ(one->transfer.door, Via::native);
+      EXPECT_EQ(one->transfer.fell_back_reason, "");
+    }
+    expect_values(client, set, from.bytes(), "values/");
+  }
+  for (const auto& way : ways) {
+    SCOPED_TRACE(way.name());
+    const auto client = world.client(way);
+    const auto none = client.list_values("batches", *client.allocate(10), {.prefix = "nothing/"});
+    ASSERT_TRUE(none);
+    EXPECT_TRUE(none->values.empty());
+    const auto absent = client.list_values("no-such-bucket", *client.allocate(10));
+    ASSERT_FALSE(absent);
+    EXPECT_EQ(absent.error().code, ErrorCode::no_such_bucket);
+  }
+}
+
+// It is encrypted in all other tests.
+TEST(MatrixBatches, TcpCarriesThemWithoutEncryptionToo) {
+  const auto providers = test_providers();
+  if (std::ranges::find(providers, "tcp") == providers.end()) GTEST_SKIP() << "no tcp here";
+  Config config = test_config();
+  config.rdma.tcp_encryption = false;
+  World world(std::move(config));
+  const auto client = world.client({Via::native, "tcp"});
+  ASSERT_TRUE(client.make_bucket("batches"));
+  const Set set("clear", 60);
+  const auto items = set.items();
+  const Buffer from = buffer_of(client, set.bytes, 8), into = *client.allocate(set.bytes);
+  std::vector<BatchResult> results(items.size());
+  ASSERT_TRUE(client.put_many(items, std::span(&from, 1), results));
+  const auto moved = client.get_many(items, std::span(&into, 1), results);
+  ASSERT_TRUE(moved);
+  EXPECT_EQ(moved->provider, "tcp");
+  for (size_t i = 0; i < items.size(); ++i) {
+    ASSERT_FALSE(results[i].error);
+    ASSERT_TRUE(std::ranges::equal(into.bytes().subspan(set.offsets[i], set.sizes[i]),
+                                   from.bytes().subspan(set.offsets[i], set.sizes[i])));
+  }
+  expect_values(client, set, from.bytes(), "clear/");
+}
+
 }  // namespace
 }  // namespace verbena::matrix

@@ -133,8 +133,9 @@ struct BatchEntry {
   int64_t modified_us = 0;
   std::string_view etag{}, version{};
   std::optional<ChecksumView> checksum{};
-  bool in_reply = false;  // `length` bytes follow
-  Bytes inline_bytes{};   // set by decoding
+  bool in_reply = false;      // `length` bytes follow
+  bool listed_alone = false;  // LIST_VALUES: without the bytes
+  Bytes inline_bytes{};       // set by decoding
 };
 inline constexpr size_t batch_reply_head_size = 5;
 // Without ETag, version, checksum and bytes.
@@ -152,5 +153,7 @@ struct BatchReply {
 std::optional<BatchReply> decode_batch_reply(Bytes body);
 // False: malformed.
 bool next_entry(BatchReply& reply, BatchEntry& entry);
+// The same, of whatever has entries. `listing`: LIST_VALUES, where bytes are not in the reply.
+bool read_entry(Reader& in, uint8_t details, bool listing, BatchEntry& entry);
 
 }  // namespace verbena::native::wire

@@ -3,7 +3,7 @@
 namespace verbena::native::wire {
 namespace {
 
-enum EntryFlags : uint8_t { entry_partial = 1, entry_inline = 2, entry_flags = 3 };
+enum EntryFlags : uint8_t { entry_partial = 1, entry_inline = 2, entry_listed_alone = 4 };
 
 }  // namespace
 
@@ -15,7 +15,8 @@ void encode_batch_reply_head(Writer& out, uint8_t details, uint16_t answered) {
 
 bool encode(Writer& out, const BatchEntry& entry, uint8_t details) {
   out.u16(static_cast<uint16_t>(entry.code));
-  out.u8(static_cast<uint8_t>((entry.partial ? entry_partial : 0) | (entry.in_reply ? entry_inline : 0)));
+  out.u8(static_cast<uint8_t>((entry.partial ? entry_partial : 0) | (entry.in_reply ? entry_inline : 0) |
+                              (entry.listed_alone ? entry_listed_alone : 0)));
   if (entry.code != Errc::ok) return out.ok();
   out.u64(entry.length);
   if ((details & detail_size) != 0) {
@@ -42,23 +43,25 @@ std::optional<BatchReply> decode_batch_reply(Bytes body) {
   return reply;
 }
 
-bool next_entry(BatchReply& reply, BatchEntry& entry) {
-  Reader& in = reply.entries;
+bool next_entry(BatchReply& reply, BatchEntry& entry) { return read_entry(reply.entries, reply.details, false, entry); }
+
+bool read_entry(Reader& in, uint8_t details, bool listing, BatchEntry& entry) {
   entry = {};
   entry.code = static_cast<Errc>(in.u16());
   const uint8_t flags = in.u8();
-  if ((flags & ~entry_flags) != 0) return false;
+  if ((flags & ~(listing ? entry_listed_alone : entry_partial | entry_inline)) != 0) return false;
   if (entry.code != Errc::ok) return in.ok() && flags == 0;
   entry.partial = (flags & entry_partial) != 0;
   entry.in_reply = (flags & entry_inline) != 0;
+  entry.listed_alone = (flags & entry_listed_alone) != 0;
   entry.length = in.u64();
-  if ((reply.details & detail_size) != 0) {
+  if ((details & detail_size) != 0) {
     entry.object_size = in.u64();
     entry.modified_us = in.i64();
   }
-  if ((reply.details & detail_etag) != 0) entry.etag = in.text(in.u8());
-  if ((reply.details & detail_version) != 0) entry.version = in.text(in.u8());
-  if ((reply.details & detail_checksum) != 0) {
+  if ((details & detail_etag) != 0) entry.etag = in.text(in.u8());
+  if ((details & detail_version) != 0) entry.version = in.text(in.u8());
+  if ((details & detail_checksum) != 0) {
     if (const uint8_t algorithm = in.u8(); algorithm != 0) {
       const std::string_view value = in.text(in.u8());
       if (!known_digest(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return false;

@@ -41,7 +41,12 @@ enum class Type : uint8_t {
   head_many = 22,
   put_many = 23,
   delete_many = 24,
+  list_values = 25,
 };
+// Whether a session of version 1 knows it not.
+inline constexpr bool is_of_version_2(uint8_t type) {
+  return type >= static_cast<uint8_t>(Type::get_many) && type <= static_cast<uint8_t>(Type::list_values);
+}
 inline constexpr uint8_t reply_bit = 0x80;  // a reply's type is its request's with this bit
 
 enum Flags : uint8_t {
