@@ -16,6 +16,7 @@ import instruction_guard
 import report
 
 KIB = 1 << 10
+TRACE = pathlib.Path(__file__).resolve().parent / "kv_cache.trace"
 
 
 def merged(document, section):
@@ -42,11 +43,17 @@ def measure(program, seconds, providers):
     found = {}
     size = str(4 * KIB)
     for provider in providers:
-        gets = rows(program, seconds, "--doors", "native", "--providers", provider, "--ops", "get,get_many", "--batch",
-                    "256", "--sizes", size)
+        gets = rows(program, seconds, "--doors", "native", "--providers", provider, "--ops",
+                    "get,get_many,get_beside_many", "--batch", "256", "--sizes", size)
         one, many = gets["get", "native", provider], gets["get_many", "native", provider]
         found[f"get {provider}"] = many["ops_per_s"] / one["ops_per_s"]
         found[f"core {provider}"] = objects_a_core(many)
+        found[f"p99 {provider}"] = one["p99_us"]
+        found[f"p99 beside {provider}"] = gets["get_beside_many", "native", provider]["p99_us"]
+        trace = rows(program, seconds, "--doors", "native", "--providers", provider, "--ops", "trace,trace_many", "--trace",
+                     str(TRACE), "--sizes", size)
+        found[f"trace {provider}"] = (trace["trace", "native", provider]["ops_per_s"] /
+                                      trace["trace_many", "native", provider]["ops_per_s"])
     heads = rows(program, seconds, "--doors", "http,native", "--providers", providers[0], "--ops", "head,head_many",
                  "--batch", "1000", "--sizes", size)
     http = heads["head", "http", "http"]
@@ -78,6 +85,11 @@ def millions(rounds, name):
     return f"{statistics.median(values) / 1e6:.2f} million/s" if values else "not measured"
 
 
+def microseconds(rounds, name):
+    values = [found[name] for found in rounds if found.get(name)]
+    return f"{statistics.median(values):.0f} us" if values else "not measured"
+
+
 def section(info, rounds, seconds, providers, counts):
     out = [report.BATCHES_BEGIN, "## Batches", "",
            f"Written by `./dev bench many`: {info['machine']}; {info['system']}; commit {info['commit']}; load average at "
@@ -89,6 +101,10 @@ def section(info, rounds, seconds, providers, counts):
                    f"{wanted.get(provider, '')} | {ratio(rounds, f'get {provider}')} |")
         out.append(f"| the same, objects a second of server CPU | {'>= 3 million' if provider == 'local' else ''} | "
                    f"{millions(rounds, f'core {provider}')} |")
+        out.append(f"| p99 of a single GET of 4 KiB on `{provider}` beside such batches without end, against alone | | "
+                   f"{microseconds(rounds, f'p99 beside {provider}')} against {microseconds(rounds, f'p99 {provider}')} |")
+        out.append(f"| trace of a KV cache on `{provider}` (`bench/kv_trace.py`), a batch a line: time to the last byte, "
+                   f"against singles | <= 0.33x | {ratio(rounds, f'trace {provider}', 2)} |")
     out += [f"| 1,000 HEADs as one batch, per object, against HTTP HEADs on one connection | >= 100x | {ratio(rounds, 'head')} |",
             f"| 256 x 4 KiB PUT `sync` as one batch, per object, against single PUTs | >= 20x | {ratio(rounds, 'put')} |"]
     if counts:

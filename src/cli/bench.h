@@ -16,13 +16,14 @@ struct BenchPlan {
   std::vector<uint64_t> sizes;         // bytes
   std::vector<std::string> doors;      // http, anonymous, token, native
   std::vector<std::string> providers;  // of the native door: local, tcp, verbs
-  std::vector<std::string> ops;        // get, put, head, range, ranges, get_many, head_many, put_many
+  std::vector<std::string> ops;        // get, put, head, range, ranges, get_many, head_many, put_many, ...
   std::vector<unsigned> concurrency;   // callers at once, one operation each
   std::chrono::milliseconds duration{1'000};
   uint64_t count = 0;  // operations per caller; 0: by duration
   BucketDurability durability = BucketDurability::memory;
   uint64_t object_size = 1u << 30;  // bytes, of what range and ranges read
   unsigned batch = 256;             // objects in a call of get_many, head_many and put_many
+  std::string trace;                // file that trace and trace_many replay
   bool checksums = false;           // let the client verify each GET inside the timed section
 };
 

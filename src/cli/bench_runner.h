@@ -27,6 +27,16 @@ Outcome<BenchRow> measure_ranges(const Client& client, const BenchServer& server
 Outcome<BenchRow> measure_many(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
                                const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
 
+// Single GETs while another client asks for batches of plan.batch objects of the same size, one after the other.
+// `options`: of one door and provider.
+Outcome<BenchRow> measure_beside_many(const ClientOptions& options, const std::string& bucket, uint64_t size,
+                                      unsigned concurrency, const BenchPlan& plan);
+
+// The lines of plan.trace by one caller: "trace" object by object, "trace_many" a batch a line. Its time is the row's
+// count of lines by its rate.
+Outcome<BenchRow> measure_trace(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
+                                const std::string& op, const BenchPlan& plan);
+
 // The yardsticks beside the doors. memcpy of as many bytes between two buffers per caller:
 BenchRow measure_memcpy(uint64_t size, unsigned concurrency, const BenchPlan& plan);
 // libfabric's own fi_rma_bw (writes) and fi_rdm_pingpong (one way) over a provider ("tcp", "verbs") at `address`, from

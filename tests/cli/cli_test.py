@@ -254,5 +254,22 @@ class CommandLine(unittest.TestCase):
             self.assertIn(("nginx", "http", op), seen)
         self.assertEqual(len(rows), 5 * 2 * 4 + 4)
 
+    def test_bench_measures_batches_and_replays_a_trace(self):
+        trace = self.home / "trace"
+        trace.write_text("# made by hand\nput a 100000 b 200000 c 300\nget a 100000 b 200000\ndel b 200000\nget a 100000 c 300\n")
+        ops = ["get", "head", "get_many", "head_many", "put_many", "get_beside_many", "trace", "trace_many"]
+        done = self.run_program("bench", "--json", "--count", "3", "--sizes", "4KiB", "--doors", "native", "--ops",
+                                ",".join(ops), "--batch", "50", "--trace", str(trace), "--fabtests", "off", "--nginx", "off",
+                                "--no-memcpy", native=False)
+        rows = {(row["provider"], row["op"]): row for row in map(json.loads, done.stdout.splitlines())}
+        self.assertEqual(set(rows), {(provider, op) for provider in ("local", "tcp") for op in ops})
+        for row in rows.values():
+            self.assertGreater(row["ops_per_s"], 0, row)
+        self.assertEqual(rows["tcp", "get_many"]["batch"], 50)
+        for bad in ("fetch a 1\n", "get a\n", "get a 1 b\n", "get a 99999999999\n", ""):
+            trace.write_text(bad)
+            self.run_program("bench", "--doors", "native", "--providers", "local", "--ops", "trace", "--trace", str(trace),
+                             "--fabtests", "off", "--nginx", "off", "--no-memcpy", native=False, expect=USAGE)
+
 
 unittest.main(verbosity=2)
