@@ -33,6 +33,15 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES = [4 * KIB, 64 * KIB, MIB, 16 * MIB]
 
 
+# What ./dev bench many wrote stays when the rest is written anew.
+BATCHES_BEGIN, BATCHES_END = "<!-- batches: ./dev bench many -->", "<!-- end of batches -->"
+
+
+def batches_section(text):
+    found = re.search(re.escape(BATCHES_BEGIN) + ".*?" + re.escape(BATCHES_END) + "\n", text, re.S)
+    return found.group(0) if found else ""
+
+
 def bench(program, *arguments):
     """Rows of one `verbena bench`."""
     return rows_of([program, "bench", "--json", *arguments])
@@ -278,7 +287,9 @@ def main():
     limit = limits(1 if arguments.quick else 3)
     text = document(info, arguments, rounds, first_byte.measure(), limit, time.monotonic() - began)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "performance.md").write_text(text, encoding="utf-8")
+    path = arguments.out / "performance.md"
+    batches = batches_section(path.read_text(encoding="utf-8")) if path.exists() else ""
+    path.write_text(text + ("\n" + batches if batches else ""), encoding="utf-8")
     plot.write_svg(arguments.out / "performance.svg",
                    charts(median_rows(rounds, "memory"), median_rows(rounds, "parallel")))
     print("\n".join(budgets.table(rounds, limit)))

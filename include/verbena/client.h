@@ -172,6 +172,53 @@ enum class BucketDurability : uint8_t {
   memory,  // acknowledged from memory and written behind: scratch data
 };
 
+// Batches: many objects in one call, each with an outcome of its own.
+inline constexpr size_t batch_items_max = 4096;
+inline constexpr size_t batch_windows_max = 6;
+
+struct BatchItem {
+  std::string_view bucket, key;
+  // get, put: its bytes are [offset, offset + size) of the window of this number. Of a get places must not overlap; an
+  // object that is longer than its place is buffer_too_small, and nothing of it is written.
+  size_t offset = 0, size = 0;
+  unsigned window = 0;
+  std::optional<Range> range = {};                     // get
+  std::string_view version_id = {};                    // not put
+  std::string_view if_match = {}, if_none_match = {};  // ETags without quotes, or "*"; remove has if_match alone
+  std::string_view content_type = {};                  // put
+};
+// Filled for each item of a call. Used again for the next call it keeps its memory.
+struct BatchResult {
+  std::optional<ErrorCode> error = {};  // none: done
+  uint64_t bytes = 0;                   // delivered or stored
+  uint64_t size = 0;                    // of the whole object; not known of a put or remove
+  std::string etag = {}, version_id = {};
+  std::chrono::system_clock::time_point last_modified = {};
+};
+struct BatchOptions {
+  // get: called with how many of the leading items have arrived, each time that there are more, while the others are on
+  // their way; never twice at once. Must not call the client. Items that failed count when the server has said so.
+  std::function<void(size_t)> in_order = {};
+};
+
+// A listing that brings small objects along: a prefix of them in one answer.
+struct ValueOptions {
+  std::string prefix = {}, after = {};  // keys after this one
+  uint64_t value_size_max = 64 * 1024;  // longer objects are listed without their bytes
+  unsigned max_keys = 1000;             // 1 .. 1000
+};
+struct ListedValue {
+  ObjectInfo info = {};
+  std::optional<size_t> offset = {};  // of its info.size bytes in the buffer; none: too long, or it failed
+  std::optional<ErrorCode> error =
+      {};  // why its bytes could not be had; access_denied, for one: to list is not to read
+};
+struct ValuePage {
+  std::vector<ListedValue> values = {};  // in byte order of their keys
+  bool truncated = false;                // the next page begins after the last of them
+  Transfer transfer = {};
+};
+
 class Client;
 
 // Memory that is ready for RDMA. A handle: copies and slices share the memory, which lives as long as any of them.
@@ -234,6 +281,19 @@ class Client {
   Outcome<> for_each(const std::string& bucket, const std::string& prefix,
                      const std::function<bool(const ObjectInfo&)>& visit) const;
 
+  // As many objects as batch_items_max, of up to 16 buckets a message; `results` has an element for each item. By the
+  // native door they travel in as few messages as hold them, by the others as single requests side by side.
+  // Fails as a whole (invalid_argument: items that are none, places that overlap, a key that is written twice; or no
+  // door is left): items whose result says nothing may have been done then, where they are writes (outcome_unknown).
+  // What `items` name and `results` stay until the call returns.
+  Outcome<Transfer> get_many(std::span<const BatchItem> items, std::span<const Buffer> windows,
+                             std::span<BatchResult> results, const BatchOptions& options = {}) const;
+  Outcome<Transfer> head_many(std::span<const BatchItem> items, std::span<BatchResult> results) const;
+  // Each is atomic and durable as a single put is.
+  Outcome<Transfer> put_many(std::span<const BatchItem> items, std::span<const Buffer> windows,
+                             std::span<BatchResult> results) const;
+  Outcome<Transfer> remove_many(std::span<const BatchItem> items, std::span<BatchResult> results) const;
+
   Outcome<> make_bucket(const std::string& bucket, BucketDurability durability = BucketDurability::sync) const;
   Outcome<> remove_bucket(const std::string& bucket) const;
   Outcome<std::vector<BucketInfo>> buckets() const;
@@ -246,6 +306,18 @@ class Client {
                                            PutOptions options = {}) const;
   void get_async(std::string bucket, std::string key, Buffer into, GetOptions options, Callback<GetReply> done) const;
   void put_async(std::string bucket, std::string key, Buffer from, PutOptions options, Callback<PutReply> done) const;
+
+  // One page of a listing and, in `into`, one behind the other, the objects' bytes. The page ends where the keys, the
+  // buffer or the answer does. An object that fits no buffer of this size is listed without its bytes.
+  Outcome<ValuePage> list_values(const std::string& bucket, const Buffer& into, const ValueOptions& options = {}) const;
+
+  // What the items name and the results stay until the outcome is there.
+  std::future<Outcome<Transfer>> get_many_async(std::vector<BatchItem> items, std::vector<Buffer> windows,
+                                                std::span<BatchResult> results, BatchOptions options = {}) const;
+  std::future<Outcome<Transfer>> head_many_async(std::vector<BatchItem> items, std::span<BatchResult> results) const;
+  std::future<Outcome<Transfer>> put_many_async(std::vector<BatchItem> items, std::vector<Buffer> windows,
+                                                std::span<BatchResult> results) const;
+  std::future<Outcome<Transfer>> remove_many_async(std::vector<BatchItem> items, std::span<BatchResult> results) const;
 
   // Which door an operation of `size` bytes would try first now.
   Via preferred(uint64_t size = 1u << 20) const;

@@ -107,6 +107,50 @@ int verbena_delete(verbena_client* client, const char* bucket, const char* key);
 int verbena_make_bucket(verbena_client* client, const char* bucket);
 int verbena_remove_bucket(verbena_client* client, const char* bucket);
 
+/* Batches: up to 4,096 objects in one call, each with an outcome of its own (verbena::Client::get_many and its like).
+ * Structures begin with their size as the caller knows it: fields that came later are then as if zero. */
+typedef struct verbena_item {
+  size_t struct_size; /* sizeof(verbena_item) */
+  const char* bucket;
+  const char* key;
+  size_t window, offset, size; /* get, put: where the bytes go, or come from: [offset, offset + size) of that buffer */
+  uint64_t range_first;        /* get: with range_length or range_first above 0 a range; length 0: to the end */
+  uint64_t range_length;
+  const char* version_id; /* all of these may be NULL */
+  const char* if_match;
+  const char* if_none_match;
+  const char* content_type; /* put */
+} verbena_item;
+
+typedef struct verbena_item_result {
+  int code;            /* 0 or a verbena_code */
+  uint64_t bytes;      /* delivered or stored */
+  uint64_t size;       /* of the whole object */
+  int64_t modified_us; /* since the Unix epoch, UTC */
+  char etag[96];
+  char version_id[96];
+} verbena_item_result;
+
+typedef struct verbena_batch {
+  size_t struct_size;        /* sizeof(verbena_batch) */
+  const verbena_item* items; /* each struct_size of the first apart */
+  size_t count;
+  verbena_buffer* const* windows; /* at most 6; none for head and delete */
+  size_t window_count;
+  verbena_item_result* results; /* `count` of them, each result_size apart */
+  size_t result_size;           /* sizeof(verbena_item_result) */
+  /* get: called with how many of the leading items have arrived, each time that there are more. May be NULL. Must not
+   * call the client. */
+  void (*in_order)(void* context, size_t leading);
+  void* context;
+} verbena_batch;
+
+/* 0 when every item has its result; else nothing is promised of those whose code says nothing. */
+int verbena_get_many(verbena_client* client, const verbena_batch* batch, verbena_transfer* transfer);
+int verbena_head_many(verbena_client* client, const verbena_batch* batch, verbena_transfer* transfer);
+int verbena_put_many(verbena_client* client, const verbena_batch* batch, verbena_transfer* transfer);
+int verbena_delete_many(verbena_client* client, const verbena_batch* batch, verbena_transfer* transfer);
+
 /* A listing, walked with verbena_list_next: 1 for an object (`key` is valid until the next call on the list), 0 at the
  * end, a negative verbena_code on failure. */
 int verbena_list_begin(verbena_client* client, const char* bucket, const char* prefix, verbena_list** list);

@@ -25,7 +25,9 @@ struct BenchArguments {
   std::vector<std::string> concurrency{"1"};
   double seconds = 1;
   uint64_t count = 0;
+  unsigned batch = 256;
   std::string object_size = "1GiB";
+  std::string trace;
   std::string bucket, server_directory, durability = "memory", listen = "127.0.0.1";
   bool json = false, checksums = false;
 };
@@ -97,6 +99,11 @@ std::optional<BenchPlan> plan_of(const BenchArguments& arguments) {
   plan.ops = arguments.ops;
   plan.duration = std::chrono::milliseconds(static_cast<int64_t>(arguments.seconds * 1000));
   plan.count = arguments.count;
+  plan.batch = arguments.batch;
+  plan.trace = arguments.trace;
+  const bool traces = std::ranges::any_of(plan.ops, [](const std::string& op) { return op.starts_with("trace"); });
+  if (traces && plan.trace.empty())
+    return report("--trace", "trace and trace_many need a file", exit_usage), std::nullopt;
   plan.durability = arguments.durability == "sync" ? BucketDurability::sync : BucketDurability::memory;
   plan.checksums = arguments.checksums;
   return plan;
@@ -116,6 +123,16 @@ class Printer {
   bool json_;
 };
 
+Outcome<BenchRow> measure_op(const Client& client, const ClientOptions& options, const BenchServer& server,
+                             const std::string& bucket, const std::string& op, uint64_t size, unsigned concurrency,
+                             const BenchPlan& plan) {
+  if (op.starts_with("trace")) return measure_trace(client, server, bucket, options.via, op, plan);
+  if (op == "get_beside_many") return measure_beside_many(options, bucket, size, concurrency, plan);
+  const bool many = op.ends_with("_many") || op == "head";
+  const auto& how = op.starts_with("range") ? measure_ranges : many ? measure_many : measure;
+  return how(client, server, bucket, options.via, op, size, concurrency, plan);
+}
+
 // All rows of one door and provider. Returns the exit code.
 int run_lane(const Lane& lane, const BenchServer& server, const std::string& bucket, const BenchPlan& plan,
              Printer& printer) {
@@ -124,7 +141,6 @@ int run_lane(const Lane& lane, const BenchServer& server, const std::string& buc
   options.provider = lane.provider;
   options.verify_checksums = plan.checksums;
   options.multipart_threshold = 5 * GiB;  // one object, one transfer
-  const Via door = options.via;
   const std::string name = lane.provider == "auto" ? lane.door : lane.door + " (" + lane.provider + ")";
   auto client = Client::connect(options);
   if (!client) return report(name, client.error());
@@ -132,8 +148,7 @@ int run_lane(const Lane& lane, const BenchServer& server, const std::string& buc
   for (const std::string& op : plan.ops) {
     for (const uint64_t size : plan.sizes) {
       for (const unsigned concurrency : plan.concurrency) {
-        const auto& how = op.starts_with("range") ? measure_ranges : measure;
-        auto row = how(*client, server, bucket, door, op, size, concurrency, plan);
+        auto row = measure_op(*client, options, server, bucket, op, size, concurrency, plan);
         if (!row) {
           worst = report(name + " " + op + " " + format_size(size), row.error());
           continue;
@@ -227,10 +242,15 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->delimiter(',')
       ->capture_default_str();
   command
-      ->add_option("--ops", arguments->ops,
-                   "get, put; range: random ranges of a large object; ranges: as many as --concurrency in one request")
+      ->add_option(
+          "--ops", arguments->ops,
+          "get, put, head; get_many, head_many, put_many: as many objects as --batch in a call; get_beside_many: "
+          "single GETs while another client asks for such batches; trace, trace_many: the lines of --trace, "
+          "object by object or a batch a line; range: random ranges of a large object; ranges: as many as "
+          "--concurrency in one request")
       ->delimiter(',')
-      ->check(CLI::IsMember({"get", "put", "range", "ranges"}))
+      ->check(CLI::IsMember({"get", "put", "head", "range", "ranges", "get_many", "head_many", "put_many",
+                             "get_beside_many", "trace", "trace_many"}))
       ->capture_default_str();
   command->add_option("--object-size", arguments->object_size, "of what range and ranges read")
       ->type_name("SIZE")
@@ -241,6 +261,11 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_option("--duration", arguments->seconds, "seconds per row")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
+  command->add_option("--batch", arguments->batch, "objects in a call of get_many, head_many and put_many")
+      ->check(CLI::Range(1u, 4096u))
+      ->capture_default_str();
+  command->add_option("--trace", arguments->trace, "what trace and trace_many replay (bench/kv_cache.trace)")
+      ->type_name("FILE");
   command->add_option("--count", arguments->count, "operations per caller instead of --duration");
   command->add_option("--bucket", arguments->bucket,
                       "an existing bucket (default: one of its own, removed at the end)");

@@ -23,4 +23,18 @@ Outcome<> let_everyone_read(const ClientOptions& options, const std::string& buc
 Outcome<BenchRow> measure_ranges(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
                                  const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
 
+// "get_many", "head_many" and "put_many" with plan.batch objects of `size` bytes in each call, and "head" with one.
+Outcome<BenchRow> measure_many(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
+                               const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
+
+// Single GETs while another client asks for batches of plan.batch objects of the same size, one after the other.
+// `options`: of one door and provider.
+Outcome<BenchRow> measure_beside_many(const ClientOptions& options, const std::string& bucket, uint64_t size,
+                                      unsigned concurrency, const BenchPlan& plan);
+
+// The lines of plan.trace by one caller: "trace" object by object, "trace_many" a batch a line. Its time is the row's
+// count of lines by its rate.
+Outcome<BenchRow> measure_trace(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
+                                const std::string& op, const BenchPlan& plan);
+
 }  // namespace verbena::cli

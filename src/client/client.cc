@@ -127,6 +127,49 @@ void Client::put_async(std::string bucket, std::string key, Buffer from, PutOpti
   impl_->put_async(std::move(bucket), std::move(key), std::move(from), std::move(options), std::move(done), false);
 }
 
+Outcome<Transfer> Client::get_many(std::span<const BatchItem> items, std::span<const Buffer> windows,
+                                   std::span<BatchResult> results, const BatchOptions& options) const {
+  return impl_->many(Impl::Many::get, items, windows, results, options);
+}
+
+Outcome<Transfer> Client::head_many(std::span<const BatchItem> items, std::span<BatchResult> results) const {
+  return impl_->many(Impl::Many::head, items, {}, results, {});
+}
+
+Outcome<Transfer> Client::put_many(std::span<const BatchItem> items, std::span<const Buffer> windows,
+                                   std::span<BatchResult> results) const {
+  return impl_->many(Impl::Many::put, items, windows, results, {});
+}
+
+Outcome<Transfer> Client::remove_many(std::span<const BatchItem> items, std::span<BatchResult> results) const {
+  return impl_->many(Impl::Many::remove, items, {}, results, {});
+}
+
+Outcome<ValuePage> Client::list_values(const std::string& bucket, const Buffer& into,
+                                       const ValueOptions& options) const {
+  return impl_->list_values(bucket, options, into);
+}
+
+std::future<Outcome<Transfer>> Client::get_many_async(std::vector<BatchItem> items, std::vector<Buffer> windows,
+                                                      std::span<BatchResult> results, BatchOptions options) const {
+  return impl_->many_async(Impl::Many::get, std::move(items), std::move(windows), results, std::move(options));
+}
+
+std::future<Outcome<Transfer>> Client::head_many_async(std::vector<BatchItem> items,
+                                                       std::span<BatchResult> results) const {
+  return impl_->many_async(Impl::Many::head, std::move(items), {}, results, {});
+}
+
+std::future<Outcome<Transfer>> Client::put_many_async(std::vector<BatchItem> items, std::vector<Buffer> windows,
+                                                      std::span<BatchResult> results) const {
+  return impl_->many_async(Impl::Many::put, std::move(items), std::move(windows), results, {});
+}
+
+std::future<Outcome<Transfer>> Client::remove_many_async(std::vector<BatchItem> items,
+                                                         std::span<BatchResult> results) const {
+  return impl_->many_async(Impl::Many::remove, std::move(items), {}, results, {});
+}
+
 Via Client::preferred(uint64_t size) const {
   if (impl_->options().via != Via::automatic) return impl_->options().via;
   if (impl_->native_open()) return Via::native;

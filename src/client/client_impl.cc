@@ -8,10 +8,7 @@ namespace verbena {
 
 using client::fault;
 
-namespace {
-
-constexpr std::chrono::seconds token_rest{10};
-constexpr uint64_t part_size_min = 5 * MiB;
+namespace client {
 
 // The door itself is at fault, not the request: another door may do it.
 bool speaks_against_door(const ClientError& error) {
@@ -23,6 +20,16 @@ bool get_may_fall_back(const ClientError& error) {
   return speaks_against_door(error) || error.code == ErrorCode::unsupported || error.code == ErrorCode::server_error ||
          error.code == ErrorCode::malformed_reply || error.code == ErrorCode::local_error;
 }
+
+}  // namespace client
+
+namespace {
+
+using client::get_may_fall_back;
+using client::speaks_against_door;
+
+constexpr std::chrono::seconds token_rest{10};
+constexpr uint64_t part_size_min = 5 * MiB;
 
 // A change that may have happened is made again only when making it twice is as good as once. What a failed PUT lent
 // has been withdrawn by then, so it cannot land after its successor.

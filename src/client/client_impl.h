@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,12 @@ struct CallMemory {
 using GetMemory = CallMemory<std::byte>;
 using PutMemory = CallMemory<const std::byte>;
 
+namespace client {
+// The door itself is at fault, not the request: another door may do it.
+bool speaks_against_door(const ClientError& error);
+bool get_may_fall_back(const ClientError& error);
+}  // namespace client
+
 class Client::Impl {
  public:
   static Outcome<std::shared_ptr<Impl>> create(ClientOptions options);
@@ -59,6 +66,15 @@ class Client::Impl {
   Outcome<> remove(const std::string& bucket, const std::string& key);
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
 
+  // Batches. `windows`: none for head and remove.
+  enum class Many { get, head, put, remove };
+  Outcome<Transfer> many(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
+                         std::span<BatchResult> results, const BatchOptions& options);
+  std::future<Outcome<Transfer>> many_async(Many what, std::vector<BatchItem> items, std::vector<Buffer> windows,
+                                            std::span<BatchResult> results, BatchOptions options);
+
+  Outcome<ValuePage> list_values(const std::string& bucket, const ValueOptions& options, const Buffer& into);
+
   Outcome<Buffer> allocate(size_t size);
 
   bool native_open() const { return session_ && session_->open(); }
@@ -82,6 +98,15 @@ class Client::Impl {
   Outcome<PutReply> put_by_token(const std::string& bucket, const std::string& key, Bytes from,
                                  const PutOptions& options, std::string& reason, bool& done);
   void rest_token(const std::string& why);
+
+  // A batch by single requests side by side: the items that `answered` does not have.
+  void many_singles(Many what, std::span<const BatchItem> items, std::span<const MutableBytes> windows,
+                    std::span<BatchResult> results, std::vector<uint8_t>& answered, const BatchOptions& options,
+                    bool native_too, Transfer& transfer);
+  Outcome<> single(Many what, const BatchItem& item, MutableBytes memory, BatchResult& result, bool native_too,
+                   Transfer& transfer);
+
+  Outcome<ValuePage> list_and_get(const std::string& bucket, const ValueOptions& options, const Buffer& into);
 
   // Multipart. A worker's current part: bytes of the caller's, or its own.
   struct Upload;

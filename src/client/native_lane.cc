@@ -56,6 +56,42 @@ Result<void> NativeLane::run(NativeCall& call, const Prepare& prepare) {
   return call.outcome;
 }
 
+Result<void> NativeLane::post(NativeCall& call, const Prepare& prepare, bool patient) {
+  Lock lock = enter();
+  if (!patient && free_slots_.empty() && !broken_) return fail(Errc::would_block, "native: no credit");
+  VB_TRY(take_slot(lock, call));
+  auto sent = submit(call, prepare);
+  if (!sent) {
+    call.lent.reset();
+    if (!call.done) free_slot(call);
+  }
+  fire(lock);
+  return sent;
+}
+
+bool NativeLane::drive(NativeCall& call, Deadline until) {
+  Lock lock = enter();
+  if (!call.done && until == Deadline::max()) {
+    await(lock, call);
+  } else if (!call.done && !led_) {
+    led_ = true;
+    const auto enough = [&] { return call.done || SteadyClock::now() >= until; };
+    lead(lock, enough, until);
+    hand_over();
+  } else if (!call.done) {
+    lock.unlock();
+    sched_yield();
+    lock.lock();
+  }
+  fire(lock);
+  return call.done;
+}
+
+bool NativeLane::is_done(const NativeCall& call) {
+  Lock lock = enter();
+  return call.done;
+}
+
 void NativeLane::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) {
   Lock lock = enter();
   if (auto slot = take_slot(lock, *call); !slot) {
@@ -155,7 +191,7 @@ void NativeLane::await(Lock& lock, NativeCall& call) {
 }
 
 template <class Until>
-void NativeLane::lead(Lock& lock, Until until) {
+void NativeLane::lead(Lock& lock, Until until, Deadline awake_by) {
   last_progress_ = SteadyClock::now();
   while (!until() && !broken_) {
     const uint64_t before = received_;
@@ -167,7 +203,7 @@ void NativeLane::lead(Lock& lock, Until until) {
     if (until() || broken_) break;
     if (now - last_progress_ > setup_.spin_for) {
       link_waits_ = true;
-      if (entering_.load() == 0) link_->wait(now + lane_nap);
+      if (entering_.load() == 0) link_->wait(std::min(now + lane_nap, awake_by));
       link_waits_ = false;
     } else {
       sched_yield();  // the server may need this very core

@@ -190,6 +190,10 @@ Result<NativePage> NativeSession::list(const NativeList& request) {
   }
 }
 
+Result<void> NativeSession::with_lanes(bool repeatable, const std::function<Result<void>(NativeLanes&)>& request) {
+  return state_->repeat<void>(repeatable, request);
+}
+
 Result<void> NativeSession::ping() {
   const auto once = [&](NativeLanes& lanes) -> Result<void> {
     CodeCall call;

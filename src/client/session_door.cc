@@ -1,6 +1,7 @@
 #include "client/session_door.h"
 
 #include "base/checksum.h"
+#include "client/native_values.h"
 #include "client/object_headers.h"
 
 namespace verbena::client {
@@ -279,6 +280,56 @@ Outcome<ListPage> SessionDoor::list(const std::string& bucket, const ListOptions
     return fault(ErrorCode::malformed_reply, "native: a truncated list without a way on");
   }
   return page;
+}
+
+Outcome<> SessionDoor::many(ManyCall& call) {
+  OUT_ASSIGN(auto session, this->session());
+  uint64_t bytes = 0;
+  for (const BatchItem& item : call.items) bytes += item.size;
+  const bool near = session->provider() == "local";
+  call.verify = verify_checksums_ && !near;
+  call.checked = !near;
+  call.timeout = time_for(options_.request_timeout, bytes);
+  using native::wire::Type;
+  const bool reads = call.type == Type::get_many || call.type == Type::head_many;
+  const auto request = [&](NativeLanes& lanes) { return run_many(lanes, call); };
+  auto done = session->with_lanes(reads, request);
+  if (!done) return std::unexpected(native_error(done.error(), bytes));
+  return {};
+}
+
+Outcome<> SessionDoor::list_values(const std::string& bucket, const ValueOptions& options, MutableBytes into,
+                                   ValuePage& page) {
+  OUT_ASSIGN(auto session, this->session());
+  const NativeValues request{.bucket = bucket,
+                             .prefix = options.prefix,
+                             .after = options.after,
+                             .value_size_max = options.value_size_max,
+                             .max_keys = options.max_keys,
+                             .into = into,
+                             .verify = verify_checksums_ && session->provider() != "local",
+                             .timeout = time_for(options_.request_timeout, into.size())};
+  NativeValuePage listed;
+  const auto once = [&](NativeLanes& lanes) -> Result<void> {
+    VB_ASSIGN(listed, client::list_values(lanes, request));
+    return {};
+  };
+  if (auto done = session->with_lanes(true, once); !done) {
+    return std::unexpected(native_error(done.error(), into.size()));
+  }
+  page.truncated = listed.more;
+  for (NativeValue& from : listed.values) {
+    ListedValue& value = page.values.emplace_back();
+    value.info.key = std::move(from.key);
+    value.info.size = from.size;
+    value.info.etag = std::move(from.etag);
+    value.info.version_id = std::move(from.version_id);
+    value.info.last_modified = time_point(from.modified_us);
+    value.offset = from.offset;
+    if (from.code != Errc::ok) value.error = from_error({.code = from.code, .sys = 0, .context = ""}, "").code;
+    if (from.offset) page.transfer.bytes += from.size;
+  }
+  return {};
 }
 
 void SessionDoor::get_async(const std::string& bucket, const std::string& key, MutableBytes into,

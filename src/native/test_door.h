@@ -64,6 +64,7 @@ struct FakePeer {
   wire::LaneKeys keys;
   uint64_t sequence = 0;
   fabric::PeerId id = 1;
+  uint32_t timeout_ms = 1000;
 
   std::vector<std::byte> seal(wire::Type type, uint64_t request, Bytes body, uint8_t flags = 0) {
     std::vector<std::byte> message(wire::frame_size + body.size());
@@ -74,7 +75,7 @@ struct FakePeer {
                               .sequence = ++sequence,
                               .request = request,
                               .body_length = static_cast<uint32_t>(body.size()),
-                              .timeout_ms = 1000};
+                              .timeout_ms = timeout_ms};
     wire::seal(keys.to_server, header, message);
     return message;
   }
@@ -137,7 +138,7 @@ class DoorTest : public testing::Test {
   // Runs what is ready, spawned coroutines included.
   void run() {
     for (int i = 0; i < 200; ++i) {
-      if (core_.io().poll() == 0) core_.io().restart();
+      if (core_.io().poll() + door_->poll() == 0) core_.io().restart();
     }
   }
   void serve(http::Exchange& exchange) {
@@ -145,8 +146,10 @@ class DoorTest : public testing::Test {
     boost::asio::co_spawn(core_.io(), handler(exchange), boost::asio::detached);
     run();
   }
-  static std::string wanted(const wire::Nonce& nonce) {
-    return nlohmann::json{{"version", 1}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}}.dump();
+  static std::string wanted(const wire::Nonce& nonce, unsigned version_max = 1) {
+    nlohmann::json body{{"version", 1}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}};
+    if (version_max > 1) body["version_max"] = version_max;
+    return body.dump();
   }
   static void sign(FakeExchange& exchange, std::string_view body, std::string_view secret = "secret/root",
                    std::string_view key = "AKROOT") {
@@ -155,10 +158,10 @@ class DoorTest : public testing::Test {
                "s3", system_clock(), exchange.method(), exchange.path(), "", to_hex(as_bytes(sha256(as_bytes(body)))),
                exchange.request_headers);
   }
-  FakePeer open_session(fabric::PeerId id = 1) {
+  FakePeer open_session(fabric::PeerId id = 1, unsigned version_max = 1) {
     wire::Nonce nonce;
     fill_random(nonce);
-    const std::string body = wanted(nonce);
+    const std::string body = wanted(nonce, version_max);
     FakeExchange exchange("POST", "/-/session", body);
     sign(exchange, body);
     serve(exchange);
@@ -173,8 +176,8 @@ class DoorTest : public testing::Test {
     peer.keys = wire::derive_lane(peer.master, 0);
     return peer;
   }
-  FakePeer hello(fabric::PeerId id = 1) {
-    FakePeer peer = open_session(id);
+  FakePeer hello(fabric::PeerId id = 1, unsigned version_max = 1) {
+    FakePeer peer = open_session(id, version_max);
     const wire::Hello hello{.message_size_max = 16 * KiB, .address = {}};
     deliver(peer, peer.seal(wire::Type::hello, 1, hello));
     EXPECT_EQ(reply_code(peer), Errc::ok);

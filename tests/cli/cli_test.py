@@ -130,6 +130,25 @@ class CommandLine(unittest.TestCase):
         self.run_program("rm", "-r", f"{bucket}/in/sub/")
         self.assertEqual(len(self.run_program("ls", "-r", "--json", bucket).stdout.splitlines()), 1)
 
+    def test_a_list_of_keys_is_fetched_in_batches(self):
+        bucket = self.bucket("many")
+        data = {f"set/{i}/file": os.urandom(i * 3000) for i in range(12)}
+        for key, content in data.items():
+            self.run_program("put", "-", f"{bucket}/{key}", input=content)
+        names = self.home / "names"
+        names.write_text("".join(f"{key.removeprefix('set/')}\n" for key in data))
+        for via in ("native", "http"):
+            folder = self.home / f"many-{via}"
+            done = self.run_program("get", "--many", str(names), f"{bucket}/set/", str(folder), "--via", via, "-v")
+            self.assertIn(via, done.stderr.decode())
+            for key, content in data.items():
+                self.assertEqual((folder / key.removeprefix("set/")).read_bytes(), content)
+        names.write_text("1/file\nabsent\n../outside\n")
+        folder = self.home / "many-partly"
+        done = self.run_program("get", "--many", str(names), f"{bucket}/set/", str(folder), expect=NOT_FOUND)
+        self.assertIn("set/absent", done.stderr.decode())
+        self.assertEqual([path.name for path in folder.rglob("*") if path.is_file()], ["file"])
+
     def test_keys_cannot_write_outside_the_folder(self):
         bucket = self.bucket("escapes")
         self.run_program("put", "-", f"{bucket}/x/../../evil", input=b"x")
@@ -391,6 +410,23 @@ class InMemory(unittest.TestCase):
         self.assertEqual(done.returncode, FAILURE)
         self.assertIn(message, done.stderr.decode().splitlines()[-1])
         self.assertEqual(self.sockets(), [])
+
+    def test_bench_measures_batches_and_replays_a_trace(self):
+        trace = self.home / "trace"
+        trace.write_text("# made by hand\nput a 100000 b 200000 c 300\nget a 100000 b 200000\ndel b 200000\nget a 100000 c 300\n")
+        ops = ["get", "head", "get_many", "head_many", "put_many", "get_beside_many", "trace", "trace_many"]
+        done = self.run_program("bench", "--json", "--count", "3", "--sizes", "4KiB", "--doors", "native", "--ops",
+                                ",".join(ops), "--batch", "50", "--trace", str(trace), "--fabtests", "off", "--nginx", "off",
+                                "--no-memcpy", native=False)
+        rows = {(row["provider"], row["op"]): row for row in map(json.loads, done.stdout.splitlines())}
+        self.assertEqual(set(rows), {(provider, op) for provider in ("local", "tcp") for op in ops})
+        for row in rows.values():
+            self.assertGreater(row["ops_per_s"], 0, row)
+        self.assertEqual(rows["tcp", "get_many"]["batch"], 50)
+        for bad in ("fetch a 1\n", "get a\n", "get a 1 b\n", "get a 99999999999\n", ""):
+            trace.write_text(bad)
+            self.run_program("bench", "--doors", "native", "--providers", "local", "--ops", "trace", "--trace", str(trace),
+                             "--fabtests", "off", "--nginx", "off", "--no-memcpy", native=False, expect=USAGE)
 
 
 unittest.main(verbosity=2)

@@ -37,6 +37,7 @@ class TestStore final : private HasClock, public MemoryStore {
 
   std::optional<uint64_t> rot_at;         // reads that touch this offset are corrupt
   std::optional<Errc> append_error;       // the next append fails so
+  std::function<bool(std::string_view)> is_hot;  // which keys' objects lie in memory; empty: none
   std::function<Task<>()> before_update;  // happens once, between the request for a change and the change
   int64_t now_us() const { return clock.now_us(); }
 
@@ -49,6 +50,11 @@ class TestStore final : private HasClock, public MemoryStore {
     VB_CO_ASSIGN(auto reader, co_await MemoryStore::open(bucket, key, version_id));
     std::shared_ptr<ObjectReader> rotten = std::make_shared<Reader>(*this, std::move(reader));
     co_return rotten;
+  }
+  std::shared_ptr<ObjectReader> hot(std::string_view bucket, std::string_view key) override {
+    if (!is_hot || !is_hot(key)) return nullptr;
+    auto stored = run(object_task(std::string(bucket), std::string(key)));
+    return stored ? std::make_shared<HotReader>(arena_, std::move(*stored)) : nullptr;
   }
   Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key, std::string_view version_id) override {
     if (const auto found = tampered_.find({std::string(bucket), std::string(key)}); found != tampered_.end()) {
@@ -92,10 +98,13 @@ class TestStore final : private HasClock, public MemoryStore {
   void put(const std::string& bucket, const std::string& key, std::string_view bytes) {
     ObjectInfo info;
     info.size = bytes.size();
-    info.etag = "etag-" + key;
+    info.etag = "etag-" + key.substr(0, 20);
     (void)run(put_task(bucket, key, bytes, std::move(info)));
   }
   bool contains(const std::string& bucket, const std::string& key) { return run(stat(bucket, key, {})).has_value(); }
+  void clear(const std::string& bucket) {
+    for (const ListEntry& entry : run(list(bucket, {})).value().entries) (void)run(remove(bucket, entry.key, {}));
+  }
   // Of at most a thousand.
   size_t count(const std::string& bucket) { return run(list(bucket, {})).value().entries.size(); }
   void document(const std::string& bucket, const std::string& name, std::string bytes) {
@@ -133,20 +142,31 @@ class TestStore final : private HasClock, public MemoryStore {
     const std::shared_ptr<ObjectReader> reader_;
   };
 
-  class TamperedReader final : public ObjectReader {
+  class TamperedReader : public ObjectReader {
    public:
-    TamperedReader(memory::Arena& arena, Stored object) : arena_(arena), object_(std::move(object)) {}
-    const ObjectInfo& info() const override { return object_.info; }
+    TamperedReader(memory::Arena& arena, Stored object)
+        : object_(std::make_shared<const Stored>(std::move(object))), arena_(arena) {}
+    const ObjectInfo& info() const override { return object_->info; }
     Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override {
       VB_CO_ASSIGN(memory::Lease lease, arena_.lease(length));
-      std::memcpy(lease.data(), object_.data.data() + offset, length);
+      std::memcpy(lease.data(), object_->data.data() + offset, length);
       const Bytes bytes(lease.data(), length);
       co_return memory::Chunk{std::move(lease), bytes};
     }
 
+   protected:
+    const std::shared_ptr<const Stored> object_;
+
    private:
     memory::Arena& arena_;
-    const Stored object_;
+  };
+
+  class HotReader final : public TamperedReader {
+   public:
+    using TamperedReader::TamperedReader;
+    memory::Chunk peek(uint64_t offset, uint64_t length) const override {
+      return {.lease = {}, .bytes = as_bytes(object_->data).subspan(offset, length), .shared = object_, .grant = {}};
+    }
   };
 
   class Writer final : public ObjectWriter {
