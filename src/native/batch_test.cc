@@ -15,9 +15,16 @@ namespace {
 // Memory that the test sees, behind a transport that copies at once or one that has to be waited for.
 class TestWindow final : public fabric::Window {
  public:
-  TestWindow(std::vector<std::byte>& memory, bool immediate) : memory_(memory), immediate_(immediate) {}
+  struct State {
+    std::vector<std::byte> memory = std::vector<std::byte>(64 * KiB);
+    bool immediate = true, broken = false;
+    int writes = 0;
+  };
+  explicit TestWindow(State& state) : memory_(state.memory), state_(state) {}
   uint64_t size() const override { return memory_.size(); }
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline) override {
+    ++state_.writes;
+    if (state_.broken) co_return fail(Errc::rdma_transfer_failed, "test");
     std::memcpy(memory_.data() + at, from.data(), from.size());
     co_return Result<void>{};
   }
@@ -25,15 +32,17 @@ class TestWindow final : public fabric::Window {
     std::memcpy(into.data(), memory_.data() + at, into.size());
     co_return Result<void>{};
   }
-  size_t immediate_size_max() const override { return immediate_ ? 64 * KiB : 0; }
+  size_t immediate_size_max() const override { return state_.immediate ? 64 * KiB : 0; }
   Result<void> write_now(Bytes from, uint64_t at) override {
+    ++state_.writes;
+    if (state_.broken) return fail(Errc::rdma_transfer_failed, "test");
     std::memcpy(memory_.data() + at, from.data(), from.size());
     return {};
   }
 
  private:
   std::vector<std::byte>& memory_;
-  bool immediate_;
+  State& state_;
 };
 
 struct Item {
@@ -48,7 +57,7 @@ struct Item {
 class BatchTest : public DoorTest {
  protected:
   BatchTest() : DoorTest({.credits = 8}) {
-    port_.make_window = [this] { return std::make_unique<TestWindow>(memory_, immediate_); };
+    port_.make_window = [this] { return std::make_unique<TestWindow>(window_); };
   }
   wire::BatchHead head() const {
     wire::BatchHead head;
@@ -132,8 +141,9 @@ class BatchTest : public DoorTest {
   }
   std::string_view memory(size_t at, size_t size) const { return as_text(Bytes(memory_).subspan(at, size)); }
 
-  bool immediate_ = true;
-  std::vector<std::byte> memory_ = std::vector<std::byte>(64 * KiB);
+  TestWindow::State window_;
+  std::vector<std::byte>& memory_ = window_.memory;
+  bool& immediate_ = window_.immediate;
   FakePeer peer_ = hello(1, 2);
   uint64_t request_ = 10;
 };
@@ -449,6 +459,47 @@ TEST_F(BatchTest, WhatNobodyWaitsForAnyMoreIsNotBegun) {
   ASSERT_TRUE(answer.answered);
   EXPECT_LT(answer.entries.size(), 300u);
   EXPECT_EQ(store_.count("bucket"), answer.entries.size()) << "what was done is told, and nothing else";
+}
+
+TEST_F(BatchTest, SmallOnesWhosePlacesLieSideBySideAreWrittenTogether) {
+  immediate_ = false;
+  std::vector<Item> items;
+  for (size_t i = 0; i < 200; ++i) {
+    items.push_back({fmt::format("k{:03}", i), {0, i * 100, 100}});
+    store_.put("bucket", items.back().key, std::string(100, static_cast<char>('a' + i % 26)));
+  }
+  make_hot();
+  auto head = this->head();
+  head.inline_max = 0;
+  window_.writes = 0;
+  const auto answer = ask(wire::Type::get_many, head, items);
+  ASSERT_EQ(answer.entries.size(), 200u);
+  for (size_t i = 0; i < 200; ++i) {
+    EXPECT_EQ(answer.entries[i].code, Errc::ok);
+    EXPECT_EQ(memory(i * 100, 100), store_.objects["bucket"][items[i].key]->bytes);
+  }
+  EXPECT_LE(window_.writes, 20);
+}
+
+TEST_F(BatchTest, AWindowThatTakesNothingFailsItsItemsAndTheBatchEnds) {
+  const auto names = small_objects(100);
+  for (const bool immediate : {true, false}) {
+    immediate_ = immediate;
+    window_.broken = true;
+    make_hot();
+    std::vector<Item> items = names;
+    for (size_t i = 0; i < items.size(); ++i) items[i].place = {0, 8 + i, 1};
+    auto head = this->head();
+    head.inline_max = 0;
+    head.progress_window = 0;
+    head.progress_offset = 0;
+    const auto answer = ask(wire::Type::get_many, head, items);
+    ASSERT_EQ(answer.entries.size(), 100u);
+    for (const auto& entry : answer.entries) EXPECT_EQ(entry.code, Errc::rdma_transfer_failed);
+    EXPECT_EQ(wire::Reader(memory_).u64(), 0u) << "none has arrived";
+    EXPECT_EQ(door_->in_flight(), 0u);
+    EXPECT_EQ(arena_->leased_bytes(), 0u);
+  }
 }
 
 class ListValuesTest : public BatchTest {
