@@ -476,7 +476,7 @@ TEST_F(BatchTest, SmallOnesWhosePlacesLieSideBySideAreWrittenTogether) {
   ASSERT_EQ(answer.entries.size(), 200u);
   for (size_t i = 0; i < 200; ++i) {
     EXPECT_EQ(answer.entries[i].code, Errc::ok);
-    EXPECT_EQ(memory(i * 100, 100), store_.objects["bucket"][items[i].key]->bytes);
+    EXPECT_EQ(memory(i * 100, 100), store_.object("bucket", items[i].key).data);
   }
   EXPECT_LE(window_.writes, 20);
 }

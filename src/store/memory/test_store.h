@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "store/memory/memory_store.h"
 
@@ -64,6 +65,7 @@ class TestStore final : private HasClock, public MemoryStore {
   }
   Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
                                                      std::optional<uint64_t> size_hint) override {
+    tampered_.erase({std::string(bucket), std::string(key)});
     VB_CO_ASSIGN(auto writer, co_await MemoryStore::create(bucket, key, size_hint));
     std::unique_ptr<ObjectWriter> faulty = std::make_unique<Writer>(*this, std::move(writer));
     co_return faulty;
@@ -77,6 +79,7 @@ class TestStore final : private HasClock, public MemoryStore {
   }
   Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override {
     clock.step();
+    tampered_.erase({std::string(bucket), std::string(key)});
     return MemoryStore::remove(bucket, key, std::move(request));
   }
   Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
@@ -103,10 +106,9 @@ class TestStore final : private HasClock, public MemoryStore {
   }
   bool contains(const std::string& bucket, const std::string& key) { return run(stat(bucket, key, {})).has_value(); }
   void clear(const std::string& bucket) {
-    for (const ListEntry& entry : run(list(bucket, {})).value().entries) (void)run(remove(bucket, entry.key, {}));
+    for (const std::string& key : keys(bucket)) (void)run(remove(bucket, key, {}));
   }
-  // Of at most a thousand.
-  size_t count(const std::string& bucket) { return run(list(bucket, {})).value().entries.size(); }
+  size_t count(const std::string& bucket) { return keys(bucket).size(); }
   void document(const std::string& bucket, const std::string& name, std::string bytes) {
     (void)run(set_document(bucket, name, std::move(bytes)));
   }
@@ -119,7 +121,7 @@ class TestStore final : private HasClock, public MemoryStore {
     std::string data;
   };
   Stored object(const std::string& bucket, const std::string& key) { return run(object_task(bucket, key)).value(); }
-  // The same for somebody to change: from here on it is what open() and stat() find.
+  // The same for somebody to change: it is what open() and stat() find until the key is written or removed.
   Stored& tamper(const std::string& bucket, const std::string& key) {
     const auto [at, is_new] = tampered_.try_emplace({bucket, key});
     if (is_new) at->second = run(object_task(bucket, key)).value();
@@ -186,6 +188,14 @@ class TestStore final : private HasClock, public MemoryStore {
     const std::unique_ptr<ObjectWriter> writer_;
   };
 
+  std::vector<std::string> keys(const std::string& bucket) {
+    std::vector<std::string> found;
+    for (ListPage page{.truncated = true}; page.truncated;) {
+      page = run(list(bucket, {.prefix = {}, .delimiter = {}, .after = page.next_after})).value();
+      for (ListEntry& entry : page.entries) found.push_back(std::move(entry.key));
+    }
+    return found;
+  }
   Task<Result<void>> put_task(std::string bucket, std::string key, std::string_view bytes, ObjectInfo info) {
     VB_CO_ASSIGN(auto writer, co_await create(bucket, key, bytes.size()));
     for (size_t at = 0; at < bytes.size(); at += ObjectReader::chunk_size_max) {
