@@ -90,9 +90,13 @@ std::optional<uint64_t> number(std::string_view digits) {
   return value;
 }
 
+// A date that the clock cannot hold (before 1678 or after 2261) is none.
 std::chrono::system_clock::time_point from_tm(std::tm& when, int milliseconds) {
+  using Clock = std::chrono::system_clock;
+  constexpr int64_t most_s = std::chrono::duration_cast<std::chrono::seconds>(Clock::duration::max()).count() - 1;
   const time_t seconds = ::timegm(&when);
-  return std::chrono::system_clock::from_time_t(seconds) + std::chrono::milliseconds(milliseconds);
+  if (seconds > most_s || seconds < -most_s) return {};
+  return Clock::from_time_t(seconds) + std::chrono::milliseconds(milliseconds);
 }
 
 }  // namespace
