@@ -11,7 +11,7 @@
 namespace verbena::auth {
 namespace {
 
-const Credentials example{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", ""};
+const Credentials example_v2{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", ""};
 
 class Version2Test : public testing::Test {
  protected:
@@ -24,14 +24,14 @@ class Version2Test : public testing::Test {
     return verified ? Errc::ok : verified.error().code;
   }
   static std::string sign(std::string_view text) {
-    return to_base64(as_bytes(hmac_sha1(as_bytes(example.secret_key), as_bytes(text))));
+    return to_base64(as_bytes(hmac_sha1(as_bytes(example_v2.secret_key), as_bytes(text))));
   }
 
   static constexpr HeaderView host_{"Host", "johnsmith.s3.amazonaws.com:80"};
   static constexpr HeaderView date_{"Date", "Tue, 27 Mar 2007 19:36:42 +0000"};
   static constexpr HeaderView signed_get_{"Authorization", "AWS AKIAIOSFODNN7EXAMPLE:bWq2s1WEIj+Ydj0vQ697zp+IXMU="};
   FixedClock clock_{1'175'024'202};
-  RootCredentials store_{example};
+  RootCredentials store_{example_v2};
   Verifier verifier_{store_, clock_, {.region = "us-east-1", .domain = "s3.amazonaws.com"}};
 };
 

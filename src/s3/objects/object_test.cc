@@ -1,4 +1,5 @@
 // PUT, GET, HEAD and DELETE of objects.
+#include "memory/budget.h"
 #include "s3/objects/open.h"
 #include "s3/test_rig.h"
 
@@ -86,6 +87,9 @@ TEST_F(Objects, AStoreThatIsFullSaysSo) {
 }
 
 TEST_F(Objects, AFullArenaAnswersSlowDown) {
+  auto limits = arena->budget().limits();
+  limits.wait_max = std::chrono::milliseconds(100);
+  arena->budget().set_limits(limits);
   std::vector<memory::Lease> all;
   for (auto lease = arena->lease(4 * MiB); lease; lease = arena->lease(4 * MiB)) all.push_back(std::move(*lease));
   for (auto lease = arena->lease(4096); lease; lease = arena->lease(4096)) all.push_back(std::move(*lease));
