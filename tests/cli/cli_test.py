@@ -276,10 +276,10 @@ class InMemory(unittest.TestCase):
     def test_it_serves_every_door_and_leaves_nothing(self):
         with self.memory_server() as server:
             data = os.urandom(3 * MIB + 1)
-            self.run_program(server, "mb", "s3://b")
+            self.run_program(server, "mb", "s3://bucket")
             for via in ("native", "token", "http"):
-                self.run_program(server, "put", "-", f"s3://b/{via}", "--via", via, input=data)
-                self.assertEqual(self.run_program(server, "get", f"s3://b/{via}", "-", "--via", via).stdout, data)
+                self.run_program(server, "put", "-", f"s3://bucket/{via}", "--via", via, input=data)
+                self.assertEqual(self.run_program(server, "get", f"s3://bucket/{via}", "-", "--via", via).stdout, data)
             self.assertEqual(os.listdir(server.directory), [])
             self.assertEqual(len(self.sockets()), 1)
             status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
@@ -288,16 +288,16 @@ class InMemory(unittest.TestCase):
             self.assertEqual(server.stop(), 0)
         self.assertEqual(self.sockets(), [])
         with self.memory_server() as server:
-            self.run_program(server, "get", "s3://b/http", "-", expect=NOT_FOUND)
+            self.run_program(server, "get", "s3://bucket/http", "-", expect=NOT_FOUND)
 
     def test_it_takes_no_more_than_it_may_and_removals_make_room(self):
         with self.memory_server("--memory-max", "4MiB", "--set", "cache.size=0") as server:
             data = os.urandom(3 * MIB)
-            self.run_program(server, "mb", "s3://b")
-            self.run_program(server, "put", "-", "s3://b/one", input=data)
-            self.run_program(server, "put", "-", "s3://b/two", expect=FAILURE, input=data)
-            self.run_program(server, "rm", "s3://b/one")
-            self.run_program(server, "put", "-", "s3://b/two", input=data)
+            self.run_program(server, "mb", "s3://bucket")
+            self.run_program(server, "put", "-", "s3://bucket/one", input=data)
+            self.run_program(server, "put", "-", "s3://bucket/two", expect=FAILURE, input=data)
+            self.run_program(server, "rm", "s3://bucket/one")
+            self.run_program(server, "put", "-", "s3://bucket/two", input=data)
 
     def test_what_it_cannot_be_asked(self):
         folder = self.folder.name
@@ -331,7 +331,7 @@ class InMemory(unittest.TestCase):
                        VERBENA_ROOT_SECRET_KEY=self.env["AWS_SECRET_ACCESS_KEY"])
         process = subprocess.Popen(
             [program(), "server", "--memory", "--print-ready", "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0",
-             "--set", "arena_size=16MiB", *args], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+             "--set", "arena_size=32MiB", *args], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.addCleanup(self.end, process)
         return process, json.loads(process.stdout.readline())
 
