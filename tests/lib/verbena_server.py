@@ -42,7 +42,7 @@ class Server:
 
     def __init__(self, directory=None, args=(), env=None, memory=False):
         """`memory`: without a data directory. The one that is made all the same is for the log beside it."""
-        self.memory = memory or os.environ.get("VERBENA_TEST_ENGINE") == "memory"
+        self.memory = memory or os.environ.get("TEST_VERBENA_ENGINE") == "memory"
         self.own_directory = directory is None
         self.directory = str(directory or tempfile.mkdtemp(prefix="verbena-test-"))
         self.args = list(args)
