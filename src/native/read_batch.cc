@@ -275,7 +275,7 @@ bool ReadBatch::gather(size_t index) {
     auto lease = service.arena.lease(most);
     if (!lease) return false;
     lease->attach(std::move(*grant));
-    run_.emplace();
+    run_.emplace(Run());  // clang takes no default initializers of a nested class that is not complete yet
     run_->lease = std::move(*lease);
     run_->window = slot.place.window;
     run_->offset = slot.place.offset;

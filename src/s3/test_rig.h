@@ -195,6 +195,9 @@ class Rig : public ::testing::Test {
   Router::Options options;
 };
 
+// Of the right form, and given to no version.
+inline std::string nobodys_version() { return std::string(32, '0'); }
+
 inline std::string pattern(size_t size) {
   std::string text(size, '\0');
   uint32_t state = 12345;

@@ -15,6 +15,8 @@ import time
 ACCESS_KEY = "VERBENATESTKEY0000AA"
 SECRET_KEY = "test/secret+key0000000000000000000000000"
 START_TIMEOUT_S = 60
+# The engine that keeps nothing: what a test finds on disk or after a restart is not there.
+IN_MEMORY = os.environ.get("TEST_VERBENA_ENGINE") == "memory"
 
 
 def program():
@@ -42,7 +44,7 @@ class Server:
 
     def __init__(self, directory=None, args=(), env=None, memory=False):
         """`memory`: without a data directory. The one that is made all the same is for the log beside it."""
-        self.memory = memory or os.environ.get("VERBENA_TEST_ENGINE") == "memory"
+        self.memory = memory or IN_MEMORY
         self.own_directory = directory is None
         self.directory = str(directory or tempfile.mkdtemp(prefix="verbena-test-"))
         self.args = list(args)

@@ -65,27 +65,28 @@ class TestStore final : private HasClock, public MemoryStore {
   }
   Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
                                                      std::optional<uint64_t> size_hint) override {
-    tampered_.erase({std::string(bucket), std::string(key)});
+    const Name name{bucket, key};
     VB_CO_ASSIGN(auto writer, co_await MemoryStore::create(bucket, key, size_hint));
-    std::unique_ptr<ObjectWriter> faulty = std::make_unique<Writer>(*this, std::move(writer));
+    std::unique_ptr<ObjectWriter> faulty = std::make_unique<Writer>(*this, std::move(writer), name);
     co_return faulty;
   }
   Task<Result<std::unique_ptr<ObjectWriter>>> create_part(std::string_view bucket, std::string_view key,
                                                           std::string_view upload_id, int number,
                                                           std::optional<uint64_t> size_hint) override {
     VB_CO_ASSIGN(auto writer, co_await MemoryStore::create_part(bucket, key, upload_id, number, size_hint));
-    std::unique_ptr<ObjectWriter> faulty = std::make_unique<Writer>(*this, std::move(writer));
+    std::unique_ptr<ObjectWriter> faulty = std::make_unique<Writer>(*this, std::move(writer), std::nullopt);
     co_return faulty;
   }
   Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override {
     clock.step();
-    tampered_.erase({std::string(bucket), std::string(key)});
+    tampered_.erase(Name{bucket, key});
     return MemoryStore::remove(bucket, key, std::move(request));
   }
   Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
                                            std::vector<PartInfo> parts, ObjectInfo info,
                                            CommitConditions conditions) override {
     clock.step();
+    tampered_.erase(Name{bucket, key});
     return MemoryStore::complete_upload(bucket, key, upload_id, std::move(parts), std::move(info),
                                         std::move(conditions));
   }
@@ -121,7 +122,7 @@ class TestStore final : private HasClock, public MemoryStore {
     std::string data;
   };
   Stored object(const std::string& bucket, const std::string& key) { return run(object_task(bucket, key)).value(); }
-  // The same for somebody to change: it is what open() and stat() find until the key is written or removed.
+  // The same for somebody to change: what open() and stat() find until the key is written or removed.
   Stored& tamper(const std::string& bucket, const std::string& key) {
     const auto [at, is_new] = tampered_.try_emplace({bucket, key});
     if (is_new) at->second = run(object_task(bucket, key)).value();
@@ -129,6 +130,8 @@ class TestStore final : private HasClock, public MemoryStore {
   }
 
  private:
+  using Name = std::pair<std::string, std::string>;  // bucket, key
+
   class Reader final : public ObjectReader {
    public:
     Reader(TestStore& store, std::shared_ptr<ObjectReader> reader) : store_(store), reader_(std::move(reader)) {}
@@ -173,19 +176,23 @@ class TestStore final : private HasClock, public MemoryStore {
 
   class Writer final : public ObjectWriter {
    public:
-    Writer(TestStore& store, std::unique_ptr<ObjectWriter> writer) : store_(store), writer_(std::move(writer)) {}
+    // `name`: of the object that it makes; none for a part.
+    Writer(TestStore& store, std::unique_ptr<ObjectWriter> writer, std::optional<Name> name)
+        : store_(store), writer_(std::move(writer)), name_(std::move(name)) {}
     Task<Result<void>> append(memory::Chunk chunk) override {
       if (store_.append_error) co_return fail(*std::exchange(store_.append_error, std::nullopt), "append");
       co_return co_await writer_->append(std::move(chunk));
     }
     Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
       store_.clock.step();
+      if (name_) store_.tampered_.erase(*name_);
       co_return co_await writer_->commit(std::move(info), std::move(conditions));
     }
 
    private:
     TestStore& store_;
     const std::unique_ptr<ObjectWriter> writer_;
+    const std::optional<Name> name_;
   };
 
   std::vector<std::string> keys(const std::string& bucket) {
@@ -219,7 +226,7 @@ class TestStore final : private HasClock, public MemoryStore {
     co_return stored;
   }
   memory::Arena& arena_;
-  std::map<std::pair<std::string, std::string>, Stored> tampered_;
+  std::map<Name, Stored> tampered_;
 
   template <class T>
   static T run(Task<T> task) {
