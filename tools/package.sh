@@ -49,7 +49,7 @@ verbena ($version-$revision) $VERSION_CODENAME; urgency=medium
 
   * See CHANGELOG.md.
 
- -- Verbena developers <verbena@localhost.localdomain>  $(date -R -d "@$SOURCE_DATE_EPOCH")
+ -- Verbena developers <verbena@example.org>  $(date -R -d "@$SOURCE_DATE_EPOCH")
 C
 # Compiling again what was compiled before is what ccache is for; its folder is not below HOME, which debhelper hides.
 export CCACHE_DIR=${CCACHE_DIR:-$HOME/.cache/ccache} VERBENA_CACHE=${VERBENA_CACHE:-$HOME/.cache/verbena}

@@ -80,8 +80,6 @@ def older(deb, into):
 
 def check(folder):
     there = Chroot(folder)
-    if (there.folder / "debian.sources").exists():
-        (there.folder / "debian.sources").unlink()
     packages = there.folder / "packages"
     (packages / "old").mkdir(parents=True)
     for deb in debs("verbena_*.deb") + debs("libverbena0_*.deb") + debs("libverbena-dev_*.deb"):
@@ -107,7 +105,7 @@ def check(folder):
     got = there.verbena("get", "s3://first/object", "-", "--verbose")
     assert got == "stored before the upgrade", got
     there.stop(process)
-    assert "verbena.h" in there.run("pkg-config", "--version", expect=None) or (there.folder / "usr/include/verbena/verbena.h").exists()
+    assert (there.folder / "usr/include/verbena/verbena.h").exists()
     print("upgraded; the object is there, and so is the operator's configuration")
 
     there.apt("purge", "verbena", "libverbena0", "libverbena-dev")

@@ -66,7 +66,7 @@ spec:
     - name: folders
       image: {{ printf "%s:%s" $v.image.repository ($v.image.tag | default .Chart.AppVersion) | quote }}
       imagePullPolicy: {{ $v.image.pullPolicy }}
-      command: ["/bin/chown", "65532:65532"]
+      command: ["chown", "65532:65532"]
       args:
         {{- if eq $v.mode "DaemonSet" }}
         - /data
