@@ -15,15 +15,16 @@ class Pages {
   Pages(const auth::Verifier& verifier, const std::atomic<bool>& stopping) : verifier_(verifier), stopping_(stopping) {}
   Pages(const Pages&) = delete;
 
-  // GET /-/health (open) and GET /-/metrics (open on loopback, elsewhere signed by the superuser). What is none of
-  // these goes to `otherwise`, or is method_not_allowed where that is empty.
-  http::Handler handler(http::Handler otherwise = {});
+  enum class Metrics { signed_elsewhere, open };
+  // GET /-/health (open) and GET /-/metrics (open on loopback, elsewhere signed by the superuser, or open). What is
+  // none of these goes to `otherwise`, or is method_not_allowed where that is empty.
+  http::Handler handler(http::Handler otherwise = {}, Metrics metrics = Metrics::signed_elsewhere);
 
  private:
-  Task<void> answer(const http::Handler& otherwise, http::Exchange& exchange);
+  Task<void> answer(const http::Handler& otherwise, Metrics metrics, http::Exchange& exchange);
   // True when the exchange was for one of the pages, and has been answered.
-  Task<bool> serve(http::Exchange& exchange);
-  Result<void> show_metrics(const http::Exchange& exchange, s3::Response& response) const;
+  Task<bool> serve(Metrics metrics, http::Exchange& exchange);
+  Result<void> show_metrics(Metrics metrics, const http::Exchange& exchange, s3::Response& response) const;
 
   const auth::Verifier& verifier_;
   const std::atomic<bool>& stopping_;

@@ -60,6 +60,12 @@ TEST_F(PagesTest, MetricsAreOpenOnLoopbackAndForTheSuperuserAlone) {
   EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 200);
 }
 
+TEST_F(PagesTest, OpenMetricsAreOpenOnTheListenerThatSaysSo) {
+  const auto open = pages_.handler({}, Pages::Metrics::open);
+  EXPECT_EQ(ask(open, "GET", "/-/metrics", "192.0.2.7").status, 200);
+  EXPECT_EQ(ask(pages_.handler(), "GET", "/-/metrics", "192.0.2.7").status, 403);
+}
+
 TEST_F(PagesTest, OtherPathsGoOnOrAreRefused) {
   EXPECT_EQ(ask(pages_.handler(), "GET", "/bucket/key").status, 405);
   EXPECT_EQ(ask(pages_.handler(), "POST", "/-/health").status, 405);

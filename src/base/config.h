@@ -65,6 +65,7 @@ struct Config {
     bool enabled = true;
     std::string address = "127.0.0.1";
     std::optional<uint16_t> port;  // unset: 9001, or any free one where that is taken or http.port is 0
+    bool open_metrics = false;
   } admin;
 
   struct Encryption {

@@ -166,7 +166,7 @@ const std::array keys{
     ConfigKey{"region", "us-east-1", "the region that the server names",
               [](C& c, S& t) { return parse_text(c.region, t); }},
     ConfigKey{"arena_size", "256 MiB", "memory for buffers, registered with every fabric",
-              [](C& c, S& t) { return parse_bytes(c.arena_size, t, 32 * MiB, 4 * TiB); }},
+              [](C& c, S& t) { return parse_bytes(c.arena_size, t, 16 * MiB, 4 * TiB); }},
     ConfigKey{"arena_client_max", "0", "most of it that one client's address may hold; 0: half of what transfers share",
               [](C& c, S& t) { return parse_bytes(c.arena_client_max, t, 0, 4 * TiB); }},
     ConfigKey{"cores", "0", "threads with an event loop each; 0: one per CPU, at most 16",
@@ -231,6 +231,9 @@ const std::array keys{
               [](C& c, S& t) { return parse_text(c.admin.address, t); }},
     ConfigKey{"admin.port", "", "its port; 0: any free one; empty: 9001, or a free one where that is taken",
               [](C& c, S& t) { return parse_optional(c.admin.port, t, 0, 65535); }},
+    ConfigKey{"admin.open_metrics", "false",
+              "metrics without a signature for all who reach this listener, as Prometheus reads them",
+              [](C& c, S& t) { return parse_bool(c.admin.open_metrics, t); }},
 
     ConfigKey{"encryption.key_file", "", "file of the master keys, mode 0600; empty: DIR/master.keys",
               [](C& c, S& t) { return parse_text(c.encryption.key_file, t); }},

@@ -85,7 +85,7 @@ TEST(Config, BadValuesSayWhatIsWanted) {
   const std::pair<const char*, const char*> cases[] = {
       {"http: {port: 70000}", "v.yaml:1: http.port: not a number from 0 to 65535"},
       {"http: {port: -1}", "v.yaml:1: http.port: not a number from 0 to 65535"},
-      {"arena_size: huge", "v.yaml:1: arena_size: not a size from 32 MiB to 4 TiB"},
+      {"arena_size: huge", "v.yaml:1: arena_size: not a size from 16 MiB to 4 TiB"},
       {"rdma: {provider: shm}", "v.yaml:1: rdma.provider: 'shm' is not one of auto, verbs, efa, cxi, tcp, local"},
       {"rdma: {fabric_ports: 9200-9100}", "v.yaml:1: rdma.fabric_ports: not a range like 9101-9116"},
       {"rdma: {token_provider: shm}",

@@ -15,7 +15,9 @@
 #include "cli/exit_code.h"
 #include "cli/ready_line.h"
 #include "server/data_directory.h"
+#include "server/secret_files.h"
 #include "server/server.h"
+#include "server/service_manager.h"
 
 namespace verbena::cli {
 namespace {
@@ -60,6 +62,7 @@ std::expected<Config, std::string> read_config(const Flags& flags) {
     if (auto done = apply_yaml(config, text.str(), flags.config_path); !done) return std::unexpected(done.error());
   }
   static constexpr std::string_view other_variables[] = {"VERBENA_ROOT_ACCESS_KEY", "VERBENA_ROOT_SECRET_KEY",
+                                                         "VERBENA_ROOT_ACCESS_KEY_FILE", "VERBENA_ROOT_SECRET_KEY_FILE",
                                                          "VERBENA_CACHE"};
   if (auto done = apply_environment(config, environ, other_variables); !done) return std::unexpected(done.error());
   for (const auto& [section, text] : {std::pair{"http", flags.http}, std::pair{"rdma", flags.rdma}}) {
@@ -172,10 +175,38 @@ std::expected<uint64_t, std::string> memory_limit(const Flags& flags) {
   return *size;
 }
 
+// Reloads on SIGHUP and keeps the watchdog calm, until a signal that ends the server: that one.
+int wait_for_end(server::Server& server, const server::ServiceManager& manager, const sigset_t& signals) {
+  const auto& endpoints = server.endpoints();
+  const std::string status =
+      "S3 " + endpoints.http + ", native " + (endpoints.native.empty() ? "off" : endpoints.native);
+  manager.ready(status);
+  // Three signs of life in each interval; a core that gives none is what the watchdog is there to end.
+  const auto tick = manager.watchdog().value_or(std::chrono::hours(1)) / 3;
+  for (;;) {
+    const timespec wait{.tv_sec = tick.count() / 1'000'000, .tv_nsec = tick.count() % 1'000'000 * 1000};
+    const int received = sigtimedwait(&signals, nullptr, &wait);
+    if (received == SIGHUP) {
+      manager.reloading();
+      server.reload();
+      manager.ready(status);
+    } else if (received > 0) {
+      return received;
+    }
+    if (!manager.watchdog()) continue;
+    if (server.answers(std::chrono::duration_cast<std::chrono::milliseconds>(tick))) {
+      manager.alive();
+    } else {
+      log::error("server: a core did not answer within {} ms: the watchdog gets no sign of life", tick.count() / 1000);
+    }
+  }
+}
+
 int serve(const Flags& flags) {
   if (flags.memory != flags.directory.empty()) {
     return fail_with("server wants a directory, or --memory, and not both", exit_usage);
   }
+  if (auto done = server::take_secret_files(); !done) return fail_with(done.error(), exit_usage);
   auto config = read_config(flags);
   if (!config) return fail_with(config.error(), exit_usage);
   const auto memory_max = memory_limit(flags);
@@ -201,9 +232,10 @@ int serve(const Flags& flags) {
     print_welcome((*started)->endpoints(), *keys, flags.directory);
   }
 
-  int received = 0;
-  while (sigwait(&ends, &received) == 0 && received == SIGHUP) (*started)->reload();
+  const auto manager = server::ServiceManager::from_environment();
+  const int received = wait_for_end(**started, manager, ends);
   log::info("server: {} received, stopping", received == SIGINT ? "SIGINT" : "SIGTERM");
+  manager.stopping();
   // Whoever asks twice does not want to wait for requests in flight: the second signal ends the process at once.
   pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
   (*started)->stop();
@@ -267,8 +299,14 @@ void add_server_command(CLI::App& app, int& exit_code) {
                     "`verbena fsck DIR` first)");
   command->footer(
       "Flags override VERBENA_* environment variables (VERBENA_RDMA_PORT for rdma.port), which override the file.\n"
-      "SIGHUP reads the master keys again and reopens the access log.\n"
-      "Root keys: VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY, else made at the first start and kept in DIR.");
+      "SIGHUP reads the master keys again and reopens the access log. Under systemd (Type=notify) it says when it is "
+      "ready\n"
+      "and serves the watchdog.\n"
+      "Root keys: VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY, or the same with _FILE for files that hold "
+      "them,\n"
+      "else made at the first start and kept in DIR.\n"
+      "Exit codes: 0 stopped by SIGTERM or SIGINT; 1 could not start (the line before says why; nothing was changed);\n"
+      "2 wrong configuration, flags or secrets.");
   command->callback([flags, &exit_code] { exit_code = serve(*flags); });
 }
 

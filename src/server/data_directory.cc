@@ -94,6 +94,16 @@ std::expected<bool, std::string> tighten(const std::filesystem::path& path, int 
   return true;
 }
 
+// What root leaves in another user's store the server of that user cannot open afterwards.
+std::expected<void, std::string> check_owner(const std::filesystem::path& directory,
+                                             const std::filesystem::path& lock) {
+  struct stat status{};
+  if (::lstat(lock.c_str(), &status) != 0 || status.st_uid == ::geteuid()) return {};
+  return std::unexpected(directory.string() + " belongs to user " + std::to_string(status.st_uid) +
+                         ", and this is user " + std::to_string(::geteuid()) +
+                         ": run it as that user (runuser -u NAME -- verbena ...)");
+}
+
 // The directory itself first: from then on nobody else gets at what is below.
 std::expected<void, std::string> tighten_all(const std::filesystem::path& directory) {
   size_t changed = 0;
@@ -140,6 +150,7 @@ std::expected<DataDirectory, std::string> DataDirectory::open(const std::filesys
   ::umask(077);
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return cannot("make", path);
   const auto lock_path = path / "server.lock";
+  if (auto ours = check_owner(path, lock_path); !ours) return std::unexpected(ours.error());
   const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) return cannot("write in", path);
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {

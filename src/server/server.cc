@@ -3,8 +3,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <boost/asio/post.hpp>
+
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <optional>
 #include <thread>
 
@@ -387,7 +390,9 @@ std::expected<void, std::string> Server::State::listen_admin() {
   const auto room = make_room(config.rdma.connections_max, config.rdma.connections_per_client_max, "admin");
   const auto open = [&](uint16_t port) {
     return http::listen(*parts.core, config.admin.address, port, http_limits(config.http), std::nullopt,
-                        pages->handler(), room);
+                        pages->handler({}, config.admin.open_metrics ? admin::Pages::Metrics::open
+                                                                     : admin::Pages::Metrics::signed_elsewhere),
+                        room);
   };
   const uint16_t wanted = config.admin.port.value_or(config.http.port == 0 ? 0 : admin_port_default);
   auto opened = open(wanted);
@@ -499,6 +504,18 @@ void Server::reload() {
   } else {
     log::info("server: {} master keys, the newest is {}", state_->keys->size(), state_->keys->newest_id());
   }
+}
+
+bool Server::answers(std::chrono::milliseconds within) {
+  const auto until = SteadyClock::now() + within;
+  std::vector<std::future<void>> signs;
+  for (auto& parts : state_->cores) {
+    auto sign = std::make_shared<std::promise<void>>();
+    signs.push_back(sign->get_future());
+    boost::asio::post(parts.core->io(), [sign] { sign->set_value(); });
+  }
+  return std::ranges::all_of(signs,
+                             [until](auto& sign) { return sign.wait_until(until) == std::future_status::ready; });
 }
 
 const Endpoints& Server::endpoints() const { return state_->endpoints; }

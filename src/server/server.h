@@ -46,6 +46,8 @@ class Server {
   const Endpoints& endpoints() const;
   // Reads the master keys again, and goes on in a new log file where a log is one. For SIGHUP.
   void reload();
+  // Whether every core's loop runs a task within this time. Blocks; for watchdogs.
+  bool answers(std::chrono::milliseconds within);
   // Accepts nothing new, lets requests in flight end (at most `drain`), then ends the threads. Blocks.
   void stop(std::chrono::milliseconds drain = std::chrono::seconds(10));
 
