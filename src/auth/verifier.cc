@@ -15,9 +15,10 @@ namespace verbena::auth {
 namespace {
 
 // What is cached depends on secret and scope alone: the verifiers of a process share it.
+// On the heap: a library with that much thread-local storage cannot be loaded into a running process.
 SigningKeyCache& keys_of_this_thread() {
-  thread_local SigningKeyCache cache;
-  return cache;
+  thread_local const std::unique_ptr<SigningKeyCache> cache = std::make_unique<SigningKeyCache>();
+  return *cache;
 }
 
 // 64 lower-case hexadecimal digits.

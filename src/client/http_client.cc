@@ -332,6 +332,7 @@ Result<HttpReply> HttpClient::request(const HttpRequest& request) {
     VB_ASSIGN(auto connection, take(fresh, connect_by));
     connection->stall = options_.stall_timeout;
     connection->whole = request.deadline;
+    connection->socket->stop_with(request.stop);
     bool keep = false;
     auto reply = connection->exchange(head, request, keep);
     if (reply) {

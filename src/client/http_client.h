@@ -53,6 +53,7 @@ struct HttpRequest {
   std::optional<Deadline> deadline = {};  // of the whole request; the stall timeout holds as well
   // May be sent again on a fresh connection when a kept one turns out dead before any byte of a reply came.
   bool replayable = false;
+  std::stop_token stop = {};  // a stop ends the request with `cancelled`
 };
 
 class HttpClient {

@@ -147,11 +147,13 @@ HttpSocket::~HttpSocket() {
 }
 
 Result<void> HttpSocket::wait(short events, Deadline deadline) const {
+  const int64_t slice_ms = stop_.stop_possible() ? 20 : INT_MAX;
   for (;;) {
+    if (stop_.stop_requested()) return fail(Errc::cancelled, "http client: the caller's wish");
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now()).count();
     if (left <= 0) return fail(Errc::timed_out, "http client: no answer in time");
     pollfd entry{fd_, events, 0};
-    const int n = ::poll(&entry, 1, static_cast<int>(std::min<int64_t>(left, INT_MAX)));
+    const int n = ::poll(&entry, 1, static_cast<int>(std::min<int64_t>(left, slice_ms)));
     if (n > 0) return {};  // errors show at the next read or write
     if (n < 0 && errno != EINTR) return fail(Errc::connection_failed, "http client: poll", errno);
   }

@@ -5,6 +5,7 @@
 #include <openssl/ssl.h>
 
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "base/bytes.h"
@@ -34,6 +35,9 @@ class HttpSocket {
   HttpSocket(const HttpSocket&) = delete;
   HttpSocket& operator=(const HttpSocket&) = delete;
 
+  // A stop ends the call that waits, and later ones, with `cancelled`.
+  void stop_with(std::stop_token stop) { stop_ = std::move(stop); }
+
   // At least one byte, or an error: timed_out, closed (orderly end), connection_failed.
   Result<size_t> read_some(MutableBytes into, Deadline deadline);
   Result<size_t> write_some(Bytes from, Deadline deadline);
@@ -55,6 +59,7 @@ class HttpSocket {
   int fd_;
   std::unique_ptr<SSL, SslFree> ssl_;
   std::string peer_address_;
+  std::stop_token stop_;
 };
 
 }  // namespace verbena::client
