@@ -1,3 +1,0 @@
-module verbena
-
-go 1.19
