@@ -279,9 +279,9 @@ typedef struct verbena_item {
 } verbena_item;
 
 typedef struct verbena_item_result {
-  int code;            /* 0 or a verbena_code */
-  uint64_t bytes;      /* delivered or stored */
-  uint64_t size;       /* of the whole object */
+  int code;       /* 0 or a verbena_code */
+  uint64_t bytes; /* delivered or stored */
+  uint64_t size;  /* of the whole object */
   int64_t modified_us;
   char etag[96];
   char version_id[128];

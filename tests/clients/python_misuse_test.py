@@ -154,6 +154,7 @@ class Ends(PythonCase):
             async with verbena.AsyncClient(client=self.connect()) as client:
                 await client.get_into("bucket", "frozen", into)
                 self.server.process.send_signal(signal.SIGSTOP)
+                os.waitid(os.P_PID, self.server.process.pid, os.WSTOPPED)  # all of its threads
                 try:
                     task = asyncio.create_task(client.get_into("bucket", "frozen", into))
                     await asyncio.sleep(0.2)
