@@ -1,25 +1,14 @@
 # `cmake --install`: the program, the shared client library, headers, man pages, completions, the unit. Everything lands below
 # DESTDIR. Where libfabric is our own build (Debian 12) it goes into a private folder beside the libraries, and both find it there.
-include(GNUInstallDirs)
 set(private_libdir ${CMAKE_INSTALL_LIBDIR}/verbena)
 file(RELATIVE_PATH bin_to_private ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/verbena)
 
-# The client library for other programs: C and C++ faces of include/verbena, and no other symbol.
-file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/verbena_shared.cc CONTENT "")
-add_library(verbena_shared SHARED ${CMAKE_BINARY_DIR}/verbena_shared.cc)
-target_link_libraries(verbena_shared PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,verbena_client>")
-target_link_options(verbena_shared PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/libverbena.map -Wl,--gc-sections -Wl,--as-needed)
 target_link_options(verbena PRIVATE -Wl,--as-needed)
-target_include_directories(verbena_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-set_target_properties(verbena_shared PROPERTIES OUTPUT_NAME verbena EXPORT_NAME verbena
-  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
-  LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/libverbena.map)
-
 if(EXISTS ${VERBENA_LIBFABRIC_PREFIX}/.complete)
   set_target_properties(verbena PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_private}")
   set_target_properties(verbena_shared PROPERTIES INSTALL_RPATH "$ORIGIN/verbena")
   file(REAL_PATH ${VERBENA_LIBFABRIC_PREFIX}/lib/libfabric.so.1 libfabric_file)
-  install(FILES ${libfabric_file} DESTINATION ${private_libdir} RENAME libfabric.so.1)
+  install(FILES ${libfabric_file} DESTINATION ${private_libdir} RENAME libfabric.so.1 COMPONENT library)
 else()
   set_target_properties(verbena verbena_shared PROPERTIES INSTALL_RPATH "")
 endif()
@@ -44,12 +33,18 @@ foreach(file verbena.service verbena.tmpfiles verbena.sysusers)
   configure_file(${PROJECT_SOURCE_DIR}/deploy/systemd/${file}.in ${CMAKE_BINARY_DIR}/deploy/${file} @ONLY)
 endforeach()
 configure_file(${PROJECT_SOURCE_DIR}/deploy/verbena.pc.in ${CMAKE_BINARY_DIR}/deploy/verbena.pc @ONLY)
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/verbenaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+set(verbena_cmake ${CMAKE_INSTALL_LIBDIR}/cmake/verbena)
 
 install(TARGETS verbena RUNTIME)
-install(TARGETS verbena_shared EXPORT verbena LIBRARY)
-install(EXPORT verbena FILE verbenaConfig.cmake NAMESPACE verbena:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/verbena)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/verbena DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES ${CMAKE_BINARY_DIR}/deploy/verbena.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+# What programs are built against, found by pkg-config and by find_package(verbena): also by itself, `--component library`.
+install(TARGETS verbena_shared EXPORT verbena LIBRARY COMPONENT library)
+install(EXPORT verbena FILE verbenaConfig.cmake NAMESPACE verbena:: DESTINATION ${verbena_cmake} COMPONENT library)
+install(FILES ${CMAKE_BINARY_DIR}/verbenaConfigVersion.cmake DESTINATION ${verbena_cmake} COMPONENT library)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/verbena DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
+install(FILES ${CMAKE_BINARY_DIR}/deploy/verbena.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
+install(FILES ${PROJECT_SOURCE_DIR}/docs/man/verbena.3 DESTINATION ${CMAKE_INSTALL_MANDIR}/man3 COMPONENT library)
 install(DIRECTORY ${documents}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${documents}/verbena.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME verbena)
 install(FILES ${documents}/_verbena DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)

@@ -5,7 +5,9 @@
 //   auto got = client->get("bucket", "key", *buffer);       // got->transfer says which way the bytes went
 //
 // Every call reports failure through Outcome<T>; nothing here throws (std::bad_alloc apart). A Client is cheap to copy
-// (copies share connections, sessions and buffers) and every function may be called from any thread.
+// (copies share connections, sessions and buffers) and every function may be called from any thread. After a fork the
+// child may only destroy what it has of the parent's clients and buffers (that touches nothing of the parent's): all
+// else fails with `forked`. Both may make new clients.
 // Sizes and offsets are bytes.
 #pragma once
 
@@ -19,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +59,8 @@ enum class ErrorCode : uint8_t {
   malformed_reply,
   server_error,
   local_error,  // this machine: no memory, no device
+  cancelled,    // the caller asked for it; what was to be stored or removed may have been
+  forked,       // the client was made before a fork of this process: make one in the child
 };
 
 struct ClientError {
@@ -117,6 +122,9 @@ struct ObjectInfo {
   std::map<std::string, std::string> metadata = {};  // x-amz-meta-*, names without the prefix
   std::string checksum = {};                         // "CRC32C:yZRlqg=="; empty when none is known
   std::string version_id = {};
+  // What else is stored with it or said of it, lower-case names: "cache-control", "content-encoding", "expires". As
+  // metadata.
+  std::map<std::string, std::string> headers = {};
 };
 
 struct Range {
@@ -129,6 +137,9 @@ struct GetOptions {
   std::string if_match = {}, if_none_match = {};  // ETag without quotes, or "*"
   // Fill GetReply::info with content type, metadata and checksum, too (the HTTP doors always do).
   bool metadata = false;
+  std::string version_id = {};  // by HTTP or token: the native door has versions in batches alone
+  // A stop ends the operation with `cancelled`, within some 20 ms. Nothing touches the memory after that.
+  std::stop_token cancel = {};
 };
 struct GetReply {
   ObjectInfo info = {};  // size: the whole object's
@@ -143,6 +154,19 @@ struct PutOptions {
   // The object's ETag is the MD5 of its bytes whichever way they go (of parts: as S3 makes it of their MD5s). Over HTTP
   // it is that anyway; by RDMA the server computes an MD5 only when asked to.
   bool md5_etag = false;
+  // "CRC32:yZRlqg==", CRC32C, CRC64NVME, SHA1 or SHA256: what the bytes must have, else checksum_mismatch and nothing
+  // is stored.
+  std::string checksum = {};
+  std::stop_token cancel = {};  // as GetOptions::cancel
+};
+struct HeadOptions {
+  std::string version_id = {};  // as GetOptions::version_id
+  std::stop_token cancel = {};
+};
+struct RemoveOptions {
+  std::string version_id = {};
+  std::string if_match = {};  // ETag without quotes, or "*"
+  std::stop_token cancel = {};
 };
 struct PutReply {
   std::string etag = {};
@@ -156,6 +180,7 @@ struct ListOptions {
   std::string after = {};         // keys after this one
   std::string continuation = {};  // ListPage::continuation of the page before
   unsigned max_keys = 1000;       // 1 .. 1000
+  std::stop_token cancel = {};
 };
 struct ListPage {
   std::vector<ObjectInfo> objects = {};
@@ -273,9 +298,9 @@ class Client {
   Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
                                const PutOptions& options = {}) const;
 
-  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key) const;
+  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options = {}) const;
   // Succeeds for a key that does not exist, as S3 does.
-  Outcome<> remove(const std::string& bucket, const std::string& key) const;
+  Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options = {}) const;
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options = {}) const;
   // All pages, object by object, in key order. The callback returns false to stop. ListOptions::delimiter is ignored.
   Outcome<> for_each(const std::string& bucket, const std::string& prefix,
@@ -321,6 +346,8 @@ class Client {
 
   // Which door an operation of `size` bytes would try first now.
   Via preferred(uint64_t size = 1u << 20) const;
+
+  struct Inside;  // the C API's way in
 
  private:
   class Impl;

@@ -16,9 +16,10 @@ namespace verbena::auth {
 namespace {
 
 // What is cached depends on secret and scope alone: the verifiers of a process share it.
+// On the heap: a library with that much thread-local storage cannot be loaded into a running process.
 SigningKeyCache& keys_of_this_thread() {
-  thread_local SigningKeyCache cache;
-  return cache;
+  thread_local const std::unique_ptr<SigningKeyCache> cache = std::make_unique<SigningKeyCache>();
+  return *cache;
 }
 
 Result<Payload> payload_kind(std::string_view text, std::array<std::byte, 32>& sha256_out) {

@@ -11,17 +11,6 @@ using verbena::ErrorCode;
 using verbena::Outcome;
 using verbena::client::fault;
 
-// As much of a structure as the caller knows; the rest is zero.
-template <class T>
-Outcome<T> known(const void* from) {
-  size_t size = 0;
-  std::memcpy(&size, from, sizeof size);
-  if (size < sizeof size || size > 4096) return fault(ErrorCode::invalid_argument, "struct_size is none");
-  T out{};
-  std::memcpy(static_cast<void*>(&out), from, std::min(size, sizeof out));
-  return out;
-}
-
 std::string_view view(const char* value) { return value == nullptr ? std::string_view() : std::string_view(value); }
 
 Outcome<verbena::BatchItem> item_of(const verbena_item& item) {
@@ -47,8 +36,7 @@ void put_results(const verbena_batch& batch, std::span<const verbena::BatchResul
     result.code = from.error ? static_cast<int>(*from.error) : VERBENA_OK;
     result.bytes = from.bytes;
     result.size = from.size;
-    result.modified_us =
-        std::chrono::duration_cast<std::chrono::microseconds>(from.last_modified.time_since_epoch()).count();
+    result.modified_us = microseconds(from.last_modified);
     copy_text(result.etag, from.etag);
     copy_text(result.version_id, from.version_id);
     std::memcpy(reinterpret_cast<std::byte*>(batch.results) + i * batch.result_size, &result,
@@ -60,7 +48,8 @@ template <class Call>
 int run(verbena_client* client, const verbena_batch* given, verbena_transfer* transfer, const Call& call) {
   return guarded([&]() -> Outcome<> {
     if (client == nullptr || given == nullptr) return null_argument();
-    OUT_ASSIGN(const verbena_batch batch, known<verbena_batch>(given));
+    OUT_TRY(fillable(transfer));
+    OUT_ASSIGN(const verbena_batch batch, known(given));
     if (batch.items == nullptr || batch.results == nullptr || (batch.windows == nullptr && batch.window_count != 0)) {
       return null_argument();
     }
@@ -69,10 +58,13 @@ int run(verbena_client* client, const verbena_batch* given, verbena_transfer* tr
       return fault(ErrorCode::invalid_argument, "a batch has 1 to 4096 items, at most 6 windows and a result_size");
     }
     const size_t apart = batch.items->struct_size;
+    if (apart % alignof(verbena_item) != 0) {
+      return fault(ErrorCode::invalid_argument, "struct_size is not the size of the structure");
+    }
     std::vector<verbena::BatchItem> items;
     for (size_t i = 0; i < batch.count; ++i) {
-      OUT_ASSIGN(const verbena_item item,
-                 known<verbena_item>(reinterpret_cast<const std::byte*>(batch.items) + i * apart));
+      const auto* const at = reinterpret_cast<const std::byte*>(batch.items) + i * apart;
+      OUT_ASSIGN(const verbena_item item, known(reinterpret_cast<const verbena_item*>(at)));
       OUT_ASSIGN(const verbena::BatchItem one, item_of(item));
       items.push_back(one);
     }

@@ -15,13 +15,14 @@ TEST(CBatches, AreStoredReadAndRemovedAndOlderCallersAreUnderstood) {
   server::TestServer server;
   const std::string http = server.http(), native = server.native();
   verbena_options options{};
+  options.struct_size = sizeof options;
   options.endpoint = http.c_str();
   options.native_endpoint = native.c_str();
   options.access_key = server::TestServer::access_key;
   options.secret_key = server::TestServer::secret_key;
   verbena_client* client = nullptr;
   ASSERT_EQ(verbena_connect(&options, &client), 0) << verbena_last_error();
-  ASSERT_EQ(verbena_make_bucket(client, "many"), 0);
+  ASSERT_EQ(verbena_make_bucket(client, "many", nullptr), 0);
   verbena_buffer* buffer = nullptr;
   ASSERT_EQ(verbena_buffer_alloc(client, 4000, &buffer), 0);
   auto* const memory = static_cast<char*>(verbena_buffer_data(buffer));
@@ -47,7 +48,8 @@ TEST(CBatches, AreStoredReadAndRemovedAndOlderCallersAreUnderstood) {
   batch.window_count = 1;
   batch.results = results.data();
   batch.result_size = sizeof(verbena_item_result);
-  verbena_transfer transfer;
+  verbena_transfer transfer{};
+  transfer.struct_size = sizeof transfer;
   ASSERT_EQ(verbena_put_many(client, &batch, &transfer), 0) << verbena_last_error();
   EXPECT_STREQ(transfer.door, "native");
   for (const auto& result : results) EXPECT_EQ(result.code, 0);
@@ -79,7 +81,7 @@ TEST(CBatches, AreStoredReadAndRemovedAndOlderCallersAreUnderstood) {
   EXPECT_EQ(results[0].size, 1000u);
   EXPECT_EQ(results[1].code, VERBENA_NO_SUCH_KEY);
   ASSERT_EQ(verbena_delete_many(client, &batch, nullptr), 0) << verbena_last_error();
-  EXPECT_EQ(verbena_head(client, "many", keys[0].c_str(), nullptr), VERBENA_NO_SUCH_KEY);
+  EXPECT_EQ(verbena_head(client, "many", keys[0].c_str(), nullptr, nullptr), VERBENA_NO_SUCH_KEY);
 
   batch.struct_size = 0;
   EXPECT_EQ(verbena_head_many(client, &batch, nullptr), VERBENA_INVALID_ARGUMENT);

@@ -20,7 +20,10 @@ Outcome<Client> Client::connect(ClientOptions options) {
   return Client(std::move(impl));
 }
 
-Outcome<Buffer> Client::allocate(size_t size) const { return impl_->allocate(size); }
+Outcome<Buffer> Client::allocate(size_t size) const {
+  OUT_TRY(impl_->usable());
+  return impl_->allocate(size);
+}
 
 Outcome<Buffer> Client::register_memory(void* data, size_t size) const {
   if (data == nullptr || size == 0) return fault(ErrorCode::invalid_argument, "no memory to register");
@@ -32,42 +35,53 @@ Outcome<Buffer> Client::register_memory(void* data, size_t size) const {
 
 Outcome<GetReply> Client::get(const std::string& bucket, const std::string& key, const Buffer& into,
                               const GetOptions& options) const {
+  OUT_TRY(impl_->usable());
   return impl_->get(bucket, key, {into.bytes_, into.memory_ ? into.memory_->native.get() : nullptr}, options);
 }
 
 Outcome<GetReply> Client::get(const std::string& bucket, const std::string& key, std::span<std::byte> into,
                               const GetOptions& options) const {
+  OUT_TRY(impl_->usable());
   return impl_->get(bucket, key, {into, nullptr}, options);
 }
 
 Outcome<GetReply> Client::get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
                                      const Buffer& into, const GetOptions& options) const {
+  OUT_TRY(impl_->usable());
   return impl_->get_ranges(bucket, key, ranges, {into.bytes_, into.memory_ ? into.memory_->native.get() : nullptr},
                            options);
 }
 
 Outcome<PutReply> Client::put(const std::string& bucket, const std::string& key, const Buffer& from,
                               const PutOptions& options) const {
+  OUT_TRY(impl_->usable());
   return impl_->put(bucket, key, {from.bytes_, from.memory_ ? from.memory_->native.get() : nullptr}, options);
 }
 
 Outcome<PutReply> Client::put(const std::string& bucket, const std::string& key, std::span<const std::byte> from,
                               const PutOptions& options) const {
+  OUT_TRY(impl_->usable());
   return impl_->put(bucket, key, {from, nullptr}, options);
 }
 
 Outcome<PutReply> Client::put_stream(const std::string& bucket, const std::string& key, const Reader& from,
                                      const PutOptions& options) const {
+  OUT_TRY(impl_->usable());
   return impl_->put_stream(bucket, key, from, options);
 }
 
-Outcome<ObjectInfo> Client::head(const std::string& bucket, const std::string& key) const {
-  return impl_->head(bucket, key);
+Outcome<ObjectInfo> Client::head(const std::string& bucket, const std::string& key, const HeadOptions& options) const {
+  OUT_TRY(impl_->usable());
+  return impl_->head(bucket, key, options);
 }
 
-Outcome<> Client::remove(const std::string& bucket, const std::string& key) const { return impl_->remove(bucket, key); }
+Outcome<> Client::remove(const std::string& bucket, const std::string& key, const RemoveOptions& options) const {
+  OUT_TRY(impl_->usable());
+  return impl_->remove(bucket, key, options);
+}
 
 Outcome<ListPage> Client::list(const std::string& bucket, const ListOptions& options) const {
+  OUT_TRY(impl_->usable());
   return impl_->list(bucket, options);
 }
 
@@ -86,14 +100,17 @@ Outcome<> Client::for_each(const std::string& bucket, const std::string& prefix,
 }
 
 Outcome<> Client::make_bucket(const std::string& bucket, BucketDurability durability) const {
+  OUT_TRY(impl_->usable());
   return impl_->retried(false, [&] { return impl_->s3().make_bucket(bucket, durability); });
 }
 
 Outcome<> Client::remove_bucket(const std::string& bucket) const {
+  OUT_TRY(impl_->usable());
   return impl_->retried(false, [&] { return impl_->s3().remove_bucket(bucket); });
 }
 
 Outcome<std::vector<BucketInfo>> Client::buckets() const {
+  OUT_TRY(impl_->usable());
   return impl_->retried(true, [&] { return impl_->s3().buckets(); });
 }
 
@@ -101,6 +118,10 @@ std::future<Outcome<GetReply>> Client::get_async(std::string bucket, std::string
                                                  GetOptions options) const {
   auto promise = std::make_shared<std::promise<Outcome<GetReply>>>();
   auto future = promise->get_future();
+  if (auto may = impl_->usable(); !may) {
+    promise->set_value(std::unexpected(std::move(may).error()));
+    return future;
+  }
   impl_->get_async(
       std::move(bucket), std::move(key), std::move(into), std::move(options),
       [promise](Outcome<GetReply> got) { promise->set_value(std::move(got)); }, true);
@@ -111,6 +132,10 @@ std::future<Outcome<PutReply>> Client::put_async(std::string bucket, std::string
                                                  PutOptions options) const {
   auto promise = std::make_shared<std::promise<Outcome<PutReply>>>();
   auto future = promise->get_future();
+  if (auto may = impl_->usable(); !may) {
+    promise->set_value(std::unexpected(std::move(may).error()));
+    return future;
+  }
   impl_->put_async(
       std::move(bucket), std::move(key), std::move(from), std::move(options),
       [promise](Outcome<PutReply> put) { promise->set_value(std::move(put)); }, true);
@@ -119,11 +144,13 @@ std::future<Outcome<PutReply>> Client::put_async(std::string bucket, std::string
 
 void Client::get_async(std::string bucket, std::string key, Buffer into, GetOptions options,
                        Callback<GetReply> done) const {
+  if (auto may = impl_->usable(); !may) return done(std::unexpected(std::move(may).error()));
   impl_->get_async(std::move(bucket), std::move(key), std::move(into), std::move(options), std::move(done), false);
 }
 
 void Client::put_async(std::string bucket, std::string key, Buffer from, PutOptions options,
                        Callback<PutReply> done) const {
+  if (auto may = impl_->usable(); !may) return done(std::unexpected(std::move(may).error()));
   impl_->put_async(std::move(bucket), std::move(key), std::move(from), std::move(options), std::move(done), false);
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "client/endpoint.h"
+#include "client/forks.h"
 #include "client/http_client.h"
 #include "client/retry.h"
 #include "client/s3_http.h"
@@ -24,6 +25,7 @@ struct Buffer::Memory {
   std::shared_ptr<client::NativeMemory> native;
   void* own = nullptr;
   size_t own_bytes = 0;
+  uint64_t forks = client::forks();
   ~Memory();
 };
 
@@ -62,8 +64,8 @@ class Client::Impl {
   void put_async(std::string bucket, std::string key, Buffer from, PutOptions options, Callback<PutReply> done,
                  bool inline_done);
 
-  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key);
-  Outcome<> remove(const std::string& bucket, const std::string& key);
+  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options = {});
+  Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options = {});
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
 
   // Batches. `windows`: none for head and remove.
@@ -76,6 +78,11 @@ class Client::Impl {
   Outcome<ValuePage> list_values(const std::string& bucket, const ValueOptions& options, const Buffer& into);
 
   Outcome<Buffer> allocate(size_t size);
+
+  // `forked` in a child of the process that made this.
+  Outcome<> usable() const;
+  // Runs on one of the client's threads.
+  void post(std::function<void()> work) { workers_->post(std::move(work)); }
 
   bool native_open() const { return session_ && session_->open(); }
   bool wants_token(uint64_t size);
@@ -124,6 +131,7 @@ class Client::Impl {
   Outcome<PutReply> finish_upload(Upload& upload, const PutOptions& options);
 
   ClientOptions options_;
+  const uint64_t forks_ = client::forks();
   client::RetryPolicy retry_;
   std::unique_ptr<client::HttpClient> http_;
   std::unique_ptr<client::S3Http> s3_;
@@ -135,6 +143,11 @@ class Client::Impl {
   std::string tls_reason_;  // why automatic leaves RDMA between hosts alone; set at the start, empty when it does not
   std::atomic<bool> closing_{false};
   std::unique_ptr<client::WorkerPool> workers_;
+};
+
+struct Client::Inside {
+  using Impl = Client::Impl;
+  static Impl& impl(const Client& client) { return *client.impl_; }
 };
 
 }  // namespace verbena

@@ -282,12 +282,13 @@ std::string HttpClient::local_address() const {
 }
 
 Result<void> HttpClient::warm_up() {
-  VB_ASSIGN(auto connection, take(false, deadline_in(options_.connect_timeout)));
+  VB_ASSIGN(auto connection, take(false, deadline_in(options_.connect_timeout), {}));
   give_back(std::move(connection));
   return {};
 }
 
-Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Deadline deadline) {
+Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Deadline deadline,
+                                                                 const std::stop_token& stop) {
   while (!fresh) {
     std::unique_ptr<Connection> kept;
     {
@@ -302,7 +303,7 @@ Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Dea
   }
   auto connection = std::make_unique<Connection>();
   VB_ASSIGN(connection->stream, HttpStream::connect(network_->io, options_.host, options_.port, network_->tls.get(),
-                                                    !options_.insecure, deadline));
+                                                    !options_.insecure, deadline, stop));
   connection->buffer.reserve(read_bytes);
   std::lock_guard lock(mutex_);
   peer_address_ = connection->stream->peer_address();
@@ -311,6 +312,7 @@ Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Dea
 }
 
 void HttpClient::give_back(std::unique_ptr<Connection> connection) {
+  connection->stream->stop_with({});  // it was that request's
   std::lock_guard lock(mutex_);
   if (idle_.size() < options_.idle_connections_max) idle_.push_back(std::move(connection));
 }
@@ -320,8 +322,9 @@ Result<HttpReply> HttpClient::request(const HttpRequest& request) {
   for (bool fresh = false;; fresh = true) {
     Deadline connect_by = deadline_in(options_.connect_timeout);
     if (request.deadline) connect_by = std::min(connect_by, *request.deadline);
-    VB_ASSIGN(auto connection, take(fresh, connect_by));
+    VB_ASSIGN(auto connection, take(fresh, connect_by, request.stop));
     connection->stream->limit(options_.stall_timeout, request.deadline.value_or(Deadline::max()));
+    connection->stream->stop_with(request.stop);
     bool keep = false, answered = false;
     auto reply = connection->exchange(message, request, keep, answered);
     if (reply) {

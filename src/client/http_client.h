@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -55,6 +56,7 @@ struct HttpRequest {
   std::optional<Deadline> deadline = {};  // of the whole request; the stall timeout holds as well
   // May be sent again on a fresh connection when a kept one turns out dead before any byte of a reply came.
   bool replayable = false;
+  std::stop_token stop = {};  // a stop ends the request with `cancelled`
 };
 
 class HttpClient {
@@ -82,7 +84,7 @@ class HttpClient {
   struct Connection;
   struct Network;  // what Boost.Asio's streams live on
   HttpClient(HttpOptions options, std::unique_ptr<Network> network);
-  Result<std::unique_ptr<Connection>> take(bool fresh, Deadline deadline);
+  Result<std::unique_ptr<Connection>> take(bool fresh, Deadline deadline, const std::stop_token& stop);
   void give_back(std::unique_ptr<Connection> connection);
 
   HttpOptions options_;

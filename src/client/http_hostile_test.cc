@@ -242,6 +242,29 @@ TEST(HostileServers, ARefusalThatComesBeforeTheWholeBodyIsRead) {
   EXPECT_EQ(reply->body, "no");
 }
 
+TEST(HostileServers, AStopEndsTheWaitForOneThatIsSilent) {
+  std::stop_source source;
+  HostileServer server([&](HostileServer& self, int fd) {
+    source.request_stop();
+    self.wait(fd);
+  });
+  EXPECT_EQ(error_of(server.port(), {.stop = source.get_token()}), Errc::cancelled);
+}
+
+TEST(HostileServers, AStopEndsAReplyThatNeverPauses) {
+  constexpr size_t length = 256 * MiB;
+  std::stop_source source;
+  HostileServer server([&](HostileServer& self, int fd) {
+    self.say(fd, "HTTP/1.1 200 OK\r\ncontent-length: " + std::to_string(length) + "\r\n\r\n");
+    self.say(fd, std::string(MiB, 'r'));
+    source.request_stop();
+    self.say_forever(fd, "r");
+  });
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(length);
+  const MutableBytes into(memory.get(), length);
+  EXPECT_EQ(error_of(server.port(), {.into = into, .stop = source.get_token()}), Errc::cancelled);
+}
+
 TEST(HostileServers, OneThatSpeaksNoTlsIsAFailedConnection) {
   for (const std::string_view words : {"HTTP/1.1 400 Bad Request\r\n\r\n", "\x15\x03\x01", ""}) {
     HostileServer server([&](HostileServer& self, int fd) { self.say(fd, words); }, HostileServer::at_once);

@@ -15,8 +15,10 @@ using Tcp = asio::ip::tcp;
 
 bool TimedSocket::wait(short events, error_code& ec) {
   const Deadline now = SteadyClock::now(), until = std::min(whole, now + stall);
+  const int64_t slice_ms = stop.stop_possible() ? 20 : INT_MAX;
   for (auto left = until - now; left.count() > 0; left = until - SteadyClock::now()) {
-    const auto ms = std::min<int64_t>(std::chrono::ceil<std::chrono::milliseconds>(left).count(), INT_MAX);
+    if (stopped(ec)) return false;
+    const auto ms = std::min<int64_t>(std::chrono::ceil<std::chrono::milliseconds>(left).count(), slice_ms);
     pollfd entry{socket_.native_handle(), events, 0};
     const int n = ::poll(&entry, 1, static_cast<int>(ms));
     if (n > 0) return true;  // errors show at the next read or write
@@ -44,6 +46,7 @@ void TimedSocket::connect(const Tcp::endpoint& to, error_code& ec) {
 
 Error stream_error(const error_code& ec) {
   if (ec == asio::error::timed_out) return {Errc::timed_out, 0, "http client: no answer in time"};
+  if (ec == asio::error::operation_aborted) return {Errc::cancelled, 0, "http client: the caller's wish"};
   if (ec == asio::error::eof) return {Errc::closed, 0, "http client: closed by the server"};
   if (ec == asio::ssl::error::stream_truncated) return {Errc::closed, 0, "http client: cut off by the server"};
   const bool system = ec.category() == boost::system::system_category();
@@ -80,8 +83,10 @@ std::vector<Tcp::endpoint> endpoints_of(asio::io_context& io, const std::string&
 }  // namespace
 
 Result<std::unique_ptr<HttpStream>> HttpStream::connect(asio::io_context& io, const std::string& host, uint16_t port,
-                                                        asio::ssl::context* tls, bool verify_name, Deadline deadline) {
+                                                        asio::ssl::context* tls, bool verify_name, Deadline deadline,
+                                                        std::stop_token stop) {
   std::unique_ptr<HttpStream> stream(new HttpStream(io));
+  stream->stop_with(std::move(stop));
   stream->limit(std::chrono::hours(1), deadline);
   Error last{Errc::connection_failed, 0, "http client: cannot resolve the host name"};
   for (const Tcp::endpoint& endpoint : endpoints_of(io, host, port)) {

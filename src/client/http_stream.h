@@ -1,5 +1,5 @@
 // One TCP connection, plain or TLS, as a stream for Boost.Beast: Boost.Asio's socket and TLS, and no call outlives its
-// deadline (name resolution excepted). Never raises SIGPIPE.
+// deadline, or its caller's wish to stop (name resolution excepted). Never raises SIGPIPE.
 #pragma once
 
 #include <poll.h>
@@ -9,6 +9,7 @@
 #include <boost/asio/ssl/stream.hpp>
 
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -19,7 +20,8 @@ namespace verbena::client {
 
 using boost::system::error_code;
 
-// A socket whose synchronous calls end with timed_out: at `whole`, or when nothing has moved for `stall`.
+// A socket whose synchronous calls end with timed_out: at `whole`, or when nothing has moved for `stall`; and with
+// operation_aborted within some 20 ms of a stop.
 class TimedSocket {
  public:
   using lowest_layer_type = boost::asio::ip::tcp::socket;
@@ -33,6 +35,7 @@ class TimedSocket {
   template <class Buffers>
   size_t read_some(const Buffers& into, error_code& ec) {
     size_t n = 0;
+    if (stopped(ec)) return n;
     do n = socket_.read_some(into, ec);
     while (ec == boost::asio::error::would_block && wait(POLLIN, ec));
     return n;
@@ -40,6 +43,7 @@ class TimedSocket {
   template <class Buffers>
   size_t write_some(const Buffers& from, error_code& ec) {
     size_t n = 0;
+    if (stopped(ec)) return n;
     do n = socket_.write_some(from, ec);
     while (ec == boost::asio::error::would_block && wait(POLLOUT, ec));
     return n;
@@ -47,8 +51,14 @@ class TimedSocket {
 
   Deadline whole = Deadline::max();
   std::chrono::milliseconds stall{0};  // 0: does not wait at all
+  std::stop_token stop;
 
  private:
+  bool stopped(error_code& ec) const {
+    if (!stop.stop_requested()) return false;
+    ec = boost::asio::error::operation_aborted;
+    return true;
+  }
   bool wait(short events, error_code& ec);
   lowest_layer_type socket_;
 };
@@ -58,7 +68,7 @@ class HttpStream {
   // Tries the name's addresses in order. `tls` may be null. `verify_name`: check the certificate against `host`.
   static Result<std::unique_ptr<HttpStream>> connect(boost::asio::io_context& io, const std::string& host,
                                                      uint16_t port, boost::asio::ssl::context* tls, bool verify_name,
-                                                     Deadline deadline);
+                                                     Deadline deadline, std::stop_token stop);
   ~HttpStream();
   HttpStream(const HttpStream&) = delete;
   HttpStream& operator=(const HttpStream&) = delete;
@@ -68,6 +78,8 @@ class HttpStream {
     socket_.stall = stall;
     socket_.whole = whole;
   }
+  // A stop ends the call that waits, and later ones.
+  void stop_with(std::stop_token stop) { socket_.stop = std::move(stop); }
 
   template <class Buffers>
   size_t read_some(const Buffers& into, error_code& ec) {
@@ -114,7 +126,7 @@ class HttpStream {
   std::unique_ptr<boost::asio::ssl::stream<TimedSocket&>> tls_;
 };
 
-// timed_out, closed (the peer's end of the stream), or connection_failed.
+// timed_out, closed (the peer's end of the stream), cancelled, or connection_failed.
 Error stream_error(const error_code& ec);
 
 // A client context: TLS 1.2 or newer, peers verified against `ca_file` (PEM; empty: the system's store), or not at all

@@ -119,6 +119,7 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   const bool has_places = what == Many::get || what == Many::put;
   std::vector<MutableBytes> memory;
   for (const Buffer& window : windows) memory.push_back(window.bytes());
+  OUT_TRY(usable());
   OUT_TRY(client::check_items(items, memory, results.size(), what == Many::get, has_places, !reads));
 
   Transfer transfer;
@@ -254,6 +255,10 @@ std::future<Outcome<Transfer>> Client::Impl::many_async(Many what, std::vector<B
                                                         BatchOptions options) {
   auto promise = std::make_shared<std::promise<Outcome<Transfer>>>();
   auto future = promise->get_future();
+  if (auto may = usable(); !may) {
+    promise->set_value(std::unexpected(std::move(may).error()));
+    return future;
+  }
   workers_->post([=, this, items = std::move(items), windows = std::move(windows), options = std::move(options)] {
     promise->set_value(many(what, items, windows, results, options));
   });

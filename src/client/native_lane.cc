@@ -135,7 +135,12 @@ void NativeLane::free_slot(NativeCall& call) {
 Result<void> NativeLane::take_slot(Lock& lock, NativeCall& call) {
   const auto free = [this] { return !free_slots_.empty() || broken_; };
   // Someone leads, or the progress thread is about to, as long as a slot is taken.
-  if (!free() && !slot_freed_.wait_until(lock, call.deadline, free)) return fail(Errc::timed_out, "native: no credit");
+  while (!free()) {
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: no credit");
+    const Deadline slice = call.stop.stop_possible() ? deadline_in(lane_nap) : call.deadline;
+    slot_freed_.wait_until(lock, std::min(slice, call.deadline), free);
+  }
   if (broken_) return fail(Errc::closed, "native: the session is broken");
   const uint32_t slot = free_slots_.back();
   free_slots_.pop_back();
@@ -275,7 +280,13 @@ void NativeLane::finish(NativeCall& call, Result<void> outcome, Answer answer) {
 void NativeLane::expire(Deadline now) {
   bool revoked = false;
   for (NativeCall* call : slots_) {
-    if (call == nullptr || call->deadline > now) continue;
+    if (call == nullptr) continue;
+    if (call->stop.stop_requested()) {
+      revoked = revoked || call->lent != nullptr;
+      finish(*call, fail(Errc::cancelled, "native: the caller's wish"), Answer::missing);
+      continue;
+    }
+    if (call->deadline > now) continue;
     // Silence since it was sent: the server may have forgotten the session.
     if (call->received_before == received_) broken_ = true;
     revoked = revoked || call->lent != nullptr;

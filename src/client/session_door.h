@@ -31,8 +31,9 @@ class SessionDoor {
                         const NativeMemory* memory, const GetOptions& options, std::span<const Range> ranges);
   Outcome<PutReply> put(const std::string& bucket, const std::string& key, Bytes from, const NativeMemory* memory,
                         const PutOptions& options);
-  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key);
-  Outcome<> remove(const std::string& bucket, const std::string& key);
+  // Neither knows versions.
+  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options);
+  Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options);
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
 
   // The parts of `call` that this door decides (checksums, time) are set here. Items that were answered are marked in

@@ -130,6 +130,8 @@ Outcome<HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window,
 Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& key, MutableBytes into,
                                  const GetOptions& options) {
   S3Call call{.method = "GET", .bucket = bucket, .key = key, .headers = get_headers(options), .into = into};
+  if (!options.version_id.empty()) call.query.emplace_back("versionId", options.version_id);
+  call.stop = options.cancel;
   const bool verify = s3_.options().verify_checksums && !options.range;
   if (verify) call.headers.emplace_back("x-amz-checksum-mode", "ENABLED");
   MutableBytes window = into;

@@ -7,6 +7,7 @@ using client::fault;
 
 Outcome<ValuePage> Client::Impl::list_values(const std::string& bucket, const ValueOptions& options,
                                              const Buffer& into) {
+  OUT_TRY(usable());
   if (options.max_keys < 1 || options.max_keys > 1000) {
     return fault(ErrorCode::invalid_argument, "max_keys must be 1 to 1000");
   }
