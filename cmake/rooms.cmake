@@ -68,7 +68,11 @@ function(verbena_room name)
       target_link_libraries(verbena_${name}_test PRIVATE verbena_heavy)
       target_precompile_headers(verbena_${name}_test REUSE_FROM verbena_test_pch)
     endif()
+    set(limit 120)
+    if(VERBENA_SANITIZE)
+      set(limit 600)  # several times slower, and two of them share a core
+    endif()
     gtest_discover_tests(verbena_${name}_test TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 300
-      PROPERTIES TIMEOUT 120 LABELS unit)
+      PROPERTIES TIMEOUT ${limit} LABELS unit)
   endif()
 endfunction()

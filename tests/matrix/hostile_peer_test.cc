@@ -209,7 +209,7 @@ TEST_F(TokensOverTcp, LiveThroughAnythingThatTheirOwnersAnswer) {
     EXPECT_TRUE(owner.called()) << "the server did not call";
     get = !get;
   }
-  const auto stored = bucket_->s3->head("hostile", "new");
+  const auto stored = bucket_->s3->head("hostile", "new", {});
   ASSERT_FALSE(stored);
   EXPECT_EQ(stored.error().code, ErrorCode::no_such_key);
   bucket_->expect_service({Via::token, "auto"});

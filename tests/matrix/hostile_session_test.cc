@@ -185,7 +185,7 @@ TEST(HostileSession, MaySayAnythingOnEveryFabricAndCostsItselfAlone) {
     }
     bucket.expect_service({Via::native, provider});
   }
-  const auto stored = bucket.s3->head("hostile", "new");
+  const auto stored = bucket.s3->head("hostile", "new", {});
   ASSERT_FALSE(stored) << "no window, no object";
   EXPECT_EQ(stored.error().code, ErrorCode::no_such_key);
   for (const auto& way : every_way()) bucket.expect_service(way);

@@ -193,7 +193,7 @@ TEST_F(Tokens, OtherDialectsAndProvidersAreDeclined) {
   ASSERT_TRUE(opaque) << opaque.error().message;
   EXPECT_EQ(opaque->header("x-amz-rdma-reply"), "501");
   EXPECT_FALSE(opaque->header("etag"));
-  EXPECT_EQ(s3_->head("tokens", "new").error().code, ErrorCode::no_such_key);
+  EXPECT_EQ(s3_->head("tokens", "new", {}).error().code, ErrorCode::no_such_key);
 }
 
 TEST_F(Tokens, AWindowWithoutTheRightIsAFailedTransfer) {
@@ -214,7 +214,7 @@ TEST_F(Tokens, AWindowWithoutTheRightIsAFailedTransfer) {
   const auto failed = put(token(owner.provider(), owner.address(), wrong_key));
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().s3_code, "RDMANotSupported") << "the owner refused, nothing moved";
-  EXPECT_EQ(s3_->head("tokens", "new").error().code, ErrorCode::no_such_key);
+  EXPECT_EQ(s3_->head("tokens", "new", {}).error().code, ErrorCode::no_such_key);
 }
 
 TEST_F(Tokens, AFrozenClientCostsOneFallbackAndOthersNoticeNothing) {
