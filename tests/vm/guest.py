@@ -196,7 +196,7 @@ class Mover:
         status = self.end(limit_s)
         assert status == 0, f"{self.name}: exit status {status}; it said {self.lines[-8:]}"
         if door:
-            others = [line for line in self.said("ok") if f" {door} " not in line]
+            others = [line for line in self.said("ok") if f" {door} " not in f"{line} "]
             assert not others, f"{self.name}: by another way: {others[:3]}"
         return self
 
