@@ -110,8 +110,8 @@ BUDGETS = [
      "beside which its SHA-256, CRCs and writes go on"),
 ]
 UNTRIED = [
-    ("native GET on verbs (p50, throughput, CPU)", "`./dev vm build/verbena bench --listen ADDRESS --perftest` measures soft "
-     "RDMA devices in a virtual machine; no figure of hardware exists"),
+    ("native GET on verbs (p50, throughput, CPU)", "`verbena bench --listen ADDRESS` and `yardsticks --perftest` in `./dev vm` "
+     "measure soft RDMA devices in a virtual machine; no figure of hardware exists"),
     ("HTTP against Ceph RGW", "not installed here"),
 ]
 

@@ -79,8 +79,7 @@ class Colds:
         included on both sides of the fraction."""
         before, bytes_before = self.cpu_seconds(), self.bytes_moved()
         rows = [json.loads(line) for line in self.client(
-            "bench", "--json", "--bucket", BUCKET, "--nginx", "off", "--fabtests", "off", "--no-memcpy",
-            "--providers", "local", *arguments).splitlines() if line.startswith("{")]
+            "bench", "--json", "--bucket", BUCKET, "--providers", "local", *arguments).splitlines() if line.startswith("{")]
         row, moved = rows[0], (self.bytes_moved() - bytes_before) / 1e9
         return {"rate": row["bytes_per_s"], "p50": row["p50_us"], "cpu": (self.cpu_seconds() - before) / max(moved, 1e-9)}
 

@@ -33,9 +33,26 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES = [4 * KIB, 64 * KIB, MIB, 16 * MIB]
 
 
+# What ./dev bench many wrote stays when the rest is written anew.
+BATCHES_BEGIN, BATCHES_END = "<!-- batches: ./dev bench many -->", "<!-- end of batches -->"
+
+
+def batches_section(text):
+    found = re.search(re.escape(BATCHES_BEGIN) + ".*?" + re.escape(BATCHES_END) + "\n", text, re.S)
+    return found.group(0) if found else ""
+
+
 def bench(program, *arguments):
     """Rows of one `verbena bench`."""
-    command = [program, "bench", "--json", *arguments]
+    return rows_of([program, "bench", "--json", *arguments])
+
+
+def yardsticks(program, *arguments):
+    """Rows of what it is held against, from the same build."""
+    return rows_of([str(pathlib.Path(program).resolve().parent / "bin" / "yardsticks"), "--json", *arguments])
+
+
+def rows_of(command):
     # What it is held against (libfabric's tests, nginx without TLS) encrypts nothing either.
     environment = dict(os.environ, VERBENA_RDMA_TCP_ENCRYPTION="off")
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800, check=False)
@@ -53,22 +70,25 @@ def measure_round(program, seconds, concurrency):
     """One round: name -> rows."""
     common = ["--duration", str(seconds), "--providers", "local,tcp"]
     return {
-        "memory": bench(program, *common, "--durability", "memory", "--sizes", sizes_text(SIZES)),
+        "memory": bench(program, *common, "--durability", "memory", "--sizes", sizes_text(SIZES)) +
+                  yardsticks(program, "--duration", str(seconds), "--sizes", sizes_text(SIZES)),
         "sync": bench(program, *common, "--durability", "sync", "--ops", "put", "--sizes", sizes_text(SIZES[1:]),
-                      "--doors", "http,native", "--nginx", "off", "--fabtests", "off", "--no-memcpy"),
+                      "--doors", "http,native"),
         "small": bench(program, "--duration", "0.1", "--providers", "tcp", "--doors", "native", "--ops", "get",
-                       "--sizes", "64", "--nginx", "off", "--no-memcpy"),
+                       "--sizes", "64") + yardsticks(program, "--sizes", "64", "--nginx", "off", "--no-memcpy"),
         "parallel": bench(program, *common, "--durability", "memory", "--doors", "http,native", "--sizes",
-                          sizes_text([4 * KIB, MIB]), "--concurrency", ",".join(map(str, concurrency)), "--fabtests",
-                          "off", "--no-memcpy"),
+                          sizes_text([4 * KIB, MIB]), "--concurrency", ",".join(map(str, concurrency))) +
+                    yardsticks(program, "--duration", str(seconds), "--sizes", sizes_text([4 * KIB, MIB]), "--concurrency",
+                               ",".join(map(str, concurrency)), "--fabtests", "off", "--no-memcpy"),
         "per_core": measure_per_core(program, seconds),
     }
 
 
 def measure_per_core(program, seconds):
     """GETs by eight callers, so that neither server sleeps between them: what a second of its CPU answers."""
-    return bench(program, "--duration", str(seconds), "--durability", "memory", "--doors", "http,anonymous", "--ops",
-                 "get", "--sizes", sizes_text(SIZES[:3]), "--concurrency", "8", "--fabtests", "off", "--no-memcpy")
+    common = ["--duration", str(seconds), "--ops", "get", "--sizes", sizes_text(SIZES[:3]), "--concurrency", "8"]
+    return (bench(program, *common, "--durability", "memory", "--doors", "http,anonymous") +
+            yardsticks(program, *common, "--fabtests", "off", "--no-memcpy"))
 
 
 def throughput_md5(seconds):
@@ -267,7 +287,9 @@ def main():
     limit = limits(1 if arguments.quick else 3)
     text = document(info, arguments, rounds, first_byte.measure(), limit, time.monotonic() - began)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "performance.md").write_text(text, encoding="utf-8")
+    path = arguments.out / "performance.md"
+    batches = batches_section(path.read_text(encoding="utf-8")) if path.exists() else ""
+    path.write_text(text + ("\n" + batches if batches else ""), encoding="utf-8")
     plot.write_svg(arguments.out / "performance.svg",
                    charts(median_rows(rounds, "memory"), median_rows(rounds, "parallel")))
     print("\n".join(budgets.table(rounds, limit)))

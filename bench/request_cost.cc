@@ -28,6 +28,7 @@
 #include "counters.h"
 #include "http/s3_handler.h"
 #include "native/native.h"
+#include "native/wire/batch.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
 #include "reference_work.h"
@@ -151,6 +152,8 @@ class Bench {
   ~Bench();
 
   void native(wire::Type type, size_t size, uint64_t requests, Counts* counts);
+  // One message of as many items as `items`: what an item costs is what all cost, divided.
+  void native_many(wire::Type type, size_t size, uint64_t items, Counts* counts);
   enum class Http { get, anonymous_get, head, put };
   void http(Http what, size_t size, uint64_t requests, Counts* counts);
 
@@ -170,7 +173,7 @@ class Bench {
   }
   std::string request(std::string_view method, std::string_view path, std::string_view body, uint16_t port);
   Answer exchange(HttpClient& client, const std::string& request);
-  void put_object(size_t size, const std::string& bucket = "bench");
+  void put_object(size_t size, const std::string& bucket = "bench", const std::string& suffix = {});
   void open_session();
   std::vector<std::byte> seal(wire::Type type, Bytes body, uint8_t flags);
 
@@ -273,19 +276,21 @@ Bench::Answer Bench::exchange(HttpClient& client, const std::string& request) {
   return answer;
 }
 
-void Bench::put_object(size_t size, const std::string& bucket) {
+void Bench::put_object(size_t size, const std::string& bucket, const std::string& suffix) {
+  const std::string path = "/" + bucket + "/" + key_of(size) + suffix;
   std::string body(size, '\0');
   for (size_t i = 0; i < size; ++i) body[i] = static_cast<char>(i * 31 + i / 256);
-  const auto put = exchange(*client_, request("PUT", "/" + bucket + "/" + key_of(size), body, s3_listener_->port()));
+  const auto put = exchange(*client_, request("PUT", path, body, s3_listener_->port()));
   if (put.status != 200) give_up("PUT: " + put.body);
-  const auto got = exchange(*client_, request("GET", "/" + bucket + "/" + key_of(size), "", s3_listener_->port()));
+  const auto got = exchange(*client_, request("GET", path, "", s3_listener_->port()));
   if (got.status != 200 || got.body != body) give_up("GET: the bytes are not those that were put");
 }
 
 void Bench::open_session() {
   wire::Nonce nonce;
   fill_random(nonce);
-  const nlohmann::json wanted{{"version", 1}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}};
+  const nlohmann::json wanted{
+      {"version", 1}, {"version_max", 2}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}};
   HttpClient client(session_listener_->port());
   const auto answer = exchange(client, request("POST", "/-/session", wanted.dump(), session_listener_->port()));
   if (answer.status != 200) give_up("session: " + answer.body);
@@ -377,6 +382,48 @@ void Bench::native(wire::Type type, size_t size, uint64_t requests, Counts* coun
   }
 }
 
+void Bench::native_many(wire::Type type, size_t size, uint64_t items, Counts* counts) {
+  std::vector<std::byte> body(12 * KiB);
+  wire::Writer out(body);
+  wire::BatchWriter batch(out, type);
+  wire::BatchHead head;
+  head.details = wire::detail_etag | wire::detail_size | wire::detail_version;
+  if (type != wire::Type::head_many) head.windows.add({0, size * items, 1});
+  head.buckets.add("bench");
+  batch.begin(head);
+  wire::BatchItem item;
+  for (uint64_t i = 0; i < items; ++i) {
+    const std::string suffix = "/" + std::to_string(i);
+    put_object(size, "bench", suffix);
+    const std::string key = key_of(size) + suffix;
+    item.key = key;
+    if (type != wire::Type::head_many) item.fields = wire::field_place;
+    item.place = {0, i * size, size};
+    if (!batch.add(item)) give_up("a batch does not fit a message");
+  }
+  batch.finish();
+  for (int round = 0; round < 3; ++round) {
+    const auto message = seal(type, Bytes(body).first(out.size()), 0);
+    const size_t before = port_.replies;
+    const std::function<void()> serve = [&] {
+      port_.receive(1, message);
+      while (port_.replies == before) {
+        core_.io().restart();
+        core_.io().poll();
+        door_->poll();
+      }
+    };
+    run_request(serve, round == 2, counts);
+    auto reply = wire::decode_batch_reply(wire::body_of(Bytes(port_.reply).first(port_.reply_size)));
+    wire::BatchEntry entry;
+    for (uint64_t i = 0; i < items; ++i) {
+      if (!reply || reply->answered != items || !wire::next_entry(*reply, entry) || entry.code != Errc::ok) {
+        give_up("an item of a batch failed");
+      }
+    }
+  }
+}
+
 void Bench::http(Http what, size_t size, uint64_t requests, Counts* counts) {
   const std::string bucket = what == Http::anonymous_get ? "public" : "bench";
   put_object(size, bucket);
@@ -419,6 +466,9 @@ constexpr Case cases[] = {
     {"native_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 64 * KiB, n, c); }},
     {"native_put_4k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::put, 4 * KiB, n, c); }},
     {"native_put_64k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::put, 64 * KiB, n, c); }},
+    {"native_get_many_4k", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::get_many, 4 * KiB, n, c); }},
+    {"native_head_many", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::head_many, 4 * KiB, n, c); }},
+    {"native_put_many_4k", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::put_many, 4 * KiB, n, c); }},
     {"http_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 4 * KiB, n, c); }},
     {"http_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 64 * KiB, n, c); }},
     {"http_get_4k_anonymous",

@@ -10,6 +10,7 @@ each figure is the median of the rounds. Prints Markdown.
 import argparse
 import json
 import os
+import pathlib
 import platform
 import statistics
 import subprocess
@@ -25,11 +26,19 @@ def bench(program, seconds, encryption, fabtests):
     environment = dict(os.environ)
     if encryption:
         environment["VERBENA_RDMA_TCP_ENCRYPTION"] = encryption
-    command = [program, "bench", "--json", "--duration", str(seconds), "--providers", "tcp", "--doors", "native", "--nginx", "off",
-               "--no-memcpy", "--sizes", ",".join(SIZES), "--fabtests", "auto" if fabtests else "off"]
+    command = [program, "bench", "--json", "--duration", str(seconds), "--providers", "tcp", "--doors", "native",
+               "--sizes", ",".join(SIZES)]
+    rows = rows_of(command, environment)
+    if fabtests:
+        yardsticks = pathlib.Path(program).resolve().parent / "bin" / "yardsticks"
+        rows += rows_of([yardsticks, "--json", "--no-memcpy", "--nginx", "off", "--sizes", ",".join(SIZES)], environment)
+    return rows
+
+
+def rows_of(command, environment):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
+        sys.exit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr}")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -29,8 +29,7 @@ if(EXISTS ${VERBENA_LIBFABRIC_PREFIX}/.complete)
 endif()
 pkg_check_modules(LIBFABRIC REQUIRED IMPORTED_TARGET libfabric>=2.0)
 message(STATUS "libfabric ${LIBFABRIC_VERSION} in ${LIBFABRIC_PREFIX}")
-# The program finds a privately built libfabric without LD_LIBRARY_PATH.
+# In the build tree the program finds a privately built libfabric without LD_LIBRARY_PATH; installed: cmake/install.cmake.
 if(EXISTS ${VERBENA_LIBFABRIC_PREFIX}/.complete)
   list(APPEND CMAKE_BUILD_RPATH ${VERBENA_LIBFABRIC_PREFIX}/lib)
-  list(APPEND CMAKE_INSTALL_RPATH ${VERBENA_LIBFABRIC_PREFIX}/lib)
 endif()

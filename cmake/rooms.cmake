@@ -2,6 +2,9 @@
 # library verbena_NAME. Its *_test.cc files become one GoogleTest program, verbena_NAME_test, registered with CTest test by test.
 include(GoogleTest)
 
+# The programs of all C++ tests: what the builds with sanitizers are for.
+add_custom_target(verbena_tests)
+
 # Headers that most files read, compiled once: without them a file of thirty lines costs five seconds. One set serves all rooms,
 # one all their tests.
 function(verbena_precompiled name header)
@@ -15,16 +18,14 @@ add_library(verbena_heavy INTERFACE)
 target_link_libraries(verbena_heavy INTERFACE verbena_flags fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json Threads::Threads)
 if(VERBENA_PCH)
   verbena_precompiled(verbena_pch precompiled.h)
-  if(NOT VERBENA_FUZZ)
-    verbena_precompiled(verbena_test_pch precompiled_tests.h GTest::gmock)
-    # Compiled as the programs that use it are, not as a library.
-    set_target_properties(verbena_test_pch PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(verbena_test_pch PRIVATE ${VERBENA_TEST_OPTIONS} -fPIE)
-  endif()
+  verbena_precompiled(verbena_test_pch precompiled_tests.h GTest::gmock)
+  # Compiled as the programs that use it are, not as a library.
+  set_target_properties(verbena_test_pch PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(verbena_test_pch PRIVATE ${VERBENA_TEST_OPTIONS} -fPIE)
 endif()
 
 # Most of a file's time goes into templates that its neighbours instantiate, too: so several are compiled as one. Names in
-# unnamed namespaces of a room are therefore unique in it.
+# unnamed namespaces of a room are therefore unique in it, and those of its tests among its tests.
 function(verbena_unity target)
   if(VERBENA_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${VERBENA_UNITY})
@@ -57,15 +58,21 @@ function(verbena_room name)
     add_library(verbena_${name} INTERFACE)  # headers only
     target_link_libraries(verbena_${name} INTERFACE verbena_flags ${ROOM_DEPS})
   endif()
-  if(tests AND NOT VERBENA_FUZZ)
+  if(tests)
     add_executable(verbena_${name}_test ${tests})
     target_link_libraries(verbena_${name}_test PRIVATE verbena_${name} ${ROOM_TEST_DEPS} GTest::gmock GTest::gtest_main)
     target_compile_options(verbena_${name}_test PRIVATE ${VERBENA_TEST_OPTIONS})
+    verbena_unity(verbena_${name}_test)
+    add_dependencies(verbena_tests verbena_${name}_test)
     if(VERBENA_PCH)
       target_link_libraries(verbena_${name}_test PRIVATE verbena_heavy)
       target_precompile_headers(verbena_${name}_test REUSE_FROM verbena_test_pch)
     endif()
-    gtest_discover_tests(verbena_${name}_test TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
-      PROPERTIES TIMEOUT 120 LABELS unit)
+    set(limit 120)
+    if(VERBENA_SANITIZE)
+      set(limit 600)  # several times slower, and two of them share a core
+    endif()
+    gtest_discover_tests(verbena_${name}_test TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 300
+      PROPERTIES TIMEOUT ${limit} LABELS unit)
   endif()
 endfunction()

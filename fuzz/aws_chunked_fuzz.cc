@@ -4,7 +4,8 @@
 #include <memory>
 
 #include "http/aws_chunked.h"
-#include "http/text_source.h"
+#include "http/test_drain.h"
+#include "memory/text_source.h"
 
 namespace {
 
@@ -17,7 +18,7 @@ struct Outcome {
 };
 
 Outcome decode(std::string_view body, http::AwsChunkedSource::Options options, size_t step) {
-  http::TextSource wire(body);
+  memory::TextSource wire(body);
   const auto source = std::make_unique<http::AwsChunkedSource>(wire, std::move(options));
   Outcome outcome{};
   outcome.error = http::drain(*source, step, outcome.bytes);

@@ -1,7 +1,9 @@
 // What the client reads of a native server: the frame, then the body of every reply type.
 #include <cstdlib>
 
+#include "native/wire/batch.h"
 #include "native/wire/bodies.h"
+#include "native/wire/list_values.h"
 #include "native/wire/message.h"
 
 using namespace verbena;
@@ -18,6 +20,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     wire::Reader items(reply->items);
     for (uint32_t i = 0; i < reply->count; ++i) {
       if (!wire::next_item(items)) std::abort();  // they were checked
+    }
+  }
+  if (auto reply = wire::decode_batch_reply(message)) {
+    wire::BatchEntry entry;
+    for (uint16_t i = 0; i < reply->answered && wire::next_entry(*reply, entry); ++i) {
+      if (entry.in_reply && entry.inline_bytes.size() != entry.length) std::abort();
+    }
+  }
+  if (auto reader = wire::ValueReader::open(message)) {
+    wire::ValueEntry value;
+    while (reader->left() != 0 && reader->next(value)) {
+      if (value.key.empty() || value.key.size() > wire::key_size_max || value.entry.in_reply) std::abort();
     }
   }
   return 0;

@@ -8,26 +8,12 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "memory/text_source.h"
 #include "s3/objects/form.h"
 
 namespace {
 
 using namespace verbena;
-
-class TextSource : public memory::Source {
- public:
-  explicit TextSource(std::string_view text) : rest_(text) {}
-  std::optional<uint64_t> size() const override { return std::nullopt; }
-  Task<Result<size_t>> read(MutableBytes into) override {
-    const size_t n = std::min(into.size(), rest_.size());
-    std::memcpy(into.data(), rest_.data(), n);
-    rest_.remove_prefix(n);
-    co_return n;
-  }
-
- private:
-  std::string_view rest_;
-};
 
 struct Outcome {
   Errc error = Errc::ok;
@@ -36,7 +22,7 @@ struct Outcome {
 };
 
 Task<void> read_form(std::string_view body, size_t step, Outcome& out) {
-  TextSource source(body);
+  memory::TextSource source(body, std::nullopt);
   s3::FormReader reader(source, "b");
   auto form = co_await reader.read_fields();
   if (!form) {

@@ -7,7 +7,7 @@
 
 namespace {
 
-using namespace verbena::store::local;
+using namespace verbena::store;
 
 template <class Decode>
 void round_trip(std::string_view bytes, Decode decode) {
@@ -40,18 +40,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       round_trip(bytes, decode_bucket);
       break;
     case 5:
-      round_trip(bytes, decode_segment);
+      round_trip(bytes, local::decode_segment);
       break;
     case 6:
-      round_trip(bytes, decode_extent_owner);
+      round_trip(bytes, local::decode_extent_owner);
       break;
     case 7:
-      (void)decode_inline(bytes);
+      (void)local::decode_inline(bytes);
       break;
     case 8:
-      (void)keys::parse_upload(bytes);
-      (void)keys::parse_extent(bytes);
-      (void)keys::parse_dead(bytes);
+      (void)local::keys::parse_upload(bytes);
+      (void)local::keys::parse_extent(bytes);
+      (void)local::keys::parse_dead(bytes);
       break;
   }
   return 0;

@@ -2,10 +2,10 @@
 // byte chooses which.
 #include <string>
 
+#include "base/date.h"
 #include "s3/address.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
-#include "s3/http_date.h"
 #include "s3/names.h"
 #include "s3/query.h"
 #include "s3/objects/range.h"
@@ -27,7 +27,13 @@ void range(std::string_view text, uint8_t seed) {
 void date(std::string_view text) {
   const auto parsed = parse_http_date(text);
   // What we read we can write, and read back as the same time.
-  if (parsed && *parsed >= 0 && parse_http_date(format_http_date(*parsed)) != parsed) __builtin_trap();
+  if (parsed && parse_http_date(format_http_date(*parsed)) != parsed) __builtin_trap();
+  const auto compact = parse_amz_date(text);
+  if (compact && parse_amz_date(format_amz_date(*compact)) != compact) __builtin_trap();
+  const auto precise = parse_iso8601(text);
+  if (!precise) return;
+  const auto again = parse_iso8601_utc(format_iso8601(*precise));
+  if (!again || *again > *precise || *precise - *again >= 1000) __builtin_trap();  // written in milliseconds
 }
 
 void address(std::string_view text) {

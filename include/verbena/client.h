@@ -5,7 +5,9 @@
 //   auto got = client->get("bucket", "key", *buffer);       // got->transfer says which way the bytes went
 //
 // Every call reports failure through Outcome<T>; nothing here throws (std::bad_alloc apart). A Client is cheap to copy
-// (copies share connections, sessions and buffers) and every function may be called from any thread.
+// (copies share connections, sessions and buffers) and every function may be called from any thread. After a fork the
+// child may only destroy what it has of the parent's clients and buffers (that touches nothing of the parent's): all
+// else fails with `forked`. Both may make new clients.
 // Sizes and offsets are bytes.
 #pragma once
 
@@ -19,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +59,8 @@ enum class ErrorCode : uint8_t {
   malformed_reply,
   server_error,
   local_error,  // this machine: no memory, no device
+  cancelled,    // the caller asked for it; what was to be stored or removed may have been
+  forked,       // the client was made before a fork of this process: make one in the child
 };
 
 struct ClientError {
@@ -76,7 +81,10 @@ struct ClientOptions {
   std::string access_key = {}, secret_key = {}, session_token = {};  // empty access key: anonymous, HTTP only
   std::string region = "us-east-1";
   Via via = Via::automatic;       // anything but automatic never falls back: it fails
-  std::string provider = "auto";  // native: auto | local | verbs | tcp | efa | cxi
+  // Native: auto | local | verbs | tcp | efa | cxi. Tokens: the same names without local, and tcp is libfabric's, which
+  // Via::automatic uses only where it is named: any peer can crash a process through it, unless libfabric is built with
+  // Verbena's checks.
+  std::string provider = "auto";
   std::string ca_file = {};       // PEM, for https; empty: the system's certificates
   bool insecure = false;          // https without verifying the server
   // TLS does not cover RDMA. With an https endpoint, Via::automatic therefore sends payloads by the native door over an
@@ -114,6 +122,9 @@ struct ObjectInfo {
   std::map<std::string, std::string> metadata = {};  // x-amz-meta-*, names without the prefix
   std::string checksum = {};                         // "CRC32C:yZRlqg=="; empty when none is known
   std::string version_id = {};
+  // What else is stored with it or said of it, lower-case names: "cache-control", "content-encoding", "expires". As
+  // metadata.
+  std::map<std::string, std::string> headers = {};
 };
 
 struct Range {
@@ -126,6 +137,9 @@ struct GetOptions {
   std::string if_match = {}, if_none_match = {};  // ETag without quotes, or "*"
   // Fill GetReply::info with content type, metadata and checksum, too (the HTTP doors always do).
   bool metadata = false;
+  std::string version_id = {};  // by HTTP or token: the native door has versions in batches alone
+  // A stop ends the operation with `cancelled`, within some 20 ms. Nothing touches the memory after that.
+  std::stop_token cancel = {};
 };
 struct GetReply {
   ObjectInfo info = {};  // size: the whole object's
@@ -140,6 +154,19 @@ struct PutOptions {
   // The object's ETag is the MD5 of its bytes whichever way they go (of parts: as S3 makes it of their MD5s). Over HTTP
   // it is that anyway; by RDMA the server computes an MD5 only when asked to.
   bool md5_etag = false;
+  // "CRC32:yZRlqg==", CRC32C, CRC64NVME, SHA1 or SHA256: what the bytes must have, else checksum_mismatch and nothing
+  // is stored.
+  std::string checksum = {};
+  std::stop_token cancel = {};  // as GetOptions::cancel
+};
+struct HeadOptions {
+  std::string version_id = {};  // as GetOptions::version_id
+  std::stop_token cancel = {};
+};
+struct RemoveOptions {
+  std::string version_id = {};
+  std::string if_match = {};  // ETag without quotes, or "*"
+  std::stop_token cancel = {};
 };
 struct PutReply {
   std::string etag = {};
@@ -153,6 +180,7 @@ struct ListOptions {
   std::string after = {};         // keys after this one
   std::string continuation = {};  // ListPage::continuation of the page before
   unsigned max_keys = 1000;       // 1 .. 1000
+  std::stop_token cancel = {};
 };
 struct ListPage {
   std::vector<ObjectInfo> objects = {};
@@ -167,6 +195,53 @@ struct BucketInfo {
 enum class BucketDurability : uint8_t {
   sync,    // a PUT is acknowledged when it is on disk
   memory,  // acknowledged from memory and written behind: scratch data
+};
+
+// Batches: many objects in one call, each with an outcome of its own.
+inline constexpr size_t batch_items_max = 4096;
+inline constexpr size_t batch_windows_max = 6;
+
+struct BatchItem {
+  std::string_view bucket, key;
+  // get, put: its bytes are [offset, offset + size) of the window of this number. Of a get places must not overlap; an
+  // object that is longer than its place is buffer_too_small, and nothing of it is written.
+  size_t offset = 0, size = 0;
+  unsigned window = 0;
+  std::optional<Range> range = {};                     // get
+  std::string_view version_id = {};                    // not put
+  std::string_view if_match = {}, if_none_match = {};  // ETags without quotes, or "*"; remove has if_match alone
+  std::string_view content_type = {};                  // put
+};
+// Filled for each item of a call. Used again for the next call it keeps its memory.
+struct BatchResult {
+  std::optional<ErrorCode> error = {};  // none: done
+  uint64_t bytes = 0;                   // delivered or stored
+  uint64_t size = 0;                    // of the whole object; not known of a put or remove
+  std::string etag = {}, version_id = {};
+  std::chrono::system_clock::time_point last_modified = {};
+};
+struct BatchOptions {
+  // get: called with how many of the leading items have arrived, each time that there are more, while the others are on
+  // their way; never twice at once. Must not call the client. Items that failed count when the server has said so.
+  std::function<void(size_t)> in_order = {};
+};
+
+// A listing that brings small objects along: a prefix of them in one answer.
+struct ValueOptions {
+  std::string prefix = {}, after = {};  // keys after this one
+  uint64_t value_size_max = 64 * 1024;  // longer objects are listed without their bytes
+  unsigned max_keys = 1000;             // 1 .. 1000
+};
+struct ListedValue {
+  ObjectInfo info = {};
+  std::optional<size_t> offset = {};  // of its info.size bytes in the buffer; none: too long, or it failed
+  std::optional<ErrorCode> error =
+      {};  // why its bytes could not be had; access_denied, for one: to list is not to read
+};
+struct ValuePage {
+  std::vector<ListedValue> values = {};  // in byte order of their keys
+  bool truncated = false;                // the next page begins after the last of them
+  Transfer transfer = {};
 };
 
 class Client;
@@ -223,13 +298,26 @@ class Client {
   Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
                                const PutOptions& options = {}) const;
 
-  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key) const;
+  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options = {}) const;
   // Succeeds for a key that does not exist, as S3 does.
-  Outcome<> remove(const std::string& bucket, const std::string& key) const;
+  Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options = {}) const;
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options = {}) const;
   // All pages, object by object, in key order. The callback returns false to stop. ListOptions::delimiter is ignored.
   Outcome<> for_each(const std::string& bucket, const std::string& prefix,
                      const std::function<bool(const ObjectInfo&)>& visit) const;
+
+  // As many objects as batch_items_max, of up to 16 buckets a message; `results` has an element for each item. By the
+  // native door they travel in as few messages as hold them, by the others as single requests side by side.
+  // Fails as a whole (invalid_argument: items that are none, places that overlap, a key that is written twice; or no
+  // door is left): items whose result says nothing may have been done then, where they are writes (outcome_unknown).
+  // What `items` name and `results` stay until the call returns.
+  Outcome<Transfer> get_many(std::span<const BatchItem> items, std::span<const Buffer> windows,
+                             std::span<BatchResult> results, const BatchOptions& options = {}) const;
+  Outcome<Transfer> head_many(std::span<const BatchItem> items, std::span<BatchResult> results) const;
+  // Each is atomic and durable as a single put is.
+  Outcome<Transfer> put_many(std::span<const BatchItem> items, std::span<const Buffer> windows,
+                             std::span<BatchResult> results) const;
+  Outcome<Transfer> remove_many(std::span<const BatchItem> items, std::span<BatchResult> results) const;
 
   Outcome<> make_bucket(const std::string& bucket, BucketDurability durability = BucketDurability::sync) const;
   Outcome<> remove_bucket(const std::string& bucket) const;
@@ -244,8 +332,22 @@ class Client {
   void get_async(std::string bucket, std::string key, Buffer into, GetOptions options, Callback<GetReply> done) const;
   void put_async(std::string bucket, std::string key, Buffer from, PutOptions options, Callback<PutReply> done) const;
 
+  // One page of a listing and, in `into`, one behind the other, the objects' bytes. The page ends where the keys, the
+  // buffer or the answer does. An object that fits no buffer of this size is listed without its bytes.
+  Outcome<ValuePage> list_values(const std::string& bucket, const Buffer& into, const ValueOptions& options = {}) const;
+
+  // What the items name and the results stay until the outcome is there.
+  std::future<Outcome<Transfer>> get_many_async(std::vector<BatchItem> items, std::vector<Buffer> windows,
+                                                std::span<BatchResult> results, BatchOptions options = {}) const;
+  std::future<Outcome<Transfer>> head_many_async(std::vector<BatchItem> items, std::span<BatchResult> results) const;
+  std::future<Outcome<Transfer>> put_many_async(std::vector<BatchItem> items, std::vector<Buffer> windows,
+                                                std::span<BatchResult> results) const;
+  std::future<Outcome<Transfer>> remove_many_async(std::vector<BatchItem> items, std::span<BatchResult> results) const;
+
   // Which door an operation of `size` bytes would try first now.
   Via preferred(uint64_t size = 1u << 20) const;
+
+  struct Inside;  // the C API's way in
 
  private:
   class Impl;

@@ -11,24 +11,23 @@ namespace verbena::admin {
 // One for all listeners of a process; handlers may run on any core and must not outlive it.
 class Pages {
  public:
-  explicit Pages(const auth::Verifier& verifier) : verifier_(verifier) {}
+  // Health is 503 once `stopping` is set.
+  Pages(const auth::Verifier& verifier, const std::atomic<bool>& stopping) : verifier_(verifier), stopping_(stopping) {}
   Pages(const Pages&) = delete;
 
-  // GET /-/health (open) and GET /-/metrics (open on loopback, elsewhere signed by the superuser). What is none of
-  // these goes to `otherwise`, or is method_not_allowed where that is empty.
-  http::Handler handler(http::Handler otherwise = {});
-
-  // Health is 503 from now on. Any thread.
-  void stop() { stopping_ = true; }
+  enum class Metrics { signed_elsewhere, open };
+  // GET /-/health (open) and GET /-/metrics (open on loopback, elsewhere signed by the superuser, or open). What is
+  // none of these goes to `otherwise`, or is method_not_allowed where that is empty.
+  http::Handler handler(http::Handler otherwise = {}, Metrics metrics = Metrics::signed_elsewhere);
 
  private:
-  Task<void> answer(const http::Handler& otherwise, http::Exchange& exchange);
+  Task<void> answer(const http::Handler& otherwise, Metrics metrics, http::Exchange& exchange);
   // True when the exchange was for one of the pages, and has been answered.
-  Task<bool> serve(http::Exchange& exchange);
-  Result<void> show_metrics(const http::Exchange& exchange, s3::Response& response) const;
+  Task<bool> serve(Metrics metrics, http::Exchange& exchange);
+  Result<void> show_metrics(Metrics metrics, const http::Exchange& exchange, s3::Response& response) const;
 
   const auth::Verifier& verifier_;
-  std::atomic<bool> stopping_{false};
+  const std::atomic<bool>& stopping_;
 };
 
 }  // namespace verbena::admin

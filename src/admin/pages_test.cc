@@ -34,7 +34,8 @@ class PagesTest : public testing::Test {
   const auth::Credentials root_{.access_key = "AKROOT", .secret_key = "secret/root", .session_token = {}};
   auth::RootCredentials credentials_{root_};
   auth::Verifier verifier_{credentials_, system_clock(), {}};
-  Pages pages_{verifier_};
+  std::atomic<bool> stopping_{false};
+  Pages pages_{verifier_, stopping_};
   std::optional<auth::Credentials> signer_;
 };
 
@@ -44,7 +45,7 @@ TEST_F(PagesTest, HealthIsOpenAndSaysWhenTheServerStops) {
   EXPECT_EQ(healthy.status, 200);
   EXPECT_EQ(healthy.body, "ok\n");
   EXPECT_TRUE(ask(handler, "HEAD", "/-/health").no_body);
-  pages_.stop();
+  stopping_ = true;
   EXPECT_EQ(ask(handler, "GET", "/-/health").status, 503);
 }
 
@@ -57,6 +58,12 @@ TEST_F(PagesTest, MetricsAreOpenOnLoopbackAndForTheSuperuserAlone) {
   EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 403);
   signer_ = root_;
   EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 200);
+}
+
+TEST_F(PagesTest, OpenMetricsAreOpenOnTheListenerThatSaysSo) {
+  const auto open = pages_.handler({}, Pages::Metrics::open);
+  EXPECT_EQ(ask(open, "GET", "/-/metrics", "192.0.2.7").status, 200);
+  EXPECT_EQ(ask(pages_.handler(), "GET", "/-/metrics", "192.0.2.7").status, 403);
 }
 
 TEST_F(PagesTest, OtherPathsGoOnOrAreRefused) {

@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/hex.h"
 #include "base/text.h"
 
 namespace verbena::auth {
@@ -113,12 +114,8 @@ bool append_canonical_header(std::string& out, std::string_view name, std::span<
 namespace {
 
 Signature hex_of(const Sha256& raw) {
-  constexpr std::string_view digits = "0123456789abcdef";
   Signature text;
-  for (size_t i = 0; i < raw.size(); ++i) {
-    text[2 * i] = digits[static_cast<uint8_t>(raw[i]) >> 4];
-    text[2 * i + 1] = digits[static_cast<uint8_t>(raw[i]) & 15];
-  }
+  write_hex(raw, text.data());
   return text;
 }
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "auth/timestamp.h"
+#include "base/date.h"
+#include "base/hex.h"
 #include "base/text.h"
 
 namespace verbena::auth {
@@ -11,10 +12,7 @@ namespace {
 
 constexpr size_t signed_headers_max = 256;  // bounds the work of building the canonical headers
 
-bool is_signature(std::string_view text) {
-  return text.size() == 64 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
+bool is_signature(std::string_view text) { return text.size() == 64 && is_lower_hex(text); }
 
 bool parse_signed_headers(std::string_view text, Claim& claim) {
   if (text.ends_with(';')) text.remove_suffix(1);
@@ -48,12 +46,10 @@ Result<void> find_date(const RequestView& request, Claim& claim) {
     return {};
   }
   VB_ASSIGN(const HeaderView* date, single_header(request, "date"));
-  const auto time = date != nullptr ? parse_http_date(trim(date->value)) : std::nullopt;
+  const auto time = date != nullptr ? parse_signed_date(date->value) : std::nullopt;
   if (!time) return fail(Errc::access_denied, "A signed request needs a valid Date or x-amz-date header.");
-  const std::string text = format_amz_date(*time);
-  if (text.size() != claim.amz_date.size()) return fail(Errc::access_denied, "The Date header is out of range.");
   claim.time_s = *time;
-  set_date(claim, text);
+  set_date(claim, format_amz_date(*time));
   return {};
 }
 
@@ -190,6 +186,12 @@ bool parse_credential(std::string_view text, Claim& claim) {
   claim.region = parts[1];
   claim.service = parts[2];
   return true;
+}
+
+std::optional<int64_t> parse_signed_date(std::string_view value) {
+  value = trim(value);
+  const auto compact = parse_amz_date(value);
+  return compact ? compact : parse_http_date(value);
 }
 
 Result<const HeaderView*> single_header(const RequestView& request, std::string_view name) {

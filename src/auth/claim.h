@@ -36,6 +36,9 @@ Result<std::optional<Claim>> parse_claim(const RequestView& request, std::span<c
 // another shape.
 bool parse_credential(std::string_view text, Claim& claim);
 
+// A Date or x-amz-date header: "20260102T030405Z" or a date of HTTP. Seconds since the epoch.
+std::optional<int64_t> parse_signed_date(std::string_view value);
+
 // The one header of that (lower-case) name; nullptr when absent. invalid_request when it is there twice.
 Result<const HeaderView*> single_header(const RequestView& request, std::string_view name);
 

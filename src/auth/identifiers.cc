@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "base/hex.h"
 
 namespace verbena::auth {
 namespace {
@@ -35,7 +36,7 @@ std::string make_access_key_id() { return "AKIA" + random_text(base32, 16); }
 std::string make_temporary_key_id() { return "ASIA" + random_text(base32, 16); }
 std::string make_secret_key() { return random_text(letters_and_digits, 40); }
 std::string make_account_id() { return random_text("123456789", 1) + random_text("0123456789", 11); }
-std::string make_canonical_id() { return random_text("0123456789abcdef", 64); }
+std::string make_canonical_id() { return random_text(lower_hex_digits, 64); }
 std::string make_id(std::string_view kind) { return std::string(kind) + random_text(base32, 17); }
 
 bool is_access_key(std::string_view text) {

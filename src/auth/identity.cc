@@ -20,7 +20,7 @@ struct AwsPolicy {
   const char *name, *description, *actions;
 };
 
-// The ones of AWS's that concern what there is here.
+// Those of AWS's managed policies that are about services which this server has.
 constexpr AwsPolicy aws_policies[] = {
     {"AdministratorAccess", "Everything.", R"("*")"},
     {"AmazonS3FullAccess", "Everything in S3.", R"("s3:*")"},

@@ -32,7 +32,7 @@ Result<void> saved(const Result<void>& done) {
 Result<std::optional<std::string>> read_file(const std::filesystem::path& path, uint64_t bytes_max) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file && errno == ENOENT) return std::nullopt;
-  struct stat status {};
+  struct stat status{};
   if (!file || ::fstat(file.get(), &status) != 0) return fail(Errc::io_error, "identity file: open", errno);
   if (!S_ISREG(status.st_mode)) return fail(Errc::malformed, "identity file: not a regular file");
   if ((status.st_mode & 022) != 0) return fail(Errc::malformed, "identity file: others may write it; run chmod 600");
@@ -120,7 +120,8 @@ std::expected<void, std::string> IdentityStore::load() {
   const auto cannot = [&](const Error& error) {
     return std::unexpected("cannot read the accounts in " + file_.string() + ": " + describe(error));
   };
-  const auto text = read_file(file_, file_bytes_max_);
+  Result<std::optional<std::string>> text = std::nullopt;
+  if (!file_.empty()) text = read_file(file_, file_bytes_max_);
   if (!text) return cannot(text.error());
   AccountMap accounts = first_accounts();
   if (*text) {
@@ -168,8 +169,9 @@ Result<IdentitiesPtr> IdentityStore::compile(AccountMap accounts, const Identiti
 
 Result<void> IdentityStore::save(const AccountMap& accounts) const {
   const std::string text = encode_accounts(accounts);
-  // Else the next start could not read it.
+  // The next start reads no file that is larger.
   if (text.size() > file_bytes_max_) return fail(Errc::limit_exceeded, "The accounts take more room than they may.");
+  if (file_.empty()) return {};
   return saved(put_private_file(file_, text));
 }
 
@@ -195,6 +197,7 @@ Result<void> IdentityStore::change(const std::function<Result<void>(AccountMap&)
   VB_TRY(save(*next->accounts));
   // The file has it, so what is shown has it, too, even when it is not sure to outlast a crash.
   show(std::move(next));
+  if (file_.empty()) return {};
   return saved(sync_folder_of(file_));
 }
 
@@ -312,7 +315,7 @@ Result<AccessKeyPtr> IdentityStore::resolve(const SessionGrant& grant, std::stri
     principal.session.push_back(std::move(policy));
   }
   for (const std::string& arn : grant.policy_arns) {
-    // A limit that has gone must not become no limit.
+    // Without a policy that limited it, the session would be allowed more than it was given: so it has ended.
     const ManagedPolicy* policy = find_policy(*entry, arn);
     if (policy == nullptr) return gone;
     principal.session.push_back(policy->document.policy);

@@ -25,9 +25,9 @@ using IdentitiesPtr = std::shared_ptr<const Identities>;
 // Thread-safe. What blocks says so.
 class IdentityStore final : public CredentialStore, public AccountDirectory {
  public:
-  // `file` need not be there yet. `root` is the superuser's key; `keys` outlives the store. The error is a sentence for
-  // people: the file cannot be read, is corrupt, or its secrets do not open with these keys. No change makes the file
-  // larger than `file_bytes_max`, and no larger one is read.
+  // `file` need not be there yet; an empty name: the accounts are in memory alone. `root` is the superuser's key;
+  // `keys` outlives the store. The error is a sentence for people: the file cannot be read, is corrupt, or its secrets
+  // do not open with these keys. No change makes the file larger than `file_bytes_max`, and no larger one is read.
   static std::expected<std::unique_ptr<IdentityStore>, std::string> open(
       const std::filesystem::path& file, const KeyRing& keys, Credentials root,
       uint64_t file_bytes_max = identity_file_bytes_max);

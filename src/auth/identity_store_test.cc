@@ -109,7 +109,7 @@ class IdentityStoreTest : public testing::Test {
     grant.expires_s = now + 900;
     return grant;
   }
-  // Made by whom `access_key` is of.
+  // Made by the user or root whose key `access_key` is.
   Credentials session(SessionGrant& grant, const std::string& access_key = "AKALICE") {
     const auto by = store_->find(access_key, "", now);
     EXPECT_TRUE(by);
@@ -257,7 +257,7 @@ TEST_F(IdentityStoreTest, PoliciesOfGroupsCountForTheirMembers) {
 TEST_F(IdentityStoreTest, AwsManagedPoliciesAreWhole) {
   EXPECT_GE(aws_managed_policies().size(), 5u);
   for (const auto& [name, policy] : aws_managed_policies()) EXPECT_NE(policy.document.policy, nullptr) << name;
-  const AccountEntry account{root_account(), "root", 0, {}, {}, {}, {}, {}};
+  const AccountEntry account{root_account(), "root", 0, {}, {}, {}, {}, {}, {}};
   EXPECT_NE(find_policy(account, "arn:aws:iam::aws:policy/AmazonS3FullAccess"), nullptr);
   EXPECT_EQ(find_policy(account, "arn:aws:iam::aws:policy/amazons3fullaccess"), nullptr);
   EXPECT_EQ(find_policy(account, "arn:aws:iam::000000000000:policy/AmazonS3FullAccess"), nullptr);

@@ -93,7 +93,7 @@ struct KeyRing::Key {
     const std::string digest = hmac_sha256(key.bytes(), as_bytes("verbena master key id"));
     std::memcpy(id.data(), digest.data(), id.size());
   }
-  // The key of one nonce's first half.
+  // The cipher for all nonces that begin with this half: its key is derived from the master key and the half.
   Aead aead(Bytes first_half) const {
     std::string purpose("verbena seal ");
     purpose += as_text(first_half);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 
 #include "base/bytes.h"
+#include "base/date.h"
 
 namespace verbena::auth {
 namespace {
@@ -64,62 +64,6 @@ std::optional<bool> parse_bool(std::string_view text) {
   return std::nullopt;
 }
 
-// `count` digits at the front, which go.
-std::optional<int> take_digits(std::string_view& text, size_t count) {
-  if (text.size() < count) return std::nullopt;
-  int value = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (text[i] < '0' || text[i] > '9') return std::nullopt;
-    value = value * 10 + (text[i] - '0');
-  }
-  text.remove_prefix(count);
-  return value;
-}
-
-bool take(std::string_view& text, char c) {
-  if (!text.starts_with(c)) return false;
-  text.remove_prefix(1);
-  return true;
-}
-
-// "Z", "+hh:mm", "-hhmm" or nothing: seconds east of Greenwich.
-std::optional<int> parse_offset(std::string_view text) {
-  if (text.empty() || text == "Z") return 0;
-  const bool west = text.starts_with('-');
-  if (!take(text, '+') && !take(text, '-')) return std::nullopt;
-  const auto hours = take_digits(text, 2);
-  (void)take(text, ':');
-  const auto minutes = take_digits(text, 2);
-  if (!hours || !minutes || !text.empty() || *hours > 14 || *minutes > 59) return std::nullopt;
-  return (west ? -1 : 1) * (*hours * 3600 + *minutes * 60);
-}
-
-// What follows the day: "Thh:mm[:ss[.fff]]" and the zone.
-std::optional<double> parse_time_of_day(std::string_view text) {
-  if (text.empty()) return 0;
-  if (!take(text, 'T')) return std::nullopt;
-  const auto hours = take_digits(text, 2);
-  if (!hours || !take(text, ':')) return std::nullopt;
-  const auto minutes = take_digits(text, 2);
-  if (!minutes || *hours > 23 || *minutes > 59) return std::nullopt;
-  double seconds = 0;
-  if (take(text, ':')) {
-    const auto whole = take_digits(text, 2);
-    if (!whole || *whole > 60) return std::nullopt;
-    seconds = *whole;
-    if (take(text, '.')) {
-      double unit = 0.1;
-      if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
-      for (; !text.empty() && text.front() >= '0' && text.front() <= '9'; text.remove_prefix(1), unit /= 10) {
-        seconds += unit * (text.front() - '0');
-      }
-    }
-  }
-  const auto offset = parse_offset(text);
-  if (!offset) return std::nullopt;
-  return *hours * 3600 + *minutes * 60 + seconds - *offset;
-}
-
 bool compare(Test test, double value, double operand) {
   switch (test) {
     case Test::less:
@@ -171,19 +115,8 @@ constexpr std::array<std::string_view, 12> narrowing_keys = {"aws:sourceip",
 
 std::optional<double> parse_policy_date(std::string_view text) {
   if (const auto number = parse_number(text)) return number;
-  const auto year = take_digits(text, 4);
-  if (!year || !take(text, '-')) return std::nullopt;
-  const auto month = take_digits(text, 2);
-  if (!month || !take(text, '-')) return std::nullopt;
-  const auto day = take_digits(text, 2);
-  if (!day) return std::nullopt;
-  using namespace std::chrono;
-  const year_month_day date{std::chrono::year(*year), std::chrono::month(unsigned(*month)),
-                            std::chrono::day(unsigned(*day))};
-  if (!date.ok()) return std::nullopt;
-  const auto seconds = parse_time_of_day(text);
-  if (!seconds) return std::nullopt;
-  return static_cast<double>(sys_days(date).time_since_epoch().count()) * 86'400 + *seconds;
+  const auto time_us = parse_iso8601(text);
+  return time_us ? std::optional(static_cast<double>(*time_us) / 1e6) : std::nullopt;
 }
 
 std::optional<ConditionOperator> parse_operator(std::string_view name) {
@@ -310,7 +243,7 @@ bool Condition::value_equals(std::string_view value, Inquiry& inquiry) const {
 
 bool Condition::holds_for(const FactValues& values, Inquiry& inquiry) const {
   const auto passes = [&](const std::string& value) {
-    // Its size is what it cost to look it up and to read it.
+    // Reading a long value is work, too: it counts against the bound of the whole question.
     return inquiry.spend(value.size()) && value_equals(value, inquiry) != op_.negated;
   };
   // A key with several values and an operator for one: none of them may match a negated one.
@@ -335,7 +268,7 @@ bool Condition::fixes_values() const {
   if (op_.negated || op_.if_exists || op_.set == Set::all_values || operands_.empty()) return false;
   if (std::ranges::find(narrowing_keys, key_) == narrowing_keys.end()) return false;
   if (op_.type == Type::string) {
-    // The user id of those who have not signed: everyone has it.
+    // Anonymous callers have this user id, so a condition that accepts it lets everyone in.
     const Question none;
     Inquiry inquiry(none);
     if (key_ == "aws:userid" && value_equals("anonymous", inquiry)) return false;

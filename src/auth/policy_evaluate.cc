@@ -11,7 +11,7 @@ bool any_matches(const std::vector<Pattern>& patterns, std::string_view text, In
   return std::ranges::any_of(patterns, [&](const Pattern& p) { return p.matches(text, inquiry, letters); });
 }
 
-// Everything but the principal.
+// Whether action, resource and conditions of the statement fit the question; its principals are judged elsewhere.
 bool concerns(const Statement& statement, Inquiry& inquiry, PolicyKind kind) {
   const Question& question = inquiry.question;
   if (any_matches(statement.actions, question.action, inquiry, Letters::any_case) == statement.not_actions) {
@@ -28,7 +28,7 @@ Reach reach_of(const Statement& statement, const Principal* principal) {
   Reach reach = Reach::none;
   for (const PrincipalName& name : statement.principals) reach = std::max(reach, reach_of(name, principal));
   if (!statement.not_principals) return reach;
-  // Who is spared must be named: that its account is, is not enough.
+  // NotPrincipal exempts only callers that it names themselves; naming their account exempts nobody in it.
   return reach < Reach::principal ? Reach::principal : Reach::none;
 }
 
@@ -87,7 +87,7 @@ bool any_could_concern(const std::vector<PolicyPtr>& policies, Inquiry& inquiry,
   });
 }
 
-// All policies of a list as one.
+// The effect of several policies together: a denial in any of them, else an allowance in any.
 Effect evaluate_all(const std::vector<PolicyPtr>& policies, Inquiry& inquiry) {
   Effect effect = Effect::none;
   for (const PolicyPtr& policy : policies) {

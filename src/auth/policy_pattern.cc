@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "auth/principal.h"
-#include "auth/timestamp.h"
+#include "base/date.h"
 
 namespace verbena::auth {
 namespace {
@@ -37,14 +37,6 @@ std::string principal_arn(const Principal& principal) {
   return "arn:aws:iam::" + principal.account->id + ":role/" + std::string(rest.substr(0, rest.find('/')));
 }
 
-// "2026-01-02T03:04:05Z", from "20260102T030405Z".
-std::string iso_time(int64_t seconds) {
-  const std::string date = format_amz_date(seconds);
-  if (date.size() != 16) return date;
-  return date.substr(0, 4) + "-" + date.substr(4, 2) + "-" + date.substr(6, 5) + ":" + date.substr(11, 2) + ":" +
-         date.substr(13);
-}
-
 bool principal_fact(const Principal* principal, std::string_view key, FactValues& values) {
   if (key == "aws:principaltype") {
     values.emplace_back(type_of(principal));
@@ -61,7 +53,7 @@ bool principal_fact(const Principal* principal, std::string_view key, FactValues
     values.push_back(principal->account->id);
   } else if (key == "aws:tokenissuetime") {
     if (!principal->token_issued_s) return false;
-    values.push_back(iso_time(*principal->token_issued_s));
+    values.push_back(format_iso8601_seconds(*principal->token_issued_s));
   } else {
     return false;
   }
@@ -169,7 +161,7 @@ bool Pattern::match_pieces(std::string_view text, Inquiry& inquiry, Letters lett
   return true;
 }
 
-// Adds what stands for the variable. False when nothing does.
+// Adds the text that the variable has for this question. False when it has none.
 bool Pattern::fill(const Piece& variable, Inquiry& inquiry) {
   FactValues values;
   if (find_fact(inquiry.question, variable.text, values) && values.size() == 1) {

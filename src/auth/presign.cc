@@ -1,6 +1,6 @@
 #include "auth/auth.h"
 #include "auth/canonical_request.h"
-#include "auth/timestamp.h"
+#include "base/date.h"
 
 namespace verbena::auth {
 

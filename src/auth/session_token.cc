@@ -68,7 +68,7 @@ std::optional<SessionGrant> decode_grant(std::string_view text) {
                      read_text(json, "session", grant.session_name) && read_text(json, "policy", grant.policy) &&
                      read_number(json, "issued", grant.issued_s) && read_text(json, "parent", grant.parent_key) &&
                      read_text(json, "tag", grant.parent_tag) && read_arns(json, grant.policy_arns);
-  // A session without an end is none.
+  // Every session has an end: a grant without one was not made by this server.
   if (!whole || grant.expires_s <= 0 || kind < 0 || kind > static_cast<int>(Principal::Kind::assumed_role)) {
     return std::nullopt;
   }

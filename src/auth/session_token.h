@@ -35,7 +35,7 @@ std::string seal_session(const KeyRing& keys, const SessionGrant& grant);
 // invalid_token: not one of ours, or not whole.
 Result<SessionGrant> open_session(const KeyRing& keys, std::string_view token);
 
-// What lies inside the seal.
+// The text that a session token carries encrypted, and back.
 std::string encode_grant(const SessionGrant& grant);
 std::optional<SessionGrant> decode_grant(std::string_view text);
 

@@ -2,7 +2,7 @@
 
 #include "auth/auth.h"
 #include "auth/canonical_request.h"
-#include "auth/timestamp.h"
+#include "base/date.h"
 #include "base/text.h"
 
 namespace verbena::auth {

@@ -4,10 +4,11 @@
 #include "auth/canonical_request.h"
 #include "auth/claim.h"
 #include "auth/signing_key.h"
-#include "auth/timestamp.h"
 #include "auth/version2.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/date.h"
+#include "base/hex.h"
 #include "base/text.h"
 
 namespace verbena::auth {
@@ -15,21 +16,10 @@ namespace verbena::auth {
 namespace {
 
 // What is cached depends on secret and scope alone: the verifiers of a process share it.
+// On the heap: a library with that much thread-local storage cannot be loaded into a running process.
 SigningKeyCache& keys_of_this_thread() {
-  thread_local SigningKeyCache cache;
-  return cache;
-}
-
-// 64 lower-case hexadecimal digits.
-bool read_sha256(std::string_view text, std::array<std::byte, 32>& out) {
-  if (text.size() != out.size() * 2) return false;
-  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
-  for (size_t i = 0; i < out.size(); ++i) {
-    const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-    if (high < 0 || low < 0) return false;
-    out[i] = static_cast<std::byte>(high << 4 | low);
-  }
-  return true;
+  thread_local const std::unique_ptr<SigningKeyCache> cache = std::make_unique<SigningKeyCache>();
+  return *cache;
 }
 
 Result<Payload> payload_kind(std::string_view text, std::array<std::byte, 32>& sha256_out) {
@@ -37,7 +27,7 @@ Result<Payload> payload_kind(std::string_view text, std::array<std::byte, 32>& s
   if (text == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD") return Payload::chunked_signed;
   if (text == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER") return Payload::chunked_signed_trailer;
   if (text == "STREAMING-UNSIGNED-PAYLOAD-TRAILER") return Payload::chunked_unsigned_trailer;
-  if (!read_sha256(text, sha256_out)) {
+  if (!is_lower_hex(text) || !read_hex(text, sha256_out)) {
     return fail(Errc::invalid_request, "x-amz-content-sha256 is neither a SHA-256 nor a known payload kind.");
   }
   return Payload::sha256;
@@ -168,7 +158,7 @@ Verifier::Verifier(const CredentialStore& credentials, const WallClock& clock, O
 Result<Verified> Verifier::verify_version2(const RequestView& request, const Version2Claim& claim,
                                            std::span<const QueryArgument> arguments) const {
   VB_TRY(check_version2_time(claim, clock_.now_s(), options_.skew_max_s));
-  // The payload is not signed: it is what an anonymous request's is.
+  // Version 2 does not sign the payload, so it is handled as that of an anonymous request.
   VB_ASSIGN(Verified out, anonymous(request));
   const uint64_t generation = credentials_.generation();
   VB_ASSIGN(out.key, credentials_.find(claim.access_key, claim.session_token, clock_.now_s()));
@@ -244,7 +234,7 @@ Result<Verified> Verifier::verify_call(const RequestView& request, std::string_v
 Result<void> Verifier::check_caller(const RequestView& request) const {
   const auto arguments = parse_query(request.query);
   if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
-  // The body's hash is not known yet: any will do.
+  // The body has not been read, so the signature is not checked here and any hash will do.
   VB_ASSIGN(const std::optional<Claim> claim, parse_claim(request, *arguments, empty_sha256));
   if (!claim) return fail(Errc::missing_authentication, "auth: a call without a signature");
   VB_TRY(check_time(*claim, clock_.now_s(), options_));

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "auth/claim.h"
-#include "auth/timestamp.h"
+#include "base/date.h"
 #include "base/text.h"
 
 namespace verbena::auth {
@@ -61,7 +61,7 @@ Result<Version2Claim> parse_header(const RequestView& request, std::string_view 
   // With x-amz-date, the line of the date stays empty: that header is signed among the others.
   if (amz_date == nullptr && date != nullptr) claim.date = trim(date->value);
   const HeaderView* from = amz_date != nullptr ? amz_date : date;
-  const auto time = from != nullptr ? parse_http_date(trim(from->value)) : std::nullopt;
+  const auto time = from != nullptr ? parse_signed_date(from->value) : std::nullopt;
   if (!time || *time < 0) {
     return fail(Errc::access_denied, "AWS authentication requires a valid Date or x-amz-date header.");
   }

@@ -5,14 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "auth/test_clock.h"
-#include "auth/timestamp.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
 
 namespace verbena::auth {
 namespace {
 
-const Credentials example{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", ""};
+const Credentials example_v2{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", ""};
 
 class Version2Test : public testing::Test {
  protected:
@@ -25,14 +24,14 @@ class Version2Test : public testing::Test {
     return verified ? Errc::ok : verified.error().code;
   }
   static std::string sign(std::string_view text) {
-    return to_base64(as_bytes(hmac_sha1(as_bytes(example.secret_key), as_bytes(text))));
+    return to_base64(as_bytes(hmac_sha1(as_bytes(example_v2.secret_key), as_bytes(text))));
   }
 
   static constexpr HeaderView host_{"Host", "johnsmith.s3.amazonaws.com:80"};
   static constexpr HeaderView date_{"Date", "Tue, 27 Mar 2007 19:36:42 +0000"};
   static constexpr HeaderView signed_get_{"Authorization", "AWS AKIAIOSFODNN7EXAMPLE:bWq2s1WEIj+Ydj0vQ697zp+IXMU="};
   FixedClock clock_{1'175'024'202};
-  RootCredentials store_{example};
+  RootCredentials store_{example_v2};
   Verifier verifier_{store_, clock_, {.region = "us-east-1", .domain = "s3.amazonaws.com"}};
 };
 
@@ -103,7 +102,7 @@ TEST_F(Version2Test, ABucketMayBeSignedWithASlashBehind) {
   EXPECT_EQ(error("s3.amazonaws.com", "/johnsmith", "/johnsmith"), Errc::ok);
   EXPECT_EQ(error("s3.amazonaws.com", "/johnsmith", "/johnsmith/"), Errc::ok);
   EXPECT_EQ(error("johnsmith.s3.amazonaws.com", "/", "/johnsmith/"), Errc::ok);
-  // Of a key the slash is a part.
+  // A slash at the end of a key belongs to the key: leaving it out names another object.
   EXPECT_EQ(error("johnsmith.s3.amazonaws.com", "/key", "/johnsmith/key/"), Errc::signature_does_not_match);
   EXPECT_EQ(error("s3.amazonaws.com", "/johnsmith/key", "/johnsmith/key/"), Errc::signature_does_not_match);
 }
@@ -147,12 +146,6 @@ TEST_F(Version2Test, DatesAreOfAnyFormOfHttp) {
     const std::string signature = sign(std::string("GET\n\n\n") + date + "\n/johnsmith/photos/puppy.jpg");
     const std::string authorization = "AWS AKIAIOSFODNN7EXAMPLE:" + signature;
     EXPECT_EQ(error_of({.headers = {host_, {"Date", date}, {"Authorization", authorization}}}), Errc::ok) << date;
-  }
-  EXPECT_EQ(parse_http_date("Sat Nov  5 08:49:37 1994"), 784025377);
-  for (const char* bad : {"Tue, 27 Mar 2007 19:36:42 CET", "Tue, 27 Mar 2007 19:36:42", "27-Mar-07 19:36:42 GMT",
-                          "Tue Mar 27 19:36:42 07", "Tue Foo 27 19:36:42 2007", "Tue, 32 Mar 2007 19:36:42 UTC",
-                          "Tue, 27 Mar 2007 29:36:42 UTC", "Tuesday, 27-Mar-07 19:36:42 -", " GMT", "UTC"}) {
-    EXPECT_FALSE(parse_http_date(bad)) << bad;
   }
 }
 

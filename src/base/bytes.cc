@@ -9,18 +9,12 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/hex.h"
+
 namespace verbena {
 namespace {
 
-constexpr char hex_digits[] = "0123456789abcdef";
 constexpr char base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 constexpr std::array<int8_t, 256> base64_values = [] {
   std::array<int8_t, 256> values{};
@@ -33,23 +27,13 @@ constexpr std::array<int8_t, 256> base64_values = [] {
 
 std::string to_hex(Bytes bytes) {
   std::string text(bytes.size() * 2, '\0');
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const auto b = static_cast<uint8_t>(bytes[i]);
-    text[2 * i] = hex_digits[b >> 4];
-    text[2 * i + 1] = hex_digits[b & 15];
-  }
+  write_hex(bytes, text.data());
   return text;
 }
 
 std::optional<std::vector<std::byte>> from_hex(std::string_view text) {
-  if (text.size() % 2 != 0) return std::nullopt;
   std::vector<std::byte> bytes(text.size() / 2);
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const int high = hex_value(text[2 * i]);
-    const int low = hex_value(text[2 * i + 1]);
-    if (high < 0 || low < 0) return std::nullopt;
-    bytes[i] = static_cast<std::byte>(high << 4 | low);
-  }
+  if (!read_hex(text, bytes)) return std::nullopt;
   return bytes;
 }
 

@@ -65,6 +65,7 @@ struct Config {
     bool enabled = true;
     std::string address = "127.0.0.1";
     std::optional<uint16_t> port;  // unset: 9001, or any free one where that is taken or http.port is 0
+    bool open_metrics = false;
   } admin;
 
   struct Encryption {
@@ -93,11 +94,13 @@ struct Config {
     std::string gid_index = "auto";
     bool enable_zero_copy = true;
     std::optional<uint64_t> max_send_wr, max_recv_wr, max_sge, cq_size;
-    std::string local_socket;                 // path prefix of the same-host sockets; empty: DIR/sockets/local.sock
-    bool tcp_encryption = true;               // native door over tcp: TLS 1.3; off: authenticated only
+    std::string local_socket;    // path prefix of the same-host sockets; empty: DIR/sockets/local.sock
+    bool tcp_encryption = true;  // native door over tcp: TLS 1.3; off: authenticated only
     // What serves tokens: devices (auto, verbs, efa, cxi), libfabric's tcp where it is named, or none.
     std::vector<std::string> token_provider{"auto"};
     std::vector<std::string> token_networks;  // CIDRs that a token may make the server dial besides the HTTP peer
+    uint16_t token_port_first = 32768;        // ports that a token may make the server dial
+    uint16_t token_port_last = 65535;
     std::chrono::milliseconds operation_timeout{5000};
     uint64_t inline_bytes_max = 4 * KiB;        // native: bytes that ride in a message
     uint64_t connections_max = 2'048;           // of the native door's HTTP listener

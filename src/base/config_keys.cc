@@ -131,7 +131,7 @@ std::string parse_gid_index(std::string& into, const std::string& text) {
   return "";
 }
 
-std::string parse_port_range(Config::Rdma& rdma, const std::string& text) {
+std::string parse_port_range(uint16_t& into_first, uint16_t& into_last, const std::string& text) {
   const size_t dash = text.find('-');
   uint16_t first = 0;
   uint16_t last = 0;
@@ -139,8 +139,8 @@ std::string parse_port_range(Config::Rdma& rdma, const std::string& text) {
       !parse_number(last, text.substr(dash + 1), 1, 65535).empty() || last < first) {
     return "not a range like 9101-9116";
   }
-  rdma.fabric_port_first = first;
-  rdma.fabric_port_last = last;
+  into_first = first;
+  into_last = last;
   return "";
 }
 
@@ -166,7 +166,7 @@ const std::array keys{
     ConfigKey{"region", "us-east-1", "the region that the server names",
               [](C& c, S& t) { return parse_text(c.region, t); }},
     ConfigKey{"arena_size", "256 MiB", "memory for buffers, registered with every fabric",
-              [](C& c, S& t) { return parse_bytes(c.arena_size, t, 32 * MiB, 4 * TiB); }},
+              [](C& c, S& t) { return parse_bytes(c.arena_size, t, 16 * MiB, 4 * TiB); }},
     ConfigKey{"arena_client_max", "0", "most of it that one client's address may hold; 0: half of what transfers share",
               [](C& c, S& t) { return parse_bytes(c.arena_client_max, t, 0, 4 * TiB); }},
     ConfigKey{"cores", "0", "threads with an event loop each; 0: one per CPU, at most 16",
@@ -231,6 +231,9 @@ const std::array keys{
               [](C& c, S& t) { return parse_text(c.admin.address, t); }},
     ConfigKey{"admin.port", "", "its port; 0: any free one; empty: 9001, or a free one where that is taken",
               [](C& c, S& t) { return parse_optional(c.admin.port, t, 0, 65535); }},
+    ConfigKey{"admin.open_metrics", "false",
+              "metrics without a signature for all who reach this listener, as Prometheus reads them",
+              [](C& c, S& t) { return parse_bool(c.admin.open_metrics, t); }},
 
     ConfigKey{"encryption.key_file", "", "file of the master keys, mode 0600; empty: DIR/master.keys",
               [](C& c, S& t) { return parse_text(c.encryption.key_file, t); }},
@@ -257,7 +260,7 @@ const std::array keys{
     ConfigKey{"rdma.port", "9100", "the native door's port; 0: any free one",
               [](C& c, S& t) { return parse_number(c.rdma.port, t, 0, 65535); }},
     ConfigKey{"rdma.fabric_ports", "", "range for the fabric's own listeners, like 9101-9116; empty: any",
-              [](C& c, S& t) { return parse_port_range(c.rdma, t); }},
+              [](C& c, S& t) { return parse_port_range(c.rdma.fabric_port_first, c.rdma.fabric_port_last, t); }},
     ConfigKey{"rdma.tcp_encryption", "on",
               "the native door's tcp: TLS 1.3 under the session's keys; off: connections are authenticated, payload is "
               "neither hidden nor protected on its way",
@@ -284,8 +287,13 @@ const std::array keys{
         "rdma.token_provider", "auto",
         "what serves tokens: auto (RDMA devices), none, verbs, efa, cxi, tcp; with tcp any peer can crash the server",
         [](C& c, S& t) { return parse_token_providers(c.rdma.token_provider, t); }, true},
-    ConfigKey{"rdma.token_networks", "", "networks (CIDR) that a token may make the server dial besides the HTTP peer",
-              [](C& c, S& t) { return parse_list(c.rdma.token_networks, t, 64); }, true},
+    ConfigKey{
+        "rdma.token_networks", "",
+        "networks (CIDR) that a token may make the server dial besides the HTTP peer; addresses of the server's own "
+        "host, loopback too, only where one of these holds them",
+        [](C& c, S& t) { return parse_list(c.rdma.token_networks, t, 64); }, true},
+    ConfigKey{"rdma.token_ports", "32768-65535", "ports that a token may make the server dial",
+              [](C& c, S& t) { return parse_port_range(c.rdma.token_port_first, c.rdma.token_port_last, t); }},
     ConfigKey{"rdma.operation_timeout_ms", "5000", "longest one-sided operation before its endpoint is closed",
               [](C& c, S& t) { return parse_duration(c.rdma.operation_timeout, t, 10, 600'000); }},
     ConfigKey{"rdma.inline_bytes_max", "4 KiB", "native door: longest payload that rides in a message",

@@ -25,7 +25,9 @@ rdma:
   max_recv_wr: 128
   max_sge: 4
   cq_size: 256
+  token_provider: [verbs, tcp]
   token_networks: [10.0.0.0/8, "fd00::/8"]
+  token_ports: 40000-40999
 )",
                                "test.yaml");
   ASSERT_TRUE(done) << done.error();
@@ -38,7 +40,10 @@ rdma:
   EXPECT_EQ(config.rdma.ib_port, 1);
   EXPECT_EQ(config.rdma.gid_index, "3");
   EXPECT_EQ(config.rdma.cq_size, 256u);
+  EXPECT_EQ(config.rdma.token_provider, (std::vector<std::string>{"verbs", "tcp"}));
   EXPECT_EQ(config.rdma.token_networks.size(), 2u);
+  EXPECT_EQ(config.rdma.token_port_first, 40000);
+  EXPECT_EQ(config.rdma.token_port_last, 40999);
   EXPECT_TRUE(check(config));
 }
 
@@ -55,6 +60,9 @@ TEST(Config, DefaultsInTheTableAreTheStructsOwn) {
   EXPECT_EQ(from_table.rdma.operation_timeout, built_in.rdma.operation_timeout);
   EXPECT_EQ(from_table.rdma.inline_bytes_max, built_in.rdma.inline_bytes_max);
   EXPECT_EQ(from_table.rdma.provider, built_in.rdma.provider);
+  EXPECT_EQ(from_table.rdma.token_provider, built_in.rdma.token_provider);
+  EXPECT_EQ(from_table.rdma.token_port_first, built_in.rdma.token_port_first);
+  EXPECT_EQ(from_table.rdma.token_port_last, built_in.rdma.token_port_last);
 }
 
 TEST(Config, TheDocumentNamesEveryKeyAsItIs) {
@@ -77,9 +85,13 @@ TEST(Config, BadValuesSayWhatIsWanted) {
   const std::pair<const char*, const char*> cases[] = {
       {"http: {port: 70000}", "v.yaml:1: http.port: not a number from 0 to 65535"},
       {"http: {port: -1}", "v.yaml:1: http.port: not a number from 0 to 65535"},
-      {"arena_size: huge", "v.yaml:1: arena_size: not a size from 32 MiB to 4 TiB"},
+      {"arena_size: huge", "v.yaml:1: arena_size: not a size from 16 MiB to 4 TiB"},
       {"rdma: {provider: shm}", "v.yaml:1: rdma.provider: 'shm' is not one of auto, verbs, efa, cxi, tcp, local"},
       {"rdma: {fabric_ports: 9200-9100}", "v.yaml:1: rdma.fabric_ports: not a range like 9101-9116"},
+      {"rdma: {token_provider: shm}",
+       "v.yaml:1: rdma.token_provider: 'shm' is not one of auto, none, verbs, efa, cxi, tcp"},
+      {"rdma: {token_provider: [none, tcp]}", "v.yaml:1: rdma.token_provider: 'none' stands alone"},
+      {"rdma: {token_ports: 0-10}", "v.yaml:1: rdma.token_ports: not a range like 9101-9116"},
       {"log_level: [a]", "v.yaml:1: log_level wants one value"},
       {"http: 3", "v.yaml:1: http wants keys"},
       {"region: a\nregion: b", "v.yaml:2: region stands here twice"},

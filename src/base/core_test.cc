@@ -68,9 +68,9 @@ TEST(BlockingPool, RunsElsewhereAndResumesAtHome) {
 }
 
 TEST(BlockingPool, AFullQueueAnswersAtOnce) {
-  BlockingPool pool(1, 1);
   std::atomic<bool> go{false};
   std::atomic<bool> started{false};
+  BlockingPool pool(1, 1);  // last: its thread is joined before what it reads goes
   ASSERT_TRUE(pool.submit("test.block", [&] {
     started = true;
     while (!go) std::this_thread::yield();

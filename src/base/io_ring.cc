@@ -121,7 +121,7 @@ void IoRing::start(OperationPtr operation) {
   submit_soon();
 }
 
-// After what the loop has to do at the moment, which may start more reads.
+// Posted, not called: what the loop runs before it may start more reads, and one system call submits them all.
 void IoRing::submit_soon() {
   if (std::exchange(submit_posted_, true)) return;
   asio::post(loop_, [this] {
@@ -185,7 +185,7 @@ size_t IoRing::collect(std::vector<Collected>& into) {
   return count;
 }
 
-// Those who are told may start new reads.
+// The list is taken out first: coroutines that are resumed may start new reads, which add to it.
 size_t IoRing::finish_some() {
   auto collected = std::exchange(collected_, {});
   const size_t count = collect(collected);
@@ -212,11 +212,11 @@ bool IoRing::arm() {
   io_uring_cq_eventfd_toggle(&ring_, true);
   // Else the look below could come before the kernel sees the switch, and the kernel's before the look.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  // What came before the eventfd was on nobody will tell.
+  // The kernel signals no completion that came before the eventfd was on: those are looked for here.
   return io_uring_cq_ready(&ring_) == 0;
 }
 
-// While the core is awake it looks by itself.
+// An awake core polls for completions and needs no signal from the kernel.
 void IoRing::disarm() {
   if (std::exchange(armed_, false)) io_uring_cq_eventfd_toggle(&ring_, false);
 }
@@ -247,7 +247,7 @@ void IoRing::shut_down() {
   while (in_kernel_ > 0) {
     const int failed = ::io_uring_submit_and_wait(&ring_, 1);
     if (failed < 0 && failed != -EINTR && failed != -EAGAIN && failed != -EBUSY) {
-      // The kernel would write into memory that is somebody else's by then.
+      // To go on would free buffers into which the kernel still writes.
       std::fprintf(stderr, "verbena: io_uring: reads cannot be collected: %s\n", std::strerror(-failed));
       std::abort();
     }
@@ -256,7 +256,7 @@ void IoRing::shut_down() {
   boost::system::error_code ignored;
   event_.close(ignored);
   again_.cancel();
-  // Their coroutines go with the loop, and are not told.
+  // The coroutines that wait are destroyed with the loop, so nothing resumes them.
   collected.clear();
   queued_.clear();
 }

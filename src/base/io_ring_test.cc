@@ -40,7 +40,7 @@ struct Pipe {
   int ends[2] = {-1, -1};
 };
 
-// Pages of their own, as the arena's.
+// Memory in whole pages, as the arena has it: O_DIRECT asks for that.
 struct Pages {
   explicit Pages(size_t size)
       : bytes(
@@ -259,7 +259,7 @@ TEST_F(Rings, MemoryThatMayNotBeRegisteredIsReadIntoAsWell) {
   EXPECT_EQ(pages.text(4096), std::string(4096, 'a'));
 }
 
-// As container runtimes do.
+// By seccomp, as container runtimes do it.
 bool forbid_io_uring_for_this_thread() {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

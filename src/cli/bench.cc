@@ -41,17 +41,18 @@ void summarize(BenchRow& row, std::vector<uint32_t>& samples_ns, double seconds)
 }
 
 std::string bench_json(const BenchRow& row) {
-  const nlohmann::ordered_json json{{"door", row.door},
-                                    {"provider", row.provider},
-                                    {"op", row.op},
-                                    {"size", row.size},
-                                    {"concurrency", row.concurrency},
-                                    {"p50_us", or_null(row.p50_us)},
-                                    {"p99_us", or_null(row.p99_us)},
-                                    {"p999_us", or_null(row.p999_us)},
-                                    {"ops_per_s", row.ops_per_s},
-                                    {"bytes_per_s", row.bytes_per_s},
-                                    {"server_cpu_s_per_gb", or_null(row.server_cpu_s_per_gb)}};
+  nlohmann::ordered_json json{{"door", row.door},
+                              {"provider", row.provider},
+                              {"op", row.op},
+                              {"size", row.size},
+                              {"concurrency", row.concurrency},
+                              {"p50_us", or_null(row.p50_us)},
+                              {"p99_us", or_null(row.p99_us)},
+                              {"p999_us", or_null(row.p999_us)},
+                              {"ops_per_s", row.ops_per_s},
+                              {"bytes_per_s", row.bytes_per_s},
+                              {"server_cpu_s_per_gb", or_null(row.server_cpu_s_per_gb)}};
+  if (row.batch != 1) json["batch"] = row.batch;
   return json.dump();
 }
 

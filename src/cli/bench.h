@@ -16,12 +16,14 @@ struct BenchPlan {
   std::vector<uint64_t> sizes;         // bytes
   std::vector<std::string> doors;      // http, anonymous, token, native
   std::vector<std::string> providers;  // of the native door: local, tcp, verbs
-  std::vector<std::string> ops;        // get, put, range, ranges
+  std::vector<std::string> ops;        // get, put, head, range, ranges, get_many, head_many, put_many, ...
   std::vector<unsigned> concurrency;   // callers at once, one operation each
   std::chrono::milliseconds duration{1'000};
   uint64_t count = 0;  // operations per caller; 0: by duration
   BucketDurability durability = BucketDurability::memory;
   uint64_t object_size = 1u << 30;  // bytes, of what range and ranges read
+  unsigned batch = 256;             // objects in a call of get_many, head_many and put_many
+  std::string trace;                // file that trace and trace_many replay
   bool checksums = false;           // let the client verify each GET inside the timed section
 };
 
@@ -33,6 +35,7 @@ struct BenchRow {
   std::optional<double> p50_us, p99_us, p999_us;
   double ops_per_s = 0, bytes_per_s = 0;
   std::optional<double> server_cpu_s_per_gb;  // 10^9 bytes
+  unsigned batch = 1;                         // objects in a call; the times are a call's, the rates are of objects
 };
 
 // The value below which `part` (0..1) of the samples lie; samples in ns are reordered. nullopt without samples.
@@ -44,9 +47,6 @@ std::string bench_json(const BenchRow& row);
 // Columns that line up with bench_table_line's.
 std::string bench_table_head();
 std::string bench_table_line(const BenchRow& row);
-
-// One line per row of the fabric doors that has a yardstick (fabtests, perftest) of its size among `rows`.
-std::string bench_ratios(const std::vector<BenchRow>& rows);
 
 // "4KiB,64KiB" and "1,4". The error names the item.
 std::expected<std::vector<uint64_t>, std::string> parse_sizes(const std::vector<std::string>& items);

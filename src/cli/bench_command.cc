@@ -1,6 +1,5 @@
-// `verbena bench`: every door, size and concurrency in one run, side by side with memcpy and libfabric's own tests.
+// `verbena bench`: every door, size and concurrency in one run.
 #include <fmt/core.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -26,9 +25,11 @@ struct BenchArguments {
   std::vector<std::string> concurrency{"1"};
   double seconds = 1;
   uint64_t count = 0;
+  unsigned batch = 256;
   std::string object_size = "1GiB";
-  std::string bucket, server_directory, durability = "memory", fabtests = "auto", nginx = "auto", listen = "127.0.0.1";
-  bool json = false, perftest = false, checksums = false, no_memcpy = false;
+  std::string trace;
+  std::string bucket, server_directory, durability = "memory", listen = "127.0.0.1";
+  bool json = false, checksums = false;
 };
 
 // A bucket of our own, emptied and removed at the end.
@@ -98,6 +99,11 @@ std::optional<BenchPlan> plan_of(const BenchArguments& arguments) {
   plan.ops = arguments.ops;
   plan.duration = std::chrono::milliseconds(static_cast<int64_t>(arguments.seconds * 1000));
   plan.count = arguments.count;
+  plan.batch = arguments.batch;
+  plan.trace = arguments.trace;
+  const bool traces = std::ranges::any_of(plan.ops, [](const std::string& op) { return op.starts_with("trace"); });
+  if (traces && plan.trace.empty())
+    return report("--trace", "trace and trace_many need a file", exit_usage), std::nullopt;
   plan.durability = arguments.durability == "sync" ? BucketDurability::sync : BucketDurability::memory;
   plan.checksums = arguments.checksums;
   return plan;
@@ -109,19 +115,23 @@ class Printer {
     if (!json_) fmt::print("{}\n", bench_table_head());
   }
   void row(const BenchRow& row) {
-    rows_.push_back(row);
     fmt::print("{}\n", json_ ? bench_json(row) : bench_table_line(row));
     std::fflush(stdout);
   }
 
-  void ratios() const {
-    if (const std::string lines = bench_ratios(rows_); !json_ && !lines.empty()) fmt::print("\n{}", lines);
-  }
-
  private:
   bool json_;
-  std::vector<BenchRow> rows_;
 };
+
+Outcome<BenchRow> measure_op(const Client& client, const ClientOptions& options, const BenchServer& server,
+                             const std::string& bucket, const std::string& op, uint64_t size, unsigned concurrency,
+                             const BenchPlan& plan) {
+  if (op.starts_with("trace")) return measure_trace(client, server, bucket, options.via, op, plan);
+  if (op == "get_beside_many") return measure_beside_many(options, bucket, size, concurrency, plan);
+  const bool many = op.ends_with("_many") || op == "head";
+  const auto& how = op.starts_with("range") ? measure_ranges : many ? measure_many : measure;
+  return how(client, server, bucket, options.via, op, size, concurrency, plan);
+}
 
 // All rows of one door and provider. Returns the exit code.
 int run_lane(const Lane& lane, const BenchServer& server, const std::string& bucket, const BenchPlan& plan,
@@ -131,7 +141,6 @@ int run_lane(const Lane& lane, const BenchServer& server, const std::string& buc
   options.provider = lane.provider;
   options.verify_checksums = plan.checksums;
   options.multipart_threshold = 5 * GiB;  // one object, one transfer
-  const Via door = options.via;
   const std::string name = lane.provider == "auto" ? lane.door : lane.door + " (" + lane.provider + ")";
   auto client = Client::connect(options);
   if (!client) return report(name, client.error());
@@ -139,8 +148,7 @@ int run_lane(const Lane& lane, const BenchServer& server, const std::string& buc
   for (const std::string& op : plan.ops) {
     for (const uint64_t size : plan.sizes) {
       for (const unsigned concurrency : plan.concurrency) {
-        const auto& how = op.starts_with("range") ? measure_ranges : measure;
-        auto row = how(*client, server, bucket, door, op, size, concurrency, plan);
+        auto row = measure_op(*client, options, server, bucket, op, size, concurrency, plan);
         if (!row) {
           worst = report(name + " " + op + " " + format_size(size), row.error());
           continue;
@@ -171,39 +179,6 @@ int run_anonymous(const Client& client, const BenchServer& server, const BenchPl
         worst = report("anonymous get " + format_size(size), row.error());
       }
     }
-  }
-  return worst;
-}
-
-std::string fabtests_prefix(const std::string& wanted) {
-  if (wanted == "off") return {};
-  if (wanted != "auto") return wanted;
-  const std::string built = VERBENA_LIBFABRIC_PREFIX;
-  return ::access((built + "/bin/fi_rma_bw").c_str(), X_OK) == 0 ? built : std::string();
-}
-
-int run_yardsticks(const BenchArguments& arguments, const BenchPlan& plan, Printer& printer) {
-  if (!arguments.no_memcpy) {
-    for (const uint64_t size : plan.sizes) {
-      for (const unsigned concurrency : plan.concurrency) printer.row(measure_memcpy(size, concurrency, plan));
-    }
-  }
-  int worst = exit_ok;
-  const auto take = [&](const char* name, const std::expected<std::vector<BenchRow>, std::string>& rows) {
-    if (!rows) {
-      worst = report(name, rows.error(), exit_failure);
-      return;
-    }
-    for (const BenchRow& row : *rows) printer.row(row);
-  };
-  if (arguments.nginx == "on" || (arguments.nginx == "auto" && nginx_is_there())) take("nginx", measure_nginx(plan));
-  const std::string prefix = fabtests_prefix(arguments.fabtests);
-  for (const uint64_t size : plan.sizes) {
-    for (const std::string& provider : plan.providers) {
-      if (prefix.empty() || (provider != "tcp" && provider != "verbs")) continue;
-      take("fabtests", measure_fabtests(prefix, size, provider, arguments.listen));
-    }
-    if (arguments.perftest) take("perftest", measure_perftest(arguments.listen, size));
   }
   return worst;
 }
@@ -249,8 +224,6 @@ int run_bench(const BenchArguments& arguments) {
                                               : run_lane(lane, *server, (*bucket)->name(), *plan, printer);
     if (code != exit_ok) worst = code;
   }
-  if (const int code = run_yardsticks(arguments, *plan, printer); code != exit_ok) worst = code;
-  printer.ratios();
   return worst;
 }
 
@@ -269,10 +242,15 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->delimiter(',')
       ->capture_default_str();
   command
-      ->add_option("--ops", arguments->ops,
-                   "get, put; range: random ranges of a large object; ranges: as many as --concurrency in one request")
+      ->add_option(
+          "--ops", arguments->ops,
+          "get, put, head; get_many, head_many, put_many: as many objects as --batch in a call; get_beside_many: "
+          "single GETs while another client asks for such batches; trace, trace_many: the lines of --trace, "
+          "object by object or a batch a line; range: random ranges of a large object; ranges: as many as "
+          "--concurrency in one request")
       ->delimiter(',')
-      ->check(CLI::IsMember({"get", "put", "range", "ranges"}))
+      ->check(CLI::IsMember({"get", "put", "head", "range", "ranges", "get_many", "head_many", "put_many",
+                             "get_beside_many", "trace", "trace_many"}))
       ->capture_default_str();
   command->add_option("--object-size", arguments->object_size, "of what range and ranges read")
       ->type_name("SIZE")
@@ -283,6 +261,11 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_option("--duration", arguments->seconds, "seconds per row")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
+  command->add_option("--batch", arguments->batch, "objects in a call of get_many, head_many and put_many")
+      ->check(CLI::Range(1u, 4096u))
+      ->capture_default_str();
+  command->add_option("--trace", arguments->trace, "what trace and trace_many replay (bench/kv_cache.trace)")
+      ->type_name("FILE");
   command->add_option("--count", arguments->count, "operations per caller instead of --duration");
   command->add_option("--bucket", arguments->bucket,
                       "an existing bucket (default: one of its own, removed at the end)");
@@ -293,25 +276,17 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->add_option("--server", arguments->server_directory,
                    "folder for the server that it starts (default: a temporary one)")
       ->type_name("DIR");
-  command->add_option("--fabtests", arguments->fabtests, "prefix of libfabric's tests, auto, or off")
-      ->type_name("PREFIX")
-      ->capture_default_str();
-  command->add_option("--nginx", arguments->nginx, "nginx on the same sizes: auto (where it is installed), on or off")
-      ->check(CLI::IsMember({"auto", "on", "off"}))
-      ->capture_default_str();
   command
       ->add_option("--listen", arguments->listen,
                    "where its own server listens; the address of an RDMA device, to measure verbs")
       ->type_name("ADDRESS")
       ->capture_default_str();
-  command->add_flag("--perftest", arguments->perftest, "ib_write_bw, ib_read_bw and ib_write_lat on that device, too");
-  command->add_flag("--no-memcpy", arguments->no_memcpy, "without the memcpy rows");
   command->add_flag("--checksums", arguments->checksums, "verify object checksums inside the timed section, too");
   command->add_flag("--json", arguments->json, "one JSON object per row");
   command->footer(
       "Without --endpoint it starts `verbena server` on a temporary folder and free ports, and ends it.\n"
       "Bytes are verified by checksum before and after each timed section. server_cpu_s_per_gb is CPU seconds of that\n"
-      "server's process per 10^9 bytes; it is null for a server that was running already. fabtests print means.");
+      "server's process per 10^9 bytes; it is null for a server that was running already.");
   command->callback([arguments, &exit_code] { exit_code = run_bench(*arguments); });
 }
 

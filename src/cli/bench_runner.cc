@@ -1,9 +1,6 @@
 #include "cli/bench_runner.h"
 
-#include <atomic>
 #include <cstring>
-#include <mutex>
-#include <thread>
 
 #include "base/checksum.h"
 #include "cli/bench_loop.h"
@@ -14,8 +11,6 @@ namespace verbena::cli {
 using client::fault;
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int warm_up_ops = 10;
 
@@ -85,46 +80,6 @@ Outcome<BenchRow> measure(const Client& client, const BenchServer& server, const
     OUT_TRY(verify(client, bucket, caller));
     OUT_TRY(client.remove(bucket, caller.key));
   }
-  return row;
-}
-
-BenchRow measure_memcpy(uint64_t size, unsigned concurrency, const BenchPlan& plan) {
-  BenchRow row;
-  row.door = "memcpy";
-  row.provider = "memory";
-  row.op = "copy";
-  row.size = size;
-  row.concurrency = concurrency;
-  std::mutex mutex;
-  std::vector<uint32_t> samples;
-  const std::atomic<bool> never{false};
-  const auto began = Clock::now();
-  const auto run = [&] {
-    std::vector<std::byte> from(size), to(size);
-    fill_pattern(from, 1);
-    std::vector<uint32_t> own;
-    // One copy of a few KiB is shorter than two readings of the clock, so small ones are timed by the batch.
-    const uint64_t batch = std::max<uint64_t>(1, 256 * 1024 / size);
-    auto done = timed_loop(own, plan, never, [&]() -> Outcome<> {
-      for (uint64_t i = 0; i < batch; ++i) {
-        std::memcpy(to.data(), from.data(), size);
-        asm volatile("" : : "r"(to.data()) : "memory");  // the copy must happen
-      }
-      return {};
-    });
-    static_cast<void>(done);
-    std::lock_guard lock(mutex);
-    for (uint32_t ns : own) samples.push_back(static_cast<uint32_t>(ns / batch));
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (unsigned i = 1; i < concurrency; ++i) threads.emplace_back(run);
-    run();
-  }
-  const uint64_t batch = std::max<uint64_t>(1, 256 * 1024 / size);
-  summarize(row, samples, std::chrono::duration<double>(Clock::now() - began).count());
-  row.ops_per_s *= static_cast<double>(batch);
-  row.bytes_per_s *= static_cast<double>(batch);
   return row;
 }
 

@@ -47,6 +47,7 @@ std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(std:
   auto child = Child::start(command, {{"VERBENA_ROOT_ACCESS_KEY", server->options_.access_key},
                                       {"VERBENA_ROOT_SECRET_KEY", server->options_.secret_key},
                                       {"VERBENA_RDMA_TOKEN_PROVIDER", "auto,tcp"},
+                                      {"VERBENA_RDMA_TOKEN_NETWORKS", address},
                                       {"VERBENA_LOG_LEVEL", "error"}});
   if (!child) return std::unexpected(child.error());
   server->child_ = std::move(*child);

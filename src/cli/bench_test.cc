@@ -2,10 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
-#include "cli/bench_runner.h"
-
 namespace verbena::cli {
 namespace {
 
@@ -49,56 +45,6 @@ TEST(Bench, ListsOfSizesAndCountsAreChecked) {
   EXPECT_FALSE(parse_counts({"0"}));
   EXPECT_FALSE(parse_counts({"-1"}));
   EXPECT_FALSE(parse_counts({"1000"}));
-}
-
-TEST(Bench, ReadsWhatFabtestsPrint) {
-  auto row = parse_fabtests(
-      "bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec\n"
-      "64k     2k      125m        0.81s    161.28     406.34       0.00\n",
-      65536);
-  ASSERT_TRUE(row);
-  EXPECT_DOUBLE_EQ(*row->p50_us, 406.34);
-  EXPECT_DOUBLE_EQ(row->bytes_per_s, 161.28e6);
-  EXPECT_FALSE(row->p99_us);
-  EXPECT_FALSE(parse_fabtests("fi_getinfo: -61 (No data available)\n", 1));
-  EXPECT_FALSE(parse_fabtests("", 1));
-}
-
-TEST(Bench, ReadsWhatPerftestPrints) {
-  auto bandwidth = parse_perftest(
-      " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
-      " 65536      256            26.50              25.00                0.000400\n",
-      65536, false);
-  ASSERT_TRUE(bandwidth);
-  EXPECT_DOUBLE_EQ(bandwidth->bytes_per_s, 25.0 * (1 << 20));
-  EXPECT_DOUBLE_EQ(bandwidth->ops_per_s, 400);
-  auto latency =
-      parse_perftest(" 4096    100          70.1           250.0        80.5     \t 85.0   \t 9.1\n", 4096, true);
-  ASSERT_TRUE(latency);
-  EXPECT_DOUBLE_EQ(*latency->p50_us, 80.5);
-  EXPECT_FALSE(parse_perftest("Couldn't connect to 10.77.0.1:18515\n", 4096, false));
-  EXPECT_FALSE(parse_perftest(" 8192 100 1 1 1\n", 4096, false));
-}
-
-TEST(Bench, RatiosCompareRowsOfOneSizeAndProvider) {
-  BenchRow get{"native", "verbs", "get", 65536, 1, 100.0, {}, {}, 10000, 655360000, {}};
-  BenchRow rma{"fabtests", "verbs", "rma_write", 65536, 1, 50.0, {}, {}, 20000, 1310720000, {}};
-  BenchRow one_way{"fabtests", "verbs", "one_way", 65536, 1, 25.0, {}, {}, 40000, 2621440000, {}};
-  BenchRow other = rma;
-  other.provider = "tcp";
-  EXPECT_EQ(bench_ratios({get, other, rma, one_way}),
-            "native (verbs) get 64 KiB: 0.50x the throughput of fabtests rma_write\n"
-            "native (verbs) get 64 KiB: 4.00x the time of fabtests one_way\n");
-  EXPECT_EQ(bench_ratios({get, other}), "");
-}
-
-TEST(Bench, MemcpyCountsEveryCopy) {
-  BenchPlan plan;
-  plan.count = 3;
-  const BenchRow row = measure_memcpy(4096, 1, plan);
-  EXPECT_EQ(row.door, "memcpy");
-  EXPECT_GT(row.ops_per_s, 0);
-  EXPECT_NEAR(row.bytes_per_s, row.ops_per_s * 4096, row.bytes_per_s * 1e-9);
 }
 
 }  // namespace

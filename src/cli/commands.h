@@ -12,5 +12,7 @@ void add_object_commands(CLI::App& app, int& exit_code);  // put, get, ls, stat,
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_user_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
+void add_health_command(CLI::App& app, int& exit_code);
+void add_manual_commands(CLI::App& app, int& exit_code);  // manual, completion: of all commands in `app`
 
 }  // namespace verbena::cli

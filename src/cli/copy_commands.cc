@@ -117,6 +117,7 @@ int run_put(const CopyArguments& arguments) {
 }
 
 int run_get(const CopyArguments& arguments) {
+  if (!arguments.many.empty()) return run_get_many(arguments);
   auto from = parse_s3_address(arguments.from);
   if (!from) return report(arguments.from, from.error(), exit_usage);
   if (from->key.empty() && !arguments.recursive) {

@@ -25,6 +25,7 @@ using Findings = std::vector<Finding>;
 struct MachineRoots {
   std::filesystem::path sys = "/sys";
   std::filesystem::path proc = "/proc";
+  std::filesystem::path run = "/run";
 };
 
 Findings check_providers(const std::vector<fabric::ofi::ProviderInfo>& providers);
@@ -33,6 +34,9 @@ Findings check_firewall(const MachineRoots& roots);
 Findings check_memory(const MachineRoots& roots);
 Findings check_limits();
 Findings check_io_uring(const MachineRoots& roots);
+// What systemd says of the service, explained; explain_unit() of what `systemctl show` printed.
+Findings check_systemd(const MachineRoots& roots);
+Findings explain_unit(const std::string& properties_text);
 // `endpoint`: "http://host:port", whose server may answer; `native`: "host:port".
 Findings check_ports(const std::string& endpoint, const std::string& native);
 

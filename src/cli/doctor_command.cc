@@ -29,7 +29,7 @@ namespace {
 
 struct DoctorArguments {
   std::string endpoint, native;
-  bool json = false;
+  bool json = false, systemd = false;
 };
 
 void append(Findings& to, Findings more) { std::ranges::move(more, std::back_inserter(to)); }
@@ -38,7 +38,9 @@ int run_doctor(const DoctorArguments& arguments) {
   std::string endpoint = arguments.endpoint.empty() ? aws_settings("").endpoint : arguments.endpoint;
   if (endpoint.empty()) endpoint = "http://127.0.0.1:9000";
   const MachineRoots roots;
-  Findings findings = check_providers(fabric::ofi::discover());
+  Findings findings;
+  if (arguments.systemd) append(findings, check_systemd(roots));
+  append(findings, check_providers(fabric::ofi::discover()));
   append(findings, check_devices(roots));
   append(findings, check_firewall(roots));
   append(findings, check_limits());
@@ -77,6 +79,7 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
       ->type_name("URL");
   command->add_option("--native", arguments->native, "native door to look for")->type_name("HOST:PORT");
   command->add_flag("--json", arguments->json, "one JSON object per finding");
+  command->add_flag("--systemd", arguments->systemd, "first explain the service: its state and its unit's settings");
   command->footer("Exit code 0 unless a check fails; warnings name what would make things better.");
   command->callback([arguments, &exit_code] { exit_code = run_doctor(*arguments); });
 }

@@ -107,5 +107,36 @@ TEST_F(Doctor, MalformedEndpointsAreNamed) {
   EXPECT_EQ(check_ports("http://127.0.0.1:9000", "x:y:z")[0].health, Health::fail);
 }
 
+constexpr const char* good_unit =
+    "LoadState=loaded\nActiveState=active\nSubState=running\nMainPID=7\nType=notify\nWatchdogUSec=30s\n"
+    "LimitMEMLOCK=infinity\nPrivateDevices=no\nUser=verbena\nNeedDaemonReload=no\n";
+
+TEST_F(Doctor, FindsAUnitAsThePackageHasItSound) {
+  for (const Finding& finding : explain_unit(good_unit)) EXPECT_EQ(finding.health, Health::ok) << finding.subject;
+}
+
+TEST_F(Doctor, ExplainsAUnitThatFailedForItsConfiguration) {
+  std::string text = good_unit;
+  text.replace(text.find("ActiveState=active"), 18, "ActiveState=failed\nExecMainStatus=2");
+  const Findings findings = explain_unit(text);
+  EXPECT_EQ(findings[0].health, Health::fail);
+  EXPECT_NE(findings[0].mend.find("verbena config --check"), std::string::npos);
+}
+
+TEST_F(Doctor, NamesWhatAnOverrideTookFromTheUnit) {
+  std::string text = good_unit;
+  text.replace(text.find("LimitMEMLOCK=infinity"), 21, "LimitMEMLOCK=8388608");
+  text.replace(text.find("WatchdogUSec=30s"), 16, "WatchdogUSec=0");
+  size_t warnings = 0;
+  for (const Finding& finding : explain_unit(text)) warnings += finding.health == Health::warn ? 1 : 0;
+  EXPECT_EQ(warnings, 2u);
+}
+
+TEST_F(Doctor, KnowsAMachineWithoutSystemdAndOneWithoutTheUnit) {
+  roots.run = root / "run";
+  EXPECT_NE(check_systemd(roots)[0].mend.find("verbena server DIR"), std::string::npos);
+  EXPECT_NE(explain_unit("LoadState=not-found\n")[0].mend.find("package"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace verbena::cli

@@ -1,10 +1,10 @@
 // ls and stat.
-#include <fmt/chrono.h>
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "base/date.h"
 #include "cli/object_commands.h"
 #include "cli/report.h"
 #include "cli/s3_address.h"
@@ -14,14 +14,14 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string time_text(std::chrono::system_clock::time_point when) {
-  return fmt::format("{:%Y-%m-%d %H:%M:%S}",
-                     fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(when))));
+std::string iso_text(std::chrono::system_clock::time_point when) {
+  return format_iso8601_seconds(std::chrono::floor<std::chrono::seconds>(when).time_since_epoch().count());
 }
 
-std::string iso_text(std::chrono::system_clock::time_point when) {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
-                     fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(when))));
+// "2026-01-02 03:04:05", for people.
+std::string time_text(std::chrono::system_clock::time_point when) {
+  const std::string iso = iso_text(when);
+  return iso.substr(0, 10) + " " + iso.substr(11, 8);
 }
 
 // Keys may hold bytes that are no UTF-8: they must not end the program.

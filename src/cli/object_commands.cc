@@ -37,6 +37,10 @@ void add_object_commands(CLI::App& app, int& exit_code) {
   get->add_option("S3", get_to->from, "s3://BUCKET/KEY")->required();
   get->add_option("FILE", get_to->to, "a file, a folder, or - for standard output (default: the key's last part)");
   get->add_flag("-r,--recursive", get_to->recursive, "all objects whose key begins with KEY, below the folder FILE");
+  get->add_option("--many", get_to->many,
+                  "the objects that LIST names, a key a line, each appended to KEY, below the folder FILE: hundreds in "
+                  "each message; - for standard input")
+      ->type_name("LIST");
 
   auto [ls, ls_to] = add<LookArguments>(app, exit_code, "ls", "List buckets or objects", run_ls);
   ls->add_option("S3", ls_to->address, "s3://BUCKET[/PREFIX]; without it the buckets are listed");

@@ -14,9 +14,11 @@ struct CopyArguments {  // put, get
   bool recursive = false;
   std::string content_type;
   std::vector<std::string> metadata;  // "name=value"
+  std::string many;                   // get: a file that names keys, or "-"
 };
 int run_put(const CopyArguments& arguments);
 int run_get(const CopyArguments& arguments);
+int run_get_many(const CopyArguments& arguments);  // with `many`
 
 struct LookArguments {  // ls, stat
   ClientFlags client;

@@ -13,16 +13,23 @@
 #include "auth/keyring.h"
 #include "base/config.h"
 #include "cli/exit_code.h"
+#include "cli/ready_line.h"
 #include "server/data_directory.h"
+#include "server/secret_files.h"
 #include "server/server.h"
+#include "server/service_manager.h"
 
 namespace verbena::cli {
 namespace {
 
 struct Flags {
-  std::string directory;
-  std::string http, rdma, config_path;
+  std::string directory;  // empty: in memory
+  bool memory = false;
+  std::string memory_max;
+  std::string http, rdma, region, config_path;
   std::vector<std::string> set;
+  server::FirstContents contents;
+  bool print_ready = false;
   bool accept_data_loss = false;
 };
 
@@ -55,6 +62,7 @@ std::expected<Config, std::string> read_config(const Flags& flags) {
     if (auto done = apply_yaml(config, text.str(), flags.config_path); !done) return std::unexpected(done.error());
   }
   static constexpr std::string_view other_variables[] = {"VERBENA_ROOT_ACCESS_KEY", "VERBENA_ROOT_SECRET_KEY",
+                                                         "VERBENA_ROOT_ACCESS_KEY_FILE", "VERBENA_ROOT_SECRET_KEY_FILE",
                                                          "VERBENA_CACHE"};
   if (auto done = apply_environment(config, environ, other_variables); !done) return std::unexpected(done.error());
   for (const auto& [section, text] : {std::pair{"http", flags.http}, std::pair{"rdma", flags.rdma}}) {
@@ -66,6 +74,10 @@ std::expected<Config, std::string> read_config(const Flags& flags) {
     if (equals == std::string::npos) return std::unexpected("--set wants KEY=VALUE");
     auto done = apply_value(config, assignment.substr(0, equals), assignment.substr(equals + 1));
     if (!done) return std::unexpected("--set " + done.error());
+  }
+  if (!flags.region.empty()) {
+    if (auto done = apply_value(config, "region", flags.region); !done)
+      return std::unexpected("--region " + done.error());
   }
   if (flags.accept_data_loss) config.accept_data_loss = true;
   if (auto done = check(config); !done) return std::unexpected(done.error());
@@ -81,15 +93,35 @@ void print_tokens(const server::Endpoints& endpoints) {
     std::printf(
         "  tokens  declined: no RDMA device serves them. To try them where all peers are trusted, since any peer can "
         "then\n"
-        "          crash the server: --set rdma.token_provider=tcp\n\n");
+        "          crash the server: --set rdma.token_provider=tcp, and for clients on this host\n"
+        "          --set rdma.token_networks=127.0.0.0/8\n\n");
   }
+}
+
+void print_keys(const server::RootKeys& keys, const std::string& directory) {
+  if (keys.from == server::RootKeys::From::environment) {
+    std::printf("  The root keys are VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY.\n\n");
+    return;
+  }
+  if (keys.from == server::RootKeys::From::file) {
+    std::printf("  The root keys are in %s/credentials:\n\n", directory.c_str());
+    std::printf("  export AWS_ACCESS_KEY_ID=$(sed -n 1p %s/credentials)\n", directory.c_str());
+    std::printf("  export AWS_SECRET_ACCESS_KEY=$(sed -n 2p %s/credentials)\n\n", directory.c_str());
+    return;
+  }
+  const std::string kept =
+      directory.empty() ? "for as long as this server runs" : "kept in " + directory + "/credentials";
+  std::printf("  New root keys, shown once and %s:\n\n", kept.c_str());
+  std::printf("  export AWS_ACCESS_KEY_ID=%s\n  export AWS_SECRET_ACCESS_KEY=%s\n\n",
+              keys.credentials.access_key.c_str(), keys.credentials.secret_key.c_str());
 }
 
 // The endpoints' lines have a fixed form: scripts read them.
 void print_welcome(const server::Endpoints& endpoints, const server::RootKeys& keys, const std::string& directory) {
   std::string providers;
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
-  std::printf("Verbena %s, data in %s\n\n", VERBENA_VERSION, directory.c_str());
+  const std::string where = directory.empty() ? "all in memory: gone when it stops" : "data in " + directory;
+  std::printf("Verbena %s, %s\n\n", VERBENA_VERSION, where.c_str());
   std::printf("  S3      %s\n", endpoints.http.c_str());
   std::printf("  admin   %s\n", endpoints.admin.empty() ? "off" : endpoints.admin.c_str());
   std::printf("  native  %s%s\n", endpoints.native.empty() ? "off" : endpoints.native.c_str(),
@@ -99,17 +131,7 @@ void print_welcome(const server::Endpoints& endpoints, const server::RootKeys& k
   } else {
     print_tokens(endpoints);
   }
-  if (keys.from == server::RootKeys::From::generated) {
-    std::printf("  New root keys, shown once and kept in %s/credentials:\n\n", directory.c_str());
-    std::printf("  export AWS_ACCESS_KEY_ID=%s\n  export AWS_SECRET_ACCESS_KEY=%s\n\n",
-                keys.credentials.access_key.c_str(), keys.credentials.secret_key.c_str());
-  } else if (keys.from == server::RootKeys::From::file) {
-    std::printf("  The root keys are in %s/credentials:\n\n", directory.c_str());
-    std::printf("  export AWS_ACCESS_KEY_ID=$(sed -n 1p %s/credentials)\n", directory.c_str());
-    std::printf("  export AWS_SECRET_ACCESS_KEY=$(sed -n 2p %s/credentials)\n\n", directory.c_str());
-  } else {
-    std::printf("  The root keys are VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY.\n\n");
-  }
+  print_keys(keys, directory);
   const std::string options =
       (endpoints.http == "http://127.0.0.1:9000" ? "" : " --endpoint " + endpoints.http) +
       (endpoints.native == "127.0.0.1:9100" || endpoints.native.empty() ? "" : " --native " + endpoints.native);
@@ -122,6 +144,12 @@ void print_welcome(const server::Endpoints& endpoints, const server::RootKeys& k
   std::fflush(stdout);
 }
 
+// Whoever waits for the line reads a pipe.
+void print_out(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
 // Each connection and each volume is an open file; the soft limit of a login shell (1024) is meant for select().
 void raise_open_files_limit() {
   rlimit limit{};
@@ -130,9 +158,59 @@ void raise_open_files_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);  // best effort: accept() says so when it runs out
 }
 
+std::expected<server::RootKeys, std::string> find_keys(const Flags& flags) {
+  if (flags.memory) return server::root_keys_in_memory();
+  auto directory = server::DataDirectory::open(flags.directory);
+  if (!directory) return std::unexpected(directory.error());
+  return server::root_keys(*directory);
+}
+
+// Of objects in memory: what --memory-max says, or half of the machine's memory.
+std::expected<uint64_t, std::string> memory_limit(const Flags& flags) {
+  if (flags.memory_max.empty()) {
+    return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) / 2 * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  }
+  const auto size = parse_size(flags.memory_max);
+  if (!size || *size == 0) return std::unexpected("--memory-max wants a size such as 4GiB");
+  return *size;
+}
+
+// Reloads on SIGHUP and keeps the watchdog calm, until a signal that ends the server: that one.
+int wait_for_end(server::Server& server, const server::ServiceManager& manager, const sigset_t& signals) {
+  const auto& endpoints = server.endpoints();
+  const std::string status =
+      "S3 " + endpoints.http + ", native " + (endpoints.native.empty() ? "off" : endpoints.native);
+  manager.ready(status);
+  // Three signs of life in each interval; a core that gives none is what the watchdog is there to end.
+  const auto tick = manager.watchdog().value_or(std::chrono::hours(1)) / 3;
+  for (;;) {
+    const timespec wait{.tv_sec = tick.count() / 1'000'000, .tv_nsec = tick.count() % 1'000'000 * 1000};
+    const int received = sigtimedwait(&signals, nullptr, &wait);
+    if (received == SIGHUP) {
+      manager.reloading();
+      server.reload();
+      manager.ready(status);
+    } else if (received > 0) {
+      return received;
+    }
+    if (!manager.watchdog()) continue;
+    if (server.answers(std::chrono::duration_cast<std::chrono::milliseconds>(tick))) {
+      manager.alive();
+    } else {
+      log::error("server: a core did not answer within {} ms: the watchdog gets no sign of life", tick.count() / 1000);
+    }
+  }
+}
+
 int serve(const Flags& flags) {
+  if (flags.memory != flags.directory.empty()) {
+    return fail_with("server wants a directory, or --memory, and not both", exit_usage);
+  }
+  if (auto done = server::take_secret_files(); !done) return fail_with(done.error(), exit_usage);
   auto config = read_config(flags);
   if (!config) return fail_with(config.error(), exit_usage);
+  const auto memory_max = memory_limit(flags);
+  if (!memory_max) return fail_with(memory_max.error(), exit_usage);
   // Blocked before any thread starts, so that every thread inherits it and only sigwait() below sees them.
   sigset_t ends;
   sigemptyset(&ends);
@@ -142,20 +220,22 @@ int serve(const Flags& flags) {
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   raise_open_files_limit();
 
-  std::expected<server::RootKeys, std::string> keys;
-  {
-    auto directory = server::DataDirectory::open(flags.directory);
-    if (!directory) return fail_with(directory.error());
-    keys = server::root_keys(*directory);
-    if (!keys) return fail_with(keys.error());
-  }
-  auto started = server::Server::start(*config, flags.directory, keys->credentials);
+  auto keys = find_keys(flags);
+  if (!keys) return fail_with(keys.error());
+  auto started =
+      flags.memory ? server::Server::start_in_memory(*config, *memory_max, keys->credentials, flags.contents)
+                   : server::Server::start(*config, flags.directory, keys->credentials, flags.contents);
   if (!started) return fail_with(started.error());
-  print_welcome((*started)->endpoints(), *keys, flags.directory);
+  if (flags.print_ready) {
+    print_out(ready_line((*started)->endpoints(), *keys, config->region));
+  } else {
+    print_welcome((*started)->endpoints(), *keys, flags.directory);
+  }
 
-  int received = 0;
-  while (sigwait(&ends, &received) == 0 && received == SIGHUP) (*started)->reload();
+  const auto manager = server::ServiceManager::from_environment();
+  const int received = wait_for_end(**started, manager, ends);
   log::info("server: {} received, stopping", received == SIGINT ? "SIGINT" : "SIGTERM");
+  manager.stopping();
   // Whoever asks twice does not want to wait for requests in flight: the second signal ends the process at once.
   pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
   (*started)->stop();
@@ -188,12 +268,28 @@ void add_master_key_command(CLI::App& app, int& exit_code) {
 }
 
 void add_server_command(CLI::App& app, int& exit_code) {
-  auto* command = app.add_subcommand("server", "serve a directory over S3, RDMA tokens and the native door");
+  auto* command =
+      app.add_subcommand("server", "serve a directory, or memory, over S3, RDMA tokens and the native door");
   auto flags = std::make_shared<Flags>();
-  command->add_option("DIR", flags->directory, "where objects are kept; made if missing")->required();
+  command->add_option("DIR", flags->directory, "where objects are kept; made if missing");
+  auto* memory = command->add_flag("--memory", flags->memory, "keep everything in memory: gone when the server stops");
+  command->add_option("--memory-max", flags->memory_max, "most that objects may take of it (default: half of it)")
+      ->type_name("SIZE")
+      ->needs(memory);
   command->add_option("--http", flags->http, "address of the S3 door (default 127.0.0.1:9000)")->type_name("ADDR:PORT");
   command->add_option("--rdma", flags->rdma, "address of the native door (default 127.0.0.1:9100)")
       ->type_name("ADDR:PORT");
+  command->add_option("--region", flags->region, "what the server calls its region (default us-east-1)");
+  command->add_option("--bucket", flags->contents.buckets, "make this bucket where it is missing; any number of them")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--seed", flags->contents.seed,
+                   "with --memory: begin with the files of this folder as objects, FOLDER/BUCKET/KEY")
+      ->type_name("FOLDER")
+      ->needs(memory);
+  command->add_flag("--print-ready", flags->print_ready,
+                    "when all doors are open, print addresses and ports as one line of JSON, and nothing else");
   command->add_option("--config", flags->config_path, "YAML file; docs/configuration.md names every key")
       ->type_name("FILE");
   command->add_option("--set", flags->set, "set one configuration key, above file and environment")
@@ -203,8 +299,14 @@ void add_server_command(CLI::App& app, int& exit_code) {
                     "`verbena fsck DIR` first)");
   command->footer(
       "Flags override VERBENA_* environment variables (VERBENA_RDMA_PORT for rdma.port), which override the file.\n"
-      "SIGHUP reads the master keys again and reopens the access log.\n"
-      "Root keys: VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY, else made at the first start and kept in DIR.");
+      "SIGHUP reads the master keys again and reopens the access log. Under systemd (Type=notify) it says when it is "
+      "ready\n"
+      "and serves the watchdog.\n"
+      "Root keys: VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY, or the same with _FILE for files that hold "
+      "them,\n"
+      "else made at the first start and kept in DIR.\n"
+      "Exit codes: 0 stopped by SIGTERM or SIGINT; 1 could not start (the line before says why; nothing was changed);\n"
+      "2 wrong configuration, flags or secrets.");
   command->callback([flags, &exit_code] { exit_code = serve(*flags); });
 }
 

@@ -1,91 +1,84 @@
-// include/verbena/verbena.h over include/verbena/client.h. No exception leaves these functions.
-#include <algorithm>
-#include <cstdio>
-#include <new>
-
-#include "client/outcome.h"
-#include "verbena/client.h"
-#include "verbena/verbena.h"
-
-struct verbena_client {
-  verbena::Client client;
-};
-struct verbena_buffer {
-  verbena::Buffer buffer;
-};
-struct verbena_list {
-  verbena::Client client;
-  std::string bucket;
-  verbena::ListOptions options;
-  verbena::ListPage page;
-  size_t next = 0;
-  bool started = false;
-};
+// include/verbena/verbena.h over include/verbena/client.h: clients, memory, single objects. No exception leaves them.
+#include "client/c_api.h"
 
 namespace {
 
+using namespace verbena::c_api;
 using verbena::ErrorCode;
 using verbena::Outcome;
+using verbena::client::fault;
 
-thread_local std::string last_error;
-
-int failed(const verbena::ClientError& error) {
-  last_error = error.message;
-  return static_cast<int>(error.code);
-}
-
-// Runs `body` (returning Outcome<>), and turns what it says into a code.
-template <class Fn>
-int guarded(Fn&& body) noexcept {
-  try {
-    last_error.clear();
-    Outcome<> outcome = body();
-    return outcome ? VERBENA_OK : failed(outcome.error());
-  } catch (const std::bad_alloc&) {
-    last_error.clear();
-    return VERBENA_LOCAL_ERROR;
-  } catch (const std::exception& problem) {
-    return failed({ErrorCode::local_error, problem.what(), {}, 0, {}});
+Outcome<verbena::ClientOptions> client_options(const verbena_options& given) {
+  verbena::ClientOptions out;
+  const auto set = [](std::string& field, const char* value) {
+    if (value != nullptr) field = value;
+  };
+  set(out.endpoint, given.endpoint);
+  set(out.native_endpoint, given.native_endpoint);
+  set(out.access_key, given.access_key);
+  set(out.secret_key, given.secret_key);
+  set(out.session_token, given.session_token);
+  set(out.region, given.region);
+  set(out.provider, given.provider);
+  set(out.ca_file, given.ca_file);
+  out.insecure = given.insecure != 0;
+  out.cleartext_rdma = given.cleartext_rdma != 0;
+  out.sign_payload = given.unsigned_payload == 0;
+  out.verify_checksums = given.unverified_checksums == 0;
+  const auto number = [](auto& field, auto value) {
+    if (value != 0) field = static_cast<std::remove_reference_t<decltype(field)>>(value);
+  };
+  constexpr uint64_t year_ms = 31'536'000'000;
+  number(out.connect_timeout, std::min(given.connect_timeout_ms, year_ms));
+  number(out.operation_timeout, std::min(given.operation_timeout_ms, year_ms));
+  number(out.attempts_max, given.attempts_max);
+  number(out.connections_max, given.connections_max);
+  number(out.async_threads, given.async_threads);
+  number(out.parts_in_flight, given.parts_in_flight);
+  number(out.multipart_threshold, given.multipart_threshold);
+  number(out.part_size, given.part_size);
+  number(out.token_size_min, given.token_size_min);
+  if (given.via != nullptr) {
+    auto via = verbena::parse_via(given.via);
+    if (!via) return fault(ErrorCode::invalid_argument, "via: auto, native, token or http");
+    out.via = *via;
   }
+  return out;
 }
 
-std::string text(const char* value) { return value == nullptr ? std::string() : std::string(value); }
-
-template <size_t n>
-void copy_text(char (&into)[n], std::string_view from) {
-  const size_t size = std::min(from.size(), n - 1);
-  std::copy_n(from.begin(), size, into);
-  into[size] = '\0';
+template <class... Pointer>
+Outcome<> all_there(Pointer... pointers) {
+  if (((pointers == nullptr) || ...)) return null_argument();
+  return {};
 }
 
-void fill(verbena_object* out, const verbena::ObjectInfo& info) {
-  if (out == nullptr) return;
-  out->size = info.size;
-  out->modified_us =
-      std::chrono::duration_cast<std::chrono::microseconds>(info.last_modified.time_since_epoch()).count();
-  copy_text(out->etag, info.etag);
-}
-
-void fill(verbena_transfer* out, const verbena::Transfer& transfer) {
-  if (out == nullptr) return;
-  copy_text(out->door, verbena::to_string(transfer.door));
-  copy_text(out->provider, transfer.provider);
-  out->bytes = transfer.bytes;
-  copy_text(out->fell_back_reason, transfer.fell_back_reason);
-}
-
-auto null_argument() { return verbena::client::fault(ErrorCode::invalid_argument, "a required argument is NULL"); }
-
-Outcome<verbena::Buffer> part_of(const verbena_buffer* buffer, size_t offset, size_t size) {
-  verbena::Buffer part = buffer->buffer.slice(offset, size);
-  if (!part) return verbena::client::fault(ErrorCode::invalid_argument, "offset and size lie outside the buffer");
-  return part;
-}
-
-void finish_get(const verbena::GetReply& got, uint64_t* bytes, verbena_object* object, verbena_transfer* transfer) {
+Outcome<> finish_get(verbena::GetReply got, const GetRequest& request, uint64_t* bytes, verbena_object* object,
+                     verbena_transfer* transfer) {
   if (bytes != nullptr) *bytes = got.bytes;
   fill(object, got.info);
   fill(transfer, got.transfer);
+  if (request.info != nullptr) *request.info = make_info(std::move(got.info));
+  return {};
+}
+
+void finish_put(const verbena::PutReply& put, verbena_object* object, verbena_transfer* transfer) {
+  fill(object, put);
+  fill(transfer, put.transfer);
+}
+
+Outcome<> pair_at(const std::vector<verbena_pair>& pairs, size_t index, verbena_pair* pair) {
+  OUT_TRY(all_there(pair));
+  if (index >= pairs.size()) return fault(ErrorCode::invalid_argument, "there are not that many");
+  *pair = pairs[index];
+  return {};
+}
+
+verbena::Reader reader_of(verbena_reader reader, void* context) {
+  return [=](std::span<std::byte> into) -> Outcome<size_t> {
+    const int64_t filled = reader(context, into.data(), into.size());
+    if (filled < 0) return fault(ErrorCode::local_error, "the reader failed");
+    return static_cast<size_t>(filled);
+  };
 }
 
 }  // namespace
@@ -93,32 +86,33 @@ void finish_get(const verbena::GetReply& got, uint64_t* bytes, verbena_object* o
 extern "C" {
 
 const char* verbena_version(void) { return VERBENA_VERSION; }
-const char* verbena_last_error(void) { return last_error.c_str(); }
+const char* verbena_last_error(void) { return last_error.message.c_str(); }
+
+const char* verbena_code_name(int code) {
+  if (code == VERBENA_OK) return "ok";
+  if (code < 0 || code > VERBENA_FORKED) return "?";
+  return verbena::to_string(static_cast<ErrorCode>(code)).data();
+}
+
+void verbena_error_details(verbena_error* error) {
+  if (error == nullptr || !fillable(error)) return;
+  verbena_error made{};
+  made.code = static_cast<int>(last_error.code);
+  if (made.code != 0) {
+    made.http_status = last_error.http_status;
+    copy_text(made.s3_code, last_error.s3_code);
+    copy_text(made.request_id, last_error.request_id);
+    copy_text(made.message, last_error.message);
+  }
+  give(error, made);
+}
 
 int verbena_connect(const verbena_options* options, verbena_client** client) {
   return guarded([&]() -> Outcome<> {
-    if (client == nullptr) return null_argument();
+    OUT_TRY(all_there(client));
     *client = nullptr;
-    verbena::ClientOptions made;
-    const auto set = [](std::string& field, const char* value) {
-      if (value != nullptr) field = value;
-    };
-    if (options != nullptr) {
-      set(made.endpoint, options->endpoint);
-      set(made.native_endpoint, options->native_endpoint);
-      set(made.access_key, options->access_key);
-      set(made.secret_key, options->secret_key);
-      set(made.session_token, options->session_token);
-      set(made.region, options->region);
-      set(made.ca_file, options->ca_file);
-      made.insecure = options->insecure != 0;
-      made.cleartext_rdma = options->cleartext_rdma != 0;
-      if (options->via != nullptr) {
-        auto via = verbena::parse_via(options->via);
-        if (!via) return verbena::client::fault(ErrorCode::invalid_argument, "via: auto, native, token or http");
-        made.via = *via;
-      }
-    }
+    OUT_ASSIGN(const verbena_options given, known(options));
+    OUT_ASSIGN(auto made, client_options(given));
     OUT_ASSIGN(auto connected, verbena::Client::connect(std::move(made)));
     *client = new verbena_client{std::move(connected)};
     return {};
@@ -127,19 +121,28 @@ int verbena_connect(const verbena_options* options, verbena_client** client) {
 
 void verbena_close(verbena_client* client) { delete client; }
 
+const char* verbena_preferred(verbena_client* client, uint64_t size) {
+  return client == nullptr ? "" : verbena::to_string(client->client.preferred(size)).data();
+}
+
 int verbena_buffer_alloc(verbena_client* client, size_t size, verbena_buffer** buffer) {
   return guarded([&]() -> Outcome<> {
-    if (client == nullptr || buffer == nullptr) return null_argument();
+    OUT_TRY(all_there(client, buffer));
     OUT_ASSIGN(auto made, client->client.allocate(size));
     *buffer = new verbena_buffer{std::move(made)};
     return {};
   });
 }
 
-int verbena_buffer_register(verbena_client* client, void* data, size_t size, verbena_buffer** buffer) {
+int verbena_buffer_register(verbena_client* client, const verbena_memory* memory, verbena_buffer** buffer) {
   return guarded([&]() -> Outcome<> {
-    if (client == nullptr || buffer == nullptr) return null_argument();
-    OUT_ASSIGN(auto made, client->client.register_memory(data, size));
+    OUT_TRY(all_there(client, memory, buffer));
+    OUT_ASSIGN(const verbena_memory given, known(memory));
+    if (given.kind != VERBENA_MEMORY_HOST) {
+      return fault(ErrorCode::unsupported,
+                   "memory of kind " + std::to_string(given.kind) + ": only host memory is served");
+    }
+    OUT_ASSIGN(auto made, client->client.register_memory(given.address, given.size));
     *buffer = new verbena_buffer{std::move(made)};
     return {};
   });
@@ -149,132 +152,154 @@ void* verbena_buffer_data(const verbena_buffer* buffer) { return buffer == nullp
 size_t verbena_buffer_size(const verbena_buffer* buffer) { return buffer == nullptr ? 0 : buffer->buffer.size(); }
 void verbena_buffer_free(verbena_buffer* buffer) { delete buffer; }
 
+int verbena_cancellation_new(verbena_cancellation** cancellation) {
+  return guarded([&]() -> Outcome<> {
+    OUT_TRY(all_there(cancellation));
+    *cancellation = new verbena_cancellation{};
+    return {};
+  });
+}
+void verbena_cancel(verbena_cancellation* cancellation) {
+  if (cancellation != nullptr) cancellation->source.request_stop();
+}
+void verbena_cancellation_free(verbena_cancellation* cancellation) { delete cancellation; }
+
 int verbena_get(verbena_client* client, const char* bucket, const char* key, verbena_buffer* buffer, size_t offset,
-                size_t size, uint64_t* bytes, verbena_object* object, verbena_transfer* transfer) {
+                size_t size, const verbena_get_options* options, uint64_t* bytes, verbena_object* object,
+                verbena_transfer* transfer) {
   return guarded([&]() -> Outcome<> {
-    if (client == nullptr || bucket == nullptr || key == nullptr || buffer == nullptr) return null_argument();
+    OUT_TRY(all_there(client, bucket, key, buffer));
+    OUT_TRY(fillable(object));
+    OUT_TRY(fillable(transfer));
+    OUT_ASSIGN(const GetRequest request, get_request(options));
     OUT_ASSIGN(const auto into, part_of(buffer, offset, size));
-    OUT_ASSIGN(const auto got, client->client.get(bucket, key, into));
-    finish_get(got, bytes, object, transfer);
-    return {};
-  });
-}
-
-int verbena_get_range(verbena_client* client, const char* bucket, const char* key, uint64_t first, uint64_t length,
-                      verbena_buffer* buffer, size_t offset, size_t size, uint64_t* bytes, verbena_object* object,
-                      verbena_transfer* transfer) {
-  return guarded([&]() -> Outcome<> {
-    if (client == nullptr || bucket == nullptr || key == nullptr || buffer == nullptr) return null_argument();
-    OUT_ASSIGN(const auto into, part_of(buffer, offset, size));
-    verbena::GetOptions options;
-    options.range = verbena::Range{first, length};
-    OUT_ASSIGN(const auto got, client->client.get(bucket, key, into, options));
-    finish_get(got, bytes, object, transfer);
-    return {};
-  });
-}
-
-int verbena_put(verbena_client* client, const char* bucket, const char* key, verbena_buffer* buffer, size_t offset,
-                size_t size, const char* content_type, verbena_transfer* transfer) {
-  return guarded([&]() -> Outcome<> {
-    if (client == nullptr || bucket == nullptr || key == nullptr || buffer == nullptr) return null_argument();
-    OUT_ASSIGN(const auto from, part_of(buffer, offset, size));
-    verbena::PutOptions options;
-    options.content_type = text(content_type);
-    OUT_ASSIGN(const auto put, client->client.put(bucket, key, from, options));
-    fill(transfer, put.transfer);
-    return {};
+    OUT_ASSIGN(auto got, request.ranges.empty()
+                             ? client->client.get(bucket, key, into, request.options)
+                             : client->client.get_ranges(bucket, key, request.ranges, into, request.options));
+    return finish_get(std::move(got), request, bytes, object, transfer);
   });
 }
 
 int verbena_get_bytes(verbena_client* client, const char* bucket, const char* key, void* into, size_t size,
-                      uint64_t* bytes, verbena_object* object, verbena_transfer* transfer) {
+                      const verbena_get_options* options, uint64_t* bytes, verbena_object* object,
+                      verbena_transfer* transfer) {
   return guarded([&]() -> Outcome<> {
-    if (client == nullptr || bucket == nullptr || key == nullptr || (into == nullptr && size > 0)) {
-      return null_argument();
-    }
+    OUT_TRY(all_there(client, bucket, key));
+    if (into == nullptr && size > 0) return null_argument();
+    OUT_TRY(fillable(object));
+    OUT_TRY(fillable(transfer));
+    OUT_ASSIGN(const GetRequest request, get_request(options));
     const std::span<std::byte> memory(static_cast<std::byte*>(into), size);
-    OUT_ASSIGN(const auto got, client->client.get(bucket, key, memory));
-    finish_get(got, bytes, object, transfer);
+    if (request.ranges.empty()) {
+      OUT_ASSIGN(auto got, client->client.get(bucket, key, memory, request.options));
+      return finish_get(std::move(got), request, bytes, object, transfer);
+    }
+    OUT_ASSIGN(const auto buffer, client->client.register_memory(into, size));
+    OUT_ASSIGN(auto got, client->client.get_ranges(bucket, key, request.ranges, buffer, request.options));
+    return finish_get(std::move(got), request, bytes, object, transfer);
+  });
+}
+
+int verbena_put(verbena_client* client, const char* bucket, const char* key, verbena_buffer* buffer, size_t offset,
+                size_t size, const verbena_put_options* options, verbena_object* object, verbena_transfer* transfer) {
+  return guarded([&]() -> Outcome<> {
+    OUT_TRY(all_there(client, bucket, key, buffer));
+    OUT_TRY(fillable(object));
+    OUT_TRY(fillable(transfer));
+    OUT_ASSIGN(const auto request, put_request(options));
+    OUT_ASSIGN(const auto from, part_of(buffer, offset, size));
+    OUT_ASSIGN(const auto put, client->client.put(bucket, key, from, request));
+    finish_put(put, object, transfer);
     return {};
   });
 }
 
 int verbena_put_bytes(verbena_client* client, const char* bucket, const char* key, const void* from, size_t size,
-                      const char* content_type, verbena_transfer* transfer) {
+                      const verbena_put_options* options, verbena_object* object, verbena_transfer* transfer) {
   return guarded([&]() -> Outcome<> {
-    if (client == nullptr || bucket == nullptr || key == nullptr || (from == nullptr && size > 0)) {
-      return null_argument();
-    }
+    OUT_TRY(all_there(client, bucket, key));
+    if (from == nullptr && size > 0) return null_argument();
+    OUT_TRY(fillable(object));
+    OUT_TRY(fillable(transfer));
+    OUT_ASSIGN(const auto request, put_request(options));
     const std::span<const std::byte> memory(static_cast<const std::byte*>(from), size);
-    verbena::PutOptions options;
-    options.content_type = text(content_type);
-    OUT_ASSIGN(const auto put, client->client.put(bucket, key, memory, options));
-    fill(transfer, put.transfer);
+    OUT_ASSIGN(const auto put, client->client.put(bucket, key, memory, request));
+    finish_put(put, object, transfer);
     return {};
   });
 }
 
-int verbena_head(verbena_client* client, const char* bucket, const char* key, verbena_object* object) {
+int verbena_put_stream(verbena_client* client, const char* bucket, const char* key, verbena_reader reader,
+                       void* context, const verbena_put_options* options, verbena_object* object,
+                       verbena_transfer* transfer) {
   return guarded([&]() -> Outcome<> {
-    if (client == nullptr || bucket == nullptr || key == nullptr) return null_argument();
-    OUT_ASSIGN(const auto info, client->client.head(bucket, key));
+    OUT_TRY(all_there(client, bucket, key, reader));
+    OUT_TRY(fillable(object));
+    OUT_TRY(fillable(transfer));
+    OUT_ASSIGN(const auto request, put_request(options));
+    OUT_ASSIGN(const auto put, client->client.put_stream(bucket, key, reader_of(reader, context), request));
+    finish_put(put, object, transfer);
+    return {};
+  });
+}
+
+int verbena_head(verbena_client* client, const char* bucket, const char* key, const verbena_head_options* options,
+                 verbena_object* object) {
+  return guarded([&]() -> Outcome<> {
+    OUT_TRY(all_there(client, bucket, key));
+    OUT_TRY(fillable(object));
+    OUT_ASSIGN(const HeadRequest request, head_request(options));
+    OUT_ASSIGN(auto info, client->client.head(bucket, key, request.options));
     fill(object, info);
+    if (request.info != nullptr) *request.info = make_info(std::move(info));
     return {};
   });
 }
 
-int verbena_delete(verbena_client* client, const char* bucket, const char* key) {
+int verbena_delete(verbena_client* client, const char* bucket, const char* key, const verbena_delete_options* options) {
   return guarded([&]() -> Outcome<> {
-    if (client == nullptr || bucket == nullptr || key == nullptr) return null_argument();
-    return client->client.remove(bucket, key);
+    OUT_TRY(all_there(client, bucket, key));
+    OUT_ASSIGN(const auto request, delete_request(options));
+    return client->client.remove(bucket, key, request);
   });
 }
 
-int verbena_make_bucket(verbena_client* client, const char* bucket) {
+const char* verbena_info_content_type(const verbena_info* info) {
+  return info == nullptr ? "" : info->info.content_type.c_str();
+}
+const char* verbena_info_checksum(const verbena_info* info) {
+  return info == nullptr ? "" : info->info.checksum.c_str();
+}
+size_t verbena_info_metadata_count(const verbena_info* info) { return info == nullptr ? 0 : info->metadata.size(); }
+size_t verbena_info_header_count(const verbena_info* info) { return info == nullptr ? 0 : info->headers.size(); }
+int verbena_info_metadata(const verbena_info* info, size_t index, verbena_pair* pair) {
   return guarded([&]() -> Outcome<> {
-    if (client == nullptr || bucket == nullptr) return null_argument();
-    return client->client.make_bucket(bucket);
+    OUT_TRY(all_there(info));
+    return pair_at(info->metadata, index, pair);
+  });
+}
+int verbena_info_header(const verbena_info* info, size_t index, verbena_pair* pair) {
+  return guarded([&]() -> Outcome<> {
+    OUT_TRY(all_there(info));
+    return pair_at(info->headers, index, pair);
+  });
+}
+void verbena_info_free(verbena_info* info) { delete info; }
+
+int verbena_make_bucket(verbena_client* client, const char* bucket, const verbena_bucket_options* options) {
+  return guarded([&]() -> Outcome<> {
+    OUT_TRY(all_there(client, bucket));
+    OUT_ASSIGN(const verbena_bucket_options given, known(options));
+    using verbena::BucketDurability;
+    return client->client.make_bucket(bucket, given.memory != 0 ? BucketDurability::memory : BucketDurability::sync);
   });
 }
 
 int verbena_remove_bucket(verbena_client* client, const char* bucket) {
   return guarded([&]() -> Outcome<> {
-    if (client == nullptr || bucket == nullptr) return null_argument();
+    OUT_TRY(all_there(client, bucket));
     return client->client.remove_bucket(bucket);
   });
 }
-
-int verbena_list_begin(verbena_client* client, const char* bucket, const char* prefix, verbena_list** list) {
-  return guarded([&]() -> Outcome<> {
-    if (client == nullptr || bucket == nullptr || list == nullptr) return null_argument();
-    verbena::ListOptions options;
-    options.prefix = text(prefix);
-    *list = new verbena_list{client->client, bucket, std::move(options), {}, 0, false};
-    return {};
-  });
-}
-
-int verbena_list_next(verbena_list* list, const char** key, verbena_object* object) {
-  bool found = false;
-  const int code = guarded([&]() -> Outcome<> {
-    if (list == nullptr || key == nullptr) return null_argument();
-    while (list->next == list->page.objects.size()) {
-      if (list->started && !list->page.truncated) return {};
-      list->options.continuation = list->page.continuation;
-      OUT_ASSIGN(list->page, list->client.list(list->bucket, list->options));
-      list->started = true;
-      list->next = 0;
-    }
-    const verbena::ObjectInfo& info = list->page.objects[list->next++];
-    *key = info.key.c_str();
-    fill(object, info);
-    found = true;
-    return {};
-  });
-  return code != VERBENA_OK ? -code : (found ? 1 : 0);
-}
-
-void verbena_list_end(verbena_list* list) { delete list; }
 
 }  // extern "C"

@@ -8,10 +8,7 @@ namespace verbena {
 
 using client::fault;
 
-namespace {
-
-constexpr std::chrono::seconds token_rest{10};
-constexpr uint64_t part_size_min = 5 * MiB;
+namespace client {
 
 // The door itself is at fault, not the request: another door may do it.
 bool speaks_against_door(const ClientError& error) {
@@ -24,6 +21,16 @@ bool get_may_fall_back(const ClientError& error) {
          error.code == ErrorCode::malformed_reply || error.code == ErrorCode::local_error;
 }
 
+}  // namespace client
+
+namespace {
+
+using client::get_may_fall_back;
+using client::speaks_against_door;
+
+constexpr std::chrono::seconds token_rest{10};
+constexpr uint64_t part_size_min = 5 * MiB;
+
 // A change that may have happened is made again only when making it twice is as good as once. What a failed PUT lent
 // has been withdrawn by then, so it cannot land after its successor.
 bool change_may_fall_back(const ClientError& error, bool repeatable) {
@@ -34,17 +41,25 @@ bool change_may_fall_back(const ClientError& error, bool repeatable) {
   return repeatable && (speaks_against_door(error) || error.code == ErrorCode::server_error);
 }
 
+std::unexpected<ClientError> no_versions() {
+  return fault(ErrorCode::unsupported, "the native door has versions in batches alone (get_many)");
+}
+
 void add_reason(std::string& reasons, std::string_view door, const std::string& why) {
   if (!reasons.empty()) reasons += "; ";
   if (!why.starts_with(door)) reasons += std::string(door) + ": ";
   reasons += why;
 }
 
+std::unexpected<ClientError> cancelled() { return fault(ErrorCode::cancelled, "cancelled by the caller"); }
+
 bool conditional(const PutOptions& options) { return !options.if_match.empty() || !options.if_none_match.empty(); }
 
 }  // namespace
 
 Buffer::Memory::~Memory() {
+  // The child of a fork has no part in the link that this was allocated from.
+  if (native && forks != client::forks()) new std::shared_ptr<client::NativeMemory>(std::move(native));
   if (own != nullptr) ::munmap(own, own_bytes);
 }
 
@@ -129,13 +144,29 @@ Outcome<> Client::Impl::open() {
     }
   }
   if ((all && !only_same_host) || options_.via == Via::token) {
-    token_ = std::make_unique<client::TokenDoor>(*s3_, options_.provider);
+    // libfabric's tcp listens, and any peer can end the process through it: nobody gets it who has not asked for it.
+    const bool unasked =
+        all && (options_.provider.empty() || options_.provider == "auto" || options_.provider == "local");
+    token_ = std::make_unique<client::TokenDoor>(*s3_, unasked ? "verbs" : options_.provider);
     if (options_.via == Via::token) OUT_TRY(token_->open());
   }
   return {};
 }
 
+Outcome<> Client::Impl::usable() const {
+  if (forks_ == client::forks()) return {};
+  return fault(ErrorCode::forked, "the client was made before a fork of this process: make a new one in the child");
+}
+
 Client::Impl::~Impl() {
+  if (forks_ != client::forks()) {  // its threads do not exist here, and its connections are the parent's
+    static_cast<void>(session_.release());
+    static_cast<void>(workers_.release());
+    static_cast<void>(token_.release());
+    static_cast<void>(s3_.release());
+    static_cast<void>(http_.release());
+    return;
+  }
   closing_ = true;
   if (session_) session_->close();  // requests in flight complete, with an error at worst
   workers_.reset();                 // and their completions run
@@ -157,8 +188,12 @@ void Client::Impl::rest_token(const std::string& why) {
 Outcome<GetReply> Client::Impl::get_once(const std::string& bucket, const std::string& key, GetMemory into,
                                          const GetOptions& options, bool native_too) {
   std::string reasons;
-  if (session_ && native_too) {
+  if (options.cancel.stop_requested()) return cancelled();
+  const bool versioned = !options.version_id.empty();
+  if (versioned && options_.via == Via::native) return no_versions();
+  if (session_ && native_too && !versioned) {
     auto got = session_->get(bucket, key, into.bytes, into.native, options, {});
+    if (!got && options.cancel.stop_requested()) return cancelled();
     if (got || options_.via == Via::native || !get_may_fall_back(got.error())) return got;
     if (speaks_against_door(got.error())) session_->suspend(got.error());
     add_reason(reasons, "native", got.error().message);
@@ -168,6 +203,7 @@ Outcome<GetReply> Client::Impl::get_once(const std::string& bucket, const std::s
   if (options.range && options.range->length > 0) expected = std::min(expected, options.range->length);
   if (wants_token(expected)) {
     auto got = token_->get(bucket, key, into.bytes, options);
+    if (!got && options.cancel.stop_requested()) return cancelled();
     const bool forced = options_.via == Via::token;
     if (got && forced && got->transfer.door != Via::token && got->bytes > 0) {
       return fault(ErrorCode::unsupported, got->transfer.fell_back_reason);
@@ -189,6 +225,7 @@ Outcome<GetReply> Client::Impl::get_once(const std::string& bucket, const std::s
   }
   if (!tls_reason_.empty()) add_reason(reasons, "https", tls_reason_);
   auto got = s3_->get(bucket, key, into.bytes, options);
+  if (!got && options.cancel.stop_requested()) return cancelled();
   if (got) got->transfer.fell_back_reason = std::move(reasons);
   return got;
 }
@@ -196,8 +233,8 @@ Outcome<GetReply> Client::Impl::get_once(const std::string& bucket, const std::s
 Outcome<GetReply> Client::Impl::get(const std::string& bucket, const std::string& key, GetMemory into,
                                     const GetOptions& options, bool native_too) {
   unsigned attempts = 0;
-  auto got =
-      client::with_retries(retry_, true, attempts, [&] { return get_once(bucket, key, into, options, native_too); });
+  const auto once = [&] { return get_once(bucket, key, into, options, native_too); };
+  auto got = client::with_retries(retry_, true, attempts, once, options.cancel);
   if (got) got->transfer.attempts = attempts;
   return got;
 }
@@ -206,10 +243,13 @@ Outcome<GetReply> Client::Impl::get_ranges(const std::string& bucket, const std:
                                            std::span<const Range> ranges, GetMemory into, const GetOptions& options) {
   if (ranges.empty()) return fault(ErrorCode::invalid_argument, "no range");
   std::string reasons;
-  if (session_) {
+  if (options.cancel.stop_requested()) return cancelled();
+  if (!options.version_id.empty() && options_.via == Via::native) return no_versions();
+  if (session_ && options.version_id.empty()) {
     unsigned attempts = 0;
-    auto got = client::with_retries(
-        retry_, true, attempts, [&] { return session_->get(bucket, key, into.bytes, into.native, options, ranges); });
+    const auto once = [&] { return session_->get(bucket, key, into.bytes, into.native, options, ranges); };
+    auto got = client::with_retries(retry_, true, attempts, once, options.cancel);
+    if (!got && options.cancel.stop_requested()) return cancelled();
     if (got || options_.via == Via::native || !get_may_fall_back(got.error())) return got;
     add_reason(reasons, "native", got.error().message);
   }
@@ -257,8 +297,11 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
                                          const PutOptions& options, bool native_too) {
   std::string reasons;
   const bool is_conditional = conditional(options);
+  if (options.cancel.stop_requested()) return cancelled();
+  if (!options.checksum.empty()) OUT_TRY(client::parse_checksum(options.checksum));
   if (session_ && native_too) {
     auto put = session_->put(bucket, key, from.bytes, from.native, options);
+    if (!put && options.cancel.stop_requested()) return cancelled();
     if (put || options_.via == Via::native || !change_may_fall_back(put.error(), !is_conditional)) return put;
     if (speaks_against_door(put.error())) session_->suspend(put.error());
     add_reason(reasons, "native", put.error().message);
@@ -266,10 +309,13 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
   // A server that does not know tokens would answer a conditional PUT by storing nothing under the key, and the PUT
   // with the body would then fail its own condition: so not before the server is known to know.
   const bool forced = options_.via == Via::token;
-  if (wants_token(from.bytes.size()) && (forced || !is_conditional || token_->proven())) {
+  const bool token_checks = options.checksum.empty() || options.checksum.starts_with("CRC32C:");
+  if (forced && !token_checks) return fault(ErrorCode::unsupported, "the token door carries no checksum but CRC32C");
+  if (wants_token(from.bytes.size()) && token_checks && (forced || !is_conditional || token_->proven())) {
     std::string why;
     bool done = false;
     auto put = put_by_token(bucket, key, from.bytes, options, why, done);
+    if (!put && options.cancel.stop_requested()) return cancelled();
     if (put && done) {
       put->transfer.fell_back_reason = std::move(reasons);
       return put;
@@ -285,6 +331,7 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
   }
   if (!tls_reason_.empty()) add_reason(reasons, "https", tls_reason_);
   auto put = s3_->put(bucket, key, from.bytes, options);
+  if (!put && options.cancel.stop_requested()) return cancelled();
   if (put) put->transfer.fell_back_reason = std::move(reasons);
   return put;
 }
@@ -296,33 +343,43 @@ Outcome<PutReply> Client::Impl::put(const std::string& bucket, const std::string
     return put_parts(bucket, key, from.bytes, options);
   }
   unsigned attempts = 0;
-  auto put = client::with_retries(retry_, !conditional(options), attempts,
-                                  [&] { return put_once(bucket, key, from, options, native_too); });
+  const auto once = [&] { return put_once(bucket, key, from, options, native_too); };
+  auto put = client::with_retries(retry_, !conditional(options), attempts, once, options.cancel);
   if (put) put->transfer.attempts = attempts;
   return put;
 }
 
-Outcome<ObjectInfo> Client::Impl::head(const std::string& bucket, const std::string& key) {
+Outcome<ObjectInfo> Client::Impl::head(const std::string& bucket, const std::string& key, const HeadOptions& options) {
+  if (!options.version_id.empty() && options_.via == Via::native) return no_versions();
   return retried(true, [&]() -> Outcome<ObjectInfo> {
-    if (session_) {
-      auto info = session_->head(bucket, key);
+    if (options.cancel.stop_requested()) return cancelled();
+    if (session_ && options.version_id.empty()) {
+      auto info = session_->head(bucket, key, options);
+      if (!info && options.cancel.stop_requested()) return cancelled();
       if (info || options_.via == Via::native || !get_may_fall_back(info.error())) return info;
       if (speaks_against_door(info.error())) session_->suspend(info.error());
     }
-    return s3_->head(bucket, key);
+    auto info = s3_->head(bucket, key, options);
+    if (!info && options.cancel.stop_requested()) return cancelled();
+    return info;
   });
 }
 
 // A second DELETE could hit what someone stored after the first, and with versions it leaves a second marker: once it
 // may have happened nobody repeats it, at any door.
-Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key) {
+Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key, const RemoveOptions& options) {
+  if (!options.version_id.empty() && options_.via == Via::native) return no_versions();
   return retried(false, [&]() -> Outcome<> {
-    if (session_) {
-      auto removed = session_->remove(bucket, key);
+    if (options.cancel.stop_requested()) return cancelled();
+    if (session_ && options.version_id.empty()) {
+      auto removed = session_->remove(bucket, key, options);
+      if (!removed && options.cancel.stop_requested()) return cancelled();
       if (removed || options_.via == Via::native || !change_may_fall_back(removed.error(), false)) return removed;
       if (speaks_against_door(removed.error())) session_->suspend(removed.error());
     }
-    return s3_->remove(bucket, key);
+    auto removed = s3_->remove(bucket, key, options);
+    if (!removed && options.cancel.stop_requested()) return cancelled();
+    return removed;
   });
 }
 
@@ -341,12 +398,16 @@ Outcome<ListPage> Client::Impl::list(const std::string& bucket, const ListOption
   if (go_on_native && !session_) return fault(ErrorCode::invalid_argument, "not a continuation of this client");
   bool native = session_ && !go_on_http;
   auto page = retried(true, [&]() -> Outcome<ListPage> {
+    if (options.cancel.stop_requested()) return cancelled();
     if (native) {
       auto got = session_->list(bucket, page_options);
+      if (!got && options.cancel.stop_requested()) return cancelled();
       if (got || options_.via == Via::native || go_on_native || !get_may_fall_back(got.error())) return got;
       native = false;
     }
-    return s3_->list(bucket, page_options);
+    auto got = s3_->list(bucket, page_options);
+    if (!got && options.cancel.stop_requested()) return cancelled();
+    return got;
   });
   if (page && page->truncated) page->continuation.insert(0, native ? "n:" : "h:");
   return page;
@@ -376,7 +437,7 @@ Outcome<Buffer> Client::Impl::allocate(size_t size) {
 void Client::Impl::get_async(std::string bucket, std::string key, Buffer into, GetOptions options,
                              Callback<GetReply> done, bool inline_done) {
   const GetMemory memory{into.bytes_, into.memory_ ? into.memory_->native.get() : nullptr};
-  if (!session_ || !session_->open()) {
+  if (!session_ || !session_->open() || !options.version_id.empty()) {
     workers_->post([=, this, done = std::move(done)] {
       static_cast<void>(into);  // the memory lives until the completion
       done(get(bucket, key, memory, options));
@@ -385,6 +446,7 @@ void Client::Impl::get_async(std::string bucket, std::string key, Buffer into, G
   }
   // `into` rides along: the memory lives until the completion.
   auto landed = [=, this, done = std::move(done)](Outcome<GetReply> got) {
+    if (!got && options.cancel.stop_requested()) got = cancelled();
     const bool again = !got && !closing_ && options_.via != Via::native && get_may_fall_back(got.error());
     if (again) {
       if (speaks_against_door(got.error())) session_->suspend(got.error());
@@ -414,6 +476,7 @@ void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, P
     return;
   }
   auto landed = [=, this, done = std::move(done)](Outcome<PutReply> put_reply) {
+    if (!put_reply && options.cancel.stop_requested()) put_reply = cancelled();
     const bool again = !put_reply && !closing_ && options_.via != Via::native &&
                        change_may_fall_back(put_reply.error(), !conditional(options));
     if (again) {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "client/endpoint.h"
+#include "client/forks.h"
 #include "client/http_client.h"
 #include "client/retry.h"
 #include "client/s3_http.h"
@@ -23,6 +25,7 @@ struct Buffer::Memory {
   std::shared_ptr<client::NativeMemory> native;
   void* own = nullptr;
   size_t own_bytes = 0;
+  uint64_t forks = client::forks();
   ~Memory();
 };
 
@@ -34,6 +37,12 @@ struct CallMemory {
 };
 using GetMemory = CallMemory<std::byte>;
 using PutMemory = CallMemory<const std::byte>;
+
+namespace client {
+// The door itself is at fault, not the request: another door may do it.
+bool speaks_against_door(const ClientError& error);
+bool get_may_fall_back(const ClientError& error);
+}  // namespace client
 
 class Client::Impl {
  public:
@@ -55,11 +64,25 @@ class Client::Impl {
   void put_async(std::string bucket, std::string key, Buffer from, PutOptions options, Callback<PutReply> done,
                  bool inline_done);
 
-  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key);
-  Outcome<> remove(const std::string& bucket, const std::string& key);
+  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options = {});
+  Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options = {});
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
 
+  // Batches. `windows`: none for head and remove.
+  enum class Many { get, head, put, remove };
+  Outcome<Transfer> many(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
+                         std::span<BatchResult> results, const BatchOptions& options);
+  std::future<Outcome<Transfer>> many_async(Many what, std::vector<BatchItem> items, std::vector<Buffer> windows,
+                                            std::span<BatchResult> results, BatchOptions options);
+
+  Outcome<ValuePage> list_values(const std::string& bucket, const ValueOptions& options, const Buffer& into);
+
   Outcome<Buffer> allocate(size_t size);
+
+  // `forked` in a child of the process that made this.
+  Outcome<> usable() const;
+  // Runs on one of the client's threads.
+  void post(std::function<void()> work) { workers_->post(std::move(work)); }
 
   bool native_open() const { return session_ && session_->open(); }
   bool wants_token(uint64_t size);
@@ -83,6 +106,15 @@ class Client::Impl {
                                  const PutOptions& options, std::string& reason, bool& done);
   void rest_token(const std::string& why);
 
+  // A batch by single requests side by side: the items that `answered` does not have.
+  void many_singles(Many what, std::span<const BatchItem> items, std::span<const MutableBytes> windows,
+                    std::span<BatchResult> results, std::vector<uint8_t>& answered, const BatchOptions& options,
+                    bool native_too, Transfer& transfer);
+  Outcome<> single(Many what, const BatchItem& item, MutableBytes memory, BatchResult& result, bool native_too,
+                   Transfer& transfer);
+
+  Outcome<ValuePage> list_and_get(const std::string& bucket, const ValueOptions& options, const Buffer& into);
+
   // Multipart. A worker's current part: bytes of the caller's, or its own.
   struct Upload;
   struct Piece {
@@ -99,6 +131,7 @@ class Client::Impl {
   Outcome<PutReply> finish_upload(Upload& upload, const PutOptions& options);
 
   ClientOptions options_;
+  const uint64_t forks_ = client::forks();
   client::RetryPolicy retry_;
   std::unique_ptr<client::HttpClient> http_;
   std::unique_ptr<client::S3Http> s3_;
@@ -110,6 +143,11 @@ class Client::Impl {
   std::string tls_reason_;  // why automatic leaves RDMA between hosts alone; set at the start, empty when it does not
   std::atomic<bool> closing_{false};
   std::unique_ptr<client::WorkerPool> workers_;
+};
+
+struct Client::Inside {
+  using Impl = Client::Impl;
+  static Impl& impl(const Client& client) { return *client.impl_; }
 };
 
 }  // namespace verbena

@@ -419,6 +419,7 @@ TEST(Client, PrefersNativeAndSaysSo) {
 TEST(Client, FallsBackFromNativeToTokenToHttp) {
   auto options = options_for(shared_server(), Via::automatic);
   options.native_endpoint = "127.0.0.1:1";  // nothing listens there
+  options.provider = "tcp";
   options.token_size_min = 1000;
   auto client = Client::connect(options);
   ASSERT_TRUE(client) << client.error().message;
@@ -437,6 +438,20 @@ TEST(Client, FallsBackFromNativeToTokenToHttp) {
   put = client->put("falls-back", "small", std::span<const std::byte>(bytes).first(10));
   ASSERT_TRUE(put);
   EXPECT_EQ(put->transfer.door, Via::http) << "too small to be worth a token";
+}
+
+// Its endpoint listens, and any peer can end the process through it where libfabric trusts what it reads.
+TEST(Client, OpensNoTcpOfLibfabricsUnasked) {
+  auto options = options_for(shared_server(), Via::automatic);
+  options.native_endpoint = "127.0.0.1:1";
+  options.token_size_min = 1000;
+  auto client = Client::connect(options);
+  ASSERT_TRUE(client) << client.error().message;
+  static_cast<void>(client->make_bucket("unasked"));
+  const auto bytes = pattern(100'000);
+  const auto put = client->put("unasked", "k", std::span<const std::byte>(bytes));
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_NE(put->transfer.provider, "tcp") << "by " << to_string(put->transfer.door);
 }
 
 TEST(Client, WrongKeysAreAccessDenied) {

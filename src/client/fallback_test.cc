@@ -26,6 +26,7 @@ ClientOptions options_for(const ScriptedServer& server, Via via = Via::automatic
   options.access_key = "AKIDEXAMPLE";
   options.secret_key = "secret";
   options.via = via;
+  options.provider = "tcp";  // of tokens, which have no device here
   options.token_size_min = 1;
   options.attempts_max = 2;
   return options;
@@ -83,17 +84,22 @@ TEST(Fallback, APutIsDoneByTokenOnlyWithTheMatchingChecksum) {
 }
 
 TEST(Fallback, ADeclinedPutIsSentWithItsBody) {
-  ScriptedServer server([](const ScriptedRequest& request, int) {
-    if (!request.has("x-amz-rdma-token")) return http_reply(200, "etag: \"h\"\r\n", "");
-    return http_reply(200, "x-amz-rdma-reply: 501\r\n", "<Error><Code>RDMANotSupported</Code></Error>");
-  });
-  auto client = Client::connect(options_for(server));
-  ASSERT_TRUE(client);
-  auto put = client->put("b", "k", bytes_of("payload"));
-  ASSERT_TRUE(put);
-  EXPECT_EQ(put->transfer.door, Via::http);
-  EXPECT_NE(put->transfer.fell_back_reason.find("declined"), std::string::npos);
-  EXPECT_EQ(server.requests().back().body, "payload");
+  for (const int status : {200, 501}) {
+    ScriptedServer server([status](const ScriptedRequest& request, int) {
+      if (!request.has("x-amz-rdma-token")) return http_reply(200, "etag: \"h\"\r\n", "");
+      return http_reply(status, "x-amz-rdma-reply: 501\r\nx-verbena-rdma-declined: because\r\n",
+                        "<Error><Code>RDMANotSupported</Code></Error>");
+    });
+    auto client = Client::connect(options_for(server));
+    ASSERT_TRUE(client);
+    auto put = client->put("b", "k", bytes_of("payload"));
+    ASSERT_TRUE(put);
+    EXPECT_EQ(put->transfer.door, Via::http);
+    EXPECT_NE(put->transfer.fell_back_reason.find("declined the token"), std::string::npos);
+    EXPECT_NE(put->transfer.fell_back_reason.find("(because)"), std::string::npos);
+    EXPECT_EQ(server.requests().size(), 2u);
+    EXPECT_EQ(server.requests().back().body, "payload");
+  }
 }
 
 TEST(Fallback, AskedForTokenAloneADeclineIsAnError) {

@@ -1,23 +1,43 @@
 #include "client/http_client.h"
 
+#include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/text.h"
+#include "client/http_stream.h"
 
 namespace verbena::client {
-namespace beast = boost::beast;
+namespace asio = boost::asio;
 namespace bhttp = boost::beast::http;
 
 namespace {
 
 constexpr size_t header_bytes_max = 64 * KiB;
-constexpr size_t buffer_bytes = 64 * KiB;
+constexpr size_t buffer_bytes_max = header_bytes_max + 1 * KiB;
+constexpr size_t read_bytes = 16 * KiB;  // at a time, where a body does not go straight into memory
+constexpr size_t field_bytes_max = 60 * KiB;
 constexpr int interim_replies_max = 8;
 
+using Message = bhttp::request<bhttp::span_body<const std::byte>>;
+using Serializer = bhttp::request_serializer<bhttp::span_body<const std::byte>>;
 using Parser = bhttp::response_parser<bhttp::buffer_body>;
+
+std::unexpected<Error> failed(const error_code& ec) {
+  using bhttp::error;
+  if (ec == error::end_of_stream || ec == error::partial_message) {
+    return fail(Errc::closed, "http client: the reply is cut off");
+  }
+  if (ec == error::header_limit || ec == error::buffer_overflow) {
+    return fail(Errc::too_large, "http client: reply header too large");
+  }
+  if (ec.category() == make_error_code(error::end_of_stream).category()) {
+    return fail(Errc::malformed, "http client: malformed reply");
+  }
+  return std::unexpected(stream_error(ec));
+}
 
 HttpReply reply_of(Parser& parser) {
   HttpReply reply;
@@ -41,89 +61,57 @@ std::optional<std::string_view> HttpReply::header(std::string_view name) const {
   return std::nullopt;
 }
 
+struct HttpClient::Network {
+  asio::io_context io;
+  std::unique_ptr<asio::ssl::context> tls;  // null: plain
+};
+
 // One connection and the bytes that were read past the current reply.
 struct HttpClient::Connection {
-  std::unique_ptr<HttpSocket> socket;
-  std::vector<std::byte> buffer = std::vector<std::byte>(buffer_bytes);
-  size_t begin = 0, end = 0;
+  std::unique_ptr<HttpStream> stream;
+  boost::beast::flat_buffer buffer{buffer_bytes_max};
   bool reused = false;
-  bool answered = false;  // a byte of this request's reply has arrived
-  std::chrono::milliseconds stall{};
-  std::optional<Deadline> whole;
 
-  Deadline deadline() const {
-    const Deadline stalled = deadline_in(stall);
-    return whole ? std::min(*whole, stalled) : stalled;
-  }
-  Bytes unread() const { return Bytes(buffer).subspan(begin, end - begin); }
-
-  Result<size_t> fill() {
-    if (begin > 0 && begin == end) begin = end = 0;
-    if (end == buffer.size()) {
-      if (begin == 0) return fail(Errc::too_large, "http client: reply header too large");
-      std::memmove(buffer.data(), buffer.data() + begin, end - begin);
-      end -= begin;
-      begin = 0;
-    }
-    VB_ASSIGN(const size_t n, socket->read_some(MutableBytes(buffer).subspan(end), deadline()));
-    end += n;
-    answered = true;
-    return n;
+  Bytes unread() const { return {static_cast<const std::byte*>(buffer.data().data()), buffer.size()}; }
+  // Something has come, or the peer has closed, while nobody was reading: a kept connection is then of no use, and a
+  // request in the middle of its body has been answered early.
+  bool has_input() {
+    if (buffer.size() > 0) return true;
+    error_code ec;
+    buffer.commit(stream->read_now(buffer.prepare(1), ec));
+    return ec != asio::error::timed_out;
   }
 
-  Result<void> write_all(Bytes bytes) {
-    while (!bytes.empty()) {
-      VB_ASSIGN(const size_t n, socket->write_some(bytes, deadline()));
-      bytes = bytes.subspan(n);
-    }
-    return {};
-  }
-
-  // True when the whole body went out; false when the server answered before that.
-  Result<bool> write_body(Bytes bytes) {
-    while (!bytes.empty()) {
-      if (socket->readable_now()) return false;
-      VB_ASSIGN(const size_t n, socket->write_some(bytes.first(std::min<size_t>(bytes.size(), MiB)), deadline()));
-      bytes = bytes.subspan(n);
-    }
-    return true;
-  }
-
-  Result<bool> send(const std::string& head, const HttpRequest& request);
+  Result<bool> send(const Message& message);
   Result<void> read_head(Parser& parser);
   Result<void> read_known_body(uint64_t length, const HttpRequest& request, HttpReply& reply);
   Result<void> read_framed_body(Parser& parser, const HttpRequest& request, HttpReply& reply);
-  Result<HttpReply> exchange(const std::string& head, const HttpRequest& request, bool& keep);
+  Result<HttpReply> exchange(const Message& message, const HttpRequest& request, bool& keep, bool& answered);
 };
 
-// Small requests go out in one piece: head and body in one segment.
-Result<bool> HttpClient::Connection::send(const std::string& head, const HttpRequest& request) {
-  if (request.body.size() <= 16 * KiB) {
-    std::string all = head;
-    all.append(as_text(request.body));
-    VB_TRY(write_all(as_bytes(all)));
-    return true;
+// True when the whole request went out; false when the server answered before that. A small one goes out in one piece.
+Result<bool> HttpClient::Connection::send(const Message& message) {
+  Serializer serializer(message);
+  error_code ec;
+  Bytes body(message.body().data(), message.body().size());
+  if (body.size() <= 16 * KiB) {
+    bhttp::write(*stream, serializer, ec);
+    body = {};
+  } else {
+    bhttp::write_header(*stream, serializer, ec);
   }
-  VB_TRY(write_all(as_bytes(head)));
-  return write_body(request.body);
+  while (!ec && !body.empty()) {
+    if (has_input()) return false;
+    body = body.subspan(stream->write_some(asio::buffer(body.data(), std::min<size_t>(body.size(), MiB)), ec));
+  }
+  if (ec) return failed(ec);
+  return true;
 }
 
 Result<void> HttpClient::Connection::read_head(Parser& parser) {
-  while (!parser.is_header_done()) {
-    if (begin == end) {
-      if (auto got = fill(); !got) return std::unexpected(got.error());
-    }
-    beast::error_code ec;
-    const size_t used = parser.put(boost::asio::buffer(buffer.data() + begin, end - begin), ec);
-    begin += used;
-    if (ec == bhttp::error::need_more) {
-      if (begin < end || used == 0) {
-        if (auto got = fill(); !got) return std::unexpected(got.error());
-      }
-      continue;
-    }
-    if (ec && ec != bhttp::error::need_buffer) return fail(Errc::malformed, "http client: malformed reply");
-  }
+  error_code ec;
+  bhttp::read_header(*stream, buffer, parser, ec);
+  if (ec) return failed(ec);
   return {};
 }
 
@@ -150,6 +138,11 @@ class BodySink {
     reply_.body_bytes += bytes.size();
     return {};
   }
+  // A body of that length comes: refused at once where it cannot fit.
+  Result<void> expect(uint64_t length) const {
+    if (!wanted_ || !request_.into || length <= request_.into->size()) return {};
+    return fail(Errc::too_large, "http client: the reply does not fit the buffer");
+  }
   // Room to receive into without a copy; empty when there is none.
   MutableBytes room() const {
     return wanted_ && request_.into ? request_.into->subspan(reply_.body_bytes) : MutableBytes();
@@ -164,24 +157,24 @@ class BodySink {
 
 }  // namespace
 
+// Into the caller's memory without a copy, but for what came with the head.
 Result<void> HttpClient::Connection::read_known_body(uint64_t length, const HttpRequest& request, HttpReply& reply) {
   BodySink sink(request, reply);
-  if (reply.status / 100 == 2 && request.into && length > request.into->size()) {
-    return fail(Errc::too_large, "http client: the reply does not fit the buffer");
-  }
+  VB_TRY(sink.expect(length));
   for (uint64_t left = length; left > 0;) {
-    if (begin < end) {
-      const size_t n = std::min<uint64_t>(left, end - begin);
-      VB_TRY(sink.take(unread().first(n)));
-      begin += n;
-      left -= n;
-    } else if (MutableBytes room = sink.room(); !room.empty()) {
-      VB_ASSIGN(const size_t n, socket->read_some(room.first(std::min<uint64_t>(left, room.size())), deadline()));
+    error_code ec;
+    if (const Bytes here = unread().first(std::min<uint64_t>(left, buffer.size())); !here.empty()) {
+      VB_TRY(sink.take(here));
+      left -= here.size();
+      buffer.consume(here.size());
+    } else if (const MutableBytes room = sink.room(); !room.empty()) {
+      const size_t n = stream->read_some(asio::buffer(room.data(), std::min<uint64_t>(left, room.size())), ec);
       sink.received(n);
       left -= n;
     } else {
-      if (auto got = fill(); !got) return std::unexpected(got.error());
+      buffer.commit(stream->read_some(buffer.prepare(read_bytes), ec));
     }
+    if (ec) return failed(ec);
   }
   return {};
 }
@@ -189,36 +182,26 @@ Result<void> HttpClient::Connection::read_known_body(uint64_t length, const Http
 // Chunked, or until the connection ends: Beast takes the framing off.
 Result<void> HttpClient::Connection::read_framed_body(Parser& parser, const HttpRequest& request, HttpReply& reply) {
   BodySink sink(request, reply);
-  std::vector<std::byte> piece(buffer_bytes);
+  std::vector<std::byte> piece(read_bytes);
   while (!parser.is_done()) {
     auto& body = parser.get().body();
     body.data = piece.data();
     body.size = piece.size();
     body.more = true;
-    beast::error_code ec;
-    const size_t used = parser.put(boost::asio::buffer(buffer.data() + begin, end - begin), ec);
-    begin += used;
-    const size_t filled = piece.size() - body.size;
-    if (filled > 0) VB_TRY(sink.take(Bytes(piece).first(filled)));
-    if (ec == bhttp::error::need_buffer) continue;
-    if (ec && ec != bhttp::error::need_more) return fail(Errc::malformed, "http client: malformed reply body");
-    if (parser.is_done()) break;
-    if (!ec && used > 0 && begin < end) continue;  // the parser stops after each element
-    if (auto got = fill(); !got) {
-      if (got.error().code != Errc::closed || parser.chunked()) return std::unexpected(got.error());
-      parser.put_eof(ec);
-      if (ec) return fail(Errc::malformed, "http client: truncated reply");
-    }
+    error_code ec;
+    bhttp::read_some(*stream, buffer, parser, ec);
+    if (ec && ec != bhttp::error::need_buffer) return failed(ec);
+    VB_TRY(sink.take(Bytes(piece).first(piece.size() - body.size)));
   }
   return {};
 }
 
-Result<HttpReply> HttpClient::Connection::exchange(const std::string& head, const HttpRequest& request, bool& keep) {
-  keep = false;
-  auto sent = send(head, request);
+Result<HttpReply> HttpClient::Connection::exchange(const Message& message, const HttpRequest& request, bool& keep,
+                                                   bool& answered) {
+  keep = answered = false;
+  auto sent = send(message);
   // A server that refuses early may close before the whole body went out: its reply says why, so look for it.
   if (!sent && sent.error().code != Errc::connection_failed) return std::unexpected(sent.error());
-  const bool whole_body_sent = sent && *sent;
 
   std::optional<Parser> parser;
   for (int i = 0;; ++i) {
@@ -226,36 +209,61 @@ Result<HttpReply> HttpClient::Connection::exchange(const std::string& head, cons
     parser->header_limit(header_bytes_max);
     parser->body_limit(boost::none);
     if (request.method == "HEAD") parser->skip(true);
-    if (auto head_read = read_head(*parser); !head_read) {
-      if (!sent) return std::unexpected(Error{Errc::closed, sent.error().sys, sent.error().context});
-      return std::unexpected(head_read.error());
-    }
+    const auto head = read_head(*parser);
+    answered = answered || parser->got_some();
+    if (!head) return sent ? std::unexpected(head.error()) : fail(Errc::closed, sent.error().context, sent.error().sys);
     if (parser->get().result_int() >= 200) break;
     if (i == interim_replies_max) return fail(Errc::malformed, "http client: too many interim replies");
   }
   HttpReply reply = reply_of(*parser);
   const bool bodyless = request.method == "HEAD" || reply.status == 204 || reply.status == 304;
-  if (!bodyless) {
-    if (parser->chunked() || !reply.content_length) {
-      VB_TRY(read_framed_body(*parser, request, reply));
-    } else {
-      VB_TRY(read_known_body(*reply.content_length, request, reply));
-    }
-  }
-  keep = whole_body_sent && parser->get().keep_alive() &&
-         (bodyless || parser->chunked() || reply.content_length.has_value()) && begin == end;
+  const bool framed = parser->chunked() || !reply.content_length;
+  if (!bodyless && framed) VB_TRY(read_framed_body(*parser, request, reply));
+  if (!bodyless && !framed) VB_TRY(read_known_body(*reply.content_length, request, reply));
+  const bool ends = bodyless || parser->chunked() || !framed;
+  keep = sent && *sent && ends && parser->get().keep_alive() && buffer.size() == 0;
   return reply;
 }
 
-Result<std::unique_ptr<HttpClient>> HttpClient::create(HttpOptions options) {
-  SslContext tls;
-  if (options.tls) {
-    VB_ASSIGN(tls, make_client_tls(options.ca_file, options.insecure));
+namespace {
+
+bool sayable(std::string_view text) { return !has_crlf(text) && text.size() <= field_bytes_max; }
+
+Result<Message> message_of(const HttpRequest& request, const std::string& host) {
+  if (!sayable(request.method) || !sayable(request.target)) {
+    return fail(Errc::invalid_argument, "http client: line break in the request line");
   }
-  return std::unique_ptr<HttpClient>(new HttpClient(std::move(options), std::move(tls)));
+  Message message;
+  message.method_string(request.method);
+  message.target(request.target);
+  for (const auto& [name, value] : request.headers) {
+    if (!sayable(name) || !sayable(value)) {
+      return fail(Errc::invalid_argument, "http client: a header with a line break, or too long");
+    }
+    message.insert(name, value);
+  }
+  if (message.find(bhttp::field::host) == message.end()) message.insert("host", host);
+  message.erase(bhttp::field::content_length);
+  const bool may_be_bare = request.method == "GET" || request.method == "HEAD" || request.method == "DELETE";
+  if (!request.body.empty() || !may_be_bare) message.insert("content-length", std::to_string(request.body.size()));
+  message.body() = {request.body.data(), request.body.size()};
+  return message;
 }
 
-HttpClient::HttpClient(HttpOptions options, SslContext tls) : options_(std::move(options)), tls_(std::move(tls)) {
+}  // namespace
+
+Result<std::unique_ptr<HttpClient>> HttpClient::create(HttpOptions options) try {
+  auto network = std::make_unique<Network>();
+  if (options.tls) {
+    VB_ASSIGN(network->tls, make_client_tls(options.ca_file, options.insecure));
+  }
+  return std::unique_ptr<HttpClient>(new HttpClient(std::move(options), std::move(network)));
+} catch (const boost::system::system_error& e) {  // no descriptor for an event queue, no memory for TLS
+  return fail(Errc::out_of_memory, "http client: cannot be set up", e.code().value());
+}
+
+HttpClient::HttpClient(HttpOptions options, std::unique_ptr<Network> network)
+    : options_(std::move(options)), network_(std::move(network)) {
   const bool v6 = options_.host.find(':') != std::string::npos;
   host_header_ = v6 ? "[" + options_.host + "]" : options_.host;
   if (options_.port != (options_.tls ? 443 : 80)) host_header_ += ":" + std::to_string(options_.port);
@@ -274,12 +282,13 @@ std::string HttpClient::local_address() const {
 }
 
 Result<void> HttpClient::warm_up() {
-  VB_ASSIGN(auto connection, take(false, deadline_in(options_.connect_timeout)));
+  VB_ASSIGN(auto connection, take(false, deadline_in(options_.connect_timeout), {}));
   give_back(std::move(connection));
   return {};
 }
 
-Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Deadline deadline) {
+Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Deadline deadline,
+                                                                 const std::stop_token& stop) {
   while (!fresh) {
     std::unique_ptr<Connection> kept;
     {
@@ -288,60 +297,42 @@ Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Dea
       kept = std::move(idle_.back());
       idle_.pop_back();
     }
-    if (kept->socket->readable_now()) continue;  // closed by the server while idle
+    if (kept->has_input()) continue;  // closed by the server while idle
     kept->reused = true;
-    kept->answered = false;
     return kept;
   }
   auto connection = std::make_unique<Connection>();
-  VB_ASSIGN(connection->socket,
-            HttpSocket::connect(options_.host, options_.port, tls_.get(), !options_.insecure, deadline));
+  VB_ASSIGN(connection->stream, HttpStream::connect(network_->io, options_.host, options_.port, network_->tls.get(),
+                                                    !options_.insecure, deadline, stop));
+  connection->buffer.reserve(read_bytes);
   std::lock_guard lock(mutex_);
-  peer_address_ = connection->socket->peer_address();
-  local_address_ = connection->socket->local_address();
+  peer_address_ = connection->stream->peer_address();
+  local_address_ = connection->stream->local_address();
   return connection;
 }
 
 void HttpClient::give_back(std::unique_ptr<Connection> connection) {
+  connection->stream->stop_with({});  // it was that request's
   std::lock_guard lock(mutex_);
   if (idle_.size() < options_.idle_connections_max) idle_.push_back(std::move(connection));
 }
 
 Result<HttpReply> HttpClient::request(const HttpRequest& request) {
-  std::string head = request.method + " " + request.target + " HTTP/1.1\r\n";
-  bool has_host = false;
-  if (has_crlf(request.method) || has_crlf(request.target)) {
-    return fail(Errc::invalid_argument, "http client: line break in the request line");
-  }
-  for (const auto& [name, value] : request.headers) {
-    if (has_crlf(name) || has_crlf(value)) return fail(Errc::invalid_argument, "http client: line break in a header");
-    if (lower(name) == "content-length") continue;
-    has_host = has_host || lower(name) == "host";
-    head += name + ": " + value + "\r\n";
-  }
-  if (!has_host) head += "host: " + host_header_ + "\r\n";
-  const uint64_t body_size = request.body.size();
-  if (body_size > 0 || (request.method != "GET" && request.method != "HEAD" && request.method != "DELETE")) {
-    head += "content-length: " + std::to_string(body_size) + "\r\n";
-  }
-  head += "\r\n";
-
+  VB_ASSIGN(const Message message, message_of(request, host_header_));
   for (bool fresh = false;; fresh = true) {
     Deadline connect_by = deadline_in(options_.connect_timeout);
     if (request.deadline) connect_by = std::min(connect_by, *request.deadline);
-    VB_ASSIGN(auto connection, take(fresh, connect_by));
-    connection->stall = options_.stall_timeout;
-    connection->whole = request.deadline;
-    bool keep = false;
-    auto reply = connection->exchange(head, request, keep);
+    VB_ASSIGN(auto connection, take(fresh, connect_by, request.stop));
+    connection->stream->limit(options_.stall_timeout, request.deadline.value_or(Deadline::max()));
+    connection->stream->stop_with(request.stop);
+    bool keep = false, answered = false;
+    auto reply = connection->exchange(message, request, keep, answered);
     if (reply) {
       if (keep) give_back(std::move(connection));
       return reply;
     }
     const bool broke = reply.error().code == Errc::closed || reply.error().code == Errc::connection_failed;
-    if (broke && connection->reused && !connection->answered && request.replayable && !fresh) {
-      continue;
-    }
+    if (broke && connection->reused && !answered && request.replayable && !fresh) continue;
     // After sending began, a broken connection is never "nothing was sent".
     if (reply.error().code == Errc::connection_failed) {
       return fail(Errc::closed, reply.error().context, reply.error().sys);

@@ -6,12 +6,15 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "client/http_socket.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/result.h"
 
 namespace verbena::client {
 
@@ -53,6 +56,7 @@ struct HttpRequest {
   std::optional<Deadline> deadline = {};  // of the whole request; the stall timeout holds as well
   // May be sent again on a fresh connection when a kept one turns out dead before any byte of a reply came.
   bool replayable = false;
+  std::stop_token stop = {};  // a stop ends the request with `cancelled`
 };
 
 class HttpClient {
@@ -78,13 +82,14 @@ class HttpClient {
 
  private:
   struct Connection;
-  HttpClient(HttpOptions options, SslContext tls);
-  Result<std::unique_ptr<Connection>> take(bool fresh, Deadline deadline);
+  struct Network;  // what Boost.Asio's streams live on
+  HttpClient(HttpOptions options, std::unique_ptr<Network> network);
+  Result<std::unique_ptr<Connection>> take(bool fresh, Deadline deadline, const std::stop_token& stop);
   void give_back(std::unique_ptr<Connection> connection);
 
   HttpOptions options_;
   std::string host_header_;
-  SslContext tls_;
+  std::unique_ptr<Network> network_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Connection>> idle_;
   std::string peer_address_, local_address_;

@@ -32,6 +32,19 @@ TEST(HttpClient, KeepsAConnectionForTheNextRequest) {
   EXPECT_EQ(client->local_address(), "127.0.0.1");
 }
 
+TEST(HttpClient, AStopAfterTheReplyIsNoConcernOfTheNextRequest) {
+  ScriptedServer server([](const ScriptedRequest&, int) { return http_reply(200, "", "hello"); });
+  auto client = client_for(server);
+  std::stop_source source;
+  ASSERT_TRUE(client->request({.target = "/x", .stop = source.get_token()}));
+  source.request_stop();
+  ASSERT_TRUE(client->request({.target = "/x"}));
+  EXPECT_EQ(server.connections(), 1);
+  const auto stopped = client->request({.target = "/x", .stop = source.get_token()});
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, Errc::cancelled);
+}
+
 TEST(HttpClient, ReceivesABodyStraightIntoMemory) {
   const std::string body(300'000, 'b');
   ScriptedServer server([&](const ScriptedRequest&, int) { return http_reply(200, "", body); });

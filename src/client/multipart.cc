@@ -27,6 +27,7 @@ struct SentPart {
 struct Client::Impl::Upload {
   std::string bucket, key, id;
   bool md5_etag = false;
+  std::stop_token stop;
   std::mutex mutex;
   std::vector<SentPart> sent;
   std::optional<ClientError> failure;
@@ -39,7 +40,8 @@ Outcome<client::CompletedPart> Client::Impl::put_part(const Upload& upload, int 
     client::S3Call call{.method = "PUT",
                         .bucket = upload.bucket,
                         .key = upload.key,
-                        .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}}};
+                        .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}},
+                        .stop = upload.stop};
     auto reply = token_->put(std::move(call), from, crc32c, upload.md5_etag, reason);
     if (reply && *reply) {
       transfer.door = Via::token;
@@ -57,7 +59,7 @@ Outcome<client::CompletedPart> Client::Impl::put_part(const Upload& upload, int 
   transfer.door = Via::http;
   transfer.provider = s3_->provider();
   if (!reason.empty()) transfer.fell_back_reason = reason;
-  return s3_->put_part(upload.bucket, upload.key, upload.id, number, from, crc32c);
+  return s3_->put_part(upload.bucket, upload.key, upload.id, number, from, crc32c, upload.stop);
 }
 
 // Parts in order, checksums combined, one completion. A failed upload is aborted, so that it costs the server nothing.
@@ -95,7 +97,7 @@ Outcome<PutReply> Client::Impl::finish_upload(Upload& upload, const PutOptions& 
 
 Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std::string& key, unsigned helpers_max,
                                            const NextPart& next, const PutOptions& options) {
-  Upload upload{bucket, key, {}, options.md5_etag, {}, {}, {}};
+  Upload upload{bucket, key, {}, options.md5_etag, options.cancel, {}, {}, {}};
   OUT_ASSIGN(upload.id, retried(false, [&] { return s3_->create_upload(bucket, key, options); }));
 
   std::mutex source;  // `next` is called by one thread at a time, in order
@@ -112,6 +114,10 @@ Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std:
         {
           std::lock_guard lock(upload.mutex);
           if (upload.failure) return;
+          if (upload.stop.stop_requested()) {
+            upload.failure = fault(ErrorCode::cancelled, "the caller's wish").error();
+            return;
+          }
         }
         auto more = next(piece);
         if (!more) return fail_upload(std::move(more).error());
@@ -140,6 +146,12 @@ Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std:
 
 Outcome<PutReply> Client::Impl::put_parts(const std::string& bucket, const std::string& key, Bytes from,
                                           const PutOptions& options) {
+  if (!options.checksum.empty()) {  // each part has one of its own; the whole is looked at here
+    OUT_ASSIGN(const client::KnownChecksum given, client::parse_checksum(options.checksum));
+    if (!client::matches(given, from)) {
+      return fault(ErrorCode::checksum_mismatch, "the bytes do not have the checksum that was given");
+    }
+  }
   const uint64_t part_size = std::max(options_.part_size, (from.size() + parts_max - 1) / parts_max);
   const uint64_t parts = (from.size() + part_size - 1) / part_size;
   Bytes left = from;
@@ -181,6 +193,9 @@ Outcome<PutReply> Client::Impl::put_stream(const std::string& bucket, const std:
   OUT_ASSIGN(const bool ended, read_up_to(from, whole_max, first));
   if (ended) return put(bucket, key, {first, nullptr}, options);
   if (native_only) return fault(ErrorCode::too_large, "the native door takes up to 5 GiB from a stream");
+  if (!options.checksum.empty()) {
+    return fault(ErrorCode::unsupported, "a checksum given beforehand is checked of streams up to multipart_threshold");
+  }
 
   Bytes left = first;  // what was read already goes first
   bool at_end = false;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -27,6 +28,7 @@ struct NativeCall {
   native::wire::Type type = native::wire::Type::ping;
   uint64_t request = 0;
   Deadline deadline;
+  std::stop_token stop;
   uint64_t received_before = 0;  // the lane's count of messages when this was sent
   Result<void> outcome;
   bool done = false;

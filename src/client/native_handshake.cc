@@ -83,9 +83,11 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
   const auto idle_s = number(json, "idle_timeout_s", 1u << 31), cores = number(json, "cores", 0xffff);
   const auto session = text(json, "session"), nonce = text(json, "server_nonce"), hash = text(json, "key_hash");
   if (!version || !credits || *credits == 0 || !idle_s || !cores || !session || !nonce) return std::unexpected(bad);
-  if (*version != wire::version || hash != "crc32c") return fail(Errc::unsupported, "native: protocol version");
+  if (*version == 0 || *version > wire::protocol_version_max || hash != "crc32c")
+    return fail(Errc::unsupported, "native: protocol version");
 
   NativeAnswer answer;
+  answer.grant.version = static_cast<unsigned>(*version);
   const auto [end, ec] = std::from_chars(session->data(), session->data() + session->size(), answer.grant.session, 16);
   const auto raw_nonce = from_hex(*nonce);
   if (ec != std::errc() || end != session->data() + session->size()) return std::unexpected(bad);
@@ -114,7 +116,11 @@ Result<NativeGrant> request_session(const NativeOptions& options) {
                                            .stall_timeout = options.connect_timeout}));
   wire::Nonce nonce;
   fill_random(nonce);
-  const Json wanted = {{"version", wire::version}, {"client_nonce", to_hex(nonce)}, {"providers", options.providers}};
+  // Servers from before version 2 look at "version" alone.
+  const Json wanted = {{"version", 1},
+                       {"version_max", wire::protocol_version_max},
+                       {"client_nonce", to_hex(nonce)},
+                       {"providers", options.providers}};
   const std::string body = wanted.dump();
   VB_ASSIGN(const HttpReply reply, http->request(session_request(options, http->host_header(), body)));
   if (reply.status != 200) return std::unexpected(refusal(reply));

@@ -11,6 +11,7 @@ namespace verbena::client {
 
 // What the server granted; its answer has been authenticated.
 struct NativeGrant {
+  unsigned version = 1;  // of the protocol
   uint64_t session = 0;
   native::wire::MasterKey master;
   uint32_t credits = 0;  // per endpoint

@@ -56,6 +56,42 @@ Result<void> NativeLane::run(NativeCall& call, const Prepare& prepare) {
   return call.outcome;
 }
 
+Result<void> NativeLane::post(NativeCall& call, const Prepare& prepare, bool patient) {
+  Lock lock = enter();
+  if (!patient && free_slots_.empty() && !broken_) return fail(Errc::would_block, "native: no credit");
+  VB_TRY(take_slot(lock, call));
+  auto sent = submit(call, prepare);
+  if (!sent) {
+    call.lent.reset();
+    if (!call.done) free_slot(call);
+  }
+  fire(lock);
+  return sent;
+}
+
+bool NativeLane::drive(NativeCall& call, Deadline until) {
+  Lock lock = enter();
+  if (!call.done && until == Deadline::max()) {
+    await(lock, call);
+  } else if (!call.done && !led_) {
+    led_ = true;
+    const auto enough = [&] { return call.done || SteadyClock::now() >= until; };
+    lead(lock, enough, until);
+    hand_over();
+  } else if (!call.done) {
+    lock.unlock();
+    sched_yield();
+    lock.lock();
+  }
+  fire(lock);
+  return call.done;
+}
+
+bool NativeLane::is_done(const NativeCall& call) {
+  Lock lock = enter();
+  return call.done;
+}
+
 void NativeLane::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) {
   Lock lock = enter();
   if (auto slot = take_slot(lock, *call); !slot) {
@@ -99,7 +135,12 @@ void NativeLane::free_slot(NativeCall& call) {
 Result<void> NativeLane::take_slot(Lock& lock, NativeCall& call) {
   const auto free = [this] { return !free_slots_.empty() || broken_; };
   // Someone leads, or the progress thread is about to, as long as a slot is taken.
-  if (!free() && !slot_freed_.wait_until(lock, call.deadline, free)) return fail(Errc::timed_out, "native: no credit");
+  while (!free()) {
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: no credit");
+    const Deadline slice = call.stop.stop_possible() ? deadline_in(lane_nap) : call.deadline;
+    slot_freed_.wait_until(lock, std::min(slice, call.deadline), free);
+  }
   if (broken_) return fail(Errc::closed, "native: the session is broken");
   const uint32_t slot = free_slots_.back();
   free_slots_.pop_back();
@@ -155,7 +196,7 @@ void NativeLane::await(Lock& lock, NativeCall& call) {
 }
 
 template <class Until>
-void NativeLane::lead(Lock& lock, Until until) {
+void NativeLane::lead(Lock& lock, Until until, Deadline awake_by) {
   last_progress_ = SteadyClock::now();
   while (!until() && !broken_) {
     const uint64_t before = received_;
@@ -167,7 +208,7 @@ void NativeLane::lead(Lock& lock, Until until) {
     if (until() || broken_) break;
     if (now - last_progress_ > setup_.spin_for) {
       link_waits_ = true;
-      if (entering_.load() == 0) link_->wait(now + lane_nap);
+      if (entering_.load() == 0) link_->wait(std::min(now + lane_nap, awake_by));
       link_waits_ = false;
     } else {
       sched_yield();  // the server may need this very core
@@ -239,7 +280,13 @@ void NativeLane::finish(NativeCall& call, Result<void> outcome, Answer answer) {
 void NativeLane::expire(Deadline now) {
   bool revoked = false;
   for (NativeCall* call : slots_) {
-    if (call == nullptr || call->deadline > now) continue;
+    if (call == nullptr) continue;
+    if (call->stop.stop_requested()) {
+      revoked = revoked || call->lent != nullptr;
+      finish(*call, fail(Errc::cancelled, "native: the caller's wish"), Answer::missing);
+      continue;
+    }
+    if (call->deadline > now) continue;
     // Silence since it was sent: the server may have forgotten the session.
     if (call->received_before == received_) broken_ = true;
     revoked = revoked || call->lent != nullptr;

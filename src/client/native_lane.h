@@ -44,6 +44,12 @@ class NativeLane {
 
   // Sends and waits. The call is done afterwards; the result is its outcome.
   Result<void> run(NativeCall& call, const Prepare& prepare);
+  // For who has several in flight. Sends, and waits for a credit only if `patient`: who holds one must not wait for
+  // another. would_block: no credit is free, nothing was sent. A call that was sent must be driven until it is done.
+  Result<void> post(NativeCall& call, const Prepare& prepare, bool patient);
+  // Polls until the call is done or the time has come; not at all where somebody else polls. Whether it is done.
+  bool drive(NativeCall& call, Deadline until);
+  bool is_done(const NativeCall& call);
   // Sends; the completion comes later, or, when sending fails, before this returns.
   void start(std::unique_ptr<AsyncCall> call, const Prepare& prepare);
 
@@ -57,6 +63,7 @@ class NativeLane {
 
   bool broken() const { return broken_.load(std::memory_order_relaxed); }
   const NativeEndpoint& endpoint() const { return setup_.endpoint; }
+  size_t message_size_max() const { return message_size_max_; }
   std::string_view provider() const { return provider_; }
 
  private:
@@ -69,7 +76,7 @@ class NativeLane {
   Result<void> take_slot(Lock& lock, NativeCall& call);
   void await(Lock& lock, NativeCall& call);
   template <class Until>
-  void lead(Lock& lock, Until until);
+  void lead(Lock& lock, Until until, Deadline awake_by = Deadline::max());
   void hand_over();
   void poll_once();
   void receive(Bytes message);

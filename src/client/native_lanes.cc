@@ -48,6 +48,7 @@ Result<std::shared_ptr<NativeLanes>> NativeLanes::open(const NativeOptions& opti
     std::shared_ptr<NativeLanes> all(new NativeLanes);
     all->lanes_ = std::move(*lanes);
     all->credits_ = grant->credits;
+    all->version_ = grant->version;
     all->idle_timeout_ = grant->idle_timeout;
     all->by_core_.resize(std::max(1u, grant->cores), 0);
     for (uint32_t i = 0; i < all->lanes_.size(); ++i) {

@@ -25,6 +25,7 @@ class NativeLanes {
   void close();
 
   uint32_t credits() const { return credits_; }
+  unsigned version() const { return version_; }  // of the protocol
   std::string provider() const { return std::string(lanes_.front()->provider()); }
 
  private:
@@ -36,6 +37,7 @@ class NativeLanes {
   std::vector<std::unique_ptr<NativeLane>> lanes_;  // at least one
   std::vector<uint32_t> by_core_;                   // core -> lane
   uint32_t credits_ = 0;
+  unsigned version_ = 1;
   std::chrono::seconds idle_timeout_{0};
   std::atomic<SteadyClock::time_point> last_used_{};
 };

@@ -19,7 +19,19 @@ wire::Range wire_range(const NativeRange& range) {
   return {*range.first, range.last.value_or(wire::open_end)};
 }
 
-// Lends the memory itself, or, where that cannot be lent, a staging block of the lane.
+void fill(const NativeGet& request, wire::Get& get) {
+  get.bucket = request.bucket;
+  get.key = request.key;
+  get.part_number = static_cast<uint16_t>(request.part_number);
+  get.if_modified_since_s = request.if_modified_since_s.value_or(wire::no_time);
+  get.if_unmodified_since_s = request.if_unmodified_since_s.value_or(wire::no_time);
+  for (const NativeRange& range : request.ranges) get.ranges.add(wire_range(range));
+  for (const std::string& etag : request.if_match) get.if_match.add(etag);
+  for (const std::string& etag : request.if_none_match) get.if_none_match.add(etag);
+}
+
+}  // namespace
+
 Result<wire::Descriptor> lend(NativeLane::Body& body, NativeCall& call, MutableBytes memory, fabric::Access access) {
   auto lent = body.link.lend(memory, access);
   if (!lent) {
@@ -35,19 +47,6 @@ Result<wire::Descriptor> lend(NativeLane::Body& body, NativeCall& call, MutableB
   const fabric::WindowDescriptor& d = call.lent->descriptor();
   return wire::Descriptor{d.base, d.size, d.key};
 }
-
-void fill(const NativeGet& request, wire::Get& get) {
-  get.bucket = request.bucket;
-  get.key = request.key;
-  get.part_number = static_cast<uint16_t>(request.part_number);
-  get.if_modified_since_s = request.if_modified_since_s.value_or(wire::no_time);
-  get.if_unmodified_since_s = request.if_unmodified_since_s.value_or(wire::no_time);
-  for (const NativeRange& range : request.ranges) get.ranges.add(wire_range(range));
-  for (const std::string& etag : request.if_match) get.if_match.add(etag);
-  for (const std::string& etag : request.if_none_match) get.if_none_match.add(etag);
-}
-
-}  // namespace
 
 Result<void> check(const NativeGet& request) {
   VB_TRY(check_name(request.bucket, request.key));

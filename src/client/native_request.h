@@ -14,6 +14,10 @@ Result<void> prepare_get(const NativeGet& request, uint32_t inline_max_bytes, Ob
 Result<void> prepare_head(const NativeGet& request, NativeLane::Body& body);
 Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, ObjectCall& call, NativeLane::Body& body);
 
+// Lends the memory itself, or, where that cannot be lent, a staging block of the lane.
+Result<native::wire::Descriptor> lend(NativeLane::Body& body, NativeCall& call, MutableBytes memory,
+                                      fabric::Access access);
+
 // After the call is done: staged bytes to their place, the staging block back to its lane.
 void settle(NativeLane& lane, ObjectCall& call);
 

@@ -93,6 +93,7 @@ Result<NativeObject> NativeSession::get(const NativeGet& request) {
     ObjectCall call;
     call.type = wire::Type::get;
     call.deadline = state_->deadline(request.timeout);
+    call.stop = request.stop;
     const auto prepare = [&](NativeLane::Body& body) {
       return prepare_get(request, lane.endpoint().inline_max_bytes, call, body);
     };
@@ -111,6 +112,7 @@ Result<NativeObject> NativeSession::head(const NativeGet& request) {
     ObjectCall call;
     call.type = wire::Type::head;
     call.deadline = state_->deadline(request.timeout);
+    call.stop = request.stop;
     const auto prepare = [&](NativeLane::Body& body) { return prepare_head(request, body); };
     VB_TRY(lanes.lane_of(request.bucket, request.key).run(call, prepare));
     return std::move(call.object);
@@ -125,6 +127,7 @@ Result<NativeObject> NativeSession::put(const NativePut& request) {
     ObjectCall call;
     call.type = wire::Type::put;
     call.deadline = state_->deadline(request.timeout);
+    call.stop = request.stop;
     const auto prepare = [&](NativeLane::Body& body) {
       return prepare_put(request, lane.endpoint().inline_max_bytes, call, body);
     };
@@ -138,7 +141,8 @@ Result<NativeObject> NativeSession::put(const NativePut& request) {
   return state_->repeat<NativeObject>(request.if_match.empty() && request.if_none_match.empty(), once);
 }
 
-Result<void> NativeSession::remove(std::string_view bucket, std::string_view key, std::string_view if_match) {
+Result<void> NativeSession::remove(std::string_view bucket, std::string_view key, std::string_view if_match,
+                                   const std::stop_token& stop) {
   if (bucket.size() > wire::bucket_size_max) return fail(Errc::invalid_bucket_name, "native: bucket");
   if (key.empty()) return fail(Errc::invalid_request, "native: empty key");
   if (key.size() > wire::key_size_max) return fail(Errc::key_too_long, "native: key");
@@ -146,6 +150,7 @@ Result<void> NativeSession::remove(std::string_view bucket, std::string_view key
     CodeCall call;
     call.type = wire::Type::del;
     call.deadline = state_->deadline({});
+    call.stop = stop;
     const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
       const wire::Delete message{.bucket = bucket, .key = key, .if_match = if_match};
       encode(body.out, message);
@@ -166,6 +171,7 @@ Result<NativePage> NativeSession::list(const NativeList& request) {
       ListCall call;
       call.type = wire::Type::list;
       call.deadline = state_->deadline(request.timeout);
+      call.stop = request.stop;
       const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
         const wire::List message{.bucket = request.bucket,
                                  .prefix = request.prefix,
@@ -188,6 +194,10 @@ Result<NativePage> NativeSession::list(const NativeList& request) {
     wanted -= got;
     after = page.next_after;
   }
+}
+
+Result<void> NativeSession::with_lanes(bool repeatable, const std::function<Result<void>(NativeLanes&)>& request) {
+  return state_->repeat<void>(repeatable, request);
 }
 
 Result<void> NativeSession::ping() {
@@ -222,6 +232,7 @@ void NativeSession::get_async(const NativeGet& request, Done done) {
   if (!lanes) return done(std::unexpected(lanes.error()));
   NativeLane& lane = (*lanes)->lane_of(request.bucket, request.key);
   auto call = make_async(wire::Type::get, state_->deadline(request.timeout), *lanes, lane, std::move(done));
+  call->stop = request.stop;
   const auto prepare = [&, raw = call.get()](NativeLane::Body& body) {
     return prepare_get(request, lane.endpoint().inline_max_bytes, *raw, body);
   };
@@ -234,6 +245,7 @@ void NativeSession::put_async(const NativePut& request, Done done) {
   if (!lanes) return done(std::unexpected(lanes.error()));
   NativeLane& lane = (*lanes)->lane_of(request.bucket, request.key);
   auto call = make_async(wire::Type::put, state_->deadline(request.timeout), *lanes, lane, std::move(done));
+  call->stop = request.stop;
   const auto prepare = [&, raw = call.get()](NativeLane::Body& body) {
     return prepare_put(request, lane.endpoint().inline_max_bytes, *raw, body);
   };

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -89,6 +90,7 @@ struct NativeGet {
   std::optional<int64_t> if_modified_since_s, if_unmodified_since_s;
   bool full_headers = false;             // give back all stored headers
   std::chrono::milliseconds timeout{0};  // 0: the session's
+  std::stop_token stop = {};             // a stop ends the request with `cancelled`; the memory has been withdrawn then
 };
 
 struct NativePut {
@@ -101,6 +103,7 @@ struct NativePut {
   std::string_view if_match, if_none_match;
   bool md5_etag = false;  // the ETag is to be the MD5 of the bytes
   std::chrono::milliseconds timeout{0};
+  std::stop_token stop = {};
 };
 
 // What the server tells of an object.
@@ -120,6 +123,7 @@ struct NativeList {
   std::string_view bucket, prefix, delimiter, after;
   int max_keys = 1000;
   std::chrono::milliseconds timeout{0};
+  std::stop_token stop = {};
 };
 struct NativeListEntry {
   std::string key, etag;
@@ -146,10 +150,14 @@ class NativeSession {
   Result<NativeObject> get(const NativeGet& request);
   Result<NativeObject> head(const NativeGet& request);
   Result<NativeObject> put(const NativePut& request);
-  Result<void> remove(std::string_view bucket, std::string_view key, std::string_view if_match = {});
+  Result<void> remove(std::string_view bucket, std::string_view key, std::string_view if_match = {},
+                      const std::stop_token& stop = {});
   // One page; collects as many messages as it takes.
   Result<NativePage> list(const NativeList& request);
   Result<void> ping();
+
+  // Runs `request` on the session's lanes; once more on new ones where those were lost and it may be repeated.
+  Result<void> with_lanes(bool repeatable, const std::function<Result<void>(class NativeLanes&)>& request);
 
   // The completion runs on a progress thread or inside another thread's call; it must not block nor call this session.
   // Blocks only while no credit is free. A completion always comes, once, also before this returns.

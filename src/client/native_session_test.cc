@@ -14,7 +14,7 @@
 namespace verbena::client {
 namespace {
 
-std::string pattern(size_t size, unsigned seed = 1) {
+std::string pattern_text(size_t size, unsigned seed = 1) {
   std::string text(size, '\0');
   std::mt19937 random(seed);
   for (char& c : text) c = static_cast<char>(random());
@@ -76,7 +76,7 @@ TEST_P(NativeSessionTest, EverySizeComesBackAsItWent) {
   EXPECT_TRUE(session_->provider().starts_with(GetParam()));
   for (const size_t size : {size_t{0}, size_t{1}, size_t{511}, size_t{512}, size_t{513}, size_t{4095}, size_t{4096},
                             size_t{4097}, 64 * KiB, 1 * MiB, 1 * MiB + 1, 16 * MiB}) {
-    const std::string key = "size/" + std::to_string(size), bytes = pattern(size);
+    const std::string key = "size/" + std::to_string(size), bytes = pattern_text(size);
     const auto stored = put(key, bytes);
     ASSERT_TRUE(stored) << size << " " << describe(stored.error());
     EXPECT_EQ(stored->length, size);
@@ -90,16 +90,16 @@ TEST_P(NativeSessionTest, EverySizeComesBackAsItWent) {
 }
 
 TEST_P(NativeSessionTest, ALargerBufferThanTheObjectIsFilledInPart) {
-  ASSERT_TRUE(put("a", pattern(10'000)));
+  ASSERT_TRUE(put("a", pattern_text(10'000)));
   std::string into(20'000, 'z');
   const auto got = get("a", into);
   ASSERT_TRUE(got);
   EXPECT_EQ(got->length, 10'000u);
-  EXPECT_TRUE(into == pattern(10'000) + std::string(10'000, 'z'));
+  EXPECT_TRUE(into == pattern_text(10'000) + std::string(10'000, 'z'));
 }
 
 TEST_P(NativeSessionTest, ASmallerBufferIsLeftAlone) {
-  ASSERT_TRUE(put("a", pattern(10'000)));
+  ASSERT_TRUE(put("a", pattern_text(10'000)));
   for (const size_t size : {size_t{0}, size_t{100}, size_t{9'999}}) {
     std::string into(size, 'z');
     const auto got = get("a", into);
@@ -112,7 +112,7 @@ TEST_P(NativeSessionTest, ASmallerBufferIsLeftAlone) {
 TEST_P(NativeSessionTest, RegisteredMemoryServesBothWays) {
   auto memory = session_->allocate(4 * MiB);
   ASSERT_TRUE(memory) << describe(memory.error());
-  const std::string bytes = pattern(1 * MiB);
+  const std::string bytes = pattern_text(1 * MiB);
   const MutableBytes from = (*memory)->bytes().subspan(1 * MiB, bytes.size());
   std::memcpy(from.data(), bytes.data(), bytes.size());
   for (int i = 0; i < 8; ++i) {  // over all cores
@@ -135,7 +135,7 @@ TEST_P(NativeSessionTest, RegisteredMemoryServesBothWays) {
 }
 
 TEST_P(NativeSessionTest, ManyRangesLandOneAfterTheOther) {
-  const std::string bytes = pattern(3 * MiB);
+  const std::string bytes = pattern_text(3 * MiB);
   ASSERT_TRUE(put("a", bytes));
   std::vector<NativeRange> ranges;
   std::mt19937 random(3);
@@ -164,7 +164,7 @@ TEST_P(NativeSessionTest, ManyRangesLandOneAfterTheOther) {
 }
 
 TEST_P(NativeSessionTest, MetadataChecksumsAndConditionsAreS3s) {
-  const std::string bytes = pattern(5'000);
+  const std::string bytes = pattern_text(5'000);
   Digest digest(Algorithm::crc64nvme);
   digest.update(as_bytes(bytes));
   const std::vector<NativeChecksum> expected = {{.algorithm = Algorithm::crc64nvme, .value = digest.finish()}};
@@ -249,7 +249,7 @@ TEST_P(NativeSessionTest, KeysAreListedOverManyMessagesAndDeleted) {
 
 TEST_P(NativeSessionTest, AsynchronousRequestsArePipelinedBeyondTheCredits) {
   constexpr int count = 300;
-  const std::string bytes = pattern(10'000);
+  const std::string bytes = pattern_text(10'000);
   std::latch stored(count);
   std::atomic<int> failed{0};
   for (int i = 0; i < count; ++i) {
@@ -290,7 +290,7 @@ TEST_P(NativeSessionTest, ThreadsShareASession) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 60; ++i) {
         const std::string key = "t" + std::to_string(t) + "/" + std::to_string(i);
-        const std::string bytes = pattern(static_cast<size_t>(i) * 300 + 1, static_cast<unsigned>(t));
+        const std::string bytes = pattern_text(static_cast<size_t>(i) * 300 + 1, static_cast<unsigned>(t));
         std::string back(bytes.size(), '\0');
         if (!put(key, bytes) || !get(key, back) || back != bytes) ++failed;
       }
@@ -323,7 +323,7 @@ TEST_P(NativeSessionTest, ARestartedServerIsReachedAgain) {
   bool stored = false;
   for (int i = 0; i < 3 && !stored; ++i) stored = (*opened)->put(request).has_value();
   EXPECT_TRUE(stored);
-  EXPECT_EQ(second.store.objects["bucket"].size(), 1u);
+  EXPECT_EQ(second.store.count("bucket"), 1u);
   EXPECT_NE(port, taken);
 }
 
@@ -360,7 +360,7 @@ TEST_P(NativeSessionTest, AProviderThatTheServerDoesNotOfferIsNoSession) {
 
 TEST_P(NativeSessionTest, NothingStaysLeasedAndNoSessionStaysAfterABye) {
   const size_t leased = server_.arena().leased_bytes();  // the fabric's own buffers
-  ASSERT_TRUE(put("a", pattern(1 * MiB)));
+  ASSERT_TRUE(put("a", pattern_text(1 * MiB)));
   std::string into(1 * MiB, '\0');
   ASSERT_TRUE(get("a", into));
   session_.reset();
@@ -374,7 +374,7 @@ TEST_P(NativeSessionTest, NothingStaysLeasedAndNoSessionStaysAfterABye) {
 
 // A process of its own, so that nothing of it is left when it is killed.
 TEST_P(NativeSessionTest, AClientKilledInMidTransferCostsNoLeaseAndNobodyElse) {
-  ASSERT_TRUE(put("big", pattern(8 * MiB)));
+  ASSERT_TRUE(put("big", pattern_text(8 * MiB)));
   std::string into(8 * MiB, '\0');
   ASSERT_TRUE(get("big", into));
   const size_t leased = server_.arena().leased_bytes();

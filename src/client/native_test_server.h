@@ -11,7 +11,7 @@
 #include "fabric/local/local.h"
 #include "fabric/tcp/tcp.h"
 #include "native/native.h"
-#include "native/test_store.h"
+#include "store/memory/test_store.h"
 
 namespace verbena::client {
 
@@ -31,7 +31,7 @@ class NativeTestServer {
         credentials_({.access_key = "AKROOT", .secret_key = "secret/root", .session_token = {}}),
         verifier_(credentials_, system_clock(), {}),
         door(std::make_unique<native::NativeDoor>(service_, verifier_, credentials_, setup.door)) {
-    store.objects["bucket"];
+    store.make_bucket("bucket");
     directory_ = setup.directory;
     if (directory_.empty()) {
       char path[] = "/tmp/verbena-native-XXXXXX";
@@ -92,7 +92,7 @@ class NativeTestServer {
   std::unique_ptr<memory::Arena> arena_;
 
  public:
-  native::TestStore store;
+  store::in_memory::TestStore store;
 
  private:
   s3::Service service_;

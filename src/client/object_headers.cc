@@ -91,7 +91,11 @@ ObjectInfo object_info(const HttpReply& reply, std::string_view key) {
   info.content_type = header_or_empty(reply, "content-type");
   info.version_id = header_or_empty(reply, "x-amz-version-id");
   for (const auto& [name, value] : reply.headers) {
-    if (name.starts_with(meta_prefix)) info.metadata.emplace(name.substr(meta_prefix.size()), value);
+    if (name.starts_with(meta_prefix)) {
+      info.metadata.emplace(name.substr(meta_prefix.size()), value);
+    } else if (name != "content-type") {
+      info.headers.emplace(name, value);
+    }
   }
   for (Algorithm algorithm : by_cost) {
     const std::string name = lower(std::string(to_string(algorithm)));
@@ -117,6 +121,21 @@ bool matches(const std::optional<KnownChecksum>& known, Bytes bytes) {
   Digest digest(known->algorithm);
   digest.update(bytes);
   return digest.finish_base64() == known->base64;
+}
+
+Outcome<KnownChecksum> parse_checksum(std::string_view text) {
+  const size_t colon = text.find(':');
+  const auto algorithm = colon == text.npos ? std::nullopt : parse_algorithm(text.substr(0, colon));
+  if (!algorithm || *algorithm == Algorithm::md5) {
+    return fault(ErrorCode::invalid_argument,
+                 "checksum: ALGORITHM:base64, of CRC32, CRC32C, CRC64NVME, SHA1 or SHA256");
+  }
+  KnownChecksum out{*algorithm, std::string(text.substr(colon + 1))};
+  const auto raw = from_base64(out.base64);
+  if (!raw || raw->size() != digest_size(*algorithm)) {
+    return fault(ErrorCode::invalid_argument, "checksum: not the base64 of a digest of that algorithm");
+  }
+  return out;
 }
 
 std::string crc32c_base64(uint32_t crc) {

@@ -29,6 +29,9 @@ std::optional<KnownChecksum> checksum_of(const HttpReply& reply);
 // False only when `known` is there and `bytes` do not match it.
 bool matches(const std::optional<KnownChecksum>& known, Bytes bytes);
 
+// "CRC32C:yZRlqg==". invalid_argument for what is none.
+Outcome<KnownChecksum> parse_checksum(std::string_view text);
+
 std::string crc32c_base64(uint32_t crc);
 
 }  // namespace verbena::client

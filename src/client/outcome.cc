@@ -73,6 +73,10 @@ std::string_view to_string(ErrorCode code) {
       return "server_error";
     case ErrorCode::local_error:
       return "local_error";
+    case ErrorCode::cancelled:
+      return "cancelled";
+    case ErrorCode::forked:
+      return "forked";
   }
   return "?";
 }
@@ -225,6 +229,11 @@ ErrorCode code_for(std::string_view s3_code, int http_status, bool has_key) {
     default:
       return http_status >= 400 && http_status < 500 ? ErrorCode::invalid_argument : ErrorCode::server_error;
   }
+}
+
+std::string_view s3_code_for(ErrorCode code) {
+  const auto known = std::ranges::find(known_codes, code, &Known::code);
+  return known == known_codes.end() ? std::string_view() : known->s3_code;
 }
 
 ClientError from_error(const Error& error, std::string_view doing) {

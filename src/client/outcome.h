@@ -22,6 +22,8 @@ inline std::unexpected<ClientError> fault(const Error& error, std::string_view d
 
 // The code for an S3 error reply. `s3_code` may be empty (HEAD has no body): the status then decides.
 ErrorCode code_for(std::string_view s3_code, int http_status, bool has_key);
+// S3's name for a failure that a server told by another door; empty for what S3 has no name for.
+std::string_view s3_code_for(ErrorCode code);
 
 }  // namespace verbena::client
 

@@ -29,10 +29,16 @@ std::chrono::milliseconds backoff(const RetryPolicy& policy, unsigned attempt, u
   return std::chrono::milliseconds(most <= 0 ? 0 : static_cast<int64_t>(random % (static_cast<uint64_t>(most) + 1)));
 }
 
-void sleep_before_retry(const RetryPolicy& policy, unsigned attempt) {
+void sleep_before_retry(const RetryPolicy& policy, unsigned attempt, const std::stop_token& stop) {
   uint64_t random = 0;
   fill_random(std::as_writable_bytes(std::span(&random, 1)));
-  std::this_thread::sleep_for(backoff(policy, attempt, random));
+  constexpr std::chrono::milliseconds slice{20};
+  auto left = backoff(policy, attempt, random);
+  while (left.count() > 0 && !stop.stop_requested()) {
+    const auto nap = stop.stop_possible() ? std::min(left, slice) : left;
+    std::this_thread::sleep_for(nap);
+    left -= nap;
+  }
 }
 
 }  // namespace verbena::client

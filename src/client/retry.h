@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <stop_token>
 
 #include "client/outcome.h"
 
@@ -22,17 +23,19 @@ bool worth_retrying(const ClientError& error, bool idempotent);
 // The wait before attempt `attempt` (the first retry is 1); `random` is any 64 random bits.
 std::chrono::milliseconds backoff(const RetryPolicy& policy, unsigned attempt, uint64_t random);
 
-// Sleeps for backoff().
-void sleep_before_retry(const RetryPolicy& policy, unsigned attempt);
+// Sleeps for backoff(), or until a stop is asked for.
+void sleep_before_retry(const RetryPolicy& policy, unsigned attempt, const std::stop_token& stop = {});
 
 // Runs `operation` (returning an Outcome) until it succeeds, fails for good, or the attempts are used up.
 // `attempts` tells how many were made.
 template <class Fn>
-auto with_retries(const RetryPolicy& policy, bool idempotent, unsigned& attempts, Fn&& operation) {
+auto with_retries(const RetryPolicy& policy, bool idempotent, unsigned& attempts, Fn&& operation,
+                  const std::stop_token& stop = {}) {
   for (attempts = 1;; ++attempts) {
     auto outcome = operation();
     if (outcome || attempts >= policy.attempts_max || !worth_retrying(outcome.error(), idempotent)) return outcome;
-    sleep_before_retry(policy, attempts);
+    sleep_before_retry(policy, attempts, stop);
+    if (stop.stop_requested()) return outcome;
   }
 }
 

@@ -1,6 +1,7 @@
 #include "client/s3_http.h"
 
 #include "base/checksum.h"
+#include "base/text.h"
 
 namespace verbena::client {
 namespace {
@@ -52,9 +53,17 @@ ClientError error_of(const HttpReply& reply, const S3Call& call) {
   out.code = code_for(xml.code, reply.status, !call.key.empty());
   out.s3_code = std::move(xml.code);
   out.message = xml.message.empty() ? default_message(out.code, reply.status) : std::move(xml.message);
+  // Why a token was declined has no place in S3's errors.
+  if (const auto why = reply.header("x-verbena-rdma-declined"))
+    out.message += " (" + std::string(why->substr(0, 200)) + ")";
   out.request_id = std::move(xml.request_id);
   if (out.request_id.empty()) out.request_id = std::string(reply.header("x-amz-request-id").value_or(""));
   return out;
+}
+
+std::vector<std::pair<std::string, std::string>> version_query(const std::string& version_id) {
+  if (version_id.empty()) return {};
+  return {{"versionId", version_id}};
 }
 
 PutReply put_reply(const HttpReply& reply) {
@@ -86,6 +95,7 @@ Outcome<HttpReply> S3Http::call(const S3Call& call) {
   request.body = call.body;
   request.into = call.into;
   request.replayable = call.replayable;
+  request.stop = call.stop;
   if (!options_.credentials.access_key.empty()) {
     std::string hash(empty_sha256);
     if (call.unsigned_payload) {
@@ -116,6 +126,8 @@ Outcome<HttpReply> S3Http::call(const S3Call& call) {
 Outcome<GetReply> S3Http::get(const std::string& bucket, const std::string& key, MutableBytes into,
                               const GetOptions& options) {
   S3Call request{.method = "GET", .bucket = bucket, .key = key, .headers = get_headers(options), .into = into};
+  request.query = version_query(options.version_id);
+  request.stop = options.cancel;
   if (options_.verify_checksums && !options.range) request.headers.emplace_back("x-amz-checksum-mode", "ENABLED");
   OUT_ASSIGN(const HttpReply reply, call(request));
   GetReply out;
@@ -137,8 +149,14 @@ Outcome<PutReply> S3Http::put(const std::string& bucket, const std::string& key,
                               const PutOptions& options) {
   const bool conditional = !options.if_match.empty() || !options.if_none_match.empty();
   S3Call request{.method = "PUT", .bucket = bucket, .key = key, .body = from, .replayable = !conditional};
+  request.stop = options.cancel;
   OUT_ASSIGN(request.headers, put_headers(options));
-  request.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(crc32c(from)));
+  if (options.checksum.empty()) {
+    request.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(crc32c(from)));
+  } else {
+    OUT_ASSIGN(const KnownChecksum given, parse_checksum(options.checksum));
+    request.headers.emplace_back("x-amz-checksum-" + lower(std::string(to_string(given.algorithm))), given.base64);
+  }
   OUT_ASSIGN(const HttpReply reply, call(request));
   PutReply out = put_reply(reply);
   out.transfer.door = Via::http;
@@ -147,21 +165,29 @@ Outcome<PutReply> S3Http::put(const std::string& bucket, const std::string& key,
   return out;
 }
 
-Outcome<ObjectInfo> S3Http::head(const std::string& bucket, const std::string& key) {
+Outcome<ObjectInfo> S3Http::head(const std::string& bucket, const std::string& key, const HeadOptions& options) {
   S3Call request{.method = "HEAD", .bucket = bucket, .key = key, .headers = {{"x-amz-checksum-mode", "ENABLED"}}};
+  request.query = version_query(options.version_id);
+  request.stop = options.cancel;
   OUT_ASSIGN(const HttpReply reply, call(request));
   return object_info(reply, key);
 }
 
-Outcome<> S3Http::remove(const std::string& bucket, const std::string& key) {
+Outcome<> S3Http::remove(const std::string& bucket, const std::string& key, const RemoveOptions& options) {
   if (key.empty()) return fault(ErrorCode::invalid_argument, "the key is empty");
-  OUT_TRY(call({.method = "DELETE", .bucket = bucket, .key = key, .replayable = false}));
+  S3Call request{.method = "DELETE", .bucket = bucket, .key = key, .replayable = false, .stop = options.cancel};
+  request.query = version_query(options.version_id);
+  GetOptions condition;
+  condition.if_match = options.if_match;
+  request.headers = get_headers(condition);
+  OUT_TRY(call(request));
   return {};
 }
 
 Outcome<ListPage> S3Http::list(const std::string& bucket, const ListOptions& options) {
   if (bucket.empty()) return fault(ErrorCode::invalid_argument, "the bucket name is empty");
   S3Call request{.method = "GET", .bucket = bucket, .query = {{"encoding-type", "url"}, {"list-type", "2"}}};
+  request.stop = options.cancel;
   if (!options.continuation.empty()) request.query.emplace_back("continuation-token", options.continuation);
   if (!options.delimiter.empty()) request.query.emplace_back("delimiter", options.delimiter);
   request.query.emplace_back("max-keys", std::to_string(options.max_keys));
@@ -204,14 +230,15 @@ Outcome<std::string> S3Http::create_upload(const std::string& bucket, const std:
 }
 
 Outcome<CompletedPart> S3Http::put_part(const std::string& bucket, const std::string& key, const std::string& upload_id,
-                                        int number, Bytes from, uint32_t crc32c) {
+                                        int number, Bytes from, uint32_t crc32c, const std::stop_token& stop) {
   const std::string checksum = crc32c_base64(crc32c);
   S3Call request{.method = "PUT",
                  .bucket = bucket,
                  .key = key,
                  .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload_id}},
                  .headers = {{"x-amz-checksum-crc32c", checksum}},
-                 .body = from};
+                 .body = from,
+                 .stop = stop};
   OUT_ASSIGN(const HttpReply reply, call(request));
   CompletedPart part{number, put_reply(reply).etag, checksum};
   if (part.etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");

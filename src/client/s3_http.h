@@ -24,6 +24,7 @@ struct S3Call {
   bool unsigned_payload = false;          // UNSIGNED-PAYLOAD whatever the options say
   std::optional<MutableBytes> into = {};  // for the body of a 2xx
   bool replayable = true;                 // see HttpRequest::replayable
+  std::stop_token stop = {};
 };
 
 struct S3Options {
@@ -43,8 +44,8 @@ class S3Http {
   Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into,
                         const GetOptions& options);
   Outcome<PutReply> put(const std::string& bucket, const std::string& key, Bytes from, const PutOptions& options);
-  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key);
-  Outcome<> remove(const std::string& bucket, const std::string& key);
+  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options);
+  Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options);
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
   Outcome<> make_bucket(const std::string& bucket, BucketDurability durability);
   Outcome<> remove_bucket(const std::string& bucket);
@@ -53,7 +54,7 @@ class S3Http {
   Outcome<std::string> create_upload(const std::string& bucket, const std::string& key, const PutOptions& options);
   // `crc32c` is of the part's bytes.
   Outcome<CompletedPart> put_part(const std::string& bucket, const std::string& key, const std::string& upload_id,
-                                  int number, Bytes from, uint32_t crc32c);
+                                  int number, Bytes from, uint32_t crc32c, const std::stop_token& stop);
   Outcome<PutReply> complete_upload(const std::string& bucket, const std::string& key, const std::string& upload_id,
                                     const std::vector<CompletedPart>& parts, uint32_t whole_crc32c,
                                     const PutOptions& options);

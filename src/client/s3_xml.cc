@@ -1,12 +1,13 @@
 #include "client/s3_xml.h"
 
-#include <ctime>
 #include <pugixml.hpp>
 
 #include <charconv>
 #include <cstring>
 
 #include "auth/auth.h"
+#include "base/date.h"
+#include "base/xml_escape.h"
 
 namespace verbena::client {
 namespace {
@@ -60,29 +61,6 @@ std::optional<std::string> url_decoded(std::string_view encoded, bool is_encoded
   return auth::uri_decode(plus_as_space);
 }
 
-std::string escape_xml(std::string_view raw) {
-  std::string out;
-  for (char c : raw) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 std::optional<uint64_t> number(std::string_view digits) {
   uint64_t value = 0;
   auto [end, ec] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -90,9 +68,12 @@ std::optional<uint64_t> number(std::string_view digits) {
   return value;
 }
 
-std::chrono::system_clock::time_point from_tm(std::tm& when, int milliseconds) {
-  const time_t seconds = ::timegm(&when);
-  return std::chrono::system_clock::from_time_t(seconds) + std::chrono::milliseconds(milliseconds);
+// A time that the clock of this machine cannot hold (it counts nanoseconds: 1678 to 2261) is none.
+std::chrono::system_clock::time_point time_or_epoch(std::optional<int64_t> time_us) {
+  using std::chrono::microseconds, std::chrono::system_clock;
+  constexpr int64_t most_us = std::chrono::floor<microseconds>(system_clock::duration::max()).count();
+  if (!time_us || *time_us > most_us || *time_us < -most_us) return {};
+  return system_clock::time_point(microseconds(*time_us));
 }
 
 }  // namespace
@@ -171,32 +152,22 @@ Outcome<std::string> parse_complete_upload_xml(std::string_view xml) {
 std::string complete_upload_xml(const std::vector<CompletedPart>& parts) {
   std::string out = R"(<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">)";
   for (const CompletedPart& part : parts) {
-    out += "<Part><PartNumber>" + std::to_string(part.number) + "</PartNumber><ETag>&quot;" + escape_xml(part.etag) +
-           "&quot;</ETag>";
+    out += "<Part><PartNumber>" + std::to_string(part.number) + "</PartNumber><ETag>";
+    append_xml_escaped(out, '"' + part.etag + '"');
+    out += "</ETag>";
     if (!part.crc32c_base64.empty()) out += "<ChecksumCRC32C>" + part.crc32c_base64 + "</ChecksumCRC32C>";
     out += "</Part>";
   }
   return out + "</CompleteMultipartUpload>";
 }
 
-std::chrono::system_clock::time_point parse_iso_time(std::string_view iso) {
-  const std::string copy(iso.substr(0, 64));
-  std::tm when{};
-  const char* rest = ::strptime(copy.c_str(), "%Y-%m-%dT%H:%M:%S", &when);
-  if (rest == nullptr) return {};
-  int milliseconds = 0;
-  if (*rest == '.') {
-    int scale = 100;
-    for (++rest; *rest >= '0' && *rest <= '9'; ++rest, scale /= 10) milliseconds += (*rest - '0') * scale;
-  }
-  return from_tm(when, milliseconds);
+std::chrono::system_clock::time_point parse_iso_time(std::string_view text) {
+  return time_or_epoch(parse_iso8601(text));
 }
 
-std::chrono::system_clock::time_point parse_http_time(std::string_view http) {
-  const std::string copy(http.substr(0, 64));
-  std::tm when{};
-  if (::strptime(copy.c_str(), "%a, %d %b %Y %H:%M:%S", &when) == nullptr) return {};
-  return from_tm(when, 0);
+std::chrono::system_clock::time_point parse_http_time(std::string_view text) {
+  const auto seconds = parse_http_date(text);
+  return time_or_epoch(seconds ? std::optional(*seconds * 1'000'000) : std::nullopt);
 }
 
 }  // namespace verbena::client

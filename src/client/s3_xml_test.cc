@@ -80,8 +80,18 @@ TEST(S3Xml, ACompletionNamesItsPartsInOrder) {
 
 TEST(S3Xml, TimesThatAreNoneAreTheEpoch) {
   EXPECT_EQ(parse_iso_time("yesterday").time_since_epoch().count(), 0);
+  // A clock of nanoseconds ends in 2262: reading such a year was an overflow.
+  EXPECT_EQ(parse_iso_time("9999-12-31T23:59:59Z").time_since_epoch().count(), 0);
+  EXPECT_EQ(parse_http_time("Fri, 31 Dec 9999 23:59:59 GMT").time_since_epoch().count(), 0);
   EXPECT_EQ(parse_http_time("").time_since_epoch().count(), 0);
   EXPECT_EQ(parse_http_time("Fri, 02 Jan 2026 03:04:05 GMT").time_since_epoch(), std::chrono::seconds(1767323045));
+}
+
+TEST(S3Xml, ADateThatTheClockCannotHoldIsNone) {
+  EXPECT_EQ(parse_iso_time("1013-01-02T03:04:05Z").time_since_epoch().count(), 0);
+  EXPECT_EQ(parse_iso_time("9999-12-31T23:59:59.999Z").time_since_epoch().count(), 0);
+  EXPECT_EQ(parse_http_time("Fri, 02 Jan 2263 03:04:05 GMT").time_since_epoch().count(), 0);
+  EXPECT_EQ(parse_iso_time("1700-01-01T00:00:00Z").time_since_epoch(), std::chrono::seconds(-8520336000));
 }
 
 }  // namespace

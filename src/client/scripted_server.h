@@ -27,7 +27,10 @@ class ScriptedServer {
   // Returns the raw reply; an empty one closes the connection without a word. Called on the server's threads.
   using Script = std::function<std::string(const ScriptedRequest&, int number)>;
 
-  explicit ScriptedServer(Script script) : script_(std::move(script)) {
+  explicit ScriptedServer(Script script)
+      : ScriptedServer([this, script = std::move(script)](int fd) { serve(fd, script); }) {}
+  // Does with each connection what it likes, from its first byte on; it is closed afterwards.
+  explicit ScriptedServer(std::function<void(int fd)> act) : act_(std::move(act)) {
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -70,10 +73,13 @@ class ScriptedServer {
       if (fd < 0) return;
       std::lock_guard lock(mutex_);
       connections_.push_back(fd);
-      threads_.emplace_back([this, fd] { serve(fd); });
+      threads_.emplace_back([this, fd] {
+        act_(fd);
+        ::shutdown(fd, SHUT_RDWR);
+      });
     }
   }
-  void serve(int fd) {
+  void serve(int fd, const Script& script) {
     std::string buffer;
     ScriptedRequest request;
     while (read_request(fd, buffer, request)) {
@@ -83,11 +89,10 @@ class ScriptedServer {
         number = static_cast<int>(requests_.size());
         requests_.push_back(request);
       }
-      const std::string reply = script_(request, number);
+      const std::string reply = script(request, number);
       if (reply.empty() || ::send(fd, reply.data(), reply.size(), MSG_NOSIGNAL) < 0) break;
       if (reply.find("connection: close") != std::string::npos) break;
     }
-    ::shutdown(fd, SHUT_RDWR);
   }
   static bool read_request(int fd, std::string& buffer, ScriptedRequest& request) {
     size_t end = 0;
@@ -115,7 +120,7 @@ class ScriptedServer {
     return true;
   }
 
-  Script script_;
+  std::function<void(int fd)> act_;
   int listener_ = -1;
   uint16_t port_ = 0;
   std::atomic<bool> stopping_{false};

@@ -1,6 +1,7 @@
 #include "client/session_door.h"
 
 #include "base/checksum.h"
+#include "client/native_values.h"
 #include "client/object_headers.h"
 
 namespace verbena::client {
@@ -47,13 +48,18 @@ ObjectInfo info_of(NativeObject& object, const std::string& key, bool all) {
   }
   for (const auto& [name, value] : object.headers) {
     if (name == "content-type") info.content_type = value;
-    if (name.starts_with("x-amz-meta-")) info.metadata.emplace(name.substr(11), value);
+    if (name.starts_with("x-amz-meta-")) {
+      info.metadata.emplace(name.substr(11), value);
+    } else if (name != "content-type") {
+      info.headers.emplace(name, value);
+    }
   }
   return info;
 }
 
 ClientError native_error(const Error& error, size_t room) {
   ClientError out = from_error(error, "native");
+  out.s3_code = s3_code_for(out.code);
   switch (error.code) {
     case Errc::too_large:
       out.message = "the object does not fit the buffer of " + std::to_string(room) + " bytes";
@@ -96,6 +102,7 @@ struct GetCall {
     request.if_none_match = if_none_match;
     request.full_headers = options.metadata;
     request.timeout = time_for(timeout, into.size());
+    request.stop = options.cancel;
   }
   GetCall(const GetCall&) = delete;
 };
@@ -108,7 +115,10 @@ struct PutCall {
   // On the same host bytes do not travel; elsewhere the server checks what it read.
   PutCall(const std::string& bucket, const std::string& key, Bytes from, const NativeMemory* memory,
           const PutOptions& options, bool checked, std::chrono::milliseconds timeout) {
-    if (checked) {
+    if (const auto given = parse_checksum(options.checksum); given) {
+      const auto raw = from_base64(given->base64);
+      expected.push_back({given->algorithm, std::string(as_text(*raw)), 0});
+    } else if (checked) {
       const uint32_t crc = crc32c(from);
       std::string raw;
       for (int shift = 24; shift >= 0; shift -= 8) raw.push_back(static_cast<char>(crc >> shift));
@@ -122,6 +132,7 @@ struct PutCall {
     request.if_none_match = options.if_none_match;
     request.md5_etag = options.md5_etag;
     request.timeout = time_for(timeout, from.size());
+    request.stop = options.cancel;
   }
   PutCall(const PutCall&) = delete;
   void seal(HttpHeaders made) {
@@ -235,20 +246,21 @@ Outcome<PutReply> SessionDoor::put(const std::string& bucket, const std::string&
   return finish_put(session->put(call.request), from.size(), std::move(provider));
 }
 
-Outcome<ObjectInfo> SessionDoor::head(const std::string& bucket, const std::string& key) {
+Outcome<ObjectInfo> SessionDoor::head(const std::string& bucket, const std::string& key, const HeadOptions& options) {
   OUT_ASSIGN(auto session, this->session());
   NativeGet request;
   request.bucket = bucket;
   request.key = key;
   request.full_headers = true;
+  request.stop = options.cancel;
   auto object = session->head(request);
   if (!object) return std::unexpected(native_error(object.error(), 0));
   return info_of(*object, key, true);
 }
 
-Outcome<> SessionDoor::remove(const std::string& bucket, const std::string& key) {
+Outcome<> SessionDoor::remove(const std::string& bucket, const std::string& key, const RemoveOptions& options) {
   OUT_ASSIGN(auto session, this->session());
-  auto removed = session->remove(bucket, key);
+  auto removed = session->remove(bucket, key, options.if_match, options.cancel);
   if (!removed) return std::unexpected(native_error(removed.error(), 0));
   return {};
 }
@@ -261,6 +273,7 @@ Outcome<ListPage> SessionDoor::list(const std::string& bucket, const ListOptions
   request.delimiter = options.delimiter;
   request.after = options.continuation.empty() ? options.after : options.continuation;
   request.max_keys = static_cast<int>(options.max_keys);
+  request.stop = options.cancel;
   auto listed = session->list(request);
   if (!listed) return std::unexpected(native_error(listed.error(), 0));
   ListPage page;
@@ -279,6 +292,56 @@ Outcome<ListPage> SessionDoor::list(const std::string& bucket, const ListOptions
     return fault(ErrorCode::malformed_reply, "native: a truncated list without a way on");
   }
   return page;
+}
+
+Outcome<> SessionDoor::many(ManyCall& call) {
+  OUT_ASSIGN(auto session, this->session());
+  uint64_t bytes = 0;
+  for (const BatchItem& item : call.items) bytes += item.size;
+  const bool near = session->provider() == "local";
+  call.verify = verify_checksums_ && !near;
+  call.checked = !near;
+  call.timeout = time_for(options_.request_timeout, bytes);
+  using native::wire::Type;
+  const bool reads = call.type == Type::get_many || call.type == Type::head_many;
+  const auto request = [&](NativeLanes& lanes) { return run_many(lanes, call); };
+  auto done = session->with_lanes(reads, request);
+  if (!done) return std::unexpected(native_error(done.error(), bytes));
+  return {};
+}
+
+Outcome<> SessionDoor::list_values(const std::string& bucket, const ValueOptions& options, MutableBytes into,
+                                   ValuePage& page) {
+  OUT_ASSIGN(auto session, this->session());
+  const NativeValues request{.bucket = bucket,
+                             .prefix = options.prefix,
+                             .after = options.after,
+                             .value_size_max = options.value_size_max,
+                             .max_keys = options.max_keys,
+                             .into = into,
+                             .verify = verify_checksums_ && session->provider() != "local",
+                             .timeout = time_for(options_.request_timeout, into.size())};
+  NativeValuePage listed;
+  const auto once = [&](NativeLanes& lanes) -> Result<void> {
+    VB_ASSIGN(listed, client::list_values(lanes, request));
+    return {};
+  };
+  if (auto done = session->with_lanes(true, once); !done) {
+    return std::unexpected(native_error(done.error(), into.size()));
+  }
+  page.truncated = listed.more;
+  for (NativeValue& from : listed.values) {
+    ListedValue& value = page.values.emplace_back();
+    value.info.key = std::move(from.key);
+    value.info.size = from.size;
+    value.info.etag = std::move(from.etag);
+    value.info.version_id = std::move(from.version_id);
+    value.info.last_modified = time_point(from.modified_us);
+    value.offset = from.offset;
+    if (from.code != Errc::ok) value.error = from_error({.code = from.code, .sys = 0, .context = ""}, "").code;
+    if (from.offset) page.transfer.bytes += from.size;
+  }
+  return {};
 }
 
 void SessionDoor::get_async(const std::string& bucket, const std::string& key, MutableBytes into,
@@ -300,6 +363,11 @@ void SessionDoor::put_async(const std::string& bucket, const std::string& key, B
   if (!session) return done(std::unexpected(std::move(session).error()));
   auto headers = put_headers(options);
   if (!headers) return done(std::unexpected(std::move(headers).error()));
+  if (!options.checksum.empty()) {
+    if (auto given = parse_checksum(options.checksum); !given) {
+      return done(std::unexpected(std::move(given).error()));
+    }
+  }
   std::string provider = (*session)->provider();
   PutCall call(bucket, key, from, memory, options, provider != "local", options_.request_timeout);
   call.seal(std::move(*headers));

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "client/native_many.h"
 #include "client/native_session.h"
 #include "client/outcome.h"
 
@@ -30,9 +31,15 @@ class SessionDoor {
                         const NativeMemory* memory, const GetOptions& options, std::span<const Range> ranges);
   Outcome<PutReply> put(const std::string& bucket, const std::string& key, Bytes from, const NativeMemory* memory,
                         const PutOptions& options);
-  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key);
-  Outcome<> remove(const std::string& bucket, const std::string& key);
+  // Neither knows versions.
+  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options);
+  Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options);
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
+
+  // The parts of `call` that this door decides (checksums, time) are set here. Items that were answered are marked in
+  // it, also when it fails.
+  Outcome<> many(ManyCall& call);
+  Outcome<> list_values(const std::string& bucket, const ValueOptions& options, MutableBytes into, ValuePage& page);
 
   // As above; `done` comes once, possibly on a progress thread: it must not block nor call this door.
   void get_async(const std::string& bucket, const std::string& key, MutableBytes into, const NativeMemory* memory,

@@ -18,6 +18,11 @@ std::optional<uint64_t> decimal(std::optional<std::string_view> text) {
   return value;
 }
 
+std::string declined(const HttpReply& reply) {
+  const auto why = reply.header("x-verbena-rdma-declined");
+  return "the server declined the token" + (why ? " (" + std::string(why->substr(0, 200)) + ")" : std::string());
+}
+
 // "bytes 5-9/100" -> 5
 std::optional<uint64_t> range_length(std::optional<std::string_view> content_range) {
   if (!content_range || !content_range->starts_with("bytes ")) return std::nullopt;
@@ -49,6 +54,10 @@ Outcome<std::unique_ptr<PolledLink>> TokenDoor::open_link() {
   fabric::ofi::Options options;
   options.provider = wanted_provider_;
   if (std::string local = s3_.http().local_address(); !local.empty()) options.bind_address = std::move(local);
+  // On most machines there is none, which is worth a reason in the reply and no line in the log.
+  if (wanted_provider_ == "verbs" && !fabric::ofi::available(options)) {
+    return fault(ErrorCode::unsupported, "token: no RDMA device here");
+  }
   auto link = fabric::ofi::connect(options, {});
   if (!link) return fault(link.error(), "token");
   return std::make_unique<PolledLink>(std::move(*link));
@@ -104,6 +113,8 @@ Outcome<HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window,
   token.size = lent.size;
   token.key = lent.key;
   call.headers.emplace_back("x-amz-rdma-token", rdma::format_token(token));
+  // Of what moved; this one the server knows already when the object has it, or the PUT announces it.
+  call.headers.emplace_back("x-amz-rdma-checksum-algorithm", "CRC32C");
   // A dead kept connection is found out by the retry, with a window of its own.
   call.replayable = false;
   auto reply = s3_.call(call);
@@ -119,6 +130,8 @@ Outcome<HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window,
 Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& key, MutableBytes into,
                                  const GetOptions& options) {
   S3Call call{.method = "GET", .bucket = bucket, .key = key, .headers = get_headers(options), .into = into};
+  if (!options.version_id.empty()) call.query.emplace_back("versionId", options.version_id);
+  call.stop = options.cancel;
   const bool verify = s3_.options().verify_checksums && !options.range;
   if (verify) call.headers.emplace_back("x-amz-checksum-mode", "ENABLED");
   MutableBytes window = into;
@@ -153,7 +166,7 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
     out.bytes = reply.body_bytes;
     out.transfer.door = Via::http;
     out.transfer.provider = s3_.provider();
-    out.transfer.fell_back_reason = said ? "the server declined the token" : "the server does not know tokens";
+    out.transfer.fell_back_reason = said ? declined(reply) : "the server does not know tokens";
   }
   if (options.range && reply.status != 206) return fault(ErrorCode::malformed_reply, "the server ignored the range");
   if (verify && !matches(checksum_of(reply), Bytes(into).first(out.bytes))) {
@@ -175,8 +188,9 @@ Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, uint32
   auto reply = call_with_window(std::move(call), window, fabric::Access::server_reads);
   if (!reply) {
     const std::string& code = reply.error().s3_code;
+    if (code == "RDMANotSupported" || code == "RDMATransferFailed") knowledge_ = Knowledge::yes;
     if (code == "RDMATransferFailed" || code == "InvalidRDMAToken" || reply.error().code == ErrorCode::unsupported) {
-      reason = "token: " + reply.error().message;
+      reason = (code == "RDMANotSupported" ? "the server declined the token: " : "token: ") + reply.error().message;
       return std::optional<HttpReply>();
     }
     return std::unexpected(std::move(reply).error());
@@ -193,7 +207,7 @@ Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, uint32
     reason = "token: the server did not confirm the checksum";
   } else {
     knowledge_ = Knowledge::yes;
-    reason = "the server declined the token";
+    reason = declined(*reply);
   }
   return std::optional<HttpReply>();
 }

@@ -90,9 +90,10 @@ class Port {
 
   // Makes a peer from the address that a client told (ofi), checked against the provider's address format.
   virtual Result<PeerId> add_peer(std::string_view address) = 0;
-  // The peer has shown who it is. One that the transport let in by itself (local) and that does not in time may be
-  // thrown out, first of all when another wants its place.
-  virtual void admit(PeerId /*peer*/) {}
+  // The peer has shown that it has the keys of `session`. False: its connection was let in as another session's (tcp),
+  // and is no place for this one. A peer that the transport let in by itself (local) and that does not show who it is
+  // in time may be thrown out, first of all when another wants its place.
+  virtual bool admit(PeerId /*peer*/, uint64_t /*session*/) { return true; }
   // Forgets a peer; sends and windows in flight to it fail.
   virtual void remove_peer(PeerId peer) = 0;
 

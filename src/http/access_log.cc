@@ -6,12 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 
 #include "base/bytes.h"
+#include "base/date.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "s3/names.h"
@@ -28,7 +27,7 @@ constexpr std::string_view AccessLine::* texts[] = {
     &AccessLine::door,   &AccessLine::error_code, &AccessLine::request_id};
 constexpr size_t text_count = std::size(texts);
 
-// What a core copies: this, then the texts.
+// A line as a core queues it for the writer: this record, then its texts one after the other.
 struct Record {
   int64_t time_us, duration_us;
   uint64_t bytes_in, bytes_out, rdma_bytes;
@@ -51,7 +50,7 @@ void append_record(std::string& out, const AccessLine& line) {
   for (size_t i = 0; i < text_count; ++i) out.append((line.*texts[i]).substr(0, record.sizes[i]));
 }
 
-// The first record; `in` goes on behind it.
+// Takes the first record off the front of `in`.
 AccessLine take_record(std::string_view& in) {
   Record record;
   std::memcpy(&record, in.data(), sizeof record);
@@ -89,12 +88,9 @@ void append_json(std::string& out, std::string_view text) {
 }
 
 void append_line(std::string& out, const AccessLine& line) {
-  const time_t seconds = line.time_us / 1'000'000;
-  tm parts;
-  gmtime_r(&seconds, &parts);
-  fmt::format_to(std::back_inserter(out), "{{\"time\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z\"",
-                 parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
-                 line.time_us / 1000 % 1000);
+  out += "{\"time\":\"";
+  append_iso8601(out, line.time_us);
+  out += '"';
   const auto text = [&](std::string_view name, std::string_view value) {
     if (value.empty()) return;
     out.append(",\"").append(name).append("\":");

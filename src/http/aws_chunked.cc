@@ -4,35 +4,17 @@
 #include <cstring>
 
 #include "auth/chunk_signature.h"
+#include "base/hex.h"
 #include "base/text.h"
 
 namespace verbena::http {
 namespace {
 
-constexpr size_t line_max = 1024;    // a chunk header is about 90 bytes, a trailer rarely more
+constexpr size_t line_max = 1024;         // a chunk header is about 90 bytes, a trailer rarely more
+constexpr size_t size_digits_max = 15;
 constexpr size_t trailer_lines_max = 64;  // lines
 constexpr std::string_view signature_key = ";chunk-signature=";
 constexpr std::string_view trailer_signature_name = "x-amz-trailer-signature";
-
-// nullopt unless all of `text` is a hexadecimal number of at most 15 digits.
-std::optional<uint64_t> parse_hex(std::string_view text) {
-  if (text.empty() || text.size() > 15) return std::nullopt;
-  uint64_t value = 0;
-  for (char c : text) {
-    uint64_t digit;
-    if (c >= '0' && c <= '9') {
-      digit = static_cast<uint64_t>(c - '0');
-    } else if (c >= 'a' && c <= 'f') {
-      digit = static_cast<uint64_t>(c - 'a' + 10);
-    } else if (c >= 'A' && c <= 'F') {
-      digit = static_cast<uint64_t>(c - 'A' + 10);
-    } else {
-      return std::nullopt;
-    }
-    value = value << 4 | digit;
-  }
-  return value;
-}
 
 auth::ChunkContext context_of(const auth::Verified& signer) {
   return {signer.amz_date, signer.scope, signer.signing_key};
@@ -118,7 +100,7 @@ Task<Result<bool>> AwsChunkedSource::take_line(std::string& out) {
 
 Result<void> AwsChunkedSource::parse_chunk_header(std::string_view line) {
   const size_t semicolon = std::min(line.find(';'), line.size());
-  const auto size = parse_hex(line.substr(0, semicolon));
+  const auto size = parse_hex(line.substr(0, semicolon), size_digits_max);
   if (!size) return fail(Errc::invalid_request, "aws-chunked: a chunk's size is malformed");
   if (*size > options_.decoded_length - received_) {
     return fail(Errc::incomplete_body, "aws-chunked: more bytes than x-amz-decoded-content-length");

@@ -4,7 +4,8 @@
 
 #include "auth/chunk_signature.h"
 #include "http/sha256_source.h"
-#include "http/text_source.h"
+#include "http/test_drain.h"
+#include "memory/text_source.h"
 
 namespace verbena::http {
 namespace {
@@ -50,7 +51,7 @@ struct Outcome {
 
 Outcome decode(std::string_view body, AwsChunkedSource::Options options, size_t step = 10'000) {
   Outcome outcome;
-  TextSource wire(body);
+  memory::TextSource wire(body);
   AwsChunkedSource source(wire, std::move(options));
   outcome.error = drain(source, step, outcome.bytes);
   outcome.trailers = source.trailers();
@@ -164,7 +165,7 @@ TEST(AwsChunked, TrailersAreThoseAnnouncedOnceEach) {
 }
 
 TEST(AwsChunked, AnErrorStays) {
-  TextSource wire("x\r\n");
+  memory::TextSource wire("x\r\n");
   AwsChunkedSource source(wire, unsigned_options(5, {}));
   std::string out;
   EXPECT_EQ(drain(source, 10, out), Errc::invalid_request);
@@ -176,7 +177,7 @@ TEST(Sha256Source, TheSignedHashMustBeThatOfTheBody) {
   const auto hash = sha256_of(as_bytes(body));
   for (size_t step : {1000, 100'000, 200'000}) {
     std::string out;
-    TextSource right(body), wrong(std::string_view(body).substr(1));
+    memory::TextSource right(body), wrong(std::string_view(body).substr(1));
     Sha256Source good(right, hash), bad(wrong, hash);
     EXPECT_EQ(drain(good, step, out), Errc::ok);
     EXPECT_EQ(out, body);
@@ -186,7 +187,7 @@ TEST(Sha256Source, TheSignedHashMustBeThatOfTheBody) {
 }
 
 TEST(Sha256Source, AReaderOfExactlyTheSizeHearsOfAMismatch) {
-  TextSource wire("hello");
+  memory::TextSource wire("hello");
   Sha256Source source(wire, Sha256{});
   std::string out;
   EXPECT_EQ(drain(source, 5, out), Errc::content_sha256_mismatch);

@@ -3,30 +3,20 @@
 #include <algorithm>
 #include <array>
 
+#include "base/hex.h"
+
 namespace verbena::http {
 namespace {
 
 constexpr size_t chunk_line_max = 1024;
+constexpr size_t chunk_size_digits_max = 15;
 constexpr size_t trailer_bytes_max = 16 * KiB;
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 // "1a2b" or "1a2b;extension". nullopt for anything that another recipient might read differently.
 std::optional<uint64_t> parse_chunk_size(std::string_view line) {
-  uint64_t size = 0;
-  size_t i = 0;
-  for (; i < line.size() && hex_value(line[i]) >= 0; ++i) {
-    if (i == 15) return std::nullopt;
-    size = size << 4 | static_cast<uint64_t>(hex_value(line[i]));
-  }
-  if (i == 0 || (i < line.size() && line[i] != ';')) return std::nullopt;
+  const auto size = parse_hex(line.substr(0, line.find(';')), chunk_size_digits_max);
   const bool clean = std::none_of(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; });
-  return clean ? std::optional(size) : std::nullopt;
+  return clean ? size : std::nullopt;
 }
 
 }  // namespace

@@ -207,10 +207,12 @@ Task<Result<void>> Connection::ResponseSink::begin(uint64_t length) {
   co_return Result<void>{};
 }
 
-std::optional<Result<bool>> Connection::ResponseSink::send_at_once(memory::Chunk&& whole) {
+std::optional<Result<bool>> Connection::ResponseSink::send_at_once(uint64_t length, memory::Pieces& pieces) {
   Connection& c = connection_;
-  if (c.begun_ || c.wire_.secure()) return std::nullopt;
-  c.declared_ = c.bytes_out_ = whole.bytes.size();
+  if (length == 0 || c.begun_ || c.wire_.secure()) return std::nullopt;
+  memory::Chunk whole = pieces.next();
+  if (whole.bytes.size() != length) return std::nullopt;
+  c.declared_ = c.bytes_out_ = length;
   c.write_head(*c.response_, c.declared_);
   auto out = c.wire_.send_at_once(std::move(whole), c.listener_->limits().body_stall_timeout);
   c.finished_ = out && *out;

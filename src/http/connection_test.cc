@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <boost/system/error_code.hpp>
+
+#include <cerrno>
 
 #include "base/metrics.h"
 #include "http/test_server.h"
@@ -342,6 +345,8 @@ TEST(Listener, WithoutFreeDescriptorsItWaitsAndThenServesWhoKnocked) {
   ASSERT_EQ(old.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
   auto& failures = metrics::counter("verbena_http_accept_failures_total", "");
   const uint64_t before = failures.value();
+  // clang's check of virtual calls reads an object by way of a pipe when it first meets it: now there are descriptors.
+  EXPECT_FALSE(boost::system::error_code(EMFILE, boost::system::system_category()).message().empty());
   Ballast ballast;
   ballast.drop_one();
   TestClient fresh(server.port());  // takes the last one; the kernel has the connection, the server cannot

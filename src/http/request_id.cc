@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/bytes.h"
+#include "base/hex.h"
 
 namespace verbena::http {
 
@@ -22,7 +22,7 @@ std::string make_request_id() {
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
   x ^= x >> 31;
   std::string id(16, '0');
-  for (size_t i = id.size(); i-- > 0; x >>= 4) id[i] = "0123456789ABCDEF"[x & 15];
+  for (size_t i = id.size(); i-- > 0; x >>= 4) id[i] = upper_hex_digits[x & 15];
   return id;
 }
 

@@ -5,22 +5,21 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/date.h"
+
 namespace verbena::http {
 namespace {
 
 // "Date: Fri, 02 Jan 2026 03:04:05 GMT\r\n", formatted once a second per thread.
 std::string_view date_line() {
   thread_local time_t cached = -1;
-  thread_local char text[64];
-  thread_local size_t size = 0;
+  thread_local std::string line;
   const time_t now = std::time(nullptr);
   if (now != cached) {
-    tm parts;
-    gmtime_r(&now, &parts);
-    size = std::strftime(text, sizeof text, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &parts);
+    line = "Date: " + format_http_date(now) + "\r\n";
     cached = now;
   }
-  return {text, size};
+  return line;
 }
 
 bool safe(char c) { return (static_cast<unsigned char>(c) >= ' ' && c != 0x7f) || c == '\t'; }

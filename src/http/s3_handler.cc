@@ -44,7 +44,7 @@ std::string host_of(const s3::Headers& headers) {
   return {};
 }
 
-// Good until this thread's next call.
+// The view's headers lie in a buffer of this thread, which its next call overwrites.
 auth::RequestView view_of(const Exchange& exchange) {
   thread_local std::vector<auth::HeaderView> views;  // verifying does not suspend: one per thread is enough
   views.clear();
@@ -59,7 +59,7 @@ Result<auth::Verified> authenticate(const Context& context, const Exchange& exch
   return context.verifier.verify(view_of(exchange));
 }
 
-// A call's body is part of what its signature covers.
+// IAM and STS sign the body of a call, so it has to be read whole before the signature can be checked.
 Result<auth::Verified> authenticate_call(const Context& context, const Exchange& exchange, std::string_view body) {
   const std::string hash = to_hex(as_bytes(sha256(as_bytes(body))));
   return context.verifier.verify_call(view_of(exchange), hash);

@@ -10,7 +10,7 @@
 #include "auth/auth.h"
 #include "base/metrics.h"
 #include "http/test_server.h"
-#include "s3/test_memory_store.h"
+#include "store/memory/test_store.h"
 
 namespace verbena::http {
 namespace {
@@ -60,7 +60,7 @@ class S3Handler : public testing::Test {
   const auth::Credentials root_{"AKIDROOT", "very secret", ""};
   auth::RootCredentials store_of_keys_{root_};
   auth::Verifier verifier_{store_of_keys_, system_clock(), {}};
-  s3::test::MemoryStore store_{test_arena()};
+  store::in_memory::TestStore store_{test_arena()};
   s3::Service service_{store_, test_arena(), system_clock()};
   s3::Router router_{service_, nullptr, {}};
   std::atomic<bool> stopping_ = false;

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include "http/server.h"
+#include "memory/text_source.h"
 
 namespace verbena::http {
 
@@ -34,23 +34,8 @@ class FakeExchange final : public Exchange {
   std::string peer = "127.0.0.1";
 
  private:
-  class Body final : public memory::Source {
-   public:
-    explicit Body(std::string& text) : text_(text) {}
-    std::optional<uint64_t> size() const override { return text_.size(); }
-    Task<Result<size_t>> read(MutableBytes into) override {
-      const size_t n = std::min(into.size(), text_.size() - at_);
-      std::memcpy(into.data(), text_.data() + at_, n);
-      at_ += n;
-      co_return n;
-    }
-
-   private:
-    std::string& text_;
-    size_t at_ = 0;
-  };
   std::string method_, path_, body_;
-  Body source_;
+  memory::TextSource source_;
 };
 
 }  // namespace verbena::http

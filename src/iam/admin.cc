@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "auth/identifiers.h"
+#include "base/date.h"
 #include "iam/call.h"
 #include "iam/subjects.h"
 #include "s3/errors.h"
-#include "s3/http_date.h"
 
 namespace verbena::iam {
 namespace {
@@ -43,7 +43,7 @@ struct Request {
   std::string whole_name() const { return user.empty() ? account : account + "/" + user; }
 };
 
-std::string date(int64_t seconds) { return s3::format_iso8601(seconds * 1'000'000); }
+std::string date(int64_t seconds) { return format_iso8601(seconds * 1'000'000); }
 
 Result<auth::AccountEntryPtr> find_account(const Request& request) {
   auto found = request.store.account_named(request.account);
@@ -261,7 +261,7 @@ Result<Json> serve_key_list(const Request& request) {
   return Json{{"keys", describe_keys(user->second.keys)}};
 }
 
-// `edit` has the key among the others.
+// `edit` gets all keys of the user, and an iterator to the one that the request names.
 Result<Json> change_key(const Request& request,
                         const std::function<void(std::vector<StoredKey>&, std::vector<StoredKey>::iterator)>& edit) {
   VB_ASSIGN(const std::string access_key, request.text("access_key", true));
@@ -402,7 +402,7 @@ constexpr Operation operations[] = {
     {"policy-list", serve_policy_list},
 };
 
-// Shallow: writing JSON out again recurses.
+// Nesting is limited: the library recurses when it writes a value out again.
 Result<Json> read_request(std::string_view body) {
   bool deep = false;
   const auto watch = [&](int depth, Json::parse_event_t, Json&) {

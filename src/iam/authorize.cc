@@ -1,13 +1,13 @@
 #include "iam/authorize.h"
 
+#include "base/date.h"
 #include "iam/subjects.h"
 
-#include "s3/http_date.h"
 
 namespace verbena::iam {
 namespace {
 
-// With the path that it has; what is to be made has the one of the request.
+// The ARN holds the item's own path; of an item that the call will create, the path that the call gives.
 template <class T>
 std::string arn_in(const Call& call, const auth::ByName<T>& items, std::string_view kind, std::string_view name) {
   const auto found = items.find(name);
@@ -32,7 +32,7 @@ bool CallFacts::find(std::string_view key, auth::FactValues& values) const {
   } else if (key == "aws:securetransport") {
     values.emplace_back(call_.caller.secure ? "true" : "false");
   } else if (key == "aws:currenttime") {
-    values.push_back(s3::format_iso8601(call_.clock.now_us()));
+    values.push_back(format_iso8601(call_.clock.now_us()));
   } else if (key == "aws:epochtime") {
     values.push_back(std::to_string(call_.now_s()));
   } else {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/date.h"
 #include "base/log.h"
-#include "s3/http_date.h"
 
 namespace verbena::iam {
 namespace {
@@ -96,10 +96,7 @@ std::string without_blanks(std::string_view json) {
 }
 
 void write_date(s3::XmlWriter& xml, std::string_view element, int64_t seconds) {
-  std::string text = s3::format_iso8601(seconds * 1'000'000);
-  // "2026-01-02T03:04:05.000Z": IAM writes no fraction.
-  if (text.size() == 24) text.replace(19, 4, "");
-  xml.element(element, text);
+  xml.element(element, format_iso8601_seconds(seconds));
 }
 
 }  // namespace verbena::iam

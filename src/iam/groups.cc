@@ -75,7 +75,7 @@ Result<void> update_group(Call& call) {
     VB_ASSIGN(new_name, call.name("NewGroupName", group_name_max));
   }
   VB_ASSIGN(const Group* before, find_one(call, call.account->groups, "group", call.get("GroupName")));
-  // Who may change some groups must not make them others, nor others' names.
+  // The caller needs the right on the new name, too: else renaming would get around a policy that limits names.
   const auth::Account& own = *call.account->account;
   const std::string arn =
       auth::arn_of(own.id, "group", path.value_or(before->path), new_name.empty() ? before->name : new_name);

@@ -1,6 +1,7 @@
 // OpenID Connect providers of an account.
 #include <algorithm>
 
+#include "base/hex.h"
 #include "iam/actions.h"
 #include "iam/subjects.h"
 
@@ -37,11 +38,8 @@ Result<void> check_client_id(const Call& call, std::string_view id) {
 
 Result<std::vector<std::string>> read_thumbprints(const Call& call) {
   VB_ASSIGN(auto thumbprints, call.parameters.members("ThumbprintList", "", auth::thumbprints_max));
-  const auto is_digit = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-  };
   for (const std::string& one : thumbprints) {
-    if (one.size() != thumbprint_digits || !std::ranges::all_of(one, is_digit)) {
+    if (one.size() != thumbprint_digits || !is_hex(one)) {
       return call.refuse(Errc::validation_error, "A thumbprint must be 40 hexadecimal digits.");
     }
   }

@@ -72,7 +72,7 @@ Result<void> serve(auth::IdentityStore& store, const WallClock& clock, const s3:
   return {};
 }
 
-// What S3 calls otherwise.
+// IAM has codes of its own for some errors that S3 names differently.
 Errc iam_code(Errc code) {
   switch (code) {
     case Errc::invalid_access_key_id:

@@ -178,7 +178,7 @@ Result<Lease> Arena::lease(size_t size) {
   if (size == 0 || size > lease_size_max) return fail(Errc::invalid_argument, "arena: lease size");
   const unsigned order = order_of(size);
   uint32_t page = take(order);
-  // What comes back may lie in pieces: asked again until it is enough or all.
+  // Memory that is given back may be fragmented, so more is asked for until a lease fits or nothing is left to give.
   while (page == none && on_pressure_ && on_pressure_(size)) page = take(order);
   if (page == none) {
     classes_->metrics.full.add();

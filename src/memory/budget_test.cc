@@ -33,7 +33,7 @@ class BudgetTest : public ::testing::Test {
   }
   Budget& budget() { return arena_->budget(); }
 
-  // As much as is offered, until nothing is.
+  // Takes grants of the largest size until the share has none left.
   std::vector<Grant> take_all(Share& share) {
     std::vector<Grant> all;
     while (auto grant = share.try_take(Budget::chunk_max)) all.push_back(std::move(*grant));
@@ -200,7 +200,7 @@ TEST_F(BudgetTest, AWaiterThatIsDestroyedLeavesNothingBehind) {
   }
   EXPECT_EQ(budget().waiters(), 0u);
   {
-    // Served, but gone before it could hear of it.
+    // A waiter that was served and destroyed before its coroutine ran must give its grant back.
     asio::io_context other;
     asio::co_spawn(other, wait_for(a, 1, [](Result<Grant>) { FAIL(); }), asio::detached);
     other.poll();

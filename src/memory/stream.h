@@ -27,15 +27,25 @@ class Source {
   virtual Task<Result<size_t>> read(MutableBytes into) = 0;
 };
 
+// A body that lies in memory, in the pieces in which it lies there.
+class Pieces {
+ public:
+  // The next one, in order. Empty when all were given, or when what follows is not in memory.
+  virtual Chunk next() = 0;
+
+ protected:
+  ~Pieces() = default;
+};
+
 class Sink {
  public:
   virtual ~Sink() = default;
   // Called once, before any byte. An error means that nothing was sent and another sink may be tried.
   virtual Task<Result<void>> begin(uint64_t length) = 0;
-  // begin(), the only push() and, where nothing has to be waited for, finish(), in one call that does not suspend.
-  // nullopt: this sink cannot, and nothing has happened. False: finish() is still to be called.
-  virtual std::optional<Result<bool>> send_at_once(Chunk&& whole) {
-    static_cast<void>(whole);
+  // begin(), each push() and, where nothing has to be waited for, finish(), in one call that does not suspend.
+  // nullopt: this sink cannot; begin() is then the next call, and what has landed already is sent again. False:
+  // finish() is still to be called.
+  virtual std::optional<Result<bool>> send_at_once(uint64_t /*length*/, Pieces& /*pieces*/) {
     return std::nullopt;
   }
   // The next bytes, in order. Takes the chunk and may return before they are out (the sink keeps the lease until

@@ -6,36 +6,18 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
 
-#include <cstring>
+#include "memory/text_source.h"
 
 namespace verbena::memory {
 namespace {
 
-class Text : public Source {
- public:
-  Text(std::string text, bool declared) : text_(std::move(text)), declared_(declared) {}
-  std::optional<uint64_t> size() const override {
-    return declared_ ? std::optional<uint64_t>(text_.size()) : std::nullopt;
-  }
-  Task<Result<size_t>> read(MutableBytes into) override {
-    const size_t n = std::min(into.size(), text_.size() - at_);
-    std::memcpy(into.data(), text_.data() + at_, n);
-    at_ += n;
-    taken = at_;
-    co_return n;
-  }
-  size_t taken = 0;
-
- private:
-  std::string text_;
-  bool declared_;
-  size_t at_ = 0;
-};
+const std::string large(1 * MiB, 'x');
+const std::string half_as_large(500'000, 'x');
 
 class WholeBodyTest : public ::testing::Test {
  protected:
   WholeBodyTest() : arena_(std::move(*Arena::create(16 * MiB))) {}
-  Result<WholeBody> read(Text& text, size_t bytes_max, std::string_view peer = "10.0.0.1") {
+  Result<WholeBody> read(Source& text, size_t bytes_max, std::string_view peer = "10.0.0.1") {
     auto future =
         boost::asio::co_spawn(io_, read_whole(text, *arena_, peer, bytes_max), boost::asio::use_future);
     io_.restart();
@@ -50,16 +32,17 @@ class WholeBodyTest : public ::testing::Test {
 TEST_F(WholeBodyTest, ComesWholeOfAnySizeDeclaredOrNot) {
   for (const size_t size : {0u, 1u, 4095u, 4096u, 65'535u, 65'536u, 65'537u, 300'000u}) {
     for (const bool declared : {true, false}) {
-      Text text(std::string(size, 'x'), declared);
-      const auto whole = read(text, size);
+      const std::string text(size, 'x');
+      TextSource source(text, declared ? std::optional<uint64_t>(size) : std::nullopt);
+      const auto whole = read(source, size);
       ASSERT_TRUE(whole) << size;
-      EXPECT_EQ(whole->text, std::string(size, 'x'));
+      EXPECT_EQ(whole->text, text);
     }
   }
 }
 
 TEST_F(WholeBodyTest, IsChargedForAsLongAsItIsHeld) {
-  Text text(std::string(1 * MiB, 'x'), true);
+  TextSource text(large);
   {
     const auto whole = read(text, 2 * MiB);
     ASSERT_TRUE(whole);
@@ -69,11 +52,11 @@ TEST_F(WholeBodyTest, IsChargedForAsLongAsItIsHeld) {
 }
 
 TEST_F(WholeBodyTest, IsRefusedWhereItIsTooLargeBeforeMuchIsTaken) {
-  Text declared(std::string(1 * MiB, 'x'), true), not_declared(std::string(1 * MiB, 'x'), false);
+  TextSource declared(large), not_declared(large, std::nullopt);
   EXPECT_EQ(read(declared, 1000).error(), Errc::too_large);
-  EXPECT_EQ(declared.taken, 0u);
+  EXPECT_EQ(declared.taken(), 0u);
   EXPECT_EQ(read(not_declared, 1000).error(), Errc::too_large);
-  EXPECT_LE(not_declared.taken, 16 * KiB);
+  EXPECT_LE(not_declared.taken(), 16 * KiB);
   EXPECT_EQ(budget().granted_bytes(), 0u);
 }
 
@@ -86,7 +69,7 @@ TEST_F(WholeBodyTest, OfOnePeerTakesNoMoreThanItsShare) {
   std::vector<WholeBody> held;
   Errc error = Errc::ok;
   for (int i = 0; i < 20 && error == Errc::ok; ++i) {
-    Text text(std::string(500'000, 'x'), false);
+    TextSource text(half_as_large, std::nullopt);
     auto whole = read(text, 1 * MiB);
     if (whole) {
       held.push_back(std::move(*whole));
@@ -96,7 +79,7 @@ TEST_F(WholeBodyTest, OfOnePeerTakesNoMoreThanItsShare) {
   }
   EXPECT_EQ(error, Errc::slow_down);
   EXPECT_LE(held.size(), 4u);
-  Text other(std::string(500'000, 'x'), false);
+  TextSource other(half_as_large, std::nullopt);
   EXPECT_TRUE(read(other, 1 * MiB, "10.0.0.2")) << "another peer has its own";
 }
 

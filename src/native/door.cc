@@ -35,6 +35,16 @@ std::string_view name_of(size_t type) {
       return "delete";
     case wire::Type::list:
       return "list";
+    case wire::Type::get_many:
+      return "get_many";
+    case wire::Type::head_many:
+      return "head_many";
+    case wire::Type::put_many:
+      return "put_many";
+    case wire::Type::delete_many:
+      return "delete_many";
+    case wire::Type::list_values:
+      return "list_values";
   }
   return {};
 }
@@ -44,6 +54,7 @@ std::string_view name_of(size_t type) {
 Metrics::Metrics()
     : requests{},
       failed{},
+      batch_items(metrics::counter("verbena_native_batch_items_total", "Objects asked for in batches")),
       inline_in(bytes_counter("in", "inline")),
       inline_out(bytes_counter("out", "inline")),
       window_in(bytes_counter("in", "window")),

@@ -17,6 +17,7 @@ struct Metrics {
   metrics::Counter* dropped[wire::drop_count];
   metrics::Counter* requests[32];  // by request type; nullptr where there is none
   metrics::Counter* failed[32];
+  metrics::Counter& batch_items;
   metrics::Counter& inline_in;  // bytes
   metrics::Counter& inline_out;
   metrics::Counter& window_in;

@@ -1,15 +1,21 @@
 #include "native/endpoint.h"
 
+#include <boost/asio/async_result.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
 #include <array>
+
+#include "native/read_batch.h"
+#include "native/write_batch.h"
 
 namespace verbena::native {
 namespace {
 
 constexpr size_t spare_ops_max = 256;
+constexpr uint32_t listings_max = 4;  // with values, of a lane at once
 
 }  // namespace
 
@@ -17,6 +23,8 @@ Endpoint::Endpoint(std::shared_ptr<Door> door, Core& core, fabric::Port& port, u
     : door_(std::move(door)), core_(core), port_(port), index_(index) {
   fill_random(std::as_writable_bytes(std::span(&request_ids_, 1)));
 }
+
+Endpoint::~Endpoint() = default;
 
 void Endpoint::start() {
   at_once_ = info().provider == "local" || info().provider == "tcp";
@@ -31,6 +39,8 @@ void Endpoint::abandon() {
   // Each of them holds this endpoint.
   auto waiting = std::move(waiting_);
   waiting_.clear();
+  auto turns = std::move(turns_);
+  turns_.clear();
 }
 
 // Checks in the order of their cost. Nothing but a counter tells a hostile sender what was wrong.
@@ -57,6 +67,9 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
     return metrics.drop(wire::Drop::bad_type);
   }
   metrics.requests[header.type]->add();
+  if (wire::is_of_version_2(header.type) && lane.session->version < 2) {
+    return metrics.drop(wire::Drop::bad_type);
+  }
   switch (static_cast<wire::Type>(header.type)) {
     case wire::Type::hello:  // a second one changes nothing
     case wire::Type::ping:
@@ -68,7 +81,8 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
   }
   if (door_->stopping.load(std::memory_order_relaxed)) return answer(lane, header, Errc::service_unavailable);
   if (!still_known(lane)) return answer(lane, header, Errc::access_denied);
-  if (lane.in_flight >= door_->options.credits) {
+  const bool lists_values = header.type == static_cast<uint8_t>(wire::Type::list_values);
+  if (lane.in_flight >= door_->options.credits || (lists_values && lane.listings >= listings_max)) {
     metrics.drop(wire::Drop::no_credit);
     return answer(lane, header, Errc::slow_down);
   }
@@ -97,6 +111,7 @@ bool Endpoint::still_known(Lane& lane) {
 
 void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
   OpPtr op = take_op(lane, header);
+  if (wire::is_batch(static_cast<wire::Type>(header.type))) return start_batch(std::move(op), body);
   bool loaded = false;
   Task<void> (*serve)(OpPtr) = nullptr;
   switch (static_cast<wire::Type>(header.type)) {
@@ -114,6 +129,9 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
       break;
     case wire::Type::list:
       loaded = load_list(*op, body), serve = serve_list;
+      break;
+    case wire::Type::list_values:
+      loaded = load_list_values(*op, body), serve = serve_list_values;
       break;
     default:
       return;
@@ -136,6 +154,52 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
   });
 }
 
+template <class Batch>
+static void take_spare(std::vector<std::unique_ptr<Batch>>& spare, std::unique_ptr<Batch>& into) {
+  if (spare.empty()) {
+    into = std::make_unique<Batch>();
+  } else {
+    into = std::move(spare.back());
+    spare.pop_back();
+  }
+}
+
+ReadBatch& Endpoint::take_read_batch(Op& op) {
+  take_spare(spare_reads_, op.read);
+  return *op.read;
+}
+
+void Endpoint::start_batch(OpPtr op, Bytes body) {
+  const auto type = static_cast<wire::Type>(op->header.type);
+  const bool reads = type == wire::Type::get_many || type == wire::Type::head_many;
+  if (door_->options.access_log != nullptr) begin_note(*op);
+  Result<void> begun;
+  if (reads) {
+    begun = take_read_batch(*op).begin(*op, body);
+  } else {
+    take_spare(spare_writes_, op->write);
+    begun = op->write->begin(*op, body);
+  }
+  if (!begun) {
+    if (begun.error() == Errc::invalid_request) door_->metrics.drop(wire::Drop::malformed);
+    op->fail(begun.error().code);
+    return reply(std::move(op));
+  }
+  if (reads && may_serve_at_once() && op->read->serve_at_once()) return reply(std::move(op));
+  const auto start = reads ? &ReadBatch::start : &WriteBatch::start;
+  if (at_once_) return start(std::move(op));
+  // Providers do not like operations that begin while they hand over a message.
+  boost::asio::post(core_.io(),
+                    [self = shared_from_this(), start, op = std::move(op)]() mutable { start(std::move(op)); });
+}
+
+void Endpoint::renew(s3::Caller& caller, const Lane& lane) {
+  const auth::Identity& now = lane.caller.identity;
+  caller.identity.principal = now.principal;
+  caller.identity.key = now.key;
+  caller.identity.generation = now.generation;
+}
+
 OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   OpPtr op;
   if (spare_ops_.empty()) {
@@ -156,6 +220,7 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   ++request_ids_;
   for (int i = 0; i < 16; ++i) op->caller.request_id[i] = digits[request_ids_ >> (60 - 4 * i) & 15];
   ++lane.in_flight;
+  if (header.type == static_cast<uint8_t>(wire::Type::list_values)) ++lane.listings;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // one writer
   return op;
 }
@@ -163,9 +228,19 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
 void Endpoint::recycle(Op* op) {
   std::unique_ptr<Op> owned(op);
   --owned->lane->in_flight;
+  if (owned->header.type == static_cast<uint8_t>(wire::Type::list_values)) --owned->lane->listings;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   owned->lane.reset();
   owned->opened.reset();
+  owned->sink.reset();
+  const auto keep = [](auto& batch, auto& spare) {
+    if (batch == nullptr) return;
+    batch->end();
+    if (spare.size() < spare_batches_max) spare.push_back(std::move(batch));
+    batch.reset();
+  };
+  keep(owned->read, spare_reads_);
+  keep(owned->write, spare_writes_);
   if (spare_ops_.size() < spare_ops_max) spare_ops_.push_back(std::move(owned));
 }
 
@@ -203,8 +278,27 @@ void Endpoint::reply(OpPtr op) {
   }
   op->reply_by = deadline_in(door_->options.reply_deadline);
   waiting_.push_back(std::move(op));
+  want_polls();
+}
+
+void Endpoint::want_polls() {
   if (!polled_) core_.add(this);
   polled_ = true;
+}
+
+void Endpoint::took_turn(size_t items, uint64_t bytes) {
+  turn_cost_ += items + bytes / KiB;
+  want_polls();
+}
+
+Task<void> Endpoint::turn() {
+  auto initiate = [this](auto handler) {
+    auto shared = std::make_shared<decltype(handler)>(std::move(handler));  // std::function copies what it holds
+    turns_.push_back([shared] { (*shared)(); });
+    want_polls();
+  };
+  co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void()>(std::move(initiate),
+                                                                                      boost::asio::use_awaitable);
 }
 
 Result<void> Endpoint::send(Op& op) {
@@ -214,6 +308,7 @@ Result<void> Endpoint::send(Op& op) {
 size_t Endpoint::poll() {
   auto self = shared_from_this();  // the last op may hold the last reference
   size_t progress = 0;
+  turn_cost_ = 0;
   for (size_t left = waiting_.size(); left > 0; --left) {
     OpPtr op = std::move(waiting_.front());
     waiting_.pop_front();
@@ -228,7 +323,13 @@ size_t Endpoint::poll() {
       close(*op->lane);
     }
   }
-  if (waiting_.empty() && polled_) {
+  if (!turns_.empty()) {
+    auto next = std::move(turns_.front());
+    turns_.pop_front();
+    next();
+    ++progress;
+  }
+  if (!busy() && polled_) {
     core_.remove(this);
     polled_ = false;
   }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace verbena::native {
 class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Pollable {
  public:
   Endpoint(std::shared_ptr<Door> door, Core& core, fabric::Port& port, uint16_t index);
+  ~Endpoint();
 
   void start();  // hooks into the port and starts the sweep
   void reply(OpPtr op);
@@ -27,13 +29,46 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   Door& door() { return *door_; }
   fabric::Port& port() { return port_; }
   const EndpointInfo& info() const { return door_->endpoints[index_]; }
+  Core& core() { return core_; }
+  // Replies that found the peer's queue full are tried again while the core polls, and who waits for a turn gets it.
+  size_t poll() override;
+
+  // Resumes at one of the endpoint's next turns, one who waits at each: between two of them the core looks at every
+  // port, so that a long request does not hold up short ones. A post to the loop would not do that (CopyQueue).
+  Task<void> turn();
+  // Whether a batch may begin before the core looks at the ports again. What it looked at and moved is told by
+  // took_turn(): several that came together, and those behind one that waits for its turn, are not to add up.
+  bool may_serve_at_once() const { return at_once_ && turns_.empty() && turn_cost_ < turn_cost_max; }
+  void took_turn(size_t items, uint64_t bytes);
+  // Whether the session's key is still what it was opened with. A change makes the lane's caller anew; renew() tells
+  // one that was copied from it.
+  bool still_known(Lane& lane);
+  static bool is_old(const s3::Caller& caller, const Lane& lane) {
+    return caller.identity.generation != lane.caller.identity.generation;
+  }
+  static void renew(s3::Caller& caller, const Lane& lane);
+  // For the request to be served with. Given back with the request.
+  ReadBatch& take_read_batch(Op& op);
+  // Writes of batches under way: bounded for all sessions together, since each has a coroutine.
+  bool may_write() const { return writes_ < writes_max; }
+  void begin_write() { ++writes_; }
+  void end_write() { --writes_; }
+  // Coroutines of batches that read ahead, each of a batch's first alone: bounded likewise.
+  bool may_read_ahead() const { return readers_ < readers_max; }
+  void begin_read_ahead() { ++readers_; }
+  void end_read_ahead() { --readers_; }
+  // One item of a batch, for the access log.
+  void note_item(const Op& op, const s3::GetRequest& request, Errc code, uint64_t bytes, uint64_t rdma_bytes) const;
+  void note_write(const Op& op, std::string_view bucket, std::string_view key, std::string_view version, Errc code,
+                  uint64_t bytes, uint64_t rdma_bytes) const;
+
   size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }  // any thread
 
  private:
   void receive(fabric::PeerId from, Bytes message);
   void dispatch(Lane& lane, const wire::Header& header, Bytes body);
-  bool still_known(Lane& lane);
   void start_verb(Lane& lane, const wire::Header& header, Bytes body);
+  void start_batch(OpPtr op, Bytes body);
   void hello(fabric::PeerId from, const wire::Header& header, Bytes message);
   Result<fabric::PeerId> dial(const Session& session, std::string_view address);
   void answer(Lane& lane, const wire::Header& header, Errc code);  // a reply that is a code alone
@@ -45,14 +80,15 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
 
   void begin_note(Op& op) const;
   void note(const Op& op) const;
+  void note_line(const Op& op, http::AccessLine& line, std::string_view bucket, std::string_view key,
+                 std::string_view version, Errc code) const;
   void note_refusal(const Lane& lane, const wire::Header& header, Errc code) const;
 
   OpPtr take_op(Lane& lane, const wire::Header& header);
 
-  // Replies that found the peer's queue full wait here and are tried again while the core polls.
-  size_t poll() override;
-  bool busy() const override { return !waiting_.empty(); }
-  bool arm() override { return waiting_.empty(); }
+  bool busy() const override { return !waiting_.empty() || !turns_.empty(); }
+  bool arm() override { return !busy(); }
+  void want_polls();
   void disarm() override {}
 
   std::shared_ptr<Door> door_;
@@ -62,8 +98,18 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   LaneMap lanes_;
   std::vector<std::unique_ptr<Op>> spare_ops_;
   std::deque<OpPtr> waiting_;
+  std::deque<std::function<void()>> turns_;  // who waits for one
   bool polled_ = false;
   bool at_once_ = false;  // a verb may begin while its message is being handed over
+  static constexpr size_t writes_max = 1024;
+  size_t writes_ = 0;
+  static constexpr size_t readers_max = 128;
+  size_t readers_ = 0;
+  static constexpr size_t turn_cost_max = 256;  // an item is one, and so is each KiB
+  size_t turn_cost_ = 0;                        // of batches since the core looked at its ports
+  static constexpr size_t spare_batches_max = 16;
+  std::vector<std::unique_ptr<ReadBatch>> spare_reads_;
+  std::vector<std::unique_ptr<WriteBatch>> spare_writes_;
   std::atomic<size_t> in_flight_{0};
   uint64_t request_ids_ = 0;
 };

@@ -19,7 +19,9 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   const auto hello = wire::decode_hello(wire::body_of(message));
   if (!hello || hello->message_size_max < wire::message_size_min) return metrics.drop(wire::Drop::malformed);
 
-  if (from != 0) port_.admit(from);
+  // A connection that one session's key has opened is that session's alone: it is encrypted under that key, counted and
+  // cut off with that session.
+  if (from != 0 && !port_.admit(from, header.session)) return metrics.drop(wire::Drop::wrong_peer);
   auto lane = std::make_shared<Lane>();
   if (!lane->seen.accept(header.sequence)) return metrics.drop(wire::Drop::replayed);
   lane->peer = from;

@@ -1,6 +1,7 @@
 // What the access log says of the native door's requests.
 #include "base/clock.h"
 #include "native/endpoint.h"
+#include "native/wire/batch.h"
 #include "s3/errors.h"
 
 namespace verbena::native {
@@ -18,7 +19,17 @@ std::string_view action_of(const wire::Header& header) {
     case wire::Type::del:
       return "DELETE object";
     case wire::Type::list:
+    case wire::Type::list_values:  // and each value has a line of its own
       return "GET bucket?list-type";
+    // Of a batch every item has a line of its own.
+    case wire::Type::get_many:
+      return "GET object";
+    case wire::Type::head_many:
+      return "HEAD object";
+    case wire::Type::put_many:
+      return "PUT object";
+    case wire::Type::delete_many:
+      return "DELETE object";
     default:
       return "";
   }
@@ -59,15 +70,24 @@ void Endpoint::begin_note(Op& op) const {
       noted.bucket = op.put.bucket;
       noted.key = op.put.key;
       break;
+    case wire::Type::get_many:
+    case wire::Type::head_many:
+    case wire::Type::put_many:
+    case wire::Type::delete_many:
+      noted.bucket.clear();
+      noted.key.clear();
+      break;
     default:
       noted.bucket = op.bucket;
-      noted.key = static_cast<wire::Type>(op.header.type) == wire::Type::list ? op.list.prefix : op.key;
+      noted.key = static_cast<wire::Type>(op.header.type) == wire::Type::del ? op.key : op.list.prefix;
   }
 }
 
 void Endpoint::note(const Op& op) const {
   http::AccessLine line;
   if (action_of(op.header).empty()) return;  // of the session's own making
+  // Of a batch, the items have been noted; without any, this is a refusal.
+  if (wire::is_batch(static_cast<wire::Type>(op.header.type)) && op.outcome == Errc::ok) return;
   tell_caller(line, op.caller);
   tell_outcome(line, op.outcome);
   line.time_us = op.noted.time_us;
@@ -90,6 +110,38 @@ void Endpoint::note_refusal(const Lane& lane, const wire::Header& header, Errc c
   tell_outcome(line, code);
   line.time_us = door_->service.clock.now_us();
   line.action = action_of(header);
+  door_->options.access_log->write(line);
+}
+
+void Endpoint::note_item(const Op& op, const s3::GetRequest& request, Errc code, uint64_t bytes,
+                         uint64_t rdma_bytes) const {
+  http::AccessLine line;
+  line.bytes_out = bytes;
+  line.rdma_bytes = rdma_bytes;
+  note_line(op, line, request.bucket, request.key, request.version_id, code);
+}
+
+void Endpoint::note_write(const Op& op, std::string_view bucket, std::string_view key, std::string_view version,
+                          Errc code, uint64_t bytes, uint64_t rdma_bytes) const {
+  http::AccessLine line;
+  line.bytes_in = bytes;
+  line.rdma_bytes = rdma_bytes;
+  note_line(op, line, bucket, key, version, code);
+}
+
+void Endpoint::note_line(const Op& op, http::AccessLine& line, std::string_view bucket, std::string_view key,
+                         std::string_view version, Errc code) const {
+  tell_caller(line, op.caller);
+  tell_outcome(line, code);
+  line.time_us = op.noted.time_us;
+  const bool listed = static_cast<wire::Type>(op.header.type) == wire::Type::list_values;
+  line.action = listed ? "GET object" : action_of(op.header);
+  line.bucket = bucket;
+  line.key = key;
+  line.version = version;
+  const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - op.noted.began);
+  line.duration_us = taken.count();
+  line.request_id = op.caller.request_id;
   door_->options.access_log->write(line);
 }
 

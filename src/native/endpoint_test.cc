@@ -65,6 +65,26 @@ TEST_F(EndpointTest, ThePutsEtagIsAnMd5WhereTheClientAsksForIt) {
   EXPECT_EQ(stored->etag, "5d41402abc4b2a76b9719d911017c592");
 }
 
+// Who recorded the HELLO of a session, or has two, could open it on a connection that is encrypted under another key
+// and goes when the other session ends.
+TEST_F(EndpointTest, AHelloOnAConnectionThatAnotherSessionsKeyOpenedIsDropped) {
+  FakePeer first = open_session(7), second = open_session(7);
+  port_.session_of[7] = first.session;
+  const wire::Hello hello{.message_size_max = 16 * KiB, .address = {}};
+  const auto before = dropped("wrong_peer");
+  const auto of_second = second.seal(wire::Type::hello, 1, hello);
+  deliver(second, of_second);
+  EXPECT_TRUE(port_.sent.empty());
+  EXPECT_EQ(dropped("wrong_peer"), before + 1);
+  deliver(first, first.seal(wire::Type::hello, 1, hello));
+  EXPECT_EQ(reply_code(first), Errc::ok);
+  // Nothing was made of it: the same words on the second's own connection open it.
+  second.id = 8;
+  port_.session_of[8] = second.session;
+  deliver(second, of_second);
+  EXPECT_EQ(reply_code(second), Errc::ok);
+}
+
 TEST_F(EndpointTest, AKeyThatIsRemovedEndsItsSessionsAtTheNextMessage) {
   FakePeer peer = hello();
   store_.put("bucket", "a", "hello");
@@ -130,9 +150,9 @@ TEST_F(EndpointTest, WhatComesOverAnEncryptedPortIsSecureTransport) {
   port_.is_encrypted = true;
   FakePeer peer = hello();
   store_.put("bucket", "k", "text");
-  store_.documents["policy"] = std::make_shared<const std::string>(
-      R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
-      R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
+  store_.document("bucket", "policy",
+                  R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
+                  R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
   service_.access->changed();
   deliver(peer, peer.seal(wire::Type::get, 2, get_of("k")));
   const auto body = reply_body(peer);
@@ -155,9 +175,9 @@ TEST_F(EndpointTest, AnOpenSessionLosesAccessWithThePolicy) {
   deliver(peer, peer.seal(wire::Type::get, 2, get_of("k")));
   EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
   // RDMA is outside of TLS, whatever the session request came by.
-  store_.documents["policy"] = std::make_shared<const std::string>(
-      R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
-      R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
+  store_.document("bucket", "policy",
+                  R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
+                  R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
   service_.access->changed();
   wire::Put put;
   put.bucket = "bucket";
@@ -178,7 +198,7 @@ TEST_F(EndpointTest, AnOpenSessionLosesAccessWithThePolicy) {
   EXPECT_EQ(reply_code(peer), Errc::access_denied);
   deliver(peer, peer.seal(wire::Type::del, 7, removal));
   EXPECT_EQ(reply_code(peer), Errc::access_denied);
-  store_.documents.clear();
+  store_.forget_document("bucket", "policy");
   service_.access->changed();
   deliver(peer, peer.seal(wire::Type::get, 8, get_of("k")));
   EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
@@ -232,7 +252,7 @@ TEST_F(EndpointTest, ErrorsAreS3s) {
   put.expected.add({Algorithm::crc32c, 0, "none"});
   deliver(peer, peer.seal(wire::Type::put, 4, put, 0, "x"));
   EXPECT_EQ(reply_code(peer), Errc::bad_digest);
-  EXPECT_FALSE(store_.objects["bucket"].contains("a"));
+  EXPECT_FALSE(store_.contains("bucket", "a"));
 }
 
 TEST_F(EndpointTest, AHeaderThatWouldEndItsLineIsNotStored) {
@@ -243,7 +263,7 @@ TEST_F(EndpointTest, AHeaderThatWouldEndItsLineIsNotStored) {
   put.headers.add({"x-amz-meta-a", "b\r\nset-cookie: c"});
   deliver(peer, peer.seal(wire::Type::put, 2, put));
   EXPECT_NE(reply_code(peer), Errc::ok);
-  EXPECT_FALSE(store_.objects["bucket"].contains("a"));
+  EXPECT_FALSE(store_.contains("bucket", "a"));
 }
 
 TEST_F(EndpointTest, AKeyIsListedAndDeleted) {
@@ -269,7 +289,7 @@ TEST_F(EndpointTest, AKeyIsListedAndDeleted) {
   const wire::Delete del{.bucket = "bucket", .key = "key/1000", .if_match = {}};
   deliver(peer, peer.seal(wire::Type::del, 3, del));
   EXPECT_EQ(reply_code(peer), Errc::ok);
-  EXPECT_EQ(store_.objects["bucket"].size(), 999u);
+  EXPECT_EQ(store_.count("bucket"), 999u);
 }
 
 TEST_F(EndpointTest, ForgedReplayedTruncatedAndOversizedMessagesAreDroppedAndCountedWhileOthersWork) {

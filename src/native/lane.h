@@ -23,6 +23,7 @@ struct Lane {
   bool closed = false;   // kept until the session ends, so that its sequence numbers stay used
   bool touched = false;  // a message came since the last sweep
   uint32_t in_flight = 0;
+  uint32_t listings = 0;        // of them LIST_VALUES: each keeps what was listed until its values have been sent
   size_t message_size_max = 0;  // both ends' limit
   s3::Caller caller;
   uint64_t generation = 0;  // of the credentials when `caller` was made

@@ -67,6 +67,12 @@ size_t NativeDoor::in_flight() const {
   return sum;
 }
 
+size_t NativeDoor::poll() {
+  size_t progress = 0;
+  for (const auto& endpoint : state_->endpoints) progress += endpoint->poll();
+  return progress;
+}
+
 size_t NativeDoor::sessions() const { return state_->door->sessions.size(); }
 
 }  // namespace verbena::native

@@ -68,6 +68,9 @@ class NativeDoor {
   size_t in_flight() const;
   size_t sessions() const;
 
+  // A turn for what waits for one, which else comes when the core polls: for who drives its loop step by step.
+  size_t poll();
+
  private:
   struct State;
   std::shared_ptr<State> state_;

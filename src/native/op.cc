@@ -4,8 +4,14 @@
 
 #include "native/door.h"
 #include "native/endpoint.h"
+#include "native/read_batch.h"
+#include "native/wire/list_values.h"
+#include "native/write_batch.h"
 
 namespace verbena::native {
+
+Op::Op() = default;
+Op::~Op() = default;
 
 void RecycleOp::operator()(Op* op) const {
   auto endpoint = std::move(op->endpoint);
@@ -124,6 +130,20 @@ bool load_list(Op& op, Bytes body) {
   op.list.delimiter.assign(request->delimiter);
   op.list.after.assign(request->after);
   op.list.max_keys = static_cast<int>(std::min(request->max_keys, wire::list_keys_max));
+  return true;
+}
+
+bool load_list_values(Op& op, Bytes body) {
+  const auto request = wire::decode_list_values(body);
+  if (!request) return false;
+  op.bucket.assign(request->bucket);
+  op.list.prefix.assign(request->prefix);
+  op.list.delimiter.clear();
+  op.list.after.assign(request->after);
+  op.list.max_keys = static_cast<int>(std::min(request->max_keys, wire::list_keys_max));
+  op.window = request->window;
+  op.value_size_max = request->value_size_max;
+  op.details = request->details;
   return true;
 }
 

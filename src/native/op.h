@@ -12,13 +12,18 @@
 #include "native/lane.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
+#include "rdma/token_windows.h"
 #include "s3/service.h"
 
 namespace verbena::native {
 
 class Endpoint;
+class ReadBatch;
+class WriteBatch;
 
 struct Op {
+  Op();
+  ~Op();
   std::shared_ptr<Endpoint> endpoint;
   std::shared_ptr<Lane> lane;
   wire::Header header;
@@ -34,7 +39,9 @@ struct Op {
   s3::GetRequest get;
   wire::Descriptor window;
   uint32_t inline_max = 0;
-  std::optional<s3::OpenObject> opened;  // by serve_hot_get(), when its bytes could not go at once
+  // By serve_hot_get(), when the bytes could not go at once: what was opened, and the lent window if they go there.
+  std::optional<s3::OpenObject> opened;
+  std::optional<rdma::WindowSink> sink;
   std::vector<wire::Range> ranges;
   // PUT
   s3::PutRequest put;
@@ -44,6 +51,13 @@ struct Op {
   std::string bucket, key;
   store::CommitConditions conditions;
   store::ListRequest list;
+  // LIST_VALUES, beside the window
+  uint64_t value_size_max = 0;
+  uint8_t details = 0;
+
+  // GET_MANY and HEAD_MANY, PUT_MANY and DELETE_MANY
+  std::unique_ptr<ReadBatch> read;
+  std::unique_ptr<WriteBatch> write;
 
   // For the access log; kept where there is one.
   struct Noted {
@@ -75,6 +89,7 @@ bool load_get(Op& op, Bytes body);
 bool load_put(Op& op, Bytes body);
 bool load_delete(Op& op, Bytes body);
 bool load_list(Op& op, Bytes body);
+bool load_list_values(Op& op, Bytes body);
 
 // A GET of an object in memory whose bytes can go at once. True: the reply is ready, whatever it says. False: nothing
 // was sent; what was opened is in `opened`.
@@ -86,5 +101,6 @@ Task<void> serve_head(OpPtr op);
 Task<void> serve_put(OpPtr op);
 Task<void> serve_delete(OpPtr op);
 Task<void> serve_list(OpPtr op);
+Task<void> serve_list_values(OpPtr op);
 
 }  // namespace verbena::native

@@ -11,6 +11,7 @@
 
 #include "native/streams.h"
 #include "rdma/token_windows.h"
+#include "s3/objects/send.h"
 
 namespace verbena::native {
 namespace {
@@ -44,31 +45,31 @@ struct Running {
   std::shared_ptr<FanOut> fan;
 };
 
-Task<Result<void>> push_one(FanOut& fan, size_t i) {
+Task<Result<void>> send_one(FanOut& fan, size_t i) {
   s3::OpenObject part = fan.object;
   part.offset = fan.ranges[i].offset;
   part.length = fan.ranges[i].length;
   rdma::WindowSink sink(std::make_unique<WindowPart>(fan.window, fan.places[i], part.length), fan.deadline);
-  co_return co_await push_drained(fan.service, part, sink);
+  co_return co_await send_drained(fan.service, part, sink);
 }
 
 Task<void> work(std::shared_ptr<FanOut> fan) {
   Running running(fan);
   while (fan->next < fan->ranges.size() && fan->outcome) {
-    auto pushed = co_await push_one(*fan, fan->next++);
+    auto pushed = co_await send_one(*fan, fan->next++);
     if (!pushed && fan->outcome) fan->outcome = pushed;
   }
 }
 
 }  // namespace
 
-Task<Result<void>> push_drained(s3::Service& service, const s3::OpenObject& object, rdma::WindowSink& sink) {
-  auto pushed = co_await s3::push_object(service, object, sink);
+Task<Result<void>> send_drained(s3::Service& service, const s3::OpenObject& object, rdma::WindowSink& sink) {
+  auto pushed = co_await s3::send_object(service, object, sink);
   if (!pushed) (void)co_await sink.finish();
   co_return pushed;
 }
 
-Task<Result<void>> push_ranges(s3::Service& service, const s3::OpenObject& object,
+Task<Result<void>> send_ranges(s3::Service& service, const s3::OpenObject& object,
                                const wire::Few<wire::Placed, wire::ranges_max>& ranges,
                                std::unique_ptr<fabric::Window> window, std::chrono::milliseconds deadline) {
   auto executor = co_await boost::asio::this_coro::executor;

@@ -11,13 +11,13 @@
 
 namespace verbena::native {
 
-// push_object() into a window: also when the store fails in the middle, it returns only when every write that was
+// send_object() into a window: also when the store fails in the middle, it returns only when every write that was
 // posted has completed. The client takes an error for an answer and reuses its memory.
-Task<Result<void>> push_drained(s3::Service& service, const s3::OpenObject& object, rdma::WindowSink& sink);
+Task<Result<void>> send_drained(s3::Service& service, const s3::OpenObject& object, rdma::WindowSink& sink);
 
 // Returns when nothing of it is in flight any more, also on failure (the first error is returned).
 // The ranges' lengths add up to at most the window's size.
-Task<Result<void>> push_ranges(s3::Service& service, const s3::OpenObject& object,
+Task<Result<void>> send_ranges(s3::Service& service, const s3::OpenObject& object,
                                const wire::Few<wire::Placed, wire::ranges_max>& ranges,
                                std::unique_ptr<fabric::Window> window, std::chrono::milliseconds deadline);
 

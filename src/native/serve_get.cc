@@ -1,13 +1,13 @@
 // GET and HEAD.
-#include <boost/asio/this_coro.hpp>
-
 #include "native/endpoint.h"
 #include "native/object_reply.h"
 #include "native/range_fan_out.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
 #include "s3/door_metrics.h"
+#include "s3/objects/open.h"
 #include "s3/objects/range.h"
+#include "s3/objects/send.h"
 
 namespace verbena::native {
 namespace {
@@ -26,43 +26,47 @@ Result<uint64_t> place_ranges(const Op& op, const s3::OpenObject& object, Object
   return total;
 }
 
-Task<Result<void>> push(Op& op, const s3::OpenObject& object, const ObjectAnswer& answer, MutableBytes place) {
-  s3::Service& service = op.endpoint->door().service;
-  if (answer.ranges.count <= 1) {
-    InlineSink sink(place);
-    co_return co_await s3::push_object(service, object, sink);
+// Into the reply behind the answer, where both fit there: the bytes' place.
+std::optional<MutableBytes> place_inside(const Op& op, wire::Writer& out, const s3::OpenObject& object,
+                                         const ObjectAnswer& answer) {
+  const uint64_t total = answer.length;
+  if (total > op.inline_max || total > op.endpoint->info().inline_max_bytes) return std::nullopt;
+  const bool full = op.has(wire::flag_full_headers);
+  if (!encode_answer(out, object.info(), answer, static_cast<uint32_t>(total), full) || out.left() < total) {
+    out.rewind(0);
+    return std::nullopt;
   }
-  for (const wire::Placed& range : answer.ranges) {
-    s3::OpenObject part = object;
-    part.offset = range.offset;
-    part.length = range.length;
-    InlineSink sink(place.first(range.length));
-    VB_CO_TRY(co_await s3::push_object(service, part, sink));
-    place = place.subspan(range.length);
-  }
-  co_return Result<void>{};
+  return out.reserve(total);
 }
 
-Task<Result<void>> push_to_window(Op& op, const s3::OpenObject& object, const ObjectAnswer& answer) {
-  s3::Service& service = op.endpoint->door().service;
+Result<std::unique_ptr<fabric::Window>> open_window(const Op& op, uint64_t total) {
+  if (!op.has(wire::flag_window) || op.window.size < total) {
+    return fail(Errc::too_large, "native: neither window nor reply holds the bytes");
+  }
   const fabric::WindowDescriptor lent{op.window.base, op.window.size, op.window.key};
-  VB_CO_ASSIGN(auto window, op.endpoint->port().open_window(op.lane->peer, lent, fabric::Access::server_writes));
-  if (answer.ranges.count > 1) {
-    co_return co_await push_ranges(service, object, answer.ranges, std::move(window), op.operation_deadline());
-  }
-  rdma::WindowSink sink(std::move(window), op.operation_deadline());
-  co_return co_await push_drained(service, object, sink);
+  return op.endpoint->port().open_window(op.lane->peer, lent, fabric::Access::server_writes);
 }
 
-// The bytes of one range, piece by piece, to where `place` puts them: place(bytes, at).
-template <class Place>
-bool copy_hot(const s3::OpenObject& object, Place place) {
-  for (uint64_t at = 0; at < object.length;) {
-    const memory::Chunk piece = object.reader->peek(object.offset + at, object.length - at);
-    if (piece.bytes.empty() || !place(piece.bytes, at)) return false;
-    at += piece.bytes.size();
+void count_out(Op& op, metrics::Counter& way, uint64_t bytes) {
+  op.noted.bytes_out = bytes;
+  if (&way == &op.endpoint->door().metrics.window_out) op.noted.rdma_bytes = bytes;
+  way.add(bytes);
+  s3::count_bytes(s3::Door::native, s3::Direction::out, bytes);
+}
+
+// The bytes are where they belong: the reply says so.
+Result<void> finish_inside(Op& op, const wire::Writer& out, uint64_t total) {
+  op.body_size = out.size();
+  count_out(op, op.endpoint->door().metrics.inline_out, total);
+  return {};
+}
+Result<void> finish_window(Op& op, wire::Writer& out, const s3::OpenObject& object, const ObjectAnswer& answer) {
+  if (!encode_answer(out, object.info(), answer, 0, op.has(wire::flag_full_headers))) {
+    return fail(Errc::metadata_too_large, "native: headers exceed a message");
   }
-  return true;
+  op.body_size = out.size();
+  count_out(op, op.endpoint->door().metrics.window_out, answer.length);
+  return {};
 }
 
 // `Found`: s3::OpenObject or s3::HeadReply.
@@ -75,84 +79,75 @@ ObjectAnswer one_range(const Found& found) {
   return answer;
 }
 
-// Into the window at once, where the transport copies. False: not this way (nothing was told to the client; bytes that
-// landed are overwritten with the same).
-bool write_hot(Op& op, const s3::OpenObject& object) {
-  if (!op.has(wire::flag_window) || op.window.size < object.length) return false;
-  const fabric::WindowDescriptor lent{op.window.base, op.window.size, op.window.key};
-  auto window = op.endpoint->port().open_window(op.lane->peer, lent, fabric::Access::server_writes);
-  if (!window || (*window)->immediate_size_max() < object.length) return false;
-  return copy_hot(object, [&](Bytes bytes, uint64_t at) { return (*window)->write_now(bytes, at).has_value(); });
+bool sent_now(const s3::OpenObject& object, memory::Sink& sink) {
+  const auto sent = s3::send_now(object, sink);
+  return sent && *sent && **sent;
 }
 
-void count_out(Op& op, metrics::Counter& way, uint64_t bytes) {
-  op.noted.bytes_out = bytes;
-  if (&way == &op.endpoint->door().metrics.window_out) op.noted.rdma_bytes = bytes;
-  way.add(bytes);
-  s3::count_bytes(s3::Door::native, s3::Direction::out, bytes);
-}
-
-// False: its bytes cannot go at once.
-bool send_hot(Op& op, const s3::OpenObject& object) {
-  Endpoint& endpoint = *op.endpoint;
+// False: its bytes cannot go at once. Nothing was told to the client then; what has landed is sent again.
+bool deliver_now(Op& op, const s3::OpenObject& object) {
   const ObjectAnswer answer = one_range(object);
-  const bool full = op.has(wire::flag_full_headers);
   wire::Writer out(op.body_space());
-  if (object.length <= op.inline_max && object.length <= endpoint.info().inline_max_bytes &&
-      encode_answer(out, object.info(), answer, static_cast<uint32_t>(object.length), full) &&
-      out.left() >= object.length) {
-    const MutableBytes place = out.reserve(object.length);
-    const auto copy = [&](Bytes bytes, uint64_t at) {
-      std::memcpy(place.data() + at, bytes.data(), bytes.size());
-      return true;
-    };
-    if (!copy_hot(object, copy)) return false;
-    count_out(op, endpoint.door().metrics.inline_out, object.length);
-  } else {
-    out.rewind(0);
-    if (!write_hot(op, object) || !encode_answer(out, object.info(), answer, 0, full)) return false;
-    count_out(op, endpoint.door().metrics.window_out, object.length);
+  if (const auto place = place_inside(op, out, object, answer)) {
+    InlineSink sink(*place);
+    return sent_now(object, sink) && finish_inside(op, out, answer.length);
   }
-  op.body_size = out.size();
-  return true;
+  auto window = open_window(op, answer.length);
+  if (!window) return false;
+  op.sink.emplace(std::move(*window), op.operation_deadline());
+  return sent_now(object, *op.sink) && finish_window(op, out, object, answer);
+}
+
+Task<Result<void>> send_inside(Op& op, const s3::OpenObject& object, const ObjectAnswer& answer, MutableBytes place) {
+  s3::Service& service = op.endpoint->door().service;
+  if (answer.ranges.count <= 1) {
+    InlineSink sink(place);
+    co_return co_await s3::send_object(service, object, sink);
+  }
+  for (const wire::Placed& range : answer.ranges) {
+    s3::OpenObject part = object;
+    part.offset = range.offset;
+    part.length = range.length;
+    InlineSink sink(place.first(range.length));
+    VB_CO_TRY(co_await s3::send_object(service, part, sink));
+    place = place.subspan(range.length);
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> send_to_window(Op& op, const s3::OpenObject& object, const ObjectAnswer& answer) {
+  s3::Service& service = op.endpoint->door().service;
+  if (!op.sink) {
+    VB_CO_ASSIGN(auto window, open_window(op, answer.length));
+    if (answer.ranges.count > 1) {
+      co_return co_await send_ranges(service, object, answer.ranges, std::move(window), op.operation_deadline());
+    }
+    op.sink.emplace(std::move(window), op.operation_deadline());
+  }
+  co_return co_await send_drained(service, object, *op.sink);
+}
+
+// The bytes inside the reply if they fit there, else through the window, and the reply when every write has completed.
+Task<Result<void>> deliver(Op& op, const s3::OpenObject& object) {
+  ObjectAnswer answer;
+  VB_CO_ASSIGN(answer.length, place_ranges(op, object, answer));
+  answer.partial = object.partial || op.ranges.size() > 1;
+  wire::Writer out(op.body_space());
+  if (const auto place = place_inside(op, out, object, answer)) {
+    if (!place->empty()) VB_CO_TRY(co_await send_inside(op, object, answer, *place));
+    co_return finish_inside(op, out, answer.length);
+  }
+  if (answer.length != 0) VB_CO_TRY(co_await send_to_window(op, object, answer));
+  co_return finish_window(op, out, object, answer);
 }
 
 Task<Result<void>> get(Op& op) {
-  Endpoint& endpoint = *op.endpoint;
-  // 1. Authorize, open, check conditions; the reader pins the object, so that all ranges see one version.
+  // The reader pins the object, so that all ranges see one version.
   if (op.ranges.size() > 1) op.get.range.reset();
   if (!op.opened) {
-    VB_CO_ASSIGN(op.opened, co_await s3::open_object(endpoint.door().service, op.caller, op.get));
+    VB_CO_ASSIGN(op.opened, co_await s3::open_object(op.endpoint->door().service, op.caller, op.get));
   }
-  const s3::OpenObject& object = *op.opened;
-  // 2. Where each byte goes.
-  ObjectAnswer answer;
-  VB_CO_ASSIGN(const uint64_t total, place_ranges(op, object, answer));
-  answer.partial = object.partial || op.ranges.size() > 1;
-  answer.length = total;
-  // 3. Inside the reply if it fits there, else through the window.
-  const bool small = total <= op.inline_max && total <= endpoint.info().inline_max_bytes;
-  wire::Writer out(op.body_space());
-  if (small &&
-      encode_answer(out, object.info(), answer, static_cast<uint32_t>(total), op.has(wire::flag_full_headers)) &&
-      out.left() >= total) {
-    if (total != 0) VB_CO_TRY(co_await push(op, object, answer, out.reserve(total)));
-    count_out(op, endpoint.door().metrics.inline_out, total);
-    op.body_size = out.size();
-    co_return Result<void>{};
-  }
-  if (total != 0 && (!op.has(wire::flag_window) || op.window.size < total)) {
-    co_return fail(Errc::too_large, "native: neither window nor reply holds the bytes");
-  }
-  if (total != 0) VB_CO_TRY(co_await push_to_window(op, object, answer));
-  // 4. The reply, now that every write has completed.
-  out.rewind(0);
-  if (!encode_answer(out, object.info(), answer, 0, op.has(wire::flag_full_headers))) {
-    co_return fail(Errc::metadata_too_large, "native: headers exceed a message");
-  }
-  op.body_size = out.size();
-  count_out(op, endpoint.door().metrics.window_out, total);
-  co_return Result<void>{};
+  co_return co_await deliver(op, *op.opened);
 }
 
 Task<Result<void>> head(Op& op) {
@@ -169,19 +164,20 @@ Task<Result<void>> head(Op& op) {
 
 bool serve_hot_get(Op& op) {
   if (op.ranges.size() > 1) return false;
-  auto opened = s3::open_hot_object(op.endpoint->door().service, op.caller, op.get);
+  auto opened = s3::Opening(op.endpoint->door().service, op.caller, op.get).now();
   if (!opened) return false;
   if (!*opened) {
     op.fail(opened->error().code);
     return true;
   }
   op.opened = std::move(**opened);
-  return send_hot(op, *op.opened);
+  return deliver_now(op, *op.opened);
 }
 
 Task<void> serve_get(OpPtr op) {
   auto done = co_await get(*op);
   op->opened.reset();  // the reply may have to wait
+  op->sink.reset();
   if (!done) op->fail(done.error().code);
   Endpoint& endpoint = *op->endpoint;
   endpoint.reply(std::move(op));

@@ -1,5 +1,6 @@
-// LIST: one page, as much of it as one message holds.
+// LIST: one page, as much of it as one message holds. LIST_VALUES: likewise, and as much as the client's window holds.
 #include "native/endpoint.h"
+#include "native/read_batch.h"
 
 namespace verbena::native {
 namespace {
@@ -51,6 +52,20 @@ Task<void> serve_list(OpPtr op) {
     wire::encode_list_head(head, page->truncated || !all, count);
     op->body_size = wire::list_reply_head_size + items.size();
   }
+  endpoint.reply(std::move(op));
+}
+
+Task<void> serve_list_values(OpPtr op) {
+  Endpoint& endpoint = *op->endpoint;
+  auto page = co_await s3::list_objects(endpoint.door().service, op->caller, op->bucket, op->list);
+  Result<void> begun;
+  if (!page) {
+    begun = std::unexpected(page.error());
+  } else {
+    begun = endpoint.take_read_batch(*op).begin_listing(*op, std::move(*page));
+  }
+  if (begun) co_return ReadBatch::start(std::move(op));
+  op->fail(begun.error().code);
   endpoint.reply(std::move(op));
 }
 

@@ -30,6 +30,7 @@ Task<Result<memory::WholeBody>> read_body(Door& door, http::Exchange& exchange) 
 struct Wanted {
   wire::Nonce nonce;
   std::vector<std::string> providers;  // none: all
+  unsigned version = 1;
 };
 
 Result<Wanted> parse_wanted(const std::string& body) {
@@ -39,10 +40,18 @@ Result<Wanted> parse_wanted(const std::string& body) {
   if (version == json.end() || !version->is_number_integer() || *version != wire::version) {
     return fail(Errc::not_implemented, "native: protocol version");
   }
+  // What the client knows beyond version 1. Servers from before that ignore it.
+  const auto newest = json.find("version_max");
+  unsigned version_max = 1;
+  if (newest != json.end()) {
+    if (!newest->is_number_unsigned()) return fail(Errc::invalid_request, "native: version_max");
+    version_max = static_cast<unsigned>(std::min<uint64_t>(newest->get<uint64_t>(), wire::protocol_version_max));
+  }
   const auto nonce = json.find("client_nonce");
   if (nonce == json.end() || !nonce->is_string()) return fail(Errc::invalid_request, "native: client nonce");
   const auto raw = from_hex(nonce->get_ref<const std::string&>());
   Wanted wanted;
+  wanted.version = std::max(version_max, 1u);
   if (!raw || raw->size() != wanted.nonce.size()) return fail(Errc::invalid_request, "native: client nonce");
   std::ranges::copy(*raw, wanted.nonce.begin());
   if (const auto providers = json.find("providers"); providers != json.end()) {
@@ -98,6 +107,7 @@ Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Respon
   }
 
   auto session = std::make_shared<Session>();
+  session->version = wanted.version;
   session->key = verified.key;
   session->identity = verified.identity;
   session->identity.signed_headers.clear();  // of the HTTP request; messages have none, and copy this
@@ -111,7 +121,7 @@ Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Respon
 
   unsigned cores = 0;
   for (const EndpointInfo& endpoint : door.endpoints) cores = std::max(cores, endpoint.core + 1);
-  const Json answer = {{"version", wire::version},
+  const Json answer = {{"version", session->version},
                        {"session", fmt::format("{:016x}", session->id)},
                        {"server_nonce", to_hex(server_nonce)},
                        {"credits", door.options.credits},

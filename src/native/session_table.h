@@ -23,6 +23,7 @@ namespace verbena::native {
 
 struct Session {
   uint64_t id = 0;
+  unsigned version = 1;  // of the protocol, as negotiated
   wire::MasterKey master;
   auth::AccessKeyPtr key;  // that opened it; its lanes look again after a change
   auth::Identity identity;

@@ -14,6 +14,16 @@ namespace verbena::native {
 class InlineSink final : public memory::Sink {
  public:
   explicit InlineSink(MutableBytes place) : place_(place) {}
+  std::optional<Result<bool>> send_at_once(uint64_t length, memory::Pieces& pieces) override {
+    if (length != place_.size()) return std::nullopt;
+    for (uint64_t at = 0; at < length;) {
+      const memory::Chunk piece = pieces.next();
+      if (piece.bytes.empty()) return std::nullopt;
+      std::memcpy(place_.data() + at, piece.bytes.data(), piece.bytes.size());
+      at += piece.bytes.size();
+    }
+    return true;
+  }
   Task<Result<void>> begin(uint64_t length) override {
     if (length != place_.size()) co_return fail(Errc::internal, "native: inline length");
     co_return Result<void>{};

@@ -7,13 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include <deque>
+#include <map>
 
 #include "base/metrics.h"
 #include "http/test_exchange.h"
 #include "native/native.h"
-#include "native/test_store.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
+#include "store/memory/test_store.h"
 
 namespace verbena::native {
 
@@ -28,6 +29,10 @@ class FakePort final : public fabric::Port {
   size_t message_size_max() const override { return 16 * KiB; }
   std::string address() const override { return "fake"; }
   Result<fabric::PeerId> add_peer(std::string_view) override { return ++peers; }
+  bool admit(fabric::PeerId peer, uint64_t session) override {
+    const auto known = session_of.find(peer);
+    return known == session_of.end() || known->second == session;
+  }
   void remove_peer(fabric::PeerId peer) override { removed.push_back(peer); }
   Result<void> send(fabric::PeerId peer, Bytes message) override {
     if (full) return fail(Errc::would_block);
@@ -40,6 +45,7 @@ class FakePort final : public fabric::Port {
     return fail(Errc::rdma_transfer_failed);
   }
 
+  std::map<fabric::PeerId, uint64_t> session_of;  // connections that a session's key has opened
   OnMessage receive;
   FindKey find_key;
   bool is_encrypted = false;
@@ -58,6 +64,7 @@ struct FakePeer {
   wire::LaneKeys keys;
   uint64_t sequence = 0;
   fabric::PeerId id = 1;
+  uint32_t timeout_ms = 1000;
 
   std::vector<std::byte> seal(wire::Type type, uint64_t request, Bytes body, uint8_t flags = 0) {
     std::vector<std::byte> message(wire::frame_size + body.size());
@@ -68,7 +75,7 @@ struct FakePeer {
                               .sequence = ++sequence,
                               .request = request,
                               .body_length = static_cast<uint32_t>(body.size()),
-                              .timeout_ms = 1000};
+                              .timeout_ms = timeout_ms};
     wire::seal(keys.to_server, header, message);
     return message;
   }
@@ -125,13 +132,13 @@ class DoorTest : public testing::Test {
         core_(Core::Options{}),
         door_(std::make_unique<NativeDoor>(service_, verifier_, credentials_, std::move(options))) {
     EXPECT_TRUE(door_->attach(core_, port_, "local", "/nowhere"));
-    store_.objects["bucket"];
+    store_.make_bucket("bucket");
   }
 
   // Runs what is ready, spawned coroutines included.
   void run() {
     for (int i = 0; i < 200; ++i) {
-      if (core_.io().poll() == 0) core_.io().restart();
+      if (core_.io().poll() + door_->poll() == 0) core_.io().restart();
     }
   }
   void serve(http::Exchange& exchange) {
@@ -139,8 +146,10 @@ class DoorTest : public testing::Test {
     boost::asio::co_spawn(core_.io(), handler(exchange), boost::asio::detached);
     run();
   }
-  static std::string wanted(const wire::Nonce& nonce) {
-    return nlohmann::json{{"version", 1}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}}.dump();
+  static std::string wanted(const wire::Nonce& nonce, unsigned version_max = 1) {
+    nlohmann::json body{{"version", 1}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}};
+    if (version_max > 1) body["version_max"] = version_max;
+    return body.dump();
   }
   static void sign(FakeExchange& exchange, std::string_view body, std::string_view secret = "secret/root",
                    std::string_view key = "AKROOT") {
@@ -149,10 +158,10 @@ class DoorTest : public testing::Test {
                "s3", system_clock(), exchange.method(), exchange.path(), "", to_hex(as_bytes(sha256(as_bytes(body)))),
                exchange.request_headers);
   }
-  FakePeer open_session(fabric::PeerId id = 1) {
+  FakePeer open_session(fabric::PeerId id = 1, unsigned version_max = 1) {
     wire::Nonce nonce;
     fill_random(nonce);
-    const std::string body = wanted(nonce);
+    const std::string body = wanted(nonce, version_max);
     FakeExchange exchange("POST", "/-/session", body);
     sign(exchange, body);
     serve(exchange);
@@ -167,8 +176,8 @@ class DoorTest : public testing::Test {
     peer.keys = wire::derive_lane(peer.master, 0);
     return peer;
   }
-  FakePeer hello(fabric::PeerId id = 1) {
-    FakePeer peer = open_session(id);
+  FakePeer hello(fabric::PeerId id = 1, unsigned version_max = 1) {
+    FakePeer peer = open_session(id, version_max);
     const wire::Hello hello{.message_size_max = 16 * KiB, .address = {}};
     deliver(peer, peer.seal(wire::Type::hello, 1, hello));
     EXPECT_EQ(reply_code(peer), Errc::ok);
@@ -196,7 +205,7 @@ class DoorTest : public testing::Test {
   }
 
   std::unique_ptr<memory::Arena> arena_;
-  TestStore store_;
+  store::in_memory::TestStore store_;
   ShiftedClock clock_;  // what verbs go by; signatures go by the machine's
   s3::Service service_;
   OneKey credentials_;

@@ -62,6 +62,8 @@ Result<std::unique_ptr<FabricTokenWindows>> FabricTokenWindows::create(const Opt
     VB_ASSIGN(auto network, Network::parse(text));
     self->networks_.push_back(std::move(network));
   }
+  self->port_first_ = options.port_first;
+  self->port_last_ = options.port_last;
   self->own_ports_ = options.own_ports;
   return self;
 }
@@ -73,7 +75,8 @@ void FabricTokenWindows::add(Core& core, ofi::CoreFabric& fabric) {
   boost::asio::post(core.io(), [entry] { entry->thread = std::this_thread::get_id(); });
 }
 
-// A token makes the server dial an address: a tool for whoever wants it to dial someone else.
+// A token makes the server dial an address: a tool for whoever wants it to dial someone else, or a service that only
+// this host can reach. A proxy on this host lends its address, which is the server's own, to everybody.
 Result<void> FabricTokenWindows::check_address(const Token& token, std::string_view peer_address) const {
   const auto address = ofi::decode_socket_name(token.endpoint_name);
   if (!address) {
@@ -83,13 +86,22 @@ Result<void> FabricTokenWindows::check_address(const Token& token, std::string_v
   const bool own_port = std::find(own_ports_.begin(), own_ports_.end(), address->port) != own_ports_.end();
   if (ofi::is_own_endpoint(*address) || (own_port && ofi::is_host_address(address->ip))) {
     refused("own_address").add();
-    return fail(Errc::invalid_rdma_token, "token: the server's own address");
+    return fail(Errc::rdma_not_supported, "token: the server's own port");
+  }
+  if (address->port < port_first_ || address->port > port_last_) {
+    refused("port").add();
+    return fail(Errc::rdma_not_supported, "token: its port is not in rdma.token_ports");
   }
   const bool in_network = std::any_of(networks_.begin(), networks_.end(),
                                       [&address](const Network& network) { return network.contains(address->ip); });
   if (!in_network && !ofi::same_address(address->ip, peer_address)) {
     refused("third_party").add();
-    return fail(Errc::invalid_rdma_token, "token: neither the peer's address nor in a configured network");
+    return fail(Errc::rdma_not_supported, "token: neither the peer's address nor in rdma.token_networks");
+  }
+  if (!in_network && ofi::is_host_address(address->ip)) {
+    refused("own_host").add();
+    return fail(Errc::rdma_not_supported,
+                "token: an address of the server's host that rdma.token_networks does not name");
   }
   return {};
 }
@@ -106,7 +118,7 @@ Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open(const Token& to
   });
   if (entry == entries_.end()) {
     refused("provider").add();
-    return fail(Errc::rdma_not_supported, "token: its provider is not open here");
+    return fail(Errc::rdma_not_supported, "token: its provider is not open here (rdma.token_provider)");
   }
   // efa and cxi names hold no address that could be compared with the HTTP peer's.
   if (token.provider != "tcp" && !token.provider.starts_with("verbs")) {

@@ -31,10 +31,12 @@ class FabricTokenWindows final : public TokenWindows {
  public:
   struct Options {
     // A token may name an endpoint there although the HTTP peer has another address (clients behind a proxy, hosts with
-    // a network for storage).
-    std::vector<std::string> networks;
+    // a network for storage). An address of this host itself is dialled only if it is in one.
+    std::vector<std::string> networks = {};
+    // Ports that a token may make the server dial.
+    uint16_t port_first = 32768, port_last = 65535;
     // Ports that this server listens on (HTTP, ...): on this host's own addresses no token may make it dial them.
-    std::vector<uint16_t> own_ports;
+    std::vector<uint16_t> own_ports = {};
   };
   static Result<std::unique_ptr<FabricTokenWindows>> create(const Options& options);
 
@@ -56,6 +58,7 @@ class FabricTokenWindows final : public TokenWindows {
   Result<void> check_address(const Token& token, std::string_view peer_address) const;
 
   std::vector<Network> networks_;
+  uint16_t port_first_ = 0, port_last_ = 0;
   std::vector<uint16_t> own_ports_;
   std::vector<std::shared_ptr<Entry>> entries_;
 };

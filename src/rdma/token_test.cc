@@ -30,19 +30,46 @@ TEST(Token, OfOtherDialectsIsRecognised) {
       parse_token("00007f0000001000:00100000:00001234:0001:00002a:1:fe80000000000000000000000000000f");
   ASSERT_TRUE(cuobject);
   EXPECT_EQ(cuobject->dialect, Dialect::cuobject);
-  const auto hipobj = parse_token("hipobj-rc-v2:1234");
-  ASSERT_TRUE(hipobj);
-  EXPECT_EQ(hipobj->dialect, Dialect::hipobj);
+  const auto dialect = [](const std::string& text) {
+    const auto token = parse_token(text);
+    EXPECT_TRUE(token) << text;
+    return token ? token->dialect : Dialect::ofi1;
+  };
+  const std::string gid = "fe80000000000000000000000000000f";
+  for (const std::string& text : {
+           "00007f0000001000:00100000:00001234:0001:00002a:1:" + gid + ";",
+           "00007f0000001000:00100000:00001234:0001:00002a:1:" + gid + ":00007f0000001000:0000000000100000",
+           "7f0000001000:100000:1234:1:2a:1:" + gid,
+           std::string("7F0000001000:100000:1234:1:2A:0:0;"),
+       }) {
+    EXPECT_EQ(dialect(text), Dialect::cuobject) << text;
+    EXPECT_EQ(parse_token(text)->size, 0x100000u);
+  }
+  EXPECT_EQ(dialect("hipobj-rc-v2:1234"), Dialect::hipobj);
+  EXPECT_EQ(dialect(std::string(128, 'a')), Dialect::hipobj);
+  for (const char* family : {"ofi2", "ofi10", "uet1"}) {
+    EXPECT_EQ(dialect(std::string("0:0:") + family + ":tcp:00:0"), Dialect::hipobj) << family;
+  }
+  for (const std::string& text : {std::string(), std::string("x"), std::string(":::::"), std::string("nonsense"),
+                                  std::string(token_size_max + 1, '0'), std::string("0:0:ofi:tcp:00:0"), "a:" + gid,
+                                  std::string("00007f0000001000:00100000:00001234:0001:00002a:1:") + gid + "00"}) {
+    EXPECT_EQ(dialect(text), Dialect::hipobj) << text;
+  }
+}
+
+TEST(Token, MayNameAnyProviderThatLibfabricCouldHave) {
+  for (const char* provider : {"tcp", "verbs;ofi_rxm", "TCP", "sockets", "psm3.1", "ofi_hook+x"}) {
+    const auto token = parse_token(std::string("0:0:ofi1:") + provider + ":00:0");
+    ASSERT_TRUE(token) << provider;
+    EXPECT_EQ(token->provider, provider);
+  }
 }
 
 TEST(Token, ThatIsNoTokenIsInvalid) {
   const std::string long_name(2 * endpoint_name_size_max + 2, 'a');
   const std::string bad[] = {
-      "",
-      "x",
-      ":::::",
-      std::string(token_size_max + 1, '0'),
-      "0:0:ofi2:tcp:00:0",
+      "0:0:ofi1:" + std::string(token_size_max, '0'),
+      "0:0:ofi1",
       "0:0:ofi1:tcp:00",
       "0:0:ofi1:tcp:00:0:0",
       "g:0:ofi1:tcp:00:0",
@@ -63,7 +90,6 @@ TEST(Token, ThatIsNoTokenIsInvalid) {
       "0:0:ofi1:tcp:" + long_name + ":0",
       "0:0:ofi1:tcp:00:",
       "0:0:ofi1:tcp:00:key",
-      "00007f0000001000:00100000:00001234:0001:00002a:1:fe8000000000000000000000000000",
   };
   for (const auto& text : bad) {
     const auto token = parse_token(text);

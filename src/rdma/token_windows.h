@@ -14,9 +14,9 @@ class TokenWindows {
  public:
   virtual ~TokenWindows() = default;
 
-  // invalid_rdma_token: the endpoint name is not an address of the provider's format, or not the HTTP peer's address
-  //   (nor in a configured network), or the server's own;
-  // rdma_not_supported: another dialect, a provider that is not open here, `shm`, a window that the device cannot take.
+  // invalid_rdma_token: the endpoint name is not an address of the provider's format;
+  // rdma_not_supported: another dialect, a provider that is not open here, `shm`, a window that the device cannot take,
+  //   or an endpoint that is not dialled: the server's own, a port or address that the configuration does not allow.
   // Runs on the calling core; the window belongs to that core.
   virtual Result<std::unique_ptr<fabric::Window>> open(const Token& token, std::string_view peer_address,
                                                        fabric::Access access) = 0;
@@ -30,14 +30,17 @@ class WindowSink : public memory::Sink {
   ~WindowSink() override;
   // rdma_not_supported when the window is smaller than `length`: the caller declines and sends the body.
   Task<Result<void>> begin(uint64_t length) override;
+  // Where the transport copies (fabric::Window::write_now) and the bytes are few enough to.
+  std::optional<Result<bool>> send_at_once(uint64_t length, memory::Pieces& pieces) override;
   Task<Result<void>> push(memory::Chunk chunk) override;
   Task<Result<void>> drained() override;
   Task<Result<void>> finish() override;
-  uint64_t bytes_written() const;
 
  private:
   struct State;
-  std::shared_ptr<State> state_;
+  std::unique_ptr<fabric::Window> window_;  // until begin()
+  std::chrono::milliseconds deadline_;
+  std::shared_ptr<State> state_;            // from begin() on
 };
 
 // A PUT's bytes out of a client's window: `size` bytes from its start.

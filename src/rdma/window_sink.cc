@@ -56,22 +56,33 @@ Task<void> WindowSink::State::wait_below(std::shared_ptr<State> state, unsigned 
 }
 
 WindowSink::WindowSink(std::unique_ptr<fabric::Window> window, std::chrono::milliseconds deadline)
-    : state_(std::make_shared<State>()) {
-  state_->window = std::move(window);
-  state_->deadline = deadline;
-}
+    : window_(std::move(window)), deadline_(deadline) {}
 
 WindowSink::~WindowSink() = default;
 
 Task<Result<void>> WindowSink::begin(uint64_t length) {
-  if (length > state_->window->size())
-    co_return fail(Errc::rdma_not_supported, "the window is smaller than the object");
+  if (window_ == nullptr) co_return fail(Errc::internal, "window sink: begun twice");
+  if (length > window_->size()) co_return fail(Errc::rdma_not_supported, "the window is smaller than the object");
+  state_ = std::make_shared<State>();
+  state_->window = std::move(window_);
+  state_->deadline = deadline_;
   state_->length = length;
   co_return Result<void>{};
 }
 
+std::optional<Result<bool>> WindowSink::send_at_once(uint64_t length, memory::Pieces& pieces) {
+  if (window_ == nullptr || length > window_->size() || length > window_->immediate_size_max()) return std::nullopt;
+  for (uint64_t at = 0; at < length;) {
+    const memory::Chunk piece = pieces.next();
+    if (piece.bytes.empty() || !window_->write_now(piece.bytes, at)) return std::nullopt;
+    at += piece.bytes.size();
+  }
+  return true;
+}
+
 Task<Result<void>> WindowSink::push(memory::Chunk chunk) {
   const auto state = state_;
+  if (state == nullptr) co_return fail(Errc::internal, "window sink: not begun");
   if (state->outcome) co_await State::wait_below(state, in_flight_max);
   if (!state->outcome) {
     // Nothing lands after an error was told.
@@ -94,18 +105,18 @@ Task<Result<void>> WindowSink::push(memory::Chunk chunk) {
 
 Task<Result<void>> WindowSink::drained() {
   const auto state = state_;
+  if (state == nullptr) co_return Result<void>{};
   co_await State::wait_below(state, 1);
   co_return state->outcome;
 }
 
 Task<Result<void>> WindowSink::finish() {
   const auto state = state_;
+  if (state == nullptr) co_return fail(Errc::internal, "window sink: not begun");
   co_await State::wait_below(state, 1);
   if (!state->outcome) co_return state->outcome;
   if (state->written != state->length) co_return fail(Errc::internal, "window sink: fewer bytes than announced");
   co_return Result<void>{};
 }
-
-uint64_t WindowSink::bytes_written() const { return state_->written; }
 
 }  // namespace verbena::rdma

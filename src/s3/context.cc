@@ -13,8 +13,8 @@ Task<Result<void>> WatchedSink::begin(uint64_t length) {
   co_return done;
 }
 
-std::optional<Result<bool>> WatchedSink::send_at_once(memory::Chunk&& whole) {
-  auto done = inner_.send_at_once(std::move(whole));
+std::optional<Result<bool>> WatchedSink::send_at_once(uint64_t length, memory::Pieces& pieces) {
+  auto done = inner_.send_at_once(length, pieces);
   if (done) {
     begun_ = true;
     failed_ = !*done;

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/bytes.h"
-#include "s3/http_date.h"
+#include "base/date.h"
 #include "s3/names.h"
 
 namespace verbena::s3 {

@@ -195,7 +195,7 @@ Headers hoisted_headers(const Request& request, const Query& query) {
 
 Result<const Operation*> find_allowed(Scope scope, Context& context) {
   auto operation = find_operation(scope, context);
-  // Strangers are not told what exists.
+  // Anonymous callers get AccessDenied for unknown sub-resources, as for those that exist.
   if (!operation && context.caller().identity.anonymous) return fail(Errc::access_denied, "anonymous");
   return operation;
 }

@@ -89,7 +89,7 @@ struct GetRequest {
   CustomerKeyPtr customer_key{};  // of an object that was put with one
 };
 
-// An object that may be read: authorized, conditions met, range resolved.
+// An object that may be read: authorized, conditions met, range resolved. objects/open.h opens, objects/send.h sends.
 struct OpenObject {
   std::shared_ptr<store::ObjectReader> reader;
   uint64_t offset = 0;    // first byte to send
@@ -99,22 +99,11 @@ struct OpenObject {
   const store::ObjectInfo& info() const { return reader->info(); }
 };
 
-// Errors: no_such_bucket, no_such_key, precondition_failed, not_modified, invalid_range, access_denied, ...
-Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request);
-// The same at once, when the object is in memory; nothing otherwise. Its reader then answers peek() for every byte.
-// `seen` (may be null) gets the object's info also when its conditions or range refuse it.
-std::optional<Result<OpenObject>> open_hot_object(Service& service, const Caller& caller, const GetRequest& request,
-                                                  store::ObjectInfo* seen = nullptr);
-// begin, push ..., finish on the sink; reads ahead so that disk and wire overlap, as far as the peer's share of the
-// arena goes. slow_down: there was no memory for it for too long.
-Task<Result<void>> push_object(Service& service, const OpenObject& object, memory::Sink& sink);
-
 struct HeadReply {
   store::ObjectInfo info;
   uint64_t offset = 0, length = 0;
   bool partial = false;
 };
-Task<Result<HeadReply>> head_object(Service& service, const Caller& caller, const GetRequest& request);
 
 struct PutRequest {
   std::string bucket, key;

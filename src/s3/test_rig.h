@@ -14,11 +14,13 @@
 #include <string>
 #include <utility>
 
-#include "s3/workers/request_log.h"
 #include "s3/router.h"
-#include "s3/test_memory_store.h"
+#include "s3/workers/request_log.h"
+#include "store/memory/test_store.h"
 
 namespace verbena::s3::test {
+
+using MemoryStore = store::in_memory::TestStore;
 
 // Gives a text, and at its end the error that a broken body would have.
 class TextSource : public memory::Source {
@@ -192,6 +194,9 @@ class Rig : public ::testing::Test {
   rdma::TokenWindows* windows = nullptr;
   Router::Options options;
 };
+
+// Of the right form, and given to no version.
+inline std::string nobodys_version() { return std::string(32, '0'); }
 
 inline std::string pattern(size_t size) {
   std::string text(size, '\0');

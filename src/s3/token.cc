@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "base/bytes.h"
+#include "base/checksum.h"
 #include "base/text.h"
 #include "s3/access/authorize.h"
 #include "s3/door_metrics.h"
 #include "s3/errors.h"
 #include "s3/objects/put.h"
+#include "s3/objects/send.h"
 #include "s3/query.h"
 #include "s3/xml.h"
 
@@ -26,12 +29,11 @@ class EmptySource : public memory::Source {
 
 std::optional<Error> refuse_window(const Context& context, const rdma::Token& token) {
   if (context.windows == nullptr) return Error{Errc::rdma_not_supported, 0, "token: RDMA is off"};
-  if (token.dialect != rdma::Dialect::ofi1) return Error{Errc::rdma_not_supported, 0, "token: dialect"};
+  if (token.dialect != rdma::Dialect::ofi1) return Error{Errc::rdma_not_supported, 0, "token: not of the dialect ofi1"};
   return std::nullopt;
 }
 
 Result<std::unique_ptr<fabric::Window>> open_window(Context& context, const rdma::Token& token, fabric::Access access) {
-  if (auto refusal = refuse_window(context, token)) return std::unexpected(*refusal);
   return context.windows->open(token, context.caller().peer_address, access);
 }
 
@@ -46,12 +48,49 @@ Deadline last_read(const Context& context, uint64_t size) {
   return last_post(context) + moving;
 }
 
+// The checksum of exactly the bytes that moved, which newer clients compare with what they find in their memory. The
+// request chooses its algorithm. What is known already is not computed again.
+class Delivered {
+ public:
+  explicit Delivered(const Context& context)
+      : algorithm_(parse_algorithm(context.request.header("x-amz-rdma-checksum-algorithm").value_or("")) ==
+                           Algorithm::crc32c
+                       ? Algorithm::crc32c
+                       : Algorithm::crc64nvme) {}
+  // The checksums of a whole, all of which moves.
+  void know(const std::vector<store::Checksum>& checksums) {
+    for (const auto& one : checksums) {
+      if (one.algorithm == algorithm_ && one.parts == 0) known_ = to_base64(as_bytes(one.value));
+    }
+  }
+  void update(Bytes bytes) {
+    if (known_) return;
+    if (!digest_) digest_.emplace(algorithm_);
+    digest_->update(bytes);
+  }
+  void tell(Context& context) {
+    if (!known_) update({});
+    context.reply_header(
+        algorithm_ == Algorithm::crc32c ? "x-amz-rdma-checksum-crc32c" : "x-amz-rdma-checksum-crc64nvme",
+        known_ ? *known_ : digest_->finish_base64());
+  }
+
+ private:
+  Algorithm algorithm_;
+  std::optional<std::string> known_;
+  std::optional<Digest> digest_;
+};
+
 class BoundedSink : public memory::Sink {
  public:
-  BoundedSink(rdma::WindowSink& inner, Deadline end) : inner_(inner), last_post_(end) {}
+  BoundedSink(rdma::WindowSink& inner, Deadline end, Delivered& delivered)
+      : inner_(inner), last_post_(end), delivered_(delivered) {}
   Task<Result<void>> begin(uint64_t length) override { co_return co_await inner_.begin(length); }
   Task<Result<void>> push(memory::Chunk chunk) override {
-    if (SteadyClock::now() < last_post_) co_return co_await inner_.push(std::move(chunk));
+    if (SteadyClock::now() < last_post_) {
+      delivered_.update(chunk.bytes);
+      co_return co_await inner_.push(std::move(chunk));
+    }
     (void)co_await inner_.finish();  // drains what was posted
     co_return fail(Errc::timed_out, "token: time to post is over");
   }
@@ -61,34 +100,47 @@ class BoundedSink : public memory::Sink {
  private:
   rdma::WindowSink& inner_;
   Deadline last_post_;
+  Delivered& delivered_;
 };
 
 // Past its time the window may hold other bytes already: what would be read then must not become an object.
 class BoundedSource : public memory::Source {
  public:
-  BoundedSource(rdma::WindowSource& inner, Deadline end) : inner_(inner), last_post_(end) {}
+  BoundedSource(rdma::WindowSource& inner, Deadline end, Delivered& delivered)
+      : inner_(inner), last_post_(end), delivered_(delivered) {}
   std::optional<uint64_t> size() const override { return inner_.size(); }
   Task<Result<size_t>> read(MutableBytes into) override {
     if (SteadyClock::now() >= last_post_) co_return fail(Errc::timed_out, "token: time to post is over");
-    co_return co_await inner_.read(into);
+    const auto n = co_await inner_.read(into);
+    if (n) {
+      delivered_.update(into.first(*n));
+      bytes_read_ += *n;
+    }
+    co_return n;
   }
+  uint64_t bytes_read() const { return bytes_read_; }
 
  private:
   rdma::WindowSource& inner_;
   Deadline last_post_;
+  Delivered& delivered_;
+  uint64_t bytes_read_ = 0;
 };
 
-void mark_declined(Context& context, Direction direction) {
+// `why` is one of our own texts, for whoever wonders why RDMA is not used. The protocol has no place for it.
+void mark_declined(Context& context, Direction direction, const char* why) {
   context.reply_header("x-amz-rdma-reply", "501");
+  context.reply_header("x-verbena-rdma-declined", why);
   count_decline(direction);
 }
 
-void mark_moved_out(Context& context, uint64_t bytes) {
-  context.reply_header("x-amz-rdma-reply", std::to_string(context.response.status));
+void mark_moved(Context& context, Direction direction, uint64_t bytes, Delivered& delivered) {
+  context.reply_header("x-amz-rdma-reply", std::to_string(direction == Direction::in ? 200 : context.response.status));
   context.reply_header("x-amz-rdma-bytes-transferred", std::to_string(bytes));
+  delivered.tell(context);
   context.response.by_token = true;
   context.response.rdma_bytes = bytes;
-  count_bytes(Door::token, Direction::out, bytes);
+  count_bytes(Door::token, direction, bytes);
 }
 
 // An empty body, and nothing that speaks of a body.
@@ -133,11 +185,13 @@ Result<bool> wants_md5(const Context& context) {
   return header.has_value();
 }
 
-// Nothing is stored and nothing looks stored: HTTP 200 as the protocol has it, but no ETag.
-TokenPut decline_put(Context& context) {
-  mark_declined(context, Direction::in);
+// Nothing is stored and nothing looks stored: there is no ETag. Clients that make cuObject tokens send a body only
+// after a 200, as the protocol's draft has it; all others take 501 as what it says, and some take a 200 for a stored
+// object.
+TokenPut decline_put(Context& context, const rdma::Token& token, const Error& why) {
+  mark_declined(context, Direction::in, why.context);
   const Error error{Errc::rdma_not_supported, 0, ""};
-  context.response.status = 200;
+  context.response.status = token.dialect == rdma::Dialect::cuobject ? 200 : 501;
   context.response.error_code = error_form(error.code).code;
   context.reply_header("content-type", "application/xml");
   context.response.body = error_xml(error, context.request.raw_path, context.caller().request_id);
@@ -151,7 +205,7 @@ Task<Result<PutReply>> store_body(Context& context, UploadPartRequest& part, mem
   co_return co_await upload_part(context.service, caller, std::move(part), body);
 }
 
-// A token makes the server dial: not for who may not write.
+// Serving a token makes the server connect to the client, so the right to write is checked before.
 Task<Result<void>> may_write(Context& context, const PutRequest& put) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, put.bucket));
   const Asked asked{
@@ -163,35 +217,40 @@ Task<Result<void>> may_write(Context& context, const PutRequest& put) {
 Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token, UploadPartRequest part) {
   VB_CO_TRY(check_put_framing(context));
   VB_CO_TRY(co_await may_write(context, part.put));
+  if (const auto refusal = refuse_window(context, token)) co_return decline_put(context, token, *refusal);
   VB_CO_ASSIGN(const uint64_t size, put_size(context, token));
   VB_CO_ASSIGN(part.put.md5_etag, wants_md5(context));
   std::unique_ptr<fabric::Window> window;
-  if (size > 0 || refuse_window(context, token)) {
+  if (size > 0) {
     auto opened = open_window(context, token, fabric::Access::server_reads);
     if (!opened && (opened.error() == Errc::rdma_not_supported || opened.error() == Errc::io_error)) {
-      co_return decline_put(context);
+      co_return decline_put(context, token, opened.error());
     }
     if (!opened) co_return std::unexpected(opened.error());
     window = std::move(*opened);
   }
   EmptySource empty;
+  Delivered delivered(context);
+  delivered.know(part.put.expected);  // it is verified before anything is stored
   std::optional<rdma::WindowSource> out_of_window;
   std::optional<BoundedSource> bounded;
   if (window) {
     out_of_window.emplace(std::move(window), size, operation_deadline(context));
-    bounded.emplace(*out_of_window, last_read(context, size));
+    bounded.emplace(*out_of_window, last_read(context, size), delivered);
   }
   WatchedSource source(bounded ? static_cast<memory::Source&>(*bounded) : empty);
   auto stored = co_await store_body(context, part, source);
   if (!stored && source.failed() && stored.error() != Errc::slow_down) {
     count_failure();
+    // The owner refused the first read: its window is not for reading, or is gone. It will send a body.
+    const bool refused = stored.error() == Errc::rdma_transfer_failed && stored.error().sys != ETIMEDOUT;
+    if (refused && bounded && bounded->bytes_read() == 0) {
+      co_return decline_put(context, token, {Errc::rdma_not_supported, 0, "token: its window could not be read"});
+    }
     co_return fail(Errc::rdma_transfer_failed, stored.error().context, stored.error().sys);
   }
   if (!stored) co_return std::unexpected(stored.error());
-  context.reply_header("x-amz-rdma-reply", "200");
-  context.response.by_token = true;
-  context.response.rdma_bytes = size;
-  count_bytes(Door::token, Direction::in, size);
+  mark_moved(context, Direction::in, size, delivered);
   co_return TokenPut{TokenOutcome::done, std::move(*stored)};
 }
 
@@ -204,35 +263,40 @@ Result<std::optional<rdma::Token>> read_token(const Context& context) {
   if (!context.caller().identity.signs("x-amz-rdma-token")) {
     return fail(Errc::access_denied, "x-amz-rdma-token must be among the signed headers.");
   }
-  if (header->size() > rdma::token_size_max) return fail(Errc::invalid_rdma_token, "token: length");
   VB_ASSIGN(rdma::Token token, rdma::parse_token(*header));
   return token;
 }
 
 Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& object, const rdma::Token& token) {
-  if (object.length == 0 && !refuse_window(context, token)) {
-    mark_moved_out(context, 0);
+  if (const auto refusal = refuse_window(context, token)) {
+    mark_declined(context, Direction::out, refusal->context);
+    co_return TokenOutcome::declined;
+  }
+  Delivered delivered(context);
+  if (!object.partial) delivered.know(object.info().checksums);
+  if (object.length == 0) {
+    mark_moved(context, Direction::out, 0, delivered);
     co_return TokenOutcome::done;
   }
   // An object that does not fit is never cut.
   if (token.size < object.length) {
-    mark_declined(context, Direction::out);
+    mark_declined(context, Direction::out, "token: the object is larger than the window");
     co_return TokenOutcome::declined;
   }
   auto window = open_window(context, token, fabric::Access::server_writes);
   if (!window && window.error() == Errc::invalid_rdma_token) co_return std::unexpected(window.error());
   if (!window) {
     // Not served, or no data endpoint free now: the body always works.
-    mark_declined(context, Direction::out);
+    mark_declined(context, Direction::out, window.error().context);
     co_return TokenOutcome::declined;
   }
 
   rdma::WindowSink into_window(std::move(*window), operation_deadline(context));
-  BoundedSink bounded(into_window, last_post(context));
+  BoundedSink bounded(into_window, last_post(context), delivered);
   WatchedSink sink(bounded);
-  auto pushed = co_await push_object(context.service, object, sink);
+  auto pushed = co_await send_object(context.service, object, sink);
   if (pushed) {
-    mark_moved_out(context, object.length);
+    mark_moved(context, Direction::out, object.length, delivered);
     co_return TokenOutcome::done;
   }
   if (!sink.failed()) {

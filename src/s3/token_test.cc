@@ -9,6 +9,7 @@ struct ClientMemory {
   std::string bytes;
   std::optional<uint64_t> fail_at;  // operations that touch this offset fail
   int operations = 0;
+  bool refuses_reads = false;  // a failing read is refused, not late
 };
 
 class FakeWindow : public fabric::Window {
@@ -23,7 +24,9 @@ class FakeWindow : public fabric::Window {
   }
   Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline) override {
     ++memory_.operations;
-    if (fails(at, into.size())) co_return fail(Errc::timed_out, "fake");
+    if (fails(at, into.size())) {
+      co_return fail(memory_.refuses_reads ? Errc::rdma_transfer_failed : Errc::timed_out, "fake");
+    }
     std::memcpy(into.data(), memory_.bytes.data() + at, into.size());
     co_return Result<void>();
   }
@@ -135,7 +138,7 @@ TEST_F(Tokens, AGetIsDeclinedWithoutRdmaOrWithAnotherDialect) {
                        {{"x-amz-rdma-token",
                          "0123456789abcdef00001000deadbeef0001abcdef1"
                          "00000000000000000000ffff0a000001000000"}});
-  EXPECT_TRUE(r.status == 200 || r.status == 400);
+  EXPECT_EQ(r.body, "data");
 }
 
 TEST_F(Tokens, AFailedTransferFallsBackToTheBody) {
@@ -206,7 +209,8 @@ TEST_F(Tokens, OtherErrorsArePlain) {
 
 TEST_F(Tokens, ABadTokenIs400WithoutAReplyHeader) {
   put("k", "data");
-  for (const std::string& bad : {std::string("nonsense"), std::string(5000, 'a')}) {
+  for (const std::string& bad : {std::string("0:4:ofi1:tcp"), std::string("0:4:ofi1:t cp:00:1"),
+                                 "0:4:ofi1:tcp:" + std::string(5000, 'a') + ":1"}) {
     for (const char* method : {"GET", "PUT"}) {
       const Reply r = call(method, "/bucket/k", {{"x-amz-rdma-token", bad}});
       EXPECT_EQ(r.status, 400);
@@ -219,6 +223,83 @@ TEST_F(Tokens, ABadTokenIs400WithoutAReplyHeader) {
   EXPECT_EQ(get().code, "InvalidRDMAToken");
   EXPECT_EQ(put_token().code, "InvalidRDMAToken");
   EXPECT_EQ(call("GET", "/bucket/k").body, "data");
+}
+
+// A client that is told 400 has no fallback.
+TEST_F(Tokens, OfUnknownDialectsAreDeclinedAndAPutByTheStatusThatItsClientsTake) {
+  put("k", "data");
+  const std::string cuobject = "00007f0000001000:00100000:00001234:0001:00002a:1:fe80000000000000000000000000000f";
+  const std::pair<std::string, int> tokens[] = {
+      {cuobject, 200},
+      {cuobject + ";", 200},
+      {cuobject + ":00007f0000001000:0000000000100000", 200},
+      {"7f0000001000:100000:1234:1:2a:1:fe80", 200},
+      {"hipobj-rc-v2:1234", 501},
+      {std::string(128, 'c'), 501},
+      {"0:4:ofi2:tcp:00:1", 501},
+      {"0:4:ofi1:tcp:00:00112233445566778899", 501},
+      {"nonsense", 501},
+      {std::string(5000, 'a'), 501},
+  };
+  for (const auto& [text, status] : tokens) {
+    SCOPED_TRACE(text);
+    const Reply got = call("GET", "/bucket/k", {{"x-amz-rdma-token", text}});
+    EXPECT_EQ(got.status, 200);
+    EXPECT_EQ(got.body, "data");
+    EXPECT_EQ(got.header("x-amz-rdma-reply"), "501");
+    EXPECT_EQ(got.header("x-verbena-rdma-declined"), "token: not of the dialect ofi1");
+    const Reply sent = call("PUT", "/bucket/new", {{"x-amz-rdma-token", text}, {"x-amz-rdma-bytes", "3"}});
+    EXPECT_EQ(sent.status, status);
+    EXPECT_EQ(sent.header("x-amz-rdma-reply"), "501");
+    EXPECT_EQ(sent.element("Code"), "RDMANotSupported");
+    EXPECT_FALSE(sent.has("etag"));
+  }
+  EXPECT_EQ(call("GET", "/bucket/new").status, 404);
+  EXPECT_EQ(memory.operations, 0);
+}
+
+TEST_F(Tokens, TellTheBytesAndTheChecksumOfWhatMoved) {
+  const std::string data = pattern(700'000);
+  put("k", data);
+  memory.bytes.assign(data.size(), '.');
+  const auto check = [](const Reply& r, const std::string& moved, const Headers& asked) {
+    const bool crc32c = !asked.empty();
+    EXPECT_EQ(r.header("x-amz-rdma-bytes-transferred"), std::to_string(moved.size()));
+    EXPECT_EQ(r.header("x-amz-rdma-checksum-crc64nvme"),
+              crc32c ? "(none)" : base64_digest(Algorithm::crc64nvme, moved));
+    EXPECT_EQ(r.header("x-amz-rdma-checksum-crc32c"), crc32c ? base64_digest(Algorithm::crc32c, moved) : "(none)");
+  };
+  for (const Headers& asked : {Headers{}, Headers{{"x-amz-rdma-checksum-algorithm", "CRC32C"}}}) {
+    check(get(asked), data, asked);
+    Headers range = asked;
+    range.emplace_back("range", "bytes=1000-400000");
+    const Reply part = get(range);
+    EXPECT_EQ(part.status, 206);
+    check(part, data.substr(1000, 399'001), asked);
+    memory.bytes = pattern(300'000);
+    check(put_token(asked), memory.bytes, asked);
+    const std::string id = call("POST", "/bucket/k2?uploads").element("UploadId");
+    check(put_token(asked, "/bucket/k2?partNumber=1&uploadId=" + id), memory.bytes, asked);
+    Headers announced = asked;
+    announced.emplace_back("x-amz-checksum-crc32c", base64_digest(Algorithm::crc32c, memory.bytes));
+    check(put_token(announced), memory.bytes, asked);
+    put("k", "");
+    check(get(asked), "", asked);
+    put("k", data);
+    memory.bytes.assign(data.size(), '.');
+  }
+}
+
+TEST_F(Tokens, OfAWindowThatCannotBeReadAreDeclined) {
+  memory.bytes = pattern(1000);
+  memory.fail_at = 0;
+  memory.refuses_reads = true;
+  const Reply r = put_token();
+  EXPECT_EQ(r.status, 501);
+  EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
+  EXPECT_EQ(r.element("Code"), "RDMANotSupported");
+  EXPECT_FALSE(r.has("etag"));
+  EXPECT_EQ(call("GET", "/bucket/k").status, 404);
 }
 
 TEST_F(Tokens, ATokenThatIsNotSignedIsRefused) {
@@ -291,7 +372,7 @@ TEST_F(Tokens, ADeclinedPutLooksLikeNoPut) {
   windows_.refuse = Errc::rdma_not_supported;
   for (int i = 0; i < 2; ++i) {
     const Reply r = put_token();
-    EXPECT_EQ(r.status, 200);
+    EXPECT_EQ(r.status, 501);
     EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
     EXPECT_EQ(r.element("Code"), "RDMANotSupported");
     EXPECT_FALSE(r.has("etag"));

@@ -4,39 +4,15 @@
 
 #include <pugixml.hpp>
 
+#include "base/date.h"
+#include "base/xml_escape.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
-#include "s3/http_date.h"
 #include "s3/query.h"
 #include "s3/xml_reader.h"
 
 namespace verbena::s3 {
 namespace {
-
-void append_escaped(std::string& out, std::string_view text) {
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += fmt::format("&#x{:x};", static_cast<unsigned>(c));
-        } else {
-          out += c;
-        }
-    }
-  }
-}
 
 Result<DeleteTarget> parse_target(const pugi::xml_node& object) {
   DeleteTarget target;
@@ -54,7 +30,7 @@ Result<DeleteTarget> parse_target(const pugi::xml_node& object) {
       target.etag = strip_quotes(trimmed_text(child));
     } else if (name == "LastModifiedTime") {
       const std::string time = trimmed_text(child);
-      const auto iso_us = parse_timestamp_us(time);
+      const auto iso_us = parse_iso8601(time);
       target.modified_s = iso_us ? *iso_us / 1'000'000 : parse_http_date(time);
       if (!target.modified_s) return fail(Errc::malformed_xml, "xml: LastModifiedTime");
     } else if (name == "Size") {
@@ -84,7 +60,7 @@ Result<CompletePart> parse_part(const pugi::xml_node& node) {
       const auto algorithm = parse_algorithm(name.substr(8));
       if (!algorithm || *algorithm == Algorithm::md5) return fail(Errc::malformed_xml, "xml: Checksum");
       auto checksum = parse_checksum(*algorithm, trimmed_text(child));
-      // No stored part has a checksum that is none.
+      // A malformed checksum cannot be that of a stored part.
       if (!checksum) return fail(Errc::invalid_part, "xml: Checksum");
       part.checksums.push_back(std::move(*checksum));
     } else if (child.type() == pugi::node_element && name != "ChecksumType") {
@@ -127,7 +103,7 @@ void XmlWriter::close() {
 
 void XmlWriter::element(std::string_view name, std::string_view text) {
   open(name);
-  append_escaped(out_, text);
+  append_xml_escaped(out_, text);
   close();
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 // What a message carries beside its inline bytes: header, keys, metadata, MAC.
 constexpr size_t message_overhead_max = 12 * KiB;
-// A client says which session it has right after it joined.
+// A same-host client has to name its session within this time after it has joined.
 constexpr std::chrono::seconds local_admission_timeout{10};
 
 fabric::ofi::Options ofi_options(const Config::Rdma& rdma, const std::string& provider) {

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "auth/identifiers.h"
 #include "base/fd.h"
@@ -93,6 +94,16 @@ std::expected<bool, std::string> tighten(const std::filesystem::path& path, int 
   return true;
 }
 
+// What root leaves in another user's store the server of that user cannot open afterwards.
+std::expected<void, std::string> check_owner(const std::filesystem::path& directory,
+                                             const std::filesystem::path& lock) {
+  struct stat status{};
+  if (::lstat(lock.c_str(), &status) != 0 || status.st_uid == ::geteuid()) return {};
+  return std::unexpected(directory.string() + " belongs to user " + std::to_string(status.st_uid) +
+                         ", and this is user " + std::to_string(::geteuid()) +
+                         ": run it as that user (runuser -u NAME -- verbena ...)");
+}
+
 // The directory itself first: from then on nobody else gets at what is below.
 std::expected<void, std::string> tighten_all(const std::filesystem::path& directory) {
   size_t changed = 0;
@@ -120,12 +131,26 @@ std::expected<void, std::string> tighten_all(const std::filesystem::path& direct
   return {};
 }
 
+// nullopt: they are not set.
+std::expected<std::optional<RootKeys>, std::string> environment_keys() {
+  const char* access = std::getenv("VERBENA_ROOT_ACCESS_KEY");
+  const char* secret = std::getenv("VERBENA_ROOT_SECRET_KEY");
+  if ((access == nullptr) != (secret == nullptr)) {
+    return std::unexpected("VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY go together: one of them is missing");
+  }
+  if (access == nullptr) return std::nullopt;
+  RootKeys keys{{.access_key = access, .secret_key = secret, .session_token = ""}, RootKeys::From::environment};
+  if (auto wrong = check_keys(keys.credentials); !wrong.empty()) return std::unexpected(wrong);
+  return keys;
+}
+
 }  // namespace
 
 std::expected<DataDirectory, std::string> DataDirectory::open(const std::filesystem::path& path) {
   ::umask(077);
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return cannot("make", path);
   const auto lock_path = path / "server.lock";
+  if (auto ours = check_owner(path, lock_path); !ours) return std::unexpected(ours.error());
   const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) return cannot("write in", path);
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
@@ -148,16 +173,9 @@ DataDirectory::~DataDirectory() {
 }
 
 std::expected<RootKeys, std::string> root_keys(const DataDirectory& directory) {
-  const char* access = std::getenv("VERBENA_ROOT_ACCESS_KEY");
-  const char* secret = std::getenv("VERBENA_ROOT_SECRET_KEY");
-  if ((access == nullptr) != (secret == nullptr)) {
-    return std::unexpected("VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY go together: one of them is missing");
-  }
-  if (access != nullptr) {
-    RootKeys keys{{.access_key = access, .secret_key = secret, .session_token = ""}, RootKeys::From::environment};
-    if (auto wrong = check_keys(keys.credentials); !wrong.empty()) return std::unexpected(wrong);
-    return keys;
-  }
+  auto given = environment_keys();
+  if (!given) return std::unexpected(given.error());
+  if (*given) return **given;
   const auto path = directory.path() / "credentials";
   if (std::filesystem::exists(path)) {
     auto keys = load(path);
@@ -167,6 +185,12 @@ std::expected<RootKeys, std::string> root_keys(const DataDirectory& directory) {
   RootKeys keys{generate(), RootKeys::From::generated};
   if (auto saved = save(path, keys.credentials); !saved) return std::unexpected(saved.error());
   return keys;
+}
+
+std::expected<RootKeys, std::string> root_keys_in_memory() {
+  auto given = environment_keys();
+  if (!given) return std::unexpected(given.error());
+  return given->value_or(RootKeys{generate(), RootKeys::From::generated});
 }
 
 }  // namespace verbena::server

@@ -39,5 +39,7 @@ struct RootKeys {
 // The root keys: VERBENA_ROOT_ACCESS_KEY and VERBENA_ROOT_SECRET_KEY (both or neither), else DIR/credentials, else new
 // ones that are written there with mode 0600 before anyone uses them.
 std::expected<RootKeys, std::string> root_keys(const DataDirectory& directory);
+// Likewise without a directory: what is made is written nowhere.
+std::expected<RootKeys, std::string> root_keys_in_memory();
 
 }  // namespace verbena::server

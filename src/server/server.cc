@@ -1,7 +1,14 @@
 #include "server/server.h"
 
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <boost/asio/post.hpp>
+
 #include <algorithm>
 #include <atomic>
+#include <future>
+#include <optional>
 #include <thread>
 
 #include "admin/pages.h"
@@ -23,8 +30,10 @@
 #include "s3/workers/request_log.h"
 #include "server/core_parts.h"
 #include "server/data_directory.h"
+#include "server/socket_folder.h"
 #include "store/hot_store.h"
 #include "store/local/local_store.h"
+#include "store/memory/memory_store.h"
 
 namespace verbena::server {
 namespace {
@@ -41,6 +50,14 @@ constexpr size_t reserved_connections_max = 64;
 unsigned core_count(const Config& config) {
   if (config.cores != 0) return config.cores;
   return std::clamp(std::thread::hardware_concurrency(), 1u, cores_default_max);
+}
+
+// Half of the files that the process may have open are the store's: volumes and tables of its index. The other half is
+// for connections.
+size_t store_files_max() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return 512;
+  return std::clamp<size_t>(files.rlim_cur / 2, 64, 8192);
 }
 
 http::Limits http_limits(const Config::Http& http) {
@@ -104,27 +121,36 @@ std::filesystem::path key_file(const Config& config, const std::filesystem::path
 
 // Destroyed from the last member to the first: threads are joined by then, cores go before what their coroutines use.
 struct Server::State {
-  State(const Config& config, DataDirectory directory, auth::Credentials root)
+  State(const Config& config, std::optional<DataDirectory> directory, auth::Credentials root)
       : config(config), directory(std::move(directory)), root(std::move(root)) {}
 
   std::expected<void, std::string> open_identities();
   std::expected<void, std::string> open_store();
+  std::expected<void, std::string> open_engine();
   std::expected<void, std::string> open_access_log();
   std::expected<void, std::string> open_cores();
+  std::expected<void, std::string> put_contents(const FirstContents& contents);
   std::expected<void, std::string> listen();
   std::expected<void, std::string> listen_admin();
   void run();
   void stop(std::chrono::milliseconds drain);
+  // Where same-host sockets lie when the configuration does not say. Empty: it does, or there are none.
+  std::filesystem::path socket_folder() const {
+    if (directory) return directory->path();
+    return sockets ? sockets->path() : std::filesystem::path();
+  }
 
   Config config;
-  DataDirectory directory;
+  std::optional<DataDirectory> directory;  // none: everything is in memory
+  std::optional<SocketFolder> sockets;     // instead of it
+  uint64_t memory_max = 0;                 // bytes of objects then
   auth::Credentials root;
   Endpoints endpoints;
   std::unique_ptr<auth::KeyRing> keys;
   std::unique_ptr<auth::IdentityStore> identities;
   std::unique_ptr<memory::Arena> arena;
   std::unique_ptr<BlockingPool> pool;
-  std::unique_ptr<store::local::LocalStore> store;
+  std::unique_ptr<store::Store> store;
   std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
   std::unique_ptr<s3::Service> service;
@@ -141,22 +167,30 @@ struct Server::State {
 };
 
 std::expected<void, std::string> Server::State::open_identities() {
-  auto ring = auth::KeyRing::open(key_file(config, directory.path()), directory.master_key_ids());
-  if (!ring) return std::unexpected(ring.error());
-  keys = std::move(*ring);
-  auto opened = auth::IdentityStore::open(directory.identities(), *keys, root);
+  if (directory) {
+    auto ring = auth::KeyRing::open(key_file(config, directory->path()), directory->master_key_ids());
+    if (!ring) return std::unexpected(ring.error());
+    keys = std::move(*ring);
+  } else if (config.encryption.key_file.empty()) {
+    keys = auth::KeyRing::in_memory();
+  } else {
+    return std::unexpected("encryption.key_file: a server in memory makes a master key of its own");
+  }
+  auto opened = auth::IdentityStore::open(directory ? directory->identities() : "", *keys, root);
   if (!opened) return std::unexpected(opened.error());
   identities = std::move(*opened);
   return {};
 }
 
-std::expected<void, std::string> Server::State::open_store() {
-  auto made = memory::Arena::create(config.arena_size);
-  if (!made) return std::unexpected("arena_size: " + describe(made.error()));
-  arena = std::move(*made);
+std::expected<void, std::string> Server::State::open_engine() {
+  if (!directory) {
+    store = std::make_unique<store::in_memory::MemoryStore>(
+        store::in_memory::Options{.arena = arena.get(), .bytes_max = memory_max});
+    return {};
+  }
   pool = std::make_unique<BlockingPool>(config.blocking_threads, blocking_queue_max);
   store::local::Options options;
-  options.directory = directory.path();
+  options.directory = directory->path();
   options.arena = arena.get();
   options.pool = pool.get();
   options.index_cache = config.index_cache;
@@ -165,11 +199,23 @@ std::expected<void, std::string> Server::State::open_store() {
   options.accept_data_loss = config.accept_data_loss;
   std::string trouble;
   options.trouble = &trouble;
+  const size_t files = store_files_max();
+  options.open_volumes_max = files / 2;
+  options.open_index_files_max = files / 2;
   auto opened = store::local::LocalStore::open(options);
-  if (!opened)
-    return std::unexpected("cannot open the store in " + directory.path().string() + ": " +
+  if (!opened) {
+    return std::unexpected("cannot open the store in " + directory->path().string() + ": " +
                            (trouble.empty() ? describe(opened.error()) : trouble));
+  }
   store = std::move(*opened);
+  return {};
+}
+
+std::expected<void, std::string> Server::State::open_store() {
+  auto made = memory::Arena::create(config.arena_size);
+  if (!made) return std::unexpected("arena_size: " + describe(made.error()));
+  arena = std::move(*made);
+  if (auto opened = open_engine(); !opened) return opened;
   verifier = std::make_unique<auth::Verifier>(
       *identities, system_clock(), auth::Verifier::Options{.region = config.region, .domain = config.domain});
   const uint64_t hot_bytes = config.cache.size.value_or(config.arena_size / 2);
@@ -212,7 +258,10 @@ std::expected<void, std::string> Server::State::open_cores() {
   const unsigned count = core_count(config);
   cores.resize(count);
   if (config.rdma.enabled) {
-    auto made = rdma::FabricTokenWindows::create({.networks = config.rdma.token_networks, .own_ports = {}});
+    auto made = rdma::FabricTokenWindows::create({.networks = config.rdma.token_networks,
+                                                  .port_first = config.rdma.token_port_first,
+                                                  .port_last = config.rdma.token_port_last,
+                                                  .own_ports = {}});
     if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
     windows = std::move(*made);
     fabric::ofi::export_port_counters();
@@ -225,14 +274,17 @@ std::expected<void, std::string> Server::State::open_cores() {
     auto& parts = cores[i];
     parts.core =
         std::make_unique<Core>(Core::Options{.index = i, .pin_to_cpu = config.pin_cores ? static_cast<int>(i) : -1});
-    if (auto opened = open_ring(parts, *arena, config.disk_io); !opened) return opened;
+    // Without a disk no ring: it would keep all of the arena in memory.
+    if (directory) {
+      if (auto opened = open_ring(parts, *arena, config.disk_io); !opened) return opened;
+    }
     if (config.rdma.enabled) {
-      if (auto opened = open_fabrics(parts, *arena, config, directory.path()); !opened) return opened;
+      if (auto opened = open_fabrics(parts, *arena, config, socket_folder()); !opened) return opened;
     }
     if (parts.fabric != nullptr && choice.serves_tokens(parts.fabric->provider())) {
       windows->add(*parts.core, *parts.fabric);
     }
-    // libfabric's tcp trusts what its peers send: it serves tokens at most.
+    // libfabric's tcp trusts what its peers send, so it never carries the native door, only tokens.
     if (parts.fabric != nullptr && parts.fabric->provider() != "tcp") {
       auto attached = door->attach(*parts.core, parts.fabric->port(), parts.fabric->provider());
       if (!attached) return std::unexpected("native door: " + describe(attached.error()));
@@ -247,7 +299,7 @@ std::expected<void, std::string> Server::State::open_cores() {
     }
     parts.router = std::make_unique<s3::Router>(*service, windows.get(), s3::Router::Options{.domain = config.domain});
   }
-  // What the fabrics hold for messages they hold for good.
+  // The fabrics keep their message buffers for good, so only the rest of the arena is shared out.
   arena->budget().set_limits(
       memory::Budget::Limits::of(arena->mapping().size() - arena->leased_bytes(), config.arena_client_max));
   if (cores[0].local != nullptr) endpoints.providers.emplace_back("local");
@@ -271,6 +323,26 @@ std::expected<void, std::string> Server::State::open_cores() {
   return {};
 }
 
+std::expected<void, std::string> Server::State::put_contents(const FirstContents& contents) {
+  if (contents.buckets.empty() && contents.seed.empty()) return {};
+  s3::Caller caller;
+  caller.identity.generation = identities->generation();
+  auto key = identities->find(root.access_key, {}, system_clock().now_us() / 1'000'000);
+  if (!key) return std::unexpected("root keys: " + describe(key.error()));
+  caller.identity.anonymous = false;
+  caller.identity.access_key = root.access_key;
+  caller.identity.principal = (*key)->principal;
+  caller.identity.key = std::move(*key);
+  caller.secure = true;
+  caller.peer_address = "127.0.0.1";
+  caller.request_id = "0000000000000000";
+  const auto filled = fill(*service, caller, contents);
+  if (!filled) return std::unexpected(filled.error());
+  log::info("server: {} buckets made, {} objects put into them, {} bytes", filled->buckets, filled->objects,
+            filled->bytes);
+  return {};
+}
+
 std::expected<void, std::string> Server::State::listen() {
   std::optional<http::TlsFiles> tls;
   if (!config.tls.certificate.empty()) tls = http::TlsFiles{config.tls.certificate, config.tls.key};
@@ -280,7 +352,7 @@ std::expected<void, std::string> Server::State::listen() {
   const auto native_room = make_room(config.rdma.connections_max, config.rdma.connections_per_client_max, "native");
   uint16_t http_port = config.http.port;
   uint16_t native_port = config.rdma.port;
-  pages = std::make_unique<admin::Pages>(*verifier);
+  pages = std::make_unique<admin::Pages>(*verifier, stopping);
   for (auto& parts : cores) {
     auto opened = http::listen(*parts.core, config.http.address, http_port, limits, tls,
                                http::make_s3_handler(*verifier, *parts.router,
@@ -318,11 +390,13 @@ std::expected<void, std::string> Server::State::listen_admin() {
   const auto room = make_room(config.rdma.connections_max, config.rdma.connections_per_client_max, "admin");
   const auto open = [&](uint16_t port) {
     return http::listen(*parts.core, config.admin.address, port, http_limits(config.http), std::nullopt,
-                        pages->handler(), room);
+                        pages->handler({}, config.admin.open_metrics ? admin::Pages::Metrics::open
+                                                                     : admin::Pages::Metrics::signed_elsewhere),
+                        room);
   };
   const uint16_t wanted = config.admin.port.value_or(config.http.port == 0 ? 0 : admin_port_default);
   auto opened = open(wanted);
-  // A second server on one machine does not fail for a port that nobody chose.
+  // The default port may belong to another server on this machine: then any free one is taken.
   if (!opened && opened.error().code == Errc::connection_failed && !config.admin.port) opened = open(0);
   if (!opened) return std::unexpected("admin " + at(config.admin.address, wanted) + ": " + describe(opened.error()));
   parts.admin_listener = std::move(*opened);
@@ -343,13 +417,13 @@ void Server::State::run() {
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
   log::info("server: http={} native={} admin={} providers=[{}] cores={} arena={}{} disk_io={} data={}", endpoints.http,
             endpoints.native, endpoints.admin, providers, cores.size(), format_size(arena->mapping().size()),
-            arena->huge_pages() ? " (huge pages)" : "", tell_disk_io(cores), directory.path().string());
+            arena->huge_pages() ? " (huge pages)" : "", directory ? tell_disk_io(cores) : "none",
+            directory ? directory->path().string() : "memory");
 }
 
 void Server::State::stop(std::chrono::milliseconds drain) {
   if (stopping.exchange(true)) return;
   lifecycle->stop();
-  if (pages != nullptr) pages->stop();
   for (auto& parts : cores) parts.each_listener([](http::Listener& listener) { listener.stop_accepting(); });
   if (door != nullptr) door->stop();
   const auto requests = [this] { return door != nullptr ? door->in_flight() : 0; };
@@ -382,16 +456,38 @@ void Server::State::stop(std::chrono::milliseconds drain) {
 
 std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& config,
                                                                   const std::filesystem::path& directory,
-                                                                  auth::Credentials root) {
+                                                                  auth::Credentials root,
+                                                                  const FirstContents& contents) {
   if (auto sound = check(config); !sound) return std::unexpected(sound.error());
   log::set_level(config.log_level);
   auto opened = DataDirectory::open(directory);
   if (!opened) return std::unexpected(opened.error());
-  auto state = std::make_unique<State>(config, std::move(*opened), std::move(root));
+  return start(std::make_unique<State>(config, std::move(*opened), std::move(root)), contents);
+}
+
+std::expected<std::unique_ptr<Server>, std::string> Server::start_in_memory(const Config& config, uint64_t bytes_max,
+                                                                            auth::Credentials root,
+                                                                            const FirstContents& contents) {
+  if (auto sound = check(config); !sound) return std::unexpected(sound.error());
+  log::set_level(config.log_level);
+  ::umask(077);  // of the logs that it may write, as with a data directory
+  auto state = std::make_unique<State>(config, std::nullopt, std::move(root));
+  if (config.rdma.enabled && config.rdma.local_socket.empty() && choose_fabrics(config.rdma).local) {
+    auto made = SocketFolder::make();
+    if (!made) return std::unexpected("rdma.local_socket is not set, and " + made.error());
+    state->sockets = std::move(*made);
+  }
+  state->memory_max = bytes_max;
+  return start(std::move(state), contents);
+}
+
+std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_ptr<State> state,
+                                                                  const FirstContents& contents) {
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
   if (auto done = state->open_store(); !done) return std::unexpected(done.error());
   if (auto done = state->open_access_log(); !done) return std::unexpected(done.error());
   if (auto done = state->open_cores(); !done) return std::unexpected(done.error());
+  if (auto done = state->put_contents(contents); !done) return std::unexpected(done.error());
   if (auto done = state->listen(); !done) return std::unexpected(done.error());
   state->run();
   return std::unique_ptr<Server>(new Server(std::move(state)));
@@ -402,11 +498,24 @@ Server::~Server() { stop(); }
 
 void Server::reload() {
   if (state_->access_log != nullptr) state_->access_log->reopen();
+  if (!state_->directory) return;  // no file has its master key
   if (auto done = state_->keys->reload(); !done) {
     log::error("server: the master keys stay as they were: {}", done.error());
   } else {
     log::info("server: {} master keys, the newest is {}", state_->keys->size(), state_->keys->newest_id());
   }
+}
+
+bool Server::answers(std::chrono::milliseconds within) {
+  const auto until = SteadyClock::now() + within;
+  std::vector<std::future<void>> signs;
+  for (auto& parts : state_->cores) {
+    auto sign = std::make_shared<std::promise<void>>();
+    signs.push_back(sign->get_future());
+    boost::asio::post(parts.core->io(), [sign] { sign->set_value(); });
+  }
+  return std::ranges::all_of(signs,
+                             [until](auto& sign) { return sign.wait_until(until) == std::future_status::ready; });
 }
 
 const Endpoints& Server::endpoints() const { return state_->endpoints; }

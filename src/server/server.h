@@ -10,6 +10,7 @@
 
 #include "auth/auth.h"
 #include "base/config.h"
+#include "server/first_contents.h"
 
 namespace verbena::server {
 
@@ -27,10 +28,17 @@ std::filesystem::path key_file(const Config& config, const std::filesystem::path
 class Server {
  public:
   // Opens everything and serves from its own threads when it returns. The error is a sentence for people that names
-  // what is wrong (a port in use, a directory that cannot be written, a provider that cannot open).
+  // what is wrong (a port in use, a directory that cannot be written, a provider that cannot open). `contents` is there
+  // before anybody is served.
   static std::expected<std::unique_ptr<Server>, std::string> start(const Config& config,
                                                                    const std::filesystem::path& directory,
-                                                                   auth::Credentials root);
+                                                                   auth::Credentials root,
+                                                                   const FirstContents& contents = {});
+  // Likewise without a data directory: objects, accounts and keys are in memory alone, objects take at most `bytes_max`
+  // of it, and nothing is left when the server goes.
+  static std::expected<std::unique_ptr<Server>, std::string> start_in_memory(const Config& config, uint64_t bytes_max,
+                                                                             auth::Credentials root,
+                                                                             const FirstContents& contents = {});
   // Stops as by stop() when that was not called.
   ~Server();
   Server(const Server&) = delete;
@@ -38,11 +46,15 @@ class Server {
   const Endpoints& endpoints() const;
   // Reads the master keys again, and goes on in a new log file where a log is one. For SIGHUP.
   void reload();
+  // Whether every core's loop runs a task within this time. Blocks; for watchdogs.
+  bool answers(std::chrono::milliseconds within);
   // Accepts nothing new, lets requests in flight end (at most `drain`), then ends the threads. Blocks.
   void stop(std::chrono::milliseconds drain = std::chrono::seconds(10));
 
  private:
   struct State;
+  static std::expected<std::unique_ptr<Server>, std::string> start(std::unique_ptr<State> state,
+                                                                   const FirstContents& contents);
   explicit Server(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

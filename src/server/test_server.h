@@ -18,16 +18,16 @@ class TestServer {
   static constexpr const char* access_key = "VERBENATESTKEY0000AA";
   static constexpr const char* secret_key = "test/secret+key0000000000000000000000000";
 
-  explicit TestServer(Config config = {}) : config_(std::move(config)) {
+  // Who wants tokens as the configuration has them, and not over libfabric's tcp.
+  struct AsConfigured {};
+
+  explicit TestServer(Config config = {}) : TestServer(with_tokens(std::move(config)), AsConfigured()) {}
+  TestServer(Config config, AsConfigured) : config_(std::move(config)) {
     std::string name = (std::filesystem::temp_directory_path() / "verbena-test-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "mkdtemp";
     directory_ = name;
     config_.http.port = 0;
     config_.rdma.port = 0;
-    // Tokens by libfabric's tcp, unless the test says what it wants.
-    const auto& fabrics = config_.rdma.provider;
-    const bool by_tcp = std::ranges::any_of(fabrics, [](const auto& name) { return name == "auto" || name == "tcp"; });
-    if (by_tcp && config_.rdma.token_provider == Config{}.rdma.token_provider) config_.rdma.token_provider = {"tcp"};
     if (config_.arena_size == Config{}.arena_size) config_.arena_size = 128 * MiB;
     start();
   }
@@ -60,6 +60,15 @@ class TestServer {
   const std::filesystem::path& directory() const { return directory_; }
 
  private:
+  // Tokens by libfabric's tcp for clients on this host, unless the test says what it wants.
+  static Config with_tokens(Config config) {
+    const auto& fabrics = config.rdma.provider;
+    const bool by_tcp = std::ranges::any_of(fabrics, [](const auto& name) { return name == "auto" || name == "tcp"; });
+    if (by_tcp && config.rdma.token_provider == Config{}.rdma.token_provider) config.rdma.token_provider = {"tcp"};
+    if (config.rdma.token_networks.empty()) config.rdma.token_networks = {"127.0.0.0/8"};
+    return config;
+  }
+
   Config config_;
   std::filesystem::path directory_;
   std::unique_ptr<Server> server_;

@@ -152,16 +152,15 @@ def unnamed_definitions(text):
 
 
 def check_unnamed_names(root):
-    """Files of a room are compiled several at a time (cmake/rooms.cmake), so what they keep to themselves is named once in it."""
+    """Files of a room are compiled several at a time (cmake/rooms.cmake), so what they keep to themselves is named once in
+    it; its tests likewise, by themselves."""
     findings, seen = [], {}
     for path in sorted((root / "src").rglob("*.cc")):
-        if path.name.endswith("_test.cc"):
-            continue  # each compiled by itself
-        folder = path.parent
+        folder, is_test = path.parent, path.name.endswith("_test.cc")
         while not (folder / "CMakeLists.txt").exists():
             folder = folder.parent
         for number, name in unnamed_definitions(path.read_text()):
-            first = seen.setdefault((folder, name), path)
+            first = seen.setdefault((folder, is_test, name), path)
             if first != path:
                 shown = name if isinstance(name, str) else name[0]
                 findings.append((path, number, f"'{shown}' is in the unnamed namespace of {first.name}, too: rename one, or share it"))

@@ -15,6 +15,8 @@ import time
 ACCESS_KEY = "VERBENATESTKEY0000AA"
 SECRET_KEY = "test/secret+key0000000000000000000000000"
 START_TIMEOUT_S = 60
+# The engine that keeps nothing: what a test finds on disk or after a restart is not there.
+IN_MEMORY = os.environ.get("TEST_VERBENA_ENGINE") == "memory"
 
 
 def program():
@@ -40,12 +42,15 @@ def client_environment(home):
 class Server:
     """A running `verbena server`. `directory` outlives it, so that a test can start another on the same data."""
 
-    def __init__(self, directory=None, args=(), env=None):
+    def __init__(self, directory=None, args=(), env=None, memory=False):
+        """`memory`: without a data directory. The one that is made all the same is for the log beside it."""
+        self.memory = memory or IN_MEMORY
         self.own_directory = directory is None
         self.directory = str(directory or tempfile.mkdtemp(prefix="verbena-test-"))
         self.args = list(args)
         self.env = dict(os.environ, VERBENA_ROOT_ACCESS_KEY=ACCESS_KEY, VERBENA_ROOT_SECRET_KEY=SECRET_KEY,
-                        **{"VERBENA_RDMA_TOKEN_PROVIDER": "auto,tcp", **(env or {})})
+                        **{"VERBENA_RDMA_TOKEN_PROVIDER": "auto,tcp", "VERBENA_RDMA_TOKEN_NETWORKS": "127.0.0.0/8",
+                           **(env or {})})
         self.process = None
         self.http = self.native = None
         self.log_path = os.path.join(self.directory, "..", os.path.basename(self.directory) + ".log")
@@ -53,7 +58,8 @@ class Server:
     def start(self):
         log = open(self.log_path, "ab")
         self.process = subprocess.Popen(
-            [program(), "server", self.directory, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0", *self.args],
+            [program(), "server", "--memory" if self.memory else self.directory,
+             "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0", *self.args],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self.env)
         log.close()
         self._read_endpoints()

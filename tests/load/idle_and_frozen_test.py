@@ -133,7 +133,7 @@ def frozen():
                 before = metrics(server).get(counter, 0)
                 stopped.append(subprocess.Popen(
                     [program(), "bench", "--doors", door, "--providers", provider, "--ops", "get", "--sizes", "16MiB",
-                     "--concurrency", "4", "--duration", "600", "--bucket", "frozen", "--fabtests", "off", "--no-memcpy",
+                     "--concurrency", "4", "--duration", "600", "--bucket", "frozen",
                      "--endpoint", server.http, "--native", server.native],
                     env=client_environment(server.directory), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
                 wait_until(f"the bench by {door} moves bytes",

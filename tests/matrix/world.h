@@ -30,6 +30,14 @@ inline std::vector<std::string> test_providers() {
   return names;
 }
 
+// The fabric that tokens use: the first of those that is not shared memory.
+inline std::string token_provider() {
+  for (const auto& name : test_providers()) {
+    if (name != "local") return name;
+  }
+  return "tcp";
+}
+
 // One way to an object. Public: a failing test names it.
 struct Way {
   Via via = Via::http;
@@ -49,6 +57,8 @@ inline Config test_config() {
   config.http.address = test_address();
   config.rdma.address = test_address();
   config.rdma.provider = test_providers();
+  config.rdma.token_provider = {token_provider()};
+  config.rdma.token_networks = {test_address()};  // clients are on this host
   config.rdma.operation_timeout = std::chrono::milliseconds(3000);
   return config;
 }
@@ -56,6 +66,7 @@ inline Config test_config() {
 class World {
  public:
   explicit World(Config config = test_config()) : server(std::move(config)) {}
+  World(Config config, server::TestServer::AsConfigured as_it_is) : server(std::move(config), as_it_is) {}
 
   Client client(const Way& way) {
     ClientOptions options;

@@ -6,7 +6,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from s3_case import S3Case  # noqa: E402
-from verbena_server import boto3_client  # noqa: E402
+from verbena_server import IN_MEMORY, boto3_client  # noqa: E402
 
 
 class Names(S3Case):
@@ -96,6 +96,7 @@ class Configurations(S3Case):
         self.call("delete_bucket_tagging")
         self.missing("get_bucket_tagging", "NoSuchTagSet")
 
+    @unittest.skipIf(IN_MEMORY, "nothing outlives this engine")
     def test_configurations_outlive_the_server(self):
         self.call("put_bucket_tagging", Tagging={"TagSet": [{"Key": "a", "Value": "1"}]})
         self.server.stop()

@@ -5,6 +5,12 @@
 //   ok N DOOR PROVIDER     it ended, and the bytes are right
 //   error N CODE TEXT      it failed; the same client goes on
 //
+// --op abandon is one GET that is to fail in the middle. Its memory is then used for something else and watched, while
+// the same client goes on with small ones:
+//
+//   given up 1 CODE TEXT   now
+//   ok 1 untouched         nothing landed in that memory for --watch seconds
+//
 // Ends with status 0 after --count operations of each size that were right, 1 when a byte was wrong, 3 when --for ran
 // out before.
 #include <CLI/CLI.hpp>
@@ -29,10 +35,10 @@ using namespace verbena;
 using Clock = std::chrono::steady_clock;
 
 struct Arguments {
-  std::string endpoint, native, via = "native", op = "get", bucket = "faults";
+  std::string endpoint, native, via = "native", provider = "verbs", op = "get", bucket = "faults";
   std::vector<uint64_t> sizes;
   uint64_t part_size = 0;
-  unsigned count = 1, threads = 1, limit_s = 60, timeout_s = 10;
+  unsigned count = 1, threads = 1, limit_s = 60, timeout_s = 10, watch_s = 6;
 };
 
 void say(const std::string& line) {
@@ -91,7 +97,7 @@ class Mover {
     const Object& object = objects_[index];
     const uint64_t size = object.bytes.size();
     Transfer transfer;
-    if (arguments_.op == "get") {
+    if (arguments_.op == "get" || arguments_.op == "abandon") {
       std::fill(buffer_.bytes().begin(), buffer_.bytes().end(), std::byte{0xee});
       auto got = client_->get(arguments_.bucket, object.key, buffer_.slice(0, std::max<uint64_t>(size, 1)));
       if (!got) return describe(got.error());
@@ -114,6 +120,32 @@ class Mover {
     return {};
   }
 
+  // A GET that fails, and what its memory is like afterwards.
+  int abandon() {
+    say("begin 1");
+    std::string how;
+    const std::string why = once(0, how);
+    if (why.empty() || why == "WRONG") {
+      say(why.empty() ? "error 1 nothing failed" : "WRONG 1");
+      return why.empty() ? 3 : 1;
+    }
+    constexpr std::byte reused{0xa5};
+    std::fill(buffer_.bytes().begin(), buffer_.bytes().end(), reused);
+    say("given up 1 " + why);
+    unsigned small = 0;
+    for (const auto end = Clock::now() + std::chrono::seconds(arguments_.watch_s); Clock::now() < end;) {
+      std::byte one[1];
+      small += client_->get(arguments_.bucket, "1", std::span(one)) ? 1 : 0;
+      if (!std::ranges::all_of(buffer_.bytes(), [](std::byte b) { return b == reused; })) {
+        say("WRONG 1");
+        return 1;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    say(small > 0 ? "ok 1 untouched" : "error 1 no small one came");
+    return small > 0 ? 0 : 3;
+  }
+
  private:
   static std::string describe(const ClientError& error) {
     return std::string(to_string(error.code)) + " " + error.message;
@@ -125,7 +157,8 @@ class Mover {
     out.access_key = std::getenv("AWS_ACCESS_KEY_ID");
     out.secret_key = std::getenv("AWS_SECRET_ACCESS_KEY");
     out.via = *parse_via(via);
-    out.provider = via == "http" ? "auto" : "verbs";
+    out.provider = via == "http" ? "auto" : arguments_.provider;
+    if (arguments_.op == "abandon") out.attempts_max = 1;
     out.token_size_min = 0;
     out.operation_timeout = std::chrono::seconds(arguments_.timeout_s);
     out.connect_timeout = std::chrono::seconds(20);  // several at once, on an emulated CPU
@@ -152,6 +185,7 @@ class Mover {
 int move(const Arguments& arguments, unsigned index, Clock::time_point until) {
   Mover mover(arguments, index);
   if (!mover.connect(until)) return 3;
+  if (arguments.op == "abandon") return mover.abandon();
   const uint64_t all = arguments.count * arguments.sizes.size();
   for (uint64_t done = 0, tried = 1; done < all; ++tried) {
     if (Clock::now() > until) return 3;
@@ -182,7 +216,9 @@ int main(int argc, char** argv) {
   app.add_option("--endpoint", arguments.endpoint)->required();
   app.add_option("--native", arguments.native)->required();
   app.add_option("--via", arguments.via)->check(CLI::IsMember({"native", "token", "http"}));
-  app.add_option("--op", arguments.op)->check(CLI::IsMember({"get", "put", "seed"}));
+  app.add_option("--op", arguments.op)->check(CLI::IsMember({"get", "put", "seed", "abandon"}));
+  app.add_option("--provider", arguments.provider, "of the native door, or of tokens");
+  app.add_option("--watch", arguments.watch_s, "seconds for which --op abandon looks at its memory");
   app.add_option("--bucket", arguments.bucket);
   app.add_option("--size", arguments.sizes, "bytes, one or several")->delimiter(',')->required();
   app.add_option("--part-size", arguments.part_size, "bytes; PUTs above it go in parts");

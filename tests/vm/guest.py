@@ -67,6 +67,11 @@ def counters(device, *names):
     return sum(int((folder / name).read_text()) for name in names)
 
 
+def on_the_wire(direction):
+    """Bytes that the server's interface has sent ("tx") or received ("rx")."""
+    return int(pathlib.Path(f"/sys/class/net/v0/statistics/{direction}_bytes").read_text())
+
+
 def port_state(device):
     return pathlib.Path(f"/sys/class/infiniband/{device}/ports/1/state").read_text().split()[-1]
 
@@ -74,12 +79,14 @@ def port_state(device):
 # The server.
 
 class Server:
-    """`verbena server` on rxe0: fixed ports, so that another can take its place."""
+    """`verbena server` on rxe0, or without a device on tcp: fixed ports, so that another can take its place."""
 
-    def __init__(self, *settings):
+    def __init__(self, *settings, device=f"{DEVICE}0"):
         self.directory = tempfile.mkdtemp(prefix="verbena-vm-")
         self.log_path = self.directory + ".log"
-        self.settings = ["rdma.provider=verbs", f"rdma.device_name={DEVICE}0", "rdma.operation_timeout_ms=3000", "cores=2",
+        fabric = ["rdma.provider=verbs", f"rdma.device_name={device}"] if device else ["rdma.provider=tcp"]
+        # The client has an address of this same host, which a token may make the server dial only by name.
+        self.settings = [*fabric, f"rdma.token_networks={CLIENT}", "rdma.operation_timeout_ms=3000", "cores=2",
                          "arena_size=128MiB", "http.body_timeout=5", *settings]
         self.process = None
 
@@ -189,7 +196,7 @@ class Mover:
         status = self.end(limit_s)
         assert status == 0, f"{self.name}: exit status {status}; it said {self.lines[-8:]}"
         if door:
-            others = [line for line in self.said("ok") if f" {door} " not in line]
+            others = [line for line in self.said("ok") if f" {door} " not in f"{line} "]
             assert not others, f"{self.name}: by another way: {others[:3]}"
         return self
 

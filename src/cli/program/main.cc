@@ -24,11 +24,14 @@ int main(int argc, char** argv) {
   add_server_command(app, exit_code);
   add_master_key_command(app, exit_code);
   add_fsck_command(app, exit_code);
+  add_config_command(app, exit_code);
 #endif
   add_object_commands(app, exit_code);
   add_user_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_doctor_command(app, exit_code);
+  add_health_command(app, exit_code);
+  add_manual_commands(app, exit_code);
 
   if (argc == 1) {
     std::fputs(app.help().c_str(), stdout);

@@ -332,7 +332,7 @@ TEST_F(HostileTest, WhoJoinsAndNeverShowsWhoItIsMakesRoom) {
   Server server(path_, {.peers_max = 4, .admission_timeout = std::chrono::hours(1)});
   auto known = must_connect(path_);
   ASSERT_EQ(as_text(echo(*known, as_bytes("hello"))), "hello");
-  server.on_core([&] { return server.port().admit(server.last_peer()), 0; });
+  server.on_core([&] { return server.port().admit(server.last_peer(), 1), 0; });
   std::vector<std::unique_ptr<Link>> idlers;
   for (int i = 0; i < 12; ++i) idlers.push_back(must_connect(path_));
   server.wait_for_gone(9);

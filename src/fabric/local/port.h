@@ -22,7 +22,10 @@ class LocalPort final : public Port, public Pollable, private DoorEvents {
   void on_gone(OnGone handler) override { on_gone_ = std::move(handler); }
   size_t message_size_max() const override { return options_.message_size_max; }
   std::string address() const override { return door_->path(); }
-  void admit(PeerId peer) override { door_->admit(peer); }
+  bool admit(PeerId peer, uint64_t) override {
+    door_->admit(peer);
+    return true;
+  }
   Result<PeerId> add_peer(std::string_view address) override;
   void remove_peer(PeerId peer) override;
   Result<void> send(PeerId peer, Bytes message) override { return send_joined(peer, message, {}); }

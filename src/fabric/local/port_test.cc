@@ -106,7 +106,7 @@ TEST_F(PortTest, LongCopiesLetMessagesPass) {
   const auto bytes = pattern(64 * MiB);
   auto window = *server.on_core(
       [&] { return server.port().open_window(server.last_peer(), lent->descriptor(), Access::server_writes); });
-  auto copied = boost::asio::co_spawn(server.core().io(), window->write(bytes, 0, soon()), boost::asio::use_future);
+  auto copied = spawn_on(server.core(), window->write(bytes, 0, soon()));
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(echo(*link, as_bytes("between")).empty());
   ASSERT_TRUE(copied.get());
   EXPECT_TRUE(std::ranges::equal(*memory, bytes));

@@ -6,13 +6,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/use_future.hpp>
 #include <filesystem>
-#include <future>
 #include <thread>
 
+#include "base/test_core.h"
 #include "fabric/local/control.h"
 #include "fabric/local/counters.h"
 #include "fabric/local/local.h"
@@ -70,17 +67,12 @@ class Server {
     if (thread_.joinable()) thread_.join();
   }
 
-  template <class Fn>
-  auto on_core(Fn fn) {
-    std::packaged_task<std::invoke_result_t<Fn>()> task(std::move(fn));
-    auto future = task.get_future();
-    boost::asio::post(core_.io(), [&task] { task(); });
-    return future.get();
+  template <class F>
+  auto on_core(F f) {
+    return call_on(core_, std::move(f));
   }
   // Runs a window operation on the core's thread and waits for it.
-  Result<void> wait_for(Task<Result<void>> task) {
-    return boost::asio::co_spawn(core_.io(), std::move(task), boost::asio::use_future).get();
-  }
+  Result<void> wait_for(Task<Result<void>> task) { return spawn_on(core_, std::move(task)).get(); }
 
   Port& port() { return *port_; }
   Core& core() { return core_; }

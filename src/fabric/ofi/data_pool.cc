@@ -138,9 +138,19 @@ Result<void> DataPool::start(Transfer& transfer) {
     ++waiting_;
     return {};
   }
+  forget_hung_up(transfer.peer);
   VB_TRY(bind(transfer.peer));
   begin(transfer);
   return {};
+}
+
+// The provider learns only when it is asked that an owner has hung up since the last transfer. Asked first, it dials
+// again; else this transfer would be the one that fails.
+void DataPool::forget_hung_up(const std::shared_ptr<DataPeer>& peer) {
+  DataEndpoint* endpoint = peer->endpoint;
+  if (endpoint == nullptr || endpoint->busy()) return;
+  size_t events = 0;
+  if (!endpoint->progress(done_, events)) recycle(*endpoint, "failed");
 }
 
 // Its peer is bound.

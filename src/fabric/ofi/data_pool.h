@@ -38,6 +38,7 @@ class DataPool {
  private:
   friend class PoolWindow;
   Result<void> start(Transfer& transfer);
+  void forget_hung_up(const std::shared_ptr<DataPeer>& peer);
   void begin(Transfer& transfer);
   void begin_waiting(DataPeer& peer);
   void end_unbegun(Transfer& transfer, const Result<void>& outcome);

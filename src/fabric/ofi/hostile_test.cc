@@ -37,6 +37,12 @@ Task<Result<void>> move_once(Window* window, memory::Lease* lease, bool write, s
   co_return co_await window->read(MutableBytes(lease->data(), moved_size), 0, deadline_in(limit));
 }
 
+// Writes into the window of `open`, in one turn of the core.
+Task<Result<void>> move_once_after(std::function<Result<std::unique_ptr<Window>>()> open, memory::Lease* lease) {
+  VB_CO_ASSIGN(const auto window, open());
+  co_return co_await window->write(Bytes(lease->data(), moved_size), 0, deadline_in(std::chrono::seconds(5)));
+}
+
 Result<void> HostilePeer::move(std::string_view owner, const WindowDescriptor& lent, bool write,
                                std::chrono::milliseconds limit, const std::function<void()>& meanwhile) {
   auto window = server_->call(
@@ -115,6 +121,26 @@ TEST_F(HostilePeer, ThatWasDialledAndAnswersAnythingHarmsNobody) {
     }
   }
   expect_service();
+}
+
+// The core had no time for the provider between the end of the connection and the next window of the same owner.
+TEST_F(HostilePeer, ThatHungUpMeanwhileIsCalledAgain) {
+  testing::HostileListener listener;
+  const auto answer = testing::frame({.op_data = 2});  // an acknowledgement
+  auto first = std::make_unique<testing::HostileOwner>(listener, testing::hello(false), answer);
+  ASSERT_TRUE(move(listener.name(), {0, MiB, 1}, true, std::chrono::seconds(5)));
+  std::unique_ptr<testing::HostileOwner> second;
+  auto lease = server_->lease(moved_size, std::byte{7});
+  auto moved = server_->spawn(move_once_after(
+      [&] {
+        first.reset();
+        second = std::make_unique<testing::HostileOwner>(listener, testing::hello(false), answer);
+        return server_->fabric->open_window(listener.name(), {0, MiB, 1}, Access::server_writes);
+      },
+      &lease));
+  const auto outcome = moved.get();
+  EXPECT_TRUE(outcome) << describe(outcome.error());
+  EXPECT_TRUE(testing::eventually([&] { return second->calls() != 0; })) << "the server did not call again";
 }
 
 // An honest client's read would be an object that was never sent.

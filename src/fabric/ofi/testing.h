@@ -2,23 +2,21 @@
 // and the address from VERBENA_TEST_ADDRESS (default 127.0.0.1), so that the same tests run on a verbs device.
 #pragma once
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/post.hpp>
-
 #include <atomic>
 #include <cstdlib>
 #include <functional>
-#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/test_core.h"
 #include "fabric/ofi/ofi.h"
 
 namespace verbena::fabric::ofi::testing {
+
+using verbena::eventually;
 
 inline std::string from_environment(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
@@ -48,28 +46,18 @@ class TestServer {
     thread_ = std::thread([this] { core.run(); });
   }
   ~TestServer() {
-    call([this] { fabric.reset(); });
+    call_on(core, [this] { fabric.reset(); });
     core.stop();
     thread_.join();
   }
 
-  // Runs `f` on the core's thread and waits.
   template <class F>
-  std::invoke_result_t<F> call(F f) {
-    auto task = std::make_shared<std::packaged_task<std::invoke_result_t<F>()>>(std::move(f));
-    auto result = task->get_future();
-    boost::asio::post(core.io(), [task] { (*task)(); });
-    return result.get();
+  auto call(F f) {
+    return call_on(core, std::move(f));
   }
-
-  // Starts a coroutine on the core; the future has what it returns.
   template <class T>
-  std::future<T> spawn(Task<T> task) {
-    auto promise = std::make_shared<std::promise<T>>();
-    auto future = promise->get_future();
-    boost::asio::co_spawn(core.io(), std::move(task),
-                          [promise](std::exception_ptr, T value) { promise->set_value(std::move(value)); });
-    return future;
+  auto spawn(Task<T> task) {
+    return spawn_on(core, std::move(task));
   }
 
   memory::Lease lease(size_t size, std::byte fill) {
@@ -148,16 +136,5 @@ class TestClient {
   std::vector<std::string> received_;
   std::thread thread_;
 };
-
-// Polls `condition` for a bounded time.
-template <class F>
-bool eventually(F condition, std::chrono::seconds limit = std::chrono::seconds(20)) {
-  const auto deadline = deadline_in(limit);
-  while (SteadyClock::now() < deadline) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return condition();
-}
 
 }  // namespace verbena::fabric::ofi::testing

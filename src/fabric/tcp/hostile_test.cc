@@ -9,7 +9,7 @@
 namespace verbena::fabric::tcp {
 namespace {
 
-constexpr Options clear{.encrypt = false};
+const Options clear{.encrypt = false};
 
 Options impatient(bool encrypt = false) {
   Options options;

@@ -135,6 +135,11 @@ Result<PeerId> TcpPort::add_peer(std::string_view) {
   return fail(Errc::unsupported, "tcp: clients dial, the server does not");
 }
 
+bool TcpPort::admit(PeerId id, uint64_t session) {
+  const auto found = peers_.find(id);
+  return found != peers_.end() && found->second->session() == session;
+}
+
 void TcpPort::remove_peer(PeerId id) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;

@@ -27,6 +27,7 @@ class TcpPort final : public Port, private Pollable {
   size_t message_size_max() const override { return shared_->options.message_size_max; }
   std::string address() const override { return address_; }
   Result<PeerId> add_peer(std::string_view address) override;
+  bool admit(PeerId peer, uint64_t session) override;
   void remove_peer(PeerId peer) override;
   Result<void> send(PeerId peer, Bytes message) override { return send_joined(peer, message, {}); }
   Result<void> send_joined(PeerId peer, Bytes first, Bytes second) override;

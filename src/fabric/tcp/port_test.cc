@@ -1,3 +1,5 @@
+#include <boost/asio/detached.hpp>
+
 #include "fabric/tcp/test_support.h"
 
 namespace verbena::fabric::tcp {

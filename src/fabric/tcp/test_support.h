@@ -5,13 +5,9 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/post.hpp>
 
 #include <atomic>
 #include <cstring>
-#include <future>
 #include <map>
 #include <mutex>
 #include <string>
@@ -19,6 +15,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/test_core.h"
 #include "fabric/tcp/counters.h"
 #include "fabric/tcp/frame.h"
 #include "fabric/tcp/handshake.h"
@@ -32,17 +29,6 @@ inline ConnectionKey key_of(uint64_t session) {
   ConnectionKey key;
   key.bytes.fill(std::byte{static_cast<unsigned char>(session * 7 + 1)});
   return key;
-}
-
-// Polls `condition` for a bounded time.
-template <class F>
-bool eventually(F condition, std::chrono::seconds limit = std::chrono::seconds(30)) {
-  const auto deadline = deadline_in(limit);
-  while (SteadyClock::now() < deadline) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return condition();
 }
 
 // One core with its port. Sessions 1 to 99 exist; each message is answered by itself.
@@ -68,27 +54,18 @@ class TestServer {
     thread_ = std::thread([this] { core.run(); });
   }
   ~TestServer() {
-    call([this] { port.reset(); });
+    call_on(core, [this] { port.reset(); });
     core.stop();
     thread_.join();
   }
 
-  // Runs `f` on the core's thread and waits.
   template <class F>
-  std::invoke_result_t<F> call(F f) {
-    auto task = std::make_shared<std::packaged_task<std::invoke_result_t<F>()>>(std::move(f));
-    auto result = task->get_future();
-    boost::asio::post(core.io(), [task] { (*task)(); });
-    return result.get();
+  auto call(F f) {
+    return call_on(core, std::move(f));
   }
-  // Starts a coroutine on the core; the future has what it returns.
   template <class T>
-  std::future<T> spawn(Task<T> task) {
-    auto promise = std::make_shared<std::promise<T>>();
-    auto future = promise->get_future();
-    boost::asio::co_spawn(core.io(), std::move(task),
-                          [promise](std::exception_ptr, T value) { promise->set_value(std::move(value)); });
-    return future;
+  auto spawn(Task<T> task) {
+    return spawn_on(core, std::move(task));
   }
   std::unique_ptr<Window> window(const WindowDescriptor& lent, Access access) {
     auto opened = call([&] { return port->open_window(last, lent, access); });
@@ -203,8 +180,9 @@ class TestClient {
 // A socket in the hands of somebody who does not keep to the rules.
 class RawSocket {
  public:
-  explicit RawSocket(const TestServer& server) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const auto address = *parse_socket_address(server.port->address());
+  explicit RawSocket(const TestServer& server) : RawSocket(server.port->address()) {}
+  explicit RawSocket(const std::string& port_address) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const auto address = *parse_socket_address(port_address);
     const timeval limit{20, 0};
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     EXPECT_EQ(::connect(fd_.get(), address.get(), address.size), 0);
@@ -233,11 +211,14 @@ class RawSocket {
 
   // Authenticates; what follows is frames (without encryption).
   bool shake_hands(uint64_t session = 1, bool encrypt = false) {
+    return shake_hands(session, key_of(session), encrypt);
+  }
+  bool shake_hands(uint64_t session, const ConnectionKey& key, bool encrypt) {
     hello = make_hello(session, encrypt);
     if (!send(hello)) return false;
     Challenge challenge;
     if (!receive(challenge)) return false;
-    handshake.emplace(key_of(session), hello, Bytes(challenge).first(random_size));
+    handshake.emplace(key, hello, Bytes(challenge).first(random_size));
     return send(handshake->proof());
   }
   bool send_frame(const Frame& frame, Bytes payload = {}) {

@@ -51,6 +51,9 @@ struct ChecksumView {
   uint16_t parts;
   std::string_view value;
 };
+// Numbers that name one of S3's checksums; or those and MD5, which has a field of its own in a PUT.
+bool known_checksum(uint8_t algorithm);
+bool known_digest(uint8_t algorithm);
 struct HeaderPair {
   std::string_view name, value;
 };

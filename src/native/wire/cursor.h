@@ -115,4 +115,12 @@ inline void put_text16(Writer& out, std::string_view text) {
   out.text(text);
 }
 
+inline std::string_view get_text8(Reader& in) { return in.text(in.u8()); }
+
+inline std::string_view get_text16(Reader& in, size_t size_max) {
+  const size_t size = in.u16();
+  if (size > size_max) in.fail();
+  return in.text(size);
+}
+
 }  // namespace verbena::native::wire

@@ -5,11 +5,11 @@ namespace {
 
 enum ReplyFlags : uint8_t { reply_partial = 1 };
 
+}  // namespace
+
 bool known_digest(uint8_t algorithm) {
   return algorithm >= static_cast<uint8_t>(Algorithm::crc32) && algorithm <= static_cast<uint8_t>(Algorithm::md5);
 }
-
-}  // namespace
 
 bool encode_error(Writer& out, Errc code) {
   out.u16(static_cast<uint16_t>(code));

@@ -3,14 +3,6 @@
 namespace verbena::native::wire {
 namespace {
 
-std::string_view get_text8(Reader& in) { return in.text(in.u8()); }
-
-std::string_view get_text16(Reader& in, size_t size_max) {
-  const size_t size = in.u16();
-  if (size > size_max) in.fail();
-  return in.text(size);
-}
-
 void put_descriptor(Writer& out, const Descriptor& d) {
   out.u64(d.base);
   out.u64(d.size);
@@ -116,8 +108,7 @@ bool encode(Writer& out, const Put& put) {
   return out.ok();
 }
 
-// MD5 is none of S3's checksums: it has a field of its own (Content-MD5).
-static bool known_checksum(uint8_t algorithm) {
+bool known_checksum(uint8_t algorithm) {
   return algorithm >= static_cast<uint8_t>(Algorithm::crc32) && algorithm <= static_cast<uint8_t>(Algorithm::sha256);
 }
 

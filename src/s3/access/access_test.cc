@@ -329,7 +329,7 @@ TEST_F(AccessTest, AChangeIsOfTheVersionThatWasAskedAbout) {
   const auto replace = store.before_update;
   EXPECT_EQ(as(bob_, "PUT", "/bucket/key?tagging", tags).code, "AccessDenied");
   EXPECT_EQ(as(alice_, "GET", "/bucket/key?tagging").count("<Tag>"), 0U);
-  // A version that fits is changed all the same.
+  // Where the version that came in between may be changed by the caller, the change goes through.
   EXPECT_EQ(status(alice_, "PUT", "/bucket/key", open), 200);
   written = {{"open", "yes"}};
   store.before_update = replace;
@@ -533,7 +533,7 @@ TEST_F(AccessTest, ABodyThatComesLateFindsWhatHoldsThen) {
   EXPECT_EQ(call(late).code, "NoSuchBucket");
   EXPECT_EQ(as(bob_, "GET", "/logs?policy").code, "NoSuchBucketPolicy");
 
-  // Also where the verb itself asks, and where the name found no other owner.
+  // The same where the verb authorizes by itself, and where the bucket of that name still has the same owner.
   as(alice_, "PUT", "/bucket/tagged", "text");
   const auto user = user_of(alice, "late", R"({"Effect":"Allow","Action":"s3:*","Resource":"*"})");
   const std::string denial = R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*",)"
@@ -629,7 +629,7 @@ TEST_F(AccessTest, ADocumentIsReadOfWhoMayDoSomethingThatItCouldNameByACondition
   EXPECT_EQ(remove(nobody_, "a").code, "AccessDenied");
 }
 
-// 404 or 412 told who may only write which keys there are.
+// The difference between 404 and 412 showed callers with no right to read which keys exist.
 TEST_F(AccessTest, AConditionOnWhatIsThereNeedsTheRightToReadIt) {
   const auto writer =
       user_of(alice, "writer", R"({"Effect":"Allow","Action":["s3:PutObject","s3:DeleteObject"],"Resource":"*"})");

@@ -253,7 +253,7 @@ auth::AccountPtr find_account(const Service& service, std::string_view canonical
 void write_account(XmlWriter& xml, const Service& service, std::string_view canonical_id) {
   const auto account = find_account(service, canonical_id);
   xml.element("ID", canonical_id);
-  // An account that is gone has left its id.
+  // Of an account that was removed only the id is left to show.
   xml.element("DisplayName", account == nullptr ? canonical_id : std::string_view(account->display_name));
 }
 

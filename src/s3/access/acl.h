@@ -17,7 +17,7 @@ namespace verbena::s3 {
 
 struct Context;
 
-// Who owns what anonymous callers have written.
+// The canonical id of the owner of objects that anonymous callers have written.
 inline constexpr std::string_view anonymous_owner = "anonymous";
 
 // The owner alone may do everything.

@@ -75,7 +75,7 @@ bool root_may_always(const auth::Principal* principal, const BucketAccess& acces
   return principal->superuser || (principal->account->canonical_id == access.owner && !access.policy_binds_root);
 }
 
-// The bucket's log says of a request that a list alone allowed it.
+// Marks the request for the bucket's log (ACLRequired) where without its list it would have been denied.
 void note_list(const Caller& caller, const auth::Question& question, const auth::Resource& resource) {
   if (resource.granted == auth::Reach::none || caller.http == nullptr || caller.http->response.log == nullptr) return;
   auth::Resource without = resource;
@@ -116,7 +116,7 @@ auth::Decision ask(const Service& service, const Caller& caller, const BucketAcc
   return by_policy ? decision : auth::Decision::refused;
 }
 
-// Whose a new object is, and its list.
+// Owner and access control list of a new object.
 Result<Acl> new_object_acl(const Caller& caller, const BucketAccess& access, const AclWish& wish) {
   if (!access.lists_count()) {
     const bool owner_only = !wish.any() || (wish.grants.empty() && wish.canned == "bucket-owner-full-control");
@@ -305,7 +305,7 @@ Acl object_acl(const BucketAccess& access, const store::ObjectInfo& object) {
   const std::string* const text = store::find_attribute(object.attributes, acl_attribute);
   if (text == nullptr || !access.lists_count()) return private_acl(access.owner);
   auto acl = decode_acl(*text);
-  // What cannot be read gives nothing to anyone but the owner of the bucket.
+  // A list that cannot be read grants nothing: the object is then its bucket owner's alone.
   return acl ? std::move(*acl) : private_acl(access.owner);
 }
 

@@ -27,7 +27,7 @@ struct Asked {
 const auth::Principal* principal_of(const Caller& caller);
 // Whether that is the owner's root (or the superuser), whom no policy of its session limits.
 bool is_owners_root(const Caller& caller, const BucketAccess& access);
-// What he owns belongs to.
+// The canonical id that new buckets and objects of this caller belong to.
 std::string_view owner_of(const Caller& caller);
 
 // access_denied. Allocates nothing for the owner's root and the superuser in a bucket without a policy.

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "auth/timestamp.h"
+#include "base/date.h"
 #include "s3/context.h"
-#include "s3/http_date.h"
 
 namespace verbena::s3 {
 namespace {
@@ -109,9 +108,9 @@ std::optional<std::string> RequestFacts::signature_fact(std::string_view key) co
   }
   if (key == "s3:signatureversion") return signature.version4 ? "AWS4-HMAC-SHA256" : "AWS";
   if (key != "s3:signatureage" || http == nullptr || !signature.version4) return std::nullopt;
-  // A form's date is a field of the form.
+  // A browser's form carries its date as a field, and its fields are the headers of `caller_.http`.
   const auto date = signature.in_query ? http->query.get("X-Amz-Date") : caller_.http->request.header("x-amz-date");
-  const auto signed_s = date ? auth::parse_amz_date(*date) : std::nullopt;
+  const auto signed_s = date ? parse_amz_date(*date) : std::nullopt;
   if (!signed_s) return std::nullopt;
   return std::to_string((now_us() / 1'000'000 - *signed_s) * 1000);
 }

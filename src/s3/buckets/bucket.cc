@@ -1,10 +1,10 @@
 // Buckets: create, head, delete, list, and what clients ask of them on the way.
 #include <fmt/core.h>
 
+#include "base/date.h"
 #include "s3/access/acl.h"
 #include "s3/access/authorize.h"
 #include "s3/buckets/bucket_document.h"
-#include "s3/http_date.h"
 #include "s3/objects/listing.h"
 #include "s3/names.h"
 #include "s3/access/ownership.h"

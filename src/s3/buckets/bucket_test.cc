@@ -96,7 +96,7 @@ TEST_F(Buckets, AnonymousCallersMayDoNothing) {
       c.anonymous = true;
       // A browser's form says itself who sends it; this body is no form.
       const bool form = c.method == "POST" && (c.target == "/bucket" || c.target == "/none");
-      // Which buckets there are is no secret.
+      // Whether a bucket exists is told to anonymous callers, too, as AWS does.
       const bool told = c.target == "/none" && c.method != "PUT";
       EXPECT_EQ(call(c).status, form ? 412 : told ? 404 : 403) << method << target;
     }

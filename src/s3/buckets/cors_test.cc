@@ -6,7 +6,7 @@ namespace verbena::s3::test {
 namespace {
 
 std::string configuration(const std::string& rules) { return "<CORSConfiguration>" + rules + "</CORSConfiguration>"; }
-std::string rule(const std::string& method, const std::string& origin, const std::string& more = "") {
+std::string allow(const std::string& method, const std::string& origin, const std::string& more = "") {
   return "<CORSRule><AllowedMethod>" + method + "</AllowedMethod><AllowedOrigin>" + origin + "</AllowedOrigin>" + more +
          "</CORSRule>";
 }
@@ -29,7 +29,7 @@ class CorsTest : public Rig {
 
 TEST_F(CorsTest, AConfigurationIsKeptGivenBackAndDeleted) {
   EXPECT_EQ(call("GET", "/bucket?cors").code, "NoSuchCORSConfiguration");
-  const std::string xml = configuration(rule("GET", "https://*.example.org",
+  const std::string xml = configuration(allow("GET", "https://*.example.org",
                                              "<ID>one</ID><AllowedHeader>x-*</AllowedHeader><ExposeHeader>ETag"
                                              "</ExposeHeader><MaxAgeSeconds>30</MaxAgeSeconds>"));
   EXPECT_EQ(configure(xml).status, 200);
@@ -47,15 +47,15 @@ TEST_F(CorsTest, AConfigurationIsKeptGivenBackAndDeleted) {
 TEST_F(CorsTest, AConfigurationThatAwsDoesNotTakeIsRefused) {
   EXPECT_EQ(configure("<CORSConfiguration/>").code, "MalformedXML");
   EXPECT_EQ(configure(configuration("<CORSRule/>")).code, "MalformedXML");
-  EXPECT_EQ(configure(configuration(rule("PATCH", "*"))).code, "InvalidRequest");
-  EXPECT_EQ(configure(configuration(rule("GET", "*.a.*"))).code, "InvalidRequest");
-  EXPECT_EQ(configure(configuration(rule("GET", "*", "<ExposeHeader>*</ExposeHeader>"))).code, "InvalidRequest");
-  EXPECT_EQ(configure(configuration(rule("GET", "*", "<MaxAgeSeconds>-1</MaxAgeSeconds>"))).code, "MalformedXML");
-  EXPECT_EQ(configure(configuration(rule("GET", "*", "<Unknown/>"))).code, "MalformedXML");
+  EXPECT_EQ(configure(configuration(allow("PATCH", "*"))).code, "InvalidRequest");
+  EXPECT_EQ(configure(configuration(allow("GET", "*.a.*"))).code, "InvalidRequest");
+  EXPECT_EQ(configure(configuration(allow("GET", "*", "<ExposeHeader>*</ExposeHeader>"))).code, "InvalidRequest");
+  EXPECT_EQ(configure(configuration(allow("GET", "*", "<MaxAgeSeconds>-1</MaxAgeSeconds>"))).code, "MalformedXML");
+  EXPECT_EQ(configure(configuration(allow("GET", "*", "<Unknown/>"))).code, "MalformedXML");
   std::string many;
-  for (int i = 0; i < 101; ++i) many += rule("GET", "*");
+  for (int i = 0; i < 101; ++i) many += allow("GET", "*");
   EXPECT_EQ(configure(configuration(many)).code, "MalformedXML");
-  EXPECT_EQ(call("PUT", "/bucket?cors", {}, configuration(rule("GET", "*"))).code, "InvalidRequest") << "no digest";
+  EXPECT_EQ(call("PUT", "/bucket?cors", {}, configuration(allow("GET", "*"))).code, "InvalidRequest") << "no digest";
 }
 
 TEST_F(CorsTest, APreflightIsAnsweredByTheFirstRuleThatFits) {
@@ -63,7 +63,7 @@ TEST_F(CorsTest, APreflightIsAnsweredByTheFirstRuleThatFits) {
   EXPECT_EQ(preflight({{"origin", "a"}}).status, 400);
   const Headers ask = {{"origin", "http://a.test"}, {"access-control-request-method", "GET"}};
   EXPECT_EQ(preflight(ask).status, 403) << "no configuration";
-  configure(configuration(rule("GET", "http://a.*", "<AllowedHeader>X-Amz-*</AllowedHeader>") + rule("PUT", "*")));
+  configure(configuration(allow("GET", "http://a.*", "<AllowedHeader>X-Amz-*</AllowedHeader>") + allow("PUT", "*")));
 
   Reply r = preflight({{"origin", "http://a.test"},
                        {"access-control-request-method", "GET"},
@@ -93,7 +93,7 @@ TEST_F(CorsTest, APreflightIsAnsweredByTheFirstRuleThatFits) {
 }
 
 TEST_F(CorsTest, OtherAnswersCarryTheHeadersTooAlsoErrors) {
-  configure(configuration(rule("GET", "http://a.test", "<ExposeHeader>ETag</ExposeHeader>")));
+  configure(configuration(allow("GET", "http://a.test", "<ExposeHeader>ETag</ExposeHeader>")));
   put("k", "x");
   Reply r = call("GET", "/bucket/k", {{"origin", "http://a.test"}});
   EXPECT_EQ(r.status, 200);
@@ -113,7 +113,7 @@ TEST_F(CorsTest, OtherAnswersCarryTheHeadersTooAlsoErrors) {
 }
 
 TEST(CorsRules, AQuestionWithoutEndIsNotAnswered) {
-  const auto rules = parse_cors(configuration(rule("GET", "*", "<AllowedHeader>*</AllowedHeader>"))).value();
+  const auto rules = parse_cors(configuration(allow("GET", "*", "<AllowedHeader>*</AllowedHeader>"))).value();
   std::string names = "x";
   for (int i = 1; i < 100; ++i) names += ",x";
   EXPECT_NE(find_cors_rule(rules, {"o", "GET", names}), nullptr);
@@ -122,7 +122,7 @@ TEST(CorsRules, AQuestionWithoutEndIsNotAnswered) {
 }
 
 TEST(CorsRules, AWildcardStandsForAnyText) {
-  const auto rules = parse_cors(configuration(rule("GET", "start*end"))).value();
+  const auto rules = parse_cors(configuration(allow("GET", "start*end"))).value();
   const auto fits = [&](std::string_view origin) { return find_cors_rule(rules, {origin, "GET", {}}) != nullptr; };
   EXPECT_TRUE(fits("startend"));
   EXPECT_TRUE(fits("start12end"));

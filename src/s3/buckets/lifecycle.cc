@@ -8,9 +8,9 @@
 #include "auth/auth.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/date.h"
 #include "s3/access/access.h"
 #include "s3/buckets/bucket_document.h"
-#include "s3/http_date.h"
 #include "s3/verbs.h"
 
 namespace verbena::s3 {

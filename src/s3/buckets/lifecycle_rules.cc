@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/bytes.h"
-#include "s3/http_date.h"
+#include "base/date.h"
 #include "s3/query.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
@@ -110,7 +110,7 @@ Result<void> parse_expiration(const pugi::xml_node& node, LifecycleRule& rule) {
   if (days) {
     VB_ASSIGN(rule.days, positive(days, "'Days' for Expiration action must be a positive integer."));
   } else if (date) {
-    rule.date_us = parse_timestamp_us(trimmed_text(date));
+    rule.date_us = parse_iso8601(trimmed_text(date));
     if (!rule.date_us) return fail(Errc::malformed_xml, "xml: Date");
     if (*rule.date_us % day_us != 0) return fail(Errc::invalid_argument, "'Date' must be at midnight GMT.");
   } else {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/date.h"
 #include "s3/access/grants_xml.h"
-#include "s3/http_date.h"
 #include "s3/names.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"

@@ -1,11 +1,11 @@
 // What can be asked of an object besides its bytes: attributes, ACL.
 #include <algorithm>
 
+#include "base/date.h"
 #include "s3/access/authorize.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/encryption.h"
 #include "s3/headers.h"
-#include "s3/http_date.h"
 #include "s3/objects/listing.h"
 #include "s3/verbs.h"
 #include "s3/objects/versions.h"
@@ -97,7 +97,7 @@ Task<Result<void>> serve_object_attributes(Context& context) {
   VB_CO_ASSIGN(const Wanted wanted, read_wanted(context));
   VB_CO_ASSIGN(const int max, header_number(context, "x-amz-max-parts", 1000));
   VB_CO_ASSIGN(const int marker, header_number(context, "x-amz-part-number-marker", 0));
-  // It tells what GetObject does, and more.
+  // The answer holds all that HeadObject tells and more, so both permissions are needed.
   VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::get_object));
   VB_CO_TRY(co_await authorize_version(context, info, action::get_attributes));
   VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, own_key_prefix));

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/date.h"
 #include "base/text.h"
-#include "s3/http_date.h"
 
 namespace verbena::s3 {
 namespace {

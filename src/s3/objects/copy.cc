@@ -4,10 +4,11 @@
 #include <algorithm>
 
 #include "auth/auth.h"
+#include "base/date.h"
+#include "base/hex.h"
 #include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/headers.h"
-#include "s3/http_date.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
@@ -105,9 +106,7 @@ Task<Result<void>> copy_bytes(Context& context, std::shared_ptr<store::ObjectRea
   co_return Result<void>();
 }
 
-bool is_md5(std::string_view etag) {
-  return etag.size() == 32 && etag.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
+bool is_md5(std::string_view etag) { return etag.size() == 32 && is_lower_hex(etag); }
 
 Result<bool> replaces_metadata(const Context& context) {
   const auto directive = context.header("x-amz-metadata-directive").value_or("COPY");
@@ -189,7 +188,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   const auto wanted_class = context.header("x-amz-storage-class");
   const bool onto_itself = source.bucket == context.bucket && source.key == context.key && source.version_id.empty();
   VB_CO_ASSIGN(EncryptionWish wish, read_encryption(context));
-  // Also to what is not encrypted by a customer's key any more.
+  // Taking a customer's key off is a change of encryption, too, although the request asks for no other method.
   const bool re_encrypts = wish.method != Encryption::none ||
                            context.header("x-amz-copy-source-server-side-encryption-customer-algorithm").has_value();
   if (!replace && !replace_tags && !wanted_class && !re_encrypts && onto_itself) {

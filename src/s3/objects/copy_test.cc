@@ -66,7 +66,8 @@ TEST_F(Copies, BadSourcesAreNamed) {
   EXPECT_EQ(copy("/bucket/c", "bucket/none").code, "NoSuchKey");
   EXPECT_EQ(copy("/bucket/c", "nobucket/k").code, "NoSuchBucket");
   EXPECT_EQ(copy("/none/c", "bucket/k").code, "NoSuchBucket");
-  EXPECT_EQ(copy("/bucket/c", "bucket/k?versionId=abc").code, "NoSuchVersion");
+  EXPECT_EQ(copy("/bucket/c", "bucket/k?versionId=abc").code, "InvalidArgument");
+  EXPECT_EQ(copy("/bucket/c", "bucket/k?versionId=" + nobodys_version()).code, "NoSuchVersion");
   EXPECT_EQ(copy("/bucket/c", "bucket/k?versionId=null").status, 200);
 }
 

@@ -1,11 +1,11 @@
 // DELETE of one object and of many.
 #include <deque>
 
+#include "base/date.h"
 #include "s3/access/authorize.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/errors.h"
-#include "s3/http_date.h"
 #include "s3/objects/lock.h"
 #include "s3/names.h"
 #include "s3/pending.h"

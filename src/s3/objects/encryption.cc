@@ -153,7 +153,7 @@ Result<std::vector<Numbered>> list_parts_of(const store::ObjectInfo& info) {
   return parts;
 }
 
-// The parts, authentic.
+// The object's list of parts, after its authentication tag was verified.
 Result<std::vector<store::SealedPart>> read_parts(const Service& service, const store::ObjectInfo& info,
                                                   std::string_view bucket, std::string_view key) {
   VB_ASSIGN(const auto listed, list_parts_of(info));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/hex.h"
 #include "s3/objects/encryption.h"
 
 namespace verbena::s3 {
@@ -24,9 +25,8 @@ Result<bool> read_flag(const Context& context, std::string_view name) {
 // A plain name can be made on demand. What AWS makes up (an ARN, a UUID, a multi-region id) names a key that somebody
 // else would have had to make.
 bool is_made_elsewhere(std::string_view id) {
-  const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); };
   const bool uuid = id.size() == 36 && id[8] == '-' && id[13] == '-' && id[18] == '-' && id[23] == '-' &&
-                    std::ranges::count_if(id, hex) == 32;
+                    std::ranges::count_if(id, is_hex_digit) == 32;
   return uuid || id.starts_with("arn:") || id.starts_with("mrk-");
 }
 

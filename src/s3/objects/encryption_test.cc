@@ -43,8 +43,8 @@ class EncryptionTest : public test::Rig {
     return call(method, "/bucket/" + key, std::move(headers));
   }
   // What the store holds of the current object.
-  const test::StoredObject& kept(const std::string& key) { return store.object("bucket", key); }
-  test::StoredObject& tampered(const std::string& key) { return const_cast<test::StoredObject&>(kept(key)); }
+  test::MemoryStore::Stored kept(const std::string& key) { return store.object("bucket", key); }
+  test::MemoryStore::Stored& tampered(const std::string& key) { return store.tamper("bucket", key); }
 
   std::string start(const std::string& key, Headers headers) {
     return call("POST", "/bucket/" + key + "?uploads", std::move(headers)).element("UploadId");
@@ -77,7 +77,7 @@ TEST_F(EncryptionTest, ACopyOntoItselfMayTakeTheCustomersKeyAway) {
   EXPECT_EQ(call("PUT", "/bucket/k", onto_itself).code, "InvalidRequest") << "nothing would change";
 }
 
-// Clients that repeat what failed compare.
+// Clients that upload a part again compare its ETag with the first one's.
 TEST_F(EncryptionTest, APartSentAgainHasTheSameEtag) {
   const Headers customer = key_a.headers();
   const std::string text = pattern(1000);
@@ -354,7 +354,7 @@ TEST_F(EncryptionTest, WhatWasTamperedWithIsAnErrorAndNeverOtherBytes) {
 TEST_F(EncryptionTest, AnotherObjectsBytesOrRecordDoNotPassForAnObject) {
   put("one", "first", sse_s3);
   put("two", "other", sse_s3);
-  const test::StoredObject one = kept("one");
+  const test::MemoryStore::Stored one = kept("one");
   tampered("one").data = kept("two").data;
   EXPECT_NE(get("one").status, 200);
   tampered("one") = kept("two");  // bytes and record together: they are bound to the other's name
@@ -369,9 +369,9 @@ TEST_F(EncryptionTest, PartsThatWereLeftOutOrMovedAreSeen) {
   for (int i = 1; i <= 3; ++i)
     etags.push_back(upload("m", id, i, std::string(5 * MiB, static_cast<char>('a' + i))).header("etag"));
   ASSERT_EQ(complete("m", id, etags).status, 200);
-  const test::StoredObject good = kept("m");
+  const test::MemoryStore::Stored good = kept("m");
   const size_t each = good.data.size() / 3;
-  test::StoredObject& bad = tampered("m");
+  test::MemoryStore::Stored& bad = tampered("m");
   bad.info.parts.pop_back();
   bad.data.resize(2 * each);
   bad.info.size = 10 * MiB;

@@ -1,8 +1,8 @@
 // ListObjectsV2 and ListObjects (V1).
 #include "base/bytes.h"
+#include "base/date.h"
 #include "s3/access/authorize.h"
 #include "s3/headers.h"
-#include "s3/http_date.h"
 #include "s3/names.h"
 #include "s3/objects/listing.h"
 #include "s3/verbs.h"

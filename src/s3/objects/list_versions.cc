@@ -1,7 +1,7 @@
 // ListObjectVersions.
+#include "base/date.h"
 #include "s3/access/authorize.h"
 #include "s3/headers.h"
-#include "s3/http_date.h"
 #include "s3/objects/listing.h"
 #include "s3/verbs.h"
 

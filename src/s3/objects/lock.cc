@@ -1,7 +1,7 @@
 #include "s3/objects/lock.h"
 
+#include "base/date.h"
 #include "s3/access/authorize.h"
-#include "s3/http_date.h"
 #include "s3/verbs.h"
 #include "s3/objects/versions.h"
 #include "s3/xml.h"
@@ -59,7 +59,7 @@ Result<std::pair<store::LockMode, int64_t>> parse_retention(std::string_view tex
   VB_TRY(check_children(root, {"Mode", "RetainUntilDate"}));
   if (!root.first_child()) return std::pair(store::LockMode::none, int64_t{0});
   VB_ASSIGN(const store::LockMode mode, parse_mode(trimmed_text(root.child("Mode")), Errc::malformed_xml));
-  const auto until_us = parse_timestamp_us(trimmed_text(root.child("RetainUntilDate")));
+  const auto until_us = parse_iso8601(trimmed_text(root.child("RetainUntilDate")));
   if (!until_us) return fail(Errc::malformed_xml, "xml: RetainUntilDate");
   if (*until_us <= now_us) return fail(Errc::invalid_argument, not_in_the_future);
   return std::pair(mode, *until_us);
@@ -74,7 +74,7 @@ Result<bool> parse_legal_hold(std::string_view text) {
   return status == "ON";
 }
 
-// What asks for a version's lock needs a bucket that has object lock.
+// Requests for retention or legal hold are refused in buckets without object lock.
 Task<Result<void>> check_bucket_locks(Context& context) {
   VB_CO_ASSIGN(const store::BucketInfo bucket, co_await context.service.store.bucket(context.bucket));
   if (!bucket.lock.enabled) co_return fail(Errc::invalid_request, "Bucket is missing Object Lock Configuration.");
@@ -93,7 +93,7 @@ Result<store::ObjectLock> read_lock_headers(const Context& context) {
   }
   if (mode) {
     VB_ASSIGN(lock.mode, parse_mode(*mode, Errc::invalid_argument));
-    const auto until_us = parse_timestamp_us(*until);
+    const auto until_us = parse_iso8601(*until);
     if (!until_us) return fail(Errc::invalid_argument, "The retain until date is not a date.");
     if (*until_us <= context.service.clock.now_us()) return fail(Errc::invalid_argument, not_in_the_future);
     lock.retain_until_us = *until_us;

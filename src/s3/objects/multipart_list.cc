@@ -1,7 +1,7 @@
 // ListParts and ListMultipartUploads.
+#include "base/date.h"
 #include "s3/access/authorize.h"
 #include "s3/headers.h"
-#include "s3/http_date.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/listing.h"

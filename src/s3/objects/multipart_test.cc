@@ -46,7 +46,7 @@ TEST_F(Multipart, PartsBecomeOneObject) {
   EXPECT_EQ(got.header("etag"), "\"" + etag + "\"");
   EXPECT_EQ(got.header("content-type"), "x/y");
   EXPECT_EQ(got.header("x-amz-meta-a"), "1");
-  // Who lost the answer asks again; another list of parts was never completed.
+  // A client that lost the answer gets it again; with another list of parts nothing was completed.
   const Reply again = complete(id, part_xml(1, ea) + part_xml(3, eb) + part_xml(7, ec));
   EXPECT_EQ(again.status, 200) << again.body;
   EXPECT_EQ(again.element("ETag"), done.element("ETag"));

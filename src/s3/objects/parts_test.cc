@@ -4,7 +4,6 @@
 
 #include "s3/address.h"
 #include "s3/objects/conditions.h"
-#include "s3/http_date.h"
 #include "s3/names.h"
 #include "s3/query.h"
 #include "s3/objects/range.h"
@@ -63,28 +62,6 @@ TEST(Names, KeysAreUpTo1024BytesOfUtf8) {
                           "\xf8\x88\x80\x80\x80", "\xe2\x82"}) {
     EXPECT_EQ(check_key(bad).error(), Errc::invalid_uri);
   }
-}
-
-TEST(HttpDate, ReadsTheThreeFormsOfRfc9110) {
-  EXPECT_EQ(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), 784111777);
-  EXPECT_EQ(parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT"), 784111777);
-  EXPECT_EQ(parse_http_date("Sun Nov  6 08:49:37 1994"), 784111777);
-  EXPECT_EQ(parse_http_date("Wed Nov 16 08:49:37 1994"), 784975777);
-  EXPECT_EQ(format_http_date(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
-}
-
-TEST(HttpDate, RefusesEverythingElse) {
-  for (const char* bad :
-       {"", "yesterday", "Sun, 06 Nov 1994 08:49:37", "Sun, 31 Feb 1994 08:49:37 GMT", "Sun, 06 Nov 1994 24:49:37 GMT",
-        "Sun, 06 Nov 1994 08:49:37 GMT ", "Sun, 6 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 94 08:49:37 GMT", "784111777",
-        "Sun, -6 Nov 1994 08:49:37 GMT"}) {
-    EXPECT_FALSE(parse_http_date(bad)) << bad;
-  }
-}
-
-TEST(HttpDate, Iso8601HasMilliseconds) {
-  EXPECT_EQ(format_iso8601(1'767'323'045'678'901), "2026-01-02T03:04:05.678Z");
-  EXPECT_EQ(format_iso8601(-1), "1969-12-31T23:59:59.999Z");
 }
 
 TEST(Range, ReadsTheThreeShapes) {

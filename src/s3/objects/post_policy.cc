@@ -6,8 +6,8 @@
 #include <array>
 #include <optional>
 
+#include "base/date.h"
 #include "base/text.h"
-#include "s3/http_date.h"
 #include "s3/query.h"
 
 namespace verbena::s3 {
@@ -83,9 +83,9 @@ Result<PostPolicy> parse_post_policy(std::string_view json) {
     return fail(code, "Invalid Policy: Policy missing expiration.");
   }
   PostPolicy policy;
-  const auto expires = parse_iso8601(expiration->get_ref<const std::string&>());
+  const auto expires = parse_iso8601_utc(expiration->get_ref<const std::string&>());
   if (!expires) return fail(code, "Invalid Policy: Invalid 'expiration' value.");
-  policy.expiration_s = *expires;
+  policy.expiration_s = *expires / 1'000'000;
   const auto conditions = document.find("conditions");
   if (conditions == document.end() || !conditions->is_array()) {
     return fail(code, "Invalid Policy: Policy missing conditions.");

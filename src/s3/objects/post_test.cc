@@ -111,7 +111,7 @@ TEST_F(PostTest, TheAnswerIsTheOneThatTheFormAsksFor) {
   EXPECT_EQ(r.status, 303);
   EXPECT_EQ(r.header("location"),
             "https://example.org/done?x=1&bucket=bucket&key=user%2Fa%20b&etag=%22" + hex_md5("content") + "%22");
-  // What is no address cannot be redirected to: as if it were not there.
+  // A redirect to something that is not an http address is ignored.
   for (const char* bad : {"nowhere", "https://example.org/\r\nset-cookie: a=b", "javascript:alert(1)", ""}) {
     r = redirected(bad);
     EXPECT_EQ(r.status, 200) << bad;

@@ -230,7 +230,7 @@ Task<Result<void>> serve_put_object(Context& context) {
   VB_CO_ASSIGN(const auto token, read_token(context));
   auto read = read_put_request(context, true);
   if (!read) {
-    // Who may not write is told that, not what is wrong with the request.
+    // A caller without the right to write gets AccessDenied instead of the fault in the request.
     VB_CO_TRY(co_await authorize_upload(context, action::put_object));
     co_return std::unexpected(read.error());
   }

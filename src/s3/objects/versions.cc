@@ -2,8 +2,8 @@
 
 #include <tuple>
 
+#include "base/date.h"
 #include "s3/access/authorize.h"
-#include "s3/http_date.h"
 #include "s3/objects/lock.h"
 #include "s3/verbs.h"
 #include "s3/xml.h"
@@ -136,7 +136,7 @@ Task<Result<store::ObjectInfo>> update_authorized(Context& context, const Action
 Task<Result<void>> update_version(Context& context, const Action& action, store::ObjectChange change) {
   VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
   auto done = co_await update_authorized(context, action, change);
-  // Another version came in between: that one is asked about, once.
+  // Another version became the current one meanwhile: authorized and tried once more with that one.
   const bool again = !done && done.error() == Errc::conditional_conflict && !change.if_modified_us;
   if (again) done = co_await update_authorized(context, action, std::move(change));
   if (!done) {

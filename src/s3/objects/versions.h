@@ -14,7 +14,7 @@ void add_version_headers(Response& response, const store::ObjectInfo& info);
 
 // x-amz-version-id alone, for answers that are about a version and not the version itself.
 void add_version_id(Response& response, const std::string& version_id);
-// Of an object just written: an id is told when one was made.
+// For the reply to a write: x-amz-version-id where the write made a version.
 void add_new_version_id(Response& response, const std::string& version_id);
 
 // The version that is asked about (?versionId=, else the current object); a delete marker in its place is described.

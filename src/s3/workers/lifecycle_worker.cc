@@ -35,7 +35,7 @@ metrics::Counter& aborts() {
   return counter;
 }
 
-// What every enabled rule's prefix starts with: nothing else needs a look.
+// The longest prefix that all enabled rules share: only keys under it have to be listed.
 std::string common_prefix(const std::vector<LifecycleRule>& rules) {
   std::optional<std::string> common;
   for (const LifecycleRule& rule : rules) {

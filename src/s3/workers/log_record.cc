@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "auth/auth.h"
+#include "base/date.h"
 #include "base/text.h"
-#include "s3/http_date.h"
 
 namespace verbena::s3 {
 namespace {
@@ -89,7 +89,7 @@ bool is_proof(std::string_view name) {
          bare_name == "x-amz-copy-source-server-side-encryption-customer-key";
 }
 
-// The query without the values of such arguments.
+// The query without the values of arguments that would let a reader of the log act as the caller.
 std::string without_proofs(std::string_view query) {
   std::string out;
   char separator = '?';

@@ -8,12 +8,12 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "memory/text_source.h"
 #include "s3/access/access.h"
 #include "s3/access/authorize.h"
 #include "s3/objects/encryption.h"
@@ -33,22 +33,6 @@ metrics::Counter& dropped() {
       metrics::counter("verbena_bucket_log_dropped_total", "Server access log records and batches that were let go");
   return counter;
 }
-
-class LinesSource : public memory::Source {
- public:
-  explicit LinesSource(std::string_view text) : text_(text) {}
-  std::optional<uint64_t> size() const override { return text_.size(); }
-  Task<Result<size_t>> read(MutableBytes into) override {
-    const size_t n = std::min(into.size(), text_.size() - at_);
-    std::memcpy(into.data(), text_.data() + at_, n);
-    at_ += n;
-    co_return n;
-  }
-
- private:
-  std::string_view text_;
-  size_t at_ = 0;
-};
 
 // What goes into one object: never records of several owners, or for several readers. Partitioned keys name the bucket
 // that the records are of, and perhaps their day.
@@ -137,7 +121,7 @@ std::vector<RequestLog::Batch> RequestLog::take(bool all) {
   const auto now = std::chrono::steady_clock::now();
   std::lock_guard lock(mutex_);
   woken_ = false;
-  // Where much is queued, all goes at once of the owner who has the most.
+  // Under pressure, all batches of the owner with the most queued bytes are delivered at once.
   std::string most;
   if (pressed()) most = std::ranges::max_element(queued_of_, {}, &decltype(queued_of_)::value_type::second)->first;
   for (auto it = batches_.begin(); it != batches_.end();) {
@@ -158,7 +142,7 @@ std::vector<RequestLog::Batch> RequestLog::take(bool all) {
 Task<Result<void>> RequestLog::write(const Batch& batch) {
   const LoggingRule& rule = batch.rule;
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service_, rule.target_bucket));
-  // The bucket may be another's by now.
+  // The target bucket may have been removed and made again by somebody else since the record was queued.
   if (access->owner != batch.owner) co_return fail(Errc::access_denied, "log delivery");
   const std::string key = log_object_key(rule, batch.source, service_.clock.now_us() / 1'000'000, unique_text());
   EncryptionWish wish;
@@ -166,7 +150,7 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   const auto stored_size = seal.stored_size(batch.lines.size());
   VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, stored_size));
   writer = seal.writer(service_, std::move(writer), batch.lines.size());
-  LinesSource source(batch.lines);
+  memory::TextSource source(batch.lines);
   const Caller caller;
   PutRequest request;
   request.md5_etag = !seal.opaque_etag();

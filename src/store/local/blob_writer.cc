@@ -23,12 +23,15 @@ constexpr uint64_t first_run_size = 1 * MiB;
 
 }  // namespace
 
-BlobWriter::BlobWriter(std::shared_ptr<Engine> engine, VolumeKind kind, std::optional<uint64_t> size_hint)
+VolumeBlobWriter::VolumeBlobWriter(std::shared_ptr<Engine> engine, VolumeKind kind, std::optional<uint64_t> size_hint)
     : engine_(std::move(engine)), kind_(kind), size_hint_(size_hint) {}
 
-BlobWriter::~BlobWriter() { engine_->garbage->reclaim(std::move(runs_)); }
+VolumeBlobWriter::~VolumeBlobWriter() {
+  engine_->garbage->reclaim(std::move(runs_));
+  engine_->garbage->reclaim(std::move(written_.runs));
+}
 
-Task<Result<void>> BlobWriter::append(memory::Chunk chunk) {
+Task<Result<void>> VolumeBlobWriter::append(memory::Chunk chunk) {
   VB_CO_TRY(state_);
   Bytes rest = chunk.bytes;
   if (size_ + rest.size() > stored_size_max) co_return fail(Errc::entity_too_large);
@@ -56,7 +59,7 @@ Task<Result<void>> BlobWriter::append(memory::Chunk chunk) {
 
 // Room for `more` bytes, up to a full stage. The first lease is as small as the first bytes allow, since most objects
 // that need a stage are small ones that come in one piece.
-Result<void> BlobWriter::make_stage(size_t more) {
+Result<void> VolumeBlobWriter::make_stage(size_t more) {
   size_t need = std::min(staged_ + more, stage_size);
   if (stage_.size() >= need) return {};
   size_t size = stage_ ? stage_size : align_up(need);
@@ -66,7 +69,7 @@ Result<void> BlobWriter::make_stage(size_t more) {
   return {};
 }
 
-Task<Result<void>> BlobWriter::flush_stage(bool last) {
+Task<Result<void>> VolumeBlobWriter::flush_stage(bool last) {
   size_t padded = align_up(staged_);
   size_t padding = last ? padded - staged_ : 0;
   std::memset(stage_.data() + staged_, 0, padding);
@@ -76,7 +79,7 @@ Task<Result<void>> BlobWriter::flush_stage(bool last) {
   co_return co_await write_out(std::move(lease), bytes, padding);
 }
 
-Task<Result<void>> BlobWriter::write_out(SharedLease lease, Bytes bytes, size_t padding) {
+Task<Result<void>> VolumeBlobWriter::write_out(SharedLease lease, Bytes bytes, size_t padding) {
   add_checksums(bytes.first(bytes.size() - padding));
   while (!bytes.empty()) {
     uint64_t room = runs_.empty() ? 0 : runs_.back().length - run_used_;
@@ -100,8 +103,8 @@ Task<Result<void>> BlobWriter::write_out(SharedLease lease, Bytes bytes, size_t 
   co_return Result<void>();
 }
 
-Task<> BlobWriter::write_piece(std::shared_ptr<BlobWriter> self, std::shared_ptr<Volume> volume, uint64_t offset,
-                               Bytes bytes, SharedLease lease) {
+Task<> VolumeBlobWriter::write_piece(std::shared_ptr<VolumeBlobWriter> self, std::shared_ptr<Volume> volume,
+                                     uint64_t offset, Bytes bytes, SharedLease lease) {
   auto written = co_await self->engine_->io->write(volume, offset, bytes);
   volume->note_written();
   if (!written) {
@@ -114,20 +117,20 @@ Task<> BlobWriter::write_piece(std::shared_ptr<BlobWriter> self, std::shared_ptr
   if (self->wake_) self->wake_->cancel();
 }
 
-Task<> BlobWriter::wait_for_writes(size_t upto) {
+Task<> VolumeBlobWriter::wait_for_writes(size_t upto) {
   while (in_flight_ > upto) {
     if (!wake_) wake_.emplace(co_await asio::this_coro::executor, asio::steady_timer::time_point::max());
     co_await wake_->async_wait(asio::as_tuple(asio::use_awaitable));
   }
 }
 
-void BlobWriter::add_checksums(Bytes data) {
+void VolumeBlobWriter::add_checksums(Bytes data) {
   for (size_t at = 0; at < data.size(); at += block_size) {
     block_crcs_.push_back(crc32c(data.subspan(at, std::min<size_t>(block_size, data.size() - at))));
   }
 }
 
-Task<Result<void>> BlobWriter::next_run(uint64_t at_least) {
+Task<Result<void>> VolumeBlobWriter::next_run(uint64_t at_least) {
   uint64_t want = align_up(std::max(first_run_size, reserved_), block_size);
   if (size_hint_ && *size_hint_ > reserved_) want = std::min(want, align_up(*size_hint_ - reserved_));
   uint64_t most = std::min(run_size_max, engine_->volumes->run_max());
@@ -144,7 +147,7 @@ Task<Result<void>> BlobWriter::next_run(uint64_t at_least) {
 }
 
 // The last run ends where it was written to; the rest goes back.
-void BlobWriter::end_run() {
+void VolumeBlobWriter::end_run() {
   if (runs_.empty() || run_used_ == runs_.back().length) return;
   Run& run = runs_.back();
   reserved_ -= run.length - run_used_;
@@ -158,16 +161,16 @@ void BlobWriter::end_run() {
   }
 }
 
-Task<Result<WrittenBlob>> BlobWriter::finish() {
+Task<Result<BlobRef>> VolumeBlobWriter::finish() {
   VB_CO_TRY(state_);
-  WrittenBlob blob;
+  WrittenBlob& blob = written_;
   blob.ref.size = size_;
-  if (size_ == 0) co_return blob;
+  if (size_ == 0) co_return blob.ref;
   blob.ref.id = engine_->next_id();
   if (runs_.empty() && size_ == staged_ && size_ <= engine_->options.inline_max) {
     blob.ref.kind = BlobKind::in_index;
     blob.in_index = encode_inline({stage_.data(), staged_});
-    co_return blob;
+    co_return blob.ref;
   }
   if (staged_ != 0) VB_CO_TRY(co_await flush_stage(true));
   co_await wait_for_writes(0);
@@ -176,10 +179,10 @@ Task<Result<WrittenBlob>> BlobWriter::finish() {
   blob.ref.kind = BlobKind::extents;
   blob.segments = make_segments();
   blob.runs = std::exchange(runs_, {});
-  co_return blob;
+  co_return blob.ref;
 }
 
-std::vector<Segment> BlobWriter::make_segments() const {
+std::vector<Segment> VolumeBlobWriter::make_segments() const {
   std::vector<Segment> segments((block_crcs_.size() * block_size + segment_size - 1) / segment_size);
   size_t blocks_each = segment_size / block_size;
   for (size_t i = 0; i < block_crcs_.size(); ++i) segments[i / blocks_each].block_crcs.push_back(block_crcs_[i]);
@@ -203,8 +206,12 @@ std::vector<Segment> BlobWriter::make_segments() const {
   return segments;
 }
 
-void add_blob(Transaction& transaction, const WrittenBlob& blob) {
-  Batch& batch = transaction.batch();
+VolumeKind volume_kind(const Bucket& bucket) {
+  bool memory = bucket.durability.load(std::memory_order_acquire) == Durability::memory;
+  return memory ? VolumeKind::written_behind : VolumeKind::durable;
+}
+
+void add_blob(Batch& batch, const WrittenBlob& blob) {
   if (blob.ref.kind == BlobKind::in_index) batch.put(Family::in_index, keys::in_index(blob.ref.id), blob.in_index);
   for (size_t i = 0; i < blob.segments.size(); ++i) {
     const Segment& segment = blob.segments[i];

@@ -8,7 +8,9 @@
 #include <optional>
 #include <vector>
 
+#include "store/blobs.h"
 #include "store/local/engine.h"
+#include "store/local/record.h"
 
 namespace verbena::store::local {
 
@@ -20,16 +22,20 @@ struct WrittenBlob {
   std::vector<Run> runs;          // for the mutation that names the blob
 };
 
-// Of one core: all calls on the executor that made the first.
-class BlobWriter : public std::enable_shared_from_this<BlobWriter> {
- public:
-  BlobWriter(std::shared_ptr<Engine> engine, VolumeKind kind, std::optional<uint64_t> size_hint);
-  ~BlobWriter();
+VolumeKind volume_kind(const Bucket& bucket);
 
-  uint64_t size() const { return size_; }
-  Task<Result<void>> append(memory::Chunk chunk);
-  // Waits for all writes. Once.
-  Task<Result<WrittenBlob>> finish();
+class VolumeBlobWriter final : public BlobWriter, public std::enable_shared_from_this<VolumeBlobWriter> {
+ public:
+  VolumeBlobWriter(std::shared_ptr<Engine> engine, VolumeKind kind, std::optional<uint64_t> size_hint);
+  ~VolumeBlobWriter() override;
+
+  uint64_t size() const override { return size_; }
+  Task<Result<void>> append(memory::Chunk chunk) override;
+  Task<Result<BlobRef>> finish() override;
+
+  // When it has finished: what the index is to say of the blob, and once its runs, for the mutation that names it.
+  const WrittenBlob& written() const { return written_; }
+  std::vector<Run> take_runs() { return std::exchange(written_.runs, {}); }
 
  private:
   using SharedLease = std::shared_ptr<const void>;  // what keeps the bytes
@@ -42,7 +48,7 @@ class BlobWriter : public std::enable_shared_from_this<BlobWriter> {
   void end_run();
   void add_checksums(Bytes data);
   Task<> wait_for_writes(size_t in_flight_max);
-  static Task<> write_piece(std::shared_ptr<BlobWriter> self, std::shared_ptr<Volume> volume, uint64_t offset,
+  static Task<> write_piece(std::shared_ptr<VolumeBlobWriter> self, std::shared_ptr<Volume> volume, uint64_t offset,
                             Bytes bytes, SharedLease lease);
   std::vector<Segment> make_segments() const;
 
@@ -59,9 +65,10 @@ class BlobWriter : public std::enable_shared_from_this<BlobWriter> {
   size_t in_flight_ = 0;
   std::optional<boost::asio::steady_timer> wake_;
   Result<void> state_;  // the first write error
+  WrittenBlob written_;
 };
 
 // Adds the blob's records to the batch.
-void add_blob(Transaction& transaction, const WrittenBlob& blob);
+void add_blob(Batch& batch, const WrittenBlob& blob);
 
 }  // namespace verbena::store::local

@@ -1,9 +1,9 @@
 // Removing a bucket that has many uploads.
-#include "store/local/bucket_sweep.h"
+#include "store/logic/bucket_sweep.h"
 
-#include "store/local/bucket_ops.h"
 #include "store/local/engine.h"
 #include "store/local/test_store.h"
+#include "store/logic/bucket_ops.h"
 
 namespace verbena::store::local {
 namespace {
@@ -24,7 +24,7 @@ class RemovedBucket : public ::testing::Test {
   // The engine below the store, so that a test sees the batches.
   void open_engine() {
     t.close();
-    engine = std::make_unique<Engine>(t.options);
+    engine = std::make_shared<Engine>(t.options);
     ASSERT_TRUE(engine->start());
   }
   size_t count(Family family, std::string prefix) {
@@ -36,15 +36,16 @@ class RemovedBucket : public ::testing::Test {
   }
   FaultyFileSystem fs;
   TestStore t{&fs};
-  std::unique_ptr<Engine> engine;
+  const std::function<uint64_t()> ids = [] { return 1; };
+  std::shared_ptr<Engine> engine;
 };
 
 TEST_F(RemovedBucket, IsOneSmallBatchHoweverManyUploadsItHas) {
   open_engine();
   auto bucket = engine->find_bucket("b");
   ASSERT_TRUE(bucket);
-  Transaction transaction(*engine->index, 1);
-  ASSERT_TRUE(remove_bucket_mutation(*engine, *bucket).apply(transaction));
+  IndexTransaction transaction(*engine->index, ids, 1);
+  ASSERT_TRUE(remove_bucket_change(engine->buckets, *bucket).judge(transaction));
   EXPECT_LT(transaction.batch().changes(), 10u) << "a commit that everybody waits for";
 }
 
@@ -72,15 +73,16 @@ TEST_F(RemovedBucket, IsSweptAfterARestartFromWhereItWas) {
   open_engine();
   auto bucket = engine->find_bucket("b");
   ASSERT_TRUE(bucket);
-  Transaction transaction(*engine->index, 1);
-  ASSERT_TRUE(remove_bucket_mutation(*engine, *bucket).apply(transaction));
-  ASSERT_TRUE(engine->index->write(transaction.batch(), true));
+  IndexTransaction transaction(*engine->index, ids, 1);
+  ASSERT_TRUE(remove_bucket_change(engine->buckets, *bucket).judge(transaction));
+  ASSERT_TRUE(engine->index->write(transaction.batch()));
+  ASSERT_TRUE(engine->index->sync());
   BucketSweep sweep((*bucket)->id);
-  ASSERT_TRUE(sweep.step(*engine->index));
+  ASSERT_TRUE(sweep_piece(*engine->index, sweep));
   EXPECT_FALSE(sweep.done());
   const size_t left = count(Family::uploads, "");
   EXPECT_LT(left, static_cast<size_t>(uploads_count));
-  EXPECT_GE(left + BucketSweep::changes_max, static_cast<size_t>(uploads_count)) << "one piece is bounded";
+  EXPECT_GE(left + BucketSweep::rows_max, static_cast<size_t>(uploads_count)) << "one piece is bounded";
   bucket = std::unexpected(Error{});
   engine.reset();
 

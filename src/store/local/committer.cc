@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "store/local/blob_writer.h"
 
 namespace verbena::store::local {
 namespace {
@@ -17,21 +18,11 @@ metrics::Counter& groups() {
   return counter;
 }
 
-}  // namespace
-
-void Transaction::kill(const BlobRef& blob) {
-  switch (blob.kind) {
-    case BlobKind::empty:
-      return;
-    case BlobKind::in_index:
-      batch_.erase(Family::in_index, keys::in_index(blob.id));
-      return;
-    case BlobKind::extents:
-      batch_.put(Family::meta, keys::dead(blob.id), "");
-      dead_.push_back(blob.id);
-      return;
-  }
+bool is_durable(const Mutation& mutation) {
+  return mutation.bucket == nullptr || mutation.bucket->durability.load(std::memory_order_acquire) == Durability::sync;
 }
+
+}  // namespace
 
 Committer::Committer(Index& index, Volumes& volumes, Garbage& garbage, Options options)
     : index_(index), volumes_(volumes), garbage_(garbage), options_(options) {
@@ -69,9 +60,7 @@ Task<Result<void>> Committer::submit(Mutation mutation) {
 }
 
 void Committer::enqueue(Pending pending) {
-  const auto& bucket = pending.mutation.bucket;
-  bool durable = bucket == nullptr || bucket->durability.load(std::memory_order_acquire) == Durability::sync;
-  Lane& lane = lanes_[durable ? 0 : 1];
+  Lane& lane = lanes_[is_durable(pending.mutation) ? 0 : 1];
   Error refusal{Errc::slow_down, 0, "commit queue is full"};
   {
     std::lock_guard lock(lane.mutex);
@@ -104,18 +93,10 @@ void Committer::loop(Lane& lane) {
 }
 
 void Committer::process(Lane& lane, std::vector<Pending> group) {
-  // A bucket that has become durable meanwhile gets what it promises.
-  if (!lane.durable) {
-    std::erase_if(group, [&](Pending& pending) {
-      const auto& bucket = pending.mutation.bucket;
-      if (bucket->durability.load(std::memory_order_acquire) == Durability::memory) return false;
-      enqueue(std::move(pending));
-      return true;
-    });
-  }
   if (lane.durable) sync_data(group);
   refuse_without_space(group);
   write_index(lane, group);
+  hand_over(group);
   for (Pending& pending : group) {
     // Only a refused mutation still has its runs.
     garbage_.reclaim(std::move(pending.mutation.runs));
@@ -123,6 +104,17 @@ void Committer::process(Lane& lane, std::vector<Pending> group) {
     pending.mutation = {};
     pending.done(pending.outcome);
   }
+}
+
+// A bucket that has become durable meanwhile gets what it promises. One that has become a `memory` bucket must not have
+// its keys changed by both lanes at a time: what one of them takes back, the other may have replaced.
+void Committer::hand_over(std::vector<Pending>& group) {
+  std::erase_if(group, [&](Pending& pending) {
+    if (!pending.other_lane) return false;
+    pending.other_lane = false;
+    enqueue(std::move(pending));
+    return true;
+  });
 }
 
 void Committer::sync_data(std::vector<Pending>& group) {
@@ -148,30 +140,35 @@ void Committer::refuse_without_space(std::vector<Pending>& group) {
 }
 
 Result<void> Committer::recover_index() {
-  if (!index_.failed()) return {};
-  auto recovered = index_.recover();
-  if (recovered) {
-    garbage_.reclaim(std::exchange(limbo_, {}));
-  } else {
-    log::error("store: the index takes no writes: {}", describe(recovered.error()));
+  if (index_.failed()) {
+    if (auto recovered = index_.recover(); !recovered) {
+      log::error("store: the index takes no writes: {}", describe(recovered.error()));
+      return recovered;
+    }
   }
-  return recovered;
+  garbage_.reclaim(std::exchange(limbo_, {}));
+  return {};
 }
 
 // The members of the group that hold, in the batch.
-std::vector<size_t> Committer::apply(std::vector<Pending>& group, Transaction& transaction) {
+std::vector<size_t> Committer::apply(const Lane& lane, std::vector<Pending>& group, IndexTransaction& transaction) {
   std::vector<size_t> applied;
   for (size_t i = 0; i < group.size(); ++i) {
     Pending& pending = group[i];
     if (!pending.outcome) continue;
-    size_t dead = transaction.dead_.size(), effects = transaction.effects_.size();
+    pending.other_lane = is_durable(pending.mutation) != lane.durable;
+    if (pending.other_lane) continue;
+    const size_t dead = transaction.dead_.size(), abandoned = transaction.abandoned_.size(),
+                 effects = transaction.effects_.size();
     transaction.batch_.save();
-    pending.outcome = pending.mutation.apply(transaction);
+    pending.outcome = pending.mutation.judge(transaction);
     if (pending.outcome) {
+      if (pending.mutation.blob) add_blob(transaction.batch_, pending.mutation.blob->written());
       applied.push_back(i);
     } else {
       transaction.batch_.roll_back();
       transaction.dead_.resize(dead);
+      transaction.abandoned_.resize(abandoned);
       transaction.effects_.resize(effects);
     }
   }
@@ -179,35 +176,49 @@ std::vector<size_t> Committer::apply(std::vector<Pending>& group, Transaction& t
 }
 
 void Committer::write_index(Lane& lane, std::vector<Pending>& group) {
-  std::lock_guard lock(index_mutex_);
-  Transaction transaction(index_, options_.clock->now_us());
-  Result<void> ready = recover_index();
-  std::vector<size_t> applied;
-  if (ready) {
-    applied = apply(group, transaction);
-    if (!transaction.batch_.empty()) ready = index_.write(transaction.batch_, lane.durable);
+  std::unique_lock lock(index_mutex_);
+  IndexTransaction transaction(index_, options_.next_id, options_.clock->now_us());
+  Batch& batch = transaction.batch_;
+  if (auto ready = recover_index(); !ready) return fail_all(group, {}, ready.error());
+  const std::vector<size_t> applied = apply(lane, group, transaction);
+  Result<void> written;
+  if (!batch.empty() && lane.durable) {
+    written = index_.write_hidden(batch);
+    lock.unlock();
+    if (written) written = index_.make_durable(batch);
+    lock.lock();
+  } else if (!batch.empty()) {
+    written = index_.write(batch);
   }
-  if (!ready) {
-    // A crash now may bring the batch back, so the bytes that it names must stay until the index has moved past it.
-    for (size_t i : applied) {
-      auto& runs = group[i].mutation.runs;
-      std::move(runs.begin(), runs.end(), std::back_inserter(limbo_));
-      runs.clear();
-    }
-    for (Pending& pending : group) {
-      if (pending.outcome) pending.outcome = ready;
-    }
-    if (!applied.empty()) (void)recover_index();
-    return;
-  }
+  if (!written) return fail_all(group, applied, written.error());
+  succeed(lane, group, applied, transaction);
+}
+
+// Effects are under the mutex: a bucket changes its lane between two groups of the other lane, not within one.
+void Committer::succeed(Lane& lane, std::vector<Pending>& group, const std::vector<size_t>& applied,
+                        IndexTransaction& transaction) {
   for (size_t i : applied) {
     for (const Run& run : group[i].mutation.runs) volumes_.settle(run);
     group[i].mutation.runs.clear();
   }
   for (auto& effect : transaction.effects_) effect();
-  garbage_.add_dead(transaction.dead_);
+  garbage_.add_dead(transaction.dead_, lane.durable);
+  for (const uint64_t bucket : transaction.abandoned_) garbage_.add_removed_bucket(bucket);
   groups().add();
   commits().add(applied.size());
+}
+
+void Committer::fail_all(std::vector<Pending>& group, const std::vector<size_t>& applied, const Error& why) {
+  // A crash now may bring the batch back, so the bytes that it names must stay until the index has moved past it.
+  for (size_t i : applied) {
+    auto& runs = group[i].mutation.runs;
+    std::move(runs.begin(), runs.end(), std::back_inserter(limbo_));
+    runs.clear();
+  }
+  for (Pending& pending : group) {
+    if (pending.outcome) pending.outcome = std::unexpected(why);
+  }
+  if (!applied.empty()) (void)recover_index();
 }
 
 }  // namespace verbena::store::local

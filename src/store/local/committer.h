@@ -3,8 +3,11 @@
 // and against those before it, writes one batch with one log sync, and answers all.
 //
 // There are two lanes: `durable`, and `written_behind` for buckets with Durability::memory, which neither syncs nor
-// waits for those who do. Conditions and batches of both are serialized by one mutex: that is what makes "one owner per
-// key" hold.
+// waits for those who do. Conditions are evaluated and batches written under one mutex, which makes "one owner per key"
+// hold; it is not held while the log is synced. What the durable lane has written is hidden until then from calls that
+// read (Visible::durable); the other lane's conditions, which are on keys of other buckets, may see it. A bucket that
+// changes its durability takes what is queued of it along to the other lane, so that a key always belongs to one of
+// them.
 #pragma once
 
 #include <boost/asio/async_result.hpp>
@@ -21,46 +24,29 @@
 
 #include "base/clock.h"
 #include "base/task.h"
-#include "store/local/bucket.h"
+#include "store/local/catalogue.h"
 #include "store/local/garbage.h"
 #include "store/local/index.h"
-#include "store/local/record.h"
 #include "store/local/volume.h"
+#include "store/logic/bucket.h"
 
 namespace verbena::store::local {
 
-// What a mutation sees while it is applied.
-class Transaction {
- public:
-  Transaction(Index& index, int64_t now_us) : batch_(index), now_us_(now_us) {}
-  Batch& batch() { return batch_; }
-  int64_t now_us() const { return now_us_; }
-  // The blob is no longer named: its bytes go when no reader holds them.
-  void kill(const BlobRef& blob);
-  // Runs after the batch is in the index, before the answer.
-  void on_commit(std::function<void()> effect) { effects_.push_back(std::move(effect)); }
-
- private:
-  friend class Committer;
-  Batch batch_;
-  int64_t now_us_;
-  std::vector<uint64_t> dead_;
-  std::vector<std::function<void()>> effects_;
-};
+class VolumeBlobWriter;
 
 struct Mutation {
-  // Evaluates conditions and, only if they hold, changes the batch. On the lane's thread. Nothing that it did is kept
-  // when it fails.
-  std::function<Result<void>(Transaction&)> apply;
-  std::vector<Run> runs;                 // named by the index if this succeeds; the committer's from here on
-  std::shared_ptr<const Bucket> bucket;  // decides the lane; null: durable
-  bool takes_space = false;              // refused when the disk is nearly full; deletes are not
+  Judge judge;                             // on the lane's thread, once
+  std::shared_ptr<VolumeBlobWriter> blob;  // its records go into the batch; null: none
+  std::vector<Run> runs;                   // named by the index if this succeeds; the committer's from here on
+  std::shared_ptr<const Bucket> bucket;    // decides the lane; null: durable
+  bool takes_space = false;                // refused when the disk is nearly full; deletes are not
 };
 
 class Committer {
  public:
   struct Options {
     const WallClock* clock = nullptr;
+    std::function<uint64_t()> next_id;
     size_t queue_max = 4096;
     size_t group_max = 256;
   };
@@ -76,7 +62,7 @@ class Committer {
   Task<Result<void>> submit(Mutation mutation);
   // Likewise, without a coroutine: `done` runs on a thread of the committer's, or at once when it is refused.
   void submit(Mutation mutation, std::function<void(Result<void>)> done) {
-    enqueue({std::move(mutation), std::move(done), {}});
+    enqueue({std::move(mutation), std::move(done), {}, false});
   }
 
  private:
@@ -84,6 +70,7 @@ class Committer {
     Mutation mutation;
     std::function<void(Result<void>)> done;
     Result<void> outcome;
+    bool other_lane = false;  // its bucket has changed its durability meanwhile
   };
   struct Lane {
     bool durable = true;
@@ -98,8 +85,12 @@ class Committer {
   void process(Lane& lane, std::vector<Pending> group);
   void sync_data(std::vector<Pending>& group);
   void refuse_without_space(std::vector<Pending>& group);
+  void hand_over(std::vector<Pending>& group);
   void write_index(Lane& lane, std::vector<Pending>& group);
-  std::vector<size_t> apply(std::vector<Pending>& group, Transaction& transaction);
+  void succeed(Lane& lane, std::vector<Pending>& group, const std::vector<size_t>& applied,
+               IndexTransaction& transaction);
+  void fail_all(std::vector<Pending>& group, const std::vector<size_t>& applied, const Error& why);
+  std::vector<size_t> apply(const Lane& lane, std::vector<Pending>& group, IndexTransaction& transaction);
   Result<void> recover_index();
 
   Index& index_;

@@ -1,102 +1,13 @@
-// Bucket documents.
+// Bucket documents and a loss of power.
 #include "store/local/test_store.h"
 
 namespace verbena::store::local {
 namespace {
 
-class DocumentStore : public ::testing::Test {
- protected:
-  void SetUp() override {
-    t.open();
-    t.make_bucket("b");
-  }
+TEST(DocumentStore, IsDurableInAMemoryBucketToo) {
   FaultyFileSystem fs;
-  TestStore t{&fs};
-};
-
-TEST_F(DocumentStore, GivesBackWhatWasSetAlsoAfterARestart) {
-  EXPECT_EQ(t.document("b", "cors").error(), Errc::not_found);
-  ASSERT_TRUE(t.set_document("b", "cors", "one"));
-  ASSERT_TRUE(t.set_document("b", "tags", ""));
-  ASSERT_TRUE(t.set_document("b", "cors", std::string("two\0", 4)));
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(*t.document("b", "cors"), std::string("two\0", 4));
-    EXPECT_EQ(*t.document("b", "tags"), "");
-    t.reopen();
-  }
-  ASSERT_TRUE(t.run(t.store->remove_document("b", "cors")));
-  ASSERT_TRUE(t.run(t.store->remove_document("b", "cors")));
-  EXPECT_EQ(t.document("b", "cors").error(), Errc::not_found);
-  t.reopen();
-  EXPECT_EQ(t.document("b", "cors").error(), Errc::not_found);
-  EXPECT_TRUE(t.document("b", "tags"));
-}
-
-TEST_F(DocumentStore, RefusesNamesAndSizesOutOfBounds) {
-  for (const char* name : {"", "Cors", "a/b", "a b", "\xc3\xa9"}) {
-    EXPECT_EQ(t.set_document("b", name, "x").error(), Errc::invalid_argument) << name;
-  }
-  EXPECT_EQ(t.set_document("b", std::string(65, 'a'), "x").error(), Errc::invalid_argument);
-  EXPECT_EQ(t.set_document("b", "large", std::string(document_size_max + 1, 'x')).error(), Errc::too_large);
-  EXPECT_TRUE(t.set_document("b", "large", std::string(document_size_max, 'x')));
-  for (size_t i = 1; i < documents_max; ++i) ASSERT_TRUE(t.set_document("b", "n" + std::to_string(i), "x"));
-  EXPECT_EQ(t.set_document("b", "more", "x").error(), Errc::invalid_argument);
-  EXPECT_TRUE(t.set_document("b", "large", "y"));
-  EXPECT_EQ(t.set_document("none", "cors", "x").error(), Errc::no_such_bucket);
-  EXPECT_EQ(t.document("none", "cors").error(), Errc::no_such_bucket);
-}
-
-TEST_F(DocumentStore, GoesWithItsBucket) {
-  t.make_bucket("other");
-  ASSERT_TRUE(t.set_document("b", "cors", "x"));
-  ASSERT_TRUE(t.set_document("other", "cors", "y"));
-  ASSERT_TRUE(t.run(t.store->remove_bucket("b")));
-  EXPECT_EQ(t.document("b", "cors").error(), Errc::no_such_bucket);
-  t.make_bucket("b");
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(t.document("b", "cors").error(), Errc::not_found);
-    EXPECT_EQ(*t.document("other", "cors"), "y");
-    t.reopen();
-  }
-}
-
-// They stayed in memory, without end: 200 buckets of one account took 215 MB for good.
-TEST_F(DocumentStore, LargeOnesAreReadFromTheIndexAndNotKept) {
-  const std::string large = pattern(document_size_max, 1);
-  ASSERT_TRUE(t.set_document("b", "lifecycle", large));
-  for (int i = 0; i < 2; ++i) {
-    auto first = t.run(t.store->document("b", "lifecycle"));
-    ASSERT_TRUE(first);
-    EXPECT_TRUE(**first == large);
-    EXPECT_EQ(first->use_count(), 1) << "nobody but the reader has it";
-    t.reopen();
-  }
-  ASSERT_TRUE(t.set_document("b", "lifecycle", "small"));
-  EXPECT_EQ(*t.document("b", "lifecycle"), "small");
-  EXPECT_GT(t.run(t.store->document("b", "lifecycle"))->use_count(), 1) << "a small one is in memory";
-}
-
-TEST_F(DocumentStore, OfOneOwnerAreBoundedTogether) {
-  const std::string large(document_size_max, 'x');
-  const size_t fit = documents_bytes_max / document_size_max;
-  for (size_t i = 0; i <= fit; ++i) t.make_bucket("bucket" + std::to_string(i));
-  for (size_t i = 0; i < fit; ++i) ASSERT_TRUE(t.set_document("bucket" + std::to_string(i), "lifecycle", large)) << i;
-  const std::string last = "bucket" + std::to_string(fit);
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(t.set_document(last, "lifecycle", "x").error(), Errc::limit_exceeded);
-    EXPECT_TRUE(t.set_document("bucket0", "lifecycle", large)) << "in place of one as large";
-    t.reopen();
-  }
-  auto made = t.run(t.store->create_bucket({.name = "theirs", .created_us = 0, .owner = "somebody else"}));
-  ASSERT_TRUE(made);
-  EXPECT_TRUE(t.set_document("theirs", "lifecycle", large)) << "another owner has his own";
-  ASSERT_TRUE(t.run(t.store->remove_document("bucket1", "lifecycle")));
-  EXPECT_TRUE(t.set_document(last, "lifecycle", std::string(document_size_max / 2, 'y')));
-  ASSERT_TRUE(t.run(t.store->remove_bucket("bucket2")));
-  EXPECT_TRUE(t.set_document(last, "lifecycle", large));
-}
-
-TEST_F(DocumentStore, IsDurableInAMemoryBucketToo) {
+  TestStore t(&fs);
+  t.open();
   t.make_bucket("scratch", Durability::memory);
   ASSERT_TRUE(t.set_document("scratch", "cors", "x"));
   t.close();

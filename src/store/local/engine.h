@@ -4,21 +4,23 @@
 #include <atomic>
 #include <memory>
 
-#include "store/local/bucket.h"
+#include "store/local/catalogue.h"
 #include "store/local/committer.h"
 #include "store/local/data_io.h"
 #include "store/local/garbage.h"
 #include "store/local/kept_readers.h"
 #include "store/local/local_store.h"
+#include "store/logic/context.h"
 
 namespace verbena::store::local {
 
+class VolumeBlobs;
 class WriteBehind;
 class Scrub;
 
-struct Engine {
+struct Engine final : Context, std::enable_shared_from_this<Engine> {
   explicit Engine(Options o);
-  ~Engine();
+  ~Engine() override;
 
   // Directory, lock, format, index, recovery, threads; in this order (recovery.cc).
   Result<void> start();
@@ -30,11 +32,6 @@ struct Engine {
   uint64_t next_id() { return epoch << 40 | next.fetch_add(1, std::memory_order_relaxed); }
 
   BlockingPool& pool() const { return *options.pool; }
-  Result<std::shared_ptr<const Bucket>> find_bucket(std::string_view name) const {
-    auto bucket = buckets.find(name);
-    if (!bucket) return fail(Errc::no_such_bucket);
-    return bucket;
-  }
 
   Options options;
   FileSystem* fs = nullptr;
@@ -51,11 +48,13 @@ struct Engine {
   std::unique_ptr<Garbage> garbage;
   std::unique_ptr<Committer> committer;
   std::unique_ptr<DataIo> io;
-  Buckets buckets;
+  std::unique_ptr<IndexCatalogue> catalogue;
+  std::unique_ptr<VolumeBlobs> volume_blobs;
   std::unique_ptr<WriteBehind> behind;
   std::unique_ptr<Scrub> scrub;
 
  private:
+  void supply_seams();
   Result<void> open_directory();
   Result<void> open_index();
   Result<LogMode> check_index(std::vector<std::string>& behind_damage);
@@ -64,13 +63,8 @@ struct Engine {
   std::unexpected<Error> refuse(std::string sentence) const;
   Result<void> recover_volumes();
   Result<void> recover_volume(uint64_t id);
-  Result<void> load_buckets();
-  Result<void> load_documents();
   Result<void> queue_dead_blobs();
   Result<void> queue_removed_buckets();
 };
-
-// S3's limits on keys: 1 to 1024 bytes.
-Result<void> check_key(std::string_view key);
 
 }  // namespace verbena::store::local

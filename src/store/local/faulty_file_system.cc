@@ -8,7 +8,15 @@ namespace verbena::store::local {
 
 class FaultyFile final : public File {
  public:
-  FaultyFile(FaultyFileSystem& fs, std::shared_ptr<FaultyFileSystem::Node> node) : fs_(fs), node_(std::move(node)) {}
+  // With fs.mutex_ held.
+  FaultyFile(FaultyFileSystem& fs, std::shared_ptr<FaultyFileSystem::Node> node, bool counted)
+      : fs_(fs), node_(std::move(node)), counted_(counted) {
+    fs_.open_ += counted_ ? 1 : 0;
+  }
+  ~FaultyFile() override {
+    std::lock_guard lock(fs_.mutex_);
+    fs_.open_ -= counted_ ? 1 : 0;
+  }
 
   Result<size_t> pread(MutableBytes into, uint64_t offset) override {
     std::lock_guard lock(fs_.mutex_);
@@ -43,7 +51,9 @@ class FaultyFile final : public File {
   }
 
   Result<void> datasync() override {
-    std::lock_guard lock(fs_.mutex_);
+    std::unique_lock lock(fs_.mutex_);
+    fs_.wait_while_held(node_->made_as, lock);
+    fs_.syncs_.push_back(node_->made_as);
     VB_TRY(fs_.begin());
     for (uint64_t page : node_->dirty) {
       auto it = node_->now.pages.find(page);
@@ -104,6 +114,7 @@ class FaultyFile final : public File {
 
   FaultyFileSystem& fs_;
   std::shared_ptr<FaultyFileSystem::Node> node_;
+  const bool counted_;
 };
 
 class FaultyLock final : public FileLock {
@@ -256,6 +267,60 @@ void FaultyFileSystem::fail_reads(bool on) {
   fail_reads_ = on;
 }
 
+bool FaultyFileSystem::is_under(const std::string& name, const std::string& folder) {
+  return !folder.empty() && name.starts_with(folder + "/");
+}
+
+void FaultyFileSystem::hold_syncs(const Path& folder) {
+  std::lock_guard lock(mutex_);
+  held_folder_ = normal(folder);
+  waiting_ = false;
+  released_ = 0;
+}
+
+void FaultyFileSystem::wait_while_held(const std::string& name, std::unique_lock<std::mutex>& lock) {
+  if (!is_under(name, held_folder_)) return;
+  waiting_ = true;
+  held_.notify_all();
+  held_.wait(lock, [this] { return held_folder_.empty() || released_ > 0; });
+  if (!held_folder_.empty()) --released_;
+}
+
+void FaultyFileSystem::wait_for_held_sync() {
+  std::unique_lock lock(mutex_);
+  held_.wait(lock, [this] { return waiting_; });
+}
+
+void FaultyFileSystem::release_one_sync() {
+  std::lock_guard lock(mutex_);
+  waiting_ = false;
+  ++released_;
+  held_.notify_all();
+}
+
+void FaultyFileSystem::release_syncs() {
+  std::lock_guard lock(mutex_);
+  held_folder_.clear();
+  held_.notify_all();
+}
+
+uint64_t FaultyFileSystem::syncs(const Path& folder) const {
+  std::lock_guard lock(mutex_);
+  return static_cast<uint64_t>(
+      std::ranges::count_if(syncs_, [&](const std::string& name) { return is_under(name, normal(folder)); }));
+}
+
+void FaultyFileSystem::set_open_max(const Path& folder, size_t max) {
+  std::lock_guard lock(mutex_);
+  limited_folder_ = normal(folder);
+  open_max_ = max;
+}
+
+size_t FaultyFileSystem::open_files() const {
+  std::lock_guard lock(mutex_);
+  return open_;
+}
+
 void FaultyFileSystem::flip_bit(const Path& path, uint64_t offset) {
   std::lock_guard lock(mutex_);
   auto it = now_.find(normal(path));
@@ -272,16 +337,20 @@ void FaultyFileSystem::flip_bit(const Path& path, uint64_t offset) {
 Result<std::unique_ptr<File>> FaultyFileSystem::open(const Path& path, OpenMode mode) {
   std::lock_guard lock(mutex_);
   std::string name = normal(path);
+  const bool counted = is_under(name, limited_folder_);
+  if (counted && open_ >= open_max_) return fail(Errc::slow_down, "faulty: open", EMFILE);
   auto it = now_.find(name);
   if (it == now_.end()) {
     if (!mode.create) return fail(Errc::not_found, "faulty: open", ENOENT);
     VB_TRY(begin());
     it = now_.emplace(name, std::make_shared<Node>()).first;
+    it->second->made_as = name;
   } else if (mode.truncate) {
     VB_TRY(begin());
     it->second = std::make_shared<Node>();
+    it->second->made_as = name;
   }
-  return std::make_unique<FaultyFile>(*this, it->second);
+  return std::make_unique<FaultyFile>(*this, it->second, counted);
 }
 
 Result<void> FaultyFileSystem::unlink(const Path& path) {

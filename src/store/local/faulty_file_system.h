@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -44,6 +45,16 @@ class FaultyFileSystem final : public FileSystem {
   void set_short_io(bool on);         // reads and writes move fewer bytes than asked
   void fail_reads(bool on);           // EIO on every read of a volume-sized request
   void flip_bit(const Path& path, uint64_t offset);
+
+  // Syncs of files under this folder wait until release_syncs(). Once at a time.
+  void hold_syncs(const Path& folder);
+  void wait_for_held_sync();  // until one waits
+  void release_one_sync();    // the next is held again
+  void release_syncs();
+  uint64_t syncs(const Path& folder) const;  // of files under it, so far
+  // At most so many files under this folder are open at a time: more get slow_down (EMFILE).
+  void set_open_max(const Path& folder, size_t max);
+  size_t open_files() const;  // of those
   uint64_t used_bytes() const;
 
   Result<std::unique_ptr<File>> open(const Path& path, OpenMode mode) override;
@@ -68,12 +79,15 @@ class FaultyFileSystem final : public FileSystem {
     uint64_t size = 0;
   };
   struct Node {
+    std::string made_as;  // its first name
     Content now, synced;
     std::set<uint64_t> dirty;  // pages that differ, perhaps
   };
   using Names = std::map<std::string, std::shared_ptr<Node>>;
 
   static std::string normal(const Path& path);
+  static bool is_under(const std::string& name, const std::string& folder);
+  void wait_while_held(const std::string& name, std::unique_lock<std::mutex>& lock);
   Result<void> begin(bool* apply_then_fail = nullptr);  // counts, meets the fault
   Result<void> write_pages(Node& node, Bytes from, uint64_t offset);
   Result<void> reserve_pages(uint64_t n);
@@ -87,6 +101,12 @@ class FaultyFileSystem final : public FileSystem {
   Fault fault_ = Fault::none;
   bool happened_ = false, crashed_ = false, short_io_ = false, fail_reads_ = false;
   std::mt19937_64 random_{1};
+  std::string held_folder_, limited_folder_;
+  std::condition_variable held_;
+  bool waiting_ = false;
+  int released_ = 0;
+  size_t open_ = 0, open_max_ = SIZE_MAX;
+  std::vector<std::string> syncs_;
 };
 
 }  // namespace verbena::store::local

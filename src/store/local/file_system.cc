@@ -26,6 +26,10 @@ std::unexpected<Error> failed(const char* context, int code) {
     case EOPNOTSUPP:
     case ENOSYS:
       return fail(Errc::unsupported, context, code);
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return fail(Errc::slow_down, context, code);
     default:
       return fail(Errc::io_error, context, code);
   }

@@ -2,8 +2,8 @@
 // tests can inject short reads, torn and lost writes, ENOSPC, EIO and flipped bits. All calls block unless they say
 // otherwise; the engine makes them on the blocking pool or on its own threads. Thread-safe.
 //
-// Errors: not_found (ENOENT), insufficient_storage (ENOSPC, EDQUOT), unsupported (the file system cannot), otherwise
-// io_error with the errno.
+// Errors: not_found (ENOENT), insufficient_storage (ENOSPC, EDQUOT), unsupported (the file system cannot), slow_down
+// (descriptors or memory are short, which passes), otherwise io_error with the errno.
 #pragma once
 
 #include <cstdint>
@@ -88,6 +88,12 @@ class FileSystem {
 
 // The machine's. Lives for the whole program.
 FileSystem& real_file_system();
+
+// True when a failed read says that the bytes are gone: no file, or one that ends early. Everything else, EIO among it,
+// says that they could not be read now, and nothing of what they are.
+inline bool is_missing(const Error& error) {
+  return error == Errc::not_found || error == Errc::corrupt_object || (error == Errc::io_error && error.sys == 0);
+}
 
 // All bytes or an error; a file that ends early is io_error with sys 0.
 Result<void> read_fully(File& file, MutableBytes into, uint64_t offset);

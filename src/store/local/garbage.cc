@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "store/local/catalogue.h"
 
 namespace verbena::store::local {
 namespace {
@@ -19,6 +20,16 @@ metrics::Counter& punched_bytes() {
 
 }  // namespace
 
+Result<std::vector<uint64_t>> sweep_piece(Index& index, BucketSweep& bucket) {
+  static const std::function<uint64_t()> no_ids = [] { return 0; };
+  IndexTransaction transaction(index, no_ids, 0);
+  VB_ASSIGN(BucketSweep next, bucket.step(transaction));
+  if (next.done()) transaction.batch().erase(Family::meta, keys::removed_bucket(bucket.bucket()));
+  VB_TRY(index.write(transaction.batch()));
+  bucket = std::move(next);
+  return transaction.dead();
+}
+
 void Garbage::start() { thread_ = std::thread(&Garbage::loop, this); }
 
 void Garbage::stop() {
@@ -32,15 +43,20 @@ void Garbage::stop() {
 
 void Garbage::drain() {
   std::unique_lock lock(mutex_);
+  ++drains_;
   wake_.notify_all();
-  idle_.wait(lock, [&] {
-    return stopped_ || !thread_.joinable() || (!working_ && dead_.empty() && runs_.empty() && removed_.empty());
-  });
+  const auto idle = [&] { return !working_ && dying_.empty() && !has_work_locked(); };
+  idle_.wait(lock, [&] { return stopped_ || !thread_.joinable() || idle(); });
+  --drains_;
 }
 
-void Garbage::add_dead(const std::vector<uint64_t>& blobs) {
+void Garbage::add_dead(const std::vector<uint64_t>& blobs, bool durable) {
   if (blobs.empty()) return;
   std::lock_guard lock(mutex_);
+  if (!durable) {
+    dying_.insert(dying_.end(), blobs.begin(), blobs.end());
+    return;
+  }
   dead_.insert(dead_.end(), blobs.begin(), blobs.end());
   wake_.notify_all();
 }
@@ -59,19 +75,25 @@ void Garbage::reclaim(std::vector<Run> runs) {
 }
 
 void Garbage::unpin(uint64_t blob) {
-  if (pins_.unpin(blob)) add_dead({blob});
+  if (pins_.unpin(blob)) add_dead({blob}, /*durable=*/true);
+}
+
+void Garbage::try_again_locked() {
+  for (uint64_t blob : std::exchange(dead_again_, {})) dead_.push_back(blob);
+  for (uint64_t blob : std::exchange(dying_again_, {})) dying_.push_back(blob);
+  for (Run& run : std::exchange(runs_again_, {})) runs_.push_back(std::move(run));
+  for (BucketSweep& bucket : std::exchange(removed_again_, {})) removed_.push_back(std::move(bucket));
 }
 
 void Garbage::loop() {
+  auto next = Clock::now() + write_behind_every;
   std::unique_lock lock(mutex_);
   for (;;) {
-    const auto work = [&] { return stopping_ || !dead_.empty() || !runs_.empty() || !removed_.empty(); };
-    if (!wake_.wait_for(lock, write_behind_every, work)) {
-      for (uint64_t blob : std::exchange(dead_again_, {})) dead_.push_back(blob);
-      for (Run& run : std::exchange(runs_again_, {})) runs_.push_back(std::move(run));
-      for (BucketSweep& bucket : std::exchange(removed_again_, {})) removed_.push_back(std::move(bucket));
-    }
-    bool last = stopping_ && dead_.empty() && runs_.empty();
+    wake_.wait_until(lock, next, [&] { return stopping_ || has_work_locked() || is_awaited_locked(); });
+    const bool tick = Clock::now() >= next;
+    if (tick && !stopping_) try_again_locked();
+    const bool due = tick || stopping_ || is_awaited_locked();
+    bool last = stopping_ && dead_.empty() && dying_.empty() && runs_.empty();
     auto runs = std::exchange(runs_, {});
     size_t n = std::min(dead_.size(), collect_max);
     std::vector<uint64_t> blobs(dead_.begin(), dead_.begin() + static_cast<ptrdiff_t>(n));
@@ -87,8 +109,10 @@ void Garbage::loop() {
     reclaim_now(runs);
     if (bucket) sweep(*bucket);
     if (!blobs.empty()) collect(std::move(blobs));
-    if (auto done = volumes_.sync_written_behind(); !done) log::warn("store: write behind: {}", describe(done.error()));
-    (void)index_.sync();
+    if (due) {
+      write_behind();
+      next = Clock::now() + write_behind_every;
+    }
     tidy(std::exchange(reconsider_, {}), last);
 
     lock.lock();
@@ -96,6 +120,21 @@ void Garbage::loop() {
     if (last) stopped_ = true;
     idle_.notify_all();
     if (last) return;
+  }
+}
+
+void Garbage::write_behind() {
+  auto dying = [this] {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(dying_, {});
+  }();
+  const auto bytes = volumes_.sync_written_behind();
+  if (!bytes && !behind_failed_) log::error("store: write behind: {}", describe(bytes.error()));
+  behind_failed_ = !bytes;
+  if (index_.sync()) {
+    add_dead(dying, /*durable=*/true);
+  } else {
+    dying_again_.insert(dying_again_.end(), dying.begin(), dying.end());
   }
 }
 
@@ -116,23 +155,18 @@ void Garbage::reclaim_now(std::vector<Run>& runs) {
 }
 
 void Garbage::sweep(BucketSweep& bucket) {
-  auto dead = bucket.step(index_);
+  auto dead = sweep_piece(index_, bucket);
   if (!dead) {
     log::warn("store: a removed bucket keeps its space for now: {}", describe(dead.error()));
     removed_again_.push_back(std::move(bucket));
     return;
   }
   std::lock_guard lock(mutex_);
-  dead_.insert(dead_.end(), dead->begin(), dead->end());
+  dying_.insert(dying_.end(), dead->begin(), dead->end());
   if (!bucket.done()) removed_.push_back(std::move(bucket));
 }
 
 void Garbage::collect(std::vector<uint64_t> blobs) {
-  // The change that made them dead may have been written without a sync (`memory` buckets).
-  if (!index_.sync()) {
-    dead_again_.insert(dead_again_.end(), blobs.begin(), blobs.end());
-    return;
-  }
   before_collecting_(blobs);
   Batch batch(index_);
   std::set<uint64_t> touched;
@@ -147,15 +181,14 @@ void Garbage::collect(std::vector<uint64_t> blobs) {
   }
   // The records go only after the holes are durable; otherwise a crash could forget both.
   for (uint64_t id : touched) {
-    auto volume = volumes_.cached(id);
-    if (volume && !volume->sync_holes()) {
+    if (!sync_holes(id)) {
       dead_again_.insert(dead_again_.end(), collecting.begin(), collecting.end());
       for (uint64_t blob : collecting) pins_.collected(blob);
       return;
     }
   }
   // Unsynced: if these removals are lost, the dead records are back too and the holes are punched again.
-  if (!batch.empty() && !index_.write(batch, /*sync=*/false)) {
+  if (!batch.empty() && !index_.write(batch)) {
     dead_again_.insert(dead_again_.end(), collecting.begin(), collecting.end());
   }
   for (uint64_t blob : collecting) pins_.collected(blob);
@@ -203,13 +236,21 @@ Result<void> Garbage::punch(uint64_t id, uint64_t offset, uint64_t length) {
   return done;
 }
 
+// The volume may have been closed since it was punched: holes belong to the file, whoever syncs it.
+Result<void> Garbage::sync_holes(uint64_t id) {
+  auto volume = volumes_.open(id);
+  if (volume) return (*volume)->sync_holes();
+  if (volume.error() == Errc::not_found) return {};
+  return std::unexpected(volume.error());
+}
+
 void Garbage::tidy(std::set<uint64_t> touched, bool all) {
   Batch batch(index_);
   for (auto& volume : volumes_.take_finished(all)) {
     batch.put(Family::meta, keys::volume_clean(volume->id()), "");
     touched.insert(volume->id());
   }
-  if (!batch.empty() && !index_.write(batch, /*sync=*/false)) return;
+  if (!batch.empty() && !index_.write(batch)) return;
   for (uint64_t id : touched) {
     if (!index_.get(Family::meta, keys::volume_clean(id))) continue;  // still written to, or not settled
     Cursor cursor = index_.cursor(Family::extents, keys::extent_prefix(id));
@@ -218,7 +259,7 @@ void Garbage::tidy(std::set<uint64_t> touched, bool all) {
     if (!index_.sync() || !volumes_.drop(id)) continue;
     Batch gone(index_);
     gone.erase(Family::meta, keys::volume_clean(id));
-    (void)index_.write(gone, /*sync=*/false);
+    (void)index_.write(gone);
   }
 }
 

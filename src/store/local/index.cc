@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <thread>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/local/index_check.h"
@@ -93,6 +95,7 @@ bool is_listed(Family family) {
   return family == Family::objects || family == Family::versions || family == Family::uploads;
 }
 constexpr uint64_t removals_in_memory_max = 64 * 1024;  // of a family that is listed, before its table is written
+constexpr std::chrono::seconds flush_patience{30};
 constexpr size_t removals_window = 16 * 1024, removals_of_window_max = 8 * 1024;  // more: the table is compacted
 
 rocksdb::ColumnFamilyOptions family_options(Family family, const std::shared_ptr<rocksdb::Cache>& cache) {
@@ -144,6 +147,7 @@ rocksdb::DBOptions database_options(const IndexOptions& wanted) {
   options.max_bgerror_resume_count = 0;
   options.listeners.push_back(std::make_shared<NoSelfRecovery>());
   options.max_background_jobs = 2;
+  options.max_open_files = static_cast<int>(std::min<size_t>(wanted.open_files_max, 1 << 20));
   options.max_total_wal_size = 128 * MiB;  // what a start after a crash replays, at most
   options.db_write_buffer_size = 128 * MiB;
   options.bytes_per_sync = 1 * MiB;
@@ -178,8 +182,8 @@ std::unique_ptr<Cursor::End> Cursor::end_of(std::string_view prefix) {
 }
 
 Cursor::Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, std::string prefix,
-               std::string_view from)
-    : end_(std::move(end)), it_(std::move(it)), prefix_(std::move(prefix)) {
+               std::string_view from, std::shared_ptr<const rocksdb::Snapshot> keeps)
+    : keeps_(std::move(keeps)), end_(std::move(end)), it_(std::move(it)), prefix_(std::move(prefix)) {
   seek(std::max(from, std::string_view(prefix_)));
 }
 
@@ -268,6 +272,7 @@ Result<void> Index::check_tables(std::string& trouble) {
 
 Index::~Index() {
   if (!db_) return;
+  before_.reset();
   if (!read_only_) flush_long_log();
   for (auto* handle : handles_) (void)db_->DestroyColumnFamilyHandle(handle);
   (void)db_->Close();
@@ -287,40 +292,128 @@ void Index::flush_long_log() {
   (void)db_->Flush({}, all);  // the log has it, whatever comes of this
 }
 
-Result<std::string> Index::get(Family family, std::string_view key, Tier tier) {
+Result<std::string> Index::get_in(const Snapshot& snapshot, Family family, std::string_view key, Tier tier) {
   rocksdb::ReadOptions options;
+  options.snapshot = snapshot.get();
   if (tier == Tier::cached) options.read_tier = rocksdb::kBlockCacheTier;
   std::string value;
   VB_TRY(checked(db_->Get(options, handle(family), slice(key), &value), "get"));
+  // Where the key may be in a table that is not open, RocksDB answers "found" and leaves the value empty.
+  if (tier == Tier::cached && value.empty()) return fail(Errc::would_block, "get");
   return value;
 }
 
-Cursor Index::cursor(Family family, std::string prefix, std::string_view from) {
+Cursor Index::cursor_in(Snapshot snapshot, Family family, std::string prefix, std::string_view from, Tier tier) {
   auto end = Cursor::end_of(prefix);
   rocksdb::ReadOptions options;
+  options.snapshot = snapshot.get();
+  if (tier == Tier::cached) options.read_tier = rocksdb::kBlockCacheTier;
   if (end) options.iterate_upper_bound = &end->slice;
   std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options, handle(family)));
-  return {std::move(end), std::move(it), std::move(prefix), from};
+  return {std::move(end), std::move(it), std::move(prefix), from, std::move(snapshot)};
 }
 
-Result<void> Index::write(Batch& batch, bool sync) {
-  std::lock_guard lock(write_mutex_);
+// A batch that was hidden after the look at hidings_ may have been seen: then once more, with the snapshot.
+Result<std::string> Index::get(Family family, std::string_view key, Tier tier, Visible visible) {
+  for (;;) {
+    const uint64_t hidings = hidings_.load(std::memory_order_acquire);
+    const Snapshot before = visible == Visible::durable && hidings % 2 != 0 ? before_hidden() : nullptr;
+    auto value = get_in(before, family, key, tier);
+    if (visible == Visible::newest || before || hidings_.load(std::memory_order_acquire) == hidings) return value;
+  }
+}
+
+Cursor Index::cursor(Family family, std::string prefix, std::string_view from, Tier tier,
+                     Visible visible) {
+  for (;;) {
+    const uint64_t hidings = hidings_.load(std::memory_order_acquire);
+    const Snapshot before = visible == Visible::durable && hidings % 2 != 0 ? before_hidden() : nullptr;
+    Cursor cursor = cursor_in(before, family, prefix, from, tier);
+    if (visible == Visible::newest || before || hidings_.load(std::memory_order_acquire) == hidings) return cursor;
+  }
+}
+
+void Index::hide() {
+  const auto release = [this](const rocksdb::Snapshot* snapshot) { db_->ReleaseSnapshot(snapshot); };
+  Snapshot before(db_->GetSnapshot(), release);
+  const std::lock_guard lock(before_mutex_);
+  before_ = std::move(before);
+  hidings_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void Index::show() {
+  Snapshot before;  // let go without the lock
+  const std::lock_guard lock(before_mutex_);
+  if (!before_) return;
+  before = std::move(before_);
+  hidings_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+Index::Snapshot Index::before_hidden() {
+  const std::lock_guard lock(before_mutex_);
+  return before_;
+}
+
+Result<void> Index::write_locked(Batch& batch) {
   // RocksDB may clear an error by itself; what lies torn in its log is still there until recover().
   if (failed()) return fail(Errc::io_error, "index: an earlier write failed");
-  rocksdb::WriteOptions options;
-  options.sync = sync;
-  if (!sync) unsynced_.store(true, std::memory_order_release);
-  const std::string mark = log_mark(durable_sequence_);
+  const std::string mark = log_mark(durable_sequence_.load(std::memory_order_acquire));
   (void)batch.batch_.PutLogData(slice(mark));
-  auto done = checked(db_->Write(options, batch.batch_.GetWriteBatch()), "write");
+  auto done = checked(db_->Write({}, batch.batch_.GetWriteBatch()), "write");
+  unsynced_.store(true, std::memory_order_release);  // after it: a sync that runs at the same time need not have it
   if (!done) failed_.store(true, std::memory_order_release);
-  if (done && sync) durable_sequence_ = db_->GetLatestSequenceNumber();
   if (done) count_removals(batch);
   return done;
 }
 
+Result<void> Index::write(Batch& batch) {
+  const std::lock_guard lock(write_mutex_);
+  return write_locked(batch);
+}
+
+Result<void> Index::write_hidden(Batch& batch) {
+  const std::lock_guard lock(write_mutex_);
+  if (failed()) return fail(Errc::io_error, "index: an earlier write failed");
+  hide();
+  auto done = write_locked(batch);
+  if (!done) show();  // nothing of it is there to be seen
+  return done;
+}
+
+namespace {
+
+// The keys that a batch changes.
+struct Changed final : rocksdb::WriteBatch::Handler {
+  std::vector<std::pair<uint32_t, std::string>> keys;
+  rocksdb::Status PutCF(uint32_t family, const rocksdb::Slice& key, const rocksdb::Slice&) override {
+    keys.emplace_back(family, key.ToString());
+    return rocksdb::Status::OK();
+  }
+  rocksdb::Status DeleteCF(uint32_t family, const rocksdb::Slice& key) override {
+    keys.emplace_back(family, key.ToString());
+    return rocksdb::Status::OK();
+  }
+};
+
+}  // namespace
+
+Result<void> Index::make_durable(Batch& batch) {
+  const std::lock_guard lock(sync_mutex_);
+  auto done = failed() ? fail(Errc::io_error, "index: an earlier write failed") : sync_locked();
+  if (done) {
+    show();
+    return done;
+  }
+  failed_.store(true, std::memory_order_release);
+  Changed changed;
+  (void)batch.batch_.GetWriteBatch()->Iterate(&changed);
+  to_take_back_ = std::move(changed.keys);
+  return done;
+}
+
 Result<void> Index::replay(const std::vector<std::string>& batches) {
-  std::lock_guard lock(write_mutex_);
+  const std::lock_guard no_sync(sync_mutex_);
+  const std::lock_guard lock(write_mutex_);
   for (const std::string& bytes : batches) {
     rocksdb::WriteBatch batch(bytes);
     VB_TRY(checked(db_->Write({}, &batch), "replay"));
@@ -342,32 +435,87 @@ void Index::count_removals(const Batch& batch) {
 }
 
 Result<void> Index::sync() {
-  std::lock_guard lock(write_mutex_);
+  const std::lock_guard lock(sync_mutex_);
   if (failed()) return fail(Errc::io_error, "index: an earlier write failed");
+  return sync_locked();
+}
+
+// Writes go on meanwhile; what they write is for the next sync.
+Result<void> Index::sync_locked() {
   if (!unsynced_.exchange(false, std::memory_order_acq_rel)) return {};
+  const uint64_t upto = db_->GetLatestSequenceNumber();
   auto done = checked(db_->SyncWAL(), "sync log");
-  if (!done) {
+  if (done) {
+    durable_sequence_.store(upto, std::memory_order_release);
+  } else {
     unsynced_.store(true, std::memory_order_release);
     failed_.store(true, std::memory_order_release);
-    return done;
   }
-  durable_sequence_ = db_->GetLatestSequenceNumber();
   return done;
 }
 
+// Puts back what the hidden batch changed.
+Result<void> Index::take_back() {
+  if (to_take_back_.empty()) return {};
+  const Snapshot before = before_hidden();
+  rocksdb::ReadOptions as_before;
+  as_before.snapshot = before.get();
+  rocksdb::WriteBatch batch;
+  for (const auto& [id, key] : to_take_back_) {
+    const auto found = std::ranges::find_if(handles_, [&](auto* each) { return each->GetID() == id; });
+    if (found == handles_.end()) return fail(Errc::internal, "index: take back");
+    std::string value;
+    const auto status = db_->Get(as_before, *found, key, &value);
+    if (!status.ok() && !status.IsNotFound()) return to_error(status, "take back");
+    const auto put = status.ok() ? batch.Put(*found, key, value) : batch.Delete(*found, key);
+    VB_TRY(checked(put, "take back"));
+  }
+  rocksdb::WriteOptions unlogged;
+  unlogged.disableWAL = true;
+  return checked(db_->Write(unlogged, &batch), "take back");
+}
+
+// Returns when nothing of the families is in memory alone. After a Resume() RocksDB's own Flush() does not wait.
+Result<void> Index::flush(const std::vector<rocksdb::ColumnFamilyHandle*>& families) {
+  const auto failures = [this] {
+    uint64_t count = 0;
+    (void)db_->GetIntProperty(rocksdb::DB::Properties::kBackgroundErrors, &count);
+    return count;
+  };
+  const auto is_flushed = [this](rocksdb::ColumnFamilyHandle* family) {
+    uint64_t active = 1, waiting = 1;
+    return db_->GetIntProperty(family, rocksdb::DB::Properties::kNumEntriesActiveMemTable, &active) && active == 0 &&
+           db_->GetIntProperty(family, rocksdb::DB::Properties::kNumImmutableMemTable, &waiting) && waiting == 0;
+  };
+  const uint64_t failures_before = failures();
+  VB_TRY(checked(db_->Flush({}, families), "flush"));
+  const Deadline end = deadline_in(flush_patience);
+  while (!std::ranges::all_of(families, is_flushed)) {
+    if (failures() != failures_before || SteadyClock::now() >= end) {
+      return fail(Errc::io_error, "index: memory is not written");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return {};
+}
+
 Result<void> Index::recover() {
-  std::lock_guard lock(write_mutex_);
+  const std::lock_guard no_sync(sync_mutex_);
+  const std::lock_guard lock(write_mutex_);
   VB_TRY(checked(db_->Resume(), "resume"));
+  VB_TRY(take_back());
   // A batch whose write failed may lie in the current log, whole or torn. One unlogged key in each family and a flush
   // of all move every family past that log, so that no crash can replay it and nothing is written behind the tear.
   rocksdb::WriteOptions unlogged;
   unlogged.disableWAL = true;
   std::vector<rocksdb::ColumnFamilyHandle*> all(handles_.begin(), handles_.end());
   for (auto* family : all) VB_TRY(checked(db_->Put(unlogged, family, "", ""), "recover"));
-  VB_TRY(checked(db_->Flush({}, all), "flush"));
-  durable_sequence_ = db_->GetLatestSequenceNumber();
+  VB_TRY(flush(all));
+  durable_sequence_.store(db_->GetLatestSequenceNumber(), std::memory_order_release);
   unsynced_.store(false, std::memory_order_release);
   failed_.store(false, std::memory_order_release);
+  // A batch that is hidden still and whose sync has not failed stays so until its make_durable().
+  if (!std::exchange(to_take_back_, {}).empty()) show();
   return {};
 }
 

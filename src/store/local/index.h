@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -33,6 +34,7 @@ struct IndexOptions {
   std::filesystem::path directory;
   rocksdb::Env* env = nullptr;  // null: RocksDB's own access to the machine's file system
   uint64_t cache_bytes = 0;     // blocks that are kept in memory
+  size_t open_files_max = 256;  // tables that stay open
   LogMode log = LogMode::whole;
   bool create = false;             // where there is none
   bool read_only = false;          // no file changes; writes fail
@@ -41,6 +43,10 @@ struct IndexOptions {
 
 // Whether a read may go to disk. cached never blocks: it fails with would_block instead.
 enum class Tier : uint8_t { cached, disk };
+
+// What a read may see. `newest`: all that was written. `durable`: nothing of a batch whose log is not yet synced, since
+// a power cut may still take that back.
+enum class Visible : uint8_t { newest, durable };
 
 // What the indexes of this process have done so far: a request's share of it must not grow with the number of objects.
 struct IndexWork {
@@ -54,7 +60,7 @@ struct IndexWork {
 IndexWork index_work();
 
 // Walks the keys that start with a prefix, in byte order. Never looks behind them: what was removed there is free.
-class Cursor {
+class Cursor final : public store::Cursor {
  public:
   // RocksDB looks at it for as long as the iterator lives.
   struct End {
@@ -64,16 +70,18 @@ class Cursor {
   // Of the keys with this prefix; null: there is none.
   static std::unique_ptr<End> end_of(std::string_view prefix);
 
-  // On the first key from `from` on, or the first of all.
-  Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, std::string prefix, std::string_view from);
-  bool valid() const;
-  std::string_view key() const { return {it_->key().data(), it_->key().size()}; }
-  std::string_view value() const { return {it_->value().data(), it_->value().size()}; }
-  void next() { it_->Next(); }
-  void seek(std::string_view key) { it_->Seek(rocksdb::Slice(key.data(), key.size())); }
-  Result<void> status() const;  // look here when valid() says no
+  // On the first key from `from` on, or the first of all. `keeps`: what the iterator reads from.
+  Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, std::string prefix, std::string_view from,
+         std::shared_ptr<const rocksdb::Snapshot> keeps = nullptr);
+  bool valid() const override;
+  std::string_view key() const override { return {it_->key().data(), it_->key().size()}; }
+  std::string_view value() const override { return {it_->value().data(), it_->value().size()}; }
+  void next() override { it_->Next(); }
+  void seek(std::string_view key) override { it_->Seek(rocksdb::Slice(key.data(), key.size())); }
+  Result<void> status() const override;
 
  private:
+  std::shared_ptr<const rocksdb::Snapshot> keeps_;
   std::unique_ptr<End> end_;
   std::unique_ptr<rocksdb::Iterator> it_;
   std::string prefix_;
@@ -109,15 +117,22 @@ class Index {
   Index(const Index&) = delete;
 
   // not_found; would_block (Tier::cached only); corrupt_object; io_error.
-  Result<std::string> get(Family family, std::string_view key, Tier tier = Tier::disk);
-  Cursor cursor(Family family, std::string prefix, std::string_view from = {});
+  Result<std::string> get(Family family, std::string_view key, Tier tier = Tier::disk,
+                          Visible visible = Visible::newest);
+  Cursor cursor(Family family, std::string prefix, std::string_view from = {}, Tier tier = Tier::disk,
+                Visible visible = Visible::newest);
 
-  // Atomic. `sync`: durable when it returns. After an error the outcome is unknown (a crash may bring the batch back)
-  // until recover() has succeeded; then it is certain that the batch did not happen. Until then all writes fail.
-  Result<void> write(Batch& batch, bool sync);
+  // Atomic, not durable. After an error the outcome is unknown (a crash may bring the batch back) until recover() has
+  // succeeded; then it is certain that the batch did not happen. Until then all writes fail.
+  Result<void> write(Batch& batch);
+  // Atomic and durable, in two steps, so that others write while the log is synced: between them Visible::durable does
+  // not show the batch. One at a time; what batches of write() change meanwhile must be other keys. Errors as those of
+  // write().
+  Result<void> write_hidden(Batch& batch);
+  Result<void> make_durable(Batch& batch);  // the one that was hidden
   // Writes batches of a log again that RocksDB did not read (index_check.h), in their order; then all is durable.
   Result<void> replay(const std::vector<std::string>& batches);
-  // All earlier unsynced writes are durable after this.
+  // All earlier writes are durable after this.
   Result<void> sync();
   Result<void> recover();
   // Reads all tables and compares their checksums. `trouble`: what is wrong, where, in RocksDB's words.
@@ -126,20 +141,36 @@ class Index {
 
  private:
   friend class Batch;
+  using Snapshot = std::shared_ptr<const rocksdb::Snapshot>;
   Index() = default;
   void flush_long_log();
   void count_removals(const Batch& batch);
+  Result<void> write_locked(Batch& batch);
+  Result<void> sync_locked();
+  void hide();
+  void show();
+  Snapshot before_hidden();  // null: nothing is hidden
+  Result<std::string> get_in(const Snapshot& snapshot, Family family, std::string_view key, Tier tier);
+  Cursor cursor_in(Snapshot snapshot, Family family, std::string prefix, std::string_view from, Tier tier);
+  Result<void> take_back();
+  Result<void> flush(const std::vector<rocksdb::ColumnFamilyHandle*>& families);
   rocksdb::ColumnFamilyHandle* handle(Family family) const { return handles_[static_cast<size_t>(family)]; }
 
   std::unique_ptr<rocksdb::DB> db_;
   std::array<rocksdb::ColumnFamilyHandle*, family_count> handles_{};
-  // Writes and log syncs one at a time: once one has failed, RocksDB must not be asked for another before recover() (it
-  // asserts that nobody touches a log writer that has failed).
-  std::mutex write_mutex_;
+  // Log syncs one at a time, writes one at a time: once one has failed, RocksDB must not be asked for another before
+  // recover() (it asserts that nobody touches a log writer that has failed). sync_mutex_ is taken first.
+  std::mutex sync_mutex_, write_mutex_;
   std::array<uint64_t, family_count> removals_{};  // since the last flush for their sake; guarded by write_mutex_
   bool read_only_ = false;
-  uint64_t durable_sequence_ = 0;  // all changes up to this one are; guarded by write_mutex_
+  std::atomic<uint64_t> durable_sequence_{0};  // all changes up to this one are; written under sync_mutex_
   std::atomic<bool> unsynced_{false}, failed_{false};
+
+  std::atomic<uint64_t> hidings_{0};  // odd while a batch is hidden
+  std::mutex before_mutex_;
+  Snapshot before_;  // guarded by before_mutex_
+  // Family and key: what a batch changed whose log could not be synced, for recover(). Guarded by sync_mutex_.
+  std::vector<std::pair<uint32_t, std::string>> to_take_back_;
 };
 
 }  // namespace verbena::store::local

@@ -1,5 +1,4 @@
-#include "store/local/list.h"
-
+// What a page costs the index.
 #include <fmt/format.h>
 
 #include "store/local/index.h"
@@ -26,87 +25,6 @@ class Listing : public ::testing::Test {
   FaultyFileSystem fs;
   TestStore t{&fs};
 };
-
-TEST_F(Listing, IsInByteOrderWithSizesAndEtags) {
-  put({"b", "a", "\xc3\xa9", "B", "a/b", "a!"});
-  auto page = t.list("b");
-  ASSERT_TRUE(page);
-  EXPECT_EQ(keys_of(*page), (Keys{"B", "a", "a!", "a/b", "b", "\xc3\xa9"}));
-  EXPECT_FALSE(page->truncated);
-  EXPECT_EQ(page->entries[3].info.size, 3u);
-  EXPECT_EQ(page->entries[3].info.etag, TestStore::etag_of("a/b"));
-  EXPECT_GT(page->entries[3].info.modified_us, 0);
-}
-
-TEST_F(Listing, RollsUpCommonPrefixesForDelimitersOfAnyLength) {
-  put({"a/1", "a/2", "b", "c//x", "c//y", "c/z", "d"});
-  auto page = t.list("b", {.prefix = "", .delimiter = "/", .after = "", .max_keys = 1000});
-  EXPECT_EQ(keys_of(*page), (Keys{"b", "d"}));
-  EXPECT_EQ(page->common_prefixes, (Keys{"a/", "c/"}));
-  page = t.list("b", {.prefix = "c/", .delimiter = "/", .after = "", .max_keys = 1000});
-  EXPECT_EQ(keys_of(*page), (Keys{"c/z"}));
-  EXPECT_EQ(page->common_prefixes, (Keys{"c//"}));
-  page = t.list("b", {.prefix = "", .delimiter = "//", .after = "", .max_keys = 1000});
-  EXPECT_EQ(page->common_prefixes, (Keys{"c//"}));
-  EXPECT_EQ(keys_of(*page), (Keys{"a/1", "a/2", "b", "c/z", "d"}));
-}
-
-TEST_F(Listing, PagesWithoutLossOrRepetition) {
-  put({"a/1", "a/2", "b", "c/1", "c/2", "d", "e/1"});
-  for (int max = 1; max <= 6; ++max) {
-    Keys all;
-    std::string after;
-    for (int i = 0; i < 10; ++i) {
-      auto page = t.list("b", {.prefix = "", .delimiter = "/", .after = after, .max_keys = max});
-      ASSERT_TRUE(page);
-      for (const std::string& key : keys_of(*page)) all.push_back(key);
-      for (const std::string& prefix : page->common_prefixes) all.push_back(prefix);
-      EXPECT_LE(page->entries.size() + page->common_prefixes.size(), static_cast<size_t>(max));
-      if (!page->truncated) break;
-      after = page->next_after;
-    }
-    std::sort(all.begin(), all.end());
-    EXPECT_EQ(all, (Keys{"a/", "b", "c/", "d", "e/"})) << max;
-  }
-}
-
-TEST_F(Listing, StartsStrictlyAfterTheMarker) {
-  put({"a", "b", "c/1", "c/2", "d"});
-  EXPECT_EQ(keys_of(*t.list("b", {.prefix = "", .delimiter = "", .after = "b", .max_keys = 1000})),
-            (Keys{"c/1", "c/2", "d"}));
-  // A marker inside a common prefix leaves the prefix; the prefix itself hides it.
-  EXPECT_EQ(t.list("b", {.prefix = "", .delimiter = "/", .after = "c/1", .max_keys = 9})->common_prefixes, Keys{});
-  EXPECT_EQ(t.list("b", {.prefix = "", .delimiter = "/", .after = "c/", .max_keys = 9})->common_prefixes, Keys{});
-  EXPECT_EQ(t.list("b", {.prefix = "", .delimiter = "/", .after = "b", .max_keys = 9})->common_prefixes, Keys{"c/"});
-  // A marker before or behind the prefix.
-  EXPECT_EQ(keys_of(*t.list("b", {.prefix = "c", .delimiter = "", .after = "a", .max_keys = 9})), (Keys{"c/1", "c/2"}));
-  EXPECT_EQ(keys_of(*t.list("b", {.prefix = "c", .delimiter = "", .after = "x", .max_keys = 9})), Keys{});
-}
-
-TEST_F(Listing, NothingAskedForIsAnEmptyPage) {
-  put({"a"});
-  auto page = t.list("b", {.prefix = "", .delimiter = "", .after = "", .max_keys = 0});
-  ASSERT_TRUE(page);
-  EXPECT_TRUE(page->entries.empty());
-  EXPECT_FALSE(page->truncated);
-}
-
-TEST_F(Listing, KeysOfFfBytesAndZerosArePrefixesLikeAnyOther) {
-  put({std::string("\0", 1), std::string("\0\0/", 3), "\xff", "\xff/\xff", "\xff\xff/1"});
-  auto page = t.list("b", {.prefix = "", .delimiter = "/", .after = "", .max_keys = 9});
-  EXPECT_EQ(page->common_prefixes, (Keys{std::string("\0\0/", 3), "\xff/", "\xff\xff/"}));
-  EXPECT_EQ(keys_of(*page), (Keys{std::string("\0", 1), "\xff"}));
-  EXPECT_EQ(keys_of(*t.list("b", {.prefix = "\xff", .delimiter = "", .after = "", .max_keys = 9})),
-            (Keys{"\xff", "\xff/\xff", "\xff\xff/1"}));
-}
-
-TEST_F(Listing, DoesNotLookIntoANeighbouringBucket) {
-  t.make_bucket("a");
-  t.make_bucket("c");
-  ASSERT_TRUE(t.put("a", "x", "1"));
-  ASSERT_TRUE(t.put("c", "y", "1"));
-  EXPECT_TRUE(t.list("b")->entries.empty());
-}
 
 // What the index does while `work` runs.
 template <class Work>

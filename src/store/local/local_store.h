@@ -14,7 +14,7 @@
 #include "base/blocking.h"
 #include "base/clock.h"
 #include "store/local/file_system.h"
-#include "store/store.h"
+#include "store/logic/engine_store.h"
 
 namespace verbena::store::local {
 
@@ -33,6 +33,9 @@ struct Options {
   uint64_t volume_size_max = 1 * GiB;
   uint64_t allocate_step = 16 * MiB;   // volumes grow by this; 0: by what is needed
   uint64_t free_bytes_min = 64 * MiB;  // less free than this: PUTs get insufficient_storage, deletes still work
+  // Files that stay open: of volumes besides those that are in use, and of the index.
+  size_t open_volumes_max = 256;
+  size_t open_index_files_max = 256;
   // What `memory` buckets acknowledge before the index has it: at most so many bytes (and an eighth of the arena; 0:
   // nothing), and for about so long.
   uint64_t write_behind_max = 64 * MiB;
@@ -45,16 +48,20 @@ struct Options {
 };
 
 struct ScrubReport {
-  uint64_t bytes = 0, damaged_blocks = 0;
-  std::vector<std::string> objects;  // "bucket/key": what is damaged, the first 100
+  uint64_t bytes = 0;              // read and checked
+  uint64_t damaged_blocks = 0;     // missing, or not what was written
+  uint64_t unreadable_blocks = 0;  // the disk refused to read them: nobody knows
+  std::vector<std::string> objects;     // "bucket/key": what is damaged, the first 100
+  std::vector<std::string> unreadable;  // likewise, what could not be read
 };
 
-class LocalStore final : public Store {
+class LocalStore final : public EngineStore {
  public:
   // Blocks: for start-up. Recovers what a crash left. What was durable and is damaged is corrupt_object, and nothing
   // has been changed then. service_unavailable: the directory is in use; unsupported: a newer format; corrupt_object,
   // io_error.
   static Result<std::unique_ptr<LocalStore>> open(Options options);
+  using EngineStore::open;
   // Ends background work, then closes. Blocks.
   ~LocalStore() override;
 
@@ -65,47 +72,12 @@ class LocalStore final : public Store {
     uint64_t volumes = 0;
   };
   Result<Usage> usage();        // blocks; walks the space map
-  Result<ScrubReport> scrub();  // blocks; reads everything, as fast as it can
+  // Blocks; reads everything, as fast as it can. slow_down: out of descriptors or memory, so it says nothing.
+  Result<ScrubReport> scrub();
   void drain();  // blocks until the index has all that was acknowledged, and deleted objects' space is back
 
-  Task<Result<void>> create_bucket(BucketInfo bucket) override;
-  Task<Result<BucketInfo>> bucket(std::string_view name) override;
-  Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
-  Task<Result<void>> set_versioning(std::string_view bucket, Versioning versioning) override;
-  Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) override;
-  Task<Result<void>> remove_bucket(std::string_view name) override;
-  Task<Result<std::vector<BucketInfo>>> buckets() override;
-  Task<Result<Document>> document(std::string_view bucket, std::string_view name) override;
-  Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
-  Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
-  Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
-                                                   std::string_view version_id = {}) override;
-  Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key,
-                                std::string_view version_id = {}) override;
-  Task<Result<ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
-                                        std::string_view version_id) override;
-  Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
-                                                     std::optional<uint64_t> size_hint) override;
-  Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override;
-  Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
-                                  ObjectChange change) override;
-  Task<Result<ListPage>> list(std::string_view bucket, ListRequest request) override;
-  Task<Result<VersionPage>> list_versions(std::string_view bucket, ListVersionsRequest request) override;
-  Task<Result<UploadInfo>> create_upload(UploadInfo upload) override;
-  Task<Result<UploadInfo>> upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
-  Task<Result<std::unique_ptr<ObjectWriter>>> create_part(std::string_view bucket, std::string_view key,
-                                                          std::string_view upload_id, int part_number,
-                                                          std::optional<uint64_t> size_hint) override;
-  Task<Result<PartPage>> list_parts(std::string_view bucket, std::string_view key, std::string_view upload_id,
-                                    int after_part, int max_parts) override;
-  Task<Result<UploadPage>> list_uploads(std::string_view bucket, ListUploadsRequest request) override;
-  Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
-                                           std::vector<PartInfo> parts, ObjectInfo info,
-                                           CommitConditions conditions) override;
-  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
-
  private:
-  explicit LocalStore(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
+  explicit LocalStore(std::shared_ptr<Engine> engine);
   std::shared_ptr<Engine> engine_;
 };
 

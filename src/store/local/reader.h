@@ -1,20 +1,24 @@
-// Opens and reads objects.
+// Blobs in volumes and in the index, as the logic sees them: writers of new ones, readers of an object's.
 #pragma once
 
-#include <memory>
-#include <string>
-
-#include "store/local/lookup.h"
+#include "store/blobs.h"
+#include "store/local/engine.h"
 
 namespace verbena::store::local {
 
-// For HEAD. Errors as read_record()'s, and method_not_allowed for a delete marker.
-Result<ObjectInfo> stat_object(Engine& engine, const Bucket& bucket, VersionName name, Tier tier);
-// Likewise, also of delete markers; without a version id the newest version.
-Result<ObjectInfo> stat_version(Engine& engine, const Bucket& bucket, VersionName name);
-// As stat_object(), and holds the object's bytes until the reader goes.
-Result<std::shared_ptr<ObjectReader>> open_object(std::shared_ptr<Engine> engine,
-                                                  const std::shared_ptr<const Bucket>& bucket, VersionName name,
-                                                  Tier tier);
+class VolumeBlobs final : public Blobs {
+ public:
+  explicit VolumeBlobs(Engine& engine) : engine_(engine) {}
+
+  std::shared_ptr<BlobWriter> create(const Bucket& bucket, std::optional<uint64_t> size_hint) override;
+  Result<std::shared_ptr<ObjectReader>> open(View& rows, std::string name, ObjectInfo info,
+                                             std::span<const BlobRef> blobs) override;
+  std::shared_ptr<ObjectReader> find_kept(uint64_t object, std::string_view head) override;
+  void keep(uint64_t object, std::string head, const std::shared_ptr<ObjectReader>& reader) override;
+  void let_go(const std::shared_ptr<ObjectReader>& reader) override;
+
+ private:
+  Engine& engine_;
+};
 
 }  // namespace verbena::store::local

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "store/local/engine.h"
 #include "store/local/index_check.h"
+#include "store/local/reader.h"
 #include "store/local/scrub.h"
 #include "store/local/seam_env.h"
 #include "store/local/write_behind.h"
@@ -55,13 +56,17 @@ Result<void> Engine::start() {
                                                  .volume_size_max = align_down(options.volume_size_max, block_size),
                                                  .allocate_step = align_up(options.allocate_step),
                                                  .free_bytes_min = options.free_bytes_min,
+                                                 .open_max = options.open_volumes_max,
                                                  .next_id = ids});
   VB_TRY(open_index());
   garbage = std::make_unique<Garbage>(*index, *volumes, [this](const auto& blobs) { kept.release(blobs); });
-  committer = std::make_unique<Committer>(*index, *volumes, *garbage, Committer::Options{.clock = options.clock});
+  committer = std::make_unique<Committer>(*index, *volumes, *garbage,
+                                          Committer::Options{.clock = options.clock, .next_id = ids});
   io = std::make_unique<DataIo>(*options.pool);
   behind = std::make_unique<WriteBehind>(*this);
-  VB_TRY(load_buckets());
+  supply_seams();
+  IndexView all(*index, Tier::disk, Visible::newest);
+  VB_TRY(load_buckets(all));
   VB_TRY(check_volumes());
   VB_TRY(recover_volumes());
   VB_TRY(queue_dead_blobs());
@@ -72,6 +77,16 @@ Result<void> Engine::start() {
   scrub = std::make_unique<Scrub>(*this);
   scrub->start();
   return {};
+}
+
+// What the logic sees of the engine.
+void Engine::supply_seams() {
+  catalogue = std::make_unique<IndexCatalogue>(*this);
+  volume_blobs = std::make_unique<VolumeBlobs>(*this);
+  rows = catalogue.get();
+  blobs = volume_blobs.get();
+  early = behind.get();
+  clock = options.clock;
 }
 
 void Engine::stop() {
@@ -166,6 +181,7 @@ Result<void> Engine::open_index() {
   auto opened = Index::open({.directory = options.directory / "index",
                              .env = env.get(),
                              .cache_bytes = options.index_cache,
+                             .open_files_max = options.open_index_files_max,
                              .log = log,
                              .create = true,
                              .trouble = &trouble});
@@ -180,7 +196,8 @@ Result<void> Engine::open_index() {
   if (log == LogMode::around_damage) epoch += starts_forgotten_max;
   Batch batch(*index);
   batch.put(Family::meta, keys::epoch(), std::to_string(epoch));
-  return index->write(batch, /*sync=*/true);
+  VB_TRY(index->write(batch));
+  return index->sync();
 }
 
 Result<void> Engine::read_epoch() {
@@ -235,30 +252,6 @@ Result<void> Engine::check_volumes() {
                 options.directory.string() + "`, or go on without it: accept_data_loss.");
 }
 
-Result<void> Engine::load_buckets() {
-  Cursor cursor = index->cursor(Family::meta, keys::bucket_prefix());
-  for (; cursor.valid(); cursor.next()) {
-    VB_ASSIGN(BucketRecord record, decode_bucket(cursor.value()));
-    buckets.add(record);
-  }
-  VB_TRY(cursor.status());
-  return load_documents();
-}
-
-Result<void> Engine::load_documents() {
-  std::map<uint64_t, std::shared_ptr<const Bucket>> by_id;
-  for (auto& bucket : buckets.all()) by_id[bucket->id] = bucket;
-  Cursor cursor = index->cursor(Family::meta, keys::document_prefix());
-  for (; cursor.valid(); cursor.next()) {
-    auto key = keys::parse_document(cursor.key());
-    if (!key) return fail(Errc::corrupt_object, "store: document record");
-    auto bucket = by_id.find(key->first);
-    if (bucket == by_id.end()) return fail(Errc::corrupt_object, "store: document of no bucket");
-    bucket->second->documents.set(key->second, std::make_shared<const std::string>(cursor.value()));
-  }
-  return cursor.status();
-}
-
 Result<void> Engine::recover_volumes() {
   VB_ASSIGN(auto ids, volumes->on_disk());
   Batch batch(*index);
@@ -270,7 +263,7 @@ Result<void> Engine::recover_volumes() {
     batch.put(Family::meta, keys::volume_clean(id), "");
   }
   if (batch.empty()) return {};
-  return index->write(batch, /*sync=*/false);
+  return index->write(batch);
 }
 
 // Punches the gaps between what the space map names, cuts off what lies behind it. All of the map is read before.
@@ -315,7 +308,7 @@ Result<void> Engine::queue_dead_blobs() {
     blobs.push_back(*blob);
   }
   VB_TRY(cursor.status());
-  garbage->add_dead(blobs);
+  garbage->add_dead(blobs, /*durable=*/true);
   return {};
 }
 
@@ -327,12 +320,6 @@ Result<void> Engine::queue_removed_buckets() {
     garbage->add_removed_bucket(*bucket);
   }
   return cursor.status();
-}
-
-Result<void> check_key(std::string_view key) {
-  if (key.empty()) return fail(Errc::invalid_argument, "key: empty");
-  if (key.size() > key_size_max) return fail(Errc::key_too_long);
-  return {};
 }
 
 }  // namespace verbena::store::local

@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/local/engine.h"
-#include "store/local/versions.h"
 #include "store/local/write_behind.h"
+#include "store/logic/versions.h"
 
 namespace verbena::store::local {
 namespace {
@@ -30,6 +30,8 @@ struct Counters {
   metrics::Counter& bytes = metrics::counter("verbena_scrub_bytes_total", "Bytes that the scrub has read and checked");
   metrics::Counter& damaged =
       metrics::counter("verbena_scrub_damaged_blocks_total", "Blocks that the scrub found damaged");
+  metrics::Counter& unreadable =
+      metrics::counter("verbena_scrub_unreadable_blocks_total", "Blocks that the disk refused to read to the scrub");
   metrics::Counter& rounds = metrics::counter("verbena_scrub_rounds_total", "Times that the scrub has read everything");
   metrics::Gauge& last = metrics::gauge("verbena_scrub_last_round_seconds", "When it last had, in Unix time");
 };
@@ -100,8 +102,8 @@ void Scrub::loop() {
     counters().rounds.add();
     counters().last.set(engine_.options.clock->now_s());
     if (report.bytes != 0) {
-      log::info("scrub: all read, {} since the start of the server or the round; {} damaged blocks",
-                format_size(report.bytes), report.damaged_blocks);
+      log::info("scrub: all read, {} since the start of the server or the round; {} blocks are damaged, {} unreadable",
+                format_size(report.bytes), report.damaged_blocks, report.unreadable_blocks);
     }
     save({});
     wait(engine_.options.scrub_rest);
@@ -120,7 +122,7 @@ void Scrub::save(const Position& at) {
   Batch batch(*engine_.index);
   batch.put(Family::meta, keys::scrub(),
             std::string(1, at.in_index ? 'i' : 's') + keys::number(at.blob) + keys::number(at.segment));
-  if (auto written = engine_.index->write(batch, /*sync=*/false); !written) {
+  if (auto written = engine_.index->write(batch); !written) {
     log::warn("scrub: its place could not be noted: {}", describe(written.error()));
   }
 }
@@ -152,7 +154,10 @@ Result<bool> Scrub::step_segment(Position& at, Pace pace, ScrubReport& report) {
   if (!engine_.garbage->pin(blob)) return true;
   auto checked = check_segment(blob, number, pace, report);
   engine_.garbage->unpin(blob);
-  if (!checked) return std::unexpected(checked.error());
+  if (!checked) {
+    if (checked.error() == Errc::slow_down) at.segment = number;  // it says nothing of this segment: once more
+    return std::unexpected(checked.error());
+  }
   if (stopping()) at.segment = number;  // it may not have been read to its end
   return true;
 }
@@ -163,48 +168,61 @@ Result<void> Scrub::check_segment(uint64_t blob, uint32_t number, Pace pace, Scr
   if (!value) return std::unexpected(value.error());
   const auto segment = decode_segment(*value);
   if (!segment) {
-    ++report.damaged_blocks;
-    tell(blob, report);
+    tell(blob, {.damaged = 1}, report);
     return {};
   }
-  bool sound = true;
+  Wrong wrong;
   uint64_t start = 0;
   for (const Extent& extent : segment->extents) {
-    sound = check_extent(*segment, extent, start, pace, report) && sound;
+    VB_ASSIGN(const Wrong more, check_extent(*segment, extent, start, pace, report));
+    wrong.damaged += more.damaged;
+    wrong.unreadable += more.unreadable;
     start += extent.length;
-    if (stopping()) return {};
+    if (stopping()) break;
   }
-  if (!sound) tell(blob, report);
+  tell(blob, wrong, report);
   return {};
 }
 
+Result<void> Scrub::read(const Extent& extent, uint64_t done, MutableBytes into) {
+  VB_ASSIGN(const auto volume, engine_.volumes->open(extent.volume));
+  return read_fully(volume->file(), into, extent.offset + done);
+}
+
 // `start`: of the extent, in the segment.
-bool Scrub::check_extent(const Segment& segment, const Extent& extent, uint64_t start, Pace pace, ScrubReport& report) {
+Result<Scrub::Wrong> Scrub::check_extent(const Segment& segment, const Extent& extent, uint64_t start, Pace pace,
+                                         ScrubReport& report) {
   if (memory_.empty()) memory_.resize(read_size + disk_alignment);
   void* aligned = memory_.data();
   size_t space = memory_.size();
   std::align(disk_alignment, read_size, aligned, space);
-  const auto volume = engine_.volumes->open(extent.volume);
-  bool sound = true;
+  Wrong wrong;
   for (uint64_t done = 0; done < extent.length && !stopping();) {
     const MutableBytes into(static_cast<std::byte*>(aligned), std::min<uint64_t>(read_size, extent.length - done));
     if (pace.slow) wait_while_busy();
-    const bool read = volume && read_fully((*volume)->file(), into, extent.offset + done).has_value();
+    const Result<void> got = read(extent, done, into);
+    if (!got && got.error() == Errc::slow_down) return std::unexpected(got.error());
+    const bool refused = !got && !is_missing(got.error());
+    if (refused) log::warn("scrub: volume {:016x}: {}", extent.volume, describe(got.error()));
     for (size_t in = 0; in < into.size(); in += block_size) {
       const Bytes block = Bytes(into).subspan(in, std::min<size_t>(block_size, into.size() - in));
       const size_t number = (start + done + in) / block_size;
       const bool last = number + 1 == segment.block_crcs.size();
-      if (read && block_matches(block, segment.block_crcs[number], last)) continue;
-      ++report.damaged_blocks;
-      counters().damaged.add();
-      sound = false;
+      if (refused) {
+        ++wrong.unreadable;
+      } else if (!got || number >= segment.block_crcs.size() ||
+                 !block_matches(block, segment.block_crcs[number], last)) {
+        ++wrong.damaged;
+      }
     }
-    report.bytes += into.size();
-    counters().bytes.add(into.size());
+    if (got) {
+      report.bytes += into.size();
+      counters().bytes.add(into.size());
+    }
     done += into.size();
     rest_after(into.size(), pace);
   }
-  return sound;
+  return wrong;
 }
 
 Result<bool> Scrub::step_in_index(Position& at, Pace pace, ScrubReport& report) {
@@ -225,20 +243,25 @@ Result<bool> Scrub::step_in_index(Position& at, Pace pace, ScrubReport& report) 
   }
   report.bytes += bytes;
   counters().bytes.add(bytes);
-  for (const uint64_t blob : damaged) {
-    ++report.damaged_blocks;
-    counters().damaged.add();
-    tell(blob, report);
-  }
+  for (const uint64_t blob : damaged) tell(blob, {.damaged = 1}, report);
   if (pace.slow) wait_while_busy();
   rest_after(bytes, pace);
   return seen == inline_batch;
 }
 
-void Scrub::tell(uint64_t blob, ScrubReport& report) {
-  std::string name = report.objects.size() < names_max ? name_of(blob) : "another object";
-  log::error("scrub: {} is damaged on disk", log::printable(name));
-  if (report.objects.size() < names_max) report.objects.push_back(std::move(name));
+void Scrub::tell(uint64_t blob, const Wrong& wrong, ScrubReport& report) {
+  report.damaged_blocks += wrong.damaged;
+  report.unreadable_blocks += wrong.unreadable;
+  counters().damaged.add(wrong.damaged);
+  counters().unreadable.add(wrong.unreadable);
+  if (wrong.damaged != 0) name(blob, "is damaged on disk", report.objects);
+  if (wrong.unreadable != 0) name(blob, "could not be read from disk", report.unreadable);
+}
+
+void Scrub::name(uint64_t blob, const char* what, std::vector<std::string>& names) {
+  std::string name = names.size() < names_max ? name_of(blob) : "another object";
+  log::error("scrub: {} {}", log::printable(name), what);
+  if (names.size() < names_max) names.push_back(std::move(name));
 }
 
 namespace {

@@ -1,7 +1,8 @@
 // Finds rot before a reader does: a thread that slowly reads all live bytes and checks them against their checksums.
-// What it finds it names in the log and counts; it changes nothing. Where it is, it notes in the index, so that it goes
-// on there after a restart. While others use the disk it waits, but not for ever: a store that is never idle is
-// scrubbed, too.
+// What it finds it names in the log and counts; it changes nothing. What could not be read is counted apart: a disk
+// that refuses says nothing of the bytes, and when descriptors or memory are short the scrub waits and reads again.
+// Where it is, it notes in the index, so that it goes on there after a restart. While others use the disk it waits, but
+// not for ever: a store that is never idle is scrubbed, too.
 #pragma once
 
 #include <condition_variable>
@@ -46,8 +47,15 @@ class Scrub {
   Result<bool> step_segment(Position& at, Pace pace, ScrubReport& report);
   Result<bool> step_in_index(Position& at, Pace pace, ScrubReport& report);
   Result<void> check_segment(uint64_t blob, uint32_t number, Pace pace, ScrubReport& report);
-  bool check_extent(const Segment& segment, const Extent& extent, uint64_t start, Pace pace, ScrubReport& report);
-  void tell(uint64_t blob, ScrubReport& report);
+  // How much is wrong with what was read, in blocks.
+  struct Wrong {
+    uint64_t damaged = 0, unreadable = 0;
+  };
+  Result<Wrong> check_extent(const Segment& segment, const Extent& extent, uint64_t start, Pace pace,
+                             ScrubReport& report);
+  Result<void> read(const Extent& extent, uint64_t done, MutableBytes into);
+  void tell(uint64_t blob, const Wrong& wrong, ScrubReport& report);
+  void name(uint64_t blob, const char* what, std::vector<std::string>& names);
   std::string name_of(uint64_t blob) const;
   void rest_after(uint64_t bytes, Pace pace);
   bool wait(std::chrono::nanoseconds time);  // false: the store ends

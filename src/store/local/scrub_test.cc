@@ -75,13 +75,33 @@ TEST_F(ScrubTest, FindsRotInOlderVersionsAndInParts) {
   EXPECT_EQ(scrub().objects.front().substr(0, 3), "b/m");
 }
 
-TEST_F(ScrubTest, ADiskThatDoesNotReadIsDamageToo) {
+TEST_F(ScrubTest, WhatTheDiskDoesNotReadIsCountedApartFromRot) {
   ASSERT_TRUE(t_.put("b", "k", pattern(100'000, 1)));
+  auto& damaged = metrics::counter("verbena_scrub_damaged_blocks_total", "");
+  auto& unreadable = metrics::counter("verbena_scrub_unreadable_blocks_total", "");
+  const uint64_t damaged_before = damaged.value(), unreadable_before = unreadable.value();
   fs_.fail_reads(true);
   const ScrubReport report = scrub();
   fs_.fail_reads(false);
+  EXPECT_EQ(report.damaged_blocks, 0u);
+  EXPECT_TRUE(report.objects.empty());
+  EXPECT_EQ(report.unreadable_blocks, 2u);
+  EXPECT_EQ(report.unreadable, std::vector<std::string>{"b/k"});
+  EXPECT_EQ(damaged.value(), damaged_before);
+  EXPECT_EQ(unreadable.value(), unreadable_before + 2);
+  EXPECT_EQ(scrub().unreadable_blocks, 0u);
+}
+
+TEST_F(ScrubTest, AVolumeThatIsGoneIsDamage) {
+  ASSERT_TRUE(t_.put("b", "k", pattern(100'000, 1)));
+  const std::string path = volume();
+  t_.close();
+  ASSERT_TRUE(fs_.unlink(path));
+  t_.options.accept_data_loss = true;  // else the start says what is missing, and refuses
+  t_.open();
+  const ScrubReport report = scrub();
   EXPECT_EQ(report.damaged_blocks, 2u);
-  EXPECT_EQ(scrub().damaged_blocks, 0u);
+  EXPECT_EQ(report.unreadable_blocks, 0u);
 }
 
 TEST_F(ScrubTest, WhatWasRemovedIsNotRead) {

@@ -4,43 +4,20 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/use_future.hpp>
-
-#include <cstring>
 #include <filesystem>
-#include <random>
 
+#include "store/conformance/rig.h"
 #include "store/local/faulty_file_system.h"
 #include "store/local/local_store.h"
 
 namespace verbena::store::local {
 
-// Bytes that differ everywhere and depend on the seed.
-inline std::string pattern(size_t size, uint64_t seed) {
-  std::string bytes(size, '\0');
-  std::mt19937_64 random(seed);
-  for (size_t i = 0; i < size; i += 8) {
-    uint64_t v = random();
-    std::memcpy(bytes.data() + i, &v, std::min<size_t>(8, size - i));
-  }
-  return bytes;
-}
+using conformance::pattern;
+using conformance::TestClock;
 
-class TestClock final : public WallClock {
- public:
-  int64_t now_us() const override { return now_.fetch_add(1'000'000) + 1'700'000'000'000'000; }
-
- private:
-  mutable std::atomic<int64_t> now_{0};
-};
-
-class TestStore {
+class TestStore : public conformance::Rig {
  public:
   explicit TestStore(FileSystem* fs = nullptr) {
-    arena_ = std::move(*memory::Arena::create(64 * MiB));
     options.directory = "/store";
     if (fs == nullptr) {
       std::string name = std::filesystem::temp_directory_path() / "verbena-store-XXXXXX";
@@ -55,7 +32,7 @@ class TestStore {
     options.allocate_step = 0;
     options.free_bytes_min = 0;
   }
-  ~TestStore() {
+  ~TestStore() override {
     close();
     if (!made_.empty()) std::filesystem::remove_all(made_);
   }
@@ -64,134 +41,29 @@ class TestStore {
     VB_ASSIGN(store, LocalStore::open(options));
     return {};
   }
-  void open() {
+  void open() override {
     auto opened = try_open();
     ASSERT_TRUE(opened) << describe(opened.error());
   }
   void close() { store.reset(); }
-  void reopen() {
+  void reopen() override {
     close();
     open();
   }
 
-  // Runs a task to its end on this thread.
-  template <class T>
-  T run(Task<T> task) {
-    auto future = boost::asio::co_spawn(io_, std::move(task), boost::asio::use_future);
-    io_.restart();
-    io_.run();
-    return future.get();
-  }
-  boost::asio::io_context& io() { return io_; }
-  memory::Arena& arena() { return *arena_; }
-
-  void make_bucket(const std::string& name, Durability durability = Durability::sync) {
-    auto made = run(store->create_bucket({.name = name, .created_us = 0, .owner = "root", .durability = durability}));
-    ASSERT_TRUE(made) << describe(made.error());
+  Store& engine() override { return *store; }
+  uint64_t live_bytes() override {
+    store->drain();
+    return store->usage()->live_bytes;
   }
 
-  memory::Chunk chunk(std::string_view bytes) {
-    auto lease = arena_->lease(std::max<size_t>(bytes.size(), 1));
-    EXPECT_TRUE(lease);
-    std::memcpy(lease->data(), bytes.data(), bytes.size());
-    Bytes view(lease->data(), bytes.size());
-    return {std::move(*lease), view};
+  bool leaks() override {
+    store->drain();
+    const auto usage = store->usage();
+    return !usage || usage->allocated_bytes != usage->live_bytes;
   }
-  Result<void> append(ObjectWriter& writer, std::string_view bytes, size_t chunk_size = 1 * MiB) {
-    for (size_t at = 0; at < bytes.size(); at += chunk_size) {
-      VB_TRY(run(writer.append(chunk(bytes.substr(at, chunk_size)))));
-    }
-    return {};
-  }
-
-  struct How {
-    CommitConditions conditions;
-    size_t chunk_size = 1 * MiB;
-    std::optional<uint64_t> size_hint;
-    std::string etag;
-  };
-  Result<ObjectInfo> put(const std::string& bucket, const std::string& key, std::string_view bytes, How how) {
-    VB_ASSIGN(auto writer, run(store->create(bucket, key, how.size_hint)));
-    VB_TRY(append(*writer, bytes, how.chunk_size));
-    ObjectInfo info;
-    info.size = bytes.size();
-    info.etag = how.etag.empty() ? etag_of(bytes) : how.etag;
-    return run(writer->commit(std::move(info), how.conditions));
-  }
-  Result<ObjectInfo> put(const std::string& bucket, const std::string& key, std::string_view bytes) {
-    return put(bucket, key, bytes, How{});
-  }
-  static std::string etag_of(std::string_view bytes) {
-    return std::to_string(bytes.size()) + "-" + std::to_string(crc32c(as_bytes(bytes)));
-  }
-
-  Result<std::string> read(ObjectReader& reader, uint64_t offset, uint64_t length) {
-    std::string bytes;
-    while (bytes.size() < length) {
-      size_t n = std::min<uint64_t>(length - bytes.size(), ObjectReader::chunk_size_max);
-      VB_ASSIGN(memory::Chunk chunk, run(reader.read(offset + bytes.size(), n)));
-      bytes += as_text(chunk.bytes);
-    }
-    return bytes;
-  }
-  Result<std::string> get(const std::string& bucket, const std::string& key) {
-    VB_ASSIGN(auto reader, run(store->open(bucket, key)));
-    return read(*reader, 0, reader->info().size);
-  }
-  Result<std::string> get_version(const std::string& bucket, const std::string& key, const std::string& version_id) {
-    VB_ASSIGN(auto reader, run(store->open(bucket, key, version_id)));
-    return read(*reader, 0, reader->info().size);
-  }
-  Result<Removed> remove(const std::string& bucket, const std::string& key, CommitConditions conditions = {}) {
-    return run(store->remove(bucket, key, {.version_id = {}, .conditions = std::move(conditions)}));
-  }
-  Result<Removed> remove_version(const std::string& bucket, const std::string& key, const std::string& version_id,
-                                 bool bypass_governance = false) {
-    return run(store->remove(bucket, key,
-                             {.version_id = version_id, .conditions = {}, .bypass_governance = bypass_governance}));
-  }
-  Result<void> set_versioning(const std::string& bucket, Versioning versioning) {
-    return run(store->set_versioning(bucket, versioning));
-  }
-  Result<VersionPage> list_versions(const std::string& bucket, ListVersionsRequest request = {}) {
-    return run(store->list_versions(bucket, std::move(request)));
-  }
-  Result<ListPage> list(const std::string& bucket, ListRequest request = {}) {
-    return run(store->list(bucket, std::move(request)));
-  }
-
-  Result<void> set_document(const std::string& bucket, const std::string& name, const std::string& bytes) {
-    return run(store->set_document(bucket, name, bytes));
-  }
-  Result<std::string> document(const std::string& bucket, const std::string& name) {
-    VB_ASSIGN(Document found, run(store->document(bucket, name)));
-    return *found;
-  }
-
-  Result<PartInfo> put_part(const UploadInfo& upload, int number, std::string_view bytes) {
-    VB_ASSIGN(auto writer, run(store->create_part(upload.bucket, upload.key, upload.upload_id, number, bytes.size())));
-    VB_TRY(append(*writer, bytes));
-    ObjectInfo info;
-    info.size = bytes.size();
-    info.etag = etag_of(bytes);
-    VB_TRY(run(writer->commit(info, {})));
-    return PartInfo{number, info.size, info.etag, 0, {}};
-  }
-  Result<UploadInfo> start_upload(const std::string& bucket, const std::string& key) {
-    UploadInfo upload;
-    upload.bucket = bucket;
-    upload.key = key;
-    upload.owner = "root";
-    return run(store->create_upload(upload));
-  }
-  Result<ObjectInfo> complete(const UploadInfo& upload, std::vector<PartInfo> parts, CommitConditions conditions = {}) {
-    ObjectInfo info;
-    info.etag = "multi-" + std::to_string(parts.size());
-    return run(store->complete_upload(upload.bucket, upload.key, upload.upload_id, std::move(parts), info, conditions));
-  }
-
   // Nothing is held that the index does not name.
-  void expect_no_leak() {
+  void expect_no_leak() override {
     store->drain();
     auto usage = store->usage();
     ASSERT_TRUE(usage) << describe(usage.error());
@@ -206,9 +78,6 @@ class TestStore {
 
  private:
   std::string made_;
-  TestClock clock_;
-  std::unique_ptr<memory::Arena> arena_;
-  boost::asio::io_context io_;
   BlockingPool pool_{2, 1024};  // it posts to the loop: the loop goes last
 };
 

@@ -17,6 +17,12 @@ metrics::Counter& syncs() {
   return counter;
 }
 
+metrics::Gauge& undurable_gauge() {
+  static auto& gauge = metrics::gauge("verbena_store_undurable_volumes",
+                                      "Volumes of memory buckets that could not be synced: what they hold may be gone");
+  return gauge;
+}
+
 }  // namespace
 
 Result<void> Volume::sync() {
@@ -119,8 +125,8 @@ Result<void> Volumes::start(VolumeKind kind) {
     (void)options_.fs->unlink(path(id));
     return synced;
   }
+  open_.add(id, volume);
   std::lock_guard lock(mutex_);
-  open_[id] = volume;
   active_[static_cast<size_t>(kind)] = {std::move(volume), 0, 0};
   return {};
 }
@@ -146,32 +152,48 @@ std::optional<Run> Volumes::trim(Run& run, uint64_t used) {
   return rest;
 }
 
-std::shared_ptr<Volume> Volumes::cached(uint64_t id) {
-  std::lock_guard lock(mutex_);
-  auto it = open_.find(id);
-  return it == open_.end() ? nullptr : it->second;
-}
+std::shared_ptr<Volume> Volumes::cached(uint64_t id) { return open_.find(id); }
 
 Result<std::shared_ptr<Volume>> Volumes::open(uint64_t id) {
   if (auto volume = cached(id)) return volume;
   VB_ASSIGN(auto file, options_.fs->open(path(id), {.write = true, .direct = true}));
-  auto volume = std::make_shared<Volume>(id, std::move(file));
-  std::lock_guard lock(mutex_);
-  return open_.try_emplace(id, std::move(volume)).first->second;
+  return open_.add(id, std::make_shared<Volume>(id, std::move(file)));
 }
 
 Result<void> Volumes::sync_written_behind() {
   std::vector<std::shared_ptr<Volume>> dirty;
+  Result<void> outcome;
   {
     std::lock_guard lock(mutex_);
+    if (!undurable_.empty()) outcome = fail(Errc::io_error, "volume: what was written behind could not be synced");
     auto& active = active_[static_cast<size_t>(VolumeKind::written_behind)].volume;
     if (active && active->dirty()) dirty.push_back(active);
     for (const Ended& ended : ended_) {
       if (ended.kind == VolumeKind::written_behind && ended.volume->dirty()) dirty.push_back(ended.volume);
     }
   }
-  for (auto& volume : dirty) VB_TRY(volume->sync());
-  return {};
+  // One that fails must not keep the others from their sync.
+  for (auto& volume : dirty) {
+    if (auto synced = volume->sync(); !synced) outcome = synced;
+  }
+  return outcome;
+}
+
+// Without these the volume is not clean: the next start looks through it again. Synced, because the mark must not
+// outlive a crash that holes do not. After a failure another sync would only seem to succeed.
+bool Volumes::finish(const Ended& ended) {
+  if (ended.volume->failed()) return false;
+  const bool cut = ended.volume->file().truncate(ended.size).has_value();
+  return ended.volume->sync_holes() && cut;
+}
+
+void Volumes::leave(const Ended& ended, bool clean) {
+  std::lock_guard lock(mutex_);
+  if (!clean && ended.kind == VolumeKind::written_behind && ended.volume->dirty()) {
+    undurable_.insert(ended.volume->id());
+    undurable_gauge().set(static_cast<int64_t>(undurable_.size()));
+  }
+  std::erase_if(ended_, [&](const Ended& other) { return other.volume == ended.volume; });
 }
 
 std::vector<std::shared_ptr<Volume>> Volumes::take_finished(bool all) {
@@ -184,19 +206,16 @@ std::vector<std::shared_ptr<Volume>> Volumes::take_finished(bool all) {
         if (active_[static_cast<size_t>(kind)].volume) end(kind);
       }
     }
-    std::erase_if(ended_, [&](Ended& ended) {
-      if (ended.volume->unsettled.load(std::memory_order_acquire) != 0) return false;
-      finished.push_back(ended);
-      return true;
-    });
+    for (const Ended& ended : ended_) {
+      if (ended.volume->unsettled.load(std::memory_order_acquire) == 0) finished.push_back(ended);
+    }
   }
   std::vector<std::shared_ptr<Volume>> volumes;
-  for (Ended& ended : finished) {
-    // Without these the volume is not clean: the next start looks through it again. Synced, because the mark must not
-    // outlive a crash that holes do not.
-    if (!ended.volume->file().truncate(ended.size)) continue;
-    if (!ended.volume->sync_holes()) continue;
-    volumes.push_back(std::move(ended.volume));
+  for (const Ended& ended : finished) {
+    // It stays in the list until it is synced: sync_written_behind() must find it there.
+    const bool clean = finish(ended);
+    leave(ended, clean);
+    if (clean) volumes.push_back(ended.volume);
   }
   return volumes;
 }
@@ -210,8 +229,9 @@ bool Volumes::drop(uint64_t id) {
     for (const Ended& ended : ended_) {
       if (ended.volume->id() == id) return false;
     }
-    open_.erase(id);
+    if (undurable_.erase(id) != 0) undurable_gauge().set(static_cast<int64_t>(undurable_.size()));
   }
+  open_.remove(id);
   if (auto done = options_.fs->unlink(path(id)); !done && done.error() != Errc::not_found) {
     log::warn("store: volume {:016x}: {}", id, describe(done.error()));
     return false;

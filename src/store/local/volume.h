@@ -5,13 +5,14 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "store/local/file_system.h"
+#include "store/local/open_volumes.h"
 #include "store/local/record.h"
 
 namespace verbena::store::local {
@@ -65,9 +66,10 @@ class Volumes {
     uint64_t volume_size_max = 1 * GiB;
     uint64_t allocate_step = 16 * MiB;   // blocks are reserved from the file system in steps; 0: as needed
     uint64_t free_bytes_min = 64 * MiB;  // new data is refused below this, so that deletes go on working
+    size_t open_max = 256;               // files that stay open besides those in use
     std::function<uint64_t()> next_id;
   };
-  explicit Volumes(Options options) : options_(std::move(options)) {}
+  explicit Volumes(Options options) : options_(std::move(options)), open_(options_.open_max) {}
 
   // Without blocking; nullopt when the volume must grow or another must be started: then reserve().
   std::optional<Run> try_reserve(VolumeKind kind, uint64_t bytes);
@@ -79,17 +81,19 @@ class Volumes {
   std::optional<Run> trim(Run& run, uint64_t used);
   void settle(const Run& run) { run.volume->unsettled.fetch_sub(1, std::memory_order_acq_rel); }
 
-  // The volume, opened. nullptr (cached: not open yet; otherwise: no such file).
-  std::shared_ptr<Volume> cached(uint64_t id);
-  Result<std::shared_ptr<Volume>> open(uint64_t id);
+  // The volume with its file open, for as long as the caller holds it. A store has more volumes than a process may have
+  // files open, so nobody holds one for longer than an operation takes, but who writes into it.
+  std::shared_ptr<Volume> cached(uint64_t id);        // null: its file is not open
+  Result<std::shared_ptr<Volume>> open(uint64_t id);  // blocks. not_found; slow_down: too many files are open
   std::filesystem::path path(uint64_t id) const;
   Result<std::vector<uint64_t>> on_disk();  // ids of the files there are
   Result<bool> has_space();                 // more than free_bytes_min is free
 
-  // Makes what `written_behind` volumes hold durable.
+  // What `written_behind` volumes held before the call is durable after it. Once that has failed for one of them it
+  // fails until the volume is dropped or the store opened again: those bytes may be gone.
   Result<void> sync_written_behind();
-  // Takes the volumes that take no more and whose runs are all settled: each is cut to its used length, then it is the
-  // caller's to mark clean. With `all`, active ones are ended first (shutdown).
+  // Takes the volumes that take no more and whose runs are all settled: each is cut to its used length and synced, then
+  // it is the caller's to mark clean. With `all`, active ones are ended first (shutdown). One caller at a time.
   std::vector<std::shared_ptr<Volume>> take_finished(bool all);
   // Forgets a volume and unlinks its file. True when it was allowed: not active, nothing unsettled.
   bool drop(uint64_t id);
@@ -107,6 +111,8 @@ class Volumes {
   };
   std::optional<Run> take(Active& active, uint64_t bytes);
   void end(VolumeKind kind);
+  static bool finish(const Ended& ended);
+  void leave(const Ended& ended, bool clean);
   Result<void> grow(VolumeKind kind, uint64_t bytes);
   Result<void> start(VolumeKind kind);
 
@@ -115,7 +121,8 @@ class Volumes {
   std::mutex mutex_;       // guards what follows; never held over I/O
   Active active_[2];
   std::vector<Ended> ended_;
-  std::map<uint64_t, std::shared_ptr<Volume>> open_;
+  std::set<uint64_t> undurable_;  // ended with bytes written behind that could not be synced
+  OpenVolumes open_;
 };
 
 }  // namespace verbena::store::local

@@ -13,7 +13,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
-#include "store/local/object_ops.h"
+#include "store/logic/object_ops.h"
 
 namespace verbena::store::local {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-constexpr auto again_after = 1s;      // what the disk refused is tried again
+constexpr auto try_again_after = 1s;  // what the disk refused is tried again
 constexpr auto settle_within = 15s;   // longer than a full table takes to be written
 constexpr size_t batch_max = 256;     // objects in one step: a group of the committer
 constexpr size_t overhead = 1 * KiB;  // of an entry and its names, roughly
@@ -86,11 +86,6 @@ void WriteBehind::stop() {
 // --- In and out
 // -------------------------------------------------------------------------------------------------------
 
-bool WriteBehind::suits(const Bucket& bucket) {
-  return bucket.durability.load(std::memory_order_acquire) == Durability::memory &&
-         bucket.versioning.load(std::memory_order_acquire) == Versioning::off;
-}
-
 std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& bucket, std::string_view key,
                                            ObjectInfo& info, memory::Chunk& bytes) {
   if (info.lock != ObjectLock{} || bytes.bytes.size() > object_size_max) return std::nullopt;
@@ -106,7 +101,7 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     std::unique_lock lock(mutex_);
     if (trouble_ || stopping_ || bucket->shut != 0 || !suits(*bucket)) return std::nullopt;
     if (bytes_ + object->charge > bytes_max_ || newest_.size() >= entries_max) {
-      hurry_ = true;
+      hurry_upto_ = last_sequence_;
       wake_.notify_one();
       return std::nullopt;
     }
@@ -140,8 +135,9 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     newest = object;
     bytes_gauge_.set(static_cast<int64_t>(bytes_));
     const bool many = bytes_ > bytes_max_ / 4 || waiting_.size() > entries_max / 4;
-    if (sleeps_ || (many && !hurry_)) {
-      hurry_ = hurry_ || many;
+    const bool hurry = many && !hurried_locked();
+    if (hurry) hurry_upto_ = last_sequence_;
+    if (sleeps_ || hurry) {
       sleeps_ = false;
       wake_.notify_one();
     }
@@ -156,6 +152,17 @@ AcknowledgedPtr WriteBehind::find(const Bucket& bucket, std::string_view key) co
   const std::lock_guard lock(mutex_);
   const auto found = newest_.find(name.text());
   return found == newest_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<ObjectReader> WriteBehind::open(const Bucket& bucket, std::string_view key) const {
+  auto object = find(bucket, key);
+  return object == nullptr ? nullptr : open_acknowledged(std::move(object));
+}
+
+std::optional<ObjectInfo> WriteBehind::stat(const Bucket& bucket, std::string_view key) const {
+  const auto object = find(bucket, key);
+  if (object == nullptr) return std::nullopt;
+  return object->info;
 }
 
 void WriteBehind::forget_locked(const Acknowledged& object) {
@@ -207,7 +214,7 @@ Task<Result<void>> WriteBehind::wait_for(uint64_t upto) {
     };
     auto wake = [executor = turn->timer.get_executor(), over] { asio::post(executor, over); };
     waiters_.push_back({upto, turn, std::move(wake)});
-    hurry_ = true;
+    hurry_upto_ = std::max(hurry_upto_, upto);
     wake_.notify_one();
   }
   while (!turn->over) {
@@ -240,29 +247,22 @@ void WriteBehind::flush() {
   std::unique_lock lock(mutex_);
   const uint64_t upto = last_sequence_;
   while (settled_upto_locked() < upto && !stopping_ && !trouble_) {
-    hurry_ = true;
+    hurry_upto_ = std::max(hurry_upto_, upto);
     wake_.notify_one();
     settled_.wait(lock);
   }
 }
 
-WriteBehind::Shut::Shut(WriteBehind& behind, std::shared_ptr<const Bucket> bucket)
-    : behind_(behind), bucket_(std::move(bucket)) {
-  const std::lock_guard lock(behind_.mutex_);
-  ++bucket_->shut;
-}
-
-WriteBehind::Shut::~Shut() {
-  if (!bucket_) return;
-  const std::lock_guard lock(behind_.mutex_);
-  --bucket_->shut;
+void WriteBehind::shut(const Bucket& bucket, bool is) {
+  const std::lock_guard lock(mutex_);
+  bucket.shut += is ? 1 : -1;
 }
 
 // --- The thread
 // -------------------------------------------------------------------------------------------------------
 
 bool WriteBehind::due_locked(Clock::time_point now) const {
-  return stopping_ || (!waiting_.empty() && (hurry_ || now >= due_at_locked()));
+  return stopping_ || (!waiting_.empty() && (hurried_locked() || now >= due_at_locked()));
 }
 
 WriteBehind::Clock::time_point WriteBehind::due_at_locked() const {
@@ -274,7 +274,6 @@ void WriteBehind::loop() {
   for (;;) {
     while (!due_locked(Clock::now())) {
       sleeps_ = waiting_.empty();
-      hurry_ = false;
       if (sleeps_) {
         wake_.wait(lock);
       } else {
@@ -288,13 +287,11 @@ void WriteBehind::loop() {
     lock.unlock();
     write(std::move(batch));
     lock.lock();
-    if (waiting_.empty()) hurry_ = false;
     if (!trouble_) continue;
     if (last_try) return;
     // Nobody is helped by trying at once what the disk has just refused.
-    hurry_ = false;
-    wake_.wait_for(lock, again_after, [this] { return stopping_; });
-    hurry_ = true;
+    wake_.wait_for(lock, try_again_after, [this] { return stopping_; });
+    hurry_upto_ = last_sequence_;
   }
 }
 
@@ -314,6 +311,19 @@ struct WriteBehind::Written {
   WrittenBlob blob;
 };
 
+namespace {
+
+// Brings an object into the index that was acknowledged already, at the time that its info says.
+Result<void> put_acknowledged(IndexTransaction& transaction, const Acknowledged& object, const WrittenBlob& blob) {
+  VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *object.bucket));
+  VB_ASSIGN(auto current, find_object(transaction, *object.bucket, object.key));
+  VB_TRY(replace_current(transaction, bucket, object.key, current, object.info, blob.ref, object.info.modified_us));
+  add_blob(transaction.batch(), blob);
+  return {};
+}
+
+}  // namespace
+
 void WriteBehind::write(Batch batch) {
   const auto all = std::make_shared<std::latch>(static_cast<ptrdiff_t>(batch.size()));
   for (AcknowledgedPtr& object : batch) {
@@ -324,12 +334,13 @@ void WriteBehind::write(Batch batch) {
       continue;
     }
     auto written = std::make_shared<Written>(Written{object, std::move(*blob)});
-    Mutation mutation{.apply =
-                          [this, written](Transaction& transaction) {
-                            auto done = apply_acknowledged(transaction, engine_, *written->object, written->blob);
-                            if (done) transaction.on_commit([this, written] { in_index(*written->object); });
-                            return done;
-                          },
+    auto judge = [this, written](Transaction& transaction) {
+      auto done = put_acknowledged(static_cast<IndexTransaction&>(transaction), *written->object, written->blob);
+      if (done) transaction.on_commit([this, written] { in_index(*written->object); });
+      return done;
+    };
+    Mutation mutation{.judge = std::move(judge),
+                      .blob = nullptr,
                       .runs = std::move(written->blob.runs),
                       .bucket = object->bucket,
                       .takes_space = true};

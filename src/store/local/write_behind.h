@@ -7,8 +7,8 @@
 // that brings it into the index, so that nobody ever sees an older one after a newer one.
 //
 // Everything else that concerns a key or a bucket first waits until what was acknowledged before it is in the index
-// (settle), or shuts the way in for as long as it takes (Shut). What is in here is bounded; when it is full, when the
-// disk refuses writes, or when the bucket is shut, put() declines and the PUT takes the way through the index.
+// (settle), or shuts the way in for as long as it takes (Early::Shut). What is in here is bounded; when it is full,
+// when the disk refuses writes, or when the bucket is shut, put() declines and the PUT takes the way through the index.
 #pragma once
 
 #include <atomic>
@@ -26,6 +26,7 @@
 
 #include "base/metrics.h"
 #include "store/local/blob_writer.h"
+#include "store/logic/early.h"
 
 namespace verbena::store::local {
 
@@ -44,13 +45,12 @@ using AcknowledgedPtr = std::shared_ptr<const Acknowledged>;
 // Reads it where it lies.
 std::shared_ptr<ObjectReader> open_acknowledged(AcknowledgedPtr object);
 
-class WriteBehind {
+class WriteBehind final : public Early {
  public:
-  static constexpr size_t object_size_max = 1 * MiB;
   static constexpr size_t entries_max = 16'384;
 
   explicit WriteBehind(Engine& engine);
-  ~WriteBehind() { stop(); }
+  ~WriteBehind() override { stop(); }
 
   void start();
   // Writes everything that waits, then declines for ever. Logs what could not be written.
@@ -58,35 +58,12 @@ class WriteBehind {
   // Blocks until what was acknowledged so far is in the index, or could not be written.
   void flush();
 
-  // True for a bucket whose objects may go this way at all. Cheap; put() decides.
-  static bool suits(const Bucket& bucket);
-  // Takes the object and returns what was stored; nullopt: declined, and nothing was taken. `bytes` is one piece of
-  // info.size bytes.
   std::optional<ObjectInfo> put(const std::shared_ptr<const Bucket>& bucket, std::string_view key, ObjectInfo& info,
-                                memory::Chunk& bytes);
-
-  // The newest of the key that the index does not have yet, or null.
-  AcknowledgedPtr find(const Bucket& bucket, std::string_view key) const;
-
-  // Something of the bucket may be in here.
-  static bool holds_any(const Bucket& bucket) { return bucket.acknowledged.load(std::memory_order_acquire) != 0; }
-  // Returns when all that was acknowledged of the key, or of the bucket, before the call is in the index. slow_down
-  // when that takes too long, as it does when the disk is full.
-  Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket, std::string key);
-  Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket);
-
-  // While one lives, put() declines for its bucket: for changes of what a bucket is. settle() comes after it.
-  class Shut {
-   public:
-    Shut(WriteBehind& behind, std::shared_ptr<const Bucket> bucket);
-    Shut(const Shut&) = delete;
-    ~Shut();
-    void for_ever() { bucket_.reset(); }  // the bucket is gone
-
-   private:
-    WriteBehind& behind_;
-    std::shared_ptr<const Bucket> bucket_;
-  };
+                                memory::Chunk& bytes) override;
+  std::shared_ptr<ObjectReader> open(const Bucket& bucket, std::string_view key) const override;
+  std::optional<ObjectInfo> stat(const Bucket& bucket, std::string_view key) const override;
+  Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket, std::string key) override;
+  Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket) override;
 
  private:
   using Clock = SteadyClock;
@@ -102,7 +79,10 @@ class WriteBehind {
   };
   struct Written;  // one of a batch, on its way into the index
 
+  void shut(const Bucket& bucket, bool is) override;
+  AcknowledgedPtr find(const Bucket& bucket, std::string_view key) const;
   void loop();
+  bool hurried_locked() const { return !waiting_.empty() && waiting_.begin()->first <= hurry_upto_; }
   bool due_locked(Clock::time_point now) const;
   Clock::time_point due_at_locked() const;  // of the first that waits
   Batch take_batch_locked();
@@ -127,7 +107,8 @@ class WriteBehind {
   std::deque<Waiter> waiters_;
   size_t bytes_ = 0;
   uint64_t last_sequence_ = 0;
-  bool hurry_ = false, stopping_ = false, sleeps_ = false;
+  uint64_t hurry_upto_ = 0;  // somebody waits for these, or they are too many; what comes later has its own time
+  bool stopping_ = false, sleeps_ = false;
   bool trouble_ = true;   // the disk refused something of the last batch; until start(), too
   bool refused_ = false;  // it did so in this batch
   std::thread thread_;

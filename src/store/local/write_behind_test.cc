@@ -188,6 +188,23 @@ TEST_F(WriteBehindTest, OldEnoughItIsWrittenUnasked) {
   EXPECT_EQ(*t.get("b", "k"), "1");
 }
 
+// One who waits for a key once made the thread write whatever came, for as long as something always waited.
+TEST_F(WriteBehindTest, WhoWaitsForOneObjectDoesNotHurryThoseThatComeAfterIt) {
+  constexpr int count = 300, written_at_once = 256;
+  int64_t behind = 0;
+  for (int i = 0; i < count; ++i) {
+    const int64_t before = held_bytes();
+    ASSERT_TRUE(put(std::to_string(i), pattern(100, 1)));
+    if (i >= written_at_once) behind += held_bytes() - before;
+  }
+  ASSERT_TRUE(t.get_version("b", "0", "null"));  // waits until the index has it
+  for (int i = 0; i < 5000 && held_bytes() > behind; ++i) std::this_thread::sleep_for(1ms);
+  std::this_thread::sleep_for(50ms);  // for the thread to go on, if it does
+  EXPECT_EQ(held_bytes(), behind);
+  t.store->drain();
+  EXPECT_EQ(held_bytes(), 0);
+}
+
 TEST_F(WriteBehindTest, WhatTheDiskRefusesStaysAndIsTriedAgain) {
   log::set_level(log::Level::error);
   const std::string bytes = pattern(100'000, 7);

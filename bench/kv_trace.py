@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Makes bench/kv_cache.trace: what a server of language models asks of a cache of attention keys and values.
+
+    bench/kv_trace.py > bench/kv_cache.trace
+
+A prompt is a chain of blocks; prompts begin with one of a few shared prefixes and go on by themselves. A lookup asks for
+all blocks of the chain that the cache holds, at once; what it lacks is computed and put. Of the lines 7 in 10 are
+lookups. A block has 64 KiB to 2 MiB, by the model that it is of. The cache holds 96 MiB; the chains that were used
+longest ago are removed. Lines are what bench/README.md says of `verbena bench --ops trace,trace_many`."""
+
+import collections
+import random
+
+KIB = 1024
+CAPACITY = 96 * KIB * KIB
+SIZES = [64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, 1024 * KIB, 2048 * KIB]
+WEIGHTS = [30, 25, 20, 15, 7, 3]
+LINES = 400
+
+
+class Cache:
+    def __init__(self):
+        self.blocks = collections.OrderedDict()  # name -> size, least recently used first
+        self.used = 0
+
+    def line(self, verb, names, sizes):
+        print(verb, " ".join(f"{name} {size}" for name, size in zip(names, sizes)))
+
+    def look_up(self, chain):
+        """The leading blocks that are there; returns the others."""
+        here = 0
+        while here < len(chain) and chain[here][0] in self.blocks:
+            self.blocks.move_to_end(chain[here][0])
+            here += 1
+        if here:
+            self.line("get", *zip(*chain[:here]))
+        return chain[here:], here != 0
+
+    def insert(self, blocks):
+        gone = []
+        wanted = sum(size for _, size in blocks)
+        while self.used + wanted > CAPACITY:
+            name, size = self.blocks.popitem(last=False)
+            self.used -= size
+            gone.append((name, size))
+        if gone:
+            self.line("del", *zip(*gone))
+        self.line("put", *zip(*blocks))
+        for name, size in blocks:
+            self.used += size - self.blocks.pop(name, 0)
+            self.blocks[name] = size
+        return 1 + bool(gone)
+
+
+def main():
+    chance = random.Random(20261122)
+    prefixes = [(f"p{i}", chance.choices(SIZES, WEIGHTS)[0], chance.randint(4, 24)) for i in range(12)]
+    sessions = []
+    cache = Cache()
+    lines = lookups = 0
+    while lines < LINES:
+        if len(sessions) < 8 or lookups * 10 > lines * 7:
+            sessions.append([chance.choice(prefixes), f"s{len(sessions)}", 0])
+        session = chance.choice(sessions[-12:])
+        if lookups * 10 > lines * 7:
+            session[2] += chance.randint(1, 6)  # the dialogue goes on
+        (name, size, shared), own, length = session
+        chain = [(f"kv/{name}/{i:03}", size) for i in range(shared)] + [
+            (f"kv/{name}/{own}/{i:03}", size) for i in range(length)]
+        missing, found = cache.look_up(chain)
+        lines += found
+        lookups += found
+        if missing:
+            lines += cache.insert(missing)
+
+
+if __name__ == "__main__":
+    main()

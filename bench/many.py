@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Batches beside single requests of the same run: prints the ratios and writes them into docs/performance.md.
+
+    ./dev bench many            about two minutes
+    ./dev bench many --quick    one short round
+
+Each ratio is of one round; the median of the rounds, the least and the greatest. "Objects a second of server CPU" counts
+the CPU time of the server's process, so that it does not matter that client and server share the machine."""
+
+import argparse
+import pathlib
+import statistics
+import sys
+
+import instruction_guard
+import report
+
+KIB = 1 << 10
+TRACE = pathlib.Path(__file__).resolve().parent / "kv_cache.trace"
+
+
+def merged(document, section):
+    """The document with the section in the place of the one that it has, or at its end."""
+    old = report.batches_section(document)
+    return document.replace(old, section) if old else document.rstrip("\n") + "\n\n" + section
+
+
+def rows(program, seconds, *arguments):
+    """(op, door, provider) -> row."""
+    found = report.bench(program, "--duration", str(seconds), "--nginx", "off", "--fabtests", "off", "--no-memcpy",
+                         *arguments)
+    return {(row["op"], row["door"], row["provider"]): row for row in found}
+
+
+def objects_a_core(row):
+    """A second, of server CPU."""
+    cpu = row["server_cpu_s_per_gb"]
+    return 1e9 / row["size"] / cpu if cpu else None
+
+
+def measure(program, seconds, providers):
+    """One round: name -> value."""
+    found = {}
+    size = str(4 * KIB)
+    for provider in providers:
+        gets = rows(program, seconds, "--doors", "native", "--providers", provider, "--ops",
+                    "get,get_many,get_beside_many", "--batch", "256", "--sizes", size)
+        one, many = gets["get", "native", provider], gets["get_many", "native", provider]
+        found[f"get {provider}"] = many["ops_per_s"] / one["ops_per_s"]
+        found[f"core {provider}"] = objects_a_core(many)
+        found[f"p99 {provider}"] = one["p99_us"]
+        found[f"p99 beside {provider}"] = gets["get_beside_many", "native", provider]["p99_us"]
+        trace = rows(program, seconds, "--doors", "native", "--providers", provider, "--ops", "trace,trace_many", "--trace",
+                     str(TRACE), "--sizes", size)
+        found[f"trace {provider}"] = (trace["trace", "native", provider]["ops_per_s"] /
+                                      trace["trace_many", "native", provider]["ops_per_s"])
+    heads = rows(program, seconds, "--doors", "http,native", "--providers", providers[0], "--ops", "head,head_many",
+                 "--batch", "1000", "--sizes", size)
+    http = heads["head", "http", "http"]
+    found["head"] = heads["head_many", "native", providers[0]]["ops_per_s"] / http["ops_per_s"]
+    puts = rows(program, seconds, "--doors", "native", "--providers", providers[0], "--ops", "put,put_many", "--batch",
+                "256", "--sizes", size, "--durability", "sync")
+    found["put"] = (puts["put_many", "native", providers[0]]["ops_per_s"] /
+                    puts["put", "native", providers[0]]["ops_per_s"])
+    return found
+
+
+def instructions(cost_program):
+    """Of the server, an object: single and in a batch of 100."""
+    cases = ["native_get_4k", "native_get_many_4k", "http_head", "native_head_many", "native_put_4k",
+             "native_put_many_4k"]
+    return {case: instruction_guard.count(cost_program, case) for case in cases}
+
+
+def ratio(rounds, name, decimals=1):
+    values = sorted(found[name] for found in rounds if found.get(name) is not None)
+    if not values:
+        return "not measured"
+    text = f"{statistics.median(values):.{decimals}f}x"
+    return text if len(values) == 1 else f"{text} ({values[0]:.{decimals}f} to {values[-1]:.{decimals}f})"
+
+
+def millions(rounds, name):
+    values = [found[name] for found in rounds if found.get(name)]
+    return f"{statistics.median(values) / 1e6:.2f} million/s" if values else "not measured"
+
+
+def microseconds(rounds, name):
+    values = [found[name] for found in rounds if found.get(name)]
+    return f"{statistics.median(values):.0f} us" if values else "not measured"
+
+
+def section(info, rounds, seconds, providers, counts):
+    out = [report.BATCHES_BEGIN, "## Batches", "",
+           f"Written by `./dev bench many`: {info['machine']}; {info['system']}; commit {info['commit']}; load average at "
+           f"the start {info['load']}; {len(rounds)} rounds, {seconds} s a row. Client and server share the machine.", "",
+           "| what | wanted | measured |", "| --- | --- | --- |"]
+    wanted = {"local": ">= 5x", "tcp": ">= 10x"}
+    for provider in providers:
+        out.append(f"| 256 x 4 KiB GET as one batch on `{provider}`, per object, against single GETs | "
+                   f"{wanted.get(provider, '')} | {ratio(rounds, f'get {provider}')} |")
+        out.append(f"| the same, objects a second of server CPU | {'>= 3 million' if provider == 'local' else ''} | "
+                   f"{millions(rounds, f'core {provider}')} |")
+        out.append(f"| p99 of a single GET of 4 KiB on `{provider}` beside such batches without end, against alone | | "
+                   f"{microseconds(rounds, f'p99 beside {provider}')} against {microseconds(rounds, f'p99 {provider}')} |")
+        out.append(f"| trace of a KV cache on `{provider}` (`bench/kv_trace.py`), a batch a line: time to the last byte, "
+                   f"against singles | <= 0.33x | {ratio(rounds, f'trace {provider}', 2)} |")
+    out += [f"| 1,000 HEADs as one batch, per object, against HTTP HEADs on one connection | >= 100x | {ratio(rounds, 'head')} |",
+            f"| 256 x 4 KiB PUT `sync` as one batch, per object, against single PUTs | >= 20x | {ratio(rounds, 'put')} |"]
+    if counts:
+        single, many = counts["native_get_4k"], counts["native_get_many_4k"]
+        out.append(f"| server instructions for an object of 4 KiB in a batch of 100, against a single GET | <= 0.25x | "
+                   f"{many / single:.2f}x ({many:.0f} against {single:.0f}) |")
+        single, many = counts["native_put_4k"], counts["native_put_many_4k"]
+        out.append(f"| likewise of a PUT to a `memory` bucket | | {many / single:.2f}x ({many:.0f} against {single:.0f}) |")
+    return "\n".join([*out, "", report.BATCHES_END, ""])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one short round, printed and not written")
+    parser.add_argument("--program", default=str(report.ROOT / "build" / "verbena"))
+    parser.add_argument("--cost-program", default=str(report.ROOT / "build" / "bin" / "request_cost"))
+    parser.add_argument("--providers", default="local,tcp")
+    arguments = parser.parse_args()
+    info, providers = report.machine(), arguments.providers.split(",")
+    seconds, count = (0.3, 1) if arguments.quick else (1, 3)
+    rounds = []
+    for number in range(count):
+        print(f"round {number + 1} of {count}", file=sys.stderr)
+        rounds.append(measure(arguments.program, seconds, providers))
+    counts = instructions(arguments.cost_program) if pathlib.Path(arguments.cost_program).exists() else {}
+    text = section(info, rounds, seconds, providers, counts)
+    print(text)
+    if arguments.quick:
+        return
+    path = report.ROOT / "docs" / "performance.md"
+    path.write_text(merged(path.read_text(encoding="utf-8"), text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+// What `verbena bench` is held against, on the same machine and in the same rows: memcpy, nginx, libfabric's own tests
+// and perftest. Errors are sentences.
+#pragma once
+
+#include <expected>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/bench.h"
+
+namespace verbena::yardsticks {
+
+using cli::BenchPlan;
+using cli::BenchRow;
+using Rows = std::expected<std::vector<BenchRow>, std::string>;
+
+// memcpy of as many bytes between two buffers per caller.
+BenchRow measure_memcpy(uint64_t size, unsigned concurrency, const BenchPlan& plan);
+
+// nginx with one process on files of the same sizes (GET, and DAV PUT), asked by the client library's HTTP client over
+// kept-alive connections.
+bool nginx_is_there();
+Rows measure_nginx(const BenchPlan& plan);
+
+// libfabric's own fi_rma_bw (writes) and fi_rdm_pingpong (one way) over a provider ("tcp", "verbs") at `address`, from
+// PREFIX/bin.
+Rows measure_fabtests(const std::string& prefix, uint64_t size, const std::string& provider,
+                      const std::string& address);
+// The last line of figures that a fabtests program prints; nullopt when there is none.
+std::optional<BenchRow> parse_fabtests(const std::string& output, uint64_t size);
+
+// ib_write_bw, ib_read_bw and ib_write_lat on the RDMA device that has `address`.
+Rows measure_perftest(const std::string& address, uint64_t size);
+// The last line of figures for `size` that a perftest program prints; nullopt when there is none.
+std::optional<BenchRow> parse_perftest(const std::string& output, uint64_t size, bool latency);
+
+// A port of 127.0.0.1 that nothing has right now.
+uint16_t free_port();
+
+// Rows that `verbena bench --json` has printed, a line each; the error names the line.
+Rows parse_rows(const std::string& text);
+// One line per row of the fabric doors that has a yardstick (fabtests, perftest) of its size among `rows`.
+std::string ratios(const std::vector<BenchRow>& rows);
+
+}  // namespace verbena::yardsticks

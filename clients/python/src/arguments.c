@@ -1,0 +1,152 @@
+// Keyword options of calls.
+#include <string.h>
+
+#include "native.h"
+
+const char* text_of(PyObject* value, const char* what) {
+  Py_ssize_t size = 0;
+  if (!PyUnicode_Check(value)) {
+    PyErr_Format(PyExc_TypeError, "%s must be str", what);
+    return NULL;
+  }
+  const char* text = PyUnicode_AsUTF8AndSize(value, &size);
+  if (text != NULL && strlen(text) != (size_t)size) {
+    PyErr_Format(PyExc_ValueError, "%s has a zero byte", what);
+    return NULL;
+  }
+  return text;
+}
+
+bool optional_text(PyObject* value, const char* what, const char** into) {
+  *into = NULL;
+  if (value == NULL || value == Py_None) return true;
+  *into = text_of(value, what);
+  return *into != NULL;
+}
+
+static bool is(PyObject* name, const char* what) { return PyUnicode_CompareWithASCIIString(name, what) == 0; }
+
+static bool number_of(PyObject* value, uint64_t* into) {
+  *into = PyLong_AsUnsignedLongLong(value);
+  return !(*into == (uint64_t)-1 && PyErr_Occurred());
+}
+
+static bool range_of(PyObject* value, verbena_range* range) {
+  PyObject* pair = PySequence_Tuple(value);
+  if (pair == NULL) return false;
+  bool ok = PyTuple_Size(pair) == 2;
+  if (!ok) PyErr_SetString(PyExc_ValueError, "a range is (offset, length); length 0: to the end");
+  ok = ok && number_of(PyTuple_GetItem(pair, 0), &range->offset) && number_of(PyTuple_GetItem(pair, 1), &range->length);
+  Py_DECREF(pair);
+  return ok;
+}
+
+static bool ranges_of(Request* request, PyObject* value) {
+  PyObject* all = PySequence_Tuple(value);
+  if (all == NULL) return false;
+  const Py_ssize_t n = PyTuple_Size(all);
+  PyMem_Free(request->ranges);
+  request->ranges = PyMem_Malloc((size_t)(n + 1) * sizeof(verbena_range));
+  bool ok = request->ranges != NULL && n > 0;
+  if (n == 0) PyErr_SetString(PyExc_ValueError, "no range");
+  for (Py_ssize_t i = 0; ok && i < n; ++i) ok = range_of(PyTuple_GetItem(all, i), &request->ranges[i]);
+  Py_DECREF(all);
+  request->get.ranges = request->ranges;
+  request->get.range_count = (size_t)n;
+  return ok;
+}
+
+static bool metadata_of(Request* request, PyObject* value) {
+  if (value == Py_None) return true;
+  if (!PyMapping_Check(value)) {
+    PyErr_SetString(PyExc_TypeError, "metadata must be a mapping of str to str");
+    return false;
+  }
+  request->metadata_items = PyMapping_Items(value);
+  if (request->metadata_items == NULL) return false;
+  const Py_ssize_t n = PyList_Size(request->metadata_items);
+  request->pairs = PyMem_Malloc((size_t)(n + 1) * sizeof(verbena_pair));
+  bool ok = request->pairs != NULL;
+  for (Py_ssize_t i = 0; ok && i < n; ++i) {
+    PyObject* item = PyList_GetItem(request->metadata_items, i);
+    request->pairs[i].name = text_of(PyTuple_GetItem(item, 0), "metadata");
+    request->pairs[i].value = request->pairs[i].name == NULL ? NULL : text_of(PyTuple_GetItem(item, 1), "metadata");
+    ok = request->pairs[i].value != NULL;
+  }
+  request->put.metadata = request->pairs;
+  request->put.metadata_count = (size_t)n;
+  return ok;
+}
+
+static bool unknown(PyObject* name) {
+  PyErr_Format(PyExc_TypeError, "unexpected keyword argument %R", name);
+  return false;
+}
+
+bool parse_get(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names) {
+  memset(request, 0, sizeof *request);
+  request->get.struct_size = sizeof request->get;
+  const Py_ssize_t n = names == NULL ? 0 : PyTuple_Size(names);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject *name = PyTuple_GetItem(names, i), *value = values[nargs + i];
+    bool ok = true;
+    if (is(name, "range") || is(name, "ranges")) {
+      if (value == Py_None) continue;
+      if (is(name, "ranges")) {
+        ok = ranges_of(request, value);
+      } else {
+        request->ranges = PyMem_Malloc(sizeof(verbena_range));
+        ok = request->ranges != NULL && range_of(value, request->ranges);
+        request->get.ranges = request->ranges;
+        request->get.range_count = 1;
+      }
+    } else if (is(name, "if_match")) {
+      ok = optional_text(value, "if_match", &request->get.if_match);
+    } else if (is(name, "if_none_match")) {
+      ok = optional_text(value, "if_none_match", &request->get.if_none_match);
+    } else if (is(name, "version_id")) {
+      ok = optional_text(value, "version_id", &request->get.version_id);
+    } else if (is(name, "metadata")) {
+      request->want_info = PyObject_IsTrue(value) == 1;
+      request->get.info = request->want_info ? &request->info : NULL;
+    } else {
+      ok = unknown(name);
+    }
+    if (!ok) return false;
+  }
+  return true;
+}
+
+bool parse_put(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names) {
+  memset(request, 0, sizeof *request);
+  request->put.struct_size = sizeof request->put;
+  const Py_ssize_t n = names == NULL ? 0 : PyTuple_Size(names);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject *name = PyTuple_GetItem(names, i), *value = values[nargs + i];
+    bool ok = true;
+    if (is(name, "content_type")) {
+      ok = optional_text(value, "content_type", &request->put.content_type);
+    } else if (is(name, "metadata")) {
+      ok = metadata_of(request, value);
+    } else if (is(name, "if_match")) {
+      ok = optional_text(value, "if_match", &request->put.if_match);
+    } else if (is(name, "if_none_match")) {
+      ok = optional_text(value, "if_none_match", &request->put.if_none_match);
+    } else if (is(name, "checksum")) {
+      ok = optional_text(value, "checksum", &request->put.checksum);
+    } else if (is(name, "md5_etag")) {
+      request->put.md5_etag = PyObject_IsTrue(value) == 1;
+    } else {
+      ok = unknown(name);
+    }
+    if (!ok) return false;
+  }
+  return true;
+}
+
+void free_request(Request* request) {
+  PyMem_Free(request->ranges);
+  PyMem_Free(request->pairs);
+  Py_XDECREF(request->metadata_items);
+  verbena_info_free(request->info);
+}

@@ -1,0 +1,143 @@
+// Memory of others: the buffer protocol and DLPack, both ways.
+#include <string.h>
+
+#include "native.h"
+
+// https://dmlc.github.io/dlpack/latest/c_api.html, version 0.
+typedef struct { int32_t type, id; } DLDevice;
+typedef struct { uint8_t code, bits; uint16_t lanes; } DLDataType;
+typedef struct {
+  void* data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+} DLTensor;
+typedef struct DLManagedTensor {
+  DLTensor tensor;
+  void* context;
+  void (*deleter)(struct DLManagedTensor*);
+} DLManagedTensor;
+enum { dl_cpu = 1, dl_uint = 1 };
+
+static bool contiguous(const DLTensor* tensor, size_t* bytes) {
+  const size_t item = ((size_t)tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
+  uint64_t count = 1;
+  for (int32_t i = tensor->ndim - 1; i >= 0; --i) {
+    if (tensor->shape[i] < 0) return false;
+    if (tensor->strides != NULL && tensor->shape[i] > 1 && (uint64_t)tensor->strides[i] != count) return false;
+    if (__builtin_mul_overflow(count, (uint64_t)tensor->shape[i], &count)) return false;
+  }
+  return !__builtin_mul_overflow(count, item, bytes);
+}
+
+static bool open_dlpack(Memory* memory, PyObject* object) {
+  PyObject* device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
+  if (device == NULL) return false;
+  const long kind = PyTuple_Check(device) ? PyLong_AsLong(PyTuple_GetItem(device, 0)) : -1;
+  Py_DECREF(device);
+  if (kind != dl_cpu) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, "the tensor is not in host memory: only that is served");
+    return false;
+  }
+  memory->capsule = PyObject_CallMethod(object, "__dlpack__", NULL);
+  if (memory->capsule == NULL) return false;
+  const DLManagedTensor* managed = PyCapsule_GetPointer(memory->capsule, "dltensor");
+  if (managed == NULL) return false;
+  if (managed->tensor.device.type != dl_cpu || !contiguous(&managed->tensor, &memory->size)) {
+    PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous in host memory");
+    return false;
+  }
+  memory->data = (char*)managed->tensor.data + managed->tensor.byte_offset;
+  return true;  // the capsule's own destructor frees the tensor, since nobody renames it
+}
+
+bool open_memory(Memory* memory, PyObject* object, bool writable) {
+  memset(memory, 0, sizeof *memory);
+  if (PyObject_TypeCheck(object, buffer_type)) {
+    Buffer* buffer = (Buffer*)object;
+    if (buffer->buffer == NULL) {
+      PyErr_SetString(PyExc_ValueError, "the buffer was released");
+      return false;
+    }
+    if (writable && buffer->registered && buffer->view.readonly) {
+      PyErr_SetString(PyExc_BufferError, "the registered memory is read-only");
+      return false;
+    }
+    Py_INCREF((PyObject*)buffer);
+    ++buffer->exports;
+    memory->buffer = buffer;
+    memory->data = verbena_buffer_data(buffer->buffer);
+    memory->size = buffer->size;
+    return true;
+  }
+  if (!PyObject_CheckBuffer(object) && PyObject_HasAttrString(object, "__dlpack__")) {
+    if (open_dlpack(memory, object)) return true;
+    close_memory(memory);
+    return false;
+  }
+  if (PyObject_GetBuffer(object, &memory->view, writable ? PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS : PyBUF_C_CONTIGUOUS) < 0) {
+    return false;
+  }
+  memory->has_view = true;
+  memory->data = memory->view.buf;
+  memory->size = (size_t)memory->view.len;
+  return true;
+}
+
+void close_memory(Memory* memory) {
+  if (memory->buffer != NULL) {
+    --memory->buffer->exports;
+    Py_DECREF((PyObject*)memory->buffer);
+  }
+  if (memory->has_view) PyBuffer_Release(&memory->view);
+  Py_XDECREF(memory->capsule);
+  memset(memory, 0, sizeof *memory);
+}
+
+static void free_tensor(DLManagedTensor* managed) {
+  PyGILState_STATE state = PyGILState_Ensure();
+  Buffer* buffer = managed->context;
+  --buffer->exports;
+  Py_DECREF((PyObject*)buffer);
+  PyMem_Free(managed);
+  PyGILState_Release(state);
+}
+
+static void free_capsule(PyObject* capsule) {
+  if (!PyCapsule_IsValid(capsule, "dltensor")) return;  // someone took it over
+  DLManagedTensor* managed = PyCapsule_GetPointer(capsule, "dltensor");
+  managed->deleter(managed);
+}
+
+// The buffer's bytes as a tensor of uint8.
+PyObject* buffer_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  (void)arguments, (void)keywords;
+  Buffer* buffer = (Buffer*)self;
+  if (buffer->buffer == NULL) {
+    PyErr_SetString(PyExc_ValueError, "the buffer was released");
+    return NULL;
+  }
+  if (buffer->registered && buffer->view.readonly) {
+    PyErr_SetString(PyExc_BufferError, "DLPack has no read-only memory");
+    return NULL;
+  }
+  struct { DLManagedTensor managed; int64_t shape, stride; }* made = PyMem_Calloc(1, sizeof *made);
+  if (made == NULL) return PyErr_NoMemory();
+  made->shape = (int64_t)buffer->size;
+  made->stride = 1;
+  made->managed.tensor = (DLTensor){.data = verbena_buffer_data(buffer->buffer),
+                                    .device = {dl_cpu, 0},
+                                    .ndim = 1,
+                                    .dtype = {dl_uint, 8, 1},
+                                    .shape = &made->shape,
+                                    .strides = &made->stride};
+  made->managed.context = buffer;
+  made->managed.deleter = free_tensor;
+  Py_INCREF((PyObject*)buffer);
+  ++buffer->exports;
+  PyObject* capsule = PyCapsule_New(made, "dltensor", free_capsule);
+  if (capsule == NULL) free_tensor(&made->managed);
+  return capsule;
+}

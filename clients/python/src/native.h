@@ -1,0 +1,120 @@
+// The extension module verbena._native: clients, memory and queues over verbena.h. One file per type.
+//
+// Of CPython's API only what is stable since 3.11, so that one build serves every later release (3.9 and 3.10 have builds of their
+// own). State of an object is read and written while the GIL is held; it is released while bytes move.
+#ifndef VERBENA_PYTHON_NATIVE_H
+#define VERBENA_PYTHON_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "verbena/verbena.h"
+
+enum { pool_slots = 64 };
+static const size_t pool_bytes_max = (size_t)512 << 20;
+
+// Memory of a client that can be used again, so that it is registered and faulted in once.
+typedef struct {
+  verbena_buffer* buffer[pool_slots];
+  size_t count, bytes;
+} Pool;
+
+typedef struct {
+  PyObject_HEAD
+  verbena_client* client;              // NULL once it is closed
+  verbena_client* leaving;             // closed while calls were under way: the last of them ends it
+  verbena_cancellation* cancellation;  // of all calls, by close()
+  size_t users;
+  Pool pool;
+} Client;
+
+typedef struct {
+  PyObject_HEAD
+  verbena_buffer* buffer;  // NULL once it is released
+  size_t size;             // what of it can be seen
+  size_t exports;          // views that Python has of it
+  Client* owner;           // gets the memory back
+  PyObject* reply;         // of the GET that filled it, or NULL
+  bool registered;         // memory of `view`'s owner
+  Py_buffer view;
+} Buffer;
+
+// What a call has to say. Attributes are made when they are asked for.
+typedef struct {
+  PyObject_HEAD
+  uint64_t bytes;
+  verbena_object object;
+  verbena_transfer transfer;
+  verbena_info* info;
+} Reply;
+
+extern PyTypeObject *client_type, *buffer_type, *reply_type, *queue_type, *operation_type;
+PyTypeObject* make_client_type(void);
+PyTypeObject* make_buffer_type(void);
+PyTypeObject* make_reply_type(void);
+PyTypeObject* make_queue_type(void);
+PyTypeObject* make_operation_type(void);
+
+// ---- Errors (module.c) ----
+// Raises the exception of verbena.errors for the failure of this thread's last call. Always returns NULL.
+PyObject* raise_last(int code);
+PyObject* raise_closed(void);
+// The exception itself, for a future.
+PyObject* make_exception(void);
+
+// ---- Arguments (arguments.c) ----
+// Options of a call by keyword, with what they point to. Released with free_request.
+typedef struct {
+  verbena_get_options get;
+  verbena_put_options put;
+  verbena_range* ranges;
+  verbena_pair* pairs;
+  PyObject* metadata_items;  // whose text the pairs are
+  verbena_info* info;
+  bool want_info;
+} Request;
+bool parse_get(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
+bool parse_put(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
+void free_request(Request* request);
+// UTF-8 of a str, without zero bytes; NULL with an exception.
+const char* text_of(PyObject* value, const char* what);
+// None or NULL is NULL.
+bool optional_text(PyObject* value, const char* what, const char** into);
+
+// ---- Memory (buffer.c, memory.c) ----
+// Where bytes go, or come from: a Buffer, an object with the buffer protocol, or a tensor that speaks DLPack.
+typedef struct {
+  Buffer* buffer;  // or
+  void* data;
+  size_t size;
+  Py_buffer view;
+  bool has_view;
+  PyObject* capsule;
+} Memory;
+bool open_memory(Memory* memory, PyObject* object, bool writable);
+void close_memory(Memory* memory);
+// Memory of at least that size, out of the pool if it has some. Called without the GIL around the allocation.
+Buffer* new_buffer(Client* client, size_t size);
+PyObject* buffer_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords);
+
+// ---- Clients (client.c) ----
+// Between them the client stays, although someone closes it. begin_use raises when it is closed.
+verbena_client* begin_use(Client* client);
+void end_use(Client* client, verbena_client* used);
+void pool_put(Client* client, verbena_buffer* buffer);
+verbena_buffer* pool_take(Client* client, size_t size);
+size_t pool_class(size_t size);
+
+// One message's worth of get_many (batch.c).
+PyObject* client_get_batch(PyObject* self, PyObject* arguments);
+
+Reply* new_reply(void);
+// Object, prefixes, continuation of a page as Python has them.
+PyObject* page_as_tuple(const verbena_page* page);
+
+#endif

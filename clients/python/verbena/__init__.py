@@ -1,0 +1,24 @@
+"""Verbena: objects by RDMA where that works, by S3 over HTTP where it does not.
+
+    import verbena
+    with verbena.connect("http://127.0.0.1:9000", access_key="...", secret_key="...") as client:
+        client.put("bucket", "key", b"bytes")
+        print(bytes(client.get("bucket", "key")))
+"""
+from . import _load  # noqa: F401  (before _native: finds the libraries that came along)
+from . import errors
+from ._client import Client, Fetched, ListedObject, connect
+from ._native import Buffer, Reply, version as __version__
+from .errors import VerbenaError
+
+__all__ = ["AsyncClient", "Buffer", "Client", "Fetched", "ListedObject", "Reply", "VerbenaError", "__version__", "accelerate", "connect", "errors"]
+
+
+def __getattr__(name):
+    if name == "AsyncClient":
+        from .aio import AsyncClient
+        return AsyncClient
+    if name == "accelerate":
+        from .boto import accelerate
+        return accelerate
+    raise AttributeError(f"module 'verbena' has no attribute {name!r}")

@@ -1,0 +1,111 @@
+"""The client for asyncio: calls are awaited, none of them holds a thread.
+
+    async with verbena.AsyncClient("http://127.0.0.1:9000", access_key="...", secret_key="...") as client:
+        data = await client.get("bucket", "key")
+"""
+import asyncio
+
+from . import _native
+from ._client import Client, ListedObject, connect
+
+_GET, _PUT, _HEAD, _DELETE, _LIST = range(5)
+
+
+class AsyncClient:
+    """As Client. Belongs to the event loop that it is first used in."""
+
+    def __init__(self, endpoint=None, *, client=None, **options):
+        self.client = client if client is not None else connect(endpoint, **options)
+        self._queue = _native.Queue()
+        self._loop = None
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exception):
+        await self.close()
+
+    async def close(self):
+        """Calls under way end with Cancelled."""
+        self.client.close()
+        while self._queue.started:
+            await asyncio.sleep(0.001)
+            self._drain()
+        if self._loop is not None:
+            self._loop.remove_reader(self._queue.fileno())
+            self._loop = None
+
+    def _drain(self):
+        for future, failed, value in self._queue.take():
+            if future.done():
+                continue
+            if failed:
+                future.set_exception(value)
+            else:
+                future.set_result(value)
+
+    async def _call(self, kind, bucket, key, memory=None, **options):
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+            loop.add_reader(self._queue.fileno(), self._drain)
+        elif self._loop is not loop:
+            raise RuntimeError("the client belongs to another event loop")
+        future = loop.create_future()
+        operation = self._queue.start(self.client, future, kind, bucket, key, memory, **options)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            # The memory is the caller's again when nothing can touch it any more.
+            operation.cancel()
+            await asyncio.wait([future])
+            if not future.cancelled():
+                future.exception()
+            raise
+
+    async def get_into(self, bucket, key, into, **options):
+        """Fills a Buffer or a writable array; returns the Reply."""
+        if isinstance(into, _native.Buffer):
+            return await self._call(_GET, bucket, key, into, **options)
+        with self.client.register(into) as memory:
+            return await self._call(_GET, bucket, key, memory, **options)
+
+    async def get(self, bucket, key, *, size=None, **options):
+        """The object as a Buffer. `size`: room for it, where that is known."""
+        if size is None:
+            asked = options.get("ranges") or ([options["range"]] if options.get("range") else [])
+            size = sum(length for _, length in asked) if asked and all(length for _, length in asked) else None
+        if size is None:
+            size = (await self.head(bucket, key)).size
+        memory = self.client.allocate(max(size, 1))
+        reply = await self._call(_GET, bucket, key, memory, **options)
+        return memory if reply.bytes == len(memory) else memoryview(memory)[:reply.bytes]
+
+    async def put(self, bucket, key, data, **options):
+        if isinstance(data, _native.Buffer):
+            return await self._call(_PUT, bucket, key, data, **options)
+        if memoryview(data).nbytes == 0:
+            return await asyncio.to_thread(self.client.put, bucket, key, b"", **options)
+        with self.client.register(data) as memory:
+            return await self._call(_PUT, bucket, key, memory, **options)
+
+    async def head(self, bucket, key, **options):
+        return await self._call(_HEAD, bucket, key, **options)
+
+    async def delete(self, bucket, key, **options):
+        await self._call(_DELETE, bucket, key, **options)
+
+    async def list(self, bucket, prefix="", *, delimiter=None):
+        """As Client.list, with `async for`."""
+        continuation = None
+        while True:
+            objects, prefixes, continuation = await self._call(_LIST, bucket, prefix, if_match=continuation, if_none_match=delimiter)
+            for entry in objects:
+                yield ListedObject(*entry)
+            for level in prefixes:
+                yield level
+            if continuation is None:
+                return
+
+
+__all__ = ["AsyncClient", "Client"]

@@ -1,0 +1,266 @@
+"""boto3 by one line: accelerate(s3) moves the payloads of a client's GetObject and PutObject by Verbena's native door.
+
+A request that the native door answers exactly goes there; every other one, and every one that fails there, goes its usual way, so that
+its errors, retries and events are botocore's own.
+"""
+import collections
+import email.utils
+import logging
+import re
+import threading
+import urllib.parse
+
+from . import errors
+from ._client import Client
+
+_log = logging.getLogger("verbena.boto")
+# Headers that say nothing about what is asked for.
+_PASSED = {"user-agent", "x-amz-date", "x-amz-content-sha256", "authorization", "amz-sdk-invocation-id", "amz-sdk-request", "host",
+           "accept-encoding", "content-length", "x-amz-security-token", "expect", "date", "accept", "connection", "x-amz-checksum-mode",
+           "amz-sdk-retry", "x-amzn-trace-id"}
+_GET = _PASSED | {"range", "if-match", "if-none-match"}
+_PUT = _PASSED | {"content-type", "if-match", "if-none-match", "content-md5"}
+_RANGE = re.compile(r"bytes=(\d+)-(\d*)$")
+_CHECKSUMS = ("CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256")
+_NO_HEADERS = {"content-length", "date", "server", "connection", "x-amz-request-id", "x-amz-id-2", "content-range", "etag", "last-modified"}
+
+
+class Acceleration:
+    """What accelerate() made of a client. `counts` says how many requests went which way, `reasons` why they did not go natively."""
+
+    def __init__(self, s3, client):
+        self.s3, self.client = s3, client
+        self.counts, self.reasons = collections.Counter(), collections.Counter()
+        self._lock = threading.Lock()
+        self._endpoint = urllib.parse.urlsplit(s3.meta.endpoint_url)
+        s3.meta.events.register_last("before-send.s3.GetObject", self._get, unique_id="verbena-get")
+        s3.meta.events.register_last("before-send.s3.PutObject", self._put, unique_id="verbena-put")
+        s3.meta.events.register_last("before-send.s3.UploadPart", self._part, unique_id="verbena-part")
+
+    def close(self):
+        """The client is as it was before."""
+        self.s3.meta.events.unregister("before-send.s3.GetObject", unique_id="verbena-get")
+        self.s3.meta.events.unregister("before-send.s3.PutObject", unique_id="verbena-put")
+        self.s3.meta.events.unregister("before-send.s3.UploadPart", unique_id="verbena-part")
+        self.client.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def _count(self, way, reason=None):
+        with self._lock:
+            self.counts[way] += 1
+            if reason:
+                self.reasons[reason] += 1
+                _log.info("by botocore: %s", reason)
+
+    def _decline(self, reason):
+        self._count("http", reason)
+
+    def _address(self, request):
+        """Bucket and key of a URL, or None."""
+        url = urllib.parse.urlsplit(request.url)
+        if url.query and url.query not in ("x-id=GetObject", "x-id=PutObject"):
+            return None
+        path = urllib.parse.unquote(url.path)
+        if url.netloc == self._endpoint.netloc:
+            bucket, _, key = path[1:].partition("/")
+        elif url.netloc.endswith("." + self._endpoint.netloc):
+            bucket, key = url.netloc[:-len(self._endpoint.netloc) - 1], path[1:]
+        else:
+            return None
+        return (bucket, key) if bucket and key and "\0" not in key else None
+
+    def _get(self, request, **_):
+        headers, address = _headers(request), self._address(request)
+        others = set(headers) - _GET
+        if address is None or others:
+            return self._decline(f"GetObject with {', '.join(sorted(others)) or 'query parameters'}")
+        options = {"if_match": _etag(headers.get("if-match")), "if_none_match": _etag(headers.get("if-none-match"))}
+        asked = headers.get("range")
+        if asked is not None:
+            match = _RANGE.match(asked)
+            if match is None or (match[2] and int(match[2]) < int(match[1])):
+                return self._decline("GetObject with another kind of range")
+            first = int(match[1])
+            options["range"] = (first, int(match[2]) - first + 1 if match[2] else 0)
+        try:
+            got = self.client.get(*address, metadata=True, **options)
+        except (errors.VerbenaError, ValueError) as error:
+            return self._decline(f"GetObject: {getattr(error, 'code', 'invalid')}")
+        self._count("native" if got.reply.door == "native" else got.reply.door)
+        return _response(request, *_get_answer(got, asked, "x-amz-checksum-mode" in headers), got)
+
+    def _put(self, request, **_):
+        headers, address = _headers(request), self._address(request)
+        others = {name for name in set(headers) - _PUT if not name.startswith("x-amz-meta-") and not _is_checksum(name)}
+        if address is None or others:
+            return self._decline(f"PutObject with {', '.join(sorted(others)) or 'query parameters'}")
+        checksums = [f"{name[15:].upper()}:{value}" for name, value in headers.items() if _is_checksum(name)]
+        if len(checksums) > 1 or headers.get("content-encoding") or _streaming(headers):
+            return self._decline("PutObject in chunks")
+        body = _body(request.body)
+        if body is None:
+            return self._decline("PutObject of a body that is no bytes in memory")
+        if "content-md5" in headers and not _md5_is(body, headers["content-md5"]):
+            return self._decline("PutObject with another MD5")
+        metadata = {name[11:]: value for name, value in headers.items() if name.startswith("x-amz-meta-")}
+        try:
+            put = self.client.put(*address, body, content_type=headers.get("content-type"), metadata=metadata,
+                                  if_match=_etag(headers.get("if-match")), if_none_match=_etag(headers.get("if-none-match")),
+                                  checksum=checksums[0] if checksums else None, md5_etag=True)
+        except (errors.OutcomeUnknown, errors.TimedOut) as error:
+            if headers.get("if-match") or headers.get("if-none-match"):
+                raise _broken(request, error) from error
+            return self._decline(f"PutObject: {error.code}")
+        except (errors.VerbenaError, ValueError) as error:
+            return self._decline(f"PutObject: {getattr(error, 'code', 'invalid')}")
+        self._count(put.door)
+        answer = {"ETag": f'"{put.etag}"', "Content-Length": "0"}
+        if put.version_id:
+            answer["x-amz-version-id"] = put.version_id
+        for checksum in checksums:
+            name, _, value = checksum.partition(":")
+            answer[f"x-amz-checksum-{name.lower()}"] = value
+        return _response(request, 200, answer, b"")
+
+    def _part(self, request, **_):
+        return self._decline("UploadPart")
+
+
+def accelerate(s3, *, native_endpoint=None, provider="auto", **options):
+    """Moves the payloads of a boto3 client's GetObject and PutObject by the native door of the Verbena server that it talks to.
+
+    Downloads, uploads and transfers in parts (ranged GetObject) go through the same calls. Returns an Acceleration; its `close()` undoes it.
+    """
+    credentials = s3._request_signer._credentials.get_frozen_credentials()
+    verify = getattr(s3._endpoint.http_session, "_verify", True)
+    client = Client(endpoint=s3.meta.endpoint_url, native_endpoint=native_endpoint, access_key=credentials.access_key,
+                    secret_key=credentials.secret_key, session_token=credentials.token, region=s3.meta.region_name or "us-east-1",
+                    via="native", provider=provider, ca_file=verify if isinstance(verify, str) else None, insecure=verify is False,
+                    **options)
+    return Acceleration(s3, client)
+
+
+def _broken(request, error):
+    from botocore.exceptions import ConnectionClosedError
+    return ConnectionClosedError(endpoint_url=request.url, error=error)
+
+
+def _text(value):
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def _headers(request):
+    return {_text(name).lower(): _text(value) for name, value in request.headers.items()}
+
+
+def _etag(value):
+    if value is None or value == "*":
+        return value
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
+
+
+def _is_checksum(name):
+    return name.startswith("x-amz-checksum-") and name[15:].upper() in _CHECKSUMS
+
+
+def _streaming(headers):
+    return headers.get("x-amz-content-sha256", "").startswith("STREAMING") or "transfer-encoding" in headers
+
+
+def _body(body):
+    """The body's bytes where they are; None for streams without an end that can be known."""
+    if body is None:
+        return b""
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return body
+    if isinstance(body, str):
+        return body.encode()
+    if hasattr(body, "read") and hasattr(body, "seek") and hasattr(body, "tell"):
+        start = body.tell()
+        data = body.read()
+        body.seek(start)  # as it was, for whoever sends it after all
+        return data if isinstance(data, (bytes, bytearray)) else None
+    return None
+
+
+def _md5_is(body, expected):
+    import base64
+    import hashlib
+    return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode() == expected
+
+
+def _get_answer(got, asked, checksums):
+    reply = got.reply
+    answer = {_title(name): value for name, value in reply.headers.items() if name not in _NO_HEADERS}
+    answer.update({"ETag": f'"{reply.etag}"', "Content-Length": str(len(got)), "Accept-Ranges": "bytes",
+                   "Last-Modified": email.utils.formatdate(reply.modified_us // 1_000_000, usegmt=True)})
+    answer["Content-Type"] = reply.content_type or "binary/octet-stream"
+    if reply.version_id:
+        answer["x-amz-version-id"] = reply.version_id
+    for name, value in reply.metadata.items():
+        answer[f"x-amz-meta-{name}"] = value
+    if checksums and not asked and reply.checksum:
+        name, _, value = reply.checksum.partition(":")
+        answer[f"x-amz-checksum-{name.lower()}"] = value
+        answer["x-amz-checksum-type"] = "FULL_OBJECT"
+    if asked is None:
+        return 200, answer
+    first = int(_RANGE.match(asked)[1])
+    answer["Content-Range"] = f"bytes {first}-{first + len(got) - 1}/{reply.size}"
+    return 206, answer
+
+
+def _title(name):
+    return name if name.startswith("x-amz-") else name.title()
+
+
+class _Raw:
+    """What botocore reads an answer's body from: urllib3's shape over memory."""
+
+    def __init__(self, memory):
+        self._memory, self._view, self._at, self.closed = memory, memoryview(memory), 0, False
+
+    def read(self, amt=None, decode_content=None):
+        end = len(self._view) if amt is None or amt < 0 else min(self._at + amt, len(self._view))
+        piece = bytes(self._view[self._at:end])
+        self._at = end
+        if end == len(self._view):
+            self.close()
+        return piece
+
+    def readinto(self, into):
+        n = min(len(into), len(self._view) - self._at)
+        into[:n] = self._view[self._at:self._at + n]
+        self._at += n
+        return n
+
+    def stream(self, amt=65536, decode_content=None):
+        while self._at < len(self._view):
+            yield self.read(amt)
+
+    def tell(self):
+        return self._at
+
+    def readable(self):
+        return True
+
+    def close(self):
+        if not self.closed:
+            self.closed, self._at = True, 0
+            self._view, self._memory = memoryview(b""), None
+
+    release_conn = close
+
+
+def _response(request, status, headers, body):
+    import botocore.awsrequest
+    import botocore.compat
+    found = botocore.compat.HTTPHeaders()
+    for name, value in headers.items():
+        found[name] = value
+    return botocore.awsrequest.AWSResponse(request.url, status, found, _Raw(body))

@@ -1,0 +1,283 @@
+"""fsspec: verbena://bucket/key for pandas, dask, xarray, zarr, pyarrow.
+
+    pandas.read_parquet("verbena://bucket/table.parquet", storage_options={"endpoint": "http://127.0.0.1:9000", "access_key": ...})
+"""
+import datetime
+import os
+import tempfile
+
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+from fsspec.utils import infer_storage_options
+
+from . import errors
+from ._client import ListedObject, connect
+
+_RANGES_MAX = 64  # of one message
+_SPOOLED_MAX = 64 << 20
+_OPTIONS = ("endpoint", "native_endpoint", "access_key", "secret_key", "session_token", "region", "via", "provider", "ca_file",
+            "insecure", "cleartext_rdma", "operation_timeout_ms", "attempts_max")
+
+
+class VerbenaFileSystem(AbstractFileSystem):
+    """Buckets are the first level of paths. `cat_ranges` asks for up to 64 ranges of an object in one message."""
+
+    protocol = "verbena"
+    root_marker = ""
+
+    def __init__(self, client=None, **options):
+        super().__init__(**options)
+        self._given, self._options = client, {name: options[name] for name in _OPTIONS if name in options}
+        self._own, self._own_pid = None, None
+
+    @property
+    def client(self):
+        """Of this process: after a fork there is another one."""
+        if self._given is not None:
+            return self._given
+        if self._own is None or self._own_pid != os.getpid():
+            self._own, self._own_pid = connect(**self._options), os.getpid()
+        return self._own
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        path = os.fspath(path)
+        if path.startswith("verbena://"):
+            path = path[len("verbena://"):]
+        return path.strip("/") if path.strip("/") else cls.root_marker
+
+    @staticmethod
+    def _get_kwargs_from_urls(path):
+        return {} if not path.startswith("verbena://") else {k: v for k, v in infer_storage_options(path).items() if k in _OPTIONS}
+
+    @classmethod
+    def _split(cls, path):
+        bucket, _, key = cls._strip_protocol(path).partition("/")
+        return bucket, key
+
+    def _entry(self, bucket, item):
+        return {"name": f"{bucket}/{item.key}", "size": item.size, "type": "file", "etag": item.etag,
+                "LastModified": item.last_modified}
+
+    def ls(self, path, detail=True, **_):
+        bucket, key = self._split(path)
+        if not bucket:
+            found = [{"name": name, "size": 0, "type": "directory"} for name in self.client.buckets()]
+        else:
+            found = self._level(bucket, key)
+        return found if detail else sorted(entry["name"] for entry in found)
+
+    def _level(self, bucket, key):
+        prefix, found = f"{key}/" if key else "", []
+        for item in self.client.list(bucket, prefix, delimiter="/"):
+            if isinstance(item, str):
+                found.append({"name": f"{bucket}/{item.rstrip('/')}", "size": 0, "type": "directory"})
+            elif item.key != prefix:
+                found.append(self._entry(bucket, item))
+        if not found and key:
+            found = [self._entry(bucket, item) for item in self._exact(bucket, key)]
+            if not found:
+                raise FileNotFoundError(f"{bucket}/{key}")
+        return found
+
+    def _exact(self, bucket, key):
+        try:
+            reply = self.client.head(bucket, key)
+        except errors.NotFound:
+            return []
+        return [ListedObject(key, reply.size, reply.modified_us, reply.etag)]
+
+    def info(self, path, **_):
+        bucket, key = self._split(path)
+        if not key:
+            if bucket and bucket not in self.client.buckets():
+                raise FileNotFoundError(bucket)
+            return {"name": bucket, "size": 0, "type": "directory"}
+        for item in self._exact(bucket, key):
+            return self._entry(bucket, item)
+        objects, _, _ = self.client.list_page(bucket, f"{key}/", None, None, None, 1)
+        if not objects:
+            raise FileNotFoundError(f"{bucket}/{key}")
+        return {"name": f"{bucket}/{key}", "size": 0, "type": "directory"}
+
+    def exists(self, path, **_):
+        try:
+            self.info(path)
+            return True
+        except FileNotFoundError:
+            return False
+
+    def find(self, path, maxdepth=None, withdirs=False, detail=False, prefix="", **options):
+        bucket, key = self._split(path)
+        if maxdepth is not None or withdirs or not bucket:
+            return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **options)
+        found = [self._entry(bucket, item) for item in self.client.list(bucket, (f"{key}/" if key else "") + prefix)]
+        if not found and key and not prefix:
+            found = [self._entry(bucket, item) for item in self._exact(bucket, key)]
+        by_name = {entry["name"]: entry for entry in found}
+        return by_name if detail else sorted(by_name)
+
+    def created(self, path):
+        return self.modified(path)
+
+    def modified(self, path):
+        return self.info(path).get("LastModified", datetime.datetime.fromtimestamp(0, datetime.timezone.utc))
+
+    def cat_file(self, path, start=None, end=None, **_):
+        bucket, key = self._split(path)
+        if start is None and end is None:
+            return self.client.get(bucket, key).tobytes()
+        if (start or 0) < 0 or (end is not None and end < 0):
+            size = self.info(path)["size"]
+            start = max(0, size + start) if (start or 0) < 0 else start
+            end = size + end if end is not None and end < 0 else end
+        return self._ranges_of(bucket, key, [(start or 0, end)])[0]
+
+    def _ranges_of(self, bucket, key, wanted):
+        """The bytes of each (start, end) of one object, in messages of up to 64 ranges. What lies past the end is left out."""
+        out = [b""] * len(wanted)
+        asked = [(at, start, end) for at, (start, end) in enumerate(wanted) if end is None or end > start]
+        for begin in range(0, len(asked), _RANGES_MAX):
+            some = asked[begin:begin + _RANGES_MAX]
+            ranges = [(start, 0 if end is None else end - start) for _, start, end in some]
+            try:
+                got = self.client.get(bucket, key, ranges=ranges)
+            except errors.InvalidRange:
+                size = self.client.head(bucket, key).size
+                some = [one for one in some if one[1] < size]
+                if not some:
+                    continue
+                got = self.client.get(bucket, key, ranges=[(start, 0 if end is None else end - start) for _, start, end in some])
+            view, position, size = memoryview(got), 0, got.reply.size
+            for at, start, end in some:
+                length = min(size, size if end is None else end) - start
+                out[at] = bytes(view[position:position + length])
+                position += length
+            view.release()
+            got.release()
+        return out
+
+    def cat_ranges(self, paths, starts, ends, max_gap=None, on_error="return", **_):
+        """Ranges of many objects: those of one object travel together."""
+        starts = [starts] * len(paths) if not isinstance(starts, (list, tuple)) else starts
+        ends = [ends] * len(paths) if not isinstance(ends, (list, tuple)) else ends
+        if not len(paths) == len(starts) == len(ends):
+            raise ValueError("as many starts and ends as paths")
+        out, by_path = [b""] * len(paths), {}
+        for at, path in enumerate(paths):
+            by_path.setdefault(path, []).append(at)
+        for path, places in by_path.items():
+            try:
+                wanted = [(starts[at] or 0, ends[at]) for at in places]
+                if any(start < 0 or (end is not None and end < 0) for start, end in wanted):
+                    found = [self.cat_file(path, start, end) for start, end in wanted]
+                else:
+                    found = self._ranges_of(*self._split(path), wanted)
+            except Exception as error:
+                if on_error == "raise":
+                    raise
+                found = [error] * len(places)
+            for at, value in zip(places, found):
+                out[at] = value
+        return out
+
+    def pipe_file(self, path, value, **options):
+        self.client.put(*self._split(path), value, **options)
+
+    def cp_file(self, path1, path2, **_):
+        if self.isdir(path1):
+            return
+        got = self.client.get(*self._split(path1), metadata=True)
+        self.client.put(*self._split(path2), got, content_type=got.reply.content_type or None, metadata=got.reply.metadata)
+
+    def rm_file(self, path):
+        self.client.delete(*self._split(path))
+
+    _rm = rm_file
+
+    def rm(self, path, recursive=False, maxdepth=None):
+        for one in self.expand_path(path, recursive=recursive, maxdepth=maxdepth):
+            bucket, key = self._split(one)
+            if key:
+                self.client.delete(bucket, key)
+
+    def mkdir(self, path, create_parents=True, **options):
+        bucket, key = self._split(path)
+        if not key:
+            self.client.make_bucket(bucket)
+
+    def makedirs(self, path, exist_ok=False):
+        bucket, key = self._split(path)
+        if not key and bucket not in self.client.buckets():
+            self.client.make_bucket(bucket)
+
+    def rmdir(self, path):
+        bucket, key = self._split(path)
+        if not key:
+            self.client.remove_bucket(bucket)
+
+    def _open(self, path, mode="rb", block_size=None, cache_options=None, **options):
+        if mode == "rb":
+            return VerbenaFile(self, path, mode, block_size or "default", cache_options=cache_options,
+                               cache_type=options.pop("cache_type", "readahead"), **options)
+        if mode in ("wb", "xb"):
+            return _Upload(self, path, exclusive=mode == "xb")
+        raise NotImplementedError(f"mode {mode!r}: objects are read, or written whole")
+
+    def touch(self, path, truncate=True, **_):
+        if truncate or not self.exists(path):
+            self.pipe_file(path, b"")
+
+
+class VerbenaFile(AbstractBufferedFile):
+    """An object that is read in ranges, all of the version that was there when it was opened."""
+
+    def __init__(self, fs, path, *arguments, **options):
+        super().__init__(fs, path, *arguments, **options)
+        self._etag = self.details.get("etag")
+
+    def _fetch_range(self, start, end):
+        if end <= start:
+            return b""
+        bucket, key = self.fs._split(self.path)
+        return self.fs.client.get(bucket, key, range=(start, end - start), if_match=self._etag).tobytes()
+
+
+class _Upload(tempfile.SpooledTemporaryFile):
+    """What is written becomes an object when it is closed without a failure."""
+
+    def __init__(self, fs, path, exclusive):
+        super().__init__(max_size=_SPOOLED_MAX)
+        self.fs, self.path, self._exclusive, self._done = fs, path, exclusive, False
+
+    def readable(self):
+        return False
+
+    def writable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def discard(self):
+        self._done = True
+        super().close()
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            self.discard()
+        else:
+            self.close()
+
+    def close(self):
+        if self._done:
+            return
+        self._done = True
+        try:
+            self.seek(0)
+            self.fs.client.put_stream(*self.fs._split(self.path), self.read, if_none_match="*" if self._exclusive else None)
+        finally:
+            super().close()
+
+    commit = close

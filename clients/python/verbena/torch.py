@@ -1,0 +1,191 @@
+"""PyTorch: datasets over objects, and checkpoints straight from and to tensors.
+
+    dataset = verbena.torch.ObjectDataset({"endpoint": "http://127.0.0.1:9000"}, "bucket", prefix="train/", decode=decode)
+    for batch in torch.utils.data.DataLoader(dataset, batch_size=64, num_workers=8): ...
+
+    verbena.torch.save(model.state_dict(), client, "bucket", "checkpoints/7")
+    model.load_state_dict(verbena.torch.load(client, "bucket", "checkpoints/7"))
+"""
+import concurrent.futures
+import io
+import json
+import os
+
+import torch
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from . import _native
+from ._client import connect
+
+_MAGIC = b"VNBCKPT1"
+_ALIGN = 4096
+
+
+class _Source:
+    """Options of a client, or one: each process has a client of its own, made when it is first needed."""
+
+    def __init__(self, options):
+        self._given = options if isinstance(options, _native.Client) else None
+        self._options, self._own, self._pid = None if self._given else dict(options or {}), None, None
+
+    @property
+    def client(self):
+        if self._given is not None:
+            return self._given
+        if self._own is None or self._pid != os.getpid():
+            self._own, self._pid = connect(**self._options), os.getpid()
+        return self._own
+
+    def __getstate__(self):
+        if self._given is not None:
+            raise TypeError("a client stays in its process: give a dataset its options instead")
+        return {"_given": None, "_options": self._options, "_own": None, "_pid": None}
+
+
+def _as_tensor(key, memory):
+    """The default `decode`: the object's bytes."""
+    return torch.from_dlpack(memory)
+
+
+def _keys(client, bucket, prefix):
+    return [entry.key for entry in client.list(bucket, prefix)]
+
+
+class ObjectDataset(Dataset):
+    """Map style: one sample an object, in the keys' order. `options` are those of verbena.connect; `decode(key, Buffer)` makes a sample."""
+
+    def __init__(self, options, bucket, prefix="", keys=None, decode=_as_tensor, in_flight=8):
+        self._source, self.bucket, self._decode, self._in_flight = _Source(options), bucket, decode, in_flight
+        self.keys = list(keys) if keys is not None else _keys(self._source.client, bucket, prefix)
+
+    def __len__(self):
+        return len(self.keys)
+
+    def __getitem__(self, index):
+        key = self.keys[index]
+        return self._decode(key, self._source.client.get(self.bucket, key))
+
+    def __getitems__(self, indices):
+        """A batch at once: the requests travel side by side."""
+        client = self._source.client
+        with concurrent.futures.ThreadPoolExecutor(min(self._in_flight, max(1, len(indices)))) as pool:
+            found = pool.map(lambda index: (self.keys[index], client.get(self.bucket, self.keys[index])), indices)
+            return [self._decode(key, memory) for key, memory in found]
+
+
+class IterableObjects(IterableDataset):
+    """Iterable style: objects are asked for ahead. Each worker of each rank sees its own share, every sample exactly once."""
+
+    def __init__(self, options, bucket, prefix="", keys=None, decode=_as_tensor, ahead=8, rank=None, world_size=None):
+        self._source, self.bucket, self._decode, self._ahead = _Source(options), bucket, decode, max(1, ahead)
+        self.keys = list(keys) if keys is not None else _keys(self._source.client, bucket, prefix)
+        if rank is None and torch.distributed.is_available() and torch.distributed.is_initialized():
+            rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        self.rank, self.world_size = rank or 0, world_size or 1
+
+    def _share(self):
+        worker = get_worker_info()
+        number, workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        return self.keys[self.rank * workers + number::self.world_size * workers]
+
+    def __iter__(self):
+        client, waiting = self._source.client, []
+        with concurrent.futures.ThreadPoolExecutor(self._ahead) as pool:
+            for key in self._share():
+                waiting.append((key, pool.submit(client.get, self.bucket, key)))
+                if len(waiting) >= self._ahead:
+                    key, memory = waiting.pop(0)
+                    yield self._decode(key, memory.result())
+            for key, memory in waiting:
+                yield self._decode(key, memory.result())
+
+
+# ---- Checkpoints: a head that says where each tensor lies, then their bytes as they are in memory. ----
+
+def _split(state, tensors):
+    """`state` with each tensor replaced by its number."""
+    if isinstance(state, torch.Tensor):
+        tensors.append(state)
+        return {"$tensor": len(tensors) - 1}
+    if isinstance(state, dict):
+        return {"$dict": [[_split(k, tensors), _split(v, tensors)] for k, v in state.items()]}
+    if isinstance(state, (list, tuple)):
+        return {"$" + type(state).__name__: [_split(one, tensors) for one in state]} if type(state) in (list, tuple) else _refuse(state)
+    if state is None or isinstance(state, (bool, int, float, str)):
+        return state
+    return _refuse(state)
+
+
+def _refuse(value):
+    raise TypeError(f"a checkpoint holds tensors, dicts, lists, tuples, numbers, text and None, not {type(value).__name__}")
+
+
+def _join(node, tensors):
+    if not isinstance(node, dict):
+        return node
+    (kind, value), = node.items()
+    if kind == "$tensor":
+        return tensors[value]
+    if kind == "$dict":
+        return {_join(k, tensors): _join(v, tensors) for k, v in value}
+    made = [_join(one, tensors) for one in value]
+    return tuple(made) if kind == "$tuple" else made
+
+
+def _bytes_of(tensor):
+    return tensor.reshape(-1).view(torch.uint8) if tensor.numel() else torch.empty(0, dtype=torch.uint8)
+
+
+def save(state, client, bucket, key, **options):
+    """Stores a state dict: tensors' bytes go as they are, without pickle."""
+    tensors = []
+    tree = _split(state, tensors)
+    tensors = [tensor.detach().cpu().contiguous() for tensor in tensors]
+    places, at = [], 0
+    for tensor in tensors:
+        size = tensor.numel() * tensor.element_size()
+        places.append([str(tensor.dtype).removeprefix("torch."), list(tensor.shape), at, size])
+        at += -(-size // 64) * 64
+    head = json.dumps({"tree": tree, "tensors": places}).encode()
+    begin = -(-(len(_MAGIC) + 8 + len(head)) // _ALIGN) * _ALIGN
+    with client.allocate(begin + at) as memory:
+        with memoryview(memory) as view:
+            view[:len(_MAGIC)] = _MAGIC
+            view[8:16] = len(head).to_bytes(8, "little")
+            view[16:16 + len(head)] = head
+        whole = torch.from_dlpack(memory)
+        for tensor, (_, _, offset, size) in zip(tensors, places):
+            whole[begin + offset:begin + offset + size] = _bytes_of(tensor)
+        del whole
+        return client.put(bucket, key, memory, **options)
+
+
+def load(client, bucket, key, **options):
+    """The state dict that save() stored. Tensors lie in the memory that the object arrived in: nothing is copied."""
+    memory = client.get(bucket, key, **options)
+    with memoryview(memory) as view:
+        size = int.from_bytes(view[8:16], "little")
+        if bytes(view[:8]) != _MAGIC or size > len(view) - 16:
+            raise ValueError(f"{bucket}/{key} is no checkpoint of verbena.torch.save")
+        head = json.loads(bytes(view[16:16 + size]))
+    begin = -(-(16 + size) // _ALIGN) * _ALIGN
+    whole, tensors = torch.from_dlpack(memory), []
+    for name, shape, offset, length in head["tensors"]:
+        dtype = getattr(torch, name, None)
+        if not isinstance(dtype, torch.dtype) or offset < 0 or length < 0 or begin + offset + length > len(whole):
+            raise ValueError(f"{bucket}/{key}: a tensor lies outside of the object")
+        piece = whole[begin + offset:begin + offset + length]
+        tensors.append((piece.view(dtype) if length else torch.empty(0, dtype=dtype)).reshape(shape))
+    return _join(head["tree"], tensors)
+
+
+def save_pickled(value, client, bucket, key, **options):
+    """torch.save of anything."""
+    stream = io.BytesIO()
+    torch.save(value, stream)
+    return client.put(bucket, key, stream.getbuffer(), **options)
+
+
+def load_pickled(client, bucket, key, **options):
+    """torch.load of it: as with every pickle, only of objects that are trusted."""
+    return torch.load(io.BytesIO(client.get(bucket, key).tobytes()), **options)

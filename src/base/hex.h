@@ -1,0 +1,76 @@
+// Hexadecimal digits and numbers. Whole strings of bytes: to_hex() and from_hex() of base/bytes.h, which stand on this.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+
+namespace verbena {
+
+inline constexpr std::string_view lower_hex_digits = "0123456789abcdef";
+inline constexpr std::string_view upper_hex_digits = "0123456789ABCDEF";
+
+namespace detail {
+
+inline constexpr std::array<int8_t, 256> hex_values = [] {
+  std::array<int8_t, 256> values{};
+  values.fill(-1);
+  for (size_t i = 0; i < 16; ++i) {
+    values[static_cast<uint8_t>(lower_hex_digits[i])] = static_cast<int8_t>(i);
+    values[static_cast<uint8_t>(upper_hex_digits[i])] = static_cast<int8_t>(i);
+  }
+  return values;
+}();
+
+}  // namespace detail
+
+// 0 to 15 for a digit of either case, else -1.
+constexpr int hex_value(char c) { return detail::hex_values[static_cast<uint8_t>(c)]; }
+constexpr bool is_hex_digit(char c) { return hex_value(c) >= 0; }
+
+// One digit or more, and nothing else.
+inline bool is_hex(std::string_view text) { return !text.empty() && std::ranges::all_of(text, is_hex_digit); }
+inline bool is_lower_hex(std::string_view text) {
+  return is_hex(text) && std::ranges::none_of(text, [](char c) { return c >= 'A' && c <= 'F'; });
+}
+
+// A number of at most `digits_max` digits (16 fill 64 bits), without sign or prefix; nullopt for anything else.
+inline std::optional<uint64_t> parse_hex(std::string_view text, size_t digits_max = 16) {
+  if (!is_hex(text) || text.size() > std::min<size_t>(digits_max, 16)) return std::nullopt;
+  uint64_t value = 0;
+  for (const char c : text) value = value << 4 | static_cast<uint64_t>(hex_value(c));
+  return value;
+}
+
+// The number without leading zeros.
+inline void append_hex(std::string& text, uint64_t value) {
+  char digits[16];
+  text.append(digits, std::to_chars(digits, digits + sizeof digits, value, 16).ptr);
+}
+
+// Two lower-case digits for each byte; `to` has room for them.
+inline void write_hex(Bytes bytes, char* to) {
+  for (const std::byte b : bytes) {
+    *to++ = lower_hex_digits[static_cast<uint8_t>(b) >> 4];
+    *to++ = lower_hex_digits[static_cast<uint8_t>(b) & 15];
+  }
+}
+
+// Fills `into` from exactly twice as many digits, of either case; false for any other text.
+inline bool read_hex(std::string_view text, MutableBytes into) {
+  if (text.size() != 2 * into.size()) return false;
+  for (size_t i = 0; i < into.size(); ++i) {
+    const int high = hex_value(text[2 * i]), low = hex_value(text[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    into[i] = static_cast<std::byte>(high << 4 | low);
+  }
+  return true;
+}
+
+}  // namespace verbena

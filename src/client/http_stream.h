@@ -1,0 +1,136 @@
+// One TCP connection, plain or TLS, as a stream for Boost.Beast: Boost.Asio's socket and TLS, and no call outlives its
+// deadline, or its caller's wish to stop (name resolution excepted). Never raises SIGPIPE.
+#pragma once
+
+#include <poll.h>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
+
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace verbena::client {
+
+using boost::system::error_code;
+
+// A socket whose synchronous calls end with timed_out: at `whole`, or when nothing has moved for `stall`; and with
+// operation_aborted within some 20 ms of a stop.
+class TimedSocket {
+ public:
+  using lowest_layer_type = boost::asio::ip::tcp::socket;
+  using executor_type = lowest_layer_type::executor_type;
+
+  explicit TimedSocket(boost::asio::io_context& io) : socket_(io) {}
+  lowest_layer_type& lowest_layer() { return socket_; }
+  executor_type get_executor() { return socket_.get_executor(); }
+
+  void connect(const boost::asio::ip::tcp::endpoint& to, error_code& ec);
+  template <class Buffers>
+  size_t read_some(const Buffers& into, error_code& ec) {
+    size_t n = 0;
+    if (stopped(ec)) return n;
+    do n = socket_.read_some(into, ec);
+    while (ec == boost::asio::error::would_block && wait(POLLIN, ec));
+    return n;
+  }
+  template <class Buffers>
+  size_t write_some(const Buffers& from, error_code& ec) {
+    size_t n = 0;
+    if (stopped(ec)) return n;
+    do n = socket_.write_some(from, ec);
+    while (ec == boost::asio::error::would_block && wait(POLLOUT, ec));
+    return n;
+  }
+
+  Deadline whole = Deadline::max();
+  std::chrono::milliseconds stall{0};  // 0: does not wait at all
+  std::stop_token stop;
+
+ private:
+  bool stopped(error_code& ec) const {
+    if (!stop.stop_requested()) return false;
+    ec = boost::asio::error::operation_aborted;
+    return true;
+  }
+  bool wait(short events, error_code& ec);
+  lowest_layer_type socket_;
+};
+
+class HttpStream {
+ public:
+  // Tries the name's addresses in order. `tls` may be null. `verify_name`: check the certificate against `host`.
+  static Result<std::unique_ptr<HttpStream>> connect(boost::asio::io_context& io, const std::string& host,
+                                                     uint16_t port, boost::asio::ssl::context* tls, bool verify_name,
+                                                     Deadline deadline, std::stop_token stop);
+  ~HttpStream();
+  HttpStream(const HttpStream&) = delete;
+  HttpStream& operator=(const HttpStream&) = delete;
+
+  // For what follows: until `whole`, and no longer than `stall` without a byte in either direction.
+  void limit(std::chrono::milliseconds stall, Deadline whole) {
+    socket_.stall = stall;
+    socket_.whole = whole;
+  }
+  // A stop ends the call that waits, and later ones.
+  void stop_with(std::stop_token stop) { socket_.stop = std::move(stop); }
+
+  template <class Buffers>
+  size_t read_some(const Buffers& into, error_code& ec) {
+    return tls_ ? tls_->read_some(into, ec) : socket_.read_some(into, ec);
+  }
+  template <class Buffers>
+  size_t write_some(const Buffers& from, error_code& ec) {
+    return tls_ ? tls_->write_some(from, ec) : socket_.write_some(from, ec);
+  }
+  // Beast asks of a stream that it has these, too; nothing calls them.
+  template <class Buffers>
+  size_t read_some(const Buffers& into) {
+    error_code ec;
+    const size_t n = read_some(into, ec);
+    return ec ? throw boost::system::system_error(ec) : n;
+  }
+  template <class Buffers>
+  size_t write_some(const Buffers& from) {
+    error_code ec;
+    const size_t n = write_some(from, ec);
+    return ec ? throw boost::system::system_error(ec) : n;
+  }
+
+  // What has come already, without waiting: timed_out when there is nothing (of the peer's: TLS's own messages do not
+  // count).
+  template <class Buffers>
+  size_t read_now(const Buffers& into, error_code& ec) {
+    const auto stall = std::exchange(socket_.stall, std::chrono::milliseconds(0));
+    const size_t n = read_some(into, ec);
+    socket_.stall = stall;
+    return n;
+  }
+
+  // The peer's IP address as text, without port or brackets.
+  std::string peer_address();
+  // This end's IP address: what the server sees as its peer, unless an address is translated on the way.
+  std::string local_address();
+
+ private:
+  explicit HttpStream(boost::asio::io_context& io) : socket_(io) {}
+  Result<void> handshake(boost::asio::ssl::context& tls, const std::string& host, bool verify_name);
+
+  TimedSocket socket_;
+  std::unique_ptr<boost::asio::ssl::stream<TimedSocket&>> tls_;
+};
+
+// timed_out, closed (the peer's end of the stream), cancelled, or connection_failed.
+Error stream_error(const error_code& ec);
+
+// A client context: TLS 1.2 or newer, peers verified against `ca_file` (PEM; empty: the system's store), or not at all
+// when `insecure`. bad_config when the certificates cannot be loaded.
+Result<std::unique_ptr<boost::asio::ssl::context>> make_client_tls(const std::string& ca_file, bool insecure);
+
+}  // namespace verbena::client

@@ -1,0 +1,15 @@
+// Batches of the public client: what is checked before anything is sent.
+#pragma once
+
+#include <span>
+
+#include "client/outcome.h"
+
+namespace verbena::client {
+
+// invalid_argument: too many items, no result for each, a place outside its window; of a get places that overlap, of a
+// put or remove a key that is named twice.
+Outcome<> check_items(std::span<const BatchItem> items, std::span<const std::span<std::byte>> windows, size_t results,
+                      bool reads_into, bool has_places, bool writes);
+
+}  // namespace verbena::client

@@ -1,0 +1,124 @@
+#include "client/native_many.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "client/many_message.h"
+
+namespace verbena::client {
+namespace {
+
+namespace wire = native::wire;
+
+constexpr size_t in_flight_max = 4;  // messages of one batch on one lane: the next is served while one is answered
+constexpr std::chrono::microseconds short_while{200}, long_while{2000};  // of one lane before the next is looked at
+
+class ManyRun {
+ public:
+  ManyRun(NativeLanes& lanes, ManyCall& call) : lanes_(lanes), call_(call), deadline_(deadline_in(call.timeout)) {
+    call_.answered.resize(call_.items.size(), 0);
+  }
+
+  Result<void> run() {
+    distribute();
+    auto patience = deadline_in(short_while);
+    for (;;) {
+      send();
+      if (messages_.empty()) break;
+      const bool moved = wait(SteadyClock::now() < patience ? short_while : long_while);
+      if (moved) patience = deadline_in(short_while);
+      tell_order();
+    }
+    tell_order();
+    return outcome_;
+  }
+
+ private:
+  // To the core that owns each.
+  void distribute() {
+    for (uint32_t i = 0; i < call_.items.size(); ++i) {
+      if (call_.answered[i] != 0) continue;
+      NativeLane& lane = lanes_.lane_of(call_.items[i].bucket, call_.items[i].key);
+      auto queue = std::ranges::find(queues_, &lane, &ManyQueue::lane);
+      if (queue == queues_.end()) {
+        queues_.emplace_back().lane = &lane;
+        queue = std::prev(queues_.end());
+      }
+      queue->items.push_back(i);
+    }
+  }
+
+  // As many messages as may be in flight. Whoever holds credits must not wait for one: others might do the same.
+  void send() {
+    for (ManyQueue& queue : queues_) {
+      while (outcome_ && !queue.items.empty() && queue.in_flight < in_flight_max) {
+        auto message = std::make_unique<ManyMessage>(call_, queue);
+        message->type = call_.type;
+        message->deadline = deadline_;
+        const auto prepare = [&](NativeLane::Body& body) { return message->prepare(body); };
+        auto sent = queue.lane->post(*message, prepare, messages_.empty());
+        if (!sent) {
+          message->outcome = sent;
+          (void)message->settle();  // its items go back
+          if (sent.error() != Errc::would_block) outcome_ = sent;
+          break;
+        }
+        ++queue.in_flight;
+        messages_.push_back(std::move(message));
+      }
+    }
+  }
+
+  // For one of the messages. True: something was answered.
+  bool wait(std::chrono::nanoseconds most) {
+    const bool alone = messages_.size() == 1 && !call_.in_order;
+    const Deadline until = alone ? Deadline::max() : deadline_in(most);
+    ManyMessage& first = *messages_[next_++ % messages_.size()];
+    first.queue().lane->drive(first, until);
+    bool moved = false;
+    for (size_t i = 0; i < messages_.size();) {
+      ManyMessage& message = *messages_[i];
+      if (!message.queue().lane->is_done(message)) {
+        ++i;
+        continue;
+      }
+      moved = true;
+      --message.queue().in_flight;
+      auto settled = message.settle();
+      if (!settled && outcome_) outcome_ = settled;
+      messages_.erase(messages_.begin() + static_cast<ptrdiff_t>(i));
+    }
+    return moved;
+  }
+
+  void tell_order() {
+    if (!call_.in_order) return;
+    if (here_.empty()) here_.resize(call_.items.size());
+    for (const auto& message : messages_) {
+      const size_t arrived = message->arrived();
+      for (size_t i = 0; i < arrived; ++i) here_[message->item(i)] = 1;
+    }
+    const size_t before = leading_;
+    while (leading_ < here_.size() && (here_[leading_] != 0 || call_.answered[leading_] != 0)) ++leading_;
+    if (leading_ != before) call_.in_order(leading_);
+  }
+
+  NativeLanes& lanes_;
+  ManyCall& call_;
+  const Deadline deadline_;
+  std::deque<ManyQueue> queues_;
+  std::vector<std::unique_ptr<ManyMessage>> messages_;  // in flight
+  size_t next_ = 0;
+  std::vector<uint8_t> here_;
+  size_t leading_ = 0;
+  Result<void> outcome_;
+};
+
+}  // namespace
+
+Result<void> run_many(NativeLanes& lanes, ManyCall& call) {
+  if (lanes.version() < 2) return fail(Errc::unsupported, "native: the server knows no batches");
+  return ManyRun(lanes, call).run();
+}
+
+}  // namespace verbena::client

@@ -1,0 +1,146 @@
+// Batches between a session and a native door on real fabrics, over a store in memory.
+#include "client/native_many.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "client/native_test_server.h"
+
+namespace verbena::client {
+namespace {
+
+namespace wire = native::wire;
+
+class NativeManyTest : public testing::TestWithParam<std::string> {
+ protected:
+  NativeTestServer server_{{.provider = GetParam()}};
+  std::unique_ptr<NativeSession> session_ = server_.session();
+  std::vector<std::string> keys_;
+  std::vector<BatchItem> items_;
+  std::vector<std::byte> plain_;
+  std::shared_ptr<NativeMemory> lendable_;
+
+  void name(size_t count, size_t size) {
+    for (size_t i = 0; i < count; ++i) keys_.push_back("a/prefix/that/all/have/" + std::to_string(i));
+    for (size_t i = 0; i < count; ++i) {
+      items_.push_back({.bucket = "bucket", .key = keys_[i], .offset = i * size, .size = size});
+    }
+  }
+  MutableBytes memory(bool lendable) {
+    const size_t size = items_.back().offset + items_.back().size;
+    plain_.assign(size, std::byte{0});
+    if (!lendable) return plain_;
+    lendable_ = *session_->allocate(size);
+    std::ranges::fill(lendable_->bytes(), std::byte{0});
+    return lendable_->bytes().first(size);
+  }
+  ManyCall call_of(wire::Type type, std::span<const MutableBytes> windows, std::span<BatchResult> results) const {
+    ManyCall call;
+    call.type = type;
+    call.items = items_;
+    call.windows = windows;
+    call.results = results;
+    return call;
+  }
+  Result<void> run(ManyCall& call) {
+    return session_->with_lanes(false, [&](NativeLanes& lanes) { return run_many(lanes, call); });
+  }
+};
+
+TEST_P(NativeManyTest, ThousandsOfObjectsGoInAndOutByFewMessages) {
+  ASSERT_TRUE(session_);
+  for (const size_t size : {size_t{100}, size_t{3000}}) {
+    for (const bool lendable : {true, false}) {
+      keys_.clear();
+      items_.clear();
+      name(1500, size);
+      const MutableBytes window = memory(lendable);
+      std::mt19937 random(1);
+      for (auto& byte : window) byte = static_cast<std::byte>(random());
+      const std::vector<std::byte> before(window.begin(), window.end());
+      std::vector<BatchResult> results(items_.size());
+      ManyCall put = call_of(wire::Type::put_many, std::span(&window, 1), results);
+      ASSERT_TRUE(run(put));
+      for (const auto& result : results) ASSERT_FALSE(result.error);
+      EXPECT_EQ(server_.store.count("bucket"), 1500u);
+
+      std::ranges::fill(window, std::byte{0});
+      size_t leading = 0;
+      ManyCall get = call_of(wire::Type::get_many, std::span(&window, 1), results);
+      get.in_order = [&](size_t n) {
+        EXPECT_GT(n, leading);
+        const size_t from = leading * size, bytes = (n - leading) * size;
+        EXPECT_TRUE(std::ranges::equal(window.subspan(from, bytes), Bytes(before).subspan(from, bytes))) << n;
+        leading = n;
+      };
+      ASSERT_TRUE(run(get));
+      EXPECT_EQ(leading, items_.size());
+      for (const auto& result : results) {
+        ASSERT_FALSE(result.error);
+        ASSERT_EQ(result.bytes, size);
+      }
+      EXPECT_TRUE(std::ranges::equal(window, before));
+
+      ManyCall head = call_of(wire::Type::head_many, {}, results);
+      ASSERT_TRUE(run(head));
+      EXPECT_EQ(results[1499].size, size);
+      ManyCall remove = call_of(wire::Type::delete_many, {}, results);
+      ASSERT_TRUE(run(remove));
+      EXPECT_TRUE(server_.store.count("bucket") == 0);
+    }
+  }
+}
+
+TEST_P(NativeManyTest, AnItemsFailureIsItsOwn) {
+  ASSERT_TRUE(session_);
+  name(6, 1000);
+  server_.store.put("bucket", keys_[0], std::string(1000, 'a'));
+  server_.store.put("bucket", keys_[2], std::string(1001, 'c'));
+  server_.store.put("bucket", keys_[3], std::string(10, 'd'));
+  server_.store.put("bucket", keys_[5], std::string(1000, 'f'));
+  items_[4].bucket = "absent";
+  items_[5].if_none_match = "*";
+  const MutableBytes window = memory(true);
+  std::vector<BatchResult> results(items_.size());
+  ManyCall get = call_of(wire::Type::get_many, std::span(&window, 1), results);
+  ASSERT_TRUE(run(get));
+  EXPECT_FALSE(results[0].error);
+  EXPECT_EQ(results[1].error, ErrorCode::no_such_key);
+  EXPECT_EQ(results[2].error, ErrorCode::buffer_too_small);
+  EXPECT_FALSE(results[3].error);
+  EXPECT_EQ(results[3].bytes, 10u);
+  EXPECT_EQ(results[4].error, ErrorCode::no_such_bucket);
+  EXPECT_EQ(results[5].error, ErrorCode::not_modified);
+  EXPECT_EQ(as_text(Bytes(window).subspan(3000, 12)), std::string(10, 'd') + std::string(2, '\0'));
+}
+
+TEST_P(NativeManyTest, SeveralCallersShareTheCredits) {
+  ASSERT_TRUE(session_);
+  name(1000, 400);
+  for (const auto& key : keys_) server_.store.put("bucket", key, std::string(400, key.back()));
+  std::vector<std::jthread> callers;
+  std::atomic<int> good{0};
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      std::vector<std::byte> memory(400 * 1000);
+      const MutableBytes window(memory);
+      std::vector<BatchResult> results(items_.size());
+      for (int round = 0; round < 5; ++round) {
+        ManyCall get = call_of(wire::Type::get_many, std::span(&window, 1), results);
+        if (!run(get)) return;
+        for (size_t i = 0; i < items_.size(); ++i) {
+          if (results[i].error || memory[i * 400] != static_cast<std::byte>(keys_[i].back())) return;
+        }
+      }
+      ++good;
+    });
+  }
+  callers.clear();
+  EXPECT_EQ(good, 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fabrics, NativeManyTest, testing::Values("local", "tcp"));
+
+}  // namespace
+}  // namespace verbena::client

@@ -1,0 +1,12 @@
+// What a batch is refused for as a whole, before anything of it is done.
+#pragma once
+
+#include "native/wire/batch.h"
+
+namespace verbena::native {
+
+// invalid_request: malformed, a bucket named twice, windows or places that overlap (GET_MANY), a progress word that
+// does not lie in its window, a key that is written twice.
+Result<void> check_batch(Bytes body, wire::Type type);
+
+}  // namespace verbena::native

@@ -1,0 +1,668 @@
+// Batches at the door: what is refused as a whole, and what is an item's own affair.
+#include "native/wire/batch.h"
+
+#include <chrono>
+#include <thread>
+
+#include "native/test_door.h"
+#include "native/wire/cursor.h"
+#include "native/wire/list_values.h"
+#include "s3/access/access.h"
+
+namespace verbena::native {
+namespace {
+
+// Memory that the test sees, behind a transport that copies at once or one that has to be waited for.
+class TestWindow final : public fabric::Window {
+ public:
+  struct State {
+    std::vector<std::byte> memory = std::vector<std::byte>(64 * KiB);
+    bool immediate = true, broken = false;
+    int writes = 0;
+  };
+  explicit TestWindow(State& state) : memory_(state.memory), state_(state) {}
+  uint64_t size() const override { return memory_.size(); }
+  Task<Result<void>> write(Bytes from, uint64_t at, Deadline) override {
+    ++state_.writes;
+    if (state_.broken) co_return fail(Errc::rdma_transfer_failed, "test");
+    std::memcpy(memory_.data() + at, from.data(), from.size());
+    co_return Result<void>{};
+  }
+  Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline) override {
+    std::memcpy(into.data(), memory_.data() + at, into.size());
+    co_return Result<void>{};
+  }
+  size_t immediate_size_max() const override { return state_.immediate ? 64 * KiB : 0; }
+  Result<void> write_now(Bytes from, uint64_t at) override {
+    ++state_.writes;
+    if (state_.broken) return fail(Errc::rdma_transfer_failed, "test");
+    std::memcpy(memory_.data() + at, from.data(), from.size());
+    return {};
+  }
+
+ private:
+  std::vector<std::byte>& memory_;
+  State& state_;
+};
+
+struct Item {
+  std::string key;
+  wire::BatchPlace place{};
+  std::string bytes{};
+  uint8_t fields = 0;
+  uint8_t bucket = 0;
+  std::string condition{};
+};
+
+class BatchTest : public DoorTest {
+ protected:
+  BatchTest() : DoorTest({.credits = 8}) {
+    port_.make_window = [this] { return std::make_unique<TestWindow>(window_); };
+  }
+  wire::BatchHead head() const {
+    wire::BatchHead head;
+    head.details = wire::detail_etag | wire::detail_size;
+    head.windows.add({0, memory_.size(), 1});
+    head.buckets.add("bucket");
+    return head;
+  }
+  std::vector<std::byte> body(wire::Type type, wire::BatchHead head, const std::vector<Item>& items) {
+    if (type == wire::Type::head_many || type == wire::Type::delete_many) head.windows.count = 0;
+    std::vector<std::byte> space(15 * KiB);
+    wire::Writer out(space);
+    wire::BatchWriter batch(out, type);
+    EXPECT_TRUE(batch.begin(head));
+    wire::BatchItem wire_item;
+    for (const Item& item : items) {
+      wire_item.fields = item.fields;
+      wire_item.bucket = item.bucket;
+      wire_item.key = item.key;
+      wire_item.place = item.place;
+      wire_item.inline_bytes = as_bytes(item.bytes);
+      wire_item.if_match = wire_item.if_none_match = item.condition;
+      if (item.place.window != wire::no_window) wire_item.fields |= wire::field_place;
+      if (type == wire::Type::put_many && item.place.window == wire::no_window) wire_item.fields |= wire::field_inline;
+      EXPECT_TRUE(batch.add(wire_item));
+    }
+    batch.finish();
+    space.resize(out.size());
+    return space;
+  }
+  struct Answer {
+    Errc refused = Errc::ok;
+    std::vector<wire::BatchEntry> entries;
+    std::vector<std::byte> body;  // the entries point into it
+    bool answered = false;
+  };
+  Answer ask(wire::Type type, const wire::BatchHead& head, const std::vector<Item>& items) {
+    deliver(peer_, peer_.seal(type, ++request_, Bytes(body(type, head, items))));
+    return parsed(reply_body(peer_));
+  }
+  static Answer parsed(std::vector<std::byte> body) {
+    Answer answer;
+    answer.body = std::move(body);
+    if (answer.body.empty()) return answer;
+    answer.answered = true;
+    answer.refused = *wire::decode_error(answer.body);
+    if (answer.refused != Errc::ok) return answer;
+    auto reply = wire::decode_batch_reply(answer.body);
+    EXPECT_TRUE(reply);
+    for (size_t i = 0; reply && i < reply->answered; ++i) {
+      EXPECT_TRUE(wire::next_entry(*reply, answer.entries.emplace_back()));
+    }
+    return answer;
+  }
+  // Brings a batch, and nobody gets a turn yet.
+  void bring(wire::Type type, const wire::BatchHead& head, const std::vector<Item>& items) {
+    port_.receive(peer_.id, peer_.seal(type, ++request_, Bytes(body(type, head, items))));
+  }
+  Answer answer_to_it() {
+    run();
+    return parsed(reply_body(peer_));
+  }
+  std::vector<Item> small_objects(size_t count) {
+    std::vector<Item> items;
+    for (size_t i = 0; i < count; ++i) {
+      items.push_back({fmt::format("k{:04}", i)});
+      store_.put("bucket", items.back().key, "x");
+    }
+    return items;
+  }
+  void deny(const char* statement) {
+    store_.document(
+        "bucket", "policy",
+        fmt::format(R"({{"Version":"2012-10-17","Statement":{{"Effect":"Deny","Principal":"*",{}}}}})", statement));
+    service_.access->changed();
+  }
+  // What a request needs to be served from memory: the bucket's access was asked for before.
+  void make_hot() {
+    store_.is_hot = [](std::string_view) { return true; };
+    ask(wire::Type::head_many, head(), {{"anything"}});
+  }
+  std::string_view memory(size_t at, size_t size) const { return as_text(Bytes(memory_).subspan(at, size)); }
+
+  TestWindow::State window_;
+  std::vector<std::byte>& memory_ = window_.memory;
+  bool& immediate_ = window_.immediate;
+  FakePeer peer_ = hello(1, 2);
+  uint64_t request_ = 10;
+};
+
+TEST_F(BatchTest, EachItemGoesToItsPlaceAndHasAnOutcomeOfItsOwn) {
+  for (const bool immediate : {true, false}) {
+    immediate_ = immediate;
+    store_.put("bucket", "a", "first");
+    store_.put("bucket", "c", "third one");
+    std::ranges::fill(memory_, std::byte{0});
+    auto head = this->head();
+    head.inline_max = 0;
+    const auto answer = ask(wire::Type::get_many, head,
+                            {{"a", {0, 100, 50}}, {"absent", {0, 200, 50}}, {"c", {0, 300, 50}}, {"c", {0, 400, 8}}});
+    ASSERT_EQ(answer.entries.size(), 4u);
+    EXPECT_EQ(answer.entries[0].length, 5u);
+    EXPECT_EQ(answer.entries[0].etag, "etag-a");
+    EXPECT_EQ(memory(100, 6), std::string_view("first\0", 6));
+    EXPECT_EQ(answer.entries[1].code, Errc::no_such_key);
+    EXPECT_EQ(memory(300, 9), "third one") << "a key may be read twice";
+    EXPECT_EQ(answer.entries[3].code, Errc::too_large);
+    EXPECT_EQ(memory(400, 8), std::string_view("\0\0\0\0\0\0\0\0", 8)) << "nothing is cut to fit";
+    EXPECT_EQ(door_->in_flight(), 0u);
+  }
+}
+
+TEST_F(BatchTest, SmallOnesRideInTheReplyAndWhatDoesNotFitItIsLeftToAskForAgain) {
+  std::vector<Item> items;
+  for (int i = 0; i < 40; ++i) {
+    items.push_back({"k" + std::to_string(i)});
+    store_.put("bucket", items.back().key, std::string(1000, static_cast<char>('a' + i)));
+  }
+  auto head = this->head();
+  head.inline_max = 4096;
+  // The fake endpoint is `local`: 512 bytes.
+  auto answer = ask(wire::Type::get_many, head, {items[0]});
+  ASSERT_EQ(answer.entries.size(), 1u);
+  EXPECT_EQ(answer.entries[0].code, Errc::too_large);
+  for (auto& item : items) store_.put("bucket", item.key, std::string(500, item.key.back()));
+  answer = ask(wire::Type::get_many, head, items);
+  ASSERT_GT(answer.entries.size(), 20u);
+  ASSERT_LT(answer.entries.size(), 40u) << "a reply of 16 KiB holds no 40 times 500 bytes";
+  for (size_t i = 0; i < answer.entries.size(); ++i) {
+    EXPECT_EQ(as_text(answer.entries[i].inline_bytes), std::string(500, items[i].key.back())) << i;
+  }
+}
+
+TEST_F(BatchTest, HeadsComeManyAtOnce) {
+  store_.put("bucket", "a", "first");
+  const auto answer = ask(wire::Type::head_many, head(), {{"a"}, {"b"}, {"a"}});
+  ASSERT_EQ(answer.entries.size(), 3u);
+  EXPECT_EQ(answer.entries[0].object_size, 5u);
+  EXPECT_EQ(answer.entries[1].code, Errc::no_such_key);
+  EXPECT_EQ(answer.entries[2].etag, "etag-a");
+}
+
+TEST_F(BatchTest, WindowsAndPlacesThatOverlapAreRefusedBeforeAnythingHappens) {
+  store_.put("bucket", "a", "first");
+  const auto refused = [&](const wire::BatchHead& head, const std::vector<Item>& items) {
+    const uint64_t before = dropped("malformed");
+    const auto answer = ask(wire::Type::get_many, head, items);
+    EXPECT_EQ(answer.refused, Errc::invalid_request);
+    EXPECT_EQ(dropped("malformed"), before + 1);
+    EXPECT_EQ(memory(0, 5), std::string_view("\0\0\0\0\0", 5));
+  };
+  refused(head(), {{"a", {0, 0, 10}}, {"a", {0, 9, 10}}});
+  refused(head(), {{"a", {0, 50, 10}}, {"a", {0, 0, 10}}, {"a", {0, 45, 10}}});
+  refused(head(), {{"a", {0, 0, 10}}, {"a", {0, memory_.size() - 9, 10}}});
+  refused(head(), {{"a", {0, 0, 10}}, {"a", {0, ~uint64_t{0} - 4, 10}}});
+  refused(head(), {{"a", {0, 0, 10}}, {"a", {1, 20, 10}}});
+  auto two = head();
+  two.windows.add({100, 10, 1});
+  refused(two, {{"a", {0, 0, 10}}});
+  auto progress = head();
+  progress.progress_window = 0;
+  progress.progress_offset = 8;
+  refused(progress, {{"a", {0, 0, 10}}});
+  progress.progress_offset = 1001;
+  refused(progress, {{"a", {0, 0, 10}}});
+  progress.progress_offset = memory_.size() - 7;
+  refused(progress, {{"a", {0, 0, 10}}});
+  auto same = head();
+  same.buckets.add("bucket");
+  refused(same, {{"a", {0, 0, 10}}});
+  // Places in any order are fine.
+  const auto fine = ask(wire::Type::get_many, head(), {{"a", {0, 50, 10}}, {"a", {0, 0, 10}}, {"a", {0, 20, 10}}});
+  EXPECT_EQ(fine.entries.size(), 3u);
+}
+
+TEST_F(BatchTest, TheProgressWordCountsLeadingItemsUpToTheFirstThatFailed) {
+  for (const bool immediate : {true, false}) {
+    immediate_ = immediate;
+    for (const char* key : {"a", "b", "d"}) store_.put("bucket", key, "bytes");
+    auto head = this->head();
+    head.progress_window = 0;
+    head.progress_offset = 1024;
+    const auto told = [&] { return wire::Reader(Bytes(memory_).subspan(1024, 8)).u64(); };
+    EXPECT_EQ(ask(wire::Type::get_many, head, {{"a", {0, 0, 10}}, {"b", {0, 10, 10}}}).entries.size(), 2u);
+    EXPECT_EQ(told(), 2u);
+    ask(wire::Type::get_many, head, {{"a", {0, 0, 10}}, {"c", {0, 10, 10}}, {"d", {0, 20, 10}}});
+    EXPECT_EQ(told(), 1u);
+    EXPECT_EQ(memory(20, 5), "bytes") << "those behind it arrive all the same";
+  }
+}
+
+TEST_F(BatchTest, OneForbiddenKeyAmongThousandsIsTheOnlyOneThatFails) {
+  deny(R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/k0666")");
+  const auto items = small_objects(1000);
+  auto head = this->head();
+  head.details = 0;
+  const auto answer = ask(wire::Type::head_many, head, items);
+  ASSERT_EQ(answer.entries.size(), 1000u);
+  for (size_t i = 0; i < 1000; ++i) {
+    EXPECT_EQ(answer.entries[i].code, i == 666 ? Errc::access_denied : Errc::ok) << i;
+  }
+}
+
+TEST_F(BatchTest, ManyObjectsAreStoredAndRemovedByOneMessage) {
+  std::ranges::copy(as_bytes("from the window"), memory_.begin() + 64);
+  store_.put("bucket", "there", "before");
+  const auto put = ask(wire::Type::put_many, head(),
+                       {{"a", {}, "inline"},
+                        {"b", {0, 64, 15}},
+                        {"there", {}, "after", wire::field_if_none_match, 0, "*"},
+                        {"empty", {}, ""}});
+  ASSERT_EQ(put.entries.size(), 4u);
+  EXPECT_EQ(put.entries[0].length, 6u);
+  EXPECT_NE(put.entries[1].etag.find('-'), std::string_view::npos);
+  EXPECT_EQ(put.entries[2].code, Errc::precondition_failed);
+  EXPECT_EQ(store_.object("bucket", "a").data, "inline");
+  EXPECT_EQ(store_.object("bucket", "b").data, "from the window");
+  EXPECT_EQ(store_.object("bucket", "there").data, "before");
+  EXPECT_EQ(store_.object("bucket", "empty").data, "");
+  const auto removed = ask(wire::Type::delete_many, head(), {{"a"}, {"never was"}, {"b"}});
+  ASSERT_EQ(removed.entries.size(), 3u);
+  for (const auto& entry : removed.entries) EXPECT_EQ(entry.code, Errc::ok);
+  EXPECT_EQ(store_.count("bucket"), 2u);
+  EXPECT_EQ(door_->in_flight(), 0u);
+}
+
+TEST_F(BatchTest, AKeyThatIsWrittenTwiceRefusesTheBatch) {
+  auto answer = ask(wire::Type::put_many, head(), {{"a", {}, "one"}, {"b", {}, "two"}, {"a", {}, "three"}});
+  EXPECT_EQ(answer.refused, Errc::invalid_request);
+  EXPECT_TRUE(store_.count("bucket") == 0);
+  store_.put("bucket", "a", "x");
+  answer = ask(wire::Type::delete_many, head(), {{"a"}, {"a"}});
+  EXPECT_EQ(answer.refused, Errc::invalid_request);
+  EXPECT_EQ(store_.count("bucket"), 1u);
+}
+
+TEST_F(BatchTest, HundredsOfWritesAtOnceAllHaveTheirOutcome) {
+  std::vector<Item> items;
+  for (int i = 0; i < 400; ++i) items.push_back({fmt::format("k{:04}", i), {}, fmt::format("bytes {}", i)});
+  const auto answer = ask(wire::Type::put_many, head(), items);
+  ASSERT_TRUE(answer.answered);
+  EXPECT_EQ(store_.count("bucket"), 400u);
+  for (const Item& item : items) EXPECT_EQ(store_.object("bucket", item.key).data, item.bytes);
+}
+
+TEST_F(BatchTest, ASessionOfVersionOneKnowsNoBatches) {
+  FakePeer old = hello(2);
+  const uint64_t before = dropped("bad_type");
+  deliver(old, old.seal(wire::Type::head_many, 2, Bytes(body(wire::Type::head_many, head(), {{"a"}}))));
+  EXPECT_TRUE(port_.sent.empty());
+  EXPECT_EQ(dropped("bad_type"), before + 1);
+}
+
+TEST_F(BatchTest, AClientThatIsGoneBetweenTheItemsGetsNoMoreDone) {
+  std::vector<Item> items;
+  for (int i = 0; i < 300; ++i) items.push_back({fmt::format("k{:04}", i), {}, "x"});
+  port_.receive(peer_.id,
+                peer_.seal(wire::Type::put_many, ++request_, Bytes(body(wire::Type::put_many, head(), items))));
+  port_.gone(peer_.id);
+  run();
+  EXPECT_LT(store_.count("bucket"), 300u);
+  EXPECT_EQ(door_->in_flight(), 0u);
+  EXPECT_TRUE(port_.sent.empty());
+}
+
+TEST_F(BatchTest, ACountThatLiesRefusesTheWritesBeforeOneIsMade) {
+  auto lying = body(wire::Type::put_many, head(), {{"a", {}, "one"}, {"b", {}, "two"}});
+  for (const uint16_t count : {0, 1, 3, 4096, 4097, 65535}) {
+    lying[1] = static_cast<std::byte>(count);
+    lying[2] = static_cast<std::byte>(count >> 8);
+    deliver(peer_, peer_.seal(wire::Type::put_many, ++request_, Bytes(lying)));
+    EXPECT_EQ(reply_code(peer_), Errc::invalid_request) << count;
+  }
+  EXPECT_TRUE(store_.count("bucket") == 0);
+}
+
+TEST_F(BatchTest, WhatLiesInMemoryAndWhatDoesNotComeInTheirOrder) {
+  std::vector<Item> items;
+  for (size_t i = 0; i < 60; ++i) {
+    items.push_back({fmt::format("k{:02}", i), i % 3 == 0 ? wire::BatchPlace{0, i * 600, 600} : wire::BatchPlace{}});
+    store_.put("bucket", items.back().key, std::string(1 + i * 7 % 500, static_cast<char>('a' + i % 26)));
+  }
+  for (const bool immediate : {true, false}) {
+    immediate_ = immediate;
+    for (const int cold : {1, 2, 7, 1000}) {
+      make_hot();
+      store_.is_hot = [=](std::string_view key) { return std::stoi(std::string(key.substr(1))) % cold != 0; };
+      std::ranges::fill(memory_, std::byte{0});
+      auto head = this->head();
+      head.inline_max = 500;
+      std::vector<Item> left = items;
+      for (int messages = 0; !left.empty() && messages < 10; ++messages) {
+        const auto answer = ask(wire::Type::get_many, head, left);
+        ASSERT_GE(answer.entries.size(), 1u);
+        for (size_t i = 0; i < answer.entries.size(); ++i) {
+          const auto& entry = answer.entries[i];
+          const std::string bytes = store_.object("bucket", left[i].key).data;
+          ASSERT_EQ(entry.length, bytes.size()) << left[i].key;
+          const auto got = entry.in_reply ? as_text(entry.inline_bytes) : memory(left[i].place.offset, entry.length);
+          EXPECT_EQ(got, bytes) << left[i].key;
+        }
+        left.erase(left.begin(), left.begin() + static_cast<ptrdiff_t>(answer.entries.size()));
+      }
+      EXPECT_TRUE(left.empty());
+      EXPECT_EQ(door_->in_flight(), 0u);
+    }
+  }
+}
+
+TEST_F(BatchTest, BatchesThatComeTogetherLetASingleGetPass) {
+  const auto items = small_objects(200);
+  make_hot();
+  auto head = this->head();
+  head.details = 0;
+  for (int i = 0; i < 6; ++i) bring(wire::Type::head_many, head, items);
+  const size_t served = port_.sent.size();
+  EXPECT_LE(served, 2u) << "together they take one turn, as one large batch does";
+  wire::Get get;
+  get.bucket = "bucket";
+  get.key = "k0000";
+  get.inline_max = 100;
+  port_.receive(peer_.id, peer_.seal(wire::Type::get, 999, get));
+  ASSERT_EQ(port_.sent.size(), served + 1) << "what is one object waits for none of them";
+  run();
+  ASSERT_EQ(port_.sent.size(), 7u);
+  for (size_t i = 0; i < 7; ++i) {
+    uint64_t request = 0;
+    reply_body(peer_, &request);
+    EXPECT_EQ(request == 999, i == served) << i;
+  }
+}
+
+TEST_F(BatchTest, AKeyThatIsRemovedInTheMidstOfABatchReadsAndWritesNoMore) {
+  const auto items = small_objects(600);
+  make_hot();
+  auto head = this->head();
+  head.details = 0;
+  bring(wire::Type::head_many, head, items);
+  credentials_.remove();
+  const auto read = answer_to_it();
+  ASSERT_EQ(read.entries.size(), 600u);
+  EXPECT_EQ(read.entries.front().code, Errc::ok);
+  EXPECT_EQ(read.entries.back().code, Errc::access_denied);
+
+  credentials_.set({"AKROOT", "secret/root", ""});
+  peer_ = hello(3, 2);
+  std::vector<Item> writes;
+  for (int i = 0; i < 300; ++i) writes.push_back({fmt::format("new{:04}", i), {}, "x"});
+  bring(wire::Type::put_many, head, writes);
+  credentials_.remove();
+  const auto written = answer_to_it();
+  ASSERT_EQ(written.entries.size(), 300u);
+  EXPECT_EQ(written.entries.back().code, Errc::access_denied);
+  EXPECT_FALSE(store_.contains("bucket", "new0299"));
+  for (size_t i = 0; i < 300; ++i) {
+    EXPECT_EQ(store_.contains("bucket", writes[i].key), written.entries[i].code == Errc::ok) << i;
+  }
+}
+
+TEST_F(BatchTest, APolicyThatChangesInTheMidstOfABatchHoldsForWhatIsLeft) {
+  const auto items = small_objects(600);
+  make_hot();
+  auto head = this->head();
+  head.details = 0;
+  bring(wire::Type::head_many, head, items);
+  deny(R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/*")");
+  const auto answer = answer_to_it();
+  ASSERT_EQ(answer.entries.size(), 600u);
+  EXPECT_EQ(answer.entries.front().code, Errc::ok);
+  EXPECT_EQ(answer.entries.back().code, Errc::access_denied);
+}
+
+TEST_F(BatchTest, SecureTransportIsAskedOfEveryItem) {
+  small_objects(2);
+  deny(R"("Action":"s3:*","Resource":"arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}})");
+  for (const bool encrypted : {false, true}) {
+    port_.is_encrypted = encrypted;
+    peer_ = hello(encrypted ? 4 : 3, 2);
+    const Errc wanted = encrypted ? Errc::ok : Errc::access_denied;
+    const auto got = ask(wire::Type::get_many, head(), {{"k0000", {0, 0, 10}}, {"k0001", {0, 10, 10}}});
+    ASSERT_EQ(got.entries.size(), 2u);
+    for (const auto& entry : got.entries) EXPECT_EQ(entry.code, wanted);
+    const auto put = ask(wire::Type::put_many, head(), {{"new", {}, "x"}});
+    ASSERT_EQ(put.entries.size(), 1u);
+    EXPECT_EQ(put.entries[0].code, wanted);
+    const auto removed = ask(wire::Type::delete_many, head(), {{"k0001"}});
+    ASSERT_EQ(removed.entries.size(), 1u);
+    EXPECT_EQ(removed.entries[0].code, wanted);
+  }
+}
+
+TEST_F(BatchTest, WhatNobodyWaitsForAnyMoreIsNotBegun) {
+  std::vector<Item> items;
+  for (int i = 0; i < 300; ++i) items.push_back({fmt::format("k{:04}", i), {}, "x"});
+  peer_.timeout_ms = 1;
+  bring(wire::Type::put_many, head(), items);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const auto answer = answer_to_it();
+  ASSERT_TRUE(answer.answered);
+  EXPECT_LT(answer.entries.size(), 300u);
+  EXPECT_EQ(store_.count("bucket"), answer.entries.size()) << "what was done is told, and nothing else";
+}
+
+TEST_F(BatchTest, SmallOnesWhosePlacesLieSideBySideAreWrittenTogether) {
+  immediate_ = false;
+  std::vector<Item> items;
+  for (size_t i = 0; i < 200; ++i) {
+    items.push_back({fmt::format("k{:03}", i), {0, i * 100, 100}});
+    store_.put("bucket", items.back().key, std::string(100, static_cast<char>('a' + i % 26)));
+  }
+  make_hot();
+  auto head = this->head();
+  head.inline_max = 0;
+  window_.writes = 0;
+  const auto answer = ask(wire::Type::get_many, head, items);
+  ASSERT_EQ(answer.entries.size(), 200u);
+  for (size_t i = 0; i < 200; ++i) {
+    EXPECT_EQ(answer.entries[i].code, Errc::ok);
+    EXPECT_EQ(memory(i * 100, 100), store_.object("bucket", items[i].key).data);
+  }
+  EXPECT_LE(window_.writes, 20);
+}
+
+TEST_F(BatchTest, AWindowThatTakesNothingFailsItsItemsAndTheBatchEnds) {
+  const auto names = small_objects(100);
+  for (const bool immediate : {true, false}) {
+    immediate_ = immediate;
+    window_.broken = true;
+    make_hot();
+    std::vector<Item> items = names;
+    for (size_t i = 0; i < items.size(); ++i) items[i].place = {0, 8 + i, 1};
+    auto head = this->head();
+    head.inline_max = 0;
+    head.progress_window = 0;
+    head.progress_offset = 0;
+    const auto answer = ask(wire::Type::get_many, head, items);
+    ASSERT_EQ(answer.entries.size(), 100u);
+    for (const auto& entry : answer.entries) EXPECT_EQ(entry.code, Errc::rdma_transfer_failed);
+    EXPECT_EQ(wire::Reader(memory_).u64(), 0u) << "none has arrived";
+    EXPECT_EQ(door_->in_flight(), 0u);
+    EXPECT_EQ(arena_->leased_bytes(), 0u);
+  }
+}
+
+class ListValuesTest : public BatchTest {
+ protected:
+  struct Page {
+    std::optional<Errc> refused;
+    bool more = false;
+    std::vector<std::string> keys;
+    std::vector<wire::BatchEntry> entries;
+    std::vector<uint64_t> offsets;
+    std::vector<std::byte> body;
+  };
+  Page list(wire::ListValues request) {
+    request.bucket = "bucket";
+    request.details = wire::detail_etag | wire::detail_size;
+    if (request.window.size == 0 && with_window_) request.window = {0, memory_.size(), 1};
+    deliver(peer_, peer_.seal(wire::Type::list_values, ++request_, request));
+    Page page;
+    page.body = reply_body(peer_);
+    page.refused = wire::decode_error(page.body);
+    if (page.refused != Errc::ok) return page;
+    auto reader = wire::ValueReader::open(page.body);
+    EXPECT_TRUE(reader);
+    page.more = reader->more();
+    wire::ValueEntry value;
+    while (reader->left() != 0 && reader->next(value)) {
+      page.keys.emplace_back(value.key);
+      page.entries.push_back(value.entry);
+      page.offsets.push_back(value.offset);
+    }
+    EXPECT_TRUE(reader->complete());
+    return page;
+  }
+  bool with_window_ = true;
+};
+
+TEST_F(ListValuesTest, APrefixOfSmallObjectsComesInOneAnswer) {
+  for (const bool immediate : {true, false}) {
+    for (const bool hot : {true, false}) {
+      immediate_ = immediate;
+      store_.clear("bucket");
+      for (int i = 0; i < 100; ++i) {
+        store_.put("bucket", fmt::format("p/{:03}", i),
+                   std::string(static_cast<size_t>(i), static_cast<char>('a' + i % 26)));
+      }
+      store_.put("bucket", "p/large", std::string(5000, 'L'));
+      store_.put("bucket", "q", "not of the prefix");
+      make_hot();
+      if (!hot) store_.is_hot = nullptr;
+      std::ranges::fill(memory_, std::byte{0});
+      const Page page = list({.window = {}, .value_size_max = 1000, .bucket = {}, .prefix = "p/", .after = {}});
+      ASSERT_EQ(page.keys.size(), 101u);
+      EXPECT_FALSE(page.more);
+      uint64_t at = 0;
+      for (size_t i = 0; i < 100; ++i) {
+        EXPECT_EQ(page.keys[i], fmt::format("p/{:03}", i));
+        EXPECT_EQ(page.entries[i].length, i);
+        EXPECT_EQ(page.offsets[i], at);
+        EXPECT_EQ(memory(at, i), std::string(i, static_cast<char>('a' + i % 26)));
+        at += i;
+      }
+      EXPECT_EQ(page.keys[100], "p/large");
+      EXPECT_TRUE(page.entries[100].listed_alone);
+      EXPECT_EQ(page.entries[100].object_size, 5000u);
+      EXPECT_EQ(memory(at, 1), std::string_view("\0", 1)) << "nothing behind the values";
+      EXPECT_EQ(door_->in_flight(), 0u);
+    }
+  }
+}
+
+TEST_F(ListValuesTest, APageEndsWhereTheWindowDoesAndTheNextGoesOn) {
+  for (int i = 0; i < 20; ++i) store_.put("bucket", fmt::format("k{:02}", i), std::string(100, 'x'));
+  std::string after;
+  std::vector<std::string> keys;
+  for (int pages = 0; pages < 10; ++pages) {
+    const Page page = list({.window = {0, 350, 1}, .value_size_max = 1000, .bucket = {}, .prefix = {}, .after = after});
+    EXPECT_EQ(page.keys.size(), pages < 6 ? 3u : 2u);
+    keys.insert(keys.end(), page.keys.begin(), page.keys.end());
+    if (!page.more) break;
+    after = keys.back();
+  }
+  EXPECT_EQ(keys.size(), 20u);
+  // What no window of this size holds does not stop the listing.
+  store_.put("bucket", "k00", std::string(400, 'y'));
+  const Page page = list({.window = {0, 350, 1}, .value_size_max = 1000, .bucket = {}, .prefix = {}, .after = {}});
+  ASSERT_EQ(page.keys.size(), 4u);
+  EXPECT_TRUE(page.entries[0].listed_alone);
+}
+
+TEST_F(ListValuesTest, WithoutAWindowTheNamesCome) {
+  with_window_ = false;
+  store_.put("bucket", "a", "bytes");
+  store_.put("bucket", "b", "");
+  const Page page = list({.window = {}, .value_size_max = 1000, .bucket = {}, .prefix = {}, .after = {}});
+  ASSERT_EQ(page.keys.size(), 2u);
+  EXPECT_TRUE(page.entries[0].listed_alone);
+  EXPECT_FALSE(page.entries[1].listed_alone) << "no bytes need no window";
+}
+
+TEST_F(ListValuesTest, APageEndsWhereTheReplyDoes) {
+  for (int i = 0; i < 300; ++i) {
+    const std::string key = fmt::format("{:03}", i) + std::string(500, 'k');
+    store_.put("bucket", key, "v");
+  }
+  size_t keys = 0, pages = 0;
+  std::string after;
+  for (bool more = true; more && pages < 20; ++pages) {
+    const Page page = list({.window = {}, .value_size_max = 10, .bucket = {}, .prefix = {}, .after = after});
+    ASSERT_FALSE(page.keys.empty());
+    keys += page.keys.size();
+    after = page.keys.back();
+    more = page.more;
+  }
+  EXPECT_EQ(keys, 300u);
+  EXPECT_GT(pages, 1u);
+}
+
+TEST_F(ListValuesTest, WhoMayListAndNotReadGetsTheNamesAlone) {
+  small_objects(3);
+  deny(R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/k0001")");
+  const Page page = list({.window = {}, .value_size_max = 10, .bucket = {}, .prefix = {}, .after = {}});
+  ASSERT_EQ(page.keys.size(), 3u);
+  EXPECT_EQ(page.entries[0].code, Errc::ok);
+  EXPECT_EQ(page.entries[1].code, Errc::access_denied);
+  EXPECT_EQ(page.entries[2].code, Errc::ok);
+  EXPECT_EQ(memory(0, 1), "x");
+  deny(R"("Action":"s3:ListBucket","Resource":"arn:aws:s3:::bucket")");
+  EXPECT_EQ(list({.window = {}, .value_size_max = 10, .bucket = {}, .prefix = {}, .after = {}}).refused,
+            Errc::access_denied);
+}
+
+TEST_F(ListValuesTest, OnlySoManyKeepTheirPagesAtOnce) {
+  store_.put("bucket", "a", "bytes");
+  const wire::ListValues request{.window = {}, .bucket = "bucket", .prefix = {}, .after = {}};
+  for (uint64_t i = 0; i < 5; ++i) port_.receive(peer_.id, peer_.seal(wire::Type::list_values, 100 + i, request));
+  run();
+  ASSERT_EQ(port_.sent.size(), 5u);
+  uint64_t which = 0;
+  EXPECT_EQ(wire::decode_error(reply_body(peer_, &which)), Errc::slow_down);
+  EXPECT_EQ(which, 104u);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(reply_code(peer_), Errc::ok);
+  EXPECT_EQ(list({.window = {}, .bucket = {}, .prefix = {}, .after = {}}).keys.size(), 1u)
+      << "the places are free again";
+}
+
+TEST_F(ListValuesTest, ASessionOfVersionOneKnowsNone) {
+  peer_ = hello(2);
+  const uint64_t before = dropped("bad_type");
+  deliver(peer_, peer_.seal(wire::Type::list_values, 2,
+                            wire::ListValues{.window = {}, .bucket = "bucket", .prefix = {}, .after = {}}));
+  EXPECT_TRUE(port_.sent.empty());
+  EXPECT_EQ(dropped("bad_type"), before + 1);
+}
+
+TEST_F(ListValuesTest, WhatIsMalformedIsRefused) {
+  std::vector<std::byte> body(100);
+  wire::Writer out(body);
+  ASSERT_TRUE(encode(out, wire::ListValues{.window = {}, .bucket = "bucket", .prefix = {}, .after = {}}));
+  for (const size_t size : {size_t{0}, out.size() - 1, out.size() + 1}) {
+    deliver(peer_, peer_.seal(wire::Type::list_values, ++request_, Bytes(body).first(size)));
+    EXPECT_EQ(reply_code(peer_), Errc::invalid_request) << size;
+  }
+}
+
+}  // namespace
+}  // namespace verbena::native

@@ -1,0 +1,127 @@
+// GET_MANY, HEAD_MANY and the values of LIST_VALUES being served. Items are taken in order. What lies in memory is
+// answered as it is met, without a coroutine and without memory of its own; for the others up to workers_max coroutines
+// run ahead, and their answers wait until those before them are written: so the memory of a batch does not depend on
+// how many items it has.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "memory/arena.h"
+#include "native/op.h"
+#include "native/wire/batch.h"
+#include "native/wire/list_values.h"
+
+namespace verbena::native {
+
+class ReadBatch {
+ public:
+  // Errors refuse the batch as a whole, before anything of it was done. `op` outlives its being served.
+  Result<void> begin(Op& op, Bytes body);
+  // What was listed, each value right behind the one before it.
+  Result<void> begin_listing(Op& op, store::ListPage page);
+  // Serves what can be served at once. True: that was all, and the reply is ready. False: start() goes on.
+  bool serve_at_once();
+  // Goes on in coroutines; the last of them replies.
+  static void start(OpPtr op);
+  // Lets go of what belongs to the request.
+  void end();
+
+ private:
+  static constexpr size_t workers_max = 16;  // of one batch; several together are as deep as disks like it
+  static constexpr size_t ahead_max = 64;    // items whose answers wait for one before them
+  // Moved, or looked at, before others have a turn.
+  static constexpr uint64_t turn_bytes = 256 * KiB;
+  static constexpr size_t turn_items = 256;
+  static constexpr uint64_t progress_bytes = 64 * KiB;  // between two tellings of the progress
+
+  struct Slot {
+    s3::GetRequest request;
+    wire::BatchPlace place;
+    std::optional<s3::OpenObject> opened;
+    store::ObjectInfo info;  // of a HEAD of what is not in memory
+    Errc code = Errc::ok;
+    bool done = false, partial = false, in_reply = false;
+    bool listed_alone = false;  // and `info` is what the listing said
+    uint64_t length = 0;
+    std::vector<std::byte> bytes;  // of the reply, while it waits
+  };
+  // Small items whose places lie side by side, gathered for one write: a transport that does not copy at once takes as
+  // long for a few KiB as for many.
+  struct Run {
+    memory::Lease lease;
+    uint8_t window = wire::no_window;
+    uint64_t offset = 0;
+    size_t size = 0;
+    std::array<size_t, ahead_max> items;
+    size_t count = 0;
+  };
+  struct Listing {
+    store::ListPage page;
+    size_t next = 0;
+    uint64_t used = 0;  // of the window
+    wire::ValueWriter out;
+  };
+  enum class Step { over, turn, wait, flush };
+  using Shared = std::shared_ptr<OpPtr>;
+
+  Step advance(size_t& index);
+  void reset(Op& op, size_t reply_head_size);
+  Result<void> open_windows();
+  size_t left() const;
+  void take(size_t index);
+  void take_listed(Slot& slot);
+  bool wants_value(const store::ObjectInfo& info) const;
+  bool serve_now(size_t index);
+  bool deliver_now(size_t index);
+  Result<bool> write_now(const Slot& slot);
+  bool gather(size_t index);
+  Task<void> write_run(Run& run);
+  bool wants_reply(const Slot& slot) const;
+  bool may_take() const;
+  bool still_allowed();
+  Task<Result<void>> serve(Slot& slot);
+  Task<Result<void>> deliver(Slot& slot);
+  void complete(size_t index);
+  bool tell(Slot& slot, bool first);
+  bool write_entry(const Slot& slot, const wire::BatchEntry& entry);
+  void told(Slot& slot);
+  void finish();
+
+  void tell_progress(bool all);
+  Task<void> write_progress(Shared shared);
+  static Task<void> work(Shared shared, std::optional<size_t> first, bool helps);
+  void help(const Shared& shared);
+  static void leave(Shared& shared);
+
+  Slot& slot(size_t index) { return slots_[index % ahead_max]; }
+  bool is_get() const;
+
+  Op* op_ = nullptr;
+  std::vector<std::byte> body_;              // of the message; items point into it
+  std::optional<wire::BatchReader> reader_;  // of the items; or a listing is their source
+  std::optional<Listing> listing_;
+  wire::BatchHead head_;
+  wire::BatchItem item_;
+  std::array<std::shared_ptr<fabric::Window>, wire::batch_windows_max> windows_;
+  std::array<Slot, ahead_max> slots_;
+  std::optional<wire::Writer> out_;
+  std::optional<Run> run_;  // being gathered
+  bool full_ = false;       // the reply holds no more: what is left is not answered
+  bool late_ = false;       // nobody waits any more: what is left is not begun
+  Deadline until_;          // for so long the client waits
+  size_t taken_ = 0, told_ = 0;
+  uint64_t waiting_bytes_ = 0;  // of the reply, in slots
+  size_t running_ = 0;
+  uint64_t moved_ = 0;  // since the last turn
+  size_t looked_at_ = 0;
+  std::weak_ptr<OpPtr> shared_;
+  // How many leading items have arrived, up to the first that failed.
+  uint64_t arrived_ = 0, published_ = 0, arrived_bytes_ = 0;
+  bool failed_ = false, publishing_ = false;
+  uint64_t inline_bytes_ = 0, window_bytes_ = 0;  // for the counters
+};
+
+}  // namespace verbena::native

@@ -1,0 +1,75 @@
+#include "native/wire/batch.h"
+
+namespace verbena::native::wire {
+namespace {
+
+enum EntryFlags : uint8_t { entry_partial = 1, entry_inline = 2, entry_listed_alone = 4 };
+
+}  // namespace
+
+void encode_batch_reply_head(Writer& out, uint8_t details, uint16_t answered) {
+  out.u16(static_cast<uint16_t>(Errc::ok));
+  out.u8(details);
+  out.u16(answered);
+}
+
+bool encode(Writer& out, const BatchEntry& entry, uint8_t details) {
+  out.u16(static_cast<uint16_t>(entry.code));
+  out.u8(static_cast<uint8_t>((entry.partial ? entry_partial : 0) | (entry.in_reply ? entry_inline : 0) |
+                              (entry.listed_alone ? entry_listed_alone : 0)));
+  if (entry.code != Errc::ok) return out.ok();
+  out.u64(entry.length);
+  if ((details & detail_size) != 0) {
+    out.u64(entry.object_size);
+    out.i64(entry.modified_us);
+  }
+  if ((details & detail_etag) != 0) put_text8(out, entry.etag);
+  if ((details & detail_version) != 0) put_text8(out, entry.version);
+  if ((details & detail_checksum) != 0) {
+    out.u8(entry.checksum ? static_cast<uint8_t>(entry.checksum->algorithm) : 0);
+    if (entry.checksum) put_text8(out, entry.checksum->value);
+  }
+  return out.ok();
+}
+
+std::optional<BatchReply> decode_batch_reply(Bytes body) {
+  Reader in(body);
+  BatchReply reply;
+  if (in.u16() != static_cast<uint16_t>(Errc::ok)) return std::nullopt;
+  reply.details = in.u8();
+  reply.answered = in.u16();
+  if (!in.ok() || (reply.details & ~details_all) != 0 || reply.answered > batch_items_max) return std::nullopt;
+  reply.entries = Reader(in.bytes(in.left()));
+  return reply;
+}
+
+bool next_entry(BatchReply& reply, BatchEntry& entry) { return read_entry(reply.entries, reply.details, false, entry); }
+
+bool read_entry(Reader& in, uint8_t details, bool listing, BatchEntry& entry) {
+  entry = {};
+  entry.code = static_cast<Errc>(in.u16());
+  const uint8_t flags = in.u8();
+  if ((flags & ~(listing ? entry_listed_alone : entry_partial | entry_inline)) != 0) return false;
+  if (entry.code != Errc::ok) return in.ok() && flags == 0;
+  entry.partial = (flags & entry_partial) != 0;
+  entry.in_reply = (flags & entry_inline) != 0;
+  entry.listed_alone = (flags & entry_listed_alone) != 0;
+  entry.length = in.u64();
+  if ((details & detail_size) != 0) {
+    entry.object_size = in.u64();
+    entry.modified_us = in.i64();
+  }
+  if ((details & detail_etag) != 0) entry.etag = in.text(in.u8());
+  if ((details & detail_version) != 0) entry.version = in.text(in.u8());
+  if ((details & detail_checksum) != 0) {
+    if (const uint8_t algorithm = in.u8(); algorithm != 0) {
+      const std::string_view value = in.text(in.u8());
+      if (!known_digest(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return false;
+      entry.checksum = {static_cast<Algorithm>(algorithm), 0, value};
+    }
+  }
+  if (entry.in_reply) entry.inline_bytes = in.bytes(entry.length);
+  return in.ok();
+}
+
+}  // namespace verbena::native::wire

@@ -1,0 +1,229 @@
+#include "native/write_batch.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "native/batch_check.h"
+#include "native/endpoint.h"
+#include "native/streams.h"
+#include "rdma/token_windows.h"
+#include "s3/door_metrics.h"
+
+namespace verbena::native {
+
+bool WriteBatch::is_put() const { return static_cast<wire::Type>(op_->header.type) == wire::Type::put_many; }
+
+Result<void> WriteBatch::begin(Op& op, Bytes body) {
+  op_ = &op;
+  const auto type = static_cast<wire::Type>(op.header.type);
+  body_.assign(body.begin(), body.end());
+  VB_TRY(check_batch(body_, type));
+  reader_ = wire::BatchReader::open(body_, type);
+  const wire::BatchHead& head = reader_->head();
+  out_.emplace(op.body_space().subspan(wire::batch_reply_head_size));
+  if (out_->left() < head.count * entry_size_min) return fail(Errc::invalid_request, "batch: more than a reply tells");
+  for (size_t i = 0; i < head.windows.count; ++i) {
+    const wire::Descriptor& lent = head.windows[i];
+    VB_ASSIGN(windows_[i], op.endpoint->port().open_window(op.lane->peer, {lent.base, lent.size, lent.key},
+                                                           fabric::Access::server_reads));
+  }
+  taken_ = told_ = running_ = 0;
+  caller_ = std::make_shared<const s3::Caller>(op.caller);
+  const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
+  until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
+  return {};
+}
+
+void WriteBatch::end() {
+  for (auto& window : windows_) window.reset();
+  ahead_.clear();
+  ended_.reset();
+  caller_.reset();
+}
+
+void WriteBatch::start(OpPtr op) {
+  boost::asio::io_context& io = op->endpoint->core().io();
+  op->write->ended_.emplace(io, SteadyClock::time_point::max());
+  boost::asio::co_spawn(io, dispatch(std::make_shared<OpPtr>(std::move(op))), boost::asio::detached);
+}
+
+s3::PutRequest WriteBatch::put_request() const {
+  s3::PutRequest put;
+  put.bucket.assign(reader_->head().buckets[item_.bucket]);
+  put.key.assign(item_.key);
+  put.md5_etag = false;
+  if (item_.has(wire::field_if_match)) put.conditions.if_match.emplace(item_.if_match);
+  if (item_.has(wire::field_if_none_match)) put.conditions.if_none_match.emplace(item_.if_none_match);
+  if (item_.expected) put.expected.push_back({item_.expected->algorithm, std::string(item_.expected->value), 0});
+  for (const auto& header : item_.headers) put.headers.emplace_back(header.name, header.value);
+  return put;
+}
+
+store::RemoveRequest WriteBatch::remove_request() const {
+  store::RemoveRequest request;
+  request.version_id.assign(item_.version);
+  if (item_.has(wire::field_if_match)) request.conditions.if_match.emplace(item_.if_match);
+  return request;
+}
+
+// Asked for each item, as ReadBatch does.
+bool WriteBatch::still_allowed() {
+  if (!op_->endpoint->still_known(*op_->lane)) return false;
+  if (Endpoint::is_old(*caller_, *op_->lane)) {
+    s3::Caller now = *caller_;
+    Endpoint::renew(now, *op_->lane);
+    caller_ = std::make_shared<const s3::Caller>(std::move(now));
+  }
+  return true;
+}
+
+void WriteBatch::begin_next(const Shared& shared) {
+  Endpoint& endpoint = *op_->endpoint;
+  reader_->next(item_);
+  const size_t index = taken_++;
+  ahead_.emplace_back();
+  ++running_;
+  endpoint.begin_write();
+  const std::string_view bucket = reader_->head().buckets[item_.bucket];
+  if (!still_allowed()) {
+    return complete(index, {.done = true, .code = Errc::access_denied, .etag = {}, .version = {}}, bucket, item_.key,
+                    0);
+  }
+  boost::asio::io_context& io = endpoint.core().io();
+  if (is_put()) {
+    boost::asio::co_spawn(io, write(shared, caller_, index, put_request(), item_.inline_bytes, item_.place),
+                          boost::asio::detached);
+  } else {
+    boost::asio::co_spawn(io,
+                          remove(shared, caller_, index, std::string(bucket), std::string(item_.key), remove_request()),
+                          boost::asio::detached);
+  }
+}
+
+// Begins the writes in order, as many at once as may be; the last to leave replies.
+Task<void> WriteBatch::dispatch(Shared shared) {
+  WriteBatch& batch = *(*shared)->write;
+  const std::shared_ptr<Endpoint> endpoint = (*shared)->endpoint;
+  size_t begun = 0;
+  uint64_t bytes = 0;
+  // Whatever is before it has its turn first.
+  if (!endpoint->may_serve_at_once()) co_await endpoint->turn();
+  endpoint->took_turn(turn_items * 16, 0);  // a write costs about as much as that many looks
+  // A client that is gone, or waits no longer, gets no more done: what has begun ends by itself.
+  while (batch.reader_->left() != 0 && !batch.op_->lane->closed && SteadyClock::now() < batch.until_) {
+    if (batch.taken_ - batch.told_ == ahead_max || !endpoint->may_write()) {
+      if (batch.running_ == 0) {
+        co_await endpoint->turn();
+      } else {
+        co_await batch.ended_->async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+      }
+      continue;
+    }
+    batch.begin_next(shared);
+    bytes += std::max<uint64_t>(batch.item_.place.size, batch.item_.inline_bytes.size());
+    if (++begun == turn_items || bytes >= turn_bytes) {
+      begun = 0;
+      bytes = 0;
+      co_await endpoint->turn();
+    }
+  }
+  while (batch.running_ != 0) {
+    co_await batch.ended_->async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+  }
+  batch.finish();
+  OpPtr op = std::move(*shared);
+  endpoint->reply(std::move(op));
+}
+
+Task<void> WriteBatch::write(Shared shared, CallerPtr caller, size_t index, s3::PutRequest request, Bytes inline_bytes,
+                             wire::BatchPlace place) {
+  WriteBatch& batch = *(*shared)->write;
+  Op& op = **shared;
+  Endpoint& endpoint = *op.endpoint;
+  s3::Service& service = endpoint.door().service;
+  const std::string bucket = request.bucket, key = request.key;
+  Result<s3::PutReply> stored;
+  // Zero bytes need no window: some devices drop transfers of nothing.
+  const bool from_window = place.window != wire::no_window && place.size != 0;
+  if (from_window) {
+    auto part = std::make_unique<WindowPart>(batch.windows_[place.window], place.offset, place.size);
+    rdma::WindowSource source(std::move(part), place.size, op.operation_deadline());
+    stored = co_await s3::put_object(service, *caller, std::move(request), source);
+  } else {
+    InlineSource source(inline_bytes);
+    stored = co_await s3::put_object(service, *caller, std::move(request), source);
+  }
+  Written written;
+  written.done = true;
+  if (stored) {
+    written.size = stored->info.size;
+    written.modified_us = stored->info.modified_us;
+    written.etag = std::move(stored->info.etag);
+    written.version = std::move(stored->info.version_id);
+    (from_window ? endpoint.door().metrics.window_in : endpoint.door().metrics.inline_in).add(written.size);
+    s3::count_bytes(s3::Door::native, s3::Direction::in, written.size);
+  } else {
+    written.code = wire_code(stored.error().code);
+  }
+  batch.complete(index, std::move(written), bucket, key, from_window ? place.size : 0);
+}
+
+Task<void> WriteBatch::remove(Shared shared, CallerPtr caller, size_t index, std::string bucket, std::string key,
+                              store::RemoveRequest request) {
+  WriteBatch& batch = *(*shared)->write;
+  Op& op = **shared;
+  auto removed = co_await s3::delete_object(op.endpoint->door().service, *caller, bucket, key, std::move(request));
+  Written written;
+  written.done = true;
+  if (removed) {
+    written.version = std::move(removed->version_id);
+  } else {
+    written.code = wire_code(removed.error().code);
+  }
+  batch.complete(index, std::move(written), bucket, key, 0);
+}
+
+void WriteBatch::complete(size_t index, Written written, std::string_view bucket, std::string_view key,
+                          uint64_t window_bytes) {
+  if (op_->endpoint->door().options.access_log != nullptr) {
+    op_->endpoint->note_write(*op_, bucket, key, written.version, written.code, written.size, window_bytes);
+  }
+  ahead_[index - told_] = std::move(written);
+  while (!ahead_.empty() && ahead_.front().done) {
+    tell(ahead_.front());
+    ahead_.pop_front();
+    ++told_;
+  }
+  op_->endpoint->end_write();
+  --running_;
+  ended_->cancel();
+}
+
+// What is behind must have the room that was promised: then ETag and version are left out, not the outcome.
+void WriteBatch::tell(const Written& written) {
+  const uint8_t details = reader_->head().details;
+  wire::BatchEntry entry;
+  entry.code = written.code;
+  entry.length = entry.object_size = written.size;
+  entry.modified_us = written.modified_us;
+  entry.etag = written.etag;
+  entry.version = written.version;
+  const size_t before = out_->size();
+  const size_t behind = (reader_->head().count - told_ - 1) * entry_size_min;
+  if (encode(*out_, entry, details) && out_->left() >= behind) return;
+  out_->rewind(before);
+  entry.etag = entry.version = {};
+  encode(*out_, entry, details);
+}
+
+void WriteBatch::finish() {
+  wire::Writer head(op_->body_space().first(wire::batch_reply_head_size));
+  wire::encode_batch_reply_head(head, reader_->head().details, static_cast<uint16_t>(told_));
+  op_->body_size = wire::batch_reply_head_size + out_->size();
+  op_->endpoint->door().metrics.batch_items.add(told_);
+  end();
+}
+
+}  // namespace verbena::native

@@ -1,0 +1,74 @@
+// PUT_MANY and DELETE_MANY being served. Every item is a write of its own, with its own outcome; many are under way at
+// once, so that the store commits them together: one sync is paid by all that wait for it.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "native/op.h"
+#include "native/wire/batch.h"
+
+namespace verbena::native {
+
+class WriteBatch {
+ public:
+  // What an entry of the reply takes at least: a reply that has not this for each item is refused before anything is
+  // done, because a write that happened has to be told of.
+  static constexpr size_t entry_size_min = wire::batch_entry_size + 16 + 3;
+
+  // Errors refuse the batch as a whole, before anything of it was done. `op` outlives its being served.
+  Result<void> begin(Op& op, Bytes body);
+  static void start(OpPtr op);
+  void end();
+
+ private:
+  static constexpr size_t ahead_max = 256;  // writes under way: as many as the store commits at once
+  // Begun before others have a turn.
+  static constexpr size_t turn_items = 8;
+  static constexpr uint64_t turn_bytes = 256 * KiB;
+
+  struct Written {
+    bool done = false;
+    Errc code = Errc::ok;
+    uint64_t size = 0;
+    int64_t modified_us = 0;
+    std::string etag, version;
+  };
+  using Shared = std::shared_ptr<OpPtr>;
+
+  static Task<void> dispatch(Shared shared);
+  using CallerPtr = std::shared_ptr<const s3::Caller>;
+  static Task<void> write(Shared shared, CallerPtr caller, size_t index, s3::PutRequest request, Bytes inline_bytes,
+                          wire::BatchPlace place);
+  static Task<void> remove(Shared shared, CallerPtr caller, size_t index, std::string bucket, std::string key,
+                           store::RemoveRequest request);
+  void begin_next(const Shared& shared);
+  bool still_allowed();
+  s3::PutRequest put_request() const;
+  store::RemoveRequest remove_request() const;
+  void complete(size_t index, Written written, std::string_view bucket, std::string_view key, uint64_t bytes);
+  void tell(const Written& written);
+  void finish();
+  bool is_put() const;
+
+  Op* op_ = nullptr;
+  std::vector<std::byte> body_;
+  std::optional<wire::BatchReader> reader_;
+  wire::BatchItem item_;
+  std::array<std::shared_ptr<fabric::Window>, wire::batch_windows_max> windows_;
+  // As whom items begin. A change of keys or policies makes another: those under way look at theirs to see that there
+  // was one (s3::may_have_changed).
+  CallerPtr caller_;
+  Deadline until_;             // for so long the client waits
+  std::deque<Written> ahead_;  // from the first that is not told
+  std::optional<wire::Writer> out_;
+  size_t taken_ = 0, told_ = 0, running_ = 0;
+  std::optional<boost::asio::steady_timer> ended_;  // cancelled by each write that ends
+};
+
+}  // namespace verbena::native

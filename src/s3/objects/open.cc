@@ -1,0 +1,105 @@
+#include "s3/objects/open.h"
+
+#include "s3/access/authorize.h"
+#include "s3/names.h"
+#include "s3/objects/conditions.h"
+#include "s3/objects/encryption.h"
+#include "s3/objects/range.h"
+#include "s3/objects/versions.h"
+
+namespace verbena::s3 {
+namespace {
+
+Result<void> check_names(const GetRequest& request) {
+  VB_TRY(check_bucket_name(request.bucket));
+  return check_key(request.key);
+}
+
+// Part n of a multipart object; any other object is its own part 1.
+Result<Extent> part_extent(const store::ObjectInfo& info, int number) {
+  if (info.parts.empty()) {
+    if (number == 1) return Extent{0, info.size, info.size > 0};
+    return fail(Errc::invalid_part_number, "part number");
+  }
+  // Parts are counted, not named: a completed object's part 2 is its second part, whatever number it was uploaded as.
+  uint64_t offset = 0;
+  int index = 0;
+  for (const auto& part : info.parts) {
+    if (++index == number) return Extent{offset, part.size, part.size > 0};
+    offset += part.size;
+  }
+  return fail(Errc::invalid_part_number, "part number");
+}
+
+// Conditions first, then the range (RFC 9110 section 13.2.2).
+Result<Extent> select_extent(const store::ObjectInfo& info, const GetRequest& request) {
+  VB_TRY(check_preconditions(request.preconditions, info));
+  if (request.part_number) return part_extent(info, *request.part_number);
+  if (request.range && range_applies(request.preconditions, info)) return resolve_range(*request.range, info.size);
+  return Extent{0, info.size, false};
+}
+
+}  // namespace
+
+std::optional<Result<OpenObject>> Opening::now() {
+  if (!request_.version_id.empty() || request_.customer_key != nullptr) return std::nullopt;
+  if (auto sound = check_names(request_); !sound) return std::unexpected(sound.error());
+  const BucketAccess* const access = cached_access(service_, request_.bucket);
+  if (access == nullptr) return std::nullopt;
+  reader_ = service_.store.hot(request_.bucket, request_.key);
+  if (reader_ == nullptr) return std::nullopt;
+  // Encrypted objects are cached encrypted: wait() opens the seal.
+  if (is_sealed(reader_->info()) || reader_->info().stored_size != 0) return std::nullopt;
+  const Asked asked{.action = action::get_object, .key = request_.key, .object = &reader_->info()};
+  if (auto allowed = authorize(service_, caller_, *access, asked); !allowed) return std::unexpected(allowed.error());
+  return select();
+}
+
+Task<Result<OpenObject>> Opening::wait() {
+  VB_CO_TRY(check_names(request_));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service_, request_.bucket));
+  Asked asked{.action = action::get_object, .key = request_.key, .version_id = request_.version_id};
+  if (reader_ == nullptr) {
+    auto opened = co_await service_.store.open(request_.bucket, request_.key, request_.version_id);
+    if (!opened) co_return std::unexpected(missing_error(service_, caller_, *access, asked, opened.error()));
+    reader_ = std::move(*opened);
+  }
+  asked.object = &reader_->info();
+  VB_CO_TRY(authorize(service_, caller_, *access, asked));
+  VB_CO_ASSIGN(reader_,
+               open_sealed(service_, std::move(reader_), request_.bucket, request_.key, request_.customer_key));
+  co_return select();
+}
+
+Result<OpenObject> Opening::select() {
+  const auto extent = select_extent(reader_->info(), request_);
+  refused_ = !extent;
+  if (!extent) return std::unexpected(extent.error());
+  return OpenObject{std::move(reader_), extent->offset, extent->length, extent->partial, caller_.peer_address};
+}
+
+Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request) {
+  Opening opening(service, caller, request);
+  co_return co_await opening.wait();
+}
+
+Task<Result<HeadReply>> head_object(Service& service, const Caller& caller, const GetRequest& request,
+                                    std::optional<store::ObjectInfo>* refused) {
+  VB_CO_TRY(check_names(request));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
+  Asked asked{.action = action::get_object, .key = request.key, .version_id = request.version_id};
+  auto found = co_await service.store.stat(request.bucket, request.key, request.version_id);
+  if (!found) co_return std::unexpected(missing_error(service, caller, *access, asked, found.error()));
+  store::ObjectInfo info = std::move(*found);
+  asked.object = &info;
+  VB_CO_TRY(authorize(service, caller, *access, asked));
+  VB_CO_TRY(check_customer_key(info, request.customer_key));
+  const auto extent = select_extent(info, request);
+  if (!extent) {
+    if (refused != nullptr) *refused = std::move(info);
+    co_return std::unexpected(extent.error());
+  }
+  co_return HeadReply{std::move(info), extent->offset, extent->length, extent->partial};
+}
+
+}  // namespace verbena::s3

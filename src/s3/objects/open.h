@@ -1,0 +1,46 @@
+// The way to an object's bytes: one for every door, from memory at once or from wherever they are.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "s3/service.h"
+
+namespace verbena::s3 {
+
+class BucketAccess;
+
+// Opens one object for one request: names, the bucket's record of access, look-up, authorization, seal, conditions,
+// range, in this order. Arguments outlive it.
+class Opening {
+ public:
+  Opening(Service& service, const Caller& caller, const GetRequest& request)
+      : service_(service), caller_(caller), request_(request) {}
+
+  // When the object lies in memory and nothing has to be waited for; nothing otherwise, and then wait() is the next
+  // call. The reader that it gives answers peek() for every byte.
+  std::optional<Result<OpenObject>> now();
+  // Whatever it takes; what now() has found is not looked up again. Errors: no_such_bucket, no_such_key,
+  // precondition_failed, not_modified, invalid_range, access_denied, ...
+  Task<Result<OpenObject>> wait();
+  // Of the object whose conditions or range refused the request: valid as long as this. nullptr: it did not come to it.
+  const store::ObjectInfo* refused() const { return refused_ ? &reader_->info() : nullptr; }
+
+ private:
+  Result<OpenObject> select();
+
+  Service& service_;
+  const Caller& caller_;
+  const GetRequest& request_;
+  std::shared_ptr<store::ObjectReader> reader_;
+  bool refused_ = false;
+};
+
+// Opening::wait() in one call.
+Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request);
+
+// What HEAD tells. `refused` (may be null) gets what Opening::refused() would.
+Task<Result<HeadReply>> head_object(Service& service, const Caller& caller, const GetRequest& request,
+                                    std::optional<store::ObjectInfo>* refused = nullptr);
+
+}  // namespace verbena::s3

@@ -1,0 +1,68 @@
+#include "s3/objects/send.h"
+
+#include <boost/asio/this_coro.hpp>
+
+#include "memory/budget.h"
+#include "s3/objects/read_ahead.h"
+
+namespace verbena::s3 {
+namespace {
+
+class PiecesInMemory final : public memory::Pieces {
+ public:
+  explicit PiecesInMemory(const OpenObject& object) : object_(object) {}
+  memory::Chunk next() override {
+    memory::Chunk piece = object_.reader->peek(object_.offset + given_, object_.length - given_);
+    given_ += piece.bytes.size();
+    return piece;
+  }
+  bool done() const { return given_ == object_.length; }
+
+ private:
+  const OpenObject& object_;
+  uint64_t given_ = 0;
+};
+
+Task<Result<void>> push_pieces(const OpenObject& object, memory::Sink& sink) {
+  VB_CO_TRY(co_await sink.begin(object.length));
+  for (PiecesInMemory pieces(object); !pieces.done();) {
+    memory::Chunk piece = pieces.next();
+    if (piece.bytes.empty()) co_return fail(Errc::internal, "get: a hot object has a hole");
+    VB_CO_TRY(co_await sink.push(std::move(piece)));
+  }
+  co_return co_await sink.finish();
+}
+
+Task<Result<void>> push_read_ahead(Service& service, const OpenObject& object, memory::Sink& sink) {
+  auto executor = co_await boost::asio::this_coro::executor;
+  ReadAhead chunks(executor, service.arena, object.peer, object.reader, object.offset, object.length);
+  // The first chunk is read before the head goes out: rot found there is an error, not a body that is cut.
+  VB_CO_ASSIGN(memory::Chunk chunk, co_await chunks.next());
+  VB_CO_TRY(co_await sink.begin(object.length));
+  VB_CO_TRY(co_await sink.push(std::move(chunk)));
+  while (!chunks.done()) {
+    if (chunks.scarce()) VB_CO_TRY(co_await sink.drained());
+    VB_CO_ASSIGN(memory::Chunk next, co_await chunks.next());
+    VB_CO_TRY(co_await sink.push(std::move(next)));
+  }
+  co_return co_await sink.finish();
+}
+
+// A small object that is in memory is so whole.
+bool in_memory(const OpenObject& object) {
+  return object.length <= memory::Budget::unit && !object.reader->peek(object.offset, object.length).bytes.empty();
+}
+
+}  // namespace
+
+std::optional<Result<bool>> send_now(const OpenObject& object, memory::Sink& sink) {
+  PiecesInMemory pieces(object);
+  return sink.send_at_once(object.length, pieces);
+}
+
+Task<Result<void>> send_object(Service& service, const OpenObject& object, memory::Sink& sink) {
+  if (object.length == 0 || in_memory(object)) return push_pieces(object, sink);
+  return push_read_ahead(service, object, sink);
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,20 @@
+// An open object's bytes into a door's Sink: one place that picks the way, for every door.
+#pragma once
+
+#include <optional>
+
+#include "memory/stream.h"
+#include "s3/service.h"
+
+namespace verbena::s3 {
+
+// In one go, without a suspension: from memory into a sink that takes them so. nullopt: send_object() is the next call.
+// False: the sink's finish() is.
+std::optional<Result<bool>> send_now(const OpenObject& object, memory::Sink& sink);
+
+// begin, push ..., finish on the sink: from memory in the pieces in which it lies there, else from the store, reading
+// ahead so that disk and wire overlap, as far as the peer's share of the arena goes. slow_down: there was no memory for
+// it for too long.
+Task<Result<void>> send_object(Service& service, const OpenObject& object, memory::Sink& sink);
+
+}  // namespace verbena::s3

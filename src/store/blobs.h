@@ -1,0 +1,62 @@
+// The second seam under the store's logic: runs of bytes that are written once, read in ranges into arena leases, and
+// removed later. A blob belongs to nobody until a change of the catalogue names it (Change::blob), and is removed after
+// a change has said so (Transaction::kill) as soon as no reader holds it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/task.h"
+#include "store/catalogue.h"
+#include "store/store.h"
+
+namespace verbena::store {
+
+// Where a blob's bytes are. Engines give the kinds their meaning; rows keep them.
+enum class BlobKind : uint8_t {
+  empty = 0,     // no bytes, nothing stored
+  in_index = 1,  // small: with the rows
+  extents = 2,   // where the engine keeps bytes
+};
+
+// An object's bytes, or one part's. Ids are never used again.
+struct BlobRef {
+  BlobKind kind = BlobKind::empty;
+  uint64_t id = 0;
+  uint64_t size = 0;
+  bool operator==(const BlobRef&) const = default;
+};
+
+// Of one core: all calls on the executor that made the first. Without a change that names the blob its space goes back.
+class BlobWriter {
+ public:
+  virtual ~BlobWriter() = default;
+  virtual uint64_t size() const = 0;  // bytes appended
+  virtual Task<Result<void>> append(memory::Chunk chunk) = 0;
+  // Waits for all writes. Once; then the writer is what Change::blob takes.
+  virtual Task<Result<BlobRef>> finish() = 0;
+};
+
+class Blobs {
+ public:
+  virtual ~Blobs() = default;
+  virtual std::shared_ptr<BlobWriter> create(const Bucket& bucket, std::optional<uint64_t> size_hint) = 0;
+
+  // An object's reader: `blobs` are its bytes, end to end, and are held as long as it lives. `name`: for the log.
+  // `rows`: the view that the object was found in; would_block as its looks. Null: some of it was removed before it was
+  // held.
+  virtual Result<std::shared_ptr<ObjectReader>> open(View& rows, std::string name, ObjectInfo info,
+                                                     std::span<const BlobRef> blobs) = 0;
+
+  // Readers of large objects that the engine may keep open for the next request, found only for the very head that they
+  // were opened with. A kept reader does not hold up a removal.
+  virtual std::shared_ptr<ObjectReader> find_kept(uint64_t /*object*/, std::string_view /*head*/) { return nullptr; }
+  virtual void keep(uint64_t /*object*/, std::string /*head*/, const std::shared_ptr<ObjectReader>& /*reader*/) {}
+  virtual void let_go(const std::shared_ptr<ObjectReader>& /*reader*/) {}  // of one that keep() took
+};
+
+}  // namespace verbena::store

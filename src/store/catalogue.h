@@ -1,0 +1,119 @@
+// The first of two seams under the store's logic: ordered rows that change together. The other one is blobs.h. An
+// engine supplies both; what versions, locks, conditions, uploads and listings mean is in logic/ and the same for all.
+//
+// Logic never waits. It looks at rows through a View and says what is to change through a Transaction, as plain
+// functions that may be run again:
+//  - A look that is not at hand fails with would_block, which the function passes on. The engine notes what was asked
+//    for, fetches it and runs the function again. An engine with everything in memory never says it; one on a disk says
+//    it on a loop's thread and runs the function again on a thread that may wait; one across a network collects all
+//    that the function asks for and has it by the second run.
+//  - A change is judged, then committed if nothing that the judge saw has changed meanwhile, else judged again. An
+//  engine
+//    with one writer holds the others off while it judges; one with many compares when it commits. What the judge asked
+//    for and was not there may be guessed to be absent: the commit finds out.
+// So a judge takes its input as it came, may run any number of times, and leaves its answer where the last run's
+// counts.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/task.h"
+#include "store/store.h"
+
+namespace verbena::store {
+
+class BlobWriter;
+struct BlobRef;
+struct Bucket;
+
+// Rows are ordered by their keys' bytes within a table (logic/keys.h).
+enum class Table : uint8_t {
+  meta = 0,      // buckets and their documents
+  objects = 1,   // heads of current objects
+  uploads = 2,   // uploads, their parts, the part lists of finished objects, where null versions are
+  versions = 3,  // heads that are not a key's current object: older versions, and delete markers
+};
+inline constexpr size_t table_count = 4;
+
+// What a look or a change is about, so that an engine that spreads its rows knows where to turn: one key of a bucket
+// (with all its versions, uploads and parts), or with an empty key the bucket as a whole; 0: the list of buckets.
+struct Place {
+  uint64_t bucket = 0;
+  std::string_view key{};  // lives as long as the function that it comes with
+  // What calls that read may see. sync: nothing that a power cut may still take back. As the bucket promises it.
+  Durability shown = Durability::sync;
+};
+
+// Walks the rows whose keys start with a prefix, in order. Never looks behind them. would_block: valid() says no,
+// status() says why, and where it stands it goes on when the rows have come.
+class Cursor {
+ public:
+  virtual ~Cursor() = default;
+  virtual bool valid() const = 0;
+  virtual std::string_view key() const = 0;
+  virtual std::string_view value() const = 0;
+  virtual void next() = 0;
+  virtual void seek(std::string_view key) = 0;  // to the first row from `key` on
+  virtual Result<void> status() const = 0;      // look here when valid() says no
+};
+
+// Rows as they are. What one look found and a later one finds may differ; a Transaction's may not.
+class View {
+ public:
+  virtual ~View() = default;
+  virtual Result<std::string> get(Table table, std::string_view key) = 0;  // not_found, would_block
+  // On the first row from `from` on, or the first of all. Never null.
+  virtual std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from = {}) = 0;
+};
+
+// A view whose looks see the changes made so far and are what the commit depends on. Of one run of a judge.
+class Transaction : public View {
+ public:
+  virtual void put(Table table, std::string_view key, std::string_view value) = 0;
+  virtual void erase(Table table, std::string_view key) = 0;
+  // The blob is no longer named: its bytes go when no reader holds them.
+  virtual void kill(const BlobRef& blob) = 0;
+  // The bucket's record goes with this change. What nothing finds without it (its uploads, their parts) the engine
+  // takes away piece by piece (logic/bucket_sweep.h), beside other changes and after a restart, too.
+  virtual void abandon(uint64_t bucket) = 0;
+  // A number that no other row of the place has or had, and greater than those of all changes committed there before.
+  virtual Result<uint64_t> next_id() = 0;
+  virtual int64_t now_us() const = 0;
+  // Runs after the change is in the catalogue, before the answer.
+  virtual void on_commit(std::function<void()> effect) = 0;
+};
+
+using Look = std::function<Result<void>(View&)>;
+using Judge = std::function<Result<void>(Transaction&)>;
+
+struct Change {
+  Judge judge;  // nothing that it did is kept when it fails
+  // Of which bucket: how durable the change is when it has been answered. Null: as durable as can be.
+  std::shared_ptr<const Bucket> bucket;
+  Place place;
+  // What the change names for the first time: its bytes become the catalogue's with the change, and go without it.
+  std::shared_ptr<BlobWriter> blob{};
+  bool takes_space = false;  // refused when there is little left; removals are not
+};
+
+class Catalogue {
+ public:
+  virtual ~Catalogue() = default;
+  // The rows that can be had without waiting. For any thread, as long as the catalogue.
+  virtual View& at_hand(const Place& place) = 0;
+  // Runs `look` until it says something other than would_block, and returns that. All runs have the same View, so a
+  // cursor of the first may be used in the next. `reason`: a static string for metrics.
+  virtual Task<Result<void>> read(const char* reason, Place place, Look look) = 0;
+  // Returns when the change is made (and durable, in a sync bucket) or was refused. slow_down when there is too much to
+  // do. After io_error and insufficient_storage the change is not visible and will not be, except that a crash may
+  // bring it back, whole.
+  virtual Task<Result<void>> commit(Change change) = 0;
+  // What was committed before the call is durable after it, whatever its bucket.
+  virtual Task<Result<void>> sync() = 0;
+};
+
+}  // namespace verbena::store

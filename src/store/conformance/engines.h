@@ -1,0 +1,105 @@
+// The engines that every test here runs on.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "store/conformance/far_store.h"
+#include "store/conformance/rig.h"
+#include "store/local/test_store.h"
+#include "store/memory/memory_store.h"
+
+namespace verbena::store::conformance {
+
+// On a file system that forgets what was not synced when it crashes.
+class LocalRig : private std::unique_ptr<local::FaultyFileSystem>, public local::TestStore {
+ public:
+  explicit LocalRig(bool short_io = false)
+      : unique_ptr(std::make_unique<local::FaultyFileSystem>()), local::TestStore(fs()) {
+    fs()->set_short_io(short_io);
+  }
+  void vary(uint64_t seed) override {
+    options.volume_size_max = 1 * MiB;
+    options.write_behind_after = std::chrono::milliseconds(std::array{0, 1, 3'600'000}[seed % 3]);
+    options.write_behind_max = std::array<uint64_t, 3>{0, 100'000, 64 * MiB}[seed / 3 % 3];
+  }
+  void crash(uint64_t seed) override {
+    close();
+    fs()->crash(local::FaultyFileSystem::Loss::unsynced, seed);
+    open();
+  }
+
+ private:
+  local::FaultyFileSystem* fs() const { return unique_ptr::get(); }
+};
+
+class MemoryRig : public Rig {
+ public:
+  void open() override {
+    store_ = std::make_unique<in_memory::MemoryStore>(in_memory::Options{.arena = arena_.get(), .clock = &clock_});
+  }
+  Store& engine() override { return *store_; }
+  uint64_t live_bytes() override { return store_->usage().blob_bytes; }
+  bool leaks() override {
+    const auto unnamed = store_->unnamed_blobs();
+    return !unnamed || *unnamed != 0;
+  }
+
+ protected:
+  std::unique_ptr<in_memory::MemoryStore> store_;
+};
+
+// The same one behind a catalogue that has nothing at hand.
+class FarRig final : public MemoryRig {
+ public:
+  void open() override {
+    MemoryRig::open();
+    far_ = std::make_unique<FarStore>(store_->context());
+  }
+  Store& engine() override { return *far_; }
+
+ private:
+  std::unique_ptr<FarStore> far_;
+};
+
+struct EngineUnderTest {
+  const char* name;
+  std::function<std::unique_ptr<Rig>()> make;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const EngineUnderTest& engine) { return out << engine.name; }
+
+inline const std::vector<EngineUnderTest>& engines() {
+  static const std::vector<EngineUnderTest> all = {
+      {"Local", [] { return std::make_unique<LocalRig>(); }},
+      {"Memory", [] { return std::make_unique<MemoryRig>(); }},
+      {"Far", [] { return std::make_unique<FarRig>(); }},
+  };
+  return all;
+}
+
+// Where it is about bytes: on the machine's own files, too, and where a read or write does less than it was asked.
+inline const std::vector<EngineUnderTest>& engines_and_disks() {
+  static const std::vector<EngineUnderTest> all = {
+      {"Local", [] { return std::make_unique<LocalRig>(); }},
+      {"LocalOnShortIo", [] { return std::make_unique<LocalRig>(true); }},
+      {"LocalOnDisk", [] { return std::make_unique<local::TestStore>(); }},
+      {"Memory", [] { return std::make_unique<MemoryRig>(); }},
+      {"Far", [] { return std::make_unique<FarRig>(); }},
+  };
+  return all;
+}
+
+class OnEngine : public ::testing::TestWithParam<EngineUnderTest> {
+ protected:
+  const std::unique_ptr<Rig> rig_ = GetParam().make();
+  Rig& t = *rig_;
+};
+
+#define ON_THESE(fixture, engines_)                                    \
+  INSTANTIATE_TEST_SUITE_P(On, fixture, ::testing::ValuesIn(engines_), \
+                           [](const auto& engine) { return std::string(engine.param.name); })
+#define ON_ALL_ENGINES(fixture) ON_THESE(fixture, engines())
+
+}  // namespace verbena::store::conformance

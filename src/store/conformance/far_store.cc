@@ -1,0 +1,185 @@
+#include "store/conformance/far_store.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "store/logic/keys.h"
+
+namespace verbena::store::conformance {
+namespace {
+
+constexpr size_t page_rows = 7;  // few, so that listings go over many pages
+constexpr uint64_t lost_race_every = 2;
+
+// Others run meanwhile.
+Task<> round_trip() {
+  auto executor = co_await boost::asio::this_coro::executor;
+  co_await boost::asio::post(executor, boost::asio::use_awaitable);
+}
+
+// Has a page of rows from where it was put; behind it another one must be fetched.
+class FarCursor final : public Cursor {
+ public:
+  FarCursor(std::unique_ptr<Cursor> rows, Table table, std::string start, Fetched& fetched)
+      : rows_(std::move(rows)), table_(table), fetched_(fetched), last_(std::move(start)) {}
+
+  bool valid() const override { return here() && rows_->valid(); }
+  std::string_view key() const override { return rows_->key(); }
+  std::string_view value() const override { return rows_->value(); }
+  void next() override {
+    last_ = rows_->key();
+    rows_->next();
+    ++steps_;
+  }
+  void seek(std::string_view key) override {
+    last_ = key;
+    rows_->seek(key);
+    steps_ = page_rows;
+  }
+  Result<void> status() const override {
+    if (!here()) return fail(Errc::would_block, "far");
+    return rows_->status();
+  }
+
+ private:
+  // The page is known by where it begins.
+  bool here() const {
+    if (steps_ < page_rows) return true;
+    if (!fetched_.has(table_, "page from " + last_)) return false;
+    steps_ = 0;
+    return true;
+  }
+
+  const std::unique_ptr<Cursor> rows_;
+  const Table table_;
+  Fetched& fetched_;
+  std::string last_;
+  mutable size_t steps_ = page_rows;
+};
+
+// The other engine's transaction, row by row.
+class FarTransaction final : public Transaction {
+ public:
+  FarTransaction(Transaction& near, Fetched& fetched) : near_(near), view_(near, fetched) {}
+  Result<std::string> get(Table table, std::string_view key) override { return view_.get(table, key); }
+  std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
+    return view_.cursor(table, std::move(prefix), from);
+  }
+  void put(Table table, std::string_view key, std::string_view value) override { near_.put(table, key, value); }
+  void erase(Table table, std::string_view key) override { near_.erase(table, key); }
+  void kill(const BlobRef& blob) override { near_.kill(blob); }
+  void abandon(uint64_t bucket) override { near_.abandon(bucket); }
+  Result<uint64_t> next_id() override { return near_.next_id(); }
+  int64_t now_us() const override { return near_.now_us(); }
+  void on_commit(std::function<void()> effect) override { near_.on_commit(std::move(effect)); }
+
+ private:
+  Transaction& near_;
+  FarView view_;
+};
+
+class NothingAtHand final : public View {
+ public:
+  Result<std::string> get(Table, std::string_view) override { return fail(Errc::would_block, "far"); }
+  std::unique_ptr<Cursor> cursor(Table, std::string, std::string_view) override { return std::make_unique<None>(); }
+
+ private:
+  class None final : public Cursor {
+   public:
+    bool valid() const override { return false; }
+    std::string_view key() const override { return {}; }
+    std::string_view value() const override { return {}; }
+    void next() override {}
+    void seek(std::string_view) override {}
+    Result<void> status() const override { return fail(Errc::would_block, "far"); }
+  };
+};
+
+}  // namespace
+
+bool Fetched::has(Table table, std::string_view key) {
+  Row row(table, key);
+  if (here_.contains(row)) return true;
+  asked_.insert(std::move(row));
+  return false;
+}
+
+bool Fetched::fetch() {
+  if (asked_.empty()) return false;
+  here_.merge(asked_);
+  asked_.clear();
+  return true;
+}
+
+Result<std::string> FarView::get(Table table, std::string_view key) {
+  if (table != Table::meta && !fetched_.has(table, key)) return fail(Errc::would_block, "far");
+  return rows_.get(table, key);
+}
+
+std::unique_ptr<Cursor> FarView::cursor(Table table, std::string prefix, std::string_view from) {
+  std::string start = prefix + " " + std::string(from);
+  return std::make_unique<FarCursor>(rows_.cursor(table, std::move(prefix), from), table, std::move(start), fetched_);
+}
+
+View& FarCatalogue::at_hand(const Place&) {
+  static NothingAtHand nothing;
+  return nothing;
+}
+
+Task<Result<void>> FarCatalogue::read(const char*, Place place, Look look) {
+  Fetched fetched;
+  FarView rows(near_.at_hand(place), fetched);
+  for (;;) {
+    auto done = look(rows);
+    if (done || !(done.error() == Errc::would_block)) co_return done;
+    if (!fetched.fetch()) co_return fail(Errc::internal, "far: would_block without a question");
+    ++round_trips_;
+    co_await round_trip();
+  }
+}
+
+Result<void> FarCatalogue::judge(Transaction& transaction, const Judge& judge, Fetched& fetched, bool& was_judged) {
+  FarTransaction far(transaction, fetched);
+  VB_TRY(judge(far));
+  // Somebody else was faster: nothing of it is kept, and it is judged again.
+  if (!std::exchange(was_judged, true) && ++commits_ % lost_race_every == 0) return fail(Errc::cancelled, "far: guard");
+  return {};
+}
+
+Task<Result<void>> FarCatalogue::commit(Change change) {
+  Fetched fetched;
+  bool was_judged = false;
+  for (;;) {
+    Change attempt{
+        .judge = [this, &change, &fetched, &was_judged](
+                     Transaction& transaction) { return judge(transaction, change.judge, fetched, was_judged); },
+        .bucket = change.bucket,
+        .place = change.place,
+        .blob = change.blob,
+        .takes_space = change.takes_space};
+    auto done = co_await near_.commit(std::move(attempt));
+    if (done) co_return done;
+    const bool asks = done.error() == Errc::would_block;
+    if (!asks && !(done.error() == Errc::cancelled)) co_return done;
+    if (asks && !fetched.fetch()) co_return fail(Errc::internal, "far: would_block without a question");
+    if (asks) ++round_trips_;
+    co_await round_trip();
+  }
+}
+
+struct FarStore::FarContext final : Context {
+  explicit FarContext(std::shared_ptr<Context> other) : near(std::move(other)), catalogue(*near->rows) {
+    rows = &catalogue;
+    blobs = near->blobs;
+    clock = near->clock;
+  }
+  const std::shared_ptr<Context> near;
+  FarCatalogue catalogue;
+};
+
+FarStore::FarStore(std::shared_ptr<Context> near) : FarStore(std::make_shared<FarContext>(std::move(near))) {}
+FarStore::FarStore(std::shared_ptr<FarContext> context) : EngineStore(context), far_(std::move(context)) {}
+FarCatalogue& FarStore::catalogue() { return far_->catalogue; }
+
+}  // namespace verbena::store::conformance

@@ -1,0 +1,70 @@
+// The logic as an engine across a network runs it: nothing is at hand, each look costs a round trip, and a change may
+// have to be judged again because somebody else was faster. Over another engine's seams; for tests.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "store/logic/engine_store.h"
+
+namespace verbena::store::conformance {
+
+// What one function has asked for over its runs, and what has come.
+class Fetched {
+ public:
+  // False: it is on its way now.
+  bool has(Table table, std::string_view key);
+  // A round trip: all that was asked for comes. False when nothing was.
+  bool fetch();
+
+ private:
+  using Row = std::pair<Table, std::string>;
+  std::set<Row> here_, asked_;
+};
+
+// Rows of another view, each after it was fetched. Buckets' rows are kept by every server, so they are at hand.
+class FarView final : public View {
+ public:
+  FarView(View& rows, Fetched& fetched) : rows_(rows), fetched_(fetched) {}
+  Result<std::string> get(Table table, std::string_view key) override;
+  std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
+
+ private:
+  View& rows_;
+  Fetched& fetched_;
+};
+
+class FarCatalogue final : public Catalogue {
+ public:
+  explicit FarCatalogue(Catalogue& near) : near_(near) {}
+
+  View& at_hand(const Place& place) override;
+  Task<Result<void>> read(const char* reason, Place place, Look look) override;
+  Task<Result<void>> commit(Change change) override;
+  Task<Result<void>> sync() override { return near_.sync(); }
+
+  uint64_t round_trips() const { return round_trips_; }  // for looks, so far
+  uint64_t commits() const { return commits_; }          // that were tried once the judge had all it asked for
+
+ private:
+  Result<void> judge(Transaction& transaction, const Judge& judge, Fetched& fetched, bool& was_judged);
+
+  Catalogue& near_;
+  std::atomic<uint64_t> round_trips_{0}, commits_{0};
+};
+
+class FarStore final : public EngineStore {
+ public:
+  explicit FarStore(std::shared_ptr<Context> near);
+  FarCatalogue& catalogue();
+
+ private:
+  struct FarContext;
+  explicit FarStore(std::shared_ptr<FarContext> context);
+  std::shared_ptr<FarContext> far_;
+};
+
+}  // namespace verbena::store::conformance

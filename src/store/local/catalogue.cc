@@ -1,0 +1,64 @@
+#include "store/local/catalogue.h"
+
+#include "store/local/blob_writer.h"
+#include "store/local/engine.h"
+
+namespace verbena::store::local {
+
+std::unique_ptr<store::Cursor> IndexTransaction::cursor(Table table, std::string prefix, std::string_view from) {
+  auto cursor = std::make_unique<Cursor>(batch_.cursor(family(table), std::move(prefix)));
+  if (!from.empty()) cursor->seek(from);
+  return cursor;
+}
+
+void IndexTransaction::kill(const BlobRef& blob) {
+  switch (blob.kind) {
+    case BlobKind::empty:
+      return;
+    case BlobKind::in_index:
+      batch_.erase(Family::in_index, keys::in_index(blob.id));
+      return;
+    case BlobKind::extents:
+      batch_.put(Family::meta, keys::dead(blob.id), "");
+      dead_.push_back(blob.id);
+      return;
+  }
+}
+
+void IndexTransaction::abandon(uint64_t bucket) {
+  batch_.put(Family::meta, keys::removed_bucket(bucket), "");
+  abandoned_.push_back(bucket);
+}
+
+IndexCatalogue::IndexCatalogue(Engine& engine)
+    : engine_(engine),
+      at_hand_{{*engine.index, Tier::cached, Visible::newest}, {*engine.index, Tier::cached, Visible::durable}},
+      disk_{{*engine.index, Tier::disk, Visible::newest}, {*engine.index, Tier::disk, Visible::durable}} {}
+
+// All that is in memory was asked for already: what is left is worth a thread.
+Task<Result<void>> IndexCatalogue::read(const char* reason, Place place, Look look) {
+  auto work = [engine = engine_.shared_from_this(), &rows = disk_[shown(place)], look = std::move(look)] {
+    return look(rows);
+  };
+  return engine_.pool().run(reason, std::move(work));
+}
+
+Task<Result<void>> IndexCatalogue::commit(Change change) {
+  Mutation mutation{.judge = std::move(change.judge),
+                    .blob = std::static_pointer_cast<VolumeBlobWriter>(std::move(change.blob)),
+                    .runs = {},
+                    .bucket = std::move(change.bucket),
+                    .takes_space = change.takes_space};
+  if (mutation.blob) mutation.runs = mutation.blob->take_runs();
+  return engine_.committer->submit(std::move(mutation));
+}
+
+Task<Result<void>> IndexCatalogue::sync() {
+  auto work = [engine = engine_.shared_from_this()]() -> Result<void> {
+    VB_TRY(engine->volumes->sync_written_behind());
+    return engine->index->sync();
+  };
+  return engine_.pool().run("durability change", std::move(work));
+}
+
+}  // namespace verbena::store::local

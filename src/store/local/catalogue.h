@@ -1,0 +1,82 @@
+// The index as the logic's catalogue: looks at once where RocksDB has the row in memory, else on the blocking pool;
+// changes through the committer, which judges them one after the other.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "store/catalogue.h"
+#include "store/local/index.h"
+
+namespace verbena::store::local {
+
+class Committer;
+struct Engine;
+
+// Reads what is in the index now. Thread-safe.
+class IndexView final : public View {
+ public:
+  IndexView(Index& index, Tier tier, Visible visible) : index_(index), tier_(tier), visible_(visible) {}
+  Tier tier() const { return tier_; }
+  Visible visible() const { return visible_; }
+  Result<std::string> get(Table table, std::string_view key) override {
+    return index_.get(family(table), key, tier_, visible_);
+  }
+  std::unique_ptr<store::Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
+    return std::make_unique<Cursor>(index_.cursor(family(table), std::move(prefix), from, tier_, visible_));
+  }
+
+ private:
+  Index& index_;
+  const Tier tier_;
+  const Visible visible_;
+};
+
+// A batch as the transaction of one change after the other. Of the committer's.
+class IndexTransaction final : public Transaction {
+ public:
+  IndexTransaction(Index& index, const std::function<uint64_t()>& next_id, int64_t now_us)
+      : batch_(index), next_id_(next_id), now_us_(now_us) {}
+
+  Result<std::string> get(Table table, std::string_view key) override { return batch_.get(family(table), key); }
+  std::unique_ptr<store::Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
+  void put(Table table, std::string_view key, std::string_view value) override {
+    batch_.put(family(table), key, value);
+  }
+  void erase(Table table, std::string_view key) override { batch_.erase(family(table), key); }
+  void kill(const BlobRef& blob) override;
+  void abandon(uint64_t bucket) override;
+  Result<uint64_t> next_id() override { return next_id_(); }
+  int64_t now_us() const override { return now_us_; }
+  void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
+
+  Batch& batch() { return batch_; }
+  const std::vector<uint64_t>& dead() const { return dead_; }  // blobs that have a dead record now
+
+ private:
+  friend class Committer;
+  Batch batch_;
+  const std::function<uint64_t()>& next_id_;
+  const int64_t now_us_;
+  std::vector<uint64_t> dead_, abandoned_;
+  std::vector<std::function<void()>> effects_;
+};
+
+class IndexCatalogue final : public Catalogue {
+ public:
+  explicit IndexCatalogue(Engine& engine);
+
+  View& at_hand(const Place& place) override { return at_hand_[shown(place)]; }
+  Task<Result<void>> read(const char* reason, Place place, Look look) override;
+  Task<Result<void>> commit(Change change) override;
+  Task<Result<void>> sync() override;
+
+ private:
+  static size_t shown(const Place& place) { return place.shown == Durability::sync ? 1 : 0; }
+
+  Engine& engine_;
+  IndexView at_hand_[2], disk_[2];  // all that was written; what is durable
+};
+
+}  // namespace verbena::store::local

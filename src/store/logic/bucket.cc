@@ -1,0 +1,104 @@
+#include "store/logic/bucket.h"
+
+#include <mutex>
+#include <utility>
+
+namespace verbena::store {
+
+Result<Document> Documents::get(std::string_view name) const {
+  std::shared_lock lock(mutex_);
+  auto it = documents_.find(name);
+  if (it == documents_.end()) return fail(Errc::not_found, "bucket document");
+  return it->second.document;
+}
+
+uint64_t Documents::size_of(std::string_view name) const {
+  std::shared_lock lock(mutex_);
+  auto it = documents_.find(name);
+  return it == documents_.end() ? 0 : it->second.size;
+}
+
+bool Documents::has_room(std::string_view name) const {
+  std::shared_lock lock(mutex_);
+  return documents_.size() < documents_max || documents_.contains(name);
+}
+
+void Documents::set(std::string_view name, Document document) {
+  std::lock_guard lock(mutex_);
+  Entry& entry = documents_[std::string(name)];
+  owners_->fetch_add(document->size());
+  owners_->fetch_sub(entry.size);
+  entry.size = document->size();
+  entry.document = entry.size > kept_max ? nullptr : std::move(document);
+}
+
+void Documents::remove(std::string_view name) {
+  std::lock_guard lock(mutex_);
+  auto it = documents_.find(name);
+  if (it == documents_.end()) return;
+  owners_->fetch_sub(it->second.size);
+  documents_.erase(it);
+}
+
+Documents::~Documents() {
+  for (const auto& [name, entry] : documents_) owners_->fetch_sub(entry.size);
+}
+
+// What replaces a document needs no more room than it is larger.
+DocumentRoom::DocumentRoom(const Documents& documents, std::string_view name, uint64_t size)
+    : owners_(documents.owners_) {
+  const uint64_t before = documents.size_of(name);
+  bytes_ = size > before ? size - before : 0;
+  granted_ = owners_->fetch_add(bytes_) + bytes_ <= documents_bytes_max || bytes_ == 0;
+}
+
+DocumentRoom::~DocumentRoom() { owners_->fetch_sub(bytes_); }
+
+void Bucket::set(const BucketInfo& info) const {
+  durability.store(info.durability);
+  versioning.store(info.versioning);
+  lock.store(info.lock);
+}
+
+std::shared_ptr<const Bucket> Buckets::find(std::string_view name) const {
+  std::shared_lock lock(mutex_);
+  auto it = buckets_.find(name);
+  return it == buckets_.end() ? nullptr : it->second;
+}
+
+std::vector<BucketInfo> Buckets::list() const {
+  std::shared_lock lock(mutex_);
+  std::vector<BucketInfo> infos;
+  infos.reserve(buckets_.size());
+  for (const auto& [name, bucket] : buckets_) infos.push_back(bucket->info());
+  return infos;
+}
+
+std::vector<std::shared_ptr<const Bucket>> Buckets::all() const {
+  std::shared_lock lock(mutex_);
+  std::vector<std::shared_ptr<const Bucket>> all;
+  all.reserve(buckets_.size());
+  for (const auto& [name, bucket] : buckets_) all.push_back(bucket);
+  return all;
+}
+
+void Buckets::add(const BucketRecord& record) {
+  auto bucket = std::make_shared<Bucket>();
+  bucket->id = record.id;
+  bucket->name = record.info.name;
+  bucket->created_us = record.info.created_us;
+  bucket->owner = record.info.owner;
+  bucket->set(record.info);
+  std::lock_guard lock(mutex_);
+  auto& owners = document_bytes_[record.info.owner];
+  if (!owners) owners = std::make_shared<ByteCount>(0);
+  bucket->documents.count_for(owners);
+  buckets_[record.info.name] = std::move(bucket);
+}
+
+void Buckets::remove(std::string_view name) {
+  std::lock_guard lock(mutex_);
+  if (auto it = buckets_.find(name); it != buckets_.end()) buckets_.erase(it);
+}
+
+}  // namespace verbena::store

@@ -1,0 +1,86 @@
+#include "store/logic/bucket_ops.h"
+
+#include "store/logic/object_ops.h"
+#include "store/logic/versions.h"
+
+namespace verbena::store {
+
+namespace {
+
+Result<void> erase_documents(Transaction& transaction, const Bucket& bucket) {
+  std::vector<std::string> names;
+  const auto cursor = transaction.cursor(Table::meta, keys::document_prefix(bucket.id));
+  for (; cursor->valid(); cursor->next()) names.emplace_back(cursor->key());
+  VB_TRY(cursor->status());
+  for (const std::string& name : names) transaction.erase(Table::meta, name);
+  return {};
+}
+
+}  // namespace
+
+Change create_bucket_change(Buckets& buckets, BucketInfo info) {
+  auto judge = [&buckets, info](Transaction& transaction) -> Result<void> {
+    std::string key = keys::bucket(info.name);
+    VB_ASSIGN(auto current, find_row(transaction, Table::meta, key));
+    if (current) return fail(Errc::bucket_already_exists);
+    VB_ASSIGN(const uint64_t id, transaction.next_id());
+    BucketRecord record{.id = id, .info = info};
+    if (record.info.created_us == 0) record.info.created_us = transaction.now_us();
+    transaction.put(Table::meta, key, encode(record));
+    transaction.on_commit([&buckets, record] { buckets.add(record); });
+    return {};
+  };
+  return {.judge = std::move(judge), .bucket = nullptr, .place = {}, .takes_space = true};
+}
+
+Change edit_bucket_change(std::shared_ptr<const Bucket> bucket, BucketEdit edit) {
+  auto judge = [bucket, edit](Transaction& transaction) -> Result<void> {
+    VB_ASSIGN(BucketRecord record, check_bucket(transaction, *bucket));
+    VB_TRY(edit(record.info));
+    transaction.put(Table::meta, keys::bucket(bucket->name), encode(record));
+    transaction.on_commit([bucket, info = record.info] { bucket->set(info); });
+    return {};
+  };
+  return {.judge = std::move(judge), .bucket = nullptr, .place = {bucket->id}};
+}
+
+Change remove_bucket_change(Buckets& buckets, std::shared_ptr<const Bucket> bucket) {
+  auto judge = [&buckets, bucket](Transaction& transaction) -> Result<void> {
+    VB_TRY(check_bucket(transaction, *bucket));
+    const auto objects = transaction.cursor(Table::objects, keys::object_prefix(bucket->id));
+    if (objects->valid()) return fail(Errc::bucket_not_empty);
+    VB_TRY(objects->status());
+    VB_ASSIGN(bool versions, has_versions(transaction, bucket->id));
+    if (versions) return fail(Errc::bucket_not_empty);
+    VB_TRY(erase_documents(transaction, *bucket));
+    transaction.erase(Table::meta, keys::bucket(bucket->name));
+    // Its uploads may be millions of rows: they go piece by piece.
+    transaction.abandon(bucket->id);
+    transaction.on_commit([&buckets, bucket] { buckets.remove(bucket->name); });
+    return {};
+  };
+  return {.judge = std::move(judge), .bucket = nullptr, .place = {bucket->id}};
+}
+
+Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string name, Document document) {
+  auto judge = [bucket, name, document](Transaction& transaction) -> Result<void> {
+    VB_TRY(check_bucket(transaction, *bucket));
+    if (!bucket->documents.has_room(name)) return fail(Errc::invalid_argument, "document: too many in this bucket");
+    transaction.put(Table::meta, keys::document(bucket->id, name), *document);
+    transaction.on_commit([bucket, name, document] { bucket->documents.set(name, document); });
+    return {};
+  };
+  return {.judge = std::move(judge), .bucket = nullptr, .place = {bucket->id}, .takes_space = true};
+}
+
+Change remove_document_change(std::shared_ptr<const Bucket> bucket, std::string name) {
+  auto judge = [bucket, name](Transaction& transaction) -> Result<void> {
+    VB_TRY(check_bucket(transaction, *bucket));
+    transaction.erase(Table::meta, keys::document(bucket->id, name));
+    transaction.on_commit([bucket, name] { bucket->documents.remove(name); });
+    return {};
+  };
+  return {.judge = std::move(judge), .bucket = nullptr, .place = {bucket->id}};
+}
+
+}  // namespace verbena::store

@@ -1,0 +1,23 @@
+// Changes of buckets and of their documents.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "store/catalogue.h"
+#include "store/logic/bucket.h"
+
+namespace verbena::store {
+
+// `buckets` is told what happened, and lives as long as the change.
+Change create_bucket_change(Buckets& buckets, BucketInfo info);  // bucket_already_exists
+using BucketEdit = std::function<Result<void>(BucketInfo&)>;
+Change edit_bucket_change(std::shared_ptr<const Bucket> bucket, BucketEdit edit);
+// bucket_not_empty; documents go with it, uploads soon after.
+Change remove_bucket_change(Buckets& buckets, std::shared_ptr<const Bucket> bucket);
+// invalid_argument when the bucket has too many.
+Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string name, Document document);
+Change remove_document_change(std::shared_ptr<const Bucket> bucket, std::string name);
+
+}  // namespace verbena::store

@@ -1,0 +1,51 @@
+#include "store/logic/bucket_sweep.h"
+
+#include <vector>
+
+#include "store/logic/keys.h"
+#include "store/logic/record.h"
+
+namespace verbena::store {
+namespace {
+
+struct Piece {
+  std::vector<std::string> rows;
+  std::vector<BlobRef> blobs;
+  bool full() const { return rows.size() >= BucketSweep::rows_max; }
+};
+
+// False: the piece is full before the upload's last part.
+Result<bool> add_parts(View& rows, uint64_t upload, Piece& piece) {
+  const auto parts = rows.cursor(Table::uploads, keys::part_prefix(upload));
+  for (; parts->valid(); parts->next()) {
+    if (piece.full()) return false;
+    VB_ASSIGN(const StoredPart part, decode_part(parts->value()));
+    piece.blobs.push_back(part.blob);
+    piece.rows.emplace_back(parts->key());
+  }
+  VB_TRY(parts->status());
+  return true;
+}
+
+}  // namespace
+
+Result<BucketSweep> BucketSweep::step(Transaction& transaction) const {
+  Piece piece;
+  // Found first, changed after: a cursor does not like rows to go under it.
+  const auto uploads = transaction.cursor(Table::uploads, keys::upload_prefix(bucket_), from_);
+  for (; uploads->valid() && !piece.full(); uploads->next()) {
+    VB_ASSIGN(const UploadRecord upload, decode_upload(uploads->value()));
+    VB_ASSIGN(const bool whole, add_parts(transaction, upload.id, piece));
+    if (!whole) break;
+    piece.rows.emplace_back(uploads->key());
+  }
+  VB_TRY(uploads->status());
+  BucketSweep next(bucket_);
+  next.done_ = !uploads->valid();
+  if (!next.done_) next.from_ = uploads->key();
+  for (const BlobRef& blob : piece.blobs) transaction.kill(blob);
+  for (const std::string& row : piece.rows) transaction.erase(Table::uploads, row);
+  return next;
+}
+
+}  // namespace verbena::store

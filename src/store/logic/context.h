@@ -1,0 +1,54 @@
+// What the verbs share: an engine's seams, and the buckets as they are now. Readers, writers and requests hold it by
+// shared_ptr.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <type_traits>
+
+#include "base/clock.h"
+#include "store/blobs.h"
+#include "store/logic/bucket.h"
+#include "store/logic/early.h"
+
+namespace verbena::store {
+
+struct Context {
+  virtual ~Context() = default;
+
+  Result<std::shared_ptr<const Bucket>> find_bucket(std::string_view name) const {
+    auto bucket = buckets.find(name);
+    if (!bucket) return fail(Errc::no_such_bucket);
+    return bucket;
+  }
+  // All buckets and their documents, into memory: before the first verb.
+  Result<void> load_buckets(View& view);
+
+  // Set by the engine before the first verb, and as long as the context.
+  Catalogue* rows = nullptr;
+  Blobs* blobs = nullptr;
+  Early* early = nullptr;  // null: nothing is acknowledged before the catalogue has it
+  const WallClock* clock = &system_clock();
+  Buckets buckets;
+};
+
+// Catalogue::read() with an answer: `look` returns a Result<T>.
+template <class F>
+Task<std::invoke_result_t<F&, View&>> look_up(Catalogue& catalogue, const char* reason, Place place, F look) {
+  using T = typename std::invoke_result_t<F&, View&>::value_type;
+  auto answer = std::make_shared<std::optional<T>>();
+  Look into = [answer, look = std::move(look)](View& rows) mutable -> Result<void> {
+    auto found = look(rows);
+    if (!found) return std::unexpected(found.error());
+    answer->emplace(std::move(*found));
+    return {};
+  };
+  auto done = co_await catalogue.read(reason, place, std::move(into));
+  if (!done) co_return std::unexpected(done.error());
+  co_return std::move(**answer);
+}
+
+// S3's limits on keys: 1 to 1024 bytes.
+Result<void> check_key(std::string_view key);
+
+}  // namespace verbena::store

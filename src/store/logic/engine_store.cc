@@ -1,0 +1,316 @@
+#include "store/logic/engine_store.h"
+
+#include "store/logic/bucket_ops.h"
+#include "store/logic/keys.h"
+#include "store/logic/list.h"
+#include "store/logic/list_versions.h"
+#include "store/logic/multipart.h"
+#include "store/logic/object_writer.h"
+#include "store/logic/open.h"
+#include "store/logic/remove.h"
+
+namespace verbena::store {
+namespace {
+
+// What a look on another thread needs of a version's name.
+struct OwnedName {
+  std::string key, version_id;
+  operator VersionName() const { return {key, version_id}; }
+};
+
+std::shared_ptr<const OwnedName> own(std::string_view key, std::string_view version_id) {
+  return std::make_shared<const OwnedName>(OwnedName{std::string(key), std::string(version_id)});
+}
+
+Place place_of(const Bucket& bucket, std::string_view key = {}) {
+  return {bucket.id, key, bucket.durability.load(std::memory_order_acquire)};
+}
+
+}  // namespace
+
+// Buckets.
+
+Task<Result<void>> EngineStore::create_bucket(BucketInfo bucket) {
+  auto context = context_;
+  co_return co_await context->rows->commit(create_bucket_change(context->buckets, std::move(bucket)));
+}
+
+Task<Result<BucketInfo>> EngineStore::bucket(std::string_view name) {
+  VB_CO_ASSIGN(auto found, context_->find_bucket(name));
+  co_return found->info();
+}
+
+Task<Result<void>> EngineStore::set_durability(std::string_view name, Durability durability) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(name));
+  auto edit = [durability](BucketInfo& info) -> Result<void> {
+    info.durability = durability;
+    return {};
+  };
+  Early::Shut shut(context->early, found);
+  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
+  if (durability == Durability::memory) co_return co_await context->rows->commit(edit_bucket_change(found, edit));
+  // What the bucket acknowledged from memory so far becomes durable, too: first, since a bucket whose objects may be
+  // gone must not become one that promises otherwise, and again for what came until it was one.
+  VB_CO_TRY(co_await context->rows->sync());
+  VB_CO_TRY(co_await context->rows->commit(edit_bucket_change(found, edit)));
+  co_return co_await context->rows->sync();
+}
+
+Task<Result<void>> EngineStore::set_versioning(std::string_view name, Versioning versioning) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(name));
+  auto edit = [versioning](BucketInfo& info) -> Result<void> {
+    if (versioning == Versioning::off && info.versioning != versioning) return fail(Errc::invalid_bucket_state);
+    if (versioning == Versioning::suspended && info.lock.enabled) {
+      return fail(Errc::invalid_bucket_state,
+                  "An Object Lock configuration is present on this bucket, so the versioning state cannot be changed.");
+    }
+    info.versioning = versioning;
+    return {};
+  };
+  Early::Shut shut(context->early, found);
+  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
+  co_return co_await context->rows->commit(edit_bucket_change(found, edit));
+}
+
+Task<Result<void>> EngineStore::set_lock(std::string_view name, BucketLock lock) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(name));
+  auto edit = [lock](BucketInfo& info) -> Result<void> {
+    if (lock.enabled && info.versioning != Versioning::enabled) {
+      return fail(Errc::invalid_bucket_state,
+                  "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration.");
+    }
+    if (info.lock.enabled && !lock.enabled) return fail(Errc::invalid_bucket_state, "object lock stays enabled");
+    info.lock = lock;
+    return {};
+  };
+  co_return co_await context->rows->commit(edit_bucket_change(found, edit));
+}
+
+Task<Result<void>> EngineStore::remove_bucket(std::string_view name) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(name));
+  Early::Shut shut(context->early, found);
+  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
+  VB_CO_TRY(co_await context->rows->commit(remove_bucket_change(context->buckets, found)));
+  shut.for_ever();
+  co_return Result<void>{};
+}
+
+Task<Result<std::vector<BucketInfo>>> EngineStore::buckets() { co_return context_->buckets.list(); }
+
+Task<Result<Document>> EngineStore::document(std::string_view bucket, std::string_view name) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_ASSIGN(Document kept, found->documents.get(name));
+  if (kept) co_return kept;
+  const std::string row = keys::document(found->id, name);
+  const Place place{.bucket = found->id};  // documents are durable in every bucket
+  auto bytes = context->rows->at_hand(place).get(Table::meta, row);
+  if (!bytes && bytes.error() == Errc::would_block) {
+    auto look = [row](View& rows) { return rows.get(Table::meta, row); };
+    bytes = co_await look_up(*context->rows, "document read", place, std::move(look));
+  }
+  if (!bytes) co_return std::unexpected(bytes.error());
+  co_return std::make_shared<const std::string>(std::move(*bytes));
+}
+
+Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
+  auto context = context_;
+  VB_CO_TRY(check_document(name, bytes));
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  const DocumentRoom room(found->documents, name, bytes.size());
+  if (!room) {
+    co_return fail(Errc::limit_exceeded, "The configurations of all your buckets together are too large.");
+  }
+  auto document = std::make_shared<const std::string>(std::move(bytes));
+  co_return co_await context->rows->commit(set_document_change(found, std::string(name), std::move(document)));
+}
+
+Task<Result<void>> EngineStore::remove_document(std::string_view bucket, std::string_view name) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  co_return co_await context->rows->commit(remove_document_change(found, std::string(name)));
+}
+
+// Objects.
+
+Task<Result<std::shared_ptr<ObjectReader>>> EngineStore::open(std::string_view bucket, std::string_view key,
+                                                              std::string_view version_id) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  if (Early::holds_any(*found)) {
+    if (!version_id.empty()) {
+      VB_CO_TRY(co_await context->early->settle(found, std::string(key)));
+    } else if (auto acknowledged = context->early->open(*found, key)) {
+      co_return acknowledged;
+    }
+  }
+  // What is at hand is answered here and now.
+  auto opened = open_object(*context->blobs, context->rows->at_hand(place_of(*found, key)), *found, {key, version_id});
+  if (opened || !(opened.error() == Errc::would_block)) co_return opened;
+  const auto name = own(key, version_id);
+  auto look = [context, found, name](View& rows) { return open_object(*context->blobs, rows, *found, *name); };
+  co_return co_await look_up(*context->rows, "object open", place_of(*found, name->key), std::move(look));
+}
+
+Task<Result<ObjectInfo>> EngineStore::stat(std::string_view bucket, std::string_view key, std::string_view version_id) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  if (Early::holds_any(*found)) {
+    if (!version_id.empty()) {
+      VB_CO_TRY(co_await context->early->settle(found, std::string(key)));
+    } else if (auto acknowledged = context->early->stat(*found, key)) {
+      co_return std::move(*acknowledged);
+    }
+  }
+  auto info = stat_object(context->rows->at_hand(place_of(*found, key)), *found, {key, version_id});
+  if (info || !(info.error() == Errc::would_block)) co_return info;
+  const auto name = own(key, version_id);
+  auto look = [found, name](View& rows) { return stat_object(rows, *found, *name); };
+  co_return co_await look_up(*context->rows, "object stat", place_of(*found, name->key), std::move(look));
+}
+
+Task<Result<ObjectInfo>> EngineStore::find_version(std::string_view bucket, std::string_view key,
+                                                   std::string_view version_id) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  const auto name = own(key, version_id);
+  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found, name->key));
+  auto look = [found, name](View& rows) { return stat_version(rows, *found, *name); };
+  co_return co_await look_up(*context->rows, "version stat", place_of(*found, name->key), std::move(look));
+}
+
+Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create(std::string_view bucket, std::string_view key,
+                                                                std::optional<uint64_t> size_hint) {
+  VB_CO_ASSIGN(auto found, context_->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  if (size_hint && *size_hint > object_size_max) co_return fail(Errc::entity_too_large);
+  co_return make_object_writer(context_, std::move(found), std::string(key), size_hint);
+}
+
+Task<Result<Removed>> EngineStore::remove(std::string_view bucket, std::string_view key, RemoveRequest request) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found, std::string(key)));
+  auto removal = std::make_shared<Removal>(Removal{found, std::string(key), std::move(request), {}});
+  VB_CO_TRY(co_await context->rows->commit(removal_change(removal)));
+  co_return std::move(removal->removed);
+}
+
+Task<Result<ObjectInfo>> EngineStore::update(std::string_view bucket, std::string_view key, std::string_view version_id,
+                                             ObjectChange change) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found, std::string(key)));
+  auto update =
+      std::make_shared<Update>(Update{found, std::string(key), std::string(version_id), std::move(change), {}});
+  VB_CO_TRY(co_await context->rows->commit(update_change(update)));
+  co_return std::move(update->info);
+}
+
+Task<Result<ListPage>> EngineStore::list(std::string_view bucket, ListRequest request) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
+  auto lister = std::make_shared<ObjectLister>(found, std::move(request));
+  auto look = [lister](View& rows) { return lister->run(rows); };
+  co_return co_await look_up(*context->rows, "object list", place_of(*found), std::move(look));
+}
+
+Task<Result<VersionPage>> EngineStore::list_versions(std::string_view bucket, ListVersionsRequest request) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
+  auto lister = std::make_shared<VersionLister>(found, std::move(request));
+  auto look = [lister](View& rows) { return lister->run(rows); };
+  co_return co_await look_up(*context->rows, "version list", place_of(*found), std::move(look));
+}
+
+// Multipart.
+
+Task<Result<UploadInfo>> EngineStore::create_upload(UploadInfo upload) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(upload.bucket));
+  VB_CO_TRY(check_key(upload.key));
+  upload.created_us = context->clock->now_us();
+  upload.upload_id = make_upload_id(upload.created_us);
+  const auto info = std::make_shared<const UploadInfo>(std::move(upload));
+  VB_CO_TRY(co_await context->rows->commit(create_upload_change(found, info)));
+  co_return *info;
+}
+
+Task<Result<UploadInfo>> EngineStore::upload(std::string_view bucket, std::string_view key,
+                                             std::string_view upload_id) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  const auto name = own(key, upload_id);
+  auto look = [found, name](View& rows) { return find_upload(rows, *found, name->key, name->version_id); };
+  VB_CO_ASSIGN(UploadRecord record,
+               co_await look_up(*context->rows, "upload stat", place_of(*found, name->key), std::move(look)));
+  co_return std::move(record.info);
+}
+
+Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create_part(std::string_view bucket, std::string_view key,
+                                                                     std::string_view upload_id, int part_number,
+                                                                     std::optional<uint64_t> size_hint) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  if (part_number < 1 || part_number > part_number_max) co_return fail(Errc::invalid_argument, "part number");
+  if (size_hint && *size_hint > part_stored_size_max) co_return fail(Errc::entity_too_large);
+  const auto name = own(key, upload_id);
+  // Asked for now so that a client hears early; the commit decides.
+  auto look = [found, name](View& rows) { return find_upload(rows, *found, name->key, name->version_id); };
+  VB_CO_TRY(co_await look_up(*context->rows, "upload stat", place_of(*found, name->key), std::move(look)));
+  co_return make_part_writer(context, std::move(found), name->key, name->version_id, part_number, size_hint);
+}
+
+Task<Result<PartPage>> EngineStore::list_parts(std::string_view bucket, std::string_view key,
+                                               std::string_view upload_id, int after_part, int max_parts) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  const auto name = own(key, upload_id);
+  auto look = [found, name, after_part, max_parts](View& rows) -> Result<PartPage> {
+    VB_ASSIGN(UploadRecord upload, find_upload(rows, *found, name->key, name->version_id));
+    return store::list_parts(rows, upload, after_part, max_parts);
+  };
+  co_return co_await look_up(*context->rows, "part list", place_of(*found, name->key), std::move(look));
+}
+
+Task<Result<UploadPage>> EngineStore::list_uploads(std::string_view bucket, ListUploadsRequest request) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  auto lister = std::make_shared<UploadLister>(found, std::move(request));
+  auto look = [lister](View& rows) { return lister->run(rows); };
+  co_return co_await look_up(*context->rows, "upload list", place_of(*found), std::move(look));
+}
+
+Task<Result<ObjectInfo>> EngineStore::complete_upload(std::string_view bucket, std::string_view key,
+                                                      std::string_view upload_id, std::vector<PartInfo> parts,
+                                                      ObjectInfo info, CommitConditions conditions) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  auto completion = std::make_shared<Completion>(Completion{found, std::string(key), std::string(upload_id),
+                                                            std::move(parts), std::move(info), std::move(conditions)});
+  VB_CO_TRY(check_key(key));
+  if (completion->parts.empty()) co_return fail(Errc::invalid_request, "complete: no parts");
+  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found, std::string(key)));
+  VB_CO_TRY(co_await context->rows->commit(completion_change(completion)));
+  co_return std::move(completion->stored);
+}
+
+Task<Result<void>> EngineStore::abort_upload(std::string_view bucket, std::string_view key,
+                                             std::string_view upload_id) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  co_return co_await context->rows->commit(abort_upload_change(found, std::string(key), std::string(upload_id)));
+}
+
+}  // namespace verbena::store

@@ -1,0 +1,59 @@
+// The store over any engine: every verb of store.h, said in looks and changes of the engine's catalogue and in its
+// blobs.
+//
+// Used from all cores' threads at once; a writer belongs to the core that made it, a reader may be shared.
+#pragma once
+
+#include <memory>
+
+#include "store/logic/context.h"
+#include "store/store.h"
+
+namespace verbena::store {
+
+class EngineStore : public Store {
+ public:
+  Task<Result<void>> create_bucket(BucketInfo bucket) override;
+  Task<Result<BucketInfo>> bucket(std::string_view name) override;
+  Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
+  Task<Result<void>> set_versioning(std::string_view bucket, Versioning versioning) override;
+  Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) override;
+  Task<Result<void>> remove_bucket(std::string_view name) override;
+  Task<Result<std::vector<BucketInfo>>> buckets() override;
+  Task<Result<Document>> document(std::string_view bucket, std::string_view name) override;
+  Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
+  Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
+  Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
+                                                   std::string_view version_id = {}) override;
+  Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key,
+                                std::string_view version_id = {}) override;
+  Task<Result<ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
+                                        std::string_view version_id) override;
+  Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
+                                                     std::optional<uint64_t> size_hint) override;
+  Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override;
+  Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
+                                  ObjectChange change) override;
+  Task<Result<ListPage>> list(std::string_view bucket, ListRequest request) override;
+  Task<Result<VersionPage>> list_versions(std::string_view bucket, ListVersionsRequest request) override;
+  Task<Result<UploadInfo>> create_upload(UploadInfo upload) override;
+  Task<Result<UploadInfo>> upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
+  Task<Result<std::unique_ptr<ObjectWriter>>> create_part(std::string_view bucket, std::string_view key,
+                                                          std::string_view upload_id, int part_number,
+                                                          std::optional<uint64_t> size_hint) override;
+  Task<Result<PartPage>> list_parts(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                    int after_part, int max_parts) override;
+  Task<Result<UploadPage>> list_uploads(std::string_view bucket, ListUploadsRequest request) override;
+  Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                           std::vector<PartInfo> parts, ObjectInfo info,
+                                           CommitConditions conditions) override;
+  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
+
+ protected:
+  explicit EngineStore(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+
+ private:
+  const std::shared_ptr<Context> context_;
+};
+
+}  // namespace verbena::store

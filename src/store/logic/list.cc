@@ -1,0 +1,135 @@
+#include "store/logic/list.h"
+
+#include <algorithm>
+
+#include "store/logic/keys.h"
+#include "store/logic/record.h"
+#include "store/logic/versions.h"
+
+namespace verbena::store {
+namespace {
+
+// Moves behind everything that starts with `hidden`. False when nothing can follow.
+bool skip(Cursor& cursor, const std::string& hidden) {
+  auto next = keys::after_prefix(hidden);
+  if (next) cursor.seek(*next);
+  return next.has_value();
+}
+
+Result<UploadInfo> to_upload(const Bucket& bucket, std::string key, std::string upload_id, std::string_view value) {
+  VB_ASSIGN(UploadRecord record, decode_upload(value));
+  record.info.bucket = bucket.name;
+  record.info.key = std::move(key);
+  record.info.upload_id = std::move(upload_id);
+  return std::move(record.info);
+}
+
+}  // namespace
+
+std::string_view common_prefix(std::string_view key, std::string_view prefix, std::string_view delimiter) {
+  if (delimiter.empty()) return {};
+  size_t at = key.find(delimiter, prefix.size());
+  return at == std::string_view::npos ? std::string_view{} : key.substr(0, at + delimiter.size());
+}
+
+ObjectLister::ObjectLister(std::shared_ptr<const Bucket> bucket, ListRequest request)
+    : bucket_(std::move(bucket)), request_(std::move(request)), room_(std::clamp(request_.max_keys, 0, page_max)) {}
+
+Result<ListPage> ObjectLister::run(View& rows) {
+  if (room_ == 0 && !cursor_) return std::move(page_);
+  if (!cursor_) {
+    // The smallest key above `after` is `after` and a zero byte.
+    const std::string from = keys::object(bucket_->id, request_.after) + '\0';
+    cursor_ = rows.cursor(Table::objects, keys::object(bucket_->id, request_.prefix), from);
+  }
+  while (cursor_->valid()) {
+    VB_ASSIGN(bool more, step());
+    if (!more) break;
+  }
+  VB_TRY(cursor_->status());
+  if (!page_.truncated) page_.next_after.clear();
+  return std::move(page_);
+}
+
+Result<bool> ObjectLister::step() {
+  std::string_view key = cursor_->key().substr(keys::object_prefix_size);
+  std::string hidden(common_prefix(key, request_.prefix, request_.delimiter));
+  const bool seen = !hidden.empty() && hidden <= request_.after;
+  if (!seen && room_ == 0) {
+    page_.truncated = true;
+    return false;
+  }
+  if (hidden.empty()) {
+    VB_ASSIGN(ObjectRecord record, decode_object(cursor_->value()));
+    name_version(record.info, bucket_->versioning.load(std::memory_order_acquire));
+    page_.entries.push_back({std::string(key), std::move(record.info)});
+    page_.next_after = key;
+    --room_;
+    cursor_->next();
+    return true;
+  }
+  if (!seen) {
+    page_.common_prefixes.push_back(hidden);
+    page_.next_after = hidden;
+    --room_;
+  }
+  return skip(*cursor_, keys::object(bucket_->id, hidden));
+}
+
+UploadLister::UploadLister(std::shared_ptr<const Bucket> bucket, ListUploadsRequest request)
+    : bucket_(std::move(bucket)), request_(std::move(request)), room_(std::clamp(request_.max_uploads, 0, page_max)) {}
+
+void UploadLister::begin(View& rows) {
+  std::string from;
+  if (!request_.key_marker.empty() && request_.key_marker >= request_.prefix) {
+    // With an upload id: behind that upload. Without: behind all uploads of the key.
+    from = keys::upload(bucket_->id, request_.key_marker, request_.upload_id_marker);
+    from = request_.upload_id_marker.empty() ? *keys::after_prefix(from) : from + '\0';
+  }
+  cursor_ = rows.cursor(Table::uploads, keys::upload_key_prefix(bucket_->id, request_.prefix), from);
+}
+
+Result<UploadPage> UploadLister::run(View& rows) {
+  if (room_ == 0 && !cursor_) return std::move(page_);
+  if (!cursor_) begin(rows);
+  while (cursor_->valid()) {
+    VB_ASSIGN(bool more, step());
+    if (!more) break;
+  }
+  VB_TRY(cursor_->status());
+  if (!page_.truncated) {
+    page_.next_key_marker.clear();
+    page_.next_upload_id_marker.clear();
+  }
+  return std::move(page_);
+}
+
+Result<bool> UploadLister::step() {
+  auto parsed = keys::parse_upload(cursor_->key());
+  if (!parsed) return fail(Errc::corrupt_object, "index: upload key");
+  auto& [key, upload_id] = *parsed;
+  std::string hidden(common_prefix(key, request_.prefix, request_.delimiter));
+  const bool seen = !hidden.empty() && hidden <= request_.key_marker;
+  if (!seen && room_ == 0) {
+    page_.truncated = true;
+    return false;
+  }
+  if (hidden.empty()) {
+    page_.next_key_marker = key;
+    page_.next_upload_id_marker = upload_id;
+    VB_ASSIGN(UploadInfo info, to_upload(*bucket_, std::move(key), std::move(upload_id), cursor_->value()));
+    page_.uploads.push_back(std::move(info));
+    --room_;
+    cursor_->next();
+    return true;
+  }
+  if (!seen) {
+    page_.common_prefixes.push_back(hidden);
+    page_.next_key_marker = hidden;
+    page_.next_upload_id_marker.clear();
+    --room_;
+  }
+  return skip(*cursor_, keys::upload_key_prefix(bucket_->id, hidden));
+}
+
+}  // namespace verbena::store

@@ -1,0 +1,51 @@
+// Pages of keys. Each does bounded work: a common prefix is skipped by one seek, however many keys it hides.
+//
+// A lister stands where it stopped: run() on would_block goes on, in the same view, when the rows have come.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "store/catalogue.h"
+#include "store/logic/bucket.h"
+
+namespace verbena::store {
+
+inline constexpr int page_max = 1000;  // entries and common prefixes of one page, whatever was asked for
+
+// The common prefix that hides `key`, up to and including the delimiter; empty when none does.
+std::string_view common_prefix(std::string_view key, std::string_view prefix, std::string_view delimiter);
+
+class ObjectLister {
+ public:
+  ObjectLister(std::shared_ptr<const Bucket> bucket, ListRequest request);
+  Result<ListPage> run(View& rows);
+
+ private:
+  Result<bool> step();  // false: the page is made
+
+  const std::shared_ptr<const Bucket> bucket_;
+  const ListRequest request_;
+  int room_;
+  ListPage page_;
+  std::unique_ptr<Cursor> cursor_;
+};
+
+class UploadLister {
+ public:
+  UploadLister(std::shared_ptr<const Bucket> bucket, ListUploadsRequest request);
+  Result<UploadPage> run(View& rows);
+
+ private:
+  void begin(View& rows);
+  Result<bool> step();
+
+  const std::shared_ptr<const Bucket> bucket_;
+  const ListUploadsRequest request_;
+  int room_;
+  UploadPage page_;
+  std::unique_ptr<Cursor> cursor_;
+};
+
+}  // namespace verbena::store

@@ -1,0 +1,188 @@
+#include "store/logic/list_versions.h"
+
+#include <algorithm>
+
+#include "store/logic/keys.h"
+#include "store/logic/list.h"
+#include "store/logic/object_ops.h"
+#include "store/logic/versions.h"
+
+namespace verbena::store {
+
+// Walks all versions of a bucket from a prefix on: by key, then newest first. Merges the two families that hold them.
+class VersionCursor {
+ public:
+  VersionCursor(View& rows, const Bucket& bucket, std::string_view prefix)
+      : rows_(rows),
+        bucket_(bucket.id),
+        objects_(rows.cursor(Table::objects, keys::object(bucket.id, prefix))),
+        versions_(rows.cursor(Table::versions, keys::version_key_prefix(bucket.id, prefix))) {}
+
+  // To the next version; false at the end.
+  Result<bool> next() {
+    VB_TRY(look());
+    if (!current_key_ && !older_) return false;
+    const bool current = current_key_ && (!older_ || *current_key_ <= older_->first);
+    key_ = current ? *current_key_ : older_->first;
+    latest_ = key_ != newest_seen_;
+    newest_seen_ = key_;
+    VB_ASSIGN(record_, decode_object(current ? objects_->value() : versions_->value()));
+    if (current) {
+      objects_->next();
+      current_key_.reset();
+    } else {
+      versions_->next();
+      older_.reset();
+    }
+    return true;
+  }
+  const std::string& key() const { return key_; }
+  const ObjectRecord& record() const { return record_; }
+  bool latest() const { return latest_; }  // the key's newest version
+
+  // Behind all versions of all keys that start with `prefix`. False: nothing can follow.
+  bool skip_prefix(const std::string& prefix) {
+    auto object = keys::after_prefix(keys::object(bucket_, prefix));
+    auto version = keys::after_prefix(keys::version_key_prefix(bucket_, prefix));
+    if (!object || !version) return false;
+    return seek(*object, *version);
+  }
+  // Behind all versions of the key.
+  void skip_key(const std::string& key) {
+    seek(keys::object(bucket_, key) + '\0', *keys::after_prefix(keys::version_prefix(bucket_, key)));
+  }
+  // Behind the version of the key with that record id, whether it is still there or not.
+  Result<void> skip_version(const std::string& key, uint64_t id) {
+    std::string object_key = keys::object(bucket_, key);
+    seek(object_key, keys::version(bucket_, key, id) + '\0');
+    // What is newer than the marker has been seen, if it was there.
+    const auto newest = rows_.cursor(Table::versions, keys::version_prefix(bucket_, key));
+    if (!newest->valid()) VB_TRY(newest->status());
+    auto parsed = newest->valid() ? keys::parse_version(newest->key()) : std::nullopt;
+    if (parsed && parsed->second >= id) newest_seen_ = key;
+    if (!objects_->valid() || objects_->key() != object_key) return objects_->status();
+    VB_ASSIGN(ObjectRecord current, decode_object(objects_->value()));
+    if (current.id < id) return {};
+    newest_seen_ = key;
+    objects_->next();
+    return {};
+  }
+
+ private:
+  bool seek(const std::string& object, const std::string& version) {
+    objects_->seek(object);
+    versions_->seek(version);
+    current_key_.reset();
+    older_.reset();
+    return true;
+  }
+  // Reads the keys under both cursors.
+  Result<void> look() {
+    if (!current_key_ && objects_->valid()) current_key_ = objects_->key().substr(keys::object_prefix_size);
+    if (!older_ && versions_->valid()) {
+      older_ = keys::parse_version(versions_->key());
+      if (!older_) return fail(Errc::corrupt_object, "index: version key");
+    }
+    if (!current_key_) VB_TRY(objects_->status());
+    if (!older_) VB_TRY(versions_->status());
+    return {};
+  }
+
+  View& rows_;
+  const uint64_t bucket_;
+  std::unique_ptr<Cursor> objects_, versions_;
+  std::optional<std::string> current_key_;
+  std::optional<std::pair<std::string, uint64_t>> older_;
+  std::string key_;
+  ObjectRecord record_;
+  bool latest_ = false;
+  std::optional<std::string> newest_seen_;
+};
+
+namespace {
+
+// The record id behind a marker. A null version that is gone has none: its key is then begun again.
+Result<std::optional<uint64_t>> marker_id(View& rows, const Bucket& bucket, const ListVersionsRequest& request) {
+  if (request.version_id_marker != null_version_id) {
+    auto id = parse_version_id(request.version_id_marker);
+    if (!id) return fail(Errc::invalid_version);
+    return id;
+  }
+  VB_ASSIGN(auto current, find_object(rows, bucket, request.key_marker));
+  if (current && current->is_null()) return current->id;
+  VB_ASSIGN(auto pointer, find_row(rows, Table::uploads, keys::null_version(bucket.id, request.key_marker)));
+  if (!pointer) return std::nullopt;
+  return keys::parse_number(*pointer);
+}
+
+}  // namespace
+
+VersionLister::VersionLister(std::shared_ptr<const Bucket> bucket, ListVersionsRequest request)
+    : bucket_(std::move(bucket)), request_(std::move(request)), room_(std::clamp(request_.max_keys, 0, page_max)) {}
+VersionLister::~VersionLister() = default;
+
+Result<void> VersionLister::begin(View& rows) {
+  auto cursor = std::make_unique<VersionCursor>(rows, *bucket_, request_.prefix);
+  if (!request_.key_marker.empty() && request_.key_marker >= request_.prefix) {
+    if (request_.version_id_marker.empty()) {
+      cursor->skip_key(request_.key_marker);
+    } else {
+      VB_ASSIGN(auto id, marker_id(rows, *bucket_, request_));
+      VB_TRY(cursor->skip_version(request_.key_marker, id.value_or(UINT64_MAX)));
+    }
+  }
+  cursor_ = std::move(cursor);
+  return {};
+}
+
+Result<VersionPage> VersionLister::run(View& rows) {
+  if (room_ == 0 && !cursor_) return std::move(page_);
+  if (!cursor_) VB_TRY(begin(rows));
+  for (;;) {
+    VB_ASSIGN(bool more, step());
+    if (!more) break;
+  }
+  if (!page_.truncated) {
+    page_.next_key_marker.clear();
+    page_.next_version_id_marker.clear();
+  }
+  return std::move(page_);
+}
+
+Result<bool> VersionLister::step() {
+  VB_ASSIGN(bool more, cursor_->next());
+  if (!more) return false;
+  const std::string hidden(common_prefix(cursor_->key(), request_.prefix, request_.delimiter));
+  if (hidden.empty()) {
+    page_.truncated = !add_version();
+    return !page_.truncated;
+  }
+  if (hidden > request_.key_marker) {
+    page_.truncated = !add_prefix(hidden);
+    if (page_.truncated) return false;
+  }
+  return cursor_->skip_prefix(hidden);
+}
+
+// These two: false when the page is full.
+bool VersionLister::add_prefix(const std::string& hidden) {
+  if (room_ == 0) return false;
+  page_.common_prefixes.push_back(hidden);
+  page_.next_key_marker = hidden;
+  page_.next_version_id_marker.clear();
+  --room_;
+  return true;
+}
+
+bool VersionLister::add_version() {
+  if (room_ == 0) return false;
+  ObjectInfo info = cursor_->record().info;
+  name_version(info, bucket_->versioning.load(std::memory_order_acquire));
+  page_.next_key_marker = cursor_->key();
+  page_.next_version_id_marker = info.version_id.empty() ? std::string(null_version_id) : info.version_id;
+  page_.versions.push_back({cursor_->key(), std::move(info), cursor_->latest()});
+  --room_;
+  return true;
+}
+
+}  // namespace verbena::store

@@ -1,0 +1,36 @@
+// Pages of versions.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "store/catalogue.h"
+#include "store/logic/bucket.h"
+
+namespace verbena::store {
+
+class VersionCursor;
+
+// Bounded work per page: a common prefix, and the versions before a marker, are skipped by a seek. Goes on where it
+// stopped, as the listers of list.h do.
+class VersionLister {
+ public:
+  VersionLister(std::shared_ptr<const Bucket> bucket, ListVersionsRequest request);
+  ~VersionLister();
+  Result<VersionPage> run(View& rows);
+
+ private:
+  Result<void> begin(View& rows);
+  Result<bool> step();  // false: the page is made
+  bool add_prefix(const std::string& hidden);
+  bool add_version();
+
+  const std::shared_ptr<const Bucket> bucket_;
+  const ListVersionsRequest request_;
+  int room_;
+  VersionPage page_;
+  std::unique_ptr<VersionCursor> cursor_;
+};
+
+}  // namespace verbena::store

@@ -1,0 +1,64 @@
+#include "store/logic/lookup.h"
+
+#include "store/logic/versions.h"
+
+namespace verbena::store {
+namespace {
+
+Result<std::optional<ObjectRecord>> get_record(View& rows, Table table, const std::string& key) {
+  VB_ASSIGN(auto value, find_row(rows, table, key));
+  if (!value) return std::nullopt;
+  return decode_object(*value);
+}
+
+// Among the versions that are not current.
+Result<std::optional<ObjectRecord>> get_older(View& rows, const Bucket& bucket, VersionName name,
+                                              std::optional<uint64_t> id) {
+  if (!id) {
+    VB_ASSIGN(auto value, find_row(rows, Table::uploads, keys::null_version(bucket.id, name.key)));
+    if (!value) return std::nullopt;
+    id = keys::parse_number(*value);
+    if (!id) return fail(Errc::corrupt_object, "index: null version");
+  }
+  return get_record(rows, Table::versions, keys::version(bucket.id, name.key, *id));
+}
+
+constexpr int attempts_max = 100;  // moves that may come between two looks
+
+}  // namespace
+
+Result<ObjectRecord> read_record(View& rows, const Bucket& bucket, VersionName name) {
+  const std::string key = keys::object(bucket.id, name.key);
+  if (name.version_id.empty()) {
+    VB_ASSIGN(auto current, get_record(rows, Table::objects, key));
+    if (!current) return fail(Errc::no_such_key);
+    return std::move(*current);
+  }
+  const bool null = name.version_id == null_version_id;
+  const auto id = null ? std::nullopt : parse_version_id(name.version_id);
+  if (!null && !id) return fail(Errc::invalid_version);
+  const auto is_it = [&](const auto& record) {
+    return record && (null ? record->is_null() : record->info.version_id == name.version_id);
+  };
+  for (int i = 0; i < attempts_max; ++i) {
+    VB_ASSIGN(auto current, get_record(rows, Table::objects, key));
+    if (is_it(current)) return std::move(*current);
+    VB_ASSIGN(auto older, get_older(rows, bucket, name, id));
+    if (is_it(older)) return std::move(*older);
+    // Not there, unless it became current between the two looks.
+    VB_ASSIGN(auto again, get_record(rows, Table::objects, key));
+    if (current.has_value() == again.has_value() && (!again || again->id == current->id)) break;
+  }
+  return fail(Errc::no_such_version);
+}
+
+Result<ObjectRecord> read_newest(View& rows, const Bucket& bucket, VersionName name) {
+  auto record = read_record(rows, bucket, name);
+  if (record || !(record.error() == Errc::no_such_key)) return record;
+  const auto cursor = rows.cursor(Table::versions, keys::version_prefix(bucket.id, name.key));
+  if (cursor->valid()) return decode_object(cursor->value());
+  VB_TRY(cursor->status());
+  return record;
+}
+
+}  // namespace verbena::store

@@ -1,0 +1,35 @@
+// Steps that the verbs share when they change the catalogue. All run inside a judge.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "store/catalogue.h"
+#include "store/logic/bucket.h"
+#include "store/logic/keys.h"
+#include "store/logic/record.h"
+
+namespace verbena::store {
+
+// The row, or nullopt where there is none.
+Result<std::optional<std::string>> find_row(View& rows, Table table, std::string_view key);
+// The bucket as it is now. no_such_bucket when it was removed since it was looked up.
+Result<BucketRecord> check_bucket(View& rows, const Bucket& bucket);
+Result<std::optional<ObjectRecord>> find_object(View& rows, const Bucket& bucket, std::string_view key);
+// precondition_failed; no_such_key for if_match without an object.
+Result<void> check_conditions(const std::optional<ObjectRecord>& current, const CommitConditions& conditions);
+// What the object held goes.
+Result<void> bury(Transaction& transaction, const std::optional<ObjectRecord>& object);
+Result<std::vector<StoredPart>> object_parts(View& rows, const ObjectRecord& object);
+
+// The head of a new current object: id, time, version id and default retention are set. invalid_request: a lock where
+// the bucket has none.
+Result<ObjectRecord> new_record(Transaction& transaction, const BucketRecord& bucket, ObjectInfo info, int64_t at_us);
+// The new current object of a key, with these bytes: what was current steps aside.
+Result<ObjectRecord> replace_current(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
+                                     const std::optional<ObjectRecord>& current, ObjectInfo info, const BlobRef& blob,
+                                     int64_t at_us);
+
+}  // namespace verbena::store

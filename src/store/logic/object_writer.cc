@@ -1,0 +1,104 @@
+#include "store/logic/object_writer.h"
+
+#include <utility>
+
+#include "store/logic/object_ops.h"
+#include "store/logic/versions.h"
+
+namespace verbena::store {
+namespace {
+
+// What a PUT's judge needs; shared because std::function copies what it holds.
+struct Put {
+  std::shared_ptr<const Bucket> bucket;
+  std::string key;
+  CommitConditions conditions;
+  ObjectInfo info;
+  BlobRef blob{};
+  ObjectInfo stored{};  // the answer
+};
+
+Result<void> judge_put(Transaction& transaction, Put& put) {
+  VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *put.bucket));
+  VB_ASSIGN(auto current, find_object(transaction, *put.bucket, put.key));
+  VB_TRY(check_conditions(current, put.conditions));
+  VB_ASSIGN(ObjectRecord record,
+            replace_current(transaction, bucket, put.key, current, put.info, put.blob, transaction.now_us()));
+  put.stored = std::move(record.info);
+  name_version(put.stored, bucket.info.versioning);
+  return {};
+}
+
+class StoreObjectWriter final : public ObjectWriter {
+ public:
+  StoreObjectWriter(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket, std::string key,
+                    std::optional<uint64_t> size_hint)
+      : context_(std::move(context)), bucket_(std::move(bucket)), key_(std::move(key)), size_hint_(size_hint) {}
+
+  Task<Result<void>> append(memory::Chunk chunk) override {
+    if (committed_) co_return fail(Errc::invalid_argument, "writer: already committed");
+    // What comes in one piece may never need a place on disk. The first of several is not kept: its memory is granted,
+    // and the next might wait for just that.
+    const size_t whole_max = size_hint_ ? Early::object_size_max : 64 * KiB;
+    const bool all = chunk.bytes.size() == size_hint_.value_or(chunk.bytes.size());
+    if (!bytes_ && !whole_ && all && chunk.bytes.size() <= whole_max && may_be_early()) {
+      whole_ = std::move(chunk);
+      co_return Result<void>{};
+    }
+    VB_CO_TRY(co_await write_whole());
+    co_return co_await bytes_->append(std::move(chunk));
+  }
+
+  Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
+    if (std::exchange(committed_, true)) co_return fail(Errc::invalid_argument, "writer: already committed");
+    const uint64_t size = whole_ ? whole_->bytes.size() : bytes_ ? bytes_->size() : 0;
+    if (stored_size(info) != size) co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
+    if (context_->early != nullptr && !bytes_ && !conditions.if_match && !conditions.if_none_match) {
+      if (!whole_) whole_.emplace();
+      if (auto stored = context_->early->put(bucket_, key_, info, *whole_)) co_return std::move(*stored);
+    }
+    VB_CO_TRY(co_await write_whole());
+    auto bytes = std::exchange(bytes_, nullptr);
+    info.parts.clear();
+    auto put = std::make_shared<Put>(Put{bucket_, key_, std::move(conditions), std::move(info)});
+    VB_CO_ASSIGN(put->blob, co_await bytes->finish());
+    if (Early::holds_any(*bucket_)) VB_CO_TRY(co_await context_->early->settle(bucket_, key_));
+    Change change{.judge = [put](Transaction& transaction) { return judge_put(transaction, *put); },
+                  .bucket = bucket_,
+                  .place = {bucket_->id, put->key},
+                  .blob = bytes,  // it goes on this core
+                  .takes_space = true};
+    VB_CO_TRY(co_await context_->rows->commit(std::move(change)));
+    co_return std::move(put->stored);
+  }
+
+ private:
+  bool may_be_early() const { return context_->early != nullptr && Early::suits(*bucket_); }
+
+  // From here on into a blob.
+  Task<Result<void>> write_whole() {
+    if (!bytes_) bytes_ = context_->blobs->create(*bucket_, size_hint_);
+    if (!whole_) co_return Result<void>{};
+    memory::Chunk whole = std::move(*whole_);
+    whole_.reset();
+    if (whole.bytes.empty()) co_return Result<void>{};
+    co_return co_await bytes_->append(std::move(whole));
+  }
+
+  std::shared_ptr<Context> context_;
+  std::shared_ptr<const Bucket> bucket_;
+  std::string key_;
+  const std::optional<uint64_t> size_hint_;
+  std::optional<memory::Chunk> whole_;  // all that came so far, in one piece
+  std::shared_ptr<BlobWriter> bytes_;
+  bool committed_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ObjectWriter> make_object_writer(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket,
+                                                 std::string key, std::optional<uint64_t> size_hint) {
+  return std::make_unique<StoreObjectWriter>(std::move(context), std::move(bucket), std::move(key), size_hint);
+}
+
+}  // namespace verbena::store

@@ -1,0 +1,247 @@
+#include "store/logic/record.h"
+
+#include "store/logic/codec.h"
+
+namespace verbena::store {
+namespace {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+void put(Encoder& e, const Headers& headers) {
+  e.varint(headers.size());
+  for (const auto& [name, value] : headers) {
+    e.text(name);
+    e.text(value);
+  }
+}
+
+Headers get_headers(Decoder& d) {
+  Headers headers(d.count(2));
+  for (auto& [name, value] : headers) {
+    name = d.text();
+    value = d.text();
+  }
+  return headers;
+}
+
+void put(Encoder& e, const ObjectLock& lock) {
+  e.u8(static_cast<uint8_t>(lock.mode));
+  e.varint(static_cast<uint64_t>(lock.retain_until_us));
+  e.u8(lock.legal_hold ? 1 : 0);
+}
+
+ObjectLock get_lock(Decoder& d) {
+  ObjectLock lock;
+  lock.mode = d.enumerator(LockMode::compliance);
+  lock.retain_until_us = static_cast<int64_t>(d.varint());
+  lock.legal_hold = d.flag();
+  return lock;
+}
+
+void put(Encoder& e, const std::vector<Checksum>& checksums) {
+  e.varint(checksums.size());
+  for (const Checksum& c : checksums) {
+    e.u8(static_cast<uint8_t>(c.algorithm));
+    e.varint(c.parts);
+    e.text(c.value);
+  }
+}
+
+std::vector<Checksum> get_checksums(Decoder& d) {
+  std::vector<Checksum> checksums(d.count(3));
+  for (Checksum& c : checksums) {
+    uint8_t algorithm = d.u8();
+    if (algorithm < 1 || algorithm > static_cast<uint8_t>(Algorithm::md5)) d.reject();
+    c.algorithm = static_cast<Algorithm>(algorithm);
+    c.parts = static_cast<uint16_t>(d.varint_max(UINT16_MAX));
+    c.value = d.text();
+  }
+  return checksums;
+}
+
+void put(Encoder& e, const BlobRef& blob) {
+  e.u8(static_cast<uint8_t>(blob.kind));
+  e.varint(blob.id);
+  e.varint(blob.size);
+}
+
+BlobRef get_blob(Decoder& d) {
+  BlobRef blob;
+  uint8_t kind = d.u8();
+  if (kind > static_cast<uint8_t>(BlobKind::extents)) d.reject();
+  blob.kind = static_cast<BlobKind>(kind);
+  blob.id = d.varint();
+  blob.size = d.varint_max(stored_size_max);
+  if ((blob.kind == BlobKind::empty) != (blob.size == 0)) d.reject();
+  return blob;
+}
+
+// What is stored may be more than the bytes that clients see, never less.
+uint64_t check_stored_size(Decoder& d, const BlobRef& blob, uint64_t size) {
+  if (blob.size < size) d.reject();
+  return blob.size == size ? 0 : blob.size;
+}
+
+void put(Encoder& e, const StoredPart& part) {
+  e.varint(static_cast<uint64_t>(part.info.number));
+  e.varint(part.info.size);
+  e.text(part.info.etag);
+  e.varint(static_cast<uint64_t>(part.info.modified_us));
+  put(e, part.info.checksums);
+  put(e, part.blob);
+  put(e, part.info.attributes);
+}
+
+StoredPart get_part(Decoder& d) {
+  StoredPart part;
+  part.info.number = static_cast<int>(d.varint_max(part_number_max));
+  part.info.size = d.varint_max(object_size_max);
+  part.info.etag = d.text();
+  part.info.modified_us = static_cast<int64_t>(d.varint());
+  part.info.checksums = get_checksums(d);
+  part.blob = get_blob(d);
+  part.info.stored_size = check_stored_size(d, part.blob, part.info.size);
+  if (d.format() >= format_version_3) part.info.attributes = get_headers(d);
+  return part;
+}
+
+}  // namespace
+
+std::string encode(const ObjectRecord& record) {
+  Encoder e(format_version_3);
+  e.varint(record.id);
+  e.varint(record.info.size);
+  e.text(record.info.etag);
+  e.varint(static_cast<uint64_t>(record.info.modified_us));
+  e.text(record.info.version_id);
+  put(e, record.info.headers);
+  put(e, record.info.checksums);
+  e.u8(record.info.delete_marker ? 1 : 0);
+  put(e, record.info.tags);
+  put(e, record.info.lock);
+  put(e, record.info.attributes);
+  e.varint(record.part_count);
+  if (record.part_count == 0) put(e, record.blob);
+  return e.take();
+}
+
+Result<ObjectRecord> decode_object(std::string_view bytes) {
+  Decoder d(bytes, format_version_3);
+  ObjectRecord record;
+  record.id = d.varint();
+  record.info.size = d.varint_max(object_size_max);
+  record.info.etag = d.text();
+  record.info.modified_us = static_cast<int64_t>(d.varint());
+  record.info.version_id = d.text();
+  record.info.headers = get_headers(d);
+  record.info.checksums = get_checksums(d);
+  if (d.format() >= format_version_2) {
+    record.info.delete_marker = d.flag();
+    record.info.tags = get_headers(d);
+    record.info.lock = get_lock(d);
+  }
+  if (d.format() >= format_version_3) record.info.attributes = get_headers(d);
+  record.part_count = static_cast<uint32_t>(d.varint_max(part_number_max));
+  if (record.part_count == 0) {
+    record.blob = get_blob(d);
+    record.info.stored_size = check_stored_size(d, record.blob, record.info.size);
+  }
+  return finished(d, std::move(record));
+}
+
+std::string encode(const StoredPart& part) {
+  Encoder e(format_version_3);
+  put(e, part);
+  return e.take();
+}
+
+Result<StoredPart> decode_part(std::string_view bytes) {
+  Decoder d(bytes, format_version_3);
+  StoredPart part = get_part(d);
+  return finished(d, std::move(part));
+}
+
+std::string encode(const std::vector<StoredPart>& parts) {
+  Encoder e(format_version_3);
+  e.varint(parts.size());
+  for (const StoredPart& part : parts) put(e, part);
+  return e.take();
+}
+
+Result<std::vector<StoredPart>> decode_parts(std::string_view bytes) {
+  Decoder d(bytes, format_version_3);
+  size_t n = d.count(8);
+  std::vector<StoredPart> parts;
+  for (size_t i = 0; i < n && d.ok(); ++i) parts.push_back(get_part(d));
+  return finished(d, std::move(parts));
+}
+
+std::string encode(const UploadRecord& record) {
+  Encoder e(format_version_3);
+  e.varint(record.id);
+  e.varint(static_cast<uint64_t>(record.info.created_us));
+  e.text(record.info.owner);
+  put(e, record.info.headers);
+  e.u8(record.info.checksum_algorithm ? static_cast<uint8_t>(*record.info.checksum_algorithm) : 0);
+  e.u8(record.info.checksum_full_object ? 1 : 0);
+  put(e, record.info.tags);
+  put(e, record.info.lock);
+  put(e, record.info.attributes);
+  return e.take();
+}
+
+Result<UploadRecord> decode_upload(std::string_view bytes) {
+  Decoder d(bytes, format_version_3);
+  UploadRecord record;
+  record.id = d.varint();
+  record.info.created_us = static_cast<int64_t>(d.varint());
+  record.info.owner = d.text();
+  record.info.headers = get_headers(d);
+  uint8_t algorithm = d.u8();
+  if (algorithm > static_cast<uint8_t>(Algorithm::md5)) d.reject();
+  if (algorithm != 0) record.info.checksum_algorithm = static_cast<Algorithm>(algorithm);
+  record.info.checksum_full_object = d.flag();
+  if (d.format() >= format_version_2) {
+    record.info.tags = get_headers(d);
+    record.info.lock = get_lock(d);
+  }
+  if (d.format() >= format_version_3) record.info.attributes = get_headers(d);
+  return finished(d, std::move(record));
+}
+
+std::string encode(const BucketRecord& record) {
+  Encoder e(format_version_2);
+  e.varint(record.id);
+  e.text(record.info.name);
+  e.varint(static_cast<uint64_t>(record.info.created_us));
+  e.text(record.info.owner);
+  e.u8(static_cast<uint8_t>(record.info.durability));
+  e.u8(static_cast<uint8_t>(record.info.versioning));
+  const BucketLock& lock = record.info.lock;
+  e.u8(lock.enabled ? 1 : 0);
+  e.u8(static_cast<uint8_t>(lock.mode));
+  e.u8(lock.years ? 1 : 0);
+  e.varint(lock.period);
+  return e.take();
+}
+
+Result<BucketRecord> decode_bucket(std::string_view bytes) {
+  Decoder d(bytes, format_version_2);
+  BucketRecord record;
+  record.id = d.varint();
+  record.info.name = d.text();
+  record.info.created_us = static_cast<int64_t>(d.varint());
+  record.info.owner = d.text();
+  record.info.durability = d.enumerator(Durability::memory);
+  if (d.format() >= format_version_2) {
+    record.info.versioning = d.enumerator(Versioning::suspended);
+    BucketLock& lock = record.info.lock;
+    lock.enabled = d.flag();
+    lock.mode = d.enumerator(LockMode::compliance);
+    lock.years = d.flag();
+    lock.period = static_cast<uint32_t>(d.varint_max(UINT32_MAX));
+  }
+  return finished(d, std::move(record));
+}
+
+}  // namespace verbena::store

@@ -1,0 +1,116 @@
+#include "store/logic/remove.h"
+
+#include "store/logic/object_ops.h"
+#include "store/logic/versions.h"
+
+namespace verbena::store {
+namespace {
+
+// Nothing there is nothing to object to.
+Result<void> check_remove(const std::optional<Version>& version, const CommitConditions& conditions) {
+  if (!version) return {};
+  const ObjectInfo& info = version->record.info;
+  const auto differs = [](const auto& wanted, auto is) { return wanted && *wanted != is; };
+  if (conditions.if_match && *conditions.if_match != "*" && *conditions.if_match != info.etag) {
+    return fail(Errc::precondition_failed, "If-Match");
+  }
+  if (differs(conditions.if_modified_s, info.modified_us / 1'000'000)) {
+    return fail(Errc::precondition_failed, "x-amz-if-match-last-modified-time");
+  }
+  if (differs(conditions.if_size, info.size)) return fail(Errc::precondition_failed, "x-amz-if-match-size");
+  if (differs(conditions.if_modified_us, info.modified_us)) return fail(Errc::precondition_failed, "modified");
+  return {};
+}
+
+Result<void> remove_one_version(Transaction& transaction, Removal& r) {
+  VB_ASSIGN(auto version, find_version(transaction, r.bucket->id, r.key, r.request.version_id));
+  r.removed.version_id = r.request.version_id;
+  if (!version) return {};
+  VB_TRY(check_remove(version, r.request.conditions));
+  VB_TRY(check_lock(version->record.info.lock, transaction.now_us(), r.request.bypass_governance));
+  r.removed.delete_marker = version->record.info.delete_marker;
+  return remove_version(transaction, r.bucket->id, r.key, *version);
+}
+
+Result<void> put_delete_marker(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
+  VB_ASSIGN(const uint64_t id, transaction.next_id());
+  ObjectRecord marker{.id = id, .info = {}, .blob = {}, .part_count = 0};
+  if (bucket.info.versioning == Versioning::enabled) marker.info.version_id = make_version_id(marker.id);
+  marker.info.delete_marker = true;
+  marker.info.modified_us = transaction.now_us();
+  put_version(transaction, bucket.id, r.key, {marker, /*current=*/false});
+  r.removed.delete_marker = true;
+  name_version(marker.info, bucket.info.versioning);
+  r.removed.version_id = marker.info.version_id;
+  return {};
+}
+
+Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
+  VB_ASSIGN(auto newest, find_newest(transaction, bucket.id, r.key));
+  VB_TRY(check_remove(newest, r.request.conditions));
+  // What was to be removed only as it was known is not there: no marker either.
+  if (!newest && r.request.conditions.any()) return {};
+  std::optional<ObjectRecord> current;
+  if (newest && newest->current) current = std::move(newest->record);
+  if (bucket.info.versioning == Versioning::off && !current) return {};
+  VB_TRY(step_aside(transaction, bucket, r.key, current));
+  if (current) transaction.erase(Table::objects, keys::object(bucket.id, r.key));
+  if (bucket.info.versioning == Versioning::off) return {};
+  return put_delete_marker(transaction, r, bucket);
+}
+
+Result<void> judge_update(Transaction& transaction, Update& u) {
+  VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *u.bucket));
+  const bool locks = u.change.retention || u.change.legal_hold;
+  if (locks && !bucket.info.lock.enabled) {
+    return fail(Errc::invalid_request, "Bucket is missing Object Lock Configuration.");
+  }
+  const bool newest = u.version_id.empty();
+  VB_ASSIGN(auto version, newest ? find_newest(transaction, bucket.id, u.key)
+                                 : find_version(transaction, bucket.id, u.key, u.version_id));
+  if (!version) return fail(newest ? Errc::no_such_key : Errc::no_such_version);
+  ObjectInfo& info = version->record.info;
+  if (info.delete_marker) return fail(newest ? Errc::no_such_key : Errc::method_not_allowed);
+  if (!u.change.is_of(info)) return fail(Errc::conditional_conflict, "update: another version");
+  if (u.change.tags) info.tags = *u.change.tags;
+  change_attributes(info.attributes, u.change.attributes);
+  if (u.change.legal_hold) info.lock.legal_hold = *u.change.legal_hold;
+  if (u.change.retention) {
+    VB_TRY(check_retention(info.lock, *u.change.retention, transaction.now_us(), u.change.bypass_governance));
+    std::tie(info.lock.mode, info.lock.retain_until_us) = *u.change.retention;
+  }
+  put_version(transaction, bucket.id, u.key, *version);
+  u.info = info;
+  name_version(u.info, bucket.info.versioning);
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_retention(const ObjectLock& lock, const std::pair<LockMode, int64_t>& wanted, int64_t now_us,
+                             bool bypass_governance) {
+  if (lock.mode == LockMode::none || now_us >= lock.retain_until_us) return {};
+  const bool extends = wanted.first == lock.mode && wanted.second >= lock.retain_until_us;
+  if (extends || (lock.mode == LockMode::governance && bypass_governance)) return {};
+  return fail(Errc::access_denied, "Access Denied because object protected by object lock.");
+}
+
+Change removal_change(std::shared_ptr<Removal> removal) {
+  auto judge = [removal](Transaction& transaction) -> Result<void> {
+    VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *removal->bucket));
+    removal->removed = {};
+    if (!removal->request.version_id.empty()) return remove_one_version(transaction, *removal);
+    return remove_current(transaction, *removal, bucket);
+  };
+  return {.judge = std::move(judge), .bucket = removal->bucket, .place = {removal->bucket->id, removal->key}};
+}
+
+Change update_change(std::shared_ptr<Update> update) {
+  auto judge = [update](Transaction& transaction) { return judge_update(transaction, *update); };
+  return {.judge = std::move(judge),
+          .bucket = update->bucket,
+          .place = {update->bucket->id, update->key},
+          .takes_space = true};
+}
+
+}  // namespace verbena::store

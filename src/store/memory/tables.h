@@ -1,0 +1,112 @@
+// Rows on the heap, and changes of them that happen whole or not at all: one at a time, and no look sees half of one.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "store/blobs.h"
+#include "store/catalogue.h"
+
+namespace verbena::store::in_memory {
+
+class Tables {
+ public:
+  using Rows = std::map<std::string, std::string, std::less<>>;
+
+  // Looks of many, changes of one.
+  std::shared_mutex& mutex() const { return mutex_; }
+  // The caller holds the mutex, for itself alone where it changes something.
+  Rows& rows(Table table) { return tables_[static_cast<size_t>(table)]; }
+  const Rows& rows(Table table) const { return tables_[static_cast<size_t>(table)]; }
+  // Null takes the row away. What was there before is returned.
+  std::optional<std::string> set(Table table, std::string_view key, std::optional<std::string> value);
+
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  uint64_t count() const { return count_.load(std::memory_order_relaxed); }
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::array<Rows, table_count> tables_;
+  std::atomic<uint64_t> bytes_{0}, count_{0};
+};
+
+// Stands on a copy of its row, so that rows may come and go under it.
+class TableCursor final : public Cursor {
+ public:
+  // `locks`: the caller does not hold the mutex.
+  TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from, bool locks);
+  bool valid() const override { return row_.has_value(); }
+  std::string_view key() const override { return row_->first; }
+  std::string_view value() const override { return row_->second; }
+  void next() override;
+  void seek(std::string_view key) override;
+  Result<void> status() const override { return {}; }
+
+ private:
+  void stand(const Tables::Rows& rows, Tables::Rows::const_iterator at);
+  std::shared_lock<std::shared_mutex> lock() const;
+
+  const Tables& tables_;
+  const Table table_;
+  const std::string prefix_;
+  const bool locks_;
+  std::optional<std::pair<std::string, std::string>> row_;
+};
+
+class TablesView final : public View {
+ public:
+  explicit TablesView(const Tables& tables) : tables_(tables) {}
+  Result<std::string> get(Table table, std::string_view key) override;
+  std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
+
+ private:
+  const Tables& tables_;
+};
+
+// Changes the rows in place and can take all of it back. Of one that holds the mutex for itself alone.
+class TablesTransaction final : public Transaction {
+ public:
+  TablesTransaction(Tables& tables, uint64_t& last_id, int64_t now_us)
+      : tables_(tables), last_id_(last_id), now_us_(now_us) {}
+
+  Result<std::string> get(Table table, std::string_view key) override;
+  std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
+  void put(Table table, std::string_view key, std::string_view value) override;
+  void erase(Table table, std::string_view key) override;
+  void kill(const BlobRef& blob) override { dead_.push_back(blob.id); }
+  void abandon(uint64_t bucket) override { abandoned_.push_back(bucket); }
+  Result<uint64_t> next_id() override { return ++last_id_; }
+  int64_t now_us() const override { return now_us_; }
+  void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
+
+  void take_back();
+  const std::vector<uint64_t>& dead() const { return dead_; }
+  const std::vector<uint64_t>& abandoned() const { return abandoned_; }
+  void run_effects();
+
+ private:
+  struct Before {
+    Table table;
+    std::string key;
+    std::optional<std::string> value;
+  };
+  void set(Table table, std::string_view key, std::optional<std::string> value);
+
+  Tables& tables_;
+  uint64_t& last_id_;
+  const int64_t now_us_;
+  std::vector<Before> before_;
+  std::vector<uint64_t> dead_, abandoned_;
+  std::vector<std::function<void()>> effects_;
+};
+
+}  // namespace verbena::store::in_memory

@@ -1,0 +1,47 @@
+/* The sizes and places that a caller was compiled with: tests/abi/recorded.txt has those of every release. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "verbena/verbena.h"
+
+#define SIZE(type) printf("sizeof %s %zu\n", #type, sizeof(type))
+#define AT(type, field) printf("offsetof %s.%s %zu\n", #type, #field, offsetof(type, field))
+#define CODE(name) printf("value %s %d\n", #name, (int)name)
+
+int main(void) {
+  SIZE(verbena_error);
+  AT(verbena_error, message);
+  SIZE(verbena_options);
+  AT(verbena_options, cleartext_rdma);
+  AT(verbena_options, token_size_min);
+  SIZE(verbena_memory);
+  AT(verbena_memory, dmabuf_offset);
+  SIZE(verbena_object);
+  AT(verbena_object, version_id);
+  SIZE(verbena_transfer);
+  AT(verbena_transfer, fell_back_reason);
+  SIZE(verbena_pair);
+  SIZE(verbena_range);
+  SIZE(verbena_get_options);
+  AT(verbena_get_options, cancellation);
+  SIZE(verbena_put_options);
+  AT(verbena_put_options, cancellation);
+  SIZE(verbena_head_options);
+  AT(verbena_head_options, cancellation);
+  SIZE(verbena_delete_options);
+  AT(verbena_delete_options, cancellation);
+  SIZE(verbena_bucket_options);
+  SIZE(verbena_item);
+  AT(verbena_item, content_type);
+  SIZE(verbena_item_result);
+  AT(verbena_item_result, version_id);
+  SIZE(verbena_batch);
+  AT(verbena_batch, context);
+  SIZE(verbena_list_options);
+  AT(verbena_list_options, cancellation);
+  CODE(VERBENA_NO_SUCH_KEY);
+  CODE(VERBENA_LOCAL_ERROR);
+  CODE(VERBENA_FORKED);
+  CODE(VERBENA_MEMORY_DMABUF);
+  return 0;
+}

@@ -1,0 +1,121 @@
+#!/usr/bin/python3
+"""verbena.accelerate: boto3 gives the same answers and raises the same exceptions with it as without."""
+import hashlib
+import io
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+from python_case import PythonCase, skip
+
+try:
+    import botocore.exceptions
+except ImportError:
+    skip("no boto3")
+from verbena_server import boto3_client  # noqa: E402
+import verbena  # noqa: E402
+
+DATA = os.urandom(1 << 20) * 3
+# Of each request alone.
+OWN = {"x-amz-request-id", "x-amz-id-2", "date", "connection", "server"}
+
+
+class Boto(PythonCase):
+    def setUp(self):
+        self.plain, self.fast = boto3_client(self.server.http), boto3_client(self.server.http)
+        self.acceleration = verbena.accelerate(self.fast, native_endpoint=self.server.native)
+
+    def tearDown(self):
+        self.acceleration.close()
+        self.plain.close()
+        self.fast.close()
+
+    def same(self, operation, **arguments):
+        """What both clients say, with bodies read; their equal answer."""
+        said = []
+        for client in (self.plain, self.fast):
+            try:
+                answer = getattr(client, operation)(**arguments)
+                if "Body" in answer:
+                    answer["Body"] = answer["Body"].read()
+            except botocore.exceptions.ClientError as error:
+                answer = {"Error": error.response["Error"], "ResponseMetadata": error.response["ResponseMetadata"], "is": type(error).__name__}
+            meta = answer.pop("ResponseMetadata")
+            answer["status"] = meta["HTTPStatusCode"]
+            answer["headers"] = {name: value for name, value in meta["HTTPHeaders"].items() if name not in OWN}
+            said.append(answer)
+        self.maxDiff = None
+        self.assertEqual(said[0], said[1])
+        return said[0]
+
+    def test_answers_are_the_same(self):
+        stored = {"ContentType": "text/x", "Metadata": {"colour": "green"}, "CacheControl": "no-cache", "ContentDisposition": "inline",
+                  "ContentEncoding": "identity", "ContentLanguage": "de"}
+        for key, client in (("by-plain", self.plain), ("by-fast", self.fast)):
+            put = client.put_object(Bucket="bucket", Key=key, Body=DATA, **stored)
+            self.assertEqual(put["ETag"], f'"{hashlib.md5(DATA).hexdigest()}"')
+            self.assertEqual(self.same("get_object", Bucket="bucket", Key=key)["Body"], DATA)
+            self.same("get_object", Bucket="bucket", Key=key, Range="bytes=5-99")
+            self.same("get_object", Bucket="bucket", Key=key, Range="bytes=3000000-")
+            self.same("get_object", Bucket="bucket", Key=key, Range="bytes=-7")
+            self.same("get_object", Bucket="bucket", Key=key, Range="bytes=99999999-")
+            self.same("get_object", Bucket="bucket", Key=key, IfMatch=put["ETag"])
+            self.same("get_object", Bucket="bucket", Key=key, IfMatch='"other"')
+            self.same("get_object", Bucket="bucket", Key=key, IfNoneMatch=put["ETag"])
+            self.same("get_object", Bucket="bucket", Key=key, ChecksumMode="ENABLED")
+            self.same("get_object", Bucket="bucket", Key=key, ResponseContentType="other/type")
+            self.same("head_object", Bucket="bucket", Key=key)
+        self.assertEqual(self.same("get_object", Bucket="bucket", Key="nothing")["Error"]["Code"], "NoSuchKey")
+        self.assertEqual(self.same("get_object", Bucket="no-such-bucket", Key="k")["Error"]["Code"], "NoSuchBucket")
+        with self.assertRaises(self.fast.exceptions.NoSuchKey):
+            self.fast.get_object(Bucket="bucket", Key="nothing")
+        self.assertGreaterEqual(self.acceleration.counts["native"], 10)
+        self.assertGreaterEqual(self.acceleration.counts["http"], 5)
+
+    def test_puts_of_the_simple_kind_travel_natively(self):
+        for body in (DATA, b"", bytearray(b"array"), io.BytesIO(b"stream" * 1000)):
+            put = self.fast.put_object(Bucket="bucket", Key="body", Body=body)
+            expected = body.getvalue() if isinstance(body, io.BytesIO) else bytes(body)
+            self.assertEqual(put["ETag"], f'"{hashlib.md5(expected).hexdigest()}"')
+            self.assertEqual(self.plain.get_object(Bucket="bucket", Key="body")["Body"].read(), expected)
+        for wanted in ("CRC32", "SHA256"):
+            put = [client.put_object(Bucket="bucket", Key=f"sum-{i}", Body=b"summed", ChecksumAlgorithm=wanted)
+                   for i, client in enumerate((self.plain, self.fast))]
+            self.assertEqual(put[0][f"Checksum{wanted}"], put[1][f"Checksum{wanted}"])
+        with self.assertRaises(botocore.exceptions.ClientError) as caught:
+            self.fast.put_object(Bucket="bucket", Key="bad", Body=b"x", ContentMD5="AAAAAAAAAAAAAAAAAAAAAA==")
+        self.assertEqual(caught.exception.response["Error"]["Code"], "BadDigest")
+        with self.assertRaises(botocore.exceptions.ClientError) as caught:
+            self.fast.put_object(Bucket="no-such-bucket", Key="k", Body=b"x")
+        self.assertEqual(caught.exception.response["Error"]["Code"], "NoSuchBucket")
+
+    def test_files_travel(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source, target = pathlib.Path(folder) / "source", pathlib.Path(folder) / "target"
+            big = os.urandom(1 << 20) * 20
+            source.write_bytes(big)
+            self.fast.upload_file(str(source), "bucket", "file")
+            self.fast.download_file("bucket", "file", str(target))
+            self.assertEqual(target.read_bytes(), big)
+            self.fast.upload_fileobj(io.BytesIO(b"little"), "bucket", "little")
+            into = io.BytesIO()
+            self.fast.download_fileobj("bucket", "little", into)
+            self.assertEqual(into.getvalue(), b"little")
+        self.assertGreaterEqual(self.acceleration.counts["native"], 4)
+        self.assertIn("UploadPart", self.acceleration.reasons)
+
+    def test_a_native_door_that_closes_is_fallen_back_from(self):
+        self.fast.put_object(Bucket="bucket", Key="k", Body=b"here")
+        self.acceleration.client.close()
+        self.assertEqual(self.fast.get_object(Bucket="bucket", Key="k")["Body"].read(), b"here")
+        self.assertEqual(self.acceleration.reasons["GetObject: closed"], 1)
+        self.acceleration.close()
+        before = dict(self.acceleration.counts)
+        self.fast.get_object(Bucket="bucket", Key="k")
+        self.assertEqual(self.acceleration.counts, before)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

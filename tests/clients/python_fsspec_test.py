@@ -1,0 +1,94 @@
+#!/usr/bin/python3
+"""fsspec's file system: what pandas, dask, zarr and pyarrow call, against a server."""
+import os
+import sys
+import unittest
+
+from python_case import PythonCase, skip
+
+try:
+    import fsspec
+except ImportError:
+    skip("no fsspec")
+from verbena.fs import VerbenaFileSystem  # noqa: E402
+
+DATA = bytes(range(256)) * 4000
+
+
+class Files(PythonCase):
+    def setUp(self):
+        self.fs = VerbenaFileSystem(client=self.client, skip_instance_cache=True)
+
+    def test_files_are_written_read_listed_and_removed(self):
+        with self.fs.open("verbena://bucket/dir/file.bin", "wb") as file:
+            for at in range(0, len(DATA), 100_000):
+                file.write(DATA[at:at + 100_000])
+        with self.fs.open("bucket/dir/file.bin") as file:
+            self.assertEqual(file.read(), DATA)
+            file.seek(1000)
+            self.assertEqual(file.read(7), DATA[1000:1007])
+            file.seek(-5, os.SEEK_END)
+            self.assertEqual(file.read(), DATA[-5:])
+        self.fs.pipe({"bucket/dir/a": b"a", "bucket/dir/sub/b": b"bb"})
+        self.assertEqual(self.fs.ls("bucket/dir", detail=False), ["bucket/dir/a", "bucket/dir/file.bin", "bucket/dir/sub"])
+        self.assertEqual(self.fs.find("bucket/dir"), ["bucket/dir/a", "bucket/dir/file.bin", "bucket/dir/sub/b"])
+        self.assertEqual(self.fs.glob("bucket/dir/*/b"), ["bucket/dir/sub/b"])
+        self.assertEqual((self.fs.info("bucket/dir/a")["size"], self.fs.isdir("bucket/dir/sub"), self.fs.isfile("bucket/dir/a")), (1, True, True))
+        self.assertIn("bucket", self.fs.ls("", detail=False))
+        self.fs.copy("bucket/dir/a", "bucket/dir/c")
+        self.assertEqual(self.fs.cat("bucket/dir/c"), b"a")
+        self.fs.rm("bucket/dir", recursive=True)
+        self.assertFalse(self.fs.exists("bucket/dir"))
+        with self.assertRaises(FileNotFoundError):
+            self.fs.open("bucket/dir/file.bin")
+        with self.assertRaises(FileNotFoundError):
+            self.fs.cat_file("bucket/nothing")
+
+    def test_ranges_travel_together(self):
+        self.fs.pipe_file("bucket/ranged", DATA)
+        self.fs.pipe_file("bucket/other", b"0123456789")
+        starts = [at * 5000 for at in range(150)]
+        paths, ends = ["bucket/ranged"] * 150, [at + 1234 for at in starts]
+        got = self.fs.cat_ranges(paths + ["bucket/other", "bucket/nothing"], starts + [8, 0], ends + [1000, 1])
+        self.assertEqual(got[:150], [DATA[a:b] for a, b in zip(starts, ends)])
+        self.assertEqual(got[150], b"89")
+        self.assertIsInstance(got[151], FileNotFoundError)
+        with self.assertRaises(FileNotFoundError):
+            self.fs.cat_ranges(["bucket/nothing"], [0], [1], on_error="raise")
+        for start, end in ((None, None), (5, None), (None, 5), (-5, None), (0, -5), (3, 3), (len(DATA) + 5, len(DATA) + 9)):
+            self.assertEqual(self.fs.cat_file("bucket/ranged", start, end), DATA[start:end], (start, end))
+        self.assertEqual(self.fs.cat_ranges(["bucket/ranged"] * 2, [len(DATA) + 5, 2], [len(DATA) + 9, 4]), [b"", DATA[2:4]])
+
+    def test_a_failed_write_leaves_nothing(self):
+        with self.assertRaises(RuntimeError), self.fs.open("bucket/partial", "wb") as file:
+            file.write(b"half")
+            raise RuntimeError
+        self.assertFalse(self.fs.exists("bucket/partial"))
+        with self.assertRaises(NotImplementedError):
+            self.fs.open("bucket/partial", "ab")
+
+    def test_a_file_is_of_the_version_that_was_opened(self):
+        self.fs.pipe_file("bucket/changed", b"1" * 100)
+        with self.fs.open("bucket/changed", cache_type="none") as file:
+            self.assertEqual(file.read(10), b"1" * 10)
+            self.fs.pipe_file("bucket/changed", b"2" * 100)
+            with self.assertRaises(Exception):
+                file.read(10)
+
+    def test_options_come_from_the_url_s_user(self):
+        fsspec.register_implementation("verbena", VerbenaFileSystem, clobber=True)
+        options = {"endpoint": self.server.http, "native_endpoint": self.server.native, **self.keys}
+        with fsspec.open("verbena://bucket/by-url.csv", "w", **options) as file:
+            file.write("a,b\n1,2\n")
+        with fsspec.open("verbena://bucket/by-url.csv", "r", **options) as file:
+            self.assertEqual(file.read(), "a,b\n1,2\n")
+        try:
+            import pandas
+        except ImportError:
+            return
+        frame = pandas.read_csv("verbena://bucket/by-url.csv", storage_options=options)
+        self.assertEqual(frame["b"].tolist(), [2])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

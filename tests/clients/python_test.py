@@ -1,0 +1,195 @@
+#!/usr/bin/python3
+"""The Python client: bytes in and out of all kinds of memory, by each door, awaited too; and the calls that others know."""
+import asyncio
+import mmap
+import os
+import unittest
+
+from python_case import ACCESS_KEY, SECRET_KEY, PythonCase
+import verbena
+from verbena.rdma import RDMAClient
+
+BIG = bytes(range(256)) * 8192  # 2 MiB
+
+
+class Doors(PythonCase):
+    def test_objects_travel_by_each_door_and_say_so(self):
+        for via in ("native", "http", "auto"):
+            with self.connect(via=via) as client:
+                put = client.put("bucket", f"by/{via}", BIG, content_type="text/x", metadata={"colour": "green"})
+                got = client.get("bucket", f"by/{via}", metadata=True)
+                self.assertEqual((bytes(got), len(got), got.reply.size), (BIG, len(BIG), len(BIG)))
+                self.assertEqual(got.reply.etag, put.etag)
+                self.assertEqual((got.reply.content_type, got.reply.metadata), ("text/x", {"colour": "green"}))
+                self.assertEqual(got.reply.door, "http" if via == "http" else "native")
+
+    def test_conditions_ranges_checksums(self):
+        put = self.client.put("bucket", "k", b"0123456789")
+        self.assertEqual(bytes(self.client.get("bucket", "k", range=(2, 3))), b"234")
+        self.assertEqual(bytes(self.client.get("bucket", "k", range=(7, 0))), b"789")
+        self.assertEqual(bytes(self.client.get("bucket", "k", ranges=[(1, 2), (8, 100), (0, 1)])), b"12890")
+        self.assertEqual(bytes(self.client.get("bucket", "k", if_match=put.etag)), b"0123456789")
+        with self.assertRaises(verbena.errors.NotModified):
+            self.client.get("bucket", "k", if_none_match=put.etag)
+        with self.assertRaises(verbena.errors.PreconditionFailed):
+            self.client.put("bucket", "k", b"x", if_none_match="*")
+        with self.assertRaises(verbena.errors.ChecksumMismatch):
+            self.client.put("bucket", "wrong", b"abce", checksum="CRC32:7YLNEQ==")
+        self.assertFalse(self.client.exists("bucket", "wrong"))
+        with self.assertRaises(verbena.errors.InvalidRange):
+            self.client.get("bucket", "k", range=(10, 5))
+
+    def test_missing_things_are_typed(self):
+        for missing in (lambda: self.client.get("bucket", "nothing"), lambda: self.client.head("bucket", "nothing"),
+                        lambda: self.client.get_into("bucket", "nothing", bytearray(9))):
+            with self.assertRaises(verbena.errors.NoSuchKey) as caught:
+                missing()
+            self.assertIsInstance(caught.exception, FileNotFoundError)
+            self.assertEqual(caught.exception.code, "no_such_key")
+        with self.assertRaises(verbena.errors.NoSuchBucket):
+            list(self.client.list("no-such-bucket"))
+        with self.assertRaises(verbena.errors.AccessDenied):
+            self.connect(secret_key="wrong")
+
+    def test_memory_of_every_kind(self):
+        self.client.put("bucket", "memory", BIG)
+        array = bytearray(len(BIG))
+        self.assertEqual(self.client.get_into("bucket", "memory", array).bytes, len(BIG))
+        self.assertEqual(array, BIG)
+        with mmap.mmap(-1, len(BIG)) as mapped:
+            self.client.get_into("bucket", "memory", mapped)
+            self.assertEqual(mapped[:], BIG)
+        buffer = self.client.allocate(len(BIG))
+        self.client.get_into("bucket", "memory", buffer)
+        self.assertEqual(bytes(buffer), BIG)
+        self.client.put("bucket", "from-buffer", buffer)
+        with self.client.register(array) as registered:
+            array[:4] = b"gone"
+            self.client.get_into("bucket", "from-buffer", registered)
+        self.assertEqual(array, BIG)
+        self.client.put("bucket", "empty", b"")
+        self.assertEqual(bytes(self.client.get("bucket", "empty")), b"")
+        self.assertEqual(buffer[1:4], memoryview(BIG)[1:4])
+
+    def test_many_objects_at_once_each_into_its_place(self):
+        for i in range(5):
+            self.client.put("bucket", f"many/{i}", bytes([65 + i]) * 10)
+        items = [("bucket", f"many/{i % 5}", i * 10, 10) for i in range(5000)]  # more than go into one batch
+        for via in ("native", "http"):
+            with self.connect(via=via) as client:
+                for into in (bytearray(50_000), client.allocate(50_000)):
+                    some = items if via == "native" else items[:50]
+                    fetched = client.get_many(some, into)
+                    self.assertEqual([one.error for one in fetched], [None] * len(some))
+                    self.assertEqual(bytes(into)[:len(some) * 10], (b"".join(bytes([65 + i]) * 10 for i in range(5)) * 1000)[:len(some) * 10])
+                    self.assertEqual({one.size for one in fetched}, {10})
+        into = bytearray(b"-" * 30)
+        here, none, short = self.client.get_many([("bucket", "many/0", 0, 10), ("bucket", "nothing", 10, 10), ("bucket", "many/1", 20, 9)], into)
+        self.assertEqual((here.bytes, here.error, len(here.etag) > 0), (10, None, True))
+        self.assertIsInstance(none.error, verbena.errors.NoSuchKey)
+        self.assertIn("bucket/nothing", str(none.error))
+        self.assertIsInstance(short.error, verbena.errors.BufferTooSmall)
+        self.assertEqual(into[:10], b"A" * 10)
+        self.assertEqual(self.client.get_many([], into), [])
+        for wrong, exception in (([("bucket", "many/0", 0, 31)], ValueError), ([("bucket", "many/0", -1, 3)], ValueError),
+                                 ([("bucket", "many/0", 0)], TypeError), ([("bucket", b"x", 0, 1)], TypeError), (["text"], TypeError),
+                                 ([("bucket", "many/0", 0, 10), ("bucket", "many/1", 5, 10)], verbena.errors.InvalidArgument)):
+            with self.assertRaises(exception):
+                self.client.get_many(wrong, into)
+        with self.assertRaises(BufferError):
+            self.client.get_many([("bucket", "many/0", 0, 10)], b"read-only!")
+
+    def test_arrays_of_numpy(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("no numpy")
+        values = numpy.arange(100_000, dtype=numpy.float64)
+        self.client.put("bucket", "array", values)
+        into = numpy.zeros_like(values)
+        self.client.get_into("bucket", "array", into)
+        self.assertTrue((into == values).all())
+        got = self.client.get("bucket", "array")
+        self.assertTrue((numpy.frombuffer(got, dtype=numpy.float64) == values).all())
+        shared = numpy.from_dlpack(got)
+        del got  # the memory stays as long as an array shows it
+        self.assertTrue((shared.view(numpy.float64) == values).all())
+        for _ in range(50):  # memory that is used again is not what somebody still looks at
+            self.client.get("bucket", "array")
+        self.assertTrue((shared.view(numpy.float64) == values).all())
+
+    def test_listings(self):
+        for i in range(25):
+            self.client.put("bucket", f"list/{i % 3}/{i:02}", b"x" * i)
+        found = list(self.client.list("bucket", "list/", page_size=7))
+        self.assertEqual([one.key for one in found], sorted(f"list/{i % 3}/{i:02}" for i in range(25)))
+        self.assertEqual({one.key[-2:]: one.size for one in found}["24"], 24)
+        self.assertGreater(found[0].last_modified.timestamp(), 1.6e9)
+        self.assertEqual(list(self.client.list("bucket", "list/", delimiter="/")), ["list/0/", "list/1/", "list/2/"])
+        self.assertIn("bucket", self.client.buckets())
+
+    def test_streams(self):
+        with open(os.devnull, "rb") as nothing:
+            self.client.put_stream("bucket", "stream", nothing.read)
+        self.assertEqual(self.client.head("bucket", "stream").size, 0)
+        pieces = iter([BIG, b"tail"])
+        self.client.put_stream("bucket", "stream", _pieces(pieces))
+        self.assertEqual(bytes(self.client.get("bucket", "stream")), BIG + b"tail")
+
+
+def _pieces(pieces):
+    held = b""
+
+    def read(size):
+        nonlocal held
+        held = held or next(pieces, b"")
+        piece, held = held[:size], held[size:]
+        return piece
+    return read
+
+
+class Awaited(PythonCase):
+    def test_many_at_once(self):
+        async def main():
+            async with verbena.AsyncClient(client=self.connect()) as client:
+                await asyncio.gather(*(client.put("bucket", f"a/{i}", bytes([i]) * 50_000) for i in range(60)))
+                got = await asyncio.gather(*(client.get("bucket", f"a/{i}") for i in range(60)))
+                self.assertEqual([bytes(one) for one in got], [bytes([i]) * 50_000 for i in range(60)])
+                into = bytearray(50_000)
+                reply = await client.get_into("bucket", "a/7", into)
+                self.assertEqual((reply.bytes, into), (50_000, bytes([7]) * 50_000))
+                self.assertEqual(bytes(await client.get("bucket", "a/7", range=(49_990, 0))), bytes([7]) * 10)
+                await client.put("bucket", "a/empty", b"")
+                self.assertEqual((await client.head("bucket", "a/empty")).size, 0)
+                self.assertEqual(len([one async for one in client.list("bucket", "a/")]), 61)
+                self.assertEqual([one async for one in client.list("bucket", "", delimiter="/")], ["a/"])
+                await client.delete("bucket", "a/7")
+                with self.assertRaises(verbena.errors.NoSuchKey):
+                    await client.get("bucket", "a/7")
+                with self.assertRaises(verbena.errors.NoSuchKey):
+                    await client.get_into("bucket", "a/7", into)
+        asyncio.run(main())
+
+
+class Page(PythonCase):
+    def test_the_calls_that_others_know(self):
+        client = RDMAClient(endpoint=self.server.native, access_key=ACCESS_KEY, secret_key=SECRET_KEY)
+        client.put_object(bucket="bucket", key="my-key", body=b"Hello, RDMA!")
+        data = client.get_object(bucket="bucket", key="my-key")
+        self.assertEqual(bytes(data), b"Hello, RDMA!")
+        self.assertEqual(data.reply.door, "native")
+        self.assertEqual([one.key for one in client.list_objects("bucket", "my-")], ["my-key"])
+        client.delete_object(bucket="bucket", key="my-key")
+        self.assertEqual(client.list_objects("bucket", "my-"), [])
+        client.close()
+        other = RDMAClient(access_key=ACCESS_KEY, secret_key=SECRET_KEY)
+        with self.assertRaises(verbena.errors.Closed):
+            other.get_object(bucket="bucket", key="k")
+        host, port = self.server.native.rsplit(":", 1)
+        other.connect(host, int(port))
+        other.put_object(bucket="bucket", key="k", body=b"1")
+        other.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

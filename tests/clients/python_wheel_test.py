@@ -1,0 +1,47 @@
+#!/usr/bin/python3
+"""The wheel installs without an index into a bare environment, brings its libraries along, and the README's lines work there."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from python_case import ACCESS_KEY, SECRET_KEY, Server, skip
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(*command, **options):
+    done = subprocess.run([str(one) for one in command], capture_output=True, text=True, timeout=250, **options)
+    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def main():
+    if not os.access("/usr/bin/patchelf", os.X_OK):
+        skip("no patchelf")
+    build = pathlib.Path(os.environ.get("CLIENT_PYTHON") or ROOT / "build" / "python").parent
+    lines = re.search(r"```python\n(.*?)```", (ROOT / "clients" / "python" / "README.md").read_text(), re.S).group(1)
+    with tempfile.TemporaryDirectory() as folder:
+        run("/usr/bin/python3", ROOT / "tools" / "build_wheel.py", build, folder)
+        wheel = next(pathlib.Path(folder).glob("verbena-*.whl"))
+        run("/usr/bin/python3", "-m", "venv", f"{folder}/venv")
+        run(f"{folder}/venv/bin/pip", "install", "--no-index", wheel)
+        clean = {"PATH": "/usr/bin:/bin", "HOME": folder}
+        loaded = run(f"{folder}/venv/bin/python", "-c",
+                     "import verbena, re; print(verbena.__version__); print(*set(re.findall(r'/\\S+\\.so\\S*', open('/proc/self/maps').read())))",
+                     env=clean, cwd=folder)
+        outside = [name for name in loaded.split() if str(ROOT) in name or ".cache/verbena" in name]
+        assert not outside, f"not of the wheel: {outside}"
+        with Server() as server:
+            env = dict(clean, AWS_ENDPOINT_URL=server.http, VERBENA_NATIVE=server.native, AWS_ACCESS_KEY_ID=ACCESS_KEY,
+                       AWS_SECRET_ACCESS_KEY=SECRET_KEY)
+            said = run(f"{folder}/venv/bin/python", "-c", lines, env=env, cwd=folder)
+            assert "by native" in said, said
+        points = run(f"{folder}/venv/bin/python", "-c",
+                     "import importlib.metadata as m; print([e.value for e in m.distribution('verbena').entry_points])", env=clean, cwd=folder)
+        assert "verbena.fs:VerbenaFileSystem" in points, points
+
+
+main()

@@ -1,0 +1,141 @@
+#!/usr/bin/python3
+"""The packages in a clean Debian (by hand, as root: ./dev package --test): install, first object by the unit's own command line,
+upgrade from a version before, purge.
+
+usage: chroot_test.py PACKAGES_FOLDER CODENAME
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+PACKAGES, RELEASE = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+KEYS = {"VERBENA_ROOT_ACCESS_KEY": "chroottest", "VERBENA_ROOT_SECRET_KEY": "chroot-test-secret",
+        "AWS_ACCESS_KEY_ID": "chroottest", "AWS_SECRET_ACCESS_KEY": "chroot-test-secret"}
+ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root", **KEYS}
+START_S = 60
+
+
+def debs(pattern):
+    found = sorted(PACKAGES.glob(pattern))
+    assert found, f"no {pattern} in {PACKAGES}"
+    return found
+
+
+class Chroot:
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+
+    def run(self, *command, expect=0, **more):
+        done = subprocess.run(["chroot", str(self.folder), *command], env=ENV, capture_output=True, text=True, timeout=600, **more)
+        assert expect is None or done.returncode == expect, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def apt(self, *command):
+        self.run("apt-get", "-qq", "-y", "--no-install-recommends", *command)
+
+    def files(self):
+        kept = ("/proc/", "/sys/", "/dev/", "/var/cache/", "/var/lib/apt/", "/var/lib/dpkg/", "/var/log/", "/packages/", "/tmp/")
+        return {line for line in self.run("find", "/", "-xdev").splitlines() if not line.startswith(kept)}
+
+    def serve(self):
+        """The unit's own command line, as the unit's user, with the folders that tmpfiles makes."""
+        unit = (self.folder / "lib/systemd/system/verbena.service").read_text()
+        line = re.search(r"^ExecStart=(.*)$", unit, re.M).group(1).split()
+        user = re.search(r"^User=(.*)$", unit, re.M).group(1)
+        log = open(self.folder / "tmp/log", "w")
+        flags = ["--http", "127.0.0.1:19000", "--rdma", "127.0.0.1:19100", "--set", "admin.port=0"]
+        process = subprocess.Popen(["chroot", str(self.folder), "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *line,
+                                    *flags], env=ENV, stdout=subprocess.DEVNULL, stderr=log, stdin=subprocess.DEVNULL)
+        log.close()
+        until = time.monotonic() + START_S
+        while subprocess.run(["chroot", str(self.folder), "verbena", "health", "--endpoint", "http://127.0.0.1:19000"], env=ENV,
+                             capture_output=True).returncode != 0:
+            assert process.poll() is None and time.monotonic() < until, (self.folder / "tmp/log").read_text()
+            time.sleep(0.1)
+        return process
+
+    def stop(self, process):
+        process.terminate()
+        assert process.wait(60) == 0, (self.folder / "tmp/log").read_text()
+
+    def verbena(self, *command, **more):
+        return self.run("verbena", *command, "--endpoint", "http://127.0.0.1:19000", "--native", "127.0.0.1:19100", **more)
+
+
+def older(deb, into):
+    """The same package as a version before, to upgrade from: there is no release yet."""
+    with tempfile.TemporaryDirectory() as work:
+        subprocess.run(["dpkg-deb", "-R", str(deb), work], check=True)
+        control = pathlib.Path(work, "DEBIAN/control")
+        text = control.read_text()
+        version = re.search(r"^Version: (.*)$", text, re.M).group(1)
+        control.write_text(text.replace(version, "0.0.9-1"))
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-b", work, str(into / deb.name.replace(version, "0.0.9-1"))], check=True,
+                       stdout=subprocess.DEVNULL)
+
+
+def check(folder):
+    there = Chroot(folder)
+    packages = there.folder / "packages"
+    (packages / "old").mkdir(parents=True)
+    for deb in debs("verbena_*.deb") + debs("libverbena0_*.deb") + debs("libverbena-dev_*.deb"):
+        shutil.copy(deb, packages)
+        if not deb.name.startswith("libverbena-dev"):
+            older(deb, packages / "old")
+    there.apt("update")
+    before = there.files()
+    names = [f"/packages/old/{p.name}" for p in (packages / "old").iterdir()]
+    there.apt("install", *names)
+    assert "0.0.9-1" in there.run("dpkg-query", "-W", "verbena")
+    there.run("sh", "-c", "printf '\\nregion: eu-chroot-1\\n' >>/etc/verbena/verbena.yaml")
+    process = there.serve()
+    there.verbena("mb", "s3://first")
+    there.verbena("put", "-", "s3://first/object", input="stored before the upgrade")
+    there.stop(process)
+    print("installed; first object stored by the unit's own command line")
+
+    there.apt("-o", "Dpkg::Options::=--force-confold", "install", *(f"/packages/{p.name}" for p in packages.glob("*.deb")))
+    assert "0.0.9" not in there.run("dpkg-query", "-W", "verbena", "libverbena0")
+    assert "eu-chroot-1" in (there.folder / "etc/verbena/verbena.yaml").read_text(), "the upgrade took the operator's change"
+    process = there.serve()
+    got = there.verbena("get", "s3://first/object", "-", "--verbose")
+    assert got == "stored before the upgrade", got
+    there.stop(process)
+    assert (there.folder / "usr/include/verbena/verbena.h").exists()
+    print("upgraded; the object is there, and so is the operator's configuration")
+
+    there.apt("purge", "verbena", "libverbena0", "libverbena-dev")
+    there.apt("autoremove", "--purge")
+    left = {path for path in there.files() - before if not path.startswith("/var/lib/verbena/")}
+    left -= {path for path in left if re.match(r"/(etc/(passwd|group|shadow|gshadow|subuid|subgid|.*-)|run|var/lib/(systemd|dbus)|etc/systemd)\b", path)}
+    ours = sorted(path for path in left if "verbena" in path and path != "/var/lib/verbena")
+    assert not ours, f"a purge left {ours}"
+    assert (there.folder / "var/lib/verbena/VERSION").exists(), "a purge took the objects"
+    others = sorted(left - {"/var/lib/verbena"})
+    print("purged; what is left: /var/lib/verbena" + (f", and of other packages {others[:10]}" if others else ""))
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="verbena-chroot-") as work:
+        root = pathlib.Path(work) / "root"
+        subprocess.run(["mmdebstrap", "--quiet", "--variant=apt", RELEASE, str(root)], check=True)
+        mounted = []
+        try:
+            for name in ("proc", "dev"):
+                subprocess.run(["mount", "--rbind" if name == "dev" else "-t", *(["/dev"] if name == "dev" else ["proc", "proc"]),
+                                str(root / name)], check=True)
+                mounted.append(root / name)
+            subprocess.run(["mount", "--make-rslave", str(root / "dev")], check=True)
+            shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+            check(root)
+        finally:
+            for path in reversed(mounted):
+                subprocess.run(["umount", "-R", str(path)], check=False)
+    print(f"{RELEASE}: passed")
+
+
+main()

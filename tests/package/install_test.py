@@ -1,0 +1,136 @@
+#!/usr/bin/python3
+"""What `cmake --install` puts below DESTDIR: all of it there, nothing elsewhere, and it works from there.
+
+usage: install_test.py BUILD_FOLDER
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "lib"))
+from verbena_server import ACCESS_KEY, SECRET_KEY, Server  # noqa: E402
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+STRIPPED_MAX = 25_000_000
+
+
+def run(*command, **more):
+    return subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True, timeout=120, **more).stdout
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="verbena-install-")
+        cls.dest = pathlib.Path(cls.folder.name)
+        run("cmake", "--install", BUILD, env=dict(os.environ, DESTDIR=str(cls.dest)))
+        cls.usr = next(cls.dest.rglob("bin/verbena")).parent.parent  # whatever prefix the build was configured with
+        cls.libdir = next(cls.usr.glob("lib/**/libverbena.so.0")).parent
+        cls.program = cls.usr / "bin" / "verbena"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_everything_is_there(self):
+        have = {str(path.relative_to(self.usr)) for path in self.usr.rglob("*") if not path.is_dir()}
+        for wanted in ("bin/verbena", "include/verbena/client.h", "include/verbena/verbena.h",
+                       "share/man/man1/verbena.1", "share/man/man1/verbena-user-policy-attach.1",
+                       "share/bash-completion/completions/verbena", "share/zsh/vendor-completions/_verbena",
+                       "share/fish/vendor_completions.d/verbena.fish", "lib/systemd/system/verbena.service",
+                       "lib/sysusers.d/verbena.conf", "lib/tmpfiles.d/verbena.conf"):
+            self.assertIn(wanted, have)
+        everything = [path for path in self.dest.rglob("*") if not path.is_dir()]
+        self.assertEqual([path for path in everything if not path.is_relative_to(self.usr)],
+                         [] if self.usr.name == "local" else [self.dest / "etc/verbena/verbena.yaml"])
+        text = (self.usr / "lib/systemd/system/verbena.service").read_text()
+        self.assertNotIn("@", re.sub(r"SystemCallFilter=.*", "", text))
+
+    def test_the_program_starts_from_there_and_names_no_folder_of_the_build(self):
+        self.assertRegex(run(self.program, "--version", env={}), r"^verbena \d")
+        for file in (self.program, self.libdir / "libverbena.so.0"):
+            dynamic = run("readelf", "-d", file)
+            self.assertNotIn(str(pathlib.Path.home()), dynamic)
+            self.assertNotIn(str(BUILD), dynamic)
+            linked = run("ldd", file)
+            self.assertNotIn("not found", linked)
+            fabric = os.path.realpath(re.search(r"libfabric\.so\.1 => (\S+)", linked).group(1))
+            self.assertTrue(fabric.startswith(str(self.libdir.resolve())) or fabric.startswith(("/lib/", "/usr/lib/")), fabric)
+
+    def test_the_stripped_program_is_small(self):
+        stripped = self.dest.parent / (self.dest.name + ".stripped")
+        run("strip", "-o", stripped, self.program)
+        size = stripped.stat().st_size
+        stripped.unlink()
+        print(f"stripped: {size / 1e6:.1f} MB")
+        self.assertLess(size, STRIPPED_MAX)
+
+    def test_the_library_shows_its_public_face_alone(self):
+        names = [line.split(maxsplit=2)[2] for line in
+                 run("nm", "-D", "-C", "--defined-only", self.libdir / "libverbena.so.0").splitlines()]
+        for name in names:
+            self.assertRegex(name, r"^(verbena_|verbena::(Client|Buffer)::[a-z]|verbena::(to_string|parse_via)\(|VERBENA_0)")
+        for declared in re.findall(r"^[\w ]+\*?\b(verbena_\w+)\(", (ROOT / "include/verbena/verbena.h").read_text(), re.M):
+            self.assertIn(f"{declared}@@VERBENA_0", names)
+
+    def test_programs_are_built_against_it_by_pkg_config_and_by_cmake(self):
+        work = self.dest.parent / (self.dest.name + ".work")
+        work.mkdir()
+        self.addCleanup(lambda: subprocess.run(["rm", "-rf", str(work)], check=True))
+        pc = next(self.dest.rglob("verbena.pc"))
+        flags = run("pkg-config", "--cflags", "--libs", "verbena",
+                    env=dict(os.environ, PKG_CONFIG_PATH=str(pc.parent), PKG_CONFIG_SYSROOT_DIR=str(self.dest))).split()
+        examples = ROOT / "tests" / "examples"
+        run("gcc", "-std=c11", "-o", work / "c", examples / "example.c", *flags)
+        (work / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(use CXX)\nfind_package(verbena REQUIRED CONFIG)\n"
+            f"add_executable(cc {examples / 'example.cc'})\ntarget_compile_features(cc PRIVATE cxx_std_23)\n"
+            "target_link_libraries(cc PRIVATE verbena::verbena)\n")
+        run("cmake", "-S", work, "-B", work / "b", f"-Dverbena_DIR={next(self.dest.rglob('verbenaConfig.cmake')).parent}")
+        run("cmake", "--build", work / "b")
+        with Server() as server:
+            for program in (work / "c", work / "b" / "cc"):
+                said = run(program, env={"LD_LIBRARY_PATH": str(self.libdir), "AWS_ENDPOINT_URL": server.http,
+                                         "VERBENA_NATIVE": server.native, "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+                                         "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "HOME": "/nonexistent"})
+                self.assertIn("bytes by native", said)
+
+    def test_the_configuration_that_is_installed_has_every_key_and_is_one(self):
+        path = next(self.dest.rglob("verbena.yaml"))
+        run(self.program, "config", "--check", path)
+        text = path.read_text()
+        self.assertEqual(text, run(self.program, "config"))
+        # The table of the reference has the same keys (a test of base/ holds it against the parser's).
+        for key in re.findall(r"^\| `([a-z_.]+)` \| `VERBENA_", (ROOT / "docs/configuration.md").read_text(), re.M):
+            name = key.rpartition(".")[2]
+            self.assertRegex(text, rf"(?m)^#( {{2}})?{name}:", key)
+
+    def test_bash_completes_commands_options_and_their_commands(self):
+        script = self.usr / "share/bash-completion/completions/verbena"
+
+        def complete(*words):
+            quoted = " ".join(f"'{word}'" for word in words)
+            return run("bash", "--norc", "-c", f"set -eu; source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; "
+                       "_verbena; printf '%s\\n' \"${COMPREPLY[@]}\"").split()
+
+        self.assertEqual(complete("verbena", "serv"), ["server"])
+        self.assertIn("--config", complete("verbena", "server", "--"))
+        self.assertEqual(complete("verbena", "user", "policy", "att"), ["attach"])
+        self.assertIn("--json", complete("verbena", "-q", "user", "policy", "attach", "--j"))
+
+    def test_every_command_has_a_page_that_says_what_help_says(self):
+        pages = {page.name for page in (self.usr / "share/man/man1").iterdir()}
+        for path in ((), ("server",), ("user", "key", "add"), ("fsck",)):
+            name = "-".join(("verbena", *path)) + ".1"
+            self.assertIn(name, pages)
+            page = (self.usr / "share/man/man1" / name).read_text().replace("\\-", "-")
+            for flag in re.findall(r"--[a-z][a-z-]+", run(self.program, *path, "--help").split("\n\n", 1)[-1]):
+                self.assertIn(flag, page)
+
+
+unittest.main(verbosity=2)

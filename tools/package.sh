@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Builds what a release consists of, from the tree as it lies here: Debian packages of this release of Debian, the source tarball,
+# a bill of materials (SPDX) and checksums. The same tree gives the same bytes, wherever it lies.
+#
+# usage: tools/package.sh OUT_FOLDER [CODENAME]
+#
+# With a CODENAME (trixie) it is built in a clean chroot of that release, as root; without ccache, so that takes its time.
+set -euo pipefail
+umask 022
+root=$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd)
+out=$(mkdir -p "$1" && cd "$1" && pwd)
+cd "$root"
+
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export LC_ALL=C TZ=UTC
+version=$(sed -n 's/^project(verbena VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-package.XXXXXX")
+everything=$work
+trap 'rm -rf "$everything"' EXIT
+inside=()
+if [ -n "${2:-}" ]; then
+  needs=$(sed -n '/^Build-Depends:/,/^Description:/p' deploy/debian/control | sed -E 's/^Build-Depends://; /^Description:/d; s/\([^)]*\)//g; s/\|[^,]*//g' |
+    tr -d ' \n' | sed 's/debhelper-compat/debhelper/')
+  mmdebstrap --quiet --variant=buildd --include="$needs,libfabric-dev" "$2" "$work/root"
+  inside=(chroot "$work/root")
+  . "$work/root/etc/os-release"
+  work=$work/root/build
+  mkdir "$work"
+  export DPKG_ADMINDIR=${work%/build}/var/lib/dpkg
+else
+  . /etc/os-release
+fi
+revision=1~deb$VERSION_ID
+tree=$work/verbena-$version
+
+# Files that git knows, as they are now.
+mkdir -p "$tree"
+git ls-files -z | while IFS= read -r -d '' file; do [ -e "$file" ] && printf '%s\0' "$file"; done |
+  tar --null -T - -cf - | tar -C "$tree" -xf -
+chmod -R u=rwX,go=rX "$tree"
+
+same_tar() { tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -C "$1" -cf - "$2"; }
+same_tar "$work" "verbena-$version" | xz -T1 -6 >"$out/verbena-$version.tar.xz"
+cp "$out/verbena-$version.tar.xz" "$work/verbena_$version.orig.tar.xz"
+
+cp -r "$tree/deploy/debian" "$tree/debian"
+cat >"$tree/debian/changelog" <<C
+verbena ($version-$revision) $VERSION_CODENAME; urgency=medium
+
+  * See CHANGELOG.md.
+
+ -- Verbena developers <verbena@example.org>  $(date -R -d "@$SOURCE_DATE_EPOCH")
+C
+# Compiling again what was compiled before is what ccache is for; its folder is not below HOME, which debhelper hides.
+export CCACHE_DIR=${CCACHE_DIR:-$HOME/.cache/ccache} VERBENA_CACHE=${VERBENA_CACHE:-$HOME/.cache/verbena}
+if command -v ccache >/dev/null; then export CCACHE_MAXSIZE; CCACHE_MAXSIZE=$(ccache -k max_size); fi  # HOME's own configuration is hidden, too
+export NINJAFLAGS=-j${JOBS:-$(nproc)}
+if [ ${#inside[@]} -gt 0 ]; then
+  "${inside[@]}" env -u DPKG_ADMINDIR sh -c "cd '${tree#"$everything/root"}' && dpkg-buildpackage --no-sign --build=binary -nc"
+else
+  (cd "$tree" && dpkg-buildpackage --no-sign --build=binary -nc)
+fi >"$out/build.log" 2>&1 || {
+  tail -40 "$out/build.log" >&2
+  echo "package: dpkg-buildpackage failed ($out/build.log)" >&2
+  exit 1
+}
+rm -f "$out"/*.deb
+cp "$work"/*.deb "$out/"
+python3 tools/sbom.py "$tree" "$out" >"$out/verbena-$version.spdx.json"
+(cd "$out" && sha256sum ./*.deb ./*.tar.xz ./*.spdx.json | sed 's| \./| |' >SHA256SUMS)
+ls -l "$out" >&2
