@@ -13,6 +13,8 @@ struct Counters {
                                                   "Clients dropped because they broke the ring or socket protocol");
   metrics::Counter& memory_refused = metrics::counter("verbena_local_memory_refused_total",
                                                       "Memory descriptors refused: unsealed, wrong size or too much");
+  metrics::Counter& doorbells =
+      metrics::counter("verbena_local_doorbells_total", "Clients that rang because their ring was not polled");
   metrics::Counter& wakes = metrics::counter("verbena_local_wakes_total", "Wake-ups sent to sleeping clients");
 
   static Counters& get() {

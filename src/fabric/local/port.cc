@@ -19,6 +19,8 @@ namespace {
 constexpr PeerId own_doorbell_id = 0;  // no peer has it
 constexpr int messages_per_turn = 16;  // of one peer, before the next has its turn
 constexpr size_t turns_until_idle = 4096;
+// Looks at as many rings cost about what one doorbell costs.
+constexpr size_t polled_max = 32;
 
 Result<void> watch_edges(int epoll, int fd, PeerId id) {
   epoll_event event{};
@@ -80,6 +82,7 @@ void LocalPort::joined(PeerId id, std::shared_ptr<Socket> socket, SharedRegion r
                                           .requests = Consumer(memory->region.to_server()),
                                           .replies = Producer(memory->region.to_client()),
                                           .windows = {}});
+  make_room();
   active_.push_back(peer.get());
   peers_.emplace(id, std::move(peer));
 }
@@ -264,9 +267,26 @@ size_t LocalPort::serve(Peer& peer) {
 void LocalPort::activate(Peer& peer) {
   peer.heard = true;
   if (peer.active) return;
+  make_room();
   peer.active = true;
   wakes_up(peer);
   active_.push_back(&peer);
+  Counters::get().doorbells.add();
+}
+
+// Before one more is polled: of those that are, the first that was not heard since the hand's last round is waited for.
+// Who has something in its ring stays, so that there may be more than polled_max for a moment.
+void LocalPort::make_room() {
+  if (active_.size() < polled_max || polling_) return;
+  for (size_t looked = 0; looked < 2 * active_.size(); ++looked) {
+    hand_ = (hand_ + 1) % active_.size();
+    Peer& peer = *active_[hand_];
+    if (std::exchange(peer.heard, false) || !falls_asleep(peer)) continue;
+    peer.active = false;
+    active_[hand_] = active_.back();
+    active_.pop_back();
+    return;
+  }
 }
 
 // Whoever said nothing for `turns_until_idle` turns is waited for instead of polled, so that many idle clients cost

@@ -1,5 +1,7 @@
-// The server's end: one Port per core. Polls the rings of clients that were heard from lately; the others announce
-// themselves through their doorbell (an eventfd each, all in one epoll set that the core's loop watches).
+// The server's end: one Port per core. Polls the rings of the clients that were heard from last, a bounded number of
+// them: every look at a ring is paid by whoever waits in another one. The others announce themselves through their
+// doorbell (an eventfd each, all in one epoll set that the core's loop watches), which costs the same however many they
+// are.
 #pragma once
 
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -63,6 +65,7 @@ class LocalPort final : public Port, public Pollable, private DoorEvents {
   void violated(Peer& peer, const char* what);
   void remove(Peer& peer, bool tell);
   void activate(Peer& peer);
+  void make_room();
   void demote_idle();
   void sweep();
   bool falls_asleep(Peer& peer);
@@ -82,6 +85,7 @@ class LocalPort final : public Port, public Pollable, private DoorEvents {
   std::vector<std::byte> message_;              // the private copy that on_message sees
   std::shared_ptr<CopyQueue> copies_ = std::make_shared<CopyQueue>();
   size_t turns_ = 0;
+  size_t hand_ = 0;  // of the clock that make_room() turns over active_
   bool polling_ = false;
   std::shared_ptr<char> alive_ = std::make_shared<char>();
   std::unique_ptr<Door> door_;

@@ -4,6 +4,7 @@
 
 #include <boost/asio/detached.hpp>
 
+#include "fabric/local/counters.h"
 #include "fabric/local/test_support.h"
 
 namespace verbena::fabric::local {
@@ -246,6 +247,23 @@ TEST_F(PortTest, AnIdleClientIsHeardAgain) {
     for (int i = 0; i < 10'000; ++i) ASSERT_EQ(as_text(echo(*lively, as_bytes("lively"))), "lively");
   }
   EXPECT_EQ(as_text(echo(*idle, as_bytes("idle"))), "idle");
+}
+
+// However many clients are there, the core looks at the rings of a few; each of the others rings once for itself.
+TEST_F(PortTest, OfManyClientsAFewArePolledAndTheOthersRing) {
+  Server server(path_, {}, std::chrono::microseconds(1'000'000));  // nobody rings because the core sleeps
+  std::vector<std::unique_ptr<Link>> clients;
+  for (int i = 0; i < 100; ++i) clients.push_back(must_connect(path_));
+  const auto in_turn = [&] {
+    const auto before = Counters::get().doorbells.value();
+    for (auto& client : clients) EXPECT_EQ(as_text(echo(*client, as_bytes("turn"))), "turn");
+    return Counters::get().doorbells.value() - before;
+  };
+  in_turn();
+  EXPECT_GE(in_turn(), 100u - 40u);
+  const auto before = Counters::get().doorbells.value();
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(as_text(echo(*clients[0], as_bytes("alone"))), "alone");
+  EXPECT_LE(Counters::get().doorbells.value() - before, 10u) << "who is heard stays polled";
 }
 
 TEST_F(PortTest, AFullRingToTheServerIsWaitedForAndDrains) {
