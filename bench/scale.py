@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a request costs, and what memory and start-up cost, as objects, connections and listings grow.
 
-    bench/scale.py                          1 to 10,000,000 objects, 1 to 1,000 connections, listings of 1,000,000 keys
+    bench/scale.py                          1 to 10,000,000 objects, 1 to 10,000 connections, listings of 1,000,000 keys
     bench/scale.py --steps 1,1000,100000 --list-keys 50000 --check     small, and judged: a test
     bench/scale.py --json FILE --update docs/scaling.md                figures to FILE, tables into the document
 
@@ -38,8 +38,9 @@ SIZE = 256          # bytes of an object
 PAGE = 1000         # keys of a page
 MASK = (1 << 64) - 1
 WORK = ("gets", "seeks", "steps", "skipped", "blocks", "blocks_read")
-# As many as the tables so far had.
-TCP_SESSIONS_MAX = 200
+# Of one client process.
+SESSIONS_PER_CLIENT = 2500
+HTTP_MAX = 1000  # connections; this program holds them all
 BEGIN, END = "<!-- tables: bench/scale.py -->", "<!-- end of tables -->"
 
 
@@ -346,40 +347,71 @@ def measure_http(work, steps, requests):
     return rows
 
 
-def measure_sessions(work, provider, steps, requests):
-    rows = []
-    if provider == "tcp":
-        steps = sorted({min(step, TCP_SESSIONS_MAX) for step in steps})
-    with Watched(work / "sessions") as server:
+class SessionHolder:
+    """A process of scale_load that holds its share of the sessions, and stops where scale.py is to look."""
+
+    def __init__(self, server, provider, shares, requests):
+        program = pathlib.Path(verbena_server.program()).parent / "bin" / "scale_load"
+        self.process = subprocess.Popen(
+            [str(program), "sessions", server.native, "--provider", provider, "--key", "hot", "--steps",
+             ",".join(map(str, shares)), "--requests", str(requests)],
+            env=server.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def told(self):
+        return json.loads(self.process.stdout.readline())
+
+    def go_on(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def rss(self):
+        return rss_of(self.process.pid)
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def sessions_at(server, holders, before, files, step):
+    """Once each holder has its share: what they take of the machine, and what a request costs."""
+    for holder in holders:
+        told = holder.told()
+        if "refused" in told:
+            return {"open": step, "refused": told["refused"]}
+    row = {"open": step, "bytes_each": (server.rss() - before) / step,
+           "files_each": (len(os.listdir(f"/proc/{server.process.pid}/fd")) - files) / step,
+           "client_bytes_each": sum(holder.rss() for holder in holders) / step, "clients": len(holders)}
+    cpu, times, asked = server.cpu_s(), [], 0
+    for holder in holders:
+        holder.go_on()
+        told = holder.told()
+        times.append(told["p50_us"])
+        asked += told["requests"]
+    return row | {"p50_us": statistics.median(times), "cpu_us": (server.cpu_s() - cpu) / asked * 1e6}
+
+
+def measure_sessions(work, provider, steps, requests, settings):
+    rows, holders = [], []
+    with Watched(work / "sessions", *settings) as server:
         one_object(server)
         server.rest()
-        program = pathlib.Path(verbena_server.program()).parent / "bin" / "scale_load"
         before, files = server.rss(), len(os.listdir(f"/proc/{server.process.pid}/fd"))
-        client = subprocess.Popen(
-            [str(program), "sessions", server.native, "--provider", provider, "--key", "hot", "--steps",
-             ",".join(map(str, steps)), "--requests", str(requests)],
-            env=server.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
-            cpu, row = 0, None
-            for line in client.stdout:
-                told = json.loads(line)
-                if "refused" in told:
-                    rows.append({"door": provider, "open": told["sessions"], "refused": told["refused"]})
-                elif "open" in told:
-                    say(f"{told['sessions']:,} native sessions on {provider}")
-                    fds = len(os.listdir(f"/proc/{server.process.pid}/fd"))
-                    row = {"door": provider, "open": told["sessions"], "bytes_each": (server.rss() - before) / told["sessions"],
-                           "files_each": (fds - files) / told["sessions"],
-                           "client_bytes_each": rss_of(client.pid) / told["sessions"]}
-                    cpu = server.cpu_s()
-                else:
-                    row |= {"p50_us": told["p50_us"], "cpu_us": (server.cpu_s() - cpu) / told["requests"] * 1e6}
-                    rows.append(row)
-                client.stdin.write("\n")
-                client.stdin.flush()
+            for at, step in enumerate(steps):
+                for holder in holders:
+                    holder.go_on()
+                while len(holders) * SESSIONS_PER_CLIENT < step:
+                    first = len(holders) * SESSIONS_PER_CLIENT
+                    shares = [min(later - first, SESSIONS_PER_CLIENT) for later in steps[at:]]
+                    holders.append(SessionHolder(server, provider, shares, requests))
+                row = sessions_at(server, holders, before, files, step)
+                say(f"{step:,} native sessions on {provider}")
+                rows.append({"door": provider} | row)
+                if "refused" in row:
+                    break
         finally:
-            client.kill()
-            client.wait()
+            for holder in holders:
+                holder.end()
     shutil.rmtree(work / "sessions")
     return rows
 
@@ -517,7 +549,7 @@ def connections_table(rows):
     lines = []
     for row in rows:
         if "refused" in row:
-            lines.append([row["door"], f"{row['open']:,}, then refused: {row['refused']}", "", "", "", "", ""])
+            lines.append([row["door"], f"{row['open']:,}: refused: {row['refused']}", "", "", "", "", ""])
             continue
         at_once = f"{row['cpu_at_once_us']:.0f}" if "cpu_at_once_us" in row else ""
         lines.append([row["door"], f"{row['open']:,}", size_text(row["bytes_each"]), f"{row.get('files_each', 1):.1f}",
@@ -607,8 +639,9 @@ def arguments():
     parser.add_argument("--steps", type=numbers, default=[1, 1000, 100_000, 1_000_000, 10_000_000], metavar="N,N",
                         help="numbers of objects, growing (default 1 to 10,000,000)")
     parser.add_argument("--requests", type=int, default=1500, help="requests of each kind at each step (default %(default)s)")
-    parser.add_argument("--connections", type=numbers, default=[1, 10, 100, 1000], metavar="N,N",
-                        help="numbers of connections and sessions (default 1 to 1,000)")
+    parser.add_argument("--connections", type=numbers, default=[1, 10, 100, 1000, 10_000], metavar="N,N",
+                        help="numbers of connections and sessions (default 1 to 10,000)")
+    parser.add_argument("--cores", type=int, help="of the server with the sessions, which have a link to each (default all)")
     parser.add_argument("--list-keys", type=int, default=1_000_000, help="keys of each listing (default %(default)s)")
     parser.add_argument("--only", choices=["objects", "connections", "listings"], action="append",
                         help="one part; may be given again")
@@ -631,9 +664,12 @@ def main():
         if "objects" in parts:
             result["objects"] = measure_objects(work, options.steps, options.requests)
         if "connections" in parts:
-            result["connections"] = measure_http(work, options.connections, options.requests)
+            result["connections"] = measure_http(work, [n for n in options.connections if n <= HTTP_MAX], options.requests)
+            settings = [f"rdma.sessions_max={max(options.connections) + 100}"]
+            if options.cores:
+                settings.append(f"cores={options.cores}")
             for provider in ("local", "tcp"):
-                result["connections"] += measure_sessions(work, provider, options.connections, options.requests)
+                result["connections"] += measure_sessions(work, provider, options.connections, options.requests, settings)
         if "listings" in parts:
             result["listings"] = measure_listings(work, options.list_keys)
     finally:

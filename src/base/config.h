@@ -105,9 +105,9 @@ struct Config {
     uint64_t inline_bytes_max = 4 * KiB;        // native: bytes that ride in a message
     uint64_t connections_max = 2'048;           // of the native door's HTTP listener
     uint64_t connections_per_client_max = 512;  // of one address or IPv6 /64; 0: no limit
-    uint64_t sessions_max = 1024;
-    uint64_t sessions_per_account_max = 512;  // 0: no limit; not for root
-    uint64_t sessions_per_client_max = 512;
+    std::optional<uint64_t> sessions_max;              // none: what memory and open files allow
+    std::optional<uint64_t> sessions_per_account_max;  // none: half of all; 0: no limit; not for root
+    std::optional<uint64_t> sessions_per_client_max;
     uint64_t credits = 64;  // requests in flight per session
     std::chrono::seconds session_idle_timeout{300};
   } rdma;

@@ -34,6 +34,14 @@ std::string parse_optional(std::optional<N>& into, const std::string& text, uint
   return wrong;
 }
 
+template <class N>
+std::string parse_auto(std::optional<N>& into, const std::string& text, uint64_t low, uint64_t high) {
+  into.reset();
+  if (text == "auto") return "";
+  const auto wrong = parse_optional(into, text, low, high);
+  return wrong.empty() ? "" : wrong + ", nor auto";
+}
+
 std::string parse_bytes(uint64_t& into, const std::string& text, uint64_t low, uint64_t high) {
   const auto value = parse_size(text);
   if (!value || *value < low || *value > high) {
@@ -303,13 +311,16 @@ const std::array keys{
               [](C& c, S& t) { return parse_number(c.rdma.connections_max, t, 1, 1'000'000); }},
     ConfigKey{"rdma.connections_per_client_max", "512", "of them from one address, or one IPv6 /64; 0: no limit",
               [](C& c, S& t) { return parse_number(c.rdma.connections_per_client_max, t, 0, 1'000'000); }},
-    ConfigKey{"rdma.sessions_max", "1024", "native sessions at once; the last sixteenth is for the root key",
-              [](C& c, S& t) { return parse_number(c.rdma.sessions_max, t, 1, 1'000'000); }},
-    ConfigKey{"rdma.sessions_per_account_max", "512", "of them one account's; not for the root key; 0: no limit",
-              [](C& c, S& t) { return parse_number(c.rdma.sessions_per_account_max, t, 0, 1'000'000); }},
-    ConfigKey{"rdma.sessions_per_client_max", "512",
-              "of them from one address, or one IPv6 /64; not for the root key; 0: no limit",
-              [](C& c, S& t) { return parse_number(c.rdma.sessions_per_client_max, t, 0, 1'000'000); }},
+    ConfigKey{"rdma.sessions_max", "auto",
+              "native sessions at once; the last sixteenth is for the root key; auto: as many as a sixteenth of the "
+              "memory and a quarter of the open files hold",
+              [](C& c, S& t) { return parse_auto(c.rdma.sessions_max, t, 1, 1'000'000); }},
+    ConfigKey{"rdma.sessions_per_account_max", "auto",
+              "of them one account's; not for the root key; auto: half; 0: no limit",
+              [](C& c, S& t) { return parse_auto(c.rdma.sessions_per_account_max, t, 0, 1'000'000); }},
+    ConfigKey{"rdma.sessions_per_client_max", "auto",
+              "of them from one address, or one IPv6 /64; not for the root key; auto: half; 0: no limit",
+              [](C& c, S& t) { return parse_auto(c.rdma.sessions_per_client_max, t, 0, 1'000'000); }},
     ConfigKey{"rdma.credits", "64", "requests in flight per session",
               [](C& c, S& t) { return parse_number(c.rdma.credits, t, 1, 4096); }},
     ConfigKey{"rdma.session_idle_timeout", "300", "seconds a native session may rest",

@@ -125,7 +125,7 @@ std::expected<void, std::string> open_local(CoreParts& parts, const Config::Rdma
   if (auto made = make_socket_directory(prefix, rdma.local_socket.empty()); !made) return made;
   parts.local_socket = prefix + "." + std::to_string(parts.core->index());
   fabric::local::Options options;
-  options.peers_max = rdma.sessions_max;  // a session has a link to each core
+  if (rdma.sessions_max) options.peers_max = *rdma.sessions_max;  // a session has a link to each core
   options.admission_timeout = local_admission_timeout;
   auto opened = fabric::local::listen(*parts.core, parts.local_socket, options);
   if (opened) {

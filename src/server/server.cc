@@ -30,6 +30,7 @@
 #include "s3/workers/request_log.h"
 #include "server/core_parts.h"
 #include "server/data_directory.h"
+#include "server/session_limits.h"
 #include "server/socket_folder.h"
 #include "store/hot_store.h"
 #include "store/local/local_store.h"
@@ -43,7 +44,7 @@ constexpr size_t blocking_queue_max = 4096;
 constexpr size_t iam_queue_max = 256;
 constexpr uint16_t admin_port_default = 9001;
 constexpr std::chrono::seconds cut_off_max{5};
-// Of connections and sessions: a sixteenth is kept for whoever runs the server.
+// Of connections: a sixteenth is kept for whoever runs the server.
 constexpr size_t reserved_part = 16;
 constexpr size_t reserved_connections_max = 64;
 
@@ -76,13 +77,13 @@ std::shared_ptr<http::ConnectionRoom> make_room(uint64_t connections_max, uint64
   return std::make_shared<http::ConnectionRoom>(limits, door);
 }
 
-native::Options native_options(const Config::Rdma& rdma, http::AccessLog* access_log) {
+native::Options native_options(const Config::Rdma& rdma, const SessionLimits& sessions, http::AccessLog* access_log) {
   native::Options options;
   options.access_log = access_log;
-  options.sessions_max = rdma.sessions_max;
-  options.account_sessions_max = rdma.sessions_per_account_max;
-  options.client_sessions_max = rdma.sessions_per_client_max;
-  options.reserved_sessions = rdma.sessions_max / reserved_part;
+  options.sessions_max = sessions.sessions_max;
+  options.account_sessions_max = sessions.account_max;
+  options.client_sessions_max = sessions.client_max;
+  options.reserved_sessions = sessions.reserved;
   options.credits = static_cast<uint32_t>(rdma.credits);
   options.inline_max_bytes = static_cast<uint32_t>(rdma.inline_bytes_max);
   options.idle_timeout = rdma.session_idle_timeout;
@@ -265,8 +266,12 @@ std::expected<void, std::string> Server::State::open_cores() {
     if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
     windows = std::move(*made);
     fabric::ofi::export_port_counters();
+    const SessionLimits sessions = session_limits(config.rdma, session_room(count));
+    config.rdma.sessions_max = sessions.sessions_max;
+    log::info("native: sessions_max={} per_account={} per_client={}", sessions.sessions_max, sessions.account_max,
+              sessions.client_max);
     door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities,
-                                                native_options(config.rdma, access_log.get()));
+                                                native_options(config.rdma, sessions, access_log.get()));
   }
   const auto began = SteadyClock::now();
   const FabricChoice choice = choose_fabrics(config.rdma);

@@ -1,0 +1,39 @@
+#include "server/session_limits.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace verbena::server {
+
+namespace {
+
+// Of an idle session, measured by bench/scale.py --only connections (docs/scaling.md) and rounded up.
+constexpr uint64_t memory_per_link = 24 * KiB;
+constexpr uint64_t files_per_link = 2;  // on the same host; over tcp one
+constexpr uint64_t memory_part = 16, files_part = 4;
+constexpr uint64_t fewest = 64, most = 1'000'000;
+constexpr uint64_t reserved_part = 16;
+
+}  // namespace
+
+SessionRoom session_room(unsigned cores) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) files.rlim_cur = 1024;
+  const auto pages = std::max<int64_t>(::sysconf(_SC_PHYS_PAGES), 0);
+  const auto page_size = std::max<int64_t>(::sysconf(_SC_PAGESIZE), 0);
+  return {static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_size), files.rlim_cur, cores};
+}
+
+SessionLimits session_limits(const Config::Rdma& rdma, const SessionRoom& room) {
+  const uint64_t links = std::max(room.cores, 1u);
+  const uint64_t fit = std::min(room.memory / memory_part / (memory_per_link * links),
+                                room.files / files_part / (files_per_link * links));
+  const uint64_t all = rdma.sessions_max.value_or(std::clamp(fit, fewest, most));
+  const uint64_t half = (all + 1) / 2;
+  return {all, rdma.sessions_per_account_max.value_or(half), rdma.sessions_per_client_max.value_or(half),
+          all / reserved_part};
+}
+
+}  // namespace verbena::server
