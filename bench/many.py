@@ -27,8 +27,7 @@ def merged(document, section):
 
 def rows(program, seconds, *arguments):
     """(op, door, provider) -> row."""
-    found = report.bench(program, "--duration", str(seconds), "--nginx", "off", "--fabtests", "off", "--no-memcpy",
-                         *arguments)
+    found = report.bench(program, "--duration", str(seconds), *arguments)
     return {(row["op"], row["door"], row["provider"]): row for row in found}
 
 
