@@ -147,8 +147,9 @@ TEST_F(VerifierTest, ACallIsSignedForItsServiceAndItsBody) {
 // As boto3 signs with region_name='' and with the global endpoint of a partition.
 TEST_F(VerifierTest, ACallMayBeSignedForNoRegionOrTheGlobalOne) {
   const std::string body = to_hex(as_bytes(sha256(as_bytes("Action=ListUsers"))));
-  for (const auto& [region, service] : {std::pair<std::string, std::string>{"", "iam"}, {"aws-global", "iam"}, {"", "sts"},
-                                        {"aws-global", "sts"}}) {
+  const std::pair<std::string, std::string> scopes[] = {
+      {"", "iam"}, {"aws-global", "iam"}, {"", "sts"}, {"aws-global", "sts"}};
+  for (const auto& [region, service] : scopes) {
     HeaderList headers = host_;
     sign(root, region, service, clock_, "POST", "/", "", body, headers);
     const auto verify_call = [&] {
