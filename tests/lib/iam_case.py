@@ -44,8 +44,8 @@ class IamCase(S3Case):
         cls.folder.cleanup()
 
     @classmethod
-    def client(cls, service, key=ACCESS_KEY, secret=SECRET_KEY, token=None, region="us-east-1"):
-        client = boto3.client(service, endpoint_url=cls.server.http, region_name=region, aws_access_key_id=key,
+    def client(cls, service, key=ACCESS_KEY, secret=SECRET_KEY, token=None):
+        client = boto3.client(service, endpoint_url=cls.server.http, region_name="us-east-1", aws_access_key_id=key,
                               aws_secret_access_key=secret, aws_session_token=token,
                               config=botocore.config.Config(retries={"max_attempts": 0}))
         cls.clients.append(client)
