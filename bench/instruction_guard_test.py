@@ -5,6 +5,7 @@ import io
 import pathlib
 import sys
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import instruction_guard as guard  # noqa: E402
@@ -38,6 +39,10 @@ class GuardTest(unittest.TestCase):
         for here in (recorded[0]["environment"], ELSEWHERE, {"compiler": "clang 19", "libc": "musl", "vectors": "sse"}):
             with contextlib.redirect_stdout(io.StringIO()):
                 self.assertEqual(guard.compare(twice, here), 1, here)
+
+    def test_a_machine_without_valgrind_fails(self):
+        with unittest.mock.patch.object(guard.shutil, "which", return_value=None), contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(guard.main(["/nowhere/request_cost"]), 1)
 
     def test_the_nearest_baseline_is_the_one_that_shares_most(self):
         other = {"environment": {**HOME, "vectors": "sse"}, "instructions": {}}

@@ -4,6 +4,7 @@
     ./dev bench                 everything, about ten minutes
     ./dev bench --quick         one short round, about two minutes
     ./dev bench --out FOLDER    somewhere else than docs/
+    ./dev bench counts          what is counted and not timed: on any machine, however busy; in place, the rest stays
 
 Every figure of the document comes out of this run. The peers (nginx, libfabric's own tests, memcpy, MD5, O_DIRECT writes)
 run on the same machine in the same rounds; a ratio is the median of the rounds', with the least and the greatest."""
@@ -128,6 +129,11 @@ def command_output(*command):
         return None
 
 
+def commit():
+    known = command_output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
+    return known.stdout.strip() if known else "unknown"
+
+
 def machine():
     cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
@@ -136,11 +142,10 @@ def machine():
                     if line.startswith("PRETTY_NAME")), "")
     virtual = " (virtual)" if "hypervisor" in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8") else ""
     nginx = command_output("/usr/sbin/nginx", "-v")
-    commit = command_output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
     return {
         "machine": f"{os.cpu_count()} x {cpu.group(1) if cpu else platform.machine()}{virtual}, {memory:.0f} GiB",
         "system": f"{release}, Linux {platform.release()}",
-        "commit": commit.stdout.strip() if commit else "unknown",
+        "commit": commit(),
         "nginx": nginx.stderr.strip().removeprefix("nginx version: ") if nginx else "not installed",
         "load": f"{os.getloadavg()[0]:.1f}",
     }
@@ -228,6 +233,28 @@ def profile_section(cost_program):
     return out[:-1]
 
 
+COUNTS_BEGIN, COUNTS_END = "## What a request costs", "## Time to the first byte"
+
+
+def counted_part(cost_program):
+    """From COUNTS_BEGIN to before COUNTS_END."""
+    return [COUNTS_BEGIN, "",
+            f"Counted, not timed (`./dev bench counts`; commit {commit()}): one hot request on a server without other work, its "
+            "core's thread alone (`bench/request_cost`; transport of the native door excluded). Copies are of 1 KiB and more, in "
+            "user space.", "",
+            *counts_section(cost_program), "",
+            "## Where it goes", "",
+            "callgrind's inclusive counts, of coroutines from where they were resumed.", "",
+            *profile_section(cost_program), ""]
+
+
+def rewrite_counts(path, cost_program):
+    text = path.read_text(encoding="utf-8")
+    before, rest = text.split(COUNTS_BEGIN + "\n", 1)
+    after = rest.split(COUNTS_END + "\n", 1)[1]
+    path.write_text(before + "\n".join(counted_part(cost_program)) + "\n" + COUNTS_END + "\n" + after, encoding="utf-8")
+
+
 def document(info, arguments, rounds, first, limit, took):
     memory, sync, parallel, per_core = (median_rows(rounds, name) for name in ("memory", "sync", "parallel", "per_core"))
     options = " ".join(sys.argv[1:])
@@ -244,14 +271,8 @@ def document(info, arguments, rounds, first, limit, took):
            "The design's, as ratios within a round: median of the rounds, with the least and the greatest.", "",
            *budgets.table(rounds, limit), "",
            "![Latency and throughput by size, door and callers](performance.svg)", "",
-           "## What a request costs", "",
-           "Counted, not timed: one hot request on a server without other work, its core's thread alone (`bench/request_cost`; "
-           "transport of the native door excluded). Copies are of 1 KiB and more, in user space.", "",
-           *counts_section(arguments.cost), "",
-           "## Where it goes", "",
-           "callgrind's inclusive counts, of coroutines from where they were resumed.", "",
-           *profile_section(arguments.cost), "",
-           "## Time to the first byte", "",
+           *counted_part(arguments.cost),
+           COUNTS_END, "",
            f"GET of {first_byte.SIZE >> 20} MiB over one kept-alive loopback connection, median of {first_byte.ASKED}:", "",
            "| server | first byte, us | last byte, us |", "| --- | --- | --- |",
            *[f"| {who} | {a:,.1f} | {b:,.1f} |" for who, a, b in first], "",
@@ -272,10 +293,14 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--rounds", type=int, default=0, help="(default 3, quick 1)")
     parser.add_argument("--seconds", type=float, default=0, help="a row (default 0.5, quick 0.15)")
+    parser.add_argument("what", nargs="?", choices=["counts"], help="only what is counted")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs", help="folder of performance.md and .svg")
     parser.add_argument("--program", default=str(ROOT / "build" / "verbena"))
     parser.add_argument("--cost", default=str(ROOT / "build" / "bin" / "request_cost"))
     arguments = parser.parse_args()
+    if arguments.what == "counts":
+        rewrite_counts(arguments.out / "performance.md", arguments.cost)
+        return 0
     arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
     arguments.seconds = arguments.seconds or (0.15 if arguments.quick else 0.5)
     os.environ["VERBENA"] = arguments.program

@@ -3,8 +3,9 @@
 // served on this very thread, so that the counts are the same on every run.
 //
 //   request_cost                       the table
-//   request_cost --case NAME           one case, --requests N times, inside counted_requests() (for callgrind); "reference" is
-//                                      none of the server's, but what counts of other toolchains are compared by
+//   request_cost --case NAME           one case, --requests N times, inside counted_requests() (for callgrind);
+//                                      "reference" is none of the server's, but what counts of other toolchains are
+//                                      compared by
 //   request_cost --list                the cases
 //   request_cost --compiler            what built it, and how
 #include <arpa/inet.h>

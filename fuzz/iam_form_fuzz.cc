@@ -9,8 +9,8 @@ namespace {
 
 using namespace verbena;
 
-constexpr const char* look =
-    R"({"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["iam:Get*","iam:List*","sts:*"],"Resource":"*"}]})";
+constexpr const char* look = R"({"Version":"2012-10-17","Statement":[)"
+                             R"({"Effect":"Allow","Action":["iam:Get*","iam:List*","sts:*"],"Resource":"*"}]})";
 
 class FixedClock : public WallClock {
  public:

@@ -28,8 +28,8 @@ Result<Json> read_json(std::string_view text) {
     if (event == Json::parse_event_t::key && !names.back().insert(parsed.get<std::string>()).second) {
       wrong = "Policy has a field twice.";
     }
-    const bool text = event == Json::parse_event_t::key || event == Json::parse_event_t::value;
-    if (text && parsed.is_string() && parsed.get_ref<const std::string&>().find('\0') != std::string::npos) {
+    const bool has_text = event == Json::parse_event_t::key || event == Json::parse_event_t::value;
+    if (has_text && parsed.is_string() && parsed.get_ref<const std::string&>().find('\0') != std::string::npos) {
       wrong = "Policy holds a NUL character.";
     }
     return true;

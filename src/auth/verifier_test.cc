@@ -147,9 +147,11 @@ TEST_F(VerifierTest, ACallIsSignedForItsServiceAndItsBody) {
 // As boto3 signs with region_name='' and with the global endpoint of a partition.
 TEST_F(VerifierTest, ACallMayBeSignedForNoRegionOrTheGlobalOne) {
   const std::string body = to_hex(as_bytes(sha256(as_bytes("Action=ListUsers"))));
-  for (const std::string region : {"", "aws-global"}) {
+  const std::pair<std::string, std::string> scopes[] = {
+      {"", "iam"}, {"aws-global", "iam"}, {"", "sts"}, {"aws-global", "sts"}};
+  for (const auto& [region, service] : scopes) {
     HeaderList headers = host_;
-    sign(root, region, "iam", clock_, "POST", "/", "", body, headers);
+    sign(root, region, service, clock_, "POST", "/", "", body, headers);
     const auto verify_call = [&] {
       std::vector<HeaderView> views;
       for (const auto& [name, value] : headers) views.push_back({name, value});
@@ -157,7 +159,7 @@ TEST_F(VerifierTest, ACallMayBeSignedForNoRegionOrTheGlobalOne) {
       return verified ? Errc::ok : verified.error().code;
     };
     EXPECT_EQ(verify_call(), Errc::ok) << region;
-    replace(value_of(headers, "authorization"), "/" + region + "/iam/", "/us-east-1/iam/");
+    replace(value_of(headers, "authorization"), "/" + region + "/" + service + "/", "/us-east-1/" + service + "/");
     EXPECT_EQ(verify_call(), Errc::signature_does_not_match) << "the signature decides";
   }
 }

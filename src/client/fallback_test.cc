@@ -226,6 +226,21 @@ TEST(Fallback, ARemoveThatMayHaveHappenedIsNotRepeated) {
   EXPECT_EQ(server.requests().size(), 2u);
 }
 
+// By HTTP alone, as an item with a version or a condition goes where the native door is not to be had.
+TEST(Fallback, ARemoveOfAVersionThatMayHaveHappenedIsNotRepeated) {
+  ScriptedServer server([](const ScriptedRequest&, int number) {
+    return number == 0 ? http_reply(200, "", "<ListBucketResult/>") : std::string();
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  (void)client->list("b", {});  // so that the remove has a kept connection
+  const BatchItem item{.bucket = "b", .key = "k", .version_id = "v"};
+  BatchResult result;
+  (void)client->remove_many(std::span(&item, 1), std::span(&result, 1));
+  EXPECT_EQ(result.error, ErrorCode::outcome_unknown);
+  EXPECT_EQ(server.requests().size(), 2u);
+}
+
 TEST(Fallback, ARemoveThatTheServerRefusedToWorkOnIsRepeated) {
   ScriptedServer server([](const ScriptedRequest&, int number) {
     return number == 0 ? http_reply(503, "", "<Error><Code>SlowDown</Code></Error>") : http_reply(204, "", "");

@@ -232,7 +232,8 @@ Outcome<> Client::Impl::single(Many what, const BatchItem& item, MutableBytes me
                                                      : "DELETE",
                       .bucket = bucket,
                       .key = key,
-                      .headers = conditions_of(item)};
+                      .headers = conditions_of(item),
+                      .replayable = what != Many::remove};
   if (versioned) call.query.emplace_back("versionId", item.version_id);
   if (what == Many::get) call.into = memory;
   if (what == Many::get && item.range) {

@@ -38,7 +38,8 @@ class NativeLanes {
   std::vector<uint32_t> by_core_;                   // core -> lane
   uint32_t credits_ = 0;
   unsigned version_ = 1;
-  std::chrono::seconds idle_timeout_{0};
+  // In milliseconds, because it is divided: three quarters of one whole second are none.
+  std::chrono::milliseconds idle_timeout_{0};
   std::atomic<SteadyClock::time_point> last_used_{};
 };
 

@@ -9,6 +9,7 @@
 #include <latch>
 #include <random>
 
+#include "client/native_dial.h"
 #include "client/native_test_server.h"
 
 namespace verbena::client {
@@ -325,6 +326,23 @@ TEST_P(NativeSessionTest, ARestartedServerIsReachedAgain) {
   EXPECT_TRUE(stored);
   EXPECT_EQ(second.store.count("bucket"), 1u);
   EXPECT_NE(port, taken);
+}
+
+// Three quarters of an idle time of one whole second were no time: each request opened a session of its own.
+TEST_P(NativeSessionTest, AShortIdleTimeIsNotOneSessionForEachRequest) {
+  native::Options door;
+  door.idle_timeout = std::chrono::seconds(1);
+  NativeTestServer server({.provider = GetParam(), .cores = 1, .door = door});
+  NativeOptions options = server.options();
+  std::atomic<int> dialled{0};
+  options.dial = [&, dial = make_native_dial(options)](const NativeEndpoint& endpoint, const NativeGrant& grant) {
+    ++dialled;
+    return dial(endpoint, grant);
+  };
+  auto opened = NativeSession::open(options);
+  ASSERT_TRUE(opened) << describe(opened.error());
+  for (int i = 0; i < 40; ++i) EXPECT_TRUE((*opened)->ping());
+  EXPECT_LT(dialled, 20) << "a few, where the machine stood still in between";
 }
 
 TEST_P(NativeSessionTest, AServerThatIsGoneIsAnErrorNotAHang) {

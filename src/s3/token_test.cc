@@ -1,4 +1,10 @@
 // x-amz-rdma-token, case by case.
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "memory/budget.h"
 #include "s3/test_rig.h"
 
 namespace verbena::s3::test {
@@ -10,6 +16,8 @@ struct ClientMemory {
   std::optional<uint64_t> fail_at;  // operations that touch this offset fail
   int operations = 0;
   bool refuses_reads = false;  // a failing read is refused, not late
+  std::chrono::milliseconds write_takes{0};
+  int writing = 0, writing_max = 0;  // at once
 };
 
 class FakeWindow : public fabric::Window {
@@ -19,6 +27,12 @@ class FakeWindow : public fabric::Window {
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline) override {
     ++memory_.operations;
     if (fails(at, from.size())) co_return fail(Errc::rdma_transfer_failed, "fake");
+    if (memory_.write_takes.count() != 0) {
+      memory_.writing_max = std::max(memory_.writing_max, ++memory_.writing);
+      boost::asio::steady_timer pause(co_await boost::asio::this_coro::executor, memory_.write_takes);
+      co_await pause.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+      --memory_.writing;
+    }
     std::memcpy(memory_.bytes.data() + at, from.data(), from.size());
     co_return Result<void>();
   }
@@ -152,6 +166,22 @@ TEST_F(Tokens, AFailedTransferFallsBackToTheBody) {
   EXPECT_TRUE(r.body == data);
   EXPECT_EQ(r.rdma_bytes, 0u);
   EXPECT_EQ(arena->leased_bytes(), 0u);
+}
+
+// A client that is slow to take what is written must not hold what others wait for.
+TEST_F(Tokens, AGetHoldsOnePieceAtATimeWhereMemoryIsScarce) {
+  const std::string data = pattern(1 * MiB);
+  put("k", data);
+  memory.bytes.assign(data.size(), '.');
+  memory.write_takes = std::chrono::milliseconds(2);
+  EXPECT_EQ(get().header("x-amz-rdma-reply"), "200");
+  const int plenty = memory.writing_max;
+  arena->budget().set_limits({.total_max = 4 * MiB, .peer_max = 2 * MiB, .small_max = 1 * MiB});
+  memory.writing_max = 0;
+  memory.bytes.assign(data.size(), '.');
+  EXPECT_EQ(get().header("x-amz-rdma-reply"), "200");
+  EXPECT_EQ(memory.writing_max, 1) << plenty << " where there was plenty";
+  EXPECT_TRUE(memory.bytes == data);
 }
 
 TEST_F(Tokens, NothingIsPostedWhenTheTimeIsOver) {

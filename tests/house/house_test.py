@@ -6,6 +6,7 @@ Run from the repository root: house_test.py [ROOT]. Exits non-zero and names fil
 import pathlib
 import re
 import sys
+import tempfile
 
 # Rooms from the top down. A file may include its own room and rooms further down.
 ROOMS = ["cli", "client", "server", "admin", "native", "http", "iam", "s3", "auth", "rdma", "store", "cache", "fabric", "memory", "base"]
@@ -16,11 +17,14 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 ANGLE = re.compile(r"^\s*#\s*include\s+<([^>]+)>")
 LINES_MAX = 800
 COLUMNS_MAX = 120
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 
 # Paths as texts cite them: with a file's ending anywhere, without one between backticks.
 PLACES = ["src", "tests", "docs", "bench", "tools", "fuzz", "cmake", "include", "deploy", "clients", *ROOMS]
 CITED_FILE = re.compile(r"(?<![\w./~$}<-])((?:" + "|".join(PLACES) + r")/[\w./-]*\.(?:cc|h|py|md|json|sh|txt|ya?ml|cmake))\b")
 CITED_PLACE = re.compile(r"`((?:" + "|".join(PLACES) + r")/[\w./-]+)`")
+# `room::name`, which a reader would look for in the sources.
+CITED_NAME = re.compile(r"`((?:" + "|".join(ROOMS) + r")(?:::\w+)+)(?:\(\))?`")
 # Documents that its builders have and a reader of the repository has not.
 ELSEWHERE = re.compile(r"\b(DESIGN|PROTOCOLS|STYLE)\b(?!\.)")
 
@@ -69,13 +73,16 @@ def check_citations(root, path, number, text):
     return findings
 
 
-def check_documents(root):
+def check_documents(root, sources):
     findings = []
+    words = set(re.findall(r"\w+", "".join(path.read_text() for path in sources)))
     for path in sorted(root.rglob("*.md")):
         if path.relative_to(root).parts[0].startswith((".", "build")) or "node_modules" in path.parts:
             continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
             findings += check_citations(root, path, number, line)
+            findings += [(path, number, f"cites {name}, which is not in the sources") for name in CITED_NAME.findall(line)
+                         if not set(name.split("::")) <= words]
     return findings
 
 
@@ -85,40 +92,74 @@ def check_scripts(root):
         if path.name == "house_test.py":
             continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
+            if UNFINISHED.search(line):
+                findings.append((path, number, "unfinished business: finish it or write an issue"))
             if "#" in line or '"""' in line:
                 findings += check_citations(root, path, number, line)
     return findings
 
 
-def check_source(root, path, text=None):
+def expressions(text, word):
+    """What follows each `word`, to the end of its expression, over as many lines as it takes: (line, expression)."""
+    # Comments, strings and characters have no brackets that count. Lines stay lines.
+    plain = re.sub(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', '""', text)
+    for match in re.finditer(rf"\b{word}\b", plain):
+        depth, end = 0, match.end()
+        while end < len(plain) and depth >= 0 and not (depth == 0 and plain[end] == ";"):
+            depth += (plain[end] in "([{") - (plain[end] in ")]}")
+            end += 1
+        yield plain.count("\n", 0, match.start()) + 1, plain[match.end():end]
+
+
+def check_awaits(path, text):
+    """GCC 12 frees twice what a capturing lambda holds that stands inside a co_await expression, and a braced aggregate
+    among its arguments likewise: name them first."""
     findings = []
-    room = path.relative_to(root / "src").parts[0]
-    text = path.read_text() if text is None else text
+    for number, awaited in expressions(text, "co_await"):
+        if re.search(r"\[[^\]\[]*[&=\w][^\]\[]*\]\s*(\([^)]*\))?\s*(mutable\s*)?(->[^{]*)?\{", awaited):
+            findings.append((path, number, "capturing lambda inside a co_await expression (GCC 12 double free)"))
+        elif re.search(r"[(,]\s*\{", awaited):
+            findings.append((path, number, "braced aggregate inside a co_await expression (GCC 12 double free)"))
+    return findings
+
+
+def check_code(root, path, text):
+    """What holds in any file of C++, tests and tools among them."""
+    findings = check_awaits(path, text)
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
-        match = INCLUDE.match(line)
-        if match:
-            finding = check_include(path, room, match.group(1))
-            if finding:
-                findings.append((path, number, finding))
-        # GCC 12 frees captures twice when a capturing lambda stands inside a co_await expression.
-        if re.search(r"co_await\b[^;]*\[[^\]\[]*[&=\w][^\]\[]*\]\s*(\([^)]*\))?\s*(mutable\s*)?(->[^{]*)?\{", line):
-            findings.append((path, number, "capturing lambda inside a co_await expression (GCC 12 double free)"))
-        if re.search(r"\b(TODO|FIXME|XXX)\b", line):
+        if UNFINISHED.search(line):
             findings.append((path, number, "unfinished business: finish it or write an issue"))
         if len(line) > COLUMNS_MAX:
             findings.append((path, number, f"{len(line)} columns, {COLUMNS_MAX} at most"))
-        if "//" in line and not match:
+        if "//" in line and not INCLUDE.match(line):
             findings += check_citations(root, path, number, line.split("//", 1)[1])
-        if line.lstrip().startswith("//"):
-            continue  # what follows is about code
-        # Likewise a braced aggregate among the arguments: name it first.
-        if re.search(r"co_await\b.*[(,] *\{", line) and "[" not in line.split("{")[0]:
-            findings.append((path, number, "braced aggregate inside a co_await expression (GCC 12 double free)"))
-    if path.suffix == ".h" and "#pragma once" not in text:
+    if path.suffix == ".h" and "#pragma once" not in text and path.parts[-2:] != ("verbena", "verbena.h"):
         findings.append((path, 1, "header without #pragma once"))
     if len(lines) > LINES_MAX:
         findings.append((path, LINES_MAX, f"{len(lines)} lines: look for the second subject"))
+    return findings
+
+
+def check_source(root, path, text=None):
+    text = path.read_text() if text is None else text
+    findings = check_code(root, path, text)
+    room = path.relative_to(root / "src").parts[0]
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        finding = check_include(path, room, match.group(1)) if match else None
+        if finding:
+            findings.append((path, number, finding))
+    return findings
+
+
+def check_other_code(root):
+    """The C++ that lies beside src/."""
+    findings = []
+    for folder in ("include", "bench", "fuzz", "tests"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in (".cc", ".h"):
+                findings += check_code(root, path, path.read_text())
     return findings
 
 
@@ -181,16 +222,18 @@ def check_public_headers(root):
 def check_s3_codes(root):
     """S3 error codes as strings stand in s3/errors.cc only."""
     findings = []
-    codes = set(re.findall(r'"([A-Z][A-Za-z0-9]{5,})"', (root / "src/s3/errors.cc").read_text()))
-    codes &= {"NoSuchKey", "NoSuchBucket", "NoSuchUpload", "AccessDenied", "SlowDown", "InvalidRange", "PreconditionFailed",
-              "SignatureDoesNotMatch", "InvalidAccessKeyId", "EntityTooSmall", "BadDigest", "InternalError"}
-    pattern = re.compile(r'"(' + "|".join(sorted(codes)) + r')"') if codes else None
-    for path in sorted((root / "src").rglob("*.cc")):
+    known = set(re.findall(r'"([A-Z][A-Za-z0-9]{5,})"', (root / "src/s3/errors.cc").read_text()))
+    codes = known & {"NoSuchKey", "NoSuchBucket", "NoSuchUpload", "AccessDenied", "SlowDown", "InvalidRange", "PreconditionFailed",
+                     "SignatureDoesNotMatch", "InvalidAccessKeyId", "EntityTooSmall", "BadDigest", "InternalError"}
+    if not codes:
+        return [(root / "src/s3/errors.cc", 1, "no S3 error code is found here: this rule would find nothing")]
+    pattern = re.compile(r'"(' + "|".join(sorted(codes)) + r')"')
+    for path in sorted([*(root / "src").rglob("*.cc"), *(root / "src").rglob("*.h")]):
         room = path.relative_to(root / "src").parts[0]
-        if pattern is None or path.name in ("errors.cc",) or path.name.endswith("_test.cc") or room in ("client", "cli"):
+        if path.name == "errors.cc" or path.name.endswith("_test.cc") or "test_" in path.name or room in ("client", "cli"):
             continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            if pattern.search(line):
+            if pattern.search(line.split("//", 1)[0]):
                 findings.append((path, number, "an S3 error code outside s3/errors.cc"))
     return findings
 
@@ -201,37 +244,85 @@ def check_rooms_have_readme(root):
             if folder.is_dir() and any(folder.iterdir()) and not list(folder.glob("**/README.md"))]
 
 
-def canary(root):
-    """The checks must be able to fail: a file that breaks each rule is found out, in comments and in code."""
-    bad = root / "src/base/bad.cc"
-    for line in ("// TODO: later", "int x;  // FIXME", "// " + "x" * COLUMNS_MAX, "// see s3/nowhere.cc", "// see `s3/nowhere`",
-                 "// as DESIGN section 3 says", '#include "s3/router.h"', "co_await f([&] { g(); });", "co_await f({1, 2});"):
-        assert check_source(root, bad, line + "\n"), f"not found: {line}"
-    for line in ("// see s3/errors.cc and `base/result.h`", "// to do it", "co_await f(named);"):
-        assert not check_source(root, bad, line + "\n"), f"wrongly found: {line}"
-    assert check_include(bad, "base", "s3/router.h"), "an include that points up was not found"
-    assert check_include(bad, "s3", "fabric/fabric.h"), "s3 using fabric was not found"
-    assert check_include(bad, "client", "store/store.h"), "client using the store was not found"
-    twice = "namespace {\n\nconstexpr int most = 3;\nvoid look(const A& a, int b = 1) {\n}\n}  // namespace\n"
-    assert [name for _, name in unnamed_definitions(twice)] == ["most", ("look", ("const A&", "int"))], "unnamed namespaces are not read"
-    assert not check_include(bad, "s3", "store/store.h"), "an include that points down was refused"
+def everything(root):
+    """All findings, and how many files of src/ were looked at."""
+    sources = [path for path in sorted((root / "src").rglob("*")) if path.suffix in (".cc", ".h")]
+    assert sources, "no sources found"
+    findings = [finding for path in sources for finding in check_source(root, path)]
+    findings += check_other_code(root) + check_public_headers(root) + check_rooms_have_readme(root)
+    findings += check_unnamed_names(root) + check_documents(root, sources) + check_scripts(root) + check_s3_codes(root)
+    return findings, len(sources)
+
+
+# A repository that breaks each rule once: file, text, what is to be found there.
+BROKEN = [
+    ("src/base/README.md", "see `src/base/absent.cc`\n", "cites src/base/absent.cc"),
+    ("docs/a.md", "`base::forgotten` is called\n", "cites base::forgotten"),
+    ("docs/b.md", "as DESIGN section 3 says\n", "cites DESIGN"),
+    ("src/base/todo.cc", "// TODO: later\n", "unfinished business"),
+    ("src/base/fixme.cc", "int x;  // FIXME\n", "unfinished business"),
+    ("tests/matrix/todo_test.cc", "int x;  // TODO\n", "unfinished business"),
+    ("tests/todo_test.py", "# TODO: later\n", "unfinished business"),
+    ("src/base/wide.cc", "// " + "x" * COLUMNS_MAX + "\n", "columns"),
+    ("bench/wide.cc", "// " + "x" * COLUMNS_MAX + "\n", "columns"),
+    ("src/base/cites.cc", "// see s3/nowhere.cc\n", "cites s3/nowhere.cc"),
+    ("src/base/place.cc", "// see `s3/nowhere`\n", "cites s3/nowhere"),
+    ("src/base/elsewhere.cc", "// as PROTOCOLS section 3 says\n", "cites PROTOCOLS"),
+    ("tests/cites_test.py", "# see tests/lib/absent.py\n", "cites tests/lib/absent.py"),
+    ("src/base/up.cc", '#include "s3/router.h"\n', "arrows point down only"),
+    ("src/base/public.cc", '#include "verbena/client.h"\n', "only client/ and cli/"),
+    ("src/base/nowhere.cc", '#include "router.h"\n', "not spelled from src/"),
+    ("src/client/store.cc", '#include "store/store.h"\n', "client/ may not use store/"),
+    ("src/s3/fabric.cc", '#include "fabric/fabric.h"\n', "s3/ knows no fabric"),
+    ("src/base/lambda.cc", "co_await f([&] { g(); });\n", "capturing lambda"),
+    ("src/base/lambda_below.cc", "co_await f(a,\n         [this] {\n  g();\n});\n", "capturing lambda"),
+    ("fuzz/lambda_fuzz.cc", "co_await f([=]() mutable { g(); });\n", "capturing lambda"),
+    ("src/base/braces.cc", "co_await f({1, 2});\n", "braced aggregate"),
+    ("src/base/braces_below.cc", "co_await f(a,\n           {1, 2});\n", "braced aggregate"),
+    ("src/base/bare.h", "int f();\n", "header without #pragma once"),
+    ("src/base/long.cc", "int x;\n" * (LINES_MAX + 1), "look for the second subject"),
+    ("src/base/one.cc", "namespace {\nvoid same(int a) {\n}\n}  // namespace\n", None),
+    ("src/base/two.cc", "namespace {\nvoid same(int b) {\n}\n}  // namespace\n", "'same' is in the unnamed namespace of one.cc"),
+    ("src/store/CMakeLists.txt", "\n", None),
+    ("src/store/store.cc", "int x;\n", None),
+    ("include/verbena/a.h", "#pragma once\n#include <boost/asio.hpp>\n", "public header includes boost/asio.hpp"),
+    ("src/s3/errors.cc", '{"NoSuchKey", 404}\n', None),
+    ("src/s3/code.cc", 'x = "NoSuchKey";\n', "an S3 error code outside s3/errors.cc"),
+    ("src/s3/code.h", '#pragma once\nconstexpr auto x = "NoSuchKey";\n', "an S3 error code outside s3/errors.cc"),
+    # What is allowed, and must not be found.
+    ("src/s3/sound.cc", "// see s3/errors.cc and `base/one.cc`\nco_await f(named);  // f({1}, [&] {})\n// to do it\n", None),
+    ("src/s3/down.cc", '#include "store/store.h"\n', None),
+]
+NO_README = ["client", "s3", "store"]
+
+
+def canary():
+    """The rules must be able to fail: in a repository that breaks each of them all is found, and nothing else."""
+    with tempfile.TemporaryDirectory(prefix="verbena-house-") as folder:
+        root = pathlib.Path(folder)
+        for name, text, _ in BROKEN:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        for room in ("base", "client", "s3"):
+            (root / "src" / room / "CMakeLists.txt").write_text("")
+        found = [(str(path.relative_to(root)), text) for path, _, text in everything(root)[0]]
+        wanted = [(name, text) for name, _, text in BROKEN if text]
+        wanted += [(f"src/{room}", "a room needs a README.md") for room in NO_README]
+        for name, text in wanted:
+            assert any(at == name and text in what for at, what in found), f"not found in {name}: {text}"
+        for at, what in found:
+            assert any(at == name and text in what for name, text in wanted), f"wrongly found: {at}: {what}"
+        (root / "src/s3/errors.cc").write_text("\n")
+        assert check_s3_codes(root), "a rule that finds no codes says so"
 
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    canary(root)
-    findings = []
-    sources = [p for p in sorted((root / "src").rglob("*")) if p.suffix in (".cc", ".h")]
-    assert sources, "no sources found"
-    for path in sources:
-        findings += check_source(root, path)
-    findings += check_public_headers(root) + check_rooms_have_readme(root) + check_unnamed_names(root)
-    findings += check_documents(root) + check_scripts(root)
-    if (root / "src/s3/errors.cc").exists():
-        findings += check_s3_codes(root)
+    canary()
+    findings, looked_at = everything(root)
     for path, number, text in findings:
         print(f"{path.relative_to(root)}:{number}: {text}")
-    print(f"{len(sources)} files, {len(findings)} findings")
+    print(f"{looked_at} files, {len(findings)} findings")
     return 1 if findings else 0
 
 

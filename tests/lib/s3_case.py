@@ -68,10 +68,10 @@ class S3Case(unittest.TestCase):
     def address(self):
         return self.server.http.split("//")[1]
 
-    def sign(self, method, path, headers=None, body=b"", service="s3", key=ACCESS_KEY, secret=SECRET_KEY):
+    def sign(self, method, path, headers=None, body=b"", service="s3", key=ACCESS_KEY, secret=SECRET_KEY, region="us-east-1"):
         """A signed request's headers. x-amz-content-sha256 may be among `headers`."""
         request = botocore.awsrequest.AWSRequest(method, self.server.http + path, dict(headers or {}), body)
-        signer = botocore.auth.S3SigV4Auth(botocore.credentials.Credentials(key, secret), service, "us-east-1")
+        signer = botocore.auth.S3SigV4Auth(botocore.credentials.Credentials(key, secret), service, region)
         request.context["payload_signing_enabled"] = True
         signer.add_auth(request)
         return dict(request.headers.items())

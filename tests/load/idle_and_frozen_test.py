@@ -176,10 +176,30 @@ def without_descriptors():
     print("without descriptors: the listener recovered")
 
 
+def small_soft_limit():
+    """Started where the soft limit is small, as a login shell's is, the server takes what the hard one allows."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    server = Server()
+    try:
+        server.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
+    try:
+        assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+        connections = [socket.create_connection(endpoint_of(server), timeout=30) for _ in range(400)]
+        assert [ask(connection) for connection in connections] == [404] * len(connections)
+        for connection in connections:
+            connection.close()
+    finally:
+        server.__exit__(*sys.exc_info())
+    print("small soft limit: raised")
+
+
 def main():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
-    cases = {"idle": idle, "frozen": frozen, "descriptors": without_descriptors}
+    cases = {"idle": idle, "frozen": frozen, "descriptors": without_descriptors, "soft_limit": small_soft_limit}
     for name in sys.argv[1:] or cases:
         cases[name]()
 

@@ -184,7 +184,7 @@ bool Door::handle(Connection& connection, Packet packet) {
   return false;
 }
 
-// Who joined and never showed who it is must not keep out who would.
+// A client that has joined and does not say which session is its own must not keep out those that would.
 bool Door::make_room() {
   if (options_.admission_timeout.count() == 0 || waiting_ == 0) return false;
   int oldest = -1;

@@ -19,7 +19,7 @@ class CopyQueue {
   Task<> wait_for_turn();
   // Resumes the copy that waits longest. False when none waits.
   bool resume_one();
-  // Whoever still waits is destroyed: the port is going away, and what waits here holds this queue.
+  // Copies that still wait are destroyed: the port is going away, and their coroutines hold this queue.
   void drop() { std::exchange(waiting_, {}).clear(); }
   bool empty() const { return waiting_.empty(); }
 

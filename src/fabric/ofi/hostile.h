@@ -83,7 +83,7 @@ struct NamedBytes {
   std::vector<std::byte> bytes;
 };
 
-// To a write this is a proper answer: who acknowledges what it has not taken deceives itself alone.
+// To a write this is a proper answer: a peer that acknowledges bytes which it has not taken harms itself alone.
 constexpr char acknowledgement[] = "an acknowledgement";
 
 // Everything after the hello. The first two were seen to end a process whose library trusts them.

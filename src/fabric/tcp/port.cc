@@ -86,7 +86,7 @@ TcpPort::~TcpPort() {
   if (opened_) core_.remove(this);
   for (auto& [id, connection] : peers_) connection->drop();
   shared_->on_message = nullptr;
-  // Who still waits is destroyed, not resumed: nothing may begin any more.
+  // Coroutines that still wait are destroyed, not resumed: nothing may begin any more.
   for (Transfer* transfer : std::exchange(shared_->done, {})) {
     const auto waits = std::exchange(transfer->handler, std::nullopt);
   }
@@ -159,7 +159,7 @@ Result<std::unique_ptr<Window>> TcpPort::open_window(PeerId id, const WindowDesc
   return std::make_unique<TcpWindow>(found->second, lent, access);
 }
 
-// Who was closed is taken off the list here, not where it happened: callers up the stack may still use it.
+// A closed connection is taken off the list here, not where it is closed: callers up the stack may still use it.
 void TcpPort::forget_closed() {
   for (const auto& weak : std::exchange(shared_->closed, {})) {
     const auto connection = weak.lock();

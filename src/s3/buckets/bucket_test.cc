@@ -136,8 +136,8 @@ TEST_F(Buckets, AParameterThatNobodyKnowsIsIgnored) {
   make_bucket();
   EXPECT_EQ(call("PUT", "/bucket/k?Content-Type=image%2Fpng&Content-MD5=x&Cache-Control=no-store", {}, "text").status,
             200);
-  for (const char* query :
-       {"v=3", "unheard-of", "Version=2006-03-01", "prefix%20delimiter", "restore%20select", "=x"}) {
+  for (const char* query : {"v=3", "unheard-of", "Version=2006-03-01", "prefix%20delimiter", "restore%20select", "=x",
+                            "bucket=b&key=k&etag=%22e%22"}) {
     EXPECT_EQ(call("GET", std::string("/bucket/k?") + query).body, "text") << query;
     EXPECT_EQ(call("GET", std::string("/bucket?list-type=2&") + query).element("KeyCount"), "1") << query;
     EXPECT_EQ(call("GET", std::string("/?") + query).status, 200) << query;

@@ -209,7 +209,7 @@ TEST_F(Multipart, ACompositeChecksumMayComeWithoutItsNumberOfParts) {
 
 TEST_F(Multipart, APartSaysTheTypeOfItsObjectsChecksum) {
   const std::string a = pattern(5 * MiB), b = "tail";
-  for (const std::string& type : {"COMPOSITE", "FULL_OBJECT"}) {
+  for (const char* type : {"COMPOSITE", "FULL_OBJECT"}) {
     const std::string id = create({{"x-amz-checksum-algorithm", "CRC32"}, {"x-amz-checksum-type", type}});
     const std::string ea = upload(id, 1, a).header("etag"), eb = upload(id, 2, b).header("etag");
     ASSERT_EQ(complete(id, part_xml(1, ea) + part_xml(2, eb)).status, 200);

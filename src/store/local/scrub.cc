@@ -23,7 +23,8 @@ constexpr uint64_t save_every = 256 * MiB;  // a restart repeats at most so much
 constexpr auto busy_look = 100ms;           // how often it looks whether others use the disk
 constexpr uint64_t busy_operations = 4;     // of others in that time: more is a load
 constexpr auto busy_wait_max = 10s;         // before it goes on all the same
-constexpr auto scrub_again_after = 60s;           // when the index could not be read
+constexpr auto scrub_again_after = 60s;     // when the index could not be read
+constexpr auto rest_min = 1s;               // after a round, which may have had nothing to read
 constexpr size_t names_max = 100;           // of a round: each costs a walk through the index
 
 struct Counters {
@@ -106,7 +107,7 @@ void Scrub::loop() {
                 format_size(report.bytes), report.damaged_blocks, report.unreadable_blocks);
     }
     save({});
-    wait(engine_.options.scrub_rest);
+    wait(std::max<std::chrono::nanoseconds>(engine_.options.scrub_rest, rest_min));
   }
 }
 

@@ -110,6 +110,17 @@ TEST_F(ScrubTest, WhatWasRemovedIsNotRead) {
   EXPECT_EQ(scrub().bytes, 0u);
 }
 
+TEST_F(ScrubTest, WithoutARestItDoesNotSpinOnAStoreThatIsEmpty) {
+  auto& rounds = metrics::counter("verbena_scrub_rounds_total", "");
+  const uint64_t before = rounds.value();
+  t_.options.scrub_rate = 1 * GiB;
+  t_.options.scrub_rest = std::chrono::seconds(0);
+  t_.reopen();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  t_.close();
+  EXPECT_LE(rounds.value() - before, 2u);
+}
+
 // The thread: slow enough that it is stopped in the middle, and goes on there after a restart.
 TEST_F(ScrubTest, GoesOnWhereItWasAfterARestart) {
   for (int i = 0; i < 8; ++i)

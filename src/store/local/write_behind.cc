@@ -120,7 +120,8 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     if (newest == nullptr) bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
     const auto old = newest == nullptr ? waiting_.end() : waiting_.find(newest->sequence);
     if (old != waiting_.end()) {
-      // In its place: who waits for the one waits for the other, and a key that is written all the time gets its turn.
+      // It takes the older one's place: whoever waits for that one waits for this one then, and a key that is written
+      // all the time gets its turn.
       replaced = std::move(old->second);
       object->sequence = replaced->sequence;
       object->since = replaced->since;

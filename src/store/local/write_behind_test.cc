@@ -160,6 +160,20 @@ TEST_F(WriteBehindTest, ABucketThatBecomesDurableKeepsIt) {
   EXPECT_EQ(*t.get("b", "k"), "1");
 }
 
+// It would promise what it cannot keep: after a failed sync another may only seem to succeed.
+TEST_F(WriteBehindTest, ABucketWhoseBytesCouldNotBeSyncedDoesNotBecomeDurable) {
+  ASSERT_TRUE(put("k", pattern(200'000, 1)));
+  t.store->drain();  // in a volume, and not synced
+  for (int i = 0; i < 2; ++i) {
+    if (i == 0) fs.fail_at(0, Fault::io_error);
+    const auto changed = t.run(t.store->set_durability("b", Durability::sync));
+    ASSERT_FALSE(changed) << i;
+    EXPECT_EQ(changed.error(), Errc::io_error);
+    EXPECT_EQ(t.run(t.store->bucket("b"))->durability, Durability::memory);
+  }
+  EXPECT_TRUE(fs.fault_happened());
+}
+
 TEST_F(WriteBehindTest, ClosingTheStoreKeepsIt) {
   for (int i = 0; i < 600; ++i) ASSERT_TRUE(t.put("b", std::to_string(i), pattern(20'000, static_cast<uint64_t>(i))));
   t.reopen();

@@ -70,7 +70,7 @@ Result<std::shared_ptr<ObjectReader>> hold(Blobs& blobs, View& rows, std::string
 void keep(Blobs& blobs, View& rows, const Bucket& bucket, VersionName name, uint64_t id, std::string head,
           const std::shared_ptr<ObjectReader>& reader) {
   blobs.keep(id, std::move(head), reader);
-  // Who removes it from now on finds it among the kept; who did before is seen here.
+  // A removal from now on finds it among the kept readers; one that came before is seen here.
   auto still = read_record(rows, bucket, name);
   if (!still || still->id != id) blobs.let_go(reader);
 }

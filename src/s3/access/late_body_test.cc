@@ -1,0 +1,203 @@
+// What is asked before a body is read, and again when it has come.
+#include "s3/access/authorize.h"
+#include "s3/access/test_access.h"
+
+namespace verbena::s3 {
+namespace {
+
+using test::alice;
+using test::base64_digest;
+using test::Call;
+using test::Reply;
+using test::user_of;
+
+class LateBodyTest : public test::AccessRig {};
+
+TEST_F(LateBodyTest, ABodyThatComesLateFindsWhatHoldsThen) {
+  as(alice_, "PUT", "/logs");
+  Call late;
+  late.method = "PUT";
+  late.principal = alice_;
+  late.meanwhile = [this]() -> Task<> {
+    EXPECT_TRUE(co_await store.remove_bucket("logs"));
+    store::BucketInfo bobs;
+    bobs.name = "logs";
+    bobs.owner = "bob";
+    EXPECT_TRUE(co_await store.create_bucket(std::move(bobs)));
+    service.access->changed();
+  };
+  late.target = "/logs?policy";
+  late.body = R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*","Action":"s3:GetObject",)"
+              R"("Resource":"arn:aws:s3:::logs/*"}})";
+  EXPECT_EQ(call(late).code, "NoSuchBucket");
+  EXPECT_EQ(as(bob_, "GET", "/logs?policy").code, "NoSuchBucketPolicy");
+
+  // The same where the verb authorizes by itself, and where the bucket of that name still has the same owner.
+  as(alice_, "PUT", "/bucket/tagged", "text");
+  const auto user = user_of(alice, "late", R"({"Effect":"Allow","Action":"s3:*","Resource":"*"})");
+  const std::string denial = R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*",)"
+                             R"("Action":["s3:PutBucket*","s3:PutObject*","s3:DeleteObject"],)"
+                             R"("Resource":["arn:aws:s3:::bucket","arn:aws:s3:::bucket/*"]}})";
+  late.principal = user;
+  late.meanwhile = [&]() -> Task<> {
+    EXPECT_TRUE(co_await store.set_document("bucket", "policy", denial));
+    service.access->changed();
+  };
+  const std::string tags = "<Tagging><TagSet><Tag><Key>k</Key><Value>v</Value></Tag></TagSet></Tagging>";
+  const std::vector<std::pair<std::string, std::string>> documents = {
+      {"/bucket?tagging", tags},
+      {"/bucket/key?tagging", tags},
+      {"/bucket?acl", acl("alice", grant_to("bob", "READ"))},
+      {"/bucket/key?acl", acl("alice", grant_to("bob", "READ"))},
+      {"/bucket?versioning", "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"}};
+  for (const auto& [target, body] : documents) {
+    as(alice_, "DELETE", "/bucket?policy");
+    late.target = target;
+    late.body = body;
+    EXPECT_EQ(call(late).code, "AccessDenied") << target;
+  }
+  as(alice_, "DELETE", "/bucket?policy");
+  EXPECT_EQ(as(alice_, "GET", "/bucket?tagging").code, "NoSuchTagSet");
+  EXPECT_EQ(as(bob_, "GET", "/bucket/key").code, "AccessDenied");
+}
+
+// 300 strangers' DeleteObjects held 1.2 GB: the document was taken before anybody asked who sends it.
+TEST_F(LateBodyTest, TheDocumentOfWhoMayDoNothingWithItIsNotRead) {
+  const auto reader = user_of(alice, "reader", R"({"Effect":"Allow","Action":"s3:GetObject","Resource":"*"})");
+  const auto elsewhere =
+      user_of(alice, "elsewhere",
+              R"({"Effect":"Allow","Action":"s3:*","Resource":["arn:aws:s3:::other*","arn:aws:s3:::b/*"]})");
+  const auto limited = std::make_shared<auth::Principal>(*alice_);
+  limited->session = reader->policies;
+  const std::string id = as(alice_, "POST", "/bucket/big?uploads").element("UploadId");
+  std::vector<std::pair<std::string, std::string>> verbs = {
+      {"POST", "/bucket?delete"}, {"POST", "/bucket/big?uploadId=" + id}, {"PUT", "/fresh"}, {"PUT", "/bucket/key"}};
+  for (const char* target :
+       {"?policy", "?acl", "?cors", "?lifecycle", "?logging", "?tagging", "?versioning", "?encryption", "?object-lock",
+        "?ownershipControls", "?publicAccessBlock", "?notification", "?accelerate", "?requestPayment", "/key?acl",
+        "/key?tagging", "/none?tagging", "/key?retention", "/key?legal-hold"}) {
+    verbs.emplace_back("PUT", std::string("/bucket") + target);
+  }
+  verbs.emplace_back("PUT", "/bucket/big?partNumber=1&uploadId=" + id);
+  for (const auth::PrincipalPtr& who : {nobody_, bob_, reader, elsewhere, auth::PrincipalPtr(limited)}) {
+    for (const auto& [method, target] : verbs) {
+      if (who == bob_ && target == "/fresh") continue;  // which it may make
+      bool read = false;
+      Call c;
+      c.method = method;
+      c.target = target;
+      c.anonymous = who == nullptr;
+      c.principal = who;
+      c.body = "<x/>";
+      c.headers = {{"content-md5", base64_digest(Algorithm::md5, c.body)}};
+      c.meanwhile = [&read]() -> Task<> {
+        read = true;
+        co_return;
+      };
+      const Reply reply = call(c);
+      EXPECT_EQ(reply.code, "AccessDenied") << method << " " << target;
+      EXPECT_FALSE(read) << method << " " << target;
+    }
+  }
+}
+
+TEST_F(LateBodyTest, ADocumentIsReadOfWhoMayDoSomethingThatItCouldNameByACondition) {
+  const auto deletes = [](const std::string& key) {
+    return "<Delete><Object><Key>" + key + "</Key></Object></Delete>";
+  };
+  const auto remove = [&](const auth::PrincipalPtr& who, const std::string& key) {
+    const std::string body = deletes(key);
+    return as(who, "POST", "/bucket?delete", body, {{"content-md5", base64_digest(Algorithm::md5, body)}});
+  };
+  for (const char* resource :
+       {"arn:aws:s3:::bucket/mine/*", "arn:aws:s3:::buck*", "arn:aws:s3:::*/mine/*", "*", "arn:aws:s3:::bucke?/mine/*",
+        "arn:aws:s3:::b*y/mine/a", "arn:aws:s3:::${aws:username}/*"}) {
+    const auto user =
+        user_of(alice, "bucket",
+                R"({"Effect":"Allow","Action":"s3:DeleteObject*","Resource":")" + std::string(resource) + "\"}");
+    EXPECT_EQ(remove(user, "mine/a").status, 200) << resource;
+  }
+  EXPECT_EQ(policy(allow("\"*\"", "s3:DeleteObjectVersion")).status, 204);
+  EXPECT_EQ(remove(nobody_, "a").count("AccessDenied"), 1u) << "each key by itself";
+  EXPECT_EQ(
+      policy(allow("\"*\"", "s3:PutObjectTagging", R"(,"Condition":{"StringEquals":{"s3:RequestObjectTag/a":"b"}})"))
+          .status,
+      204);
+  const std::string tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+  EXPECT_EQ(as(nobody_, "PUT", "/bucket/key?tagging", tags).status, 200);
+  EXPECT_EQ(remove(nobody_, "a").code, "AccessDenied");
+}
+
+// One key, which can be taken away or made anew.
+class OneKey : public auth::CredentialStore {
+ public:
+  explicit OneKey(auth::AccessKey key) : key_(std::make_shared<const auth::AccessKey>(std::move(key))) {}
+  Result<auth::AccessKeyPtr> find(std::string_view, std::string_view, int64_t) const override {
+    if (key_ == nullptr) return fail(Errc::invalid_access_key_id, "test");
+    return key_;
+  }
+  auth::AccessKeyPtr key() const { return key_; }
+  void replace(auth::AccessKeyPtr key) {
+    key_ = std::move(key);
+    changed();
+  }
+
+ private:
+  auth::AccessKeyPtr key_;
+};
+
+TEST_F(LateBodyTest, WhoMayNotWriteAnyMoreWhenTheBodyHasComeStoresNothing) {
+  const auto writer = user_of(alice, "writer", R"({"Effect":"Allow","Action":"s3:*","Resource":"*"})");
+  const auth::AccessKey first{{"AKID", "SECRET", ""}, writer};
+  const auto changes = std::to_array<std::pair<const char*, std::function<void(OneKey&)>>>(
+      {{"InvalidAccessKeyId", [](OneKey& keys) { keys.replace(nullptr); }},
+       {"InvalidAccessKeyId",
+        [&](OneKey& keys) {
+          keys.replace(std::make_shared<auth::AccessKey>(auth::AccessKey{{"AKID", "OTHER", ""}, writer}));
+        }},
+       {"AccessDenied",
+        [&](OneKey& keys) {
+          keys.replace(std::make_shared<auth::AccessKey>(auth::AccessKey{first.credentials, user_of(alice, "no", "")}));
+        }},
+       {"", [&](OneKey& keys) { keys.replace(std::make_shared<auth::AccessKey>(first)); }}});
+  for (const auto& [code, change] : changes) {
+    OneKey keys(first);
+    service.credentials = &keys;
+    Call late;
+    late.method = "PUT";
+    late.target = "/bucket/late";
+    late.principal = writer;
+    late.key = keys.key();
+    late.body = "text";
+    late.meanwhile = [&keys, happens = &change]() -> Task<> {
+      (*happens)(keys);
+      co_return;
+    };
+    EXPECT_EQ(call(late).code, code);
+    service.credentials = nullptr;
+    EXPECT_EQ(status(alice_, "GET", "/bucket/late"), *code == '\0' ? 200 : 404);
+  }
+  // A policy that came meanwhile holds, too.
+  Call late;
+  late.method = "PUT";
+  late.target = "/bucket/denied";
+  late.principal = writer;
+  late.body = "text";
+  late.meanwhile = [this]() -> Task<> {
+    const std::string denial = R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*",)"
+                               R"("Action":"s3:PutObject","Resource":"arn:aws:s3:::bucket/*"}})";
+    EXPECT_TRUE(co_await store.set_document("bucket", "policy", denial));
+    service.access->changed();
+  };
+  EXPECT_EQ(call(late).code, "AccessDenied");
+  EXPECT_EQ(status(alice_, "GET", "/bucket/denied"), 404);
+}
+
+TEST_F(LateBodyTest, WhoMayNotWriteIsNotToldWhatElseIsWrong) {
+  const Headers wrong = {{"x-amz-tagging", "%"}};
+  EXPECT_EQ(as(alice_, "PUT", "/bucket/new", "x", wrong).status, 400);
+  EXPECT_EQ(as(bob_, "PUT", "/bucket/new", "x", wrong).status, 403);
+}
+
+}  // namespace
+}  // namespace verbena::s3
