@@ -1,0 +1,3 @@
+module verbena
+
+go 1.19

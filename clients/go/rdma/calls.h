@@ -1,0 +1,156 @@
+// What the Go package calls: one crossing into C for each operation. Failures come with the call, since the library keeps them per
+// thread and a goroutine may go on in another one. Names come as one text with zero bytes between them.
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbena/verbena.h"
+
+typedef struct {
+  verbena_error error;
+  verbena_object object;
+  verbena_transfer transfer;
+  uint64_t bytes;
+} vb_answer;
+
+static inline const char* vb_next(const char** names) {
+  const char* text = *names;
+  *names = text + strlen(text) + 1;
+  return *text == 0 ? NULL : text;
+}
+
+static inline int vb_begin(vb_answer* answer) {
+  answer->object.struct_size = sizeof answer->object;
+  answer->transfer.struct_size = sizeof answer->transfer;
+  return 0;
+}
+
+static inline int vb_end(vb_answer* answer, int code) {
+  if (code == VERBENA_OK) return 0;
+  answer->error.struct_size = sizeof answer->error;
+  verbena_error_details(&answer->error);
+  return code;
+}
+
+// names: endpoint, native endpoint, access key, secret key, session token, region, via, provider, CA file.
+static inline int vb_connect(const char* names, int insecure, int cleartext, uint64_t timeout_ms, unsigned attempts,
+                             verbena_client** client, vb_answer* answer) {
+  verbena_options options = {.struct_size = sizeof options};
+  options.endpoint = vb_next(&names);
+  options.native_endpoint = vb_next(&names);
+  options.access_key = vb_next(&names);
+  options.secret_key = vb_next(&names);
+  options.session_token = vb_next(&names);
+  options.region = vb_next(&names);
+  options.via = vb_next(&names);
+  options.provider = vb_next(&names);
+  options.ca_file = vb_next(&names);
+  options.insecure = insecure;
+  options.cleartext_rdma = cleartext;
+  options.operation_timeout_ms = timeout_ms;
+  options.attempts_max = attempts;
+  return vb_end(answer, verbena_connect(&options, client));
+}
+
+// names: bucket, key, if-match, if-none-match, version. `buffer` or `into`.
+static inline int vb_get(verbena_client* client, const char* names, verbena_buffer* buffer, void* into, size_t size, int ranged,
+                         uint64_t offset, uint64_t length, verbena_info** info, verbena_cancellation* cancellation,
+                         vb_answer* answer) {
+  vb_begin(answer);
+  const char *bucket = vb_next(&names), *key = vb_next(&names);
+  const verbena_range range = {offset, length};
+  verbena_get_options options = {.struct_size = sizeof options};
+  options.if_match = vb_next(&names);
+  options.if_none_match = vb_next(&names);
+  options.version_id = vb_next(&names);
+  options.ranges = &range;
+  options.range_count = ranged ? 1 : 0;
+  options.info = info;
+  options.cancellation = cancellation;
+  const int code = buffer != NULL ? verbena_get(client, bucket, key, buffer, 0, size, &options, &answer->bytes, &answer->object,
+                                                &answer->transfer)
+                                  : verbena_get_bytes(client, bucket, key, into, size, &options, &answer->bytes,
+                                                      &answer->object, &answer->transfer);
+  return vb_end(answer, code);
+}
+
+// names: bucket, key, if-match, if-none-match, content type, checksum, then name and value of each piece of metadata.
+static inline int vb_put(verbena_client* client, const char* names, verbena_buffer* buffer, const void* from, size_t size,
+                         size_t pairs, int md5_etag, verbena_cancellation* cancellation, vb_answer* answer) {
+  vb_begin(answer);
+  const char *bucket = vb_next(&names), *key = vb_next(&names);
+  verbena_put_options options = {.struct_size = sizeof options};
+  options.if_match = vb_next(&names);
+  options.if_none_match = vb_next(&names);
+  options.content_type = vb_next(&names);
+  options.checksum = vb_next(&names);
+  options.md5_etag = md5_etag;
+  options.cancellation = cancellation;
+  verbena_pair* metadata = pairs == 0 ? NULL : calloc(pairs, sizeof *metadata);
+  for (size_t i = 0; metadata != NULL && i < pairs; ++i) {
+    metadata[i].name = names;
+    vb_next(&names);
+    metadata[i].value = names;
+    vb_next(&names);
+  }
+  options.metadata = metadata;
+  options.metadata_count = metadata == NULL ? 0 : pairs;
+  const int code =
+      buffer != NULL ? verbena_put(client, bucket, key, buffer, 0, size, &options, &answer->object, &answer->transfer)
+                     : verbena_put_bytes(client, bucket, key, from, size, &options, &answer->object, &answer->transfer);
+  const int ended = vb_end(answer, code);
+  free(metadata);
+  return ended;
+}
+
+// names: bucket, key, version.
+static inline int vb_head(verbena_client* client, const char* names, verbena_info** info, verbena_cancellation* cancellation,
+                          vb_answer* answer) {
+  vb_begin(answer);
+  const char *bucket = vb_next(&names), *key = vb_next(&names);
+  verbena_head_options options = {.struct_size = sizeof options};
+  options.version_id = vb_next(&names);
+  options.info = info;
+  options.cancellation = cancellation;
+  return vb_end(answer, verbena_head(client, bucket, key, &options, &answer->object));
+}
+
+// names: bucket, key, version, if-match.
+static inline int vb_delete(verbena_client* client, const char* names, verbena_cancellation* cancellation, vb_answer* answer) {
+  const char *bucket = vb_next(&names), *key = vb_next(&names);
+  verbena_delete_options options = {.struct_size = sizeof options};
+  options.version_id = vb_next(&names);
+  options.if_match = vb_next(&names);
+  options.cancellation = cancellation;
+  return vb_end(answer, verbena_delete(client, bucket, key, &options));
+}
+
+// names: bucket, prefix, delimiter, after, continuation.
+static inline int vb_list(verbena_client* client, const char* names, unsigned max_keys, verbena_page** page,
+                          verbena_cancellation* cancellation, vb_answer* answer) {
+  const char* bucket = vb_next(&names);
+  verbena_list_options options = {.struct_size = sizeof options};
+  options.prefix = vb_next(&names);
+  options.delimiter = vb_next(&names);
+  options.after = vb_next(&names);
+  options.continuation = vb_next(&names);
+  options.max_keys = max_keys;
+  options.cancellation = cancellation;
+  return vb_end(answer, verbena_list_page(client, bucket, &options, page));
+}
+
+static inline int vb_buckets(verbena_client* client, verbena_page** page, vb_answer* answer) {
+  return vb_end(answer, verbena_buckets(client, page));
+}
+
+static inline int vb_make_bucket(verbena_client* client, const char* names, int memory, vb_answer* answer) {
+  verbena_bucket_options options = {.struct_size = sizeof options, .memory = memory};
+  return vb_end(answer, verbena_make_bucket(client, vb_next(&names), &options));
+}
+
+static inline int vb_remove_bucket(verbena_client* client, const char* names, vb_answer* answer) {
+  return vb_end(answer, verbena_remove_bucket(client, vb_next(&names)));
+}
+
+static inline int vb_alloc(verbena_client* client, size_t size, verbena_buffer** buffer, vb_answer* answer) {
+  return vb_end(answer, verbena_buffer_alloc(client, size, buffer));
+}

@@ -1,0 +1,182 @@
+// Package rdma is Verbena's client: objects by RDMA where that works, by S3 over HTTP where it does not.
+//
+//	client, err := rdma.NewClient(rdma.Config{Endpoint: "127.0.0.1:9100", AccessKey: "...", SecretKey: "..."})
+//	err = client.PutObject(ctx, "bucket", "key", data)
+//	data, err := client.GetObject(ctx, "bucket", "key")
+//
+// A Client may be used by any goroutine at once. Contexts end calls within some 20 ms, also where the server is frozen; nothing is
+// written to the caller's memory after a call has returned.
+package rdma
+
+// #cgo LDFLAGS: -lverbena
+// #include "calls.h"
+import "C"
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// Config says where the server is and who asks. Zero values are the defaults.
+type Config struct {
+	// Endpoint is the native port, "host:9100". With HTTPEndpoint or an Endpoint of "http://host:9000", HTTP is used where RDMA
+	// does not work, and for buckets.
+	Endpoint       string
+	HTTPEndpoint   string
+	NativeEndpoint string // beside an Endpoint that is a URL
+	AccessKey      string
+	SecretKey      string
+	SessionToken   string
+	Region         string
+	Via            string // "auto", "native", "token", "http"; empty: native with an Endpoint of host:port alone, else auto
+	Provider       string // "auto", "local", "verbs", "tcp", "efa", "cxi"
+	CAFile         string
+	Insecure       bool // https without verifying the server
+	CleartextRDMA  bool // https: allow RDMA between hosts, which TLS does not cover
+	Timeout        time.Duration
+	Attempts       uint
+}
+
+// Client is a connection to one server.
+type Client struct {
+	mutex        sync.RWMutex // read-locked by calls under way
+	handle       *C.verbena_client
+	cancellation *C.verbena_cancellation // of calls without a context that can end
+	closing      chan struct{}
+	once         sync.Once
+}
+
+// NewClient connects.
+func NewClient(config Config) (*Client, error) {
+	endpoint, native, via := config.HTTPEndpoint, config.NativeEndpoint, config.Via
+	switch {
+	case strings.Contains(config.Endpoint, "://"):
+		endpoint = config.Endpoint
+	case config.Endpoint != "":
+		native = config.Endpoint
+		if endpoint == "" && via == "" {
+			via = "native"
+		}
+	}
+	names, err := join(endpoint, native, config.AccessKey, config.SecretKey, config.SessionToken, config.Region, via,
+		config.Provider, config.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	client := &Client{closing: make(chan struct{})}
+	var answer C.vb_answer
+	timeout := config.Timeout.Milliseconds()
+	if timeout < 0 {
+		timeout = 0
+	}
+	code := C.vb_connect(text(names), flag(config.Insecure), flag(config.CleartextRDMA), C.uint64_t(timeout), C.uint(config.Attempts),
+		&client.handle, &answer)
+	if err := failure(nil, code, &answer); err != nil {
+		return nil, err
+	}
+	C.verbena_cancellation_new(&client.cancellation)
+	runtime.SetFinalizer(client, func(c *Client) { c.Close() })
+	return client, nil
+}
+
+// Close ends the connections. Calls under way end with Cancelled, later ones with Closed.
+func (c *Client) Close() error {
+	c.once.Do(func() {
+		runtime.SetFinalizer(c, nil)
+		close(c.closing)
+		C.verbena_cancel(c.cancellation)
+		c.mutex.Lock()
+		defer c.mutex.Unlock()
+		C.verbena_close(c.handle)
+		C.verbena_cancellation_free(c.cancellation)
+		c.handle, c.cancellation = nil, nil
+	})
+	return nil
+}
+
+// A call under way: the client stays, and the context's end is the call's.
+type call struct {
+	client       *Client
+	cancellation *C.verbena_cancellation
+	finished     chan struct{} // nil: the context cannot end
+	watched      chan struct{}
+}
+
+func (c *Client) begin(ctx context.Context) (call, error) {
+	if err := ctx.Err(); err != nil {
+		return call{}, &Error{Code: Cancelled, Message: err.Error(), cause: err}
+	}
+	c.mutex.RLock()
+	if c.handle == nil {
+		c.mutex.RUnlock()
+		return call{}, errClosed
+	}
+	if ctx.Done() == nil {
+		return call{client: c, cancellation: c.cancellation}, nil
+	}
+	made := call{client: c, finished: make(chan struct{}), watched: make(chan struct{})}
+	C.verbena_cancellation_new(&made.cancellation)
+	go func() {
+		defer close(made.watched)
+		select {
+		case <-ctx.Done():
+			C.verbena_cancel(made.cancellation)
+		case <-c.closing:
+			C.verbena_cancel(made.cancellation)
+		case <-made.finished:
+		}
+	}()
+	return made, nil
+}
+
+func (k call) end() {
+	if k.finished != nil {
+		close(k.finished)
+		<-k.watched
+		C.verbena_cancellation_free(k.cancellation)
+	}
+	k.client.mutex.RUnlock()
+}
+
+// Texts with a zero byte after each, as C takes them.
+func join(texts ...string) ([]byte, error) {
+	size := 0
+	for _, text := range texts {
+		if strings.IndexByte(text, 0) >= 0 {
+			return nil, &Error{Code: InvalidArgument, Message: "a name with a zero byte"}
+		}
+		size += len(text) + 1
+	}
+	joined := make([]byte, 0, size)
+	for _, text := range texts {
+		joined = append(append(joined, text...), 0)
+	}
+	return joined, nil
+}
+
+func named(bucket, key string, more ...string) ([]byte, error) {
+	if bucket == "" || key == "" {
+		return nil, &Error{Code: InvalidArgument, Message: "the bucket or key is empty"}
+	}
+	return join(append([]string{bucket, key}, more...)...)
+}
+
+func text(joined []byte) *C.char { return (*C.char)(unsafe.Pointer(&joined[0])) }
+
+func flag(set bool) C.int {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+func start(memory []byte) unsafe.Pointer {
+	if len(memory) == 0 {
+		return nil
+	}
+	return unsafe.Pointer(&memory[0])
+}

@@ -1,0 +1,294 @@
+package rdma
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func connect(t testing.TB, via string) *Client {
+	t.Helper()
+	client, err := NewClient(Config{Endpoint: os.Getenv("VERBENA_NATIVE"), HTTPEndpoint: os.Getenv("AWS_ENDPOINT_URL"), Via: via,
+		AccessKey: os.Getenv("AWS_ACCESS_KEY_ID"), SecretKey: os.Getenv("AWS_SECRET_ACCESS_KEY"), Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+var background = context.Background()
+
+func bucket(t testing.TB, client *Client, name string) string {
+	t.Helper()
+	if err := client.MakeBucket(background, name, false); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestObjectsTravelByEachDoorAndSaySo(t *testing.T) {
+	name := bucket(t, connect(t, "auto"), "go-doors")
+	data := bytes.Repeat([]byte("0123456789"), 30000)
+	for _, via := range []string{"native", "http", "auto"} {
+		client := connect(t, via)
+		put, err := client.PutWith(background, name, via, data, &PutOptions{ContentType: "text/x", Metadata: map[string]string{"colour": "green"}})
+		if err != nil {
+			t.Fatal(via, err)
+		}
+		got, info, err := client.GetWith(background, name, via, &GetOptions{Metadata: true})
+		if err != nil || !bytes.Equal(got, data) {
+			t.Fatal(via, err, len(got))
+		}
+		door := "native"
+		if via == "http" {
+			door = "http"
+		}
+		if info.Door != door || info.ETag != put.ETag || info.ContentType != "text/x" || info.Metadata["colour"] != "green" {
+			t.Fatalf("%s: %+v", via, info)
+		}
+		part := make([]byte, 5)
+		if got, err := client.GetInto(background, name, via, part, &GetOptions{Range: &Range{3, 5}, IfMatch: put.ETag}); err != nil ||
+			string(part) != "34567" || got.Size != uint64(len(data)) {
+			t.Fatal(via, err, string(part))
+		}
+	}
+}
+
+func TestErrorsAreFound(t *testing.T) {
+	client := connect(t, "auto")
+	name := bucket(t, client, "go-errors")
+	_, err := client.GetObject(background, name, "nothing")
+	var failed *Error
+	if !errors.As(err, &failed) || failed.Code != NoSuchKey || !errors.Is(err, NoSuchKey) || errors.Is(err, NoSuchBucket) {
+		t.Fatal(err)
+	}
+	if err := client.PutObject(background, name, "k", []byte("12345")); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		want Code
+		call func() error
+	}{
+		{BufferTooSmall, func() error { _, err := client.GetInto(background, name, "k", make([]byte, 4), nil); return err }},
+		{BufferTooSmall, func() error { _, err := client.GetInto(background, name, "k", nil, nil); return err }},
+		{NotModified, func() error {
+			head, _ := client.HeadObject(background, name, "k")
+			_, err := client.GetInto(background, name, "k", make([]byte, 9), &GetOptions{IfNoneMatch: head.ETag})
+			return err
+		}},
+		{PreconditionFailed, func() error {
+			_, err := client.PutWith(background, name, "k", nil, &PutOptions{IfNoneMatch: "*"})
+			return err
+		}},
+		{ChecksumMismatch, func() error {
+			_, err := client.PutWith(background, name, "sum", []byte("abce"), &PutOptions{Checksum: "CRC32:7YLNEQ=="})
+			return err
+		}},
+		{InvalidArgument, func() error { return client.PutObject(background, name, "a\x00b", nil) }},
+		{InvalidArgument, func() error { return client.PutObject(background, "", "k", nil) }},
+		{NoSuchBucket, func() error { all := client.List(background, "no-such-bucket", nil); all.Next(); return all.Err() }},
+		{AccessDenied, func() error {
+			_, err := NewClient(Config{Endpoint: os.Getenv("VERBENA_NATIVE"), AccessKey: os.Getenv("AWS_ACCESS_KEY_ID"), SecretKey: "wrong"})
+			return err
+		}},
+	} {
+		if err := one.call(); !errors.Is(err, one.want) {
+			t.Errorf("%v instead of %v", err, one.want)
+		}
+	}
+	client.Close()
+	client.Close()
+	if err := client.PutObject(background, name, "k", nil); !errors.Is(err, Closed) {
+		t.Error(err)
+	}
+}
+
+func TestEmptyObjectsListingsAndReaders(t *testing.T) {
+	client := connect(t, "native")
+	name := bucket(t, connect(t, "auto"), "go-list")
+	for i := 0; i < 25; i++ {
+		if err := client.PutObject(background, name, fmt.Sprintf("%d/%02d", i%3, i), bytes.Repeat([]byte{byte(i)}, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, n := client.List(background, name, &ListOptions{PageSize: 7}), 0
+	for all.Next() {
+		n++
+	}
+	if all.Err() != nil || n != 25 {
+		t.Fatal(all.Err(), n)
+	}
+	levels := client.List(background, name, &ListOptions{Delimiter: "/"})
+	for _, want := range []string{"0/", "1/", "2/"} {
+		if !levels.Next() || levels.Entry().Key != want || !levels.Entry().Prefix {
+			t.Fatal(want, levels.Entry(), levels.Err())
+		}
+	}
+	if data, err := client.GetObject(background, name, "0/00"); err != nil || len(data) != 0 {
+		t.Fatal(err, data)
+	}
+	reader, err := client.Open(background, name, "0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader.Seek(-20, io.SeekEnd)
+	if data, err := io.ReadAll(reader); err != nil || len(data) != 20 || data[0] != 24 {
+		t.Fatal(err, data)
+	}
+	if err := client.DeleteObject(background, name, "0/24"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.HeadObject(background, name, "0/24"); !errors.Is(err, NoSuchKey) {
+		t.Fatal(err)
+	}
+}
+
+func TestBuffersAreUsedAgainAndFreedOnce(t *testing.T) {
+	client := connect(t, "native")
+	name := bucket(t, connect(t, "auto"), "go-buffers")
+	buffer, err := client.Alloc(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range buffer.Bytes() {
+		buffer.Bytes()[i] = byte(i)
+	}
+	if _, err := buffer.Put(background, name, "k", 1<<20, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range buffer.Bytes() {
+		buffer.Bytes()[i] = 0
+	}
+	if got, err := buffer.Get(background, name, "k", nil); err != nil || got.Bytes != 1<<20 || buffer.Bytes()[255] != 255 {
+		t.Fatal(err, got)
+	}
+	if _, err := buffer.Put(background, name, "k", 1<<20+1, nil); !errors.Is(err, InvalidArgument) {
+		t.Fatal(err)
+	}
+	buffer.Free()
+	buffer.Free()
+	if _, err := buffer.Get(background, name, "k", nil); !errors.Is(err, Closed) {
+		t.Fatal(err)
+	}
+}
+
+// A frozen server answers nobody: the context alone ends the calls, and nothing lands later.
+func TestContextsEndCalls(t *testing.T) {
+	client := connect(t, "native")
+	name := bucket(t, connect(t, "auto"), "go-contexts")
+	data := bytes.Repeat([]byte("x"), 1<<20)
+	if err := client.PutObject(background, name, "k", data); err != nil {
+		t.Fatal(err)
+	}
+	server, _ := strconv.Atoi(os.Getenv("VERBENA_SERVER_PID"))
+	into := make([]byte, 1<<20)
+	withTimeout := func(run func(ctx context.Context) error) {
+		ctx, stop := context.WithTimeout(background, 200*time.Millisecond)
+		defer stop()
+		if err := run(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, Cancelled) {
+			t.Error(err)
+		}
+	}
+	syscall.Kill(server, syscall.SIGSTOP)
+	begin := time.Now()
+	withTimeout(func(ctx context.Context) error { _, err := client.GetInto(ctx, name, "k", into, nil); return err })
+	withTimeout(func(ctx context.Context) error { return client.PutObject(ctx, name, "k2", data) })
+	withTimeout(func(ctx context.Context) error { _, err := client.HeadObject(ctx, name, "k"); return err })
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Error("the contexts did not end the calls, the timeout did", took)
+	}
+	copy(into, data)
+	for i := range into {
+		into[i] = 'z'
+	}
+	syscall.Kill(server, syscall.SIGCONT)
+	if _, err := client.HeadObject(background, name, "k"); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.IndexByte(into, 'x') >= 0 {
+		t.Error("bytes landed after the call had returned")
+	}
+	ended, stop := context.WithCancel(background)
+	stop()
+	if _, err := client.GetObject(ended, name, "k"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestGoroutinesRaceClose(t *testing.T) {
+	name := bucket(t, connect(t, "auto"), "go-races")
+	if err := connect(t, "native").PutObject(background, name, "k", make([]byte, 200_000)); err != nil {
+		t.Fatal(err)
+	}
+	for round := 0; round < 10; round++ {
+		client := connect(t, "native")
+		var all sync.WaitGroup
+		for i := 0; i < 4; i++ {
+			all.Add(1)
+			go func(with bool) {
+				defer all.Done()
+				ctx := background
+				if with {
+					var stop func()
+					ctx, stop = context.WithCancel(ctx)
+					defer stop()
+				}
+				into := make([]byte, 200_000)
+				for {
+					if _, err := client.GetInto(ctx, name, "k", into, nil); err != nil {
+						if !errors.Is(err, Closed) && !errors.Is(err, Cancelled) {
+							t.Error(err)
+						}
+						return
+					}
+				}
+			}(i%2 == 0)
+		}
+		time.Sleep(10 * time.Millisecond)
+		client.Close()
+		all.Wait()
+	}
+}
+
+func BenchmarkGetInto4KiB(b *testing.B) {
+	client := connect(b, "native")
+	client.PutObject(background, "go-doors", "bench", make([]byte, 4096))
+	into := make([]byte, 4096)
+	b.ResetTimer()
+	for i := 0; i < b.N; i++ {
+		if _, err := client.GetInto(background, "go-doors", "bench", into, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// The calls that users of other RDMA stores know.
+func Example() {
+	client, err := NewClient(Config{
+		Endpoint:  os.Getenv("VERBENA_NATIVE"),
+		AccessKey: os.Getenv("AWS_ACCESS_KEY_ID"),
+		SecretKey: os.Getenv("AWS_SECRET_ACCESS_KEY"),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	ctx := context.Background()
+	if err := client.PutObject(ctx, "go-example", "my-key", []byte("Hello, RDMA!")); err != nil {
+		fmt.Println(err)
+		return
+	}
+	data, err := client.GetObject(ctx, "go-example", "my-key")
+	fmt.Println(string(data), err)
+	// Output: Hello, RDMA! <nil>
+}

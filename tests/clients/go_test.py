@@ -1,0 +1,88 @@
+#!/usr/bin/python3
+"""The Go client: go vet, its tests under the race detector, a module outside of the repository, and minio-go over its transport.
+
+usage: go_test.py LIBRARY_FOLDER
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent / "lib"))
+from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client  # noqa: E402
+
+LIBRARIES = pathlib.Path("/usr/share/gocode/src")
+OUTSIDE = """package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"verbena/rdma"
+)
+
+func main() {
+	client, err := rdma.NewClient(rdma.Config{Endpoint: os.Args[1], AccessKey: os.Args[2], SecretKey: os.Args[3]})
+	if err == nil {
+		err = client.PutObject(context.Background(), "go-example", "outside", []byte("from outside"))
+	}
+	if err == nil {
+		var data []byte
+		data, err = client.GetObject(context.Background(), "go-example", "outside")
+		fmt.Println(string(data))
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+"""
+
+
+def main():
+    go = shutil.which("go")
+    if go is None:
+        print("skipped: no Go")
+        sys.exit(77)
+    libraries = pathlib.Path(sys.argv[1]).resolve()
+    cache = pathlib.Path(os.environ.get("VERBENA_CACHE") or pathlib.Path.home() / ".cache" / "verbena") / "go"
+    env = dict(os.environ, GO111MODULE="on", GOFLAGS="-mod=mod", GOPROXY="off", GOCACHE=str(cache / "cache"), CGO_ENABLED="1",
+               CGO_CFLAGS=f"-O2 -g -I{ROOT / 'include'}", CGO_LDFLAGS=f"-L{libraries} -Wl,-rpath,{libraries}")
+
+    def run(*command, cwd, **more):
+        done = subprocess.run(command, cwd=cwd, env=dict(env, **more), capture_output=True, text=True, timeout=900)
+        print(done.stdout, done.stderr, sep="")
+        assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}"
+        return done.stdout
+
+    module = ROOT / "clients" / "go"
+    with Server() as server, tempfile.TemporaryDirectory() as folder:
+        s3 = boto3_client(server.http)
+        s3.create_bucket(Bucket="go-example")
+        s3.close()
+        own = {"AWS_ENDPOINT_URL": server.http, "VERBENA_NATIVE": server.native, "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+               "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "VERBENA_SERVER_PID": str(server.process.pid)}
+        assert not run("gofmt", "-l", "rdma", cwd=module).strip(), "gofmt would change these"
+        run(go, "vet", "./...", cwd=module)
+        run(go, "test", "-race", "-count=1", "./...", cwd=module, **own)
+
+        outside = pathlib.Path(folder) / "outside"
+        outside.mkdir()
+        (outside / "main.go").write_text(OUTSIDE)
+        (outside / "go.mod").write_text(f"module outside\n\ngo 1.19\n\nrequire verbena v0.0.0\n\nreplace verbena => {module}\n")
+        said = run(go, "run", ".", server.native, ACCESS_KEY, SECRET_KEY, cwd=outside)
+        assert said.strip() == "from outside", said
+
+        if (LIBRARIES / "github.com/minio/minio-go/v7").is_dir():
+            path = pathlib.Path(folder) / "path"
+            (path / "src").mkdir(parents=True)
+            (path / "src" / "verbena").symlink_to(module)
+            program = HERE / "go" / "minio_transport.go"
+            run(go, "run", str(program), cwd=folder, GO111MODULE="off", GOFLAGS="", GOPATH=f"{path}:/usr/share/gocode", **own)
+
+
+main()
