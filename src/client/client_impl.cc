@@ -280,7 +280,8 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
   done = false;
   client::S3Call call{.method = "PUT", .bucket = bucket, .key = key};
   OUT_ASSIGN(call.headers, client::put_headers(options));
-  OUT_ASSIGN(auto reply, token_->put(std::move(call), from, crc32c(from), options.md5_etag, reason));
+  const client::KnownChecksum checksum{Algorithm::crc32c, client::crc32c_base64(crc32c(from))};
+  OUT_ASSIGN(auto reply, token_->put(std::move(call), from, checksum, options.md5_etag, reason));
   if (!reply) return PutReply();
   done = true;
   PutReply out;

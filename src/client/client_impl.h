@@ -58,6 +58,9 @@ class Client::Impl {
   Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
                                const PutOptions& options);
 
+  // One part of an upload that was begun elsewhere, by token where that works and by HTTP where not.
+  Outcome<PutReply> put_part(const client::UploadPart& part);
+
   // `inline_done`: the completion may run on a fabric's progress thread (it only wakes someone up).
   void get_async(std::string bucket, std::string key, Buffer into, GetOptions options, Callback<GetReply> done,
                  bool inline_done);
@@ -126,8 +129,7 @@ class Client::Impl {
   // `next` gives part after part; `helpers_max` threads besides the caller's send them.
   Outcome<PutReply> run_upload(const std::string& bucket, const std::string& key, unsigned helpers_max,
                                const NextPart& next, const PutOptions& options);
-  Outcome<client::CompletedPart> put_part(const Upload& upload, int number, Bytes from, uint32_t crc32c,
-                                          Transfer& transfer);
+  Outcome<std::string> put_part_once(const client::UploadPart& part, Transfer& transfer);
   Outcome<PutReply> finish_upload(Upload& upload, const PutOptions& options);
 
   ClientOptions options_;

@@ -26,30 +26,24 @@ struct SentPart {
 
 struct Client::Impl::Upload {
   std::string bucket, key, id;
-  bool md5_etag = false;
   std::stop_token stop;
   std::mutex mutex;
   std::vector<SentPart> sent;
   std::optional<ClientError> failure;
 };
 
-Outcome<client::CompletedPart> Client::Impl::put_part(const Upload& upload, int number, Bytes from, uint32_t crc32c,
-                                                      Transfer& transfer) {
+Outcome<std::string> Client::Impl::put_part_once(const client::UploadPart& part, Transfer& transfer) {
   std::string reason;
-  if (wants_token(from.size())) {
-    client::S3Call call{.method = "PUT",
-                        .bucket = upload.bucket,
-                        .key = upload.key,
-                        .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}},
-                        .stop = upload.stop};
-    auto reply = token_->put(std::move(call), from, crc32c, upload.md5_etag, reason);
+  if (wants_token(part.from.size())) {
+    auto reply = token_->put(client::part_call(part), part.from, part.checksum, part.md5_etag, reason);
     if (reply && *reply) {
       transfer.door = Via::token;
       transfer.provider = token_->provider();
-      client::CompletedPart part{number, client::object_info(**reply, {}).etag, client::crc32c_base64(crc32c)};
-      if (part.etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
-      return part;
+      std::string etag = client::object_info(**reply, {}).etag;
+      if (etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
+      return etag;
     }
+    if (part.stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
     if (options_.via == Via::token) {
       return reply ? fault(ErrorCode::unsupported, reason) : std::unexpected(std::move(reply).error());
     }
@@ -59,7 +53,22 @@ Outcome<client::CompletedPart> Client::Impl::put_part(const Upload& upload, int 
   transfer.door = Via::http;
   transfer.provider = s3_->provider();
   if (!reason.empty()) transfer.fell_back_reason = reason;
-  return s3_->put_part(upload.bucket, upload.key, upload.id, number, from, crc32c, upload.stop);
+  return s3_->put_part(part);
+}
+
+Outcome<PutReply> Client::Impl::put_part(const client::UploadPart& part) {
+  OUT_TRY(usable());
+  if (options_.via == Via::native) return fault(ErrorCode::unsupported, "the native door has no parts of uploads");
+  if (part.stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
+  PutReply put;
+  unsigned attempts = 0;
+  const auto once = [&] { return put_part_once(part, put.transfer); };
+  auto etag = client::with_retries(retry_, true, attempts, once, part.stop);
+  if (!etag && part.stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
+  OUT_ASSIGN(put.etag, std::move(etag));
+  put.transfer.bytes = part.from.size();
+  put.transfer.attempts = attempts;
+  return put;
 }
 
 // Parts in order, checksums combined, one completion. A failed upload is aborted, so that it costs the server nothing.
@@ -97,7 +106,7 @@ Outcome<PutReply> Client::Impl::finish_upload(Upload& upload, const PutOptions& 
 
 Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std::string& key, unsigned helpers_max,
                                            const NextPart& next, const PutOptions& options) {
-  Upload upload{bucket, key, {}, options.md5_etag, options.cancel, {}, {}, {}};
+  Upload upload{bucket, key, {}, options.cancel, {}, {}, {}};
   OUT_ASSIGN(upload.id, retried(false, [&] { return s3_->create_upload(bucket, key, options); }));
 
   std::mutex source;  // `next` is called by one thread at a time, in order
@@ -130,9 +139,18 @@ Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std:
       SentPart sent;
       sent.crc32c = crc32c(piece.bytes);
       sent.size = piece.bytes.size();
-      auto part = retried(true, [&] { return put_part(upload, number, piece.bytes, sent.crc32c, sent.transfer); });
-      if (!part) return fail_upload(std::move(part).error());
-      sent.part = std::move(*part);
+      const std::string checksum = client::crc32c_base64(sent.crc32c);
+      const client::UploadPart part{.bucket = bucket,
+                                    .key = key,
+                                    .upload_id = upload.id,
+                                    .number = number,
+                                    .from = piece.bytes,
+                                    .checksum = {Algorithm::crc32c, checksum},
+                                    .md5_etag = options.md5_etag,
+                                    .stop = upload.stop};
+      auto etag = retried(true, [&] { return put_part_once(part, sent.transfer); });
+      if (!etag) return fail_upload(std::move(etag).error());
+      sent.part = {number, std::move(*etag), checksum};
       std::lock_guard lock(upload.mutex);
       upload.sent.push_back(std::move(sent));
     }

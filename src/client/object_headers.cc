@@ -138,6 +138,10 @@ Outcome<KnownChecksum> parse_checksum(std::string_view text) {
   return out;
 }
 
+std::string checksum_header(Algorithm algorithm) {
+  return "x-amz-checksum-" + lower(std::string(to_string(algorithm)));
+}
+
 std::string crc32c_base64(uint32_t crc) {
   const std::byte big_endian[4] = {std::byte(crc >> 24), std::byte(crc >> 16), std::byte(crc >> 8), std::byte(crc)};
   return to_base64(big_endian);

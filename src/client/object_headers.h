@@ -33,5 +33,7 @@ bool matches(const std::optional<KnownChecksum>& known, Bytes bytes);
 Outcome<KnownChecksum> parse_checksum(std::string_view text);
 
 std::string crc32c_base64(uint32_t crc);
+// "x-amz-checksum-crc32c"
+std::string checksum_header(Algorithm algorithm);
 
 }  // namespace verbena::client

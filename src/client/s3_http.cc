@@ -155,7 +155,7 @@ Outcome<PutReply> S3Http::put(const std::string& bucket, const std::string& key,
     request.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(crc32c(from)));
   } else {
     OUT_ASSIGN(const KnownChecksum given, parse_checksum(options.checksum));
-    request.headers.emplace_back("x-amz-checksum-" + lower(std::string(to_string(given.algorithm))), given.base64);
+    request.headers.emplace_back(checksum_header(given.algorithm), given.base64);
   }
   OUT_ASSIGN(const HttpReply reply, call(request));
   PutReply out = put_reply(reply);
@@ -229,20 +229,22 @@ Outcome<std::string> S3Http::create_upload(const std::string& bucket, const std:
   return parse_initiate_upload_xml(reply.body);
 }
 
-Outcome<CompletedPart> S3Http::put_part(const std::string& bucket, const std::string& key, const std::string& upload_id,
-                                        int number, Bytes from, uint32_t crc32c, const std::stop_token& stop) {
-  const std::string checksum = crc32c_base64(crc32c);
-  S3Call request{.method = "PUT",
-                 .bucket = bucket,
-                 .key = key,
-                 .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload_id}},
-                 .headers = {{"x-amz-checksum-crc32c", checksum}},
-                 .body = from,
-                 .stop = stop};
+S3Call part_call(const UploadPart& part) {
+  return {.method = "PUT",
+          .bucket = part.bucket,
+          .key = part.key,
+          .query = {{"partNumber", std::to_string(part.number)}, {"uploadId", part.upload_id}},
+          .stop = part.stop};
+}
+
+Outcome<std::string> S3Http::put_part(const UploadPart& part) {
+  S3Call request = part_call(part);
+  request.headers.emplace_back(checksum_header(part.checksum.algorithm), part.checksum.base64);
+  request.body = part.from;
   OUT_ASSIGN(const HttpReply reply, call(request));
-  CompletedPart part{number, put_reply(reply).etag, checksum};
-  if (part.etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
-  return part;
+  std::string etag = put_reply(reply).etag;
+  if (etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
+  return etag;
 }
 
 Outcome<PutReply> S3Http::complete_upload(const std::string& bucket, const std::string& key,

@@ -27,6 +27,17 @@ struct S3Call {
   std::stop_token stop = {};
 };
 
+// A part (1 to 10,000) of an upload, and a checksum of its bytes.
+struct UploadPart {
+  std::string bucket, key, upload_id;
+  int number = 0;
+  Bytes from = {};
+  KnownChecksum checksum = {};
+  bool md5_etag = false;
+  std::stop_token stop = {};
+};
+S3Call part_call(const UploadPart& part);  // without body and checksum
+
 struct S3Options {
   auth::Credentials credentials;
   std::string region = "us-east-1";
@@ -52,9 +63,8 @@ class S3Http {
   Outcome<std::vector<BucketInfo>> buckets();
 
   Outcome<std::string> create_upload(const std::string& bucket, const std::string& key, const PutOptions& options);
-  // `crc32c` is of the part's bytes.
-  Outcome<CompletedPart> put_part(const std::string& bucket, const std::string& key, const std::string& upload_id,
-                                  int number, Bytes from, uint32_t crc32c, const std::stop_token& stop);
+  // The part's ETag.
+  Outcome<std::string> put_part(const UploadPart& part);
   Outcome<PutReply> complete_upload(const std::string& bucket, const std::string& key, const std::string& upload_id,
                                     const std::vector<CompletedPart>& parts, uint32_t whole_crc32c,
                                     const PutOptions& options);

@@ -176,13 +176,13 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
   return out;
 }
 
-Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, uint32_t crc32c, bool md5_etag,
+Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, const KnownChecksum& checksum, bool md5_etag,
                                                  std::string& reason) {
-  const std::string checksum = crc32c_base64(crc32c);
+  const std::string name = checksum_header(checksum.algorithm);
   if (md5_etag) call.headers.emplace_back("x-verbena-etag", "MD5");
   call.unsigned_payload = true;
-  std::erase_if(call.headers, [](const auto& header) { return header.first == "x-amz-checksum-crc32c"; });
-  call.headers.emplace_back("x-amz-checksum-crc32c", checksum);
+  std::erase_if(call.headers, [](const auto& header) { return header.first.starts_with("x-amz-checksum-"); });
+  call.headers.emplace_back(name, checksum.base64);
   // The server only reads this window (server_reads); the cast does not make it writable.
   const MutableBytes window(const_cast<std::byte*>(from.data()), from.size());
   auto reply = call_with_window(std::move(call), window, fabric::Access::server_reads);
@@ -196,7 +196,7 @@ Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, uint32
     return std::unexpected(std::move(reply).error());
   }
   const auto said = reply->header("x-amz-rdma-reply");
-  if (said == "200" && reply->header("x-amz-checksum-crc32c") == std::string_view(checksum)) {
+  if (said == "200" && reply->header(name) == std::string_view(checksum.base64)) {
     knowledge_ = Knowledge::yes;
     return std::optional<HttpReply>(std::move(*reply));
   }

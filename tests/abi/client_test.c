@@ -375,6 +375,27 @@ static void forks(verbena_client* client, const char* bucket, const char* via) {
   verbena_queue_free(queue);
 }
 
+/* What a client that began an upload gets is tested where there is one: tests/clients. */
+static void parts(verbena_client* client, const char* bucket, const char* via) {
+  const int native = strcmp(via, "native") == 0;
+  verbena_part_options options = {.struct_size = sizeof options, .md5_etag = 1};
+  verbena_object object = {.struct_size = sizeof object};
+  CHECK(verbena_put_part(client, bucket, "k", "no-such-upload", 1, "x", 1, &options, &object, NULL) ==
+        (native ? VERBENA_UNSUPPORTED : VERBENA_NO_SUCH_UPLOAD));
+  CHECK(verbena_put_part(client, bucket, "k", "u", 0, "x", 1, NULL, NULL, NULL) == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_put_part(client, bucket, "k", "u", 10001, "x", 1, NULL, NULL, NULL) == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_put_part(client, bucket, "", "u", 1, "x", 1, NULL, NULL, NULL) == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_put_part(client, bucket, "k", NULL, 1, "x", 1, NULL, NULL, NULL) == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_put_part(client, bucket, "k", "u", 1, NULL, 1, NULL, NULL, NULL) == VERBENA_INVALID_ARGUMENT);
+  options.checksum = "nonsense";
+  CHECK(verbena_put_part(client, bucket, "k", "u", 1, "x", 1, &options, NULL, NULL) == VERBENA_INVALID_ARGUMENT);
+  options = (verbena_part_options){.struct_size = sizeof options};
+  CHECK(verbena_cancellation_new(&options.cancellation) == 0);
+  verbena_cancel(options.cancellation);
+  if (!native) CHECK(verbena_put_part(client, bucket, "k", "u", 1, "x", 1, &options, NULL, NULL) == VERBENA_CANCELLED);
+  verbena_cancellation_free(options.cancellation);
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const char* via = argv[1];
@@ -391,6 +412,7 @@ int main(int argc, char** argv) {
   sizes(client, bucket);
   listings(client, bucket);
   batches(client, bucket);
+  parts(client, bucket, via);
   queues(client, bucket);
   cancellations(client, bucket, (pid_t)atoi(argv[2]));
   forks(client, bucket, via);

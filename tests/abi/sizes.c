@@ -26,6 +26,8 @@ int main(void) {
   AT(verbena_get_options, cancellation);
   SIZE(verbena_put_options);
   AT(verbena_put_options, cancellation);
+  SIZE(verbena_part_options);
+  AT(verbena_part_options, cancellation);
   SIZE(verbena_head_options);
   AT(verbena_head_options, cancellation);
   SIZE(verbena_delete_options);

@@ -25,7 +25,7 @@ OWN = {"x-amz-request-id", "x-amz-id-2", "date", "connection", "server"}
 class Boto(PythonCase):
     def setUp(self):
         self.plain, self.fast = boto3_client(self.server.http), boto3_client(self.server.http)
-        self.acceleration = verbena.accelerate(self.fast, native_endpoint=self.server.native)
+        self.acceleration = verbena.accelerate(self.fast, native_endpoint=self.server.native, token_provider="tcp")
 
     def tearDown(self):
         self.acceleration.close()
@@ -84,6 +84,7 @@ class Boto(PythonCase):
             put = [client.put_object(Bucket="bucket", Key=f"sum-{i}", Body=b"summed", ChecksumAlgorithm=wanted)
                    for i, client in enumerate((self.plain, self.fast))]
             self.assertEqual(put[0][f"Checksum{wanted}"], put[1][f"Checksum{wanted}"])
+        self.assertEqual(self.acceleration.reasons, {})
         with self.assertRaises(botocore.exceptions.ClientError) as caught:
             self.fast.put_object(Bucket="bucket", Key="bad", Body=b"x", ContentMD5="AAAAAAAAAAAAAAAAAAAAAA==")
         self.assertEqual(caught.exception.response["Error"]["Code"], "BadDigest")
@@ -96,15 +97,60 @@ class Boto(PythonCase):
             source, target = pathlib.Path(folder) / "source", pathlib.Path(folder) / "target"
             big = os.urandom(1 << 20) * 20
             source.write_bytes(big)
-            self.fast.upload_file(str(source), "bucket", "file")
-            self.fast.download_file("bucket", "file", str(target))
+            progress = {"up": 0, "down": 0}
+
+            def count(way):
+                def add(n):
+                    progress[way] += n
+                return add
+            self.fast.upload_file(str(source), "bucket", "file", Callback=count("up"))
+            self.fast.download_file("bucket", "file", str(target), Callback=count("down"))
             self.assertEqual(target.read_bytes(), big)
+            self.assertEqual(progress, {"up": len(big), "down": len(big)})
+            self.plain.upload_file(str(source), "bucket", "plain-file")
+            self.assertEqual(self.plain.head_object(Bucket="bucket", Key="file")["ETag"], self.plain.head_object(Bucket="bucket", Key="plain-file")["ETag"])
             self.fast.upload_fileobj(io.BytesIO(b"little"), "bucket", "little")
             into = io.BytesIO()
             self.fast.download_fileobj("bucket", "little", into)
             self.assertEqual(into.getvalue(), b"little")
         self.assertGreaterEqual(self.acceleration.counts["native"], 4)
-        self.assertIn("UploadPart", self.acceleration.reasons)
+        self.assertEqual(self.acceleration.counts["token"], 3)
+        self.assertEqual(self.acceleration.reasons, {})
+
+    def test_parts_of_uploads_travel_by_token_and_say_what_they_said(self):
+        for algorithm in (None, "CRC32", "SHA256"):
+            with self.subTest(algorithm):
+                more = {"ChecksumAlgorithm": algorithm} if algorithm else {}
+                begun = self.fast.create_multipart_upload(Bucket="bucket", Key="parts", **more)
+                where = {"Bucket": "bucket", "Key": "parts", "UploadId": begun["UploadId"]}
+                before = self.acceleration.counts["token"]
+                bodies = [os.urandom(5 << 20), io.BytesIO(os.urandom(5 << 20)), b"last"]
+                parts = []
+                for number, body in enumerate(bodies, 1):
+                    said = self.fast.upload_part(**where, PartNumber=number, Body=body, **more)
+                    raw = body.getvalue() if isinstance(body, io.BytesIO) else body
+                    self.assertEqual(said["ETag"], f'"{hashlib.md5(raw).hexdigest()}"')
+                    parts.append({"PartNumber": number, "ETag": said["ETag"]})
+                    if algorithm:
+                        parts[-1][f"Checksum{algorithm}"] = said[f"Checksum{algorithm}"]
+                again = self.plain.upload_part(**where, PartNumber=3, Body=b"last", **more)
+                self.assertEqual(again["ETag"], said["ETag"])
+                self.fast.complete_multipart_upload(**where, MultipartUpload={"Parts": parts})
+                whole = b"".join(body.getvalue() if isinstance(body, io.BytesIO) else body for body in bodies)
+                self.assertEqual(self.fast.get_object(Bucket="bucket", Key="parts")["Body"].read(), whole)
+                self.assertEqual(self.acceleration.counts["token"] - before, 3, self.acceleration.reasons)
+        self.assertEqual(self.same("upload_part", Bucket="bucket", Key="parts", UploadId="none", PartNumber=1, Body=b"x")["Error"]["Code"],
+                         "NoSuchUpload")
+        begun = self.fast.create_multipart_upload(Bucket="bucket", Key="bad", ChecksumAlgorithm="CRC32C")
+        where = {"Bucket": "bucket", "Key": "bad", "UploadId": begun["UploadId"], "PartNumber": 1}
+        self.assertEqual(self.same("upload_part", **where, Body=b"x", ChecksumCRC32="AAAAAA==")["status"], 400)
+        self.assertEqual(self.same("upload_part", **where, Body=b"x", ContentMD5="AAAAAAAAAAAAAAAAAAAAAA==")["Error"]["Code"], "BadDigest")
+
+    def test_parts_go_by_http_where_there_is_no_token(self):
+        with verbena.accelerate(self.plain, native_endpoint=self.server.native, token_provider=None) as without:
+            upload = self.plain.create_multipart_upload(Bucket="bucket", Key="by-http")["UploadId"]
+            self.plain.upload_part(Bucket="bucket", Key="by-http", UploadId=upload, PartNumber=1, Body=b"x")
+            self.assertEqual(without.reasons, {"UploadPart: no token_provider": 1})
 
     def test_a_native_door_that_closes_is_fallen_back_from(self):
         self.fast.put_object(Bucket="bucket", Key="k", Body=b"here")

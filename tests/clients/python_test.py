@@ -90,7 +90,13 @@ class Doors(PythonCase):
         self.assertIn("bucket/nothing", str(none.error))
         self.assertIsInstance(short.error, verbena.errors.BufferTooSmall)
         self.assertEqual(into[:10], b"A" * 10)
-        self.assertEqual(self.client.get_many([], into), [])
+        self.assertEqual(list(self.client.get_many([], into)), [])
+        some = self.client.get_many([("bucket", "nothing", 0, 10), ("bucket", "many/0", 10, 10)], into)
+        self.assertEqual((len(some), some.failed, some[-1].bytes, [one.bytes for one in some[1:]]), (2, 1, 10, [10]))
+        with self.assertRaises(verbena.errors.NoSuchKey):
+            some.check()
+        with self.assertRaises(IndexError):
+            some[2]
         for wrong, exception in (([("bucket", "many/0", 0, 31)], ValueError), ([("bucket", "many/0", -1, 3)], ValueError),
                                  ([("bucket", "many/0", 0)], TypeError), ([("bucket", b"x", 0, 1)], TypeError), (["text"], TypeError),
                                  ([("bucket", "many/0", 0, 10), ("bucket", "many/1", 5, 10)], verbena.errors.InvalidArgument)):
@@ -98,6 +104,41 @@ class Doors(PythonCase):
                 self.client.get_many(wrong, into)
         with self.assertRaises(BufferError):
             self.client.get_many([("bucket", "many/0", 0, 10)], b"read-only!")
+
+    def test_many_objects_are_stored_looked_at_and_removed_at_once(self):
+        for via in ("native", "http"):
+            with self.connect(via=via) as client:
+                n = 5000 if via == "native" else 20  # more than go into one batch
+                bodies = [b"%d" % i * (i % 5) for i in range(n)]
+                stored = client.put_many(("bucket", f"stored/{via}/{i}", body) for i, body in enumerate(bodies)).check()
+                self.assertEqual((len(stored), {len(one.etag) > 0 for one in stored}), (n, {True}))
+                self.assertEqual(bytes(self.client.get("bucket", f"stored/{via}/{n - 1}")), bodies[-1])
+                names = [("bucket", f"stored/{via}/{i}") for i in range(n)]
+                known = client.head_many(names).check()
+                self.assertEqual([one.size for one in known], [len(body) for body in bodies])
+                self.assertEqual([one.etag for one in known], [one.etag for one in stored])
+                self.assertGreater(known[0].modified_us, 1_600_000_000_000_000)
+                gone = client.remove_many(names[1:] + [("bucket", "never was")]).check()
+                self.assertEqual(len(gone), n)
+                left = client.head_many(names[:3])
+                self.assertEqual([type(one.error) for one in left], [type(None), verbena.errors.NoSuchKey, verbena.errors.NoSuchKey])
+        memory = self.client.allocate(30)
+        memoryview(memory)[:] = b"a" * 10 + b"b" * 20
+        for data in (memory, bytes(memory), bytearray(memory)):
+            self.client.put_many([("bucket", "a", 0, 10), ("bucket", "b", 10, 20)], data).check()
+            self.assertEqual((bytes(self.client.get("bucket", "a")), bytes(self.client.get("bucket", "b"))), (b"a" * 10, b"b" * 20))
+        for call, exception in ((lambda: self.client.put_many([("bucket", "a", 0, 31)], memory), ValueError),
+                                (lambda: self.client.put_many([("bucket", "a", 0)], memory), TypeError),
+                                (lambda: self.client.put_many([("bucket", "a", "text")]), TypeError),
+                                (lambda: self.client.put_many([("bucket", "a")]), TypeError),
+                                (lambda: self.client.put_many([("bucket", "a", b"1"), ("bucket", "a", b"2")]), verbena.errors.InvalidArgument),
+                                (lambda: self.client.head_many([("bucket",)]), TypeError),
+                                (lambda: self.client.remove_many(["bucket"]), TypeError),
+                                (lambda: self.client.batch(4, [("bucket", "a")], None), TypeError)):
+            with self.assertRaises(exception):
+                call()
+        denied = self.client.put_many([("no-such-bucket", "k", b"x"), ("bucket", "k", b"y")])
+        self.assertEqual([type(one.error) for one in denied], [verbena.errors.NoSuchBucket, type(None)])
 
     def test_arrays_of_numpy(self):
         try:

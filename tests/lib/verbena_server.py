@@ -2,6 +2,9 @@
 
 The server listens on 127.0.0.1 with ports of its own choosing and is ended by pid.
 """
+import atexit
+import collections
+import json
 import os
 import pathlib
 import re
@@ -9,12 +12,14 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
 ACCESS_KEY = "VERBENATESTKEY0000AA"
 SECRET_KEY = "test/secret+key0000000000000000000000000"
 START_TIMEOUT_S = 60
+native_of = {}  # of the HTTP endpoints of servers that were started here
 # The engine that keeps nothing: what a test finds on disk or after a restart is not there.
 IN_MEMORY = os.environ.get("TEST_VERBENA_ENGINE") == "memory"
 
@@ -78,6 +83,7 @@ class Server:
             native = re.search(r"^\s*native\b.*?([\d.]+:\d+)", text, re.M | re.I)
             if http and native and text.endswith("\n"):
                 self.http, self.native = http.group(1), native.group(1)
+                native_of[self.http] = self.native
 
     def log(self):
         try:
@@ -129,5 +135,28 @@ def boto3_client(endpoint, **config):
     from botocore.config import Config
     config.setdefault("retries", {"max_attempts": 1, "mode": "standard"})
     config.setdefault("s3", {"addressing_style": "path"})
-    return boto3.client("s3", endpoint_url=endpoint, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY,
-                        region_name="us-east-1", config=Config(**config))
+    client = boto3.client("s3", endpoint_url=endpoint, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY,
+                          region_name="us-east-1", config=Config(**config))
+    if os.environ.get("TEST_BOTO3") == "accelerated" and endpoint in native_of:
+        accelerated.wrap(client, native_of[endpoint])
+    return client
+
+
+class accelerated:
+    """What verbena.accelerate did in this process, for tests that run with TEST_BOTO3=accelerated: said at its end."""
+    counts, reasons = collections.Counter(), collections.Counter()
+
+    @classmethod
+    def wrap(cls, client, native):
+        sys.path.insert(0, os.environ.get("CLIENT_PYTHON") or str(pathlib.Path(__file__).resolve().parents[2] / "build" / "python"))
+        import verbena
+        if not cls.counts and not cls.reasons:
+            atexit.register(lambda: print("accelerated", json.dumps([cls.counts, cls.reasons]), flush=True))
+        acceleration, close = verbena.accelerate(client, native_endpoint=native, token_provider="tcp"), client.close
+        acceleration.counts, acceleration.reasons = cls.counts, cls.reasons
+
+        def close_both():
+            acceleration.close()
+            close()
+        client.close = close_both
+        cls.counts["clients"] += 1

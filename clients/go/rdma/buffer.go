@@ -65,7 +65,7 @@ func (b *Buffer) Put(ctx context.Context, bucket, key string, size int, options 
 	if size < 0 || size > len(b.bytes) {
 		return Object{}, &Error{Code: InvalidArgument, Message: "the buffer is smaller than that"}
 	}
-	return b.client.put(ctx, bucket, key, b.bytes[:size], b.handle, options)
+	return b.client.put(ctx, bucket, key, source{bytes: b.bytes[:size], buffer: b.handle}, options)
 }
 
 // Free waits for calls that use the buffer. Slices of Bytes must not be used after it.

@@ -73,9 +73,30 @@ static inline int vb_get(verbena_client* client, const char* names, verbena_buff
   return vb_end(answer, code);
 }
 
-// names: bucket, key, if-match, if-none-match, content type, checksum, then name and value of each piece of metadata.
-static inline int vb_put(verbena_client* client, const char* names, verbena_buffer* buffer, const void* from, size_t size,
-                         size_t pairs, int md5_etag, verbena_cancellation* cancellation, vb_answer* answer) {
+// names: bucket, key, upload, checksum.
+static inline int vb_put_part(verbena_client* client, const char* names, unsigned number, const void* from, size_t size,
+                              verbena_cancellation* cancellation, vb_answer* answer) {
+  vb_begin(answer);
+  const char *bucket = vb_next(&names), *key = vb_next(&names), *upload = vb_next(&names);
+  verbena_part_options options = {.struct_size = sizeof options};
+  options.checksum = vb_next(&names);
+  options.md5_etag = 1;
+  options.cancellation = cancellation;
+  return vb_end(answer, verbena_put_part(client, bucket, key, upload, number, from, size, &options, &answer->object, &answer->transfer));
+}
+
+int64_t verbenaGoRead(uintptr_t reader, void* into, size_t size);  // stream.go
+static inline int64_t vb_read(void* context, void* into, size_t size) { return verbenaGoRead(*(uintptr_t*)context, into, size); }
+
+static inline int vb_put_read(verbena_client* client, const char* bucket, const char* key, uintptr_t reader,
+                              const verbena_put_options* options, vb_answer* answer) {
+  return verbena_put_stream(client, bucket, key, vb_read, &reader, options, &answer->object, &answer->transfer);
+}
+
+// names: bucket, key, if-match, if-none-match, content type, checksum, then name and value of each piece of metadata. From `reader`
+// unless that is 0, else from `buffer` or `from`.
+static inline int vb_put(verbena_client* client, const char* names, uintptr_t reader, verbena_buffer* buffer, const void* from,
+                         size_t size, size_t pairs, int md5_etag, verbena_cancellation* cancellation, vb_answer* answer) {
   vb_begin(answer);
   const char *bucket = vb_next(&names), *key = vb_next(&names);
   verbena_put_options options = {.struct_size = sizeof options};
@@ -95,8 +116,9 @@ static inline int vb_put(verbena_client* client, const char* names, verbena_buff
   options.metadata = metadata;
   options.metadata_count = metadata == NULL ? 0 : pairs;
   const int code =
-      buffer != NULL ? verbena_put(client, bucket, key, buffer, 0, size, &options, &answer->object, &answer->transfer)
-                     : verbena_put_bytes(client, bucket, key, from, size, &options, &answer->object, &answer->transfer);
+      reader != 0      ? vb_put_read(client, bucket, key, reader, &options, answer)
+      : buffer != NULL ? verbena_put(client, bucket, key, buffer, 0, size, &options, &answer->object, &answer->transfer)
+                       : verbena_put_bytes(client, bucket, key, from, size, &options, &answer->object, &answer->transfer);
   const int ended = vb_end(answer, code);
   free(metadata);
   return ended;

@@ -34,6 +34,7 @@ type Config struct {
 	Region         string
 	Via            string // "auto", "native", "token", "http"; empty: native with an Endpoint of host:port alone, else auto
 	Provider       string // "auto", "local", "verbs", "tcp", "efa", "cxi"
+	TokenProvider  string // of NewTransport: "verbs", which is the default, "efa", "cxi", "tcp", "none"
 	CAFile         string
 	Insecure       bool // https without verifying the server
 	CleartextRDMA  bool // https: allow RDMA between hosts, which TLS does not cover
@@ -45,6 +46,7 @@ type Config struct {
 type Client struct {
 	mutex        sync.RWMutex // read-locked by calls under way
 	handle       *C.verbena_client
+	accessKey    string
 	cancellation *C.verbena_cancellation // of calls without a context that can end
 	closing      chan struct{}
 	once         sync.Once
@@ -67,7 +69,7 @@ func NewClient(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := &Client{closing: make(chan struct{})}
+	client := &Client{closing: make(chan struct{}), accessKey: config.AccessKey}
 	var answer C.vb_answer
 	timeout := config.Timeout.Milliseconds()
 	if timeout < 0 {

@@ -15,6 +15,7 @@ const (
 	InvalidArgument    Code = C.VERBENA_INVALID_ARGUMENT
 	NoSuchBucket       Code = C.VERBENA_NO_SUCH_BUCKET
 	NoSuchKey          Code = C.VERBENA_NO_SUCH_KEY
+	NoSuchUpload       Code = C.VERBENA_NO_SUCH_UPLOAD
 	BucketExists       Code = C.VERBENA_BUCKET_EXISTS
 	BucketNotEmpty     Code = C.VERBENA_BUCKET_NOT_EMPTY
 	PreconditionFailed Code = C.VERBENA_PRECONDITION_FAILED

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime/cgo"
 	"time"
 )
 
@@ -20,6 +21,7 @@ type GetOptions struct {
 	IfNoneMatch string
 	VersionID   string
 	Metadata    bool // fill ContentType, Checksum, Metadata and Headers
+	sizeMax     uint64
 }
 
 // PutOptions are what a PUT stores beside the bytes, and its conditions.
@@ -140,6 +142,9 @@ func (c *Client) GetWith(ctx context.Context, bucket, key string, options *GetOp
 			if err != nil {
 				return nil, Object{}, err
 			}
+			if options != nil && options.sizeMax != 0 && head.Size > options.sizeMax {
+				return nil, Object{}, &Error{Code: TooLarge, Message: "larger than what may be held in memory"}
+			}
 			room = head.Size
 		}
 		data := make([]byte, room, room+1)
@@ -164,10 +169,17 @@ func (c *Client) PutObject(ctx context.Context, bucket, key string, data []byte)
 
 // PutWith is PutObject with options, and with what the server says.
 func (c *Client) PutWith(ctx context.Context, bucket, key string, data []byte, options *PutOptions) (Object, error) {
-	return c.put(ctx, bucket, key, data, nil, options)
+	return c.put(ctx, bucket, key, source{bytes: data}, options)
 }
 
-func (c *Client) put(ctx context.Context, bucket, key string, data []byte, buffer *C.verbena_buffer, options *PutOptions) (Object, error) {
+// What a PUT takes its bytes from: a reader, or memory that may lie in a buffer.
+type source struct {
+	bytes  []byte
+	buffer *C.verbena_buffer
+	reader cgo.Handle
+}
+
+func (c *Client) put(ctx context.Context, bucket, key string, from source, options *PutOptions) (Object, error) {
 	if options == nil {
 		options = &PutOptions{}
 	}
@@ -185,22 +197,13 @@ func (c *Client) put(ctx context.Context, bucket, key string, data []byte, buffe
 	}
 	defer call.end()
 	var answer C.vb_answer
-	code := C.vb_put(c.handle, text(names), buffer, start(data), C.size_t(len(data)), C.size_t(len(options.Metadata)), flag(options.MD5ETag),
-		call.cancellation, &answer)
+	code := C.vb_put(c.handle, text(names), C.uintptr_t(from.reader), from.buffer, start(from.bytes), C.size_t(len(from.bytes)),
+		C.size_t(len(options.Metadata)), flag(options.MD5ETag), call.cancellation, &answer)
 	if err := failure(ctx, code, &answer); err != nil {
 		return Object{}, err
 	}
-	answer.bytes = C.uint64_t(len(data))
+	answer.bytes = answer.transfer.bytes
 	return object(key, &answer, nil), nil
-}
-
-// PutReader stores what a reader gives. It is read whole first: an object travels in one piece.
-func (c *Client) PutReader(ctx context.Context, bucket, key string, from io.Reader, options *PutOptions) (Object, error) {
-	data, err := io.ReadAll(from)
-	if err != nil {
-		return Object{}, err
-	}
-	return c.PutWith(ctx, bucket, key, data, options)
 }
 
 func (c *Client) head(ctx context.Context, bucket, key, version string, all bool) (Object, error) {

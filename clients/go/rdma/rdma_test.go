@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -181,6 +184,27 @@ func TestBuffersAreUsedAgainAndFreedOnce(t *testing.T) {
 	}
 }
 
+// Returns when every thread of it stands still.
+func freeze(t *testing.T, server int) {
+	syscall.Kill(server, syscall.SIGSTOP)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		running := 0
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", server))
+		for _, task := range tasks {
+			text, _ := os.ReadFile(task)
+			if _, after, found := strings.Cut(string(text), ") "); found && after[0] != 'T' {
+				running++
+			}
+		}
+		if running == 0 && len(tasks) > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not stop")
+		}
+	}
+}
+
 // A frozen server answers nobody: the context alone ends the calls, and nothing lands later.
 func TestContextsEndCalls(t *testing.T) {
 	client := connect(t, "native")
@@ -198,7 +222,8 @@ func TestContextsEndCalls(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	syscall.Kill(server, syscall.SIGSTOP)
+	freeze(t, server)
+	defer syscall.Kill(server, syscall.SIGCONT)
 	begin := time.Now()
 	withTimeout(func(ctx context.Context) error { _, err := client.GetInto(ctx, name, "k", into, nil); return err })
 	withTimeout(func(ctx context.Context) error { return client.PutObject(ctx, name, "k2", data) })
@@ -291,4 +316,92 @@ func Example() {
 	data, err := client.GetObject(ctx, "go-example", "my-key")
 	fmt.Println(string(data), err)
 	// Output: Hello, RDMA! <nil>
+}
+
+func TestStreamsAreStoredWholeOrNotAtAll(t *testing.T) {
+	name := bucket(t, connect(t, "auto"), "go-streams")
+	for _, via := range []string{"native", "http"} {
+		client := connect(t, via)
+		writer := client.Create(background, name, via, &PutOptions{ContentType: "text/x"})
+		var want []byte
+		for i := 0; i < 300; i++ {
+			piece := bytes.Repeat([]byte{byte(i)}, i*31)
+			want = append(want, piece...)
+			if n, err := writer.Write(piece); n != len(piece) || err != nil {
+				t.Fatal(via, n, err)
+			}
+		}
+		if err := writer.Close(); err != nil || writer.Object().Bytes != uint64(len(want)) {
+			t.Fatal(via, err, writer.Object())
+		}
+		if got, err := client.GetObject(background, name, via); err != nil || !bytes.Equal(got, want) {
+			t.Fatal(via, err, len(got))
+		}
+
+		broken := errors.New("broken")
+		writer = client.Create(background, name, "given up", nil)
+		writer.Write([]byte("some"))
+		if err := writer.CloseWithError(broken); !errors.Is(err, broken) {
+			t.Fatal(via, err)
+		}
+		if _, err := client.PutReader(background, name, "given up", iotest.ErrReader(broken), nil); !errors.Is(err, broken) {
+			t.Fatal(via, err)
+		}
+		if _, err := client.PutReader(background, name, "given up", panics{}, nil); err == nil || !strings.Contains(err.Error(), "panicked") {
+			t.Fatal(via, err)
+		}
+		if _, err := client.HeadObject(background, name, "given up"); !errors.Is(err, NoSuchKey) {
+			t.Fatal(via, err)
+		}
+		writer = client.Create(background, "no-such-bucket", "k", nil)
+		writer.Write([]byte("some"))
+		if err := writer.Close(); !errors.Is(err, NoSuchBucket) {
+			t.Fatal(via, err)
+		}
+	}
+}
+
+type panics struct{}
+
+func (panics) Read([]byte) (int, error) { panic("at the disco") }
+
+func TestBodiesInChunksAreReadAsTheyWereMeant(t *testing.T) {
+	for _, one := range []struct {
+		raw, trailer string
+		size         int
+		data, sum    string
+		ok           bool
+	}{
+		{"3;chunk-signature=ab\r\nabc\r\n0;chunk-signature=cd\r\n\r\n", "", 3, "abc", "", true},
+		{"1\r\na\r\n2\r\nbc\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n", "x-amz-checksum-crc32", 3, "abc", "AAAAAA==", true},
+		{"0;chunk-signature=cd\r\n\r\n", "", 0, "", "", true},
+		{"3\r\nabc\r\n0\r\n\r\n", "", 4, "", "", false},
+		{"3\r\nabc\r\n0\r\n\r\n", "", 2, "", "", false},
+		{"3\r\nabc\r\n0\r\n\r\n", "x-amz-checksum-crc32", 3, "", "", false},
+		{"4\r\nabc\r\n0\r\n\r\n", "", 3, "", "", false},
+		{"ffffffffffffffff\r\nabc\r\n", "", 3, "", "", false},
+		{"-1\r\nabc\r\n", "", 3, "", "", false},
+		{"", "", 0, "", "", false},
+	} {
+		data, sum, err := dechunk([]byte(one.raw), one.size, one.trailer)
+		if (err == nil) != one.ok || string(data) != one.data && one.ok || sum != one.sum && one.ok {
+			t.Errorf("%q: %q %q %v", one.raw, data, sum, err)
+		}
+	}
+}
+
+func TestPartsNeedAnUploadAndAClientOfMoreThanTheNativePort(t *testing.T) {
+	client := connect(t, "native")
+	if _, err := client.PutPart(background, "go-doors", "k", "id", 1, []byte("x"), ""); !errors.Is(err, Unsupported) {
+		t.Error(err)
+	}
+	if _, err := client.PutPart(background, "go-doors", "k", "", 1, []byte("x"), ""); !errors.Is(err, InvalidArgument) {
+		t.Error(err)
+	}
+	if _, err := client.PutPart(background, "go-doors", "k", "id", 10001, []byte("x"), ""); !errors.Is(err, InvalidArgument) {
+		t.Error(err)
+	}
+	if _, err := connect(t, "http").PutPart(background, "go-doors", "k", "none", 1, []byte("x"), ""); !errors.Is(err, NoSuchUpload) {
+		t.Error(err)
+	}
 }

@@ -3,8 +3,6 @@ package rdma
 import (
 	"bytes"
 	"context"
-	"crypto/md5"
-	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
@@ -14,30 +12,70 @@ import (
 	"sync/atomic"
 )
 
-// Transport is a http.RoundTripper for the Go SDKs of S3: it moves the payloads of GetObject and PutObject by the client, under the
-// same keys. A request that the client cannot answer exactly, or that fails there, goes on by Base, so that the SDK sees the
-// server's own answer.
+// Transport is a http.RoundTripper for the Go SDKs of S3. It moves the payloads of GetObject and PutObject by a client, and those of
+// UploadPart by RDMA token, signed again with the same key. A request that is signed with another key or none, that the client
+// cannot answer exactly, or that fails there, goes on by Base, so that the SDK sees the server's own answer.
 //
-//	minio.New(endpoint, &minio.Options{Creds: ..., Transport: &rdma.Transport{Client: client, Endpoint: endpoint}})
+//	transport, err := rdma.NewTransport(rdma.Config{Endpoint: "http://host:9000", AccessKey: ..., SecretKey: ...})
+//	minio.New("host:9000", &minio.Options{Creds: ..., Transport: transport})
 type Transport struct {
-	Client   *Client
-	Endpoint string            // host:port of the S3 endpoint that is spoken to; empty: of any
+	Client   *Client           // of GetObject and PutObject
+	Tokens   *Client           // of UploadPart: one with Via "token"; nil: those go by Base
+	Endpoint string            // host:port of the S3 endpoint that is spoken to
 	Base     http.RoundTripper // nil: http.DefaultTransport
 	native   atomic.Int64
 	http     atomic.Int64
 }
 
-// Counts says how many requests went by the client and how many by Base.
+// NewTransport connects: natively, or as config.Via has it, and for parts of uploads by token where this machine has a device of
+// config.TokenProvider.
+func NewTransport(config Config) (*Transport, error) {
+	if !strings.Contains(config.Endpoint, "://") {
+		config.Endpoint, config.NativeEndpoint = config.HTTPEndpoint, config.Endpoint
+	}
+	where, err := url.Parse(config.Endpoint)
+	if err != nil || where.Host == "" {
+		return nil, &Error{Code: InvalidArgument, Message: "a transport's config names the endpoint that the SDK speaks to, http://host:port"}
+	}
+	if config.Via == "" {
+		config.Via = "native"
+	}
+	made := &Transport{Endpoint: where.Host}
+	if made.Client, err = NewClient(config); err != nil {
+		return nil, err
+	}
+	config.Via, config.Provider = "token", config.TokenProvider
+	if config.Provider == "" {
+		config.Provider = "verbs"
+	}
+	if config.Provider != "none" {
+		made.Tokens, _ = NewClient(config) // without a device, parts go by Base
+	}
+	return made, nil
+}
+
+// Close ends the clients.
+func (t *Transport) Close() error {
+	if t.Tokens != nil {
+		t.Tokens.Close()
+	}
+	return t.Client.Close()
+}
+
+// Counts says how many requests went by the clients and how many by Base.
 func (t *Transport) Counts() (native, base int64) { return t.native.Load(), t.http.Load() }
 
-const bodyMax = 1 << 30 // larger ones are left to Base, which need not hold them
+const checksumPrefix = "X-Amz-Checksum-"
 
 var (
 	passed = set("User-Agent", "X-Amz-Date", "X-Amz-Content-Sha256", "Authorization", "Accept-Encoding", "Content-Length",
-		"X-Amz-Security-Token", "Date", "Amz-Sdk-Request", "Amz-Sdk-Invocation-Id", "X-Amz-Checksum-Mode", "Expect",
-		"X-Amz-Decoded-Content-Length")
-	passedGet = set("Range", "If-Match", "If-None-Match")
-	passedPut = set("Content-Type", "If-Match", "If-None-Match", "Content-Md5")
+		"X-Amz-Security-Token", "Date", "Amz-Sdk-Request", "Amz-Sdk-Invocation-Id", "X-Amz-Checksum-Mode", "Expect")
+	passedGet  = set("Range", "If-Match", "If-None-Match")
+	passedPart = set("Content-Type", "Content-Md5", "Content-Encoding", "X-Amz-Decoded-Content-Length", "X-Amz-Trailer",
+		"X-Amz-Sdk-Checksum-Algorithm", checksumPrefix+"Crc32", checksumPrefix+"Crc32c", checksumPrefix+"Crc64nvme",
+		checksumPrefix+"Sha1", checksumPrefix+"Sha256")
+	passedPut = set("If-Match", "If-None-Match")
+	notSums   = set(checksumPrefix+"Mode", checksumPrefix+"Algorithm", checksumPrefix+"Type")
 )
 
 func set(names ...string) map[string]bool {
@@ -50,35 +88,43 @@ func set(names ...string) map[string]bool {
 
 // RoundTrip is http.RoundTripper's.
 func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
-	if bucket, key, ok := t.object(request); ok {
-		var response *http.Response
-		switch request.Method {
-		case http.MethodGet:
-			response = t.get(request, bucket, key)
-		case http.MethodPut:
-			var err error
-			if response, err = t.put(request, bucket, key); err != nil {
-				return nil, err
-			}
-		}
-		if response != nil {
-			t.native.Add(1)
-			return response, nil
-		}
+	response, request, err := t.move(request)
+	if err != nil {
+		return nil, err
+	}
+	if response != nil {
+		t.native.Add(1)
+		return response, nil
 	}
 	t.http.Add(1)
-	base := t.Base
-	if base == nil {
-		base = http.DefaultTransport
+	if t.Base != nil {
+		return t.Base.RoundTrip(request)
 	}
-	return base.RoundTrip(request)
+	return http.DefaultTransport.RoundTrip(request)
 }
 
-func (t *Transport) object(request *http.Request) (bucket, key string, ok bool) {
-	if t.Endpoint != "" && request.URL.Host != t.Endpoint {
-		return "", "", false
+// The answer, or the request for Base.
+func (t *Transport) move(request *http.Request) (*http.Response, *http.Request, error) {
+	bucket, key, ok := t.object(request)
+	if !ok {
+		return nil, request, nil
 	}
-	if query := request.URL.RawQuery; query != "" && query != "x-id=GetObject" && query != "x-id=PutObject" {
+	query := request.URL.Query()
+	query.Del("x-id")
+	switch {
+	case request.Method == http.MethodGet && len(query) == 0:
+		return t.get(request, bucket, key), request, nil
+	case request.Method == http.MethodPut && len(query) == 0:
+		return t.put(request, bucket, key)
+	case request.Method == http.MethodPut && len(query) == 2 && query.Has("partNumber") && query.Has("uploadId"):
+		return t.part(request, bucket, key, query)
+	}
+	return nil, request, nil
+}
+
+// The bucket and key of a request to the endpoint that is signed with the client's own key.
+func (t *Transport) object(request *http.Request) (bucket, key string, ok bool) {
+	if request.URL.Host != t.Endpoint || !t.Client.signs(request.Header.Get("Authorization")) {
 		return "", "", false
 	}
 	path, err := url.PathUnescape(strings.TrimPrefix(request.URL.EscapedPath(), "/"))
@@ -89,9 +135,19 @@ func (t *Transport) object(request *http.Request) (bucket, key string, ok bool) 
 	return bucket, key, ok && bucket != "" && key != "" && !strings.Contains(path, "\x00")
 }
 
-func only(headers http.Header, own map[string]bool, prefix string) bool {
+// "AWS4-HMAC-SHA256 Credential=KEY/20260102/us-east-1/s3/aws4_request, ..."
+func (c *Client) signs(authorization string) bool {
+	_, credential, found := strings.Cut(authorization, "Credential=")
+	key, _, slash := strings.Cut(credential, "/")
+	return found && slash && key == c.accessKey
+}
+
+func only(headers http.Header, prefix string, sets ...map[string]bool) bool {
 	for name, values := range headers {
-		known := passed[name] || own[name] || (prefix != "" && strings.HasPrefix(name, prefix))
+		known := passed[name] || (prefix != "" && strings.HasPrefix(name, prefix))
+		for _, set := range sets {
+			known = known || set[name]
+		}
 		if !known || len(values) != 1 {
 			return false
 		}
@@ -123,10 +179,10 @@ func parseRange(text string) (*Range, bool) {
 
 func (t *Transport) get(request *http.Request, bucket, key string) *http.Response {
 	part, ok := parseRange(request.Header.Get("Range"))
-	if !ok || !only(request.Header, passedGet, "") {
+	if !ok || !only(request.Header, "", passedGet) {
 		return nil
 	}
-	data, got, err := t.Client.GetWith(request.Context(), bucket, key, &GetOptions{Range: part, Metadata: true,
+	data, got, err := t.Client.GetWith(request.Context(), bucket, key, &GetOptions{Range: part, Metadata: true, sizeMax: bodyMax,
 		IfMatch: unquoted(request.Header.Get("If-Match")), IfNoneMatch: unquoted(request.Header.Get("If-None-Match"))})
 	if err != nil {
 		return nil
@@ -149,7 +205,8 @@ func (t *Transport) get(request *http.Request, bucket, key string) *http.Respons
 		header.Set("x-amz-version-id", got.VersionID)
 	}
 	if name, value, found := strings.Cut(got.Checksum, ":"); found && part == nil && request.Header.Get("X-Amz-Checksum-Mode") != "" {
-		header.Set("x-amz-checksum-"+strings.ToLower(name), value)
+		header.Set(checksumPrefix+strings.ToLower(name), value)
+		header.Set(checksumPrefix+"Type", "FULL_OBJECT")
 	}
 	status := http.StatusOK
 	header.Del("Content-Range")
@@ -161,60 +218,70 @@ func (t *Transport) get(request *http.Request, bucket, key string) *http.Respons
 	return answer(request, status, header, data)
 }
 
-// The body's bytes; false for one that is better left to Base.
-func body(request *http.Request) ([]byte, bool) {
-	if request.ContentLength > bodyMax || request.ContentLength < 0 || strings.HasPrefix(request.Header.Get("X-Amz-Content-Sha256"), "STREAMING") {
-		return nil, false
+func (t *Transport) put(request *http.Request, bucket, key string) (*http.Response, *http.Request, error) {
+	if !only(request.Header, "X-Amz-Meta-", passedPut, passedPart) {
+		return nil, request, nil
 	}
-	if request.Body == nil || request.ContentLength == 0 {
-		return nil, true
+	body, request, err := readPayload(request)
+	if err != nil {
+		return nil, request, passedOn(err)
 	}
-	data := make([]byte, request.ContentLength)
-	if _, err := io.ReadFull(request.Body, data); err != nil {
-		data = nil
-	}
-	request.Body.Close()
-	// As it was, for whoever sends it after all.
-	request.Body = io.NopCloser(bytes.NewReader(data))
-	return data, data != nil
-}
-
-func (t *Transport) put(request *http.Request, bucket, key string) (*http.Response, error) {
-	if !only(request.Header, passedPut, "X-Amz-Meta-") {
-		return nil, nil
-	}
-	data, ok := body(request)
-	if !ok {
-		return nil, nil
-	}
-	if sum := request.Header.Get("Content-Md5"); sum != "" {
-		digest := md5.Sum(data)
-		if base64.StdEncoding.EncodeToString(digest[:]) != sum {
-			return nil, nil
-		}
-	}
-	options := &PutOptions{ContentType: request.Header.Get("Content-Type"), Metadata: map[string]string{}, MD5ETag: true,
+	options := &PutOptions{ContentType: request.Header.Get("Content-Type"), Metadata: map[string]string{}, MD5ETag: true, Checksum: body.checksum,
 		IfMatch: unquoted(request.Header.Get("If-Match")), IfNoneMatch: unquoted(request.Header.Get("If-None-Match"))}
 	for name := range request.Header {
 		if strings.HasPrefix(name, "X-Amz-Meta-") {
 			options.Metadata[strings.ToLower(strings.TrimPrefix(name, "X-Amz-Meta-"))] = request.Header.Get(name)
 		}
 	}
-	put, err := t.Client.PutWith(request.Context(), bucket, key, data, options)
+	put, err := t.Client.PutWith(request.Context(), bucket, key, body.data, options)
 	if err != nil {
 		conditional := options.IfMatch != "" || options.IfNoneMatch != ""
 		if conditional && (errors.Is(err, OutcomeUnknown) || errors.Is(err, TimedOut)) || errors.Is(err, context.Canceled) ||
 			errors.Is(err, context.DeadlineExceeded) {
-			return nil, err // it may have happened: not again
+			return nil, request, err // it may have happened: not again
 		}
-		return nil, nil
+		return nil, request, nil
 	}
+	return stored(request, put, body), request, nil
+}
+
+func (t *Transport) part(request *http.Request, bucket, key string, query url.Values) (*http.Response, *http.Request, error) {
+	number, err := strconv.Atoi(query.Get("partNumber"))
+	if err != nil || t.Tokens == nil || !only(request.Header, "", passedPart) {
+		return nil, request, nil
+	}
+	body, request, err := readPayload(request)
+	if err != nil {
+		return nil, request, passedOn(err)
+	}
+	put, err := t.Tokens.PutPart(request.Context(), bucket, key, query.Get("uploadId"), number, body.data, body.checksum)
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil, request, err
+	}
+	if err != nil { // a part that is stored twice is as good as once
+		return nil, request, nil
+	}
+	return stored(request, put, body), request, nil
+}
+
+// A body that could not be read is the request's failure; one that is only another kind goes by Base.
+func passedOn(err error) error {
+	if errors.Is(err, errOtherBody) {
+		return nil
+	}
+	return err
+}
+
+func stored(request *http.Request, put Object, body payload) *http.Response {
 	header := http.Header{}
 	header.Set("ETag", `"`+put.ETag+`"`)
-	if put.VersionID != "" {
+	if put.VersionID != "" && put.VersionID != "null" { // S3 names the version of a PUT where versions are kept
 		header.Set("x-amz-version-id", put.VersionID)
 	}
-	return answer(request, http.StatusOK, header, nil), nil
+	if name, value, found := strings.Cut(body.checksum, ":"); found {
+		header.Set(checksumPrefix+strings.ToLower(name), value)
+	}
+	return answer(request, http.StatusOK, header, nil)
 }
 
 func answer(request *http.Request, status int, header http.Header, data []byte) *http.Response {

@@ -1,96 +1,182 @@
-// Batches: many objects in one call.
+// Batches: many objects in one call, and Results, what became of each.
 #include "native.h"
 
 enum { items_max = 4096 };
+typedef enum { batch_get, batch_put, batch_head, batch_remove } BatchKind;
 
-static bool read_item(PyObject* given, verbena_item* item) {
-  PyObject *bucket, *key;
-  Py_ssize_t offset, size;
-  if (!PyTuple_Check(given)) {
-    PyErr_SetString(PyExc_TypeError, "an item is a tuple (bucket, key, offset, size)");
-    return false;
+typedef struct {
+  PyObject_HEAD
+  verbena_item_result* results;
+  size_t count, failed;
+} Results;
+
+static PyTypeObject* results_type;
+
+// ---- Items ----
+
+static bool place_of(PyObject* value, size_t* into) {
+  const Py_ssize_t number = PyLong_AsSsize_t(value);
+  if (number >= 0) {
+    *into = (size_t)number;
+    return true;
   }
-  if (!PyArg_ParseTuple(given, "UUnn;an item is (bucket, key, offset, size)", &bucket, &key, &offset, &size)) return false;
-  if (offset < 0 || size < 0) {
-    PyErr_SetString(PyExc_ValueError, "an item's offset and size are not below 0");
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "an item's offset and size are not below 0");
+  return false;
+}
+
+static bool read_item(PyObject* given, bool placed, verbena_item* item) {
+  if (!PyTuple_Check(given) || PyTuple_Size(given) != (placed ? 4 : 2)) {
+    PyErr_SetString(PyExc_TypeError, placed ? "an item is a tuple (bucket, key, offset, size)" : "an item is a tuple (bucket, key)");
     return false;
   }
   item->struct_size = sizeof *item;
-  item->bucket = text_of(bucket, "bucket");
-  item->key = item->bucket == NULL ? NULL : text_of(key, "key");
-  item->offset = (size_t)offset;
-  item->size = (size_t)size;
-  return item->key != NULL;
+  item->bucket = text_of(PyTuple_GetItem(given, 0), "bucket");
+  item->key = item->bucket == NULL ? NULL : text_of(PyTuple_GetItem(given, 1), "key");
+  if (item->key == NULL || !placed) return item->key != NULL;
+  return place_of(PyTuple_GetItem(given, 2), &item->offset) && place_of(PyTuple_GetItem(given, 3), &item->size);
 }
 
-static PyObject* list_of(const verbena_item_result* results, size_t count) {
-  PyObject* list = PyList_New(0);
-  for (size_t i = 0; list != NULL && i < count; ++i) {
-    const verbena_item_result* one = &results[i];
-    PyObject* entry =
-        Py_BuildValue("iKKLss", one->code, (unsigned long long)one->bytes, (unsigned long long)one->size,
-                      (long long)one->modified_us, one->etag, one->version_id);
-    if (entry == NULL || PyList_Append(list, entry) < 0) Py_CLEAR(list);
-    Py_XDECREF(entry);
-  }
-  return list;
-}
-
-// With the memory open and the client in use.
-static PyObject* fetch(verbena_client* used, const Memory* into, verbena_item* items, verbena_item_result* results,
-                       size_t count) {
+static bool inside(const verbena_item* items, size_t count, size_t size) {
   for (size_t i = 0; i < count; ++i) {
-    if (items[i].offset > into->size || items[i].size > into->size - items[i].offset) {
-      PyErr_SetString(PyExc_ValueError, "an item lies outside the memory");
-      return NULL;
-    }
+    if (items[i].offset <= size && items[i].size <= size - items[i].offset) continue;
+    PyErr_SetString(PyExc_ValueError, "an item lies outside the memory");
+    return false;
   }
+  return true;
+}
+
+// ---- The call ----
+
+static int run(verbena_client* used, BatchKind kind, const verbena_batch* batch) {
+  switch (kind) {
+    case batch_get: return verbena_get_many(used, batch, NULL);
+    case batch_put: return verbena_put_many(used, batch, NULL);
+    case batch_head: return verbena_head_many(used, batch, NULL);
+    case batch_remove: return verbena_delete_many(used, batch, NULL);
+  }
+  return VERBENA_INVALID_ARGUMENT;
+}
+
+// With the memory open (NULL for head and remove) and the client in use.
+static bool transfer(verbena_client* used, BatchKind kind, const Memory* memory, const verbena_item* items, Results* results) {
+  if (memory != NULL && !inside(items, results->count, memory->size)) return false;
   verbena_buffer* own = NULL;
   int code = VERBENA_OK;
   Py_BEGIN_ALLOW_THREADS
-  if (into->buffer == NULL) {
-    const verbena_memory memory = {.struct_size = sizeof memory, .address = into->data, .size = into->size};
-    code = verbena_buffer_register(used, &memory, &own);
+  if (memory != NULL && memory->buffer == NULL && memory->size > 0) {
+    const verbena_memory given = {.struct_size = sizeof given, .address = memory->data, .size = memory->size};
+    code = verbena_buffer_register(used, &given, &own);
   }
-  verbena_buffer* const window = into->buffer == NULL ? own : into->buffer->buffer;
+  verbena_buffer* const window = memory == NULL || memory->buffer == NULL ? own : memory->buffer->buffer;
   if (code == VERBENA_OK) {
-    const verbena_batch batch = {.struct_size = sizeof batch, .items = items, .count = count, .windows = &window,
-                                 .window_count = 1, .results = results, .result_size = sizeof *results};
-    code = verbena_get_many(used, &batch, NULL);
+    const verbena_batch batch = {.struct_size = sizeof batch, .items = items, .count = results->count, .windows = &window,
+                                 .window_count = window == NULL ? 0 : 1, .results = results->results,
+                                 .result_size = sizeof *results->results};
+    code = run(used, kind, &batch);
   }
   verbena_buffer_free(own);
   Py_END_ALLOW_THREADS
-  return code == VERBENA_OK ? list_of(results, count) : raise_last(code);
+  if (code != VERBENA_OK) return raise_last(code) != NULL;
+  for (size_t i = 0; i < results->count; ++i) results->failed += results->results[i].code != VERBENA_OK;
+  return true;
 }
 
-PyObject* client_get_batch(PyObject* self, PyObject* arguments) {
-  PyObject *given, *into;
-  if (!PyArg_ParseTuple(arguments, "OO:get_batch", &given, &into)) return NULL;
-  PyObject* kept = PySequence_Tuple(given);  // its items' text stays while bytes move
-  if (kept == NULL) return NULL;
-  const Py_ssize_t count = PyTuple_Size(kept);
-  if (count < 1 || count > items_max) {
-    PyErr_SetString(PyExc_ValueError, "a batch has 1 to 4096 items");
-    Py_DECREF(kept);
+static Results* new_results(size_t count) {
+  Results* made = (Results*)PyType_GenericAlloc(results_type, 0);
+  if (made == NULL) return NULL;
+  made->results = PyMem_Calloc(count, sizeof *made->results);
+  made->count = count;
+  if (made->results != NULL) return made;
+  Py_DECREF((PyObject*)made);
+  return (Results*)PyErr_NoMemory();
+}
+
+static bool batch_of(Client* client, BatchKind kind, PyObject* kept, PyObject* memory, Results* results) {
+  const bool placed = kind == batch_get || kind == batch_put;
+  verbena_item* items = PyMem_Calloc(results->count, sizeof *items);
+  bool ok = items != NULL;
+  if (!ok) PyErr_NoMemory();
+  for (size_t i = 0; ok && i < results->count; ++i) ok = read_item(PyTuple_GetItem(kept, (Py_ssize_t)i), placed, &items[i]);
+  verbena_client* used = ok ? begin_use(client) : NULL;
+  ok = used != NULL;
+  if (ok && placed) {
+    Memory opened;
+    ok = open_memory(&opened, memory, kind == batch_get);
+    if (ok) {
+      ok = transfer(used, kind, &opened, items, results);
+      close_memory(&opened);
+    }
+  } else if (ok) {
+    ok = transfer(used, kind, NULL, items, results);
+  }
+  if (used != NULL) end_use(client, used);
+  PyMem_Free(items);
+  return ok;
+}
+
+PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names) {
+  const long kind = nargs == 3 && names == NULL ? PyLong_AsLong(values[0]) : -1;
+  if (kind < batch_get || kind > batch_remove) {
+    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory)");
     return NULL;
   }
-  verbena_item* items = PyMem_Calloc((size_t)count, sizeof *items);
-  verbena_item_result* results = PyMem_Calloc((size_t)count, sizeof *results);
-  bool ok = items != NULL && results != NULL;
-  if (!ok) PyErr_NoMemory();
-  for (Py_ssize_t i = 0; ok && i < count; ++i) ok = read_item(PyTuple_GetItem(kept, i), &items[i]);
-  PyObject* list = NULL;
-  verbena_client* used = ok ? begin_use((Client*)self) : NULL;
-  if (used != NULL) {
-    Memory memory;
-    if (open_memory(&memory, into, true)) {
-      list = fetch(used, &memory, items, results, (size_t)count);
-      close_memory(&memory);
-    }
-    end_use((Client*)self, used);
+  PyObject* kept = PySequence_Tuple(values[1]);  // its items' text stays while bytes move
+  if (kept == NULL) return NULL;
+  const Py_ssize_t count = PyTuple_Size(kept);
+  Results* results = NULL;
+  if (count < 1 || count > items_max) {
+    PyErr_SetString(PyExc_ValueError, "a batch has 1 to 4096 items");
+  } else {
+    results = new_results((size_t)count);
   }
-  PyMem_Free(items);
-  PyMem_Free(results);
+  if (results != NULL && !batch_of((Client*)self, (BatchKind)kind, kept, values[2], results)) {
+    Py_DECREF((PyObject*)results);
+    results = NULL;
+  }
   Py_DECREF(kept);
-  return list;
+  return (PyObject*)results;
+}
+
+// ---- Results ----
+
+static Py_ssize_t results_length(PyObject* self) { return (Py_ssize_t)((Results*)self)->count; }
+
+static PyObject* results_item(PyObject* self, Py_ssize_t index) {
+  const Results* results = (Results*)self;
+  if (index < 0 || (size_t)index >= results->count) {
+    PyErr_SetString(PyExc_IndexError, "no such item");
+    return NULL;
+  }
+  const verbena_item_result* one = &results->results[index];
+  return Py_BuildValue("iKKLss", one->code, (unsigned long long)one->bytes, (unsigned long long)one->size,
+                       (long long)one->modified_us, one->etag, one->version_id);
+}
+
+static PyObject* get_failed(PyObject* self, void* unused) {
+  (void)unused;
+  return PyLong_FromSize_t(((Results*)self)->failed);
+}
+
+static void results_dealloc(PyObject* self) {
+  PyMem_Free(((Results*)self)->results);
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+static PyGetSetDef results_attributes[] = {{"failed", get_failed, NULL, "How many items have failed.", NULL},
+                                           {NULL, NULL, NULL, NULL, NULL}};
+
+PyTypeObject* make_results_type(void) {
+  static PyType_Slot slots[] = {
+      {Py_tp_dealloc, results_dealloc},
+      {Py_tp_getset, results_attributes},
+      {Py_sq_length, results_length},
+      {Py_sq_item, results_item},
+      {Py_tp_doc, "Of each item (code, bytes, size, modified_us, etag, version_id), made when it is looked at."},
+      {0, NULL}};
+  static PyType_Spec spec = {"verbena._native.Results", sizeof(Results), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  results_type = (PyTypeObject*)PyType_FromSpec(&spec);
+  return results_type;
 }

@@ -624,9 +624,12 @@ static PyMethodDef client_methods[] = {
     FAST("get", client_get,
          "get(bucket, key, *, range=None, ranges=None, if_match=None, if_none_match=None, version_id=None, metadata=False)\n"
          "    -> Buffer\n\nThe object's bytes in memory of the client's. Its `reply` says what else is known."),
-    {"get_batch", client_get_batch, METH_VARARGS,
-     "get_batch([(bucket, key, offset, size), ...], into)\n    -> [(code, bytes, size, modified_us, etag, version_id), ...]\n\n"
-     "As get_many, of at most 4096 items, and outcomes as numbers."},
+    FAST("batch", client_batch,
+         "batch(kind, items, memory) -> Results\n\n"
+         "What get_many (kind 0), put_many (1), head_many (2) and remove_many (3) are made of: at most 4096 items."),
+    KEYWORDS("put_part", client_put_part,
+             "put_part(bucket, key, upload_id, number, data, *, checksum=None, md5_etag=False) -> Reply\n\n"
+             "A part of an upload that another client of S3 began: by token where that works, else over HTTP."),
     FAST("put", client_put,
          "put(bucket, key, data, *, content_type=None, metadata=None, if_match=None, if_none_match=None, checksum=None,\n"
          "    md5_etag=False) -> Reply\n\nStores a Buffer, or what any contiguous buffer or DLPack tensor in host memory holds."),

@@ -53,12 +53,14 @@ PyMODINIT_FUNC PyInit__native(void) {
   reply_type = make_reply_type();
   queue_type = make_queue_type();
   operation_type = make_operation_type();
-  if (!client_type || !buffer_type || !reply_type || !queue_type || !operation_type) return NULL;
+  PyTypeObject* results = make_results_type();
+  if (!client_type || !buffer_type || !reply_type || !queue_type || !operation_type || !results) return NULL;
   if (PyModule_AddObjectRef(module, "Client", (PyObject*)client_type) < 0 ||
       PyModule_AddObjectRef(module, "Buffer", (PyObject*)buffer_type) < 0 ||
       PyModule_AddObjectRef(module, "Reply", (PyObject*)reply_type) < 0 ||
       PyModule_AddObjectRef(module, "Queue", (PyObject*)queue_type) < 0 ||
       PyModule_AddObjectRef(module, "Operation", (PyObject*)operation_type) < 0 ||
+      PyModule_AddObjectRef(module, "Results", (PyObject*)results) < 0 ||
       PyModule_AddStringConstant(module, "version", verbena_version()) < 0) {
     return NULL;
   }

@@ -110,8 +110,12 @@ void pool_put(Client* client, verbena_buffer* buffer);
 verbena_buffer* pool_take(Client* client, size_t size);
 size_t pool_class(size_t size);
 
-// One message's worth of get_many (batch.c).
-PyObject* client_get_batch(PyObject* self, PyObject* arguments);
+// One call's worth of get_many, put_many, head_many, remove_many (batch.c).
+PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
+PyTypeObject* make_results_type(void);
+
+// part.c
+PyObject* client_put_part(PyObject* self, PyObject* arguments, PyObject* keywords);
 
 Reply* new_reply(void);
 // Object, prefixes, continuation of a page as Python has them.

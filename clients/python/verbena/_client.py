@@ -1,11 +1,16 @@
 """The client as Python has it: what _native does, with iterators, context managers and the environment's keys."""
+import bisect
+import collections.abc
 import datetime
+import itertools
 import os
 from typing import NamedTuple, Optional
 
 from . import _native, errors
 
 _BATCH_MAX = 4096
+_BATCH_BYTES_MAX = 64 << 20  # that are packed for one batch
+_GET, _PUT, _HEAD, _REMOVE = range(4)
 
 
 class ListedObject(NamedTuple):
@@ -21,13 +26,50 @@ class ListedObject(NamedTuple):
         return datetime.datetime.fromtimestamp(self.modified_us / 1e6, datetime.timezone.utc)
 
 
-class Fetched(NamedTuple):
-    """What became of one item of get_many."""
+class Done(NamedTuple):
+    """What became of one item of a batch. `bytes` were moved, the whole object has `size` (not known of what is stored or removed)."""
 
     bytes: int
     size: int
+    modified_us: int
     etag: str
+    version_id: str
     error: Optional[errors.VerbenaError]
+
+
+class Outcomes(collections.abc.Sequence):
+    """A Done for each item of a batch, in their order; made when it is looked at."""
+
+    __slots__ = ("_items", "_parts", "_starts")
+
+    def __init__(self, items, parts):
+        self._items, self._parts = items, parts
+        self._starts = (0,) if len(parts) == 1 else list(itertools.accumulate(map(len, parts), initial=0))
+
+    def __len__(self):
+        return len(self._items)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise IndexError("no such item")
+        part = bisect.bisect_right(self._starts, at) - 1
+        code, moved, size, modified_us, etag, version_id = self._parts[part][at - self._starts[part]]
+        error = errors.of_item(code, *self._items[at][:2]) if code else None
+        return Done(moved, size, modified_us, etag, version_id, error)
+
+    @property
+    def failed(self):
+        """How many items have an error."""
+        return sum(part.failed for part in self._parts)
+
+    def check(self):
+        """Raises the first item's error, if any has one; gives itself."""
+        if self.failed:
+            raise next(one.error for one in self if one.error is not None)
+        return self
 
 
 class Client(_native.Client):
@@ -43,19 +85,39 @@ class Client(_native.Client):
     def __exit__(self, *exception):
         self.close()
 
+    def _many(self, kind, items, memory):
+        items = tuple(items)
+        if 0 < len(items) <= _BATCH_MAX:
+            return Outcomes(items, (self.batch(kind, items, memory),))
+        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory)
+                                for first in range(0, len(items), _BATCH_MAX)])
+
     def get_many(self, items, into):
         """Many objects in few messages: items are (bucket, key, offset, size), and each object goes into that place of `into`.
 
-        Gives a Fetched for each item, in their order: one that is not there, or longer than its place, has an `error` and leaves the
-        others alone. Places must not overlap.
+        Gives Outcomes: a Done for each item, in their order. One that is not there, or longer than its place, has an `error` and leaves
+        the others alone. Places must not overlap.
         """
-        items, fetched = tuple(items), []
-        for first in range(0, len(items), _BATCH_MAX):
-            some = items[first:first + _BATCH_MAX]
-            for (bucket, key, _, _), (code, count, size, _, etag, _) in zip(some, self.get_batch(some, into)):
-                error = errors.of_item(code, bucket, key) if code else None
-                fetched.append(Fetched(count, size, etag, error))
-        return fetched
+        return self._many(_GET, items, into)
+
+    def put_many(self, items, data=None):
+        """Stores many objects in few messages, each as atomically and durably as put does. Items are (bucket, key, bytes), or with `data`
+        (bucket, key, offset, size): those bytes of it. Gives Outcomes. A key may be named once in 4096 items."""
+        if data is not None:
+            return self._many(_PUT, items, data)
+        items, parts = tuple(items), []
+        for some, size in _batches_of_bytes(items):
+            with self.allocate(max(size, 1)) as memory:
+                parts.append(self.batch(_PUT, _packed(some, memory), memory))
+        return Outcomes(items, parts)
+
+    def head_many(self, items):
+        """What is known of many objects, (bucket, key) each. Gives Outcomes."""
+        return self._many(_HEAD, items, None)
+
+    def remove_many(self, items):
+        """Removes many objects, (bucket, key) each; one that is not there is no error. Gives Outcomes."""
+        return self._many(_REMOVE, items, None)
 
     def list(self, bucket, prefix="", *, delimiter=None, after=None, page_size=1000):
         """Yields ListedObject for each key, in order; with a delimiter also the common prefixes, as str."""
@@ -78,6 +140,36 @@ class Client(_native.Client):
         except errors.NoSuchKey:
             return False
         return True
+
+
+def _batches_of_bytes(items):
+    """Items (bucket, key, bytes) in the portions that go into one batch, with the bytes of each."""
+    some, size = [], 0
+    for item in items:
+        if not isinstance(item, tuple) or len(item) != 3:
+            raise TypeError("an item is a tuple (bucket, key, bytes)")
+        more = memoryview(item[2]).nbytes
+        if some and (len(some) == _BATCH_MAX or size + more > _BATCH_BYTES_MAX):
+            yield some, size
+            some, size = [], 0
+        some.append(item)
+        size += more
+    if some:
+        yield some, size
+
+
+def _packed(items, memory):
+    """The items' bytes one after the other in `memory`: (bucket, key, offset, size) of each."""
+    placed, at = [], 0
+    with memoryview(memory) as view:
+        for bucket, key, body in items:
+            with memoryview(body) as source:
+                size = source.nbytes
+                if size:
+                    view[at:at + size] = source.cast("B") if source.format != "B" or source.ndim != 1 else source
+            placed.append((bucket, key, at, size))
+            at += size
+    return placed
 
 
 def connect(endpoint=None, **options):

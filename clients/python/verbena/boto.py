@@ -1,6 +1,7 @@
-"""boto3 by one line: accelerate(s3) moves the payloads of a client's GetObject and PutObject by Verbena's native door.
+"""boto3 by one line: accelerate(s3) moves the payloads of a client's GetObject and PutObject by Verbena's native door, those of UploadPart by
+token.
 
-A request that the native door answers exactly goes there; every other one, and every one that fails there, goes its usual way, so that
+A request that these answer exactly goes there; every other one, and every one that fails there, goes its usual way, so that
 its errors, retries and events are botocore's own.
 """
 import collections
@@ -8,6 +9,7 @@ import email.utils
 import logging
 import re
 import threading
+import time
 import urllib.parse
 
 from . import errors
@@ -19,7 +21,10 @@ _PASSED = {"user-agent", "x-amz-date", "x-amz-content-sha256", "authorization", 
            "accept-encoding", "content-length", "x-amz-security-token", "expect", "date", "accept", "connection", "x-amz-checksum-mode",
            "amz-sdk-retry", "x-amzn-trace-id"}
 _GET = _PASSED | {"range", "if-match", "if-none-match"}
-_PUT = _PASSED | {"content-type", "if-match", "if-none-match", "content-md5"}
+_SUMMED = {"content-type", "content-md5", "x-amz-sdk-checksum-algorithm"}
+_PUT = _PASSED | _SUMMED | {"if-match", "if-none-match"}
+_PART = _PASSED | _SUMMED
+_REST_S = 10  # before tokens are tried again
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)$")
 _CHECKSUMS = ("CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256")
 _NO_HEADERS = {"content-length", "date", "server", "connection", "x-amz-request-id", "x-amz-id-2", "content-range", "etag", "last-modified"}
@@ -28,8 +33,9 @@ _NO_HEADERS = {"content-length", "date", "server", "connection", "x-amz-request-
 class Acceleration:
     """What accelerate() made of a client. `counts` says how many requests went which way, `reasons` why they did not go natively."""
 
-    def __init__(self, s3, client):
+    def __init__(self, s3, client, token_options=None):
         self.s3, self.client = s3, client
+        self._tokens, self._token_options, self._tokens_after = None, token_options, 0.0
         self.counts, self.reasons = collections.Counter(), collections.Counter()
         self._lock = threading.Lock()
         self._endpoint = urllib.parse.urlsplit(s3.meta.endpoint_url)
@@ -43,6 +49,8 @@ class Acceleration:
         self.s3.meta.events.unregister("before-send.s3.PutObject", unique_id="verbena-put")
         self.s3.meta.events.unregister("before-send.s3.UploadPart", unique_id="verbena-part")
         self.client.close()
+        if self._tokens is not None:
+            self._tokens.close()
 
     def __enter__(self):
         return self
@@ -57,14 +65,19 @@ class Acceleration:
                 self.reasons[reason] += 1
                 _log.info("by botocore: %s", reason)
 
-    def _decline(self, reason):
+    def _decline(self, reason, body=None):
+        if body is not None:
+            body.rewind()
         self._count("http", reason)
 
     def _address(self, request):
-        """Bucket and key of a URL, or None."""
+        """Bucket and key of a URL without parameters, or None."""
         url = urllib.parse.urlsplit(request.url)
         if url.query and url.query not in ("x-id=GetObject", "x-id=PutObject"):
             return None
+        return self._names(url)
+
+    def _names(self, url):
         path = urllib.parse.unquote(url.path)
         if url.netloc == self._endpoint.netloc:
             bucket, _, key = path[1:].partition("/")
@@ -99,50 +112,97 @@ class Acceleration:
         others = {name for name in set(headers) - _PUT if not name.startswith("x-amz-meta-") and not _is_checksum(name)}
         if address is None or others:
             return self._decline(f"PutObject with {', '.join(sorted(others)) or 'query parameters'}")
-        checksums = [f"{name[15:].upper()}:{value}" for name, value in headers.items() if _is_checksum(name)]
-        if len(checksums) > 1 or headers.get("content-encoding") or _streaming(headers):
-            return self._decline("PutObject in chunks")
-        body = _body(request.body)
+        body = self._payload(request, headers, "PutObject")
         if body is None:
-            return self._decline("PutObject of a body that is no bytes in memory")
-        if "content-md5" in headers and not _md5_is(body, headers["content-md5"]):
-            return self._decline("PutObject with another MD5")
+            return None
         metadata = {name[11:]: value for name, value in headers.items() if name.startswith("x-amz-meta-")}
         try:
-            put = self.client.put(*address, body, content_type=headers.get("content-type"), metadata=metadata,
+            put = self.client.put(*address, body.bytes, content_type=headers.get("content-type"), metadata=metadata,
                                   if_match=_etag(headers.get("if-match")), if_none_match=_etag(headers.get("if-none-match")),
-                                  checksum=checksums[0] if checksums else None, md5_etag=True)
+                                  checksum=body.checksum, md5_etag=True)
         except (errors.OutcomeUnknown, errors.TimedOut) as error:
             if headers.get("if-match") or headers.get("if-none-match"):
                 raise _broken(request, error) from error
-            return self._decline(f"PutObject: {error.code}")
+            return self._decline(f"PutObject: {error.code}", body)
         except (errors.VerbenaError, ValueError) as error:
-            return self._decline(f"PutObject: {getattr(error, 'code', 'invalid')}")
+            return self._decline(f"PutObject: {getattr(error, 'code', 'invalid')}", body)
+        return self._stored(request, put, body)
+
+    def _part(self, request, **_):
+        headers, url = _headers(request), urllib.parse.urlsplit(request.url)
+        others = {name for name in set(headers) - _PART if not _is_checksum(name)}
+        asked, address = dict(urllib.parse.parse_qsl(url.query)), self._names(url)
+        number, upload = asked.pop("partNumber", ""), asked.pop("uploadId", "")
+        asked.pop("x-id", None)
+        if address is None or others or asked or not upload or not number.isdecimal():
+            return self._decline(f"UploadPart with {', '.join(sorted(others)) or 'query parameters'}")
+        tokens, why = self._token_client()
+        if tokens is None:
+            return self._decline(f"UploadPart: {why}")
+        body = self._payload(request, headers, "UploadPart")
+        if body is None:
+            return None
+        try:
+            put = tokens.put_part(*address, upload, int(number), body.bytes, checksum=body.checksum, md5_etag=True)
+        except (errors.VerbenaError, ValueError, OverflowError) as error:  # a part that is stored twice is as good as once
+            if isinstance(error, errors.Unsupported):
+                self._tokens_after = time.monotonic() + _REST_S
+            return self._decline(f"UploadPart: {getattr(error, 'code', 'invalid')}", body)
+        return self._stored(request, put, body)
+
+    def _payload(self, request, headers, what):
+        """The body where it is, with what the request says of it; None, and counted, when it cannot go another way."""
+        checksums = [f"{name[15:].upper()}:{value}" for name, value in headers.items() if _is_checksum(name)]
+        if "x-amz-sdk-checksum-algorithm" in headers and not checksums and not _streaming(headers):
+            return self._decline(f"{what} with a checksum that comes later")
+        if len(checksums) > 1 or headers.get("content-encoding") or _streaming(headers):
+            return self._decline(f"{what} in chunks")
+        body = _Body(request.body, checksums[0] if checksums else None)
+        if body.bytes is None:
+            return self._decline(f"{what} of a body that is no bytes in memory", body)
+        if "content-md5" in headers and not _md5_is(body.bytes, headers["content-md5"]):
+            return self._decline(f"{what} with another MD5", body)
+        return body
+
+    def _stored(self, request, put, body):
         self._count(put.door)
         answer = {"ETag": f'"{put.etag}"', "Content-Length": "0"}
-        if put.version_id:
+        if put.version_id and put.version_id != "null":  # S3 names the version of a PUT where versions are kept
             answer["x-amz-version-id"] = put.version_id
-        for checksum in checksums:
-            name, _, value = checksum.partition(":")
+        if body.checksum:
+            name, _, value = body.checksum.partition(":")
             answer[f"x-amz-checksum-{name.lower()}"] = value
         return _response(request, 200, answer, b"")
 
-    def _part(self, request, **_):
-        return self._decline("UploadPart")
+    def _token_client(self):
+        """The client of tokens, made when it is first needed; else None and why not."""
+        with self._lock:
+            if self._token_options is None:
+                return None, "no token_provider"
+            if time.monotonic() < self._tokens_after:
+                return None, "tokens rest"
+            if self._tokens is None:
+                try:
+                    self._tokens = Client(**self._token_options)
+                except (errors.VerbenaError, ValueError) as error:
+                    self._tokens_after = time.monotonic() + _REST_S
+                    return None, getattr(error, "code", "invalid")
+            return self._tokens, None
 
 
-def accelerate(s3, *, native_endpoint=None, provider="auto", **options):
-    """Moves the payloads of a boto3 client's GetObject and PutObject by the native door of the Verbena server that it talks to.
+def accelerate(s3, *, native_endpoint=None, provider="auto", token_provider="verbs", **options):
+    """Moves the payloads of a boto3 client's GetObject, PutObject and UploadPart past HTTP, to and from the Verbena server that it talks to.
 
-    Downloads, uploads and transfers in parts (ranged GetObject) go through the same calls. Returns an Acceleration; its `close()` undoes it.
+    Downloads, uploads and transfers in parts go through the same calls. Parts of uploads go by RDMA token, where this machine has a device of
+    `token_provider` (None: never). Returns an Acceleration; its `close()` undoes it.
     """
     credentials = s3._request_signer._credentials.get_frozen_credentials()
     verify = getattr(s3._endpoint.http_session, "_verify", True)
-    client = Client(endpoint=s3.meta.endpoint_url, native_endpoint=native_endpoint, access_key=credentials.access_key,
-                    secret_key=credentials.secret_key, session_token=credentials.token, region=s3.meta.region_name or "us-east-1",
-                    via="native", provider=provider, ca_file=verify if isinstance(verify, str) else None, insecure=verify is False,
-                    **options)
-    return Acceleration(s3, client)
+    options.update(endpoint=s3.meta.endpoint_url, native_endpoint=native_endpoint, access_key=credentials.access_key,
+                   secret_key=credentials.secret_key, session_token=credentials.token, region=s3.meta.region_name or "us-east-1",
+                   ca_file=verify if isinstance(verify, str) else None, insecure=verify is False)
+    client = Client(**options, via="native", provider=provider)
+    return Acceleration(s3, client, token_provider and dict(options, via="token", provider=token_provider))
 
 
 def _broken(request, error):
@@ -172,20 +232,26 @@ def _streaming(headers):
     return headers.get("x-amz-content-sha256", "").startswith("STREAMING") or "transfer-encoding" in headers
 
 
-def _body(body):
-    """The body's bytes where they are; None for streams without an end that can be known."""
-    if body is None:
-        return b""
-    if isinstance(body, (bytes, bytearray, memoryview)):
-        return body
-    if isinstance(body, str):
-        return body.encode()
-    if hasattr(body, "read") and hasattr(body, "seek") and hasattr(body, "tell"):
-        start = body.tell()
-        data = body.read()
-        body.seek(start)  # as it was, for whoever sends it after all
-        return data if isinstance(data, (bytes, bytearray)) else None
-    return None
+class _Body:
+    """A request's body: its bytes where they are (None: a stream whose end cannot be known), and its checksum if it has one."""
+
+    def __init__(self, body, checksum):
+        self.checksum, self.bytes, self._stream, self._start = checksum, None, None, 0
+        if body is None:
+            self.bytes = b""
+        elif isinstance(body, (bytes, bytearray, memoryview)):
+            self.bytes = body
+        elif isinstance(body, str):
+            self.bytes = body.encode()
+        elif hasattr(body, "read") and hasattr(body, "seek") and hasattr(body, "tell"):
+            self._stream, self._start = body, body.tell()
+            data = body.read()
+            self.bytes = data if isinstance(data, (bytes, bytearray)) else None
+
+    def rewind(self):
+        """As it was, for whoever sends it after all. A stream that was sent stays at its end, as progress bars expect."""
+        if self._stream is not None:
+            self._stream.seek(self._start)
 
 
 def _md5_is(body, expected):

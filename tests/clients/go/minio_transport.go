@@ -1,4 +1,4 @@
-// minio-go over rdma.Transport: the same answers as without it, and payloads that travelled natively.
+// minio-go over rdma.Transport: the same answers as without it, and payloads that travelled natively and by token.
 package main
 
 import (
@@ -22,66 +22,123 @@ func must(err error, what string) {
 	}
 }
 
+var (
+	ctx      = context.Background()
+	http     = os.Getenv("AWS_ENDPOINT_URL")
+	endpoint = strings.TrimPrefix(http, "http://")
+	access   = os.Getenv("AWS_ACCESS_KEY_ID")
+	secret   = os.Getenv("AWS_SECRET_ACCESS_KEY")
+)
+
+func client(transport *rdma.Transport, access, secret string) *minio.Client {
+	options := &minio.Options{Creds: credentials.NewStaticV4(access, secret, ""), Region: "us-east-1"}
+	if transport != nil {
+		options.Transport = transport
+	}
+	made, err := minio.New(endpoint, options)
+	must(err, "minio.New")
+	return made
+}
+
+// How many went by the clients and by Base in between must be these.
+func counted(transport *rdma.Transport, what string, native, base int64, run func()) {
+	n, b := transport.Counts()
+	run()
+	nn, bb := transport.Counts()
+	if nn-n != native || bb-b != base {
+		must(fmt.Errorf("%d by the clients, %d by Base", nn-n, bb-b), what)
+	}
+}
+
+func read(from *minio.Client, key string, options minio.GetObjectOptions) ([]byte, minio.ObjectInfo) {
+	object, err := from.GetObject(ctx, "minio", key, options)
+	must(err, "get "+key)
+	defer object.Close()
+	got, err := io.ReadAll(object)
+	must(err, "read "+key)
+	info, err := object.Stat()
+	must(err, "stat "+key)
+	return got, info
+}
+
 func main() {
-	endpoint := strings.TrimPrefix(os.Getenv("AWS_ENDPOINT_URL"), "http://")
-	access, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
-	client, err := rdma.NewClient(rdma.Config{Endpoint: os.Getenv("VERBENA_NATIVE"), AccessKey: access, SecretKey: secret})
-	must(err, "connect")
-	transport := &rdma.Transport{Client: client, Endpoint: endpoint}
-	keys := credentials.NewStaticV4(access, secret, "")
-	fast, err := minio.New(endpoint, &minio.Options{Creds: keys, Transport: transport})
-	must(err, "fast")
-	plain, err := minio.New(endpoint, &minio.Options{Creds: keys})
-	must(err, "plain")
-	ctx := context.Background()
+	transport, err := rdma.NewTransport(rdma.Config{Endpoint: http, NativeEndpoint: os.Getenv("VERBENA_NATIVE"), AccessKey: access,
+		SecretKey: secret, TokenProvider: "tcp"})
+	must(err, "transport")
+	defer transport.Close()
+	fast, plain := client(transport, access, secret), client(nil, access, secret)
 	must(fast.MakeBucket(ctx, "minio", minio.MakeBucketOptions{}), "bucket")
 
+	// Signed in chunks, which is what minio-go does by itself over http; with an unsigned payload; with an MD5.
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	for name, put := range map[string]*minio.Client{"fast": fast, "plain": plain} {
-		_, err := put.PutObject(ctx, "minio", name+" key/ü+", bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{
-			ContentType: "text/x", UserMetadata: map[string]string{"Colour": "green"}, CacheControl: "no-cache",
-			DisableContentSha256: true, SendContentMd5: name == "fast"})
-		must(err, "put "+name)
-	}
-	for _, key := range []string{"fast key/ü+", "plain key/ü+"} {
-		var answers []minio.ObjectInfo
-		for _, get := range []*minio.Client{fast, plain} {
-			object, err := get.GetObject(ctx, "minio", key, minio.GetObjectOptions{})
-			must(err, "get")
-			got, err := io.ReadAll(object)
-			must(err, "read "+key)
-			if !bytes.Equal(got, data) {
+	kinds := map[string]minio.PutObjectOptions{"chunks": {}, "unsigned": {DisableContentSha256: true}, "md5": {SendContentMd5: true}}
+	for kind, options := range kinds {
+		options.ContentType, options.CacheControl, options.UserMetadata = "text/x", "", map[string]string{"Colour": "green"}
+		for name, put := range map[string]*minio.Client{"fast": fast, "plain": plain} {
+			key := name + " key/ü+ " + kind
+			native := int64(0)
+			if name == "fast" {
+				native = 1
+			}
+			counted(transport, "put "+key, native, 0, func() {
+				_, err := put.PutObject(ctx, "minio", key, bytes.NewReader(data), int64(len(data)), options)
+				must(err, "put "+key)
+			})
+			want, about := read(plain, key, minio.GetObjectOptions{})
+			var got []byte
+			var info minio.ObjectInfo
+			counted(transport, "get "+key, 1, 0, func() { got, info = read(fast, key, minio.GetObjectOptions{}) })
+			if !bytes.Equal(got, data) || !bytes.Equal(want, data) {
 				must(fmt.Errorf("other bytes"), key)
 			}
-			info, err := object.Stat()
-			must(err, "stat")
-			answers = append(answers, info)
+			if info.ETag != about.ETag || info.Size != about.Size || info.ContentType != "text/x" || about.ContentType != "text/x" ||
+				!info.LastModified.Equal(about.LastModified) || info.UserMetadata["Colour"] != "green" {
+				must(fmt.Errorf("%+v\n%+v", info, about), "answers differ:")
+			}
 			ranged := minio.GetObjectOptions{}
 			must(ranged.SetRange(10, 19), "range")
-			object, err = get.GetObject(ctx, "minio", key, ranged)
-			must(err, "get range")
-			got, err = io.ReadAll(object)
-			must(err, "read range")
-			if string(got) != string(data[10:20]) {
+			if got, _ := read(fast, key, ranged); string(got) != string(data[10:20]) {
 				must(fmt.Errorf("other bytes: %q", got), key)
 			}
 		}
-		a, b := answers[0], answers[1]
-		if a.ETag != b.ETag || a.Size != b.Size || a.ContentType != b.ContentType || !a.LastModified.Equal(b.LastModified) ||
-			a.UserMetadata["Colour"] != b.UserMetadata["Colour"] || a.UserMetadata["Colour"] != "green" ||
-			a.Metadata.Get("Cache-Control") != b.Metadata.Get("Cache-Control") {
-			must(fmt.Errorf("%+v\n%+v", a, b), "answers differ:")
-		}
 	}
-	_, err = fast.GetObject(ctx, "minio", "nothing", minio.GetObjectOptions{})
-	object, _ := fast.GetObject(ctx, "minio", "nothing", minio.GetObjectOptions{})
-	_, err = io.ReadAll(object)
-	if minio.ToErrorResponse(err).Code != "NoSuchKey" {
+
+	// An upload in parts: their payloads go by token, what begins and completes it by Base.
+	large := bytes.Repeat([]byte("fedcba98"), 12<<17)
+	counted(transport, "parts", 3, 2, func() {
+		_, err := fast.PutObject(ctx, "minio", "parts", bytes.NewReader(large), int64(len(large)), minio.PutObjectOptions{PartSize: 5 << 20})
+		must(err, "parts")
+	})
+	if got, _ := read(plain, "parts", minio.GetObjectOptions{}); !bytes.Equal(got, large) {
+		must(fmt.Errorf("other bytes"), "parts")
+	}
+
+	// A header that the native door has no place for goes by Base, body and all.
+	counted(transport, "a header", 0, 1, func() {
+		_, err := fast.PutObject(ctx, "minio", "tagged", bytes.NewReader(data), int64(len(data)),
+			minio.PutObjectOptions{UserTags: map[string]string{"a": "b"}})
+		must(err, "tagged")
+	})
+	if got, _ := read(plain, "tagged", minio.GetObjectOptions{}); !bytes.Equal(got, data) {
+		must(fmt.Errorf("other bytes"), "tagged")
+	}
+
+	// The server's own errors, and nobody gets the transport's rights who signs with another key, or not at all.
+	object, err := fast.GetObject(ctx, "minio", "nothing", minio.GetObjectOptions{})
+	must(err, "get")
+	if _, err = io.ReadAll(object); minio.ToErrorResponse(err).Code != "NoSuchKey" {
 		must(fmt.Errorf("%v", err), "not the server's own error:")
 	}
-	native, base := transport.Counts()
-	fmt.Println("native", native, "base", base)
-	if native < 4 {
-		os.Exit(1)
+	for _, stranger := range []*minio.Client{client(transport, "SOMEBODYELSE00000000", secret), client(transport, "", "")} {
+		object, err := stranger.GetObject(ctx, "minio", "parts", minio.GetObjectOptions{})
+		must(err, "get")
+		if _, err = io.ReadAll(object); err == nil {
+			must(fmt.Errorf("was answered"), "a stranger")
+		}
+		if _, err = stranger.PutObject(ctx, "minio", "strange", bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{}); err == nil {
+			must(fmt.Errorf("could write"), "a stranger")
+		}
 	}
+	native, base := transport.Counts()
+	fmt.Println("by the clients", native, "by Base", base)
 }

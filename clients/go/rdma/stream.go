@@ -1,0 +1,123 @@
+package rdma
+
+// #include "calls.h"
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime/cgo"
+	"unsafe"
+)
+
+// A reader that C asks for bytes, and why it stopped.
+type stream struct {
+	from io.Reader
+	err  error
+}
+
+//export verbenaGoRead
+func verbenaGoRead(handle C.uintptr_t, into unsafe.Pointer, size C.size_t) C.int64_t {
+	return C.int64_t(cgo.Handle(handle).Value().(*stream).fill(unsafe.Slice((*byte)(into), size)))
+}
+
+// Below 0 when it failed: a panic must not go through C.
+func (s *stream) fill(into []byte) (n int) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			s.err, n = fmt.Errorf("the reader panicked: %v", problem), -1
+		}
+	}()
+	n, err := io.ReadFull(s.from, into)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		s.err, n = err, -1
+	}
+	return n
+}
+
+// PutReader stores what a reader gives until its end, in bounded memory. Its failure is the call's, and nothing is stored then.
+func (c *Client) PutReader(ctx context.Context, bucket, key string, from io.Reader, options *PutOptions) (Object, error) {
+	reading := &stream{from: from}
+	handle := cgo.NewHandle(reading)
+	defer handle.Delete()
+	put, err := c.put(ctx, bucket, key, source{reader: handle}, options)
+	if reading.err != nil {
+		return Object{}, reading.err
+	}
+	return put, err
+}
+
+// Writer stores what is written to it, as an object that is there whole after Close, or not at all.
+type Writer struct {
+	pipe *io.PipeWriter
+	done chan struct{}
+	put  Object
+	err  error
+}
+
+// Create begins an object. Close ends it and says whether it was stored; CloseWithError gives it up. options may be nil.
+func (c *Client) Create(ctx context.Context, bucket, key string, options *PutOptions) *Writer {
+	from, to := io.Pipe()
+	made := &Writer{pipe: to, done: make(chan struct{})}
+	go func() {
+		defer close(made.done)
+		made.put, made.err = c.PutReader(ctx, bucket, key, from, options)
+		if made.err != nil {
+			from.CloseWithError(made.err) // of the writes that are still to come
+		} else {
+			from.Close()
+		}
+	}()
+	return made
+}
+
+// Write is io.Writer's.
+func (w *Writer) Write(data []byte) (int, error) { return w.pipe.Write(data) }
+
+// Close waits until the object is stored.
+func (w *Writer) Close() error {
+	w.pipe.Close()
+	<-w.done
+	return w.err
+}
+
+// CloseWithError gives up: nothing is stored.
+func (w *Writer) CloseWithError(err error) error {
+	if err == nil {
+		err = io.ErrClosedPipe
+	}
+	w.pipe.CloseWithError(err)
+	<-w.done
+	return w.err
+}
+
+// Object is what the server said, after Close.
+func (w *Writer) Object() Object {
+	<-w.done
+	return w.put
+}
+
+// PutPart stores one part of an upload that a client of S3 began: by token where that works, else over HTTP. A client of the native
+// port alone cannot. checksum ("CRC32C:...") may be empty. The part's ETag is its MD5.
+func (c *Client) PutPart(ctx context.Context, bucket, key, upload string, number int, data []byte, checksum string) (Object, error) {
+	if upload == "" || number < 1 || number > 10000 {
+		return Object{}, &Error{Code: InvalidArgument, Message: "a part has an upload and a number from 1 to 10000"}
+	}
+	names, err := named(bucket, key, upload, checksum)
+	if err != nil {
+		return Object{}, err
+	}
+	call, err := c.begin(ctx)
+	if err != nil {
+		return Object{}, err
+	}
+	defer call.end()
+	var answer C.vb_answer
+	code := C.vb_put_part(c.handle, text(names), C.uint(number), start(data), C.size_t(len(data)), call.cancellation, &answer)
+	if err := failure(ctx, code, &answer); err != nil {
+		return Object{}, err
+	}
+	answer.bytes = answer.transfer.bytes
+	return object(key, &answer, nil), nil
+}

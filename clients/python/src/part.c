@@ -1,0 +1,37 @@
+// Parts of uploads that another client of S3 began.
+#include "native.h"
+
+PyObject* client_put_part(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  static char* names[] = {"bucket", "key", "upload_id", "number", "data", "checksum", "md5_etag", NULL};
+  const char *bucket, *key, *upload_id;
+  unsigned number = 0;
+  PyObject* data;
+  verbena_part_options options = {.struct_size = sizeof options};
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "sssIO|$zp:put_part", names, &bucket, &key, &upload_id, &number, &data,
+                                   &options.checksum, &options.md5_etag)) {
+    return NULL;
+  }
+  verbena_client* used = begin_use((Client*)self);
+  if (used == NULL) return NULL;
+  Memory memory;
+  Reply* reply = NULL;
+  if (open_memory(&memory, data, false)) {
+    reply = new_reply();
+    int code = VERBENA_OK;
+    if (reply != NULL) {
+      options.cancellation = ((Client*)self)->cancellation;
+      Py_BEGIN_ALLOW_THREADS
+      code = verbena_put_part(used, bucket, key, upload_id, number, memory.data, memory.size, &options, &reply->object,
+                              &reply->transfer);
+      Py_END_ALLOW_THREADS
+      reply->bytes = memory.size;
+    }
+    if (code != VERBENA_OK) {
+      raise_last(code);
+      Py_CLEAR(reply);
+    }
+    close_memory(&memory);
+  }
+  end_use((Client*)self, used);
+  return (PyObject*)reply;
+}
