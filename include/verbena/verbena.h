@@ -245,11 +245,11 @@ typedef struct verbena_part_options {
   verbena_cancellation* cancellation;
 } verbena_part_options;
 
-/* One part, number 1 to 10,000, of an upload that someone began by CreateMultipartUpload and will complete: by token where
- * that works and over HTTP where not. `object` gets its size and ETag. */
-int verbena_put_part(verbena_client* client, const char* bucket, const char* key, const char* upload_id, unsigned number,
-                     const void* from, size_t size, const verbena_part_options* options, verbena_object* object,
-                     verbena_transfer* transfer);
+/* One part, number 1 to 10,000, of an upload that someone began by CreateMultipartUpload and will complete: by token
+ * where that works and over HTTP where not. `object` gets its size and ETag. */
+int verbena_put_part(verbena_client* client, const char* bucket, const char* key, const char* upload_id,
+                     unsigned number, const void* from, size_t size, const verbena_part_options* options,
+                     verbena_object* object, verbena_transfer* transfer);
 
 int verbena_head(verbena_client* client, const char* bucket, const char* key, const verbena_head_options* options,
                  verbena_object* object);

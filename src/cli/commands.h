@@ -8,7 +8,7 @@ class App;
 
 namespace verbena::cli {
 
-void add_object_commands(CLI::App& app, int& exit_code);  // put, get, ls, stat, rm, mb, rb
+void add_object_commands(CLI::App& app, int& exit_code);  // put, get, cp, sync, cat, ls, stat, du, presign, rm, mb, rb
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_user_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);

@@ -20,6 +20,18 @@ std::pair<CLI::App*, std::shared_ptr<Arguments>> add(CLI::App& app, int& exit_co
   return {command, arguments};
 }
 
+constexpr const char* tree_help =
+    "Copies what is missing at TO, has another size there, or is older, many files at once: either way, or from bucket "
+    "to "
+    "bucket by way of this machine. Each file appears whole or not at all; run again, it goes on where it was broken "
+    "off. "
+    "Files that are fetched get their object's time.";
+
+void add_tree_options(CLI::App& command, TreeArguments& arguments) {
+  command.add_flag("-n,--dry-run", arguments.dry_run, "say what would be done, and do nothing");
+  command.add_option("-j,--jobs", arguments.jobs, "files at once")->check(CLI::Range(1u, 64u))->capture_default_str();
+}
+
 }  // namespace
 
 void add_object_commands(CLI::App& app, int& exit_code) {
@@ -42,6 +54,25 @@ void add_object_commands(CLI::App& app, int& exit_code) {
                   "each message; - for standard input")
       ->type_name("LIST");
 
+  auto [cp, cp_to] =
+      add<TreeArguments>(app, exit_code, "cp", "Copy a file or object, or all below a folder or prefix", run_cp);
+  cp->add_option("FROM", cp_to->from, "a file, - for standard input, or s3://BUCKET/KEY")->required();
+  cp->add_option("TO", cp_to->to, "s3://BUCKET/KEY, a file, a folder, or - for standard output")->required();
+  cp->add_flag("-r,--recursive", cp_to->recursive, "all files below the folder, or objects below the prefix KEY/");
+  add_tree_options(*cp, *cp_to);
+
+  auto [sync, sync_to] =
+      add<TreeArguments>(app, exit_code, "sync", "Make a prefix like a folder, or a folder like a prefix", run_sync);
+  sync->description(sync->get_description() + "\n\n" + tree_help);
+  sync->add_option("FROM", sync_to->from, "a folder, or s3://BUCKET/PREFIX")->required();
+  sync->add_option("TO", sync_to->to, "s3://BUCKET/PREFIX, or a folder")->required();
+  sync->add_flag("--delete", sync_to->remove, "also remove from TO what FROM does not have");
+  sync->add_flag("--size-only", sync_to->size_only, "files of the same size are the same, whatever their times say");
+  add_tree_options(*sync, *sync_to);
+
+  auto [cat, cat_to] = add<BucketArguments>(app, exit_code, "cat", "Write objects to standard output", run_cat);
+  cat->add_option("S3", cat_to->addresses, "s3://BUCKET/KEY ...")->required();
+
   auto [ls, ls_to] = add<LookArguments>(app, exit_code, "ls", "List buckets or objects", run_ls);
   ls->add_option("S3", ls_to->address, "s3://BUCKET[/PREFIX]; without it the buckets are listed");
   ls->add_flag("-r,--recursive", ls_to->recursive, "all objects instead of one level");
@@ -51,6 +82,21 @@ void add_object_commands(CLI::App& app, int& exit_code) {
   auto [stat, stat_to] = add<LookArguments>(app, exit_code, "stat", "Show what is known of an object", run_stat);
   stat->add_option("S3", stat_to->address, "s3://BUCKET/KEY")->required();
   stat->add_flag("--json", stat_to->json, "one JSON object");
+
+  auto [du, du_to] = add<LookArguments>(app, exit_code, "du", "Sum the sizes of objects", run_du);
+  du->add_option("S3", du_to->address, "s3://BUCKET[/PREFIX]; without it each bucket");
+  du->add_flag("--human", du_to->human, "sizes as 1.5 MiB");
+  du->add_flag("--json", du_to->json, "one JSON object per line");
+
+  auto [presign, presign_to] =
+      add<PresignArguments>(app, exit_code, "presign", "Make an address that works without keys", run_presign);
+  presign->add_option("S3", presign_to->address, "s3://BUCKET/KEY")->required();
+  presign->add_option("--method", presign_to->method, "what it is good for")
+      ->check(CLI::IsMember({"GET", "HEAD", "PUT", "DELETE"}))
+      ->capture_default_str();
+  presign->add_option("--expires", presign_to->expires, "how long: 3600, 15m, 12h, up to 7d")
+      ->type_name("TIME")
+      ->capture_default_str();
 
   auto [rm, rm_to] = add<BucketArguments>(app, exit_code, "rm", "Remove objects", run_rm);
   rm->add_option("S3", rm_to->addresses, "s3://BUCKET/KEY ...")->required();

@@ -20,15 +20,31 @@ int run_put(const CopyArguments& arguments);
 int run_get(const CopyArguments& arguments);
 int run_get_many(const CopyArguments& arguments);  // with `many`
 
-struct LookArguments {  // ls, stat
+struct TreeArguments {  // cp, sync
+  ClientFlags client;
+  std::string from, to;
+  bool recursive = false, remove = false, dry_run = false, size_only = false;
+  unsigned jobs = 8;
+};
+int run_cp(const TreeArguments& arguments);
+int run_sync(const TreeArguments& arguments);
+
+struct PresignArguments {
+  ClientFlags client;
+  std::string address, method = "GET", expires = "1h";
+};
+int run_presign(const PresignArguments& arguments);
+
+struct LookArguments {  // ls, stat, du
   ClientFlags client;
   std::string address;
   bool recursive = false, human = false, json = false;
 };
 int run_ls(const LookArguments& arguments);
 int run_stat(const LookArguments& arguments);
+int run_du(const LookArguments& arguments);
 
-struct BucketArguments {  // rm, mb, rb
+struct BucketArguments {  // rm, mb, rb, cat
   ClientFlags client;
   std::vector<std::string> addresses;
   bool recursive = false, force = false;
@@ -37,5 +53,6 @@ struct BucketArguments {  // rm, mb, rb
 int run_rm(const BucketArguments& arguments);
 int run_mb(const BucketArguments& arguments);
 int run_rb(const BucketArguments& arguments);
+int run_cat(const BucketArguments& arguments);
 
 }  // namespace verbena::cli

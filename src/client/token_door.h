@@ -35,7 +35,7 @@ class TokenDoor {
                         const GetOptions& options);
 
   // A PUT or UploadPart prepared by the caller, without a body. Done only when the server says that RDMA carried it and
-  // gives back the same checksum, which is `from`'s. nullopt and `reason`: it was declined or cannot be trusted; send it
+  // gives back the same checksum, `from`'s. nullopt and `reason`: it was declined or cannot be trusted; send it
   // with a body.
   Outcome<std::optional<HttpReply>> put(S3Call call, Bytes from, const KnownChecksum& checksum, bool md5_etag,
                                         std::string& reason);

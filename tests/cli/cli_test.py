@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.error
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from verbena_server import Server, client_environment, program  # noqa: E402
@@ -129,6 +131,181 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(all_keys, ["in/a", "in/sub/b", "in/sub/deep/c d"])
         self.run_program("rm", "-r", f"{bucket}/in/sub/")
         self.assertEqual(len(self.run_program("ls", "-r", "--json", bucket).stdout.splitlines()), 1)
+
+    def tree(self, name, files):
+        folder = self.home / name
+        for path, content in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+        return folder
+
+    def contents(self, folder):
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    def keys(self, place):
+        return [json.loads(line)["key"] for line in self.run_program("ls", "-r", "--json", place).stdout.splitlines()]
+
+    def summary(self, done):
+        """(copied, removed, the same)"""
+        match = re.search(r"(\d+) copied \(.*\), (\d+) removed, (\d+) the same", done.stderr.decode())
+        return tuple(map(int, match.groups()))
+
+    def test_sync_copies_what_differs_both_ways_and_nothing_else(self):
+        bucket = self.bucket("sync")
+        # Names around the '/' in byte order: a walk that is ordered otherwise would copy them again.
+        files = {"a": b"1", "a!b": b"2", "a/b": b"3", "a/c/d": b"4" * 3000, "a0": b"5", "b c/\u00fc": b"6", "empty": b""}
+        files.update({f"many/{i:03}": os.urandom(i * 10) for i in range(150)})
+        source, target = self.tree("sync-from", {name: data for name, data in files.items() if name != "a"}), self.home / "sync-to"
+        files.pop("a")
+        for via in ("auto", "http"):
+            with self.subTest(via=via):
+                place = f"{bucket}/{via}"
+                done = self.run_program("sync", str(source), place, "--via", via, "-n")
+                self.assertEqual((self.summary(done), len(done.stdout.splitlines())), ((len(files), 0, 0), len(files)))
+                self.assertIn(f"would copy {source}/a0 to {place}/a0", done.stdout.decode())
+                self.run_program("ls", f"{place}/", expect=NOT_FOUND)
+                self.assertEqual(self.summary(self.run_program("sync", str(source), place, "--via", via)), (len(files), 0, 0))
+                self.assertEqual(self.summary(self.run_program("sync", str(source), place, "--via", via)), (0, 0, len(files)))
+                folder = target / via
+                self.assertEqual(self.summary(self.run_program("sync", f"{place}/", str(folder), "--via", via)), (len(files), 0, 0))
+                self.assertEqual(self.contents(folder), files)
+                self.assertEqual(self.summary(self.run_program("sync", f"{place}/", str(folder), "--via", via)), (0, 0, len(files)))
+                # And back: what was fetched is not newer than where it came from.
+                self.assertEqual(self.summary(self.run_program("sync", str(folder), place, "--via", via)), (0, 0, len(files)))
+
+    def test_sync_finds_what_changed_and_removes_only_when_told_to(self):
+        bucket = self.bucket("sync-changes")
+        source = self.tree("changes", {"kept": b"k", "longer": b"1", "newer": b"aaa", "gone": b"g", "sub/gone": b"g"})
+        folder = self.home / "changes-copy"
+        self.run_program("sync", str(source), bucket)
+        self.run_program("sync", bucket, str(folder))
+        (source / "longer").write_bytes(b"12")
+        (source / "newer").write_bytes(b"bbb")
+        future = os.stat(source / "newer").st_mtime + 60
+        os.utime(source / "newer", (future, future))
+        (source / "gone").unlink()
+        (source / "sub" / "gone").unlink()
+        self.assertEqual(self.summary(self.run_program("sync", "--size-only", "-n", str(source), bucket)), (1, 0, 2))
+        self.assertEqual(self.summary(self.run_program("sync", str(source), bucket)), (2, 0, 1))
+        self.assertEqual(self.keys(bucket), ["gone", "kept", "longer", "newer", "sub/gone"])
+        done = self.run_program("sync", "--delete", "--dry-run", str(source), bucket)
+        self.assertEqual(self.summary(done), (1, 2, 2))  # the file from the future is newer than its object
+        self.assertIn(f"would delete {bucket}/sub/gone", done.stdout.decode())
+        self.assertEqual(len(self.keys(bucket)), 5)
+        done = self.run_program("sync", "--delete", str(source), bucket, "--verbose")
+        self.assertIn(f"delete {bucket}/gone", done.stdout.decode())
+        self.assertEqual(self.keys(bucket), ["kept", "longer", "newer"])
+        self.assertEqual(self.summary(self.run_program("sync", "--delete", bucket, str(folder)))[1], 2)
+        self.assertEqual(self.contents(folder), self.contents(source))
+        # What could not be looked at removes nothing.
+        for wrong in (str(self.home / "no-such-folder"), f"{bucket}/no-such-prefix/", "s3://no-such-bucket/"):
+            self.run_program("sync", "--delete", wrong, f"{bucket}/" if not wrong.startswith("s3:") else str(folder), expect=NOT_FOUND)
+        self.assertEqual(len(self.keys(bucket)), 3)
+        self.assertEqual(self.contents(folder), self.contents(source))
+        for wrong in ((str(source), str(folder)), ("s3://", str(folder)), (str(source), "s3://UPPER/")):
+            self.run_program("sync", *wrong, expect=USAGE)
+
+    def test_a_sync_that_was_killed_goes_on_where_it_was(self):
+        bucket = self.bucket("sync-killed")
+        source = self.tree("killed", {f"{i:03}": os.urandom(400_000) for i in range(200)})
+        folder = self.home / "killed-copy"
+        for way in ((str(source), bucket), (bucket, str(folder))):
+            child = subprocess.Popen([program(), "sync", *way, "--native", self.server.native, "-v", "-j", "2"], env=self.env,
+                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            child.stdout.readline()
+            child.kill()
+            child.wait(30)
+            child.stdout.close()
+            copied, _, same = self.summary(self.run_program("sync", *way))
+            self.assertGreater(same, 0)
+            self.assertEqual(copied + same, 200)
+        mine = {name: data for name, data in self.contents(folder).items() if not name.startswith(".")}
+        self.assertEqual(mine, self.contents(source))
+
+    def test_sync_goes_on_past_keys_that_are_no_file_names(self):
+        bucket = self.bucket("sync-escapes")
+        self.run_program("put", "-", f"{bucket}/../evil", input=b"x")
+        self.run_program("put", "-", f"{bucket}/good", input=b"y")
+        folder = self.home / "sync-inner" / "folder"
+        done = self.run_program("sync", bucket, str(folder), expect=FAILURE)
+        self.assertIn("no safe file name", done.stderr.decode())
+        self.assertEqual(self.contents(self.home / "sync-inner"), {"folder/good": b"y"})
+
+    def test_cp_and_cat(self):
+        bucket = self.bucket("cp-and-cat")
+        data = os.urandom(300_000)
+        one, two = self.home / "cp-one", self.home / "cp-two"
+        one.write_bytes(data)
+        self.run_program("cp", str(one), f"{bucket}/in/")
+        self.run_program("cp", f"{bucket}/in/cp-one", str(two))
+        self.assertEqual(two.read_bytes(), data)
+        self.run_program("cp", "-", f"{bucket}/piped", input=b"piped")
+        self.assertEqual(self.run_program("cp", f"{bucket}/piped", "-").stdout, b"piped")
+        self.assertEqual(self.run_program("cat", f"{bucket}/piped", f"{bucket}/in/cp-one", f"{bucket}/piped").stdout,
+                         b"piped" + data + b"piped")
+        self.run_program("cat", f"{bucket}/nothing", expect=NOT_FOUND)
+        self.run_program("cat", bucket, expect=USAGE)
+        # From key to key, in pieces where it is large, with what is stored beside it.
+        large = os.urandom(MIB) * 70
+        self.run_program("put", "-", f"{bucket}/large", "--content-type", "text/x", "--meta", "colour=green", input=large)
+        for key in ("in/cp-one", "large"):
+            self.run_program("cp", f"{bucket}/{key}", f"{bucket}/copies/")
+            self.assertEqual(self.run_program("cat", f"{bucket}/copies/{key.split('/')[-1]}").stdout, data if key != "large" else large)
+        known = json.loads(self.run_program("stat", "--json", f"{bucket}/copies/large").stdout)
+        self.assertEqual((known["content_type"], known["metadata"]), ("text/x", {"colour": "green"}))
+        self.run_program("cp", "-r", f"{bucket}/copies", f"{bucket}/tree")
+        self.assertEqual(self.keys(f"{bucket}/tree/"), ["tree/cp-one", "tree/large"])
+        self.run_program("cp", "-r", f"{bucket}/tree", str(self.home / "cp-tree"))
+        self.assertEqual(sorted(self.contents(self.home / "cp-tree")), ["cp-one", "large"])
+        self.run_program("cp", "-r", str(self.home / "cp-tree"), f"{bucket}/back/")
+        self.assertEqual(self.keys(f"{bucket}/back/"), ["back/cp-one", "back/large"])
+        for wrong in ((str(one), str(two)), (f"{bucket}/", f"{bucket}/x")):
+            self.run_program("cp", *wrong, expect=USAGE)
+        self.run_program("cp", f"{bucket}/nothing", f"{bucket}/x", expect=NOT_FOUND)
+
+    def test_du_sums(self):
+        bucket = self.bucket("du-sums")
+        for key, size in (("a/1", 1000), ("a/2", 500), ("b", 24)):
+            self.run_program("put", "-", f"{bucket}/{key}", input=bytes(size))
+        for place, objects, size in ((bucket, 3, 1524), (f"{bucket}/a/", 2, 1500)):
+            said = json.loads(self.run_program("du", "--json", place).stdout)
+            self.assertEqual((said["objects"], said["bytes"]), (objects, size))
+            self.assertEqual(self.run_program("du", place).stdout.split()[:2], [b"%d" % size, b"%d" % objects])
+        self.assertIn({"place": bucket, "objects": 3, "bytes": 1524},
+                      [json.loads(line) for line in self.run_program("du", "--json").stdout.splitlines()])
+        self.run_program("du", f"{bucket}/nothing", expect=NOT_FOUND)
+        self.run_program("du", "s3://no-such-bucket", expect=NOT_FOUND)
+
+    def test_presigned_addresses_work_without_keys(self):
+        bucket = self.bucket("presigned")
+        self.run_program("put", "-", f"{bucket}/a key/\u00fc+?", input=b"signed")
+        url = self.run_program("presign", f"{bucket}/a key/\u00fc+?", native=False).stdout.decode().strip()
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            self.assertEqual(answer.read(), b"signed")
+        put = self.run_program("presign", f"{bucket}/new", "--method", "PUT", "--expires", "15m", native=False).stdout.decode().strip()
+        self.assertIn("X-Amz-Expires=900", put)
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(put, timeout=30)  # not for GET
+        refused.exception.close()
+        with urllib.request.urlopen(urllib.request.Request(put, data=b"by url", method="PUT"), timeout=30) as answer:
+            self.assertEqual(answer.status, 200)
+        self.assertEqual(self.run_program("cat", f"{bucket}/new").stdout, b"by url")
+        for expires in ("0", "8d", "-1", "1x", "m", "99999999999999999999"):
+            self.run_program("presign", f"{bucket}/k", f"--expires={expires}", native=False, expect=USAGE)
+        self.run_program("presign", bucket, native=False, expect=USAGE)
+        self.run_program("presign", f"{bucket}/k", "--anonymous", native=False, expect=USAGE)
+
+    def test_shells_complete_the_commands(self):
+        for shell in ("bash", "zsh", "fish"):
+            script = self.run_program("completion", shell, native=False).stdout.decode()
+            for command in ("cp", "sync", "cat", "presign", "du"):
+                self.assertRegex(script, rf"\bverbena {command}\b|'{command}[:' ]|-a {command}\b", f"{shell}: {command}")
+        script = self.home / "verbena.bash"
+        script.write_bytes(self.run_program("completion", "bash", native=False).stdout)
+        offered = subprocess.run(["bash", "-c", 'source "$0"; COMP_WORDS=(verbena sync --); COMP_CWORD=2; _verbena; echo "${COMPREPLY[@]}"',
+                                  str(script)], capture_output=True, text=True, check=True, timeout=60).stdout.split()
+        for option in ("--delete", "--dry-run", "--jobs", "--size-only"):
+            self.assertIn(option, offered)
 
     def test_a_list_of_keys_is_fetched_in_batches(self):
         bucket = self.bucket("many")

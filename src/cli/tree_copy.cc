@@ -1,0 +1,249 @@
+#include "cli/tree_copy.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/transfer_file.h"
+#include "cli/tree_walk.h"
+#include "client/outcome.h"
+
+namespace verbena::cli {
+
+using client::fault;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Task {
+  bool remove = false;
+  TreeEntry entry;
+};
+
+// Tasks for the workers, a few ahead of them: a tree may have more files than memory has place for their names.
+class Tasks {
+ public:
+  explicit Tasks(size_t ahead_max) : ahead_max_(ahead_max) {}
+  // False when the work has been given up.
+  bool put(Task task) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return tasks_.size() < ahead_max_ || given_up_; });
+    if (given_up_) return false;
+    tasks_.push_back(std::move(task));
+    changed_.notify_all();
+    return true;
+  }
+  std::optional<Task> take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !tasks_.empty() || ended_ || given_up_; });
+    if (given_up_ || tasks_.empty()) return std::nullopt;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    changed_.notify_all();
+    return task;
+  }
+  void end() { set(ended_); }
+  void give_up() { set(given_up_); }
+
+ private:
+  void set(bool& what) {
+    std::lock_guard lock(mutex_);
+    what = true;
+    changed_.notify_all();
+  }
+  const size_t ahead_max_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  bool ended_ = false, given_up_ = false;
+};
+
+S3Address below(const TreePlace& place, std::string_view relative) {
+  return {place.s3->bucket, place.s3->key + std::string(relative)};
+}
+
+class TreeCopy {
+ public:
+  TreeCopy(const Client& client, const TreePlace& from, const TreePlace& to, const TreeOptions& options)
+      : client_(client),
+        from_(from),
+        to_(to),
+        options_(options),
+        tasks_(options.jobs * 4),
+        bar_(to.text(""), std::nullopt, options.progress && !options.verbose && !options.dry_run) {}
+
+  TreeDone run() {
+    {
+      std::vector<std::jthread> workers;
+      for (unsigned i = 0; i < options_.jobs; ++i) {
+        workers.emplace_back([this] {
+          while (auto task = tasks_.take()) work(*task);
+        });
+      }
+      if (auto compared = compare(); !compared) failed(from_.text(""), compared.error());
+      tasks_.end();
+    }
+    return done_;
+  }
+
+ private:
+  using Found = std::optional<TreeEntry>;
+
+  Outcome<std::unique_ptr<TreeWalk>> walk(const TreePlace& place, bool may_be_missing) {
+    if (!place.s3) return walk_folder(place.folder, may_be_missing);
+    return walk_prefix(client_, *place.s3);
+  }
+
+  Outcome<> compare() {
+    OUT_ASSIGN(const auto source, walk(from_, false));
+    OUT_ASSIGN(const auto target, walk(to_, true));
+    OUT_ASSIGN(Found here, source->next());
+    // A name that was mistyped must not empty the target.
+    if (!here && from_.s3) return fault(ErrorCode::no_such_key, "no key begins with this");
+    OUT_ASSIGN(Found there, target->next());
+    while (here || there) {
+      const int order = !here ? 1 : !there ? -1 : here->relative.compare(there->relative);
+      if (order > 0) {
+        if (options_.remove && !give({true, *there})) return {};
+      } else if (order < 0 || differs(*here, *there)) {
+        if (!give({false, *here})) return {};
+      } else {
+        ++same_;
+      }
+      if (order <= 0) {
+        OUT_ASSIGN(here, source->next());
+      }
+      if (order >= 0) {
+        OUT_ASSIGN(there, target->next());
+      }
+    }
+    done_.same = same_;
+    return {};
+  }
+
+  bool differs(const TreeEntry& source, const TreeEntry& target) const {
+    if (options_.always || source.size != target.size) return true;
+    return !options_.size_only && source.modified_us / 1'000 > target.modified_us / 1'000;
+  }
+
+  bool give(Task task) {
+    if (!options_.dry_run) return tasks_.put(std::move(task));
+    say(task, "would ");
+    std::lock_guard lock(mutex_);
+    count(task);
+    return true;
+  }
+
+  void count(const Task& task) {
+    if (task.remove) {
+      ++done_.removed;
+    } else {
+      ++done_.copied;
+      done_.bytes += task.entry.size;
+    }
+  }
+
+  void say(const Task& task, std::string_view before) {
+    const std::string there = to_.text(task.entry.relative);
+    std::lock_guard lock(mutex_);
+    if (task.remove) {
+      fmt::print("{}delete {}\n", before, there);
+    } else {
+      fmt::print("{}copy {} to {}\n", before, from_.text(task.entry.relative), there);
+    }
+  }
+
+  void work(const Task& task) {
+    const Outcome<> outcome = task.remove ? remove(task.entry.relative) : copy(task.entry);
+    if (!outcome)
+      return failed(task.remove ? to_.text(task.entry.relative) : from_.text(task.entry.relative), outcome.error());
+    if (options_.verbose) say(task, "");
+    std::lock_guard lock(mutex_);
+    count(task);
+    if (!task.remove) bar_.add(task.entry.size);
+  }
+
+  Outcome<> remove(const std::string& relative) {
+    if (to_.s3) return client_.remove(to_.s3->bucket, below(to_, relative).key);
+    std::error_code ec;
+    fs::remove(to_.folder / relative, ec);
+    if (ec) return fault(ErrorCode::local_error, ec.message());
+    return {};
+  }
+
+  Outcome<> copy(const TreeEntry& entry) {
+    if (to_.s3) {
+      const S3Address to = below(to_, entry.relative);
+      if (from_.s3) {
+        OUT_TRY(copy_object(client_, below(from_, entry.relative), to));
+      } else {
+        OUT_TRY(upload(client_, (from_.folder / entry.relative).string(), to.bucket, to.key, {}, false));
+      }
+      return {};
+    }
+    const auto path = local_path(to_.folder, entry.relative);
+    if (!path) return fault(ErrorCode::local_error, "skipped: its key is no safe file name");
+    std::error_code ec;
+    fs::create_directories(path->parent_path(), ec);
+    if (ec) return fault(ErrorCode::local_error, path->parent_path().string() + ": " + ec.message());
+    const S3Address from = below(from_, entry.relative);
+    OUT_TRY(download(client_, from.bucket, from.key, path->string(), false));
+    // The object's time, so that the next comparison finds both the same.
+    const timespec when{entry.modified_us / 1'000'000, entry.modified_us % 1'000'000 * 1'000};
+    const timespec times[2] = {when, when};
+    if (::utimensat(AT_FDCWD, path->c_str(), times, 0) != 0) { /* a file system without times: it is copied again */
+    }
+    return {};
+  }
+
+  void failed(const std::string& subject, const ClientError& error) {
+    std::lock_guard lock(mutex_);
+    done_.exit_code = report(subject, error);
+    if (done_.exit_code == exit_connection || done_.exit_code == exit_access_denied) tasks_.give_up();
+  }
+
+  const Client& client_;
+  const TreePlace& from_;
+  const TreePlace& to_;
+  const TreeOptions& options_;
+  Tasks tasks_;
+  uint64_t same_ = 0;
+  std::mutex mutex_;  // of all below, and of what is printed
+  Progress bar_;
+  TreeDone done_;
+};
+
+}  // namespace
+
+std::string TreePlace::text(std::string_view relative) const {
+  return s3 ? S3Address{s3->bucket, s3->key + std::string(relative)}.text() : (folder / relative).string();
+}
+
+std::expected<TreePlace, std::string> parse_tree_place(const std::string& text) {
+  TreePlace place;
+  if (!is_s3_address(text)) {
+    place.folder = text;
+    return place;
+  }
+  auto address = parse_s3_address(text);
+  if (!address) return std::unexpected(address.error());
+  if (!address->key.empty() && !address->key.ends_with('/')) address->key += '/';
+  place.s3 = std::move(*address);
+  return place;
+}
+
+TreeDone copy_tree(const Client& client, const TreePlace& from, const TreePlace& to, const TreeOptions& options) {
+  return TreeCopy(client, from, to, options).run();
+}
+
+}  // namespace verbena::cli

@@ -1,0 +1,125 @@
+#include "cli/tree_walk.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "client/outcome.h"
+
+namespace verbena::cli {
+
+using client::fault;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class FolderWalk : public TreeWalk {
+ public:
+  Outcome<> enter(const fs::path& folder, std::string prefix) {
+    Level level{folder, std::move(prefix), {}, 0};
+    std::error_code ec;
+    for (fs::directory_iterator at(folder, ec); !ec && at != fs::directory_iterator(); at.increment(ec)) {
+      std::error_code unknown;
+      std::string name = at->path().filename().string();
+      if (at->symlink_status(unknown).type() == fs::file_type::directory) name += '/';
+      level.names.push_back(std::move(name));
+    }
+    if (ec) return fault(ErrorCode::local_error, folder.string() + ": " + ec.message());
+    // As keys are ordered: a folder's files have its name and a '/' before theirs.
+    std::ranges::sort(level.names);
+    levels_.push_back(std::move(level));
+    return {};
+  }
+
+  Outcome<std::optional<TreeEntry>> next() override {
+    while (!levels_.empty()) {
+      Level& level = levels_.back();
+      if (level.at == level.names.size()) {
+        levels_.pop_back();
+        continue;
+      }
+      const std::string& name = level.names[level.at++];
+      const fs::path path = level.folder / name;
+      if (name.ends_with('/')) {
+        OUT_TRY(
+            enter(path.parent_path(), level.prefix + name));  // path ends with '/': its parent is itself without that
+        continue;
+      }
+      struct stat status{};
+      if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;  // gone meanwhile, or a device
+      return TreeEntry{level.prefix + name, static_cast<uint64_t>(status.st_size),
+                       status.st_mtim.tv_sec * 1'000'000 + status.st_mtim.tv_nsec / 1'000};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Level {
+    fs::path folder;
+    std::string prefix;
+    std::vector<std::string> names;
+    size_t at;
+  };
+  std::vector<Level> levels_;
+};
+
+class PrefixWalk : public TreeWalk {
+ public:
+  PrefixWalk(const Client& client, S3Address below) : client_(client), below_(std::move(below)) {
+    options_.prefix = below_.key;
+  }
+
+  Outcome<std::optional<TreeEntry>> next() override {
+    for (;;) {
+      if (at_ == page_.objects.size()) {
+        if (last_) return std::nullopt;
+        OUT_ASSIGN(page_, client_.list(below_.bucket, options_));
+        at_ = 0;
+        last_ = !page_.truncated;
+        options_.continuation = page_.continuation;
+        continue;
+      }
+      const ObjectInfo& info = page_.objects[at_++];
+      if (!info.key.starts_with(below_.key)) {
+        return fault(ErrorCode::malformed_reply, "the server lists keys that were not asked for");
+      }
+      std::string relative = info.key.substr(below_.key.size());
+      if (relative.empty() || relative.ends_with('/')) continue;
+      const auto when = info.last_modified.time_since_epoch();
+      return TreeEntry{std::move(relative), info.size,
+                       std::chrono::duration_cast<std::chrono::microseconds>(when).count()};
+    }
+  }
+
+ private:
+  const Client& client_;
+  const S3Address below_;
+  ListOptions options_;
+  ListPage page_;
+  size_t at_ = 0;
+  bool last_ = false;
+};
+
+}  // namespace
+
+Outcome<std::unique_ptr<TreeWalk>> walk_folder(const fs::path& folder, bool may_be_missing) {
+  auto walk = std::make_unique<FolderWalk>();
+  std::error_code ec;
+  const auto type = fs::status(folder, ec).type();
+  if (type == fs::file_type::not_found) {
+    if (!may_be_missing) return fault(ErrorCode::no_such_key, folder.string() + ": no such folder");
+    return walk;
+  }
+  if (type != fs::file_type::directory) {
+    return fault(ErrorCode::invalid_argument, folder.string() + ": is no folder");
+  }
+  OUT_TRY(walk->enter(folder, ""));
+  return walk;
+}
+
+std::unique_ptr<TreeWalk> walk_prefix(const Client& client, const S3Address& below) {
+  return std::make_unique<PrefixWalk>(client, below);
+}
+
+}  // namespace verbena::cli

@@ -1,0 +1,36 @@
+// What lies below a folder or a prefix, in byte order of the names: two of these walks side by side say what differs.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/s3_address.h"
+#include "verbena/client.h"
+
+namespace verbena::cli {
+
+struct TreeEntry {
+  std::string relative;  // "sub/file", to the folder or prefix
+  uint64_t size = 0;
+  int64_t modified_us = 0;  // since the Unix epoch
+};
+
+class TreeWalk {
+ public:
+  virtual ~TreeWalk() = default;
+  // nullopt at the end.
+  virtual Outcome<std::optional<TreeEntry>> next() = 0;
+};
+
+// Regular files, also those that a link shows; folders that are links are left alone. A folder that is not there is
+// no_such_key, unless `may_be_missing`.
+Outcome<std::unique_ptr<TreeWalk>> walk_folder(const std::filesystem::path& folder, bool may_be_missing);
+
+// Objects whose key begins with `below.key`, which is empty or ends with '/'. Folder markers are left out.
+std::unique_ptr<TreeWalk> walk_prefix(const Client& client, const S3Address& below);
+
+}  // namespace verbena::cli
