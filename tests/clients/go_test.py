@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The Go client: go vet, its tests under the race detector, a module outside of the repository, and minio-go over its transport.
+"""The Go client: go vet, its tests under the race detector, a module outside of the repository, and minio-go and aws-sdk-go over its transport.
 
 usage: go_test.py LIBRARY_FOLDER
 """
@@ -50,7 +50,8 @@ def main():
         sys.exit(77)
     libraries = pathlib.Path(sys.argv[1]).resolve()
     cache = pathlib.Path(os.environ.get("VERBENA_CACHE") or pathlib.Path.home() / ".cache" / "verbena") / "go"
-    env = dict(os.environ, GO111MODULE="on", GOFLAGS="-mod=mod", GOPROXY="off", GOCACHE=str(cache / "cache"), CGO_ENABLED="1",
+    env = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    env.update(GO111MODULE="on", GOFLAGS="-mod=mod", GOPROXY="off", GOCACHE=str(cache / "cache"), CGO_ENABLED="1",
                CGO_CFLAGS=f"-O2 -g -I{ROOT / 'include'}", CGO_LDFLAGS=f"-L{libraries} -Wl,-rpath,{libraries}")
 
     def run(*command, cwd, **more):
@@ -77,12 +78,12 @@ def main():
         said = run(go, "run", ".", server.native, ACCESS_KEY, SECRET_KEY, cwd=outside)
         assert said.strip() == "from outside", said
 
-        if (LIBRARIES / "github.com/minio/minio-go/v7").is_dir():
-            path = pathlib.Path(folder) / "path"
-            (path / "src").mkdir(parents=True)
-            (path / "src" / "verbena").symlink_to(module)
-            program = HERE / "go" / "minio_transport.go"
-            run(go, "run", str(program), cwd=folder, GO111MODULE="off", GOFLAGS="", GOPATH=f"{path}:/usr/share/gocode", **own)
+        path = pathlib.Path(folder) / "path"
+        (path / "src").mkdir(parents=True)
+        (path / "src" / "verbena").symlink_to(module)
+        for needs, program in (("github.com/minio/minio-go/v7", "minio_transport.go"), ("github.com/aws/aws-sdk-go", "aws_transport.go")):
+            if (LIBRARIES / needs).is_dir():
+                run(go, "run", str(HERE / "go" / program), cwd=folder, GO111MODULE="off", GOFLAGS="", GOPATH=f"{path}:/usr/share/gocode", **own)
 
 
 main()

@@ -122,14 +122,18 @@ func (t *Transport) move(request *http.Request) (*http.Response, *http.Request, 
 	return nil, request, nil
 }
 
-// The bucket and key of a request to the endpoint that is signed with the client's own key.
+// The bucket and key of a request to the endpoint, or to a bucket's host below it, that is signed with the client's own key.
 func (t *Transport) object(request *http.Request) (bucket, key string, ok bool) {
-	if request.URL.Host != t.Endpoint || !t.Client.signs(request.Header.Get("Authorization")) {
+	host, below := request.URL.Host, strings.TrimSuffix(request.URL.Host, "."+t.Endpoint)
+	if host != t.Endpoint && host == below || !t.Client.signs(request.Header.Get("Authorization")) {
 		return "", "", false
 	}
 	path, err := url.PathUnescape(strings.TrimPrefix(request.URL.EscapedPath(), "/"))
 	if err != nil {
 		return "", "", false
+	}
+	if host != t.Endpoint {
+		path = below + "/" + path
 	}
 	bucket, key, ok = strings.Cut(path, "/")
 	return bucket, key, ok && bucket != "" && key != "" && !strings.Contains(path, "\x00")

@@ -113,6 +113,20 @@ func main() {
 		must(fmt.Errorf("other bytes"), "parts")
 	}
 
+	// All of it by token, for who wants that.
+	tokens, err := rdma.NewTransport(rdma.Config{Endpoint: http, AccessKey: access, SecretKey: secret, Via: "token", Provider: "tcp",
+		TokenProvider: "tcp"})
+	must(err, "tokens")
+	defer tokens.Close()
+	counted(tokens, "by token", 2, 0, func() {
+		byToken := client(tokens, access, secret)
+		_, err := byToken.PutObject(ctx, "minio", "by token", bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{})
+		must(err, "by token")
+		if got, _ := read(byToken, "by token", minio.GetObjectOptions{}); !bytes.Equal(got, data) {
+			must(fmt.Errorf("other bytes"), "by token")
+		}
+	})
+
 	// A header that the native door has no place for goes by Base, body and all.
 	counted(transport, "a header", 0, 1, func() {
 		_, err := fast.PutObject(ctx, "minio", "tagged", bytes.NewReader(data), int64(len(data)),
