@@ -54,7 +54,7 @@ def metadata(version, tag):
     return {"METADATA": f"Metadata-Version: 2.1\nName: verbena\nVersion: {version}\nSummary: Client of Verbena, an S3-compatible object store "
                         f"over RDMA\nRequires-Python: >=3.11\nDescription-Content-Type: text/markdown\n\n{readme}",
             "WHEEL": f"Wheel-Version: 1.0\nGenerator: verbena\nRoot-Is-Purelib: false\nTag: {tag}\n",
-            "entry_points.txt": "[fsspec.specs]\nverbena = verbena.fs:VerbenaFileSystem\n"}
+            "entry_points.txt": "[fsspec.specs]\nverbena = verbena.fs:VerbenaFileSystem\n\n[pytest11]\nverbena = pytest_verbena\n"}
 
 
 def main():
@@ -66,6 +66,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
         collect(build, place / "verbena")
+        shutil.copy(build / "python" / "pytest_verbena.py", place)
         info = place / f"verbena-{version}.dist-info"
         info.mkdir()
         for name, text in metadata(version, tag).items():

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """The wheel installs without an index into a bare environment, brings its libraries along, and the README's lines work there."""
+import importlib.util
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import sys
 import tempfile
 
 from python_case import ACCESS_KEY, SECRET_KEY, Server, skip
+from verbena_server import program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -44,6 +46,13 @@ def main():
         points = run(f"{folder}/venv/bin/python", "-c",
                      "import importlib.metadata as m; print([e.value for e in m.distribution('verbena').entry_points])", env=clean, cwd=folder)
         assert "verbena.fs:VerbenaFileSystem" in points, points
+        if not importlib.util.find_spec("pytest"):
+            return
+        run("/usr/bin/python3", "-m", "venv", "--system-site-packages", f"{folder}/with-pytest")
+        run(f"{folder}/with-pytest/bin/pip", "install", "--no-index", "--no-deps", wheel)
+        pathlib.Path(folder, "test_it.py").write_text("def test_it(pytest_verbena, verbena_bucket):\n    pytest_verbena.connect().close()\n")
+        said = run(f"{folder}/with-pytest/bin/python", "-m", "pytest", "-o", f"verbena_program={program()}", f"{folder}/test_it.py", env=clean, cwd=folder)
+        assert "1 passed" in said, said
 
 
 main()
