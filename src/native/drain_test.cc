@@ -1,4 +1,4 @@
-// A window GET that fails in the middle: nothing lands in the client's memory after the reply.
+// GETs into a window: when one fails in the middle, nothing lands in the client's memory after the reply.
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -98,6 +98,30 @@ TEST_F(DrainTest, SoIsOneInAGetOfSeveralRanges) {
   get.ranges.add({400 * KiB, 500 * KiB});
   deliver(peer, peer.seal(wire::Type::get, 2, get, wire::flag_window));
   expect_drained(peer);
+}
+
+// What cannot go into it at once goes into the same window a moment later.
+TEST_F(DrainTest, AHotObjectsWindowIsOpenedOnce) {
+  store_.rot_at.reset();
+  store_.is_hot = [](std::string_view) { return true; };
+  int opened = 0;
+  port_.make_window = [&] {
+    ++opened;
+    return std::make_unique<SlowWindow>(memory_);
+  };
+  FakePeer peer = hello();
+  for (const uint64_t request : {2u, 3u}) {  // with the first one the bucket's access is read, which has to wait
+    opened = 0;
+    deliver(peer, peer.seal(wire::Type::get, request, get_of_window(), wire::flag_window));
+    while (!memory_.posted.empty()) {
+      memory_.land_one();
+      run();
+    }
+    EXPECT_EQ(reply_code(peer), Errc::ok);
+    EXPECT_EQ(opened, 1);
+    EXPECT_EQ(memory_.bytes, std::string(1 * MiB, 'x'));
+    memory_.bytes.assign(1 * MiB, '.');
+  }
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ class FaultyFile final : public File {
     std::unique_lock lock(fs_.mutex_);
     fs_.wait_while_held(node_->made_as, lock);
     fs_.syncs_.push_back(node_->made_as);
+    if (fs_.is_under(node_->made_as, fs_.failing_folder_)) return fail(Errc::io_error, "faulty: datasync", EIO);
     VB_TRY(fs_.begin());
     for (uint64_t page : node_->dirty) {
       auto it = node_->now.pages.find(page);
@@ -302,6 +303,11 @@ void FaultyFileSystem::release_syncs() {
   std::lock_guard lock(mutex_);
   held_folder_.clear();
   held_.notify_all();
+}
+
+void FaultyFileSystem::fail_syncs(const Path& folder) {
+  std::lock_guard lock(mutex_);
+  failing_folder_ = folder.empty() ? std::string() : normal(folder);
 }
 
 uint64_t FaultyFileSystem::syncs(const Path& folder) const {

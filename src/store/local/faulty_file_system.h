@@ -51,6 +51,7 @@ class FaultyFileSystem final : public FileSystem {
   void wait_for_held_sync();  // until one waits
   void release_one_sync();    // the next is held again
   void release_syncs();
+  void fail_syncs(const Path& folder);       // EIO on every one of files under it; empty: no more
   uint64_t syncs(const Path& folder) const;  // of files under it, so far
   // At most so many files under this folder are open at a time: more get slow_down (EMFILE).
   void set_open_max(const Path& folder, size_t max);
@@ -101,7 +102,7 @@ class FaultyFileSystem final : public FileSystem {
   Fault fault_ = Fault::none;
   bool happened_ = false, crashed_ = false, short_io_ = false, fail_reads_ = false;
   std::mt19937_64 random_{1};
-  std::string held_folder_, limited_folder_;
+  std::string held_folder_, limited_folder_, failing_folder_;
   std::condition_variable held_;
   bool waiting_ = false;
   int released_ = 0;
