@@ -1,7 +1,10 @@
 #!/usr/bin/python3
-"""Stores for tests beside each other: Verbena in memory and what npm has. Prints a Markdown table; docs/for-tests.md has one run of it.
+"""Stores for tests beside each other: Verbena in memory, moto where Python has it, and what npm has. Prints a Markdown table; docs/for-tests.md has
+one run of it.
 
 usage: bench/test_servers.py [--seconds S]
+
+Where `./dev image` has been (as root), the image under podman is a row, too.
 
 Each server is started five times (from the start of the process to its first answer: the median), then asked by one client over one
 kept-alive connection with presigned requests, so that the client's own signing is not what is measured. The last column counts how many of
@@ -9,6 +12,8 @@ the calls below a server answers with success.
 """
 import argparse
 import http.client
+import importlib.metadata
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -24,8 +29,11 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "lib"))
+import podman_here  # noqa: E402
+
 CACHE = pathlib.Path(os.environ.get("VERBENA_CACHE") or pathlib.Path.home() / ".cache" / "verbena") / "test-servers"
-S3RVER = "3.7.1"
+S3RVER, FAUXQS = "3.7.1", "1.9.2"  # the last ones for Node.js 20
 START_S = 60
 SIZE = 4096
 
@@ -48,13 +56,37 @@ def verbena_small(port, folder):
     return [*command, "--set", "arena_size=16MiB"], env, keys
 
 
-def s3rver(port, folder):
-    if not (CACHE / "node_modules/s3rver").is_dir():
+def verbena_image(port, folder):
+    archive = next((ROOT / "build-image").glob("*-image.oci.tar"))
+    loaded = subprocess.run(["podman", "load", "--quiet", "--input", str(archive)], check=True, capture_output=True, text=True).stdout
+    keys = ("S3RVER", "S3RVER-secret")
+    return (["podman", "run", "--rm", "--network", "host", "--read-only", "--cap-drop=all", *podman_here.limits(), "--pidfile", f"{folder}/pid",
+             "-e", f"VERBENA_ROOT_ACCESS_KEY={keys[0]}", "-e", f"VERBENA_ROOT_SECRET_KEY={keys[1]}", loaded.split()[-1],
+             "server", "--memory", "--http", f"127.0.0.1:{port}", "--rdma", "127.0.0.1:0", "--set", "admin.port=0"], dict(os.environ), keys)
+
+
+def of_npm(name, version):
+    if not (CACHE / "node_modules" / name).is_dir():
         CACHE.mkdir(parents=True, exist_ok=True)
         subprocess.run(["npm", "install", "--prefix", str(CACHE), "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error",
-                        f"s3rver@{S3RVER}"], check=True, stdout=subprocess.DEVNULL)
-    return (["node", str(CACHE / "node_modules/s3rver/bin/s3rver.js"), "--address", "127.0.0.1", "--port", str(port), "--directory",
+                        f"{name}@{version}"], check=True, stdout=subprocess.DEVNULL)
+    return CACHE / "node_modules" / name
+
+
+def s3rver(port, folder):
+    return (["node", str(of_npm("s3rver", S3RVER) / "bin/s3rver.js"), "--address", "127.0.0.1", "--port", str(port), "--directory",
              str(folder), "--silent"], dict(os.environ), ("S3RVER", "S3RVER"))
+
+
+def fauxqs(port, _folder):
+    # Its own command listens on all addresses of the machine.
+    app = of_npm("fauxqs", FAUXQS) / "dist/app.js"
+    script = f"import({str(app)!r}).then((m) => m.buildApp({{ logger: false }}).listen({{ port: {port}, host: '127.0.0.1' }}))"
+    return ["node", "-e", script], dict(os.environ), ("any", "any")
+
+
+def moto(port, _folder):
+    return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], dict(os.environ), ("any", "any")
 
 
 class Started:
@@ -83,7 +115,9 @@ class Started:
             return False
 
     def resident_mb(self):
-        pages = int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        inside = pathlib.Path(self.folder, "pid")  # of a container
+        pid = inside.read_text() if inside.exists() else self.process.pid
+        pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def __enter__(self):
@@ -175,8 +209,13 @@ def main():
     parser.add_argument("--seconds", type=float, default=5)
     seconds = parser.parse_args().seconds
     rows = [("verbena server --memory", verbena), ("the same, arena_size 16 MiB", verbena_small)]
+    if list((ROOT / "build-image").glob("*-image.oci.tar")) and os.geteuid() == 0:
+        podman_here.in_a_namespace()
+        rows.append(("the image under podman", verbena_image))
+    if importlib.util.find_spec("moto"):
+        rows.append((f"moto {importlib.metadata.version('moto')} (Python)", moto))
     if shutil.which("npm"):
-        rows.append((f"s3rver {S3RVER} (npm)", s3rver))
+        rows += [(f"s3rver {S3RVER} (npm)", s3rver), (f"fauxqs {FAUXQS} (npm)", fauxqs)]
     print("| server | ready after | memory at the start | memory then | PUT 4 KiB | GET 4 KiB | calls served |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name, make in rows:

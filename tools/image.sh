@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the container image from the packages that tools/package.sh built: Debian's libraries, the program, and nothing that could
-# run anything else but coreutils. No registry is asked. Two files come out, both for `podman load` and `docker load`: an OCI archive,
-# and one in Docker's format, which has what OCI's lacks: the health check.
+# run anything else but coreutils. No registry is asked. Two files come out: an OCI archive for `podman load -i`, and one in Docker's
+# format for `docker load -i` (or `zcat FILE | podman load`), which has what OCI's lacks: the health check.
 #
 # usage: tools/image.sh PACKAGES_FOLDER OUT_FOLDER
 set -euo pipefail
@@ -19,11 +19,11 @@ trap 'rm -rf "$work"' EXIT
 # What the two packages need, but the service's part: an image has no systemd.
 needs=$(for name in verbena libverbena0; do dpkg-deb --field "$packages/${name}_$version"-*_"$(dpkg --print-architecture)".deb Depends; echo; done |
   tr ',' '\n' | sed -E 's/^ *([a-z0-9.+-]+).*/\1/' | grep -Ev '^(systemd.*|libverbena0|)$' | sort -u | paste -sd,)
-# extract: no maintainer script is run, no essential package comes along.
-mmdebstrap --quiet --variant=extract --include="$needs,coreutils,ca-certificates" \
-  --customize-hook="for deb in $packages/verbena_$version-*.deb $packages/libverbena0_$version-*.deb; do dpkg-deb -x \$deb \"\$1\"; done" \
-  --customize-hook="$root/tools/image-files.sh \"\$1\"" \
-  "$VERSION_CODENAME" "$work/root.tar"
+# extract: no maintainer script is run, no essential package comes along; nor are hooks called.
+mmdebstrap --quiet --variant=extract --include="$needs,coreutils,ca-certificates" "$VERSION_CODENAME" "$work/root"
+for deb in "$packages/verbena_$version"-*.deb "$packages/libverbena0_$version"-*.deb; do dpkg-deb -x "$deb" "$work/root"; done
+"$root/tools/image-files.sh" "$work/root"
+tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --numeric-owner -C "$work/root" -cf "$work/root.tar" .
 
 container=$(buildah from scratch)
 trap 'buildah rm "$container" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
@@ -34,10 +34,11 @@ buildah config --user 65532:65532 --entrypoint '["/usr/bin/verbena"]' --cmd 'ser
   --label org.opencontainers.image.title=verbena --label org.opencontainers.image.version="$version" \
   --label org.opencontainers.image.licenses=Apache-2.0 "$container"
 archive() {  # FORMAT TRANSPORT NAME
-  buildah commit --quiet --format "$1" --timestamp "$SOURCE_DATE_EPOCH" "$container" "verbena-$1:$version" >/dev/null
+  local id
+  id=$(buildah commit --quiet --format "$1" --timestamp "$SOURCE_DATE_EPOCH" "$container")
   rm -f "$out/$3"
-  buildah push --quiet "verbena-$1:$version" "$2:$out/$3:localhost/verbena:$version"
-  buildah rmi "verbena-$1:$version" >/dev/null
+  buildah push --quiet "$id" "$2:$out/$3:localhost/verbena:$version"
+  buildah rmi "$id" >/dev/null
 }
 archive oci oci-archive "verbena-$version-image.oci.tar"
 buildah config --healthcheck 'CMD verbena health' --healthcheck-interval 10s --healthcheck-timeout 6s --healthcheck-start-period 2s "$container" 2>/dev/null

@@ -4,7 +4,7 @@
 #
 # usage: tools/package.sh OUT_FOLDER [CODENAME]
 #
-# With a CODENAME (trixie) it is built in a clean chroot of that release, as root; without ccache, so that takes its time.
+# With a CODENAME (trixie) it is built in a clean chroot of that release, as root.
 set -euo pipefail
 umask 022
 root=$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd)
@@ -17,12 +17,22 @@ version=$(sed -n 's/^project(verbena VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-package.XXXXXX")
 everything=$work
 trap 'rm -rf "$everything"' EXIT
+# Compiling again what was compiled before is what ccache is for (CCACHE_DISABLE=1: not this time). Its folder and its size are said
+# here, because debhelper hides HOME.
+export CCACHE_DIR=${CCACHE_DIR:-$HOME/.cache/ccache} VERBENA_CACHE=${VERBENA_CACHE:-$HOME/.cache/verbena}
+if command -v ccache >/dev/null; then
+  CCACHE_MAXSIZE=$(env -u CCACHE_DIR ccache -k max_size)
+  export CCACHE_MAXSIZE
+fi
 inside=()
 if [ -n "${2:-}" ]; then
   needs=$(sed -n '/^Build-Depends:/,/^Description:/p' deploy/debian/control | sed -E 's/^Build-Depends://; /^Description:/d; s/\([^)]*\)//g; s/\|[^,]*//g' |
     tr -d ' \n' | sed 's/debhelper-compat/debhelper/')
-  mmdebstrap --quiet --variant=buildd --include="$needs,libfabric-dev" "$2" "$work/root"
-  inside=(chroot "$work/root")
+  mmdebstrap --quiet --variant=buildd --include="$needs,libfabric-dev,ccache" "$2" "$work/root"
+  mkdir -p "$CCACHE_DIR" "$work/root/ccache"
+  # ccache's folder is seen by this one process and its children: what is removed at the end is the chroot alone.
+  inside=(unshare --mount sh -c 'mount --bind "$1" "$2/ccache" && mount -t proc proc "$2/proc" && root=$2 && shift 2 && exec chroot "$root" "$@"'
+    sh "$CCACHE_DIR" "$work/root" env -u DPKG_ADMINDIR CCACHE_DIR=/ccache VERBENA_CACHE=/none)
   . "$work/root/etc/os-release"
   work=$work/root/build
   mkdir "$work"
@@ -51,12 +61,9 @@ verbena ($version-$revision) $VERSION_CODENAME; urgency=medium
 
  -- Verbena developers <verbena@example.org>  $(date -R -d "@$SOURCE_DATE_EPOCH")
 C
-# Compiling again what was compiled before is what ccache is for; its folder is not below HOME, which debhelper hides.
-export CCACHE_DIR=${CCACHE_DIR:-$HOME/.cache/ccache} VERBENA_CACHE=${VERBENA_CACHE:-$HOME/.cache/verbena}
-if command -v ccache >/dev/null; then export CCACHE_MAXSIZE; CCACHE_MAXSIZE=$(ccache -k max_size); fi  # HOME's own configuration is hidden, too
 export NINJAFLAGS=-j${JOBS:-$(nproc)}
 if [ ${#inside[@]} -gt 0 ]; then
-  "${inside[@]}" env -u DPKG_ADMINDIR sh -c "cd '${tree#"$everything/root"}' && dpkg-buildpackage --no-sign --build=binary -nc"
+  "${inside[@]}" sh -c "cd '${tree#"$everything/root"}' && dpkg-buildpackage --no-sign --build=binary -nc"
 else
   (cd "$tree" && dpkg-buildpackage --no-sign --build=binary -nc)
 fi >"$out/build.log" 2>&1 || {

@@ -15,6 +15,10 @@ import sys
 import time
 
 
+# What the packages were built in: a chroot's, where its dpkg is named.
+SYSTEM = pathlib.Path(os.environ.get("DPKG_ADMINDIR", "/var/lib/dpkg")).parents[2]
+
+
 def sha256(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -32,7 +36,7 @@ def installed(package):
 
 def licence_of(package):
     """The licences that the package's own copyright file names, in its machine-readable form; else nothing is claimed."""
-    path = pathlib.Path("/usr/share/doc") / package / "copyright"
+    path = SYSTEM / "usr/share/doc" / package / "copyright"
     try:
         names = sorted(set(re.findall(r"^License: *(\S.*)$", path.read_text(errors="replace"), re.M)))
     except OSError:

@@ -102,6 +102,14 @@ ListenerState::~ListenerState() {
   if (bound_port_ != 0) own_ports().remove(bound_port_);
 }
 
+Result<void> check_free(std::string_view address, uint16_t port) {
+  VB_ASSIGN(const asio::ip::address ip, parse_address(address));
+  if (port == 0) return {};
+  auto free = own_ports().claim(tcp::endpoint(ip, port));
+  if (free || address != "*") return free;
+  return own_ports().claim(tcp::endpoint(asio::ip::address_v4::any(), port));  // a machine without IPv6
+}
+
 Result<uint16_t> ListenerState::bind(std::string_view address, uint16_t port) {
   VB_ASSIGN(const asio::ip::address ip, parse_address(address));
   tcp::endpoint endpoint(ip, port);

@@ -85,4 +85,7 @@ Result<std::unique_ptr<Listener>> listen(Core& core, std::string_view address, u
                                          std::optional<TlsFiles> tls, Handler handler,
                                          std::shared_ptr<ConnectionRoom> room = nullptr);
 
+// Whether listen() would find the address free now. Its errors.
+Result<void> check_free(std::string_view address, uint16_t port);
+
 }  // namespace verbena::http

@@ -125,6 +125,7 @@ struct Server::State {
   State(const Config& config, std::optional<DataDirectory> directory, auth::Credentials root)
       : config(config), directory(std::move(directory)), root(std::move(root)) {}
 
+  std::expected<void, std::string> open_transports();
   std::expected<void, std::string> open_identities();
   std::expected<void, std::string> open_store();
   std::expected<void, std::string> open_engine();
@@ -166,6 +167,46 @@ struct Server::State {
   std::vector<CoreParts> cores;
   std::atomic<bool> stopping = false;
 };
+
+// What of the machine may be missing or taken: asked for before the data is, so that a start that fails here has
+// changed nothing on disk.
+std::expected<void, std::string> Server::State::open_transports() {
+  const auto free = [](const char* name, const std::string& address,
+                       uint16_t port) -> std::expected<void, std::string> {
+    if (auto found = http::check_free(address, port); !found) {
+      return std::unexpected(name + (" " + at(address, port)) + ": " + describe(found.error()));
+    }
+    return {};
+  };
+  if (auto found = free("http", config.http.address, config.http.port); !found) return found;
+  if (config.rdma.enabled) {
+    if (auto found = free("rdma", config.rdma.address, config.rdma.port); !found) return found;
+  }
+  auto made = memory::Arena::create(config.arena_size);
+  if (!made) return std::unexpected("arena_size: " + describe(made.error()));
+  arena = std::move(*made);
+  const auto began = SteadyClock::now();
+  cores.resize(core_count(config));
+  for (unsigned i = 0; i < cores.size(); ++i) {
+    auto& parts = cores[i];
+    parts.core =
+        std::make_unique<Core>(Core::Options{.index = i, .pin_to_cpu = config.pin_cores ? static_cast<int>(i) : -1});
+    // Without a disk no ring: it would keep all of the arena in memory.
+    if (directory) {
+      if (auto opened = open_ring(parts, *arena, config.disk_io); !opened) return opened;
+    }
+    if (config.rdma.enabled) {
+      if (auto opened = open_fabrics(parts, *arena, config, socket_folder()); !opened) return opened;
+    }
+  }
+  if (config.rdma.enabled) {
+    // Each core has a domain of its own, so the arena is registered once per core.
+    const auto took = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - began);
+    log::info("fabric: opened on {} cores, {} registered with each, in {:.1f} ms", cores.size(),
+              format_size(arena->mapping().size()), static_cast<double>(took.count()) / 1000.0);
+  }
+  return {};
+}
 
 std::expected<void, std::string> Server::State::open_identities() {
   if (directory) {
@@ -213,9 +254,6 @@ std::expected<void, std::string> Server::State::open_engine() {
 }
 
 std::expected<void, std::string> Server::State::open_store() {
-  auto made = memory::Arena::create(config.arena_size);
-  if (!made) return std::unexpected("arena_size: " + describe(made.error()));
-  arena = std::move(*made);
   if (auto opened = open_engine(); !opened) return opened;
   verifier = std::make_unique<auth::Verifier>(
       *identities, system_clock(), auth::Verifier::Options{.region = config.region, .domain = config.domain});
@@ -256,8 +294,6 @@ std::expected<void, std::string> Server::State::open_access_log() {
 }
 
 std::expected<void, std::string> Server::State::open_cores() {
-  const unsigned count = core_count(config);
-  cores.resize(count);
   if (config.rdma.enabled) {
     auto made = rdma::FabricTokenWindows::create({.networks = config.rdma.token_networks,
                                                   .port_first = config.rdma.token_port_first,
@@ -273,19 +309,8 @@ std::expected<void, std::string> Server::State::open_cores() {
     door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities,
                                                 native_options(config.rdma, sessions, access_log.get()));
   }
-  const auto began = SteadyClock::now();
   const FabricChoice choice = choose_fabrics(config.rdma);
-  for (unsigned i = 0; i < count; ++i) {
-    auto& parts = cores[i];
-    parts.core =
-        std::make_unique<Core>(Core::Options{.index = i, .pin_to_cpu = config.pin_cores ? static_cast<int>(i) : -1});
-    // Without a disk no ring: it would keep all of the arena in memory.
-    if (directory) {
-      if (auto opened = open_ring(parts, *arena, config.disk_io); !opened) return opened;
-    }
-    if (config.rdma.enabled) {
-      if (auto opened = open_fabrics(parts, *arena, config, socket_folder()); !opened) return opened;
-    }
+  for (auto& parts : cores) {
     if (parts.fabric != nullptr && choice.serves_tokens(parts.fabric->provider())) {
       windows->add(*parts.core, *parts.fabric);
     }
@@ -318,12 +343,6 @@ std::expected<void, std::string> Server::State::open_cores() {
       log::warn(
           "fabric: rdma.token_provider tcp: libfabric trusts what comes over its tcp, any peer can crash the server");
     }
-  }
-  if (config.rdma.enabled) {
-    // Each core has a domain of its own, so the arena is registered once per core.
-    const auto took = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - began);
-    log::info("fabric: opened on {} cores, {} registered with each, in {:.1f} ms", count,
-              format_size(arena->mapping().size()), static_cast<double>(took.count()) / 1000.0);
   }
   return {};
 }
@@ -488,6 +507,7 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start_in_memory(cons
 
 std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_ptr<State> state,
                                                                   const FirstContents& contents) {
+  if (auto done = state->open_transports(); !done) return std::unexpected(done.error());
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
   if (auto done = state->open_store(); !done) return std::unexpected(done.error());
   if (auto done = state->open_access_log(); !done) return std::unexpected(done.error());

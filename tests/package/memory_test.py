@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT / "tests" / "lib"))
 from verbena_server import program  # noqa: E402
 
 CI = ROOT / "deploy" / "ci"
+RESIDENT_MAX = 40_000_000
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("VERBENA_", "AWS_", "GITHUB_"))}
 
 
@@ -90,6 +91,25 @@ class Ci(Folder):
                               env={**CLEAN, "PROGRAM": program(), "LOG": str(self.base / "log")})
         self.assertEqual(done.returncode, 1)
         self.assertIn("nothing", done.stderr)
+
+
+    def test_a_small_arena_makes_a_small_server_that_leaves_nothing_behind(self):
+        home = self.base / "home"
+        home.mkdir()
+        process = subprocess.Popen([program(), "server", "--memory", "--print-ready", "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0", "--set",
+                                    "arena_size=16MiB"], env={**CLEAN, "HOME": str(home), "TMPDIR": str(home)}, cwd=home,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            self.assertEqual(json.loads(process.stdout.readline())["pid"], process.pid)
+            pages = int(pathlib.Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+        finally:
+            process.terminate()
+            process.wait(30)
+            process.stdout.close()
+        resident = pages * os.sysconf("SC_PAGE_SIZE")
+        print(f"resident: {resident / 1e6:.1f} MB")
+        self.assertLess(resident, RESIDENT_MAX)
+        self.assertEqual(list(home.iterdir()), [])
 
 
 class Npm(Folder):

@@ -107,13 +107,17 @@ class Refused(unittest.TestCase):
             boto3_client(first.http).list_buckets()
 
     def test_a_missing_device_is_named(self):
+        before = self.store()
         self.refused(self.start("--set", "rdma.device_name=mlx5_9", "--set", "rdma.provider=verbs"), FAILURE, "rdma.device_name",
                      "no such RDMA device")
+        self.assertEqual(everything(self.data), before)
 
     def test_a_port_that_another_program_has(self):
+        before = self.store()
         with Server() as other:
             taken = other.http.removeprefix("http://")
             self.refused(self.start(http=taken), FAILURE, taken, "in use")
+        self.assertEqual(everything(self.data), before)
 
     def test_an_older_program_leaves_a_newer_store_alone(self):
         self.store()
