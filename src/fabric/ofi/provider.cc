@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <vector>
 
@@ -229,6 +230,13 @@ Result<std::string> source_address(const Options& options) {
 
 namespace {
 
+// Asked for `verbs`, libfabric reads all the names of the kernel's symbols, device or not: most of a start's time.
+bool has_devices() {
+  std::error_code error;
+  const std::filesystem::directory_iterator first("/sys/class/infiniband", error);
+  return !error && first != std::filesystem::directory_iterator();
+}
+
 // Null: there is none.
 Result<InfoPtr> find(const Options& options, Role role, const std::string& source) {
   VB_ASSIGN(const auto limits, depths(options));
@@ -239,6 +247,7 @@ Result<InfoPtr> find(const Options& options, Role role, const std::string& sourc
   for (const auto& name : names) {
     // `auto` with a device key means verbs and nothing else.
     if (wants_rdma_device(options) && name != verbs_name) continue;
+    if (name == verbs_name && !has_devices()) continue;
     InfoPtr hints = make_hints(role, name);
     if (!hints) return fail(Errc::out_of_memory, "fi_allocinfo");
     hints->tx_attr->size = limits.sends;
