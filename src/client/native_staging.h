@@ -34,7 +34,7 @@ class NativeStaging {
 
  private:
   static constexpr size_t size_min = 64 * KiB;
-  static constexpr size_t reused_max = 16 * MiB;  // larger ones are made to measure and not kept
+  static constexpr size_t reused_max = 64 * MiB;  // larger ones are made to measure and not kept
   static constexpr size_t spare_bytes_max = 64 * MiB;
   std::vector<StagingBlock> spare_;
   size_t spare_bytes_ = 0;

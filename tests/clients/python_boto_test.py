@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 """verbena.accelerate: boto3 gives the same answers and raises the same exceptions with it as without."""
+import base64
 import hashlib
 import io
 import os
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -20,6 +22,14 @@ import verbena  # noqa: E402
 DATA = os.urandom(1 << 20) * 3
 # Of each request alone.
 OWN = {"x-amz-request-id", "x-amz-id-2", "date", "connection", "server"}
+
+
+def _md5(data):
+    return base64.b64encode(hashlib.md5(data).digest()).decode()
+
+
+def _text(value):
+    return value.decode() if isinstance(value, bytes) else value
 
 
 class Boto(PythonCase):
@@ -151,6 +161,30 @@ class Boto(PythonCase):
             upload = self.plain.create_multipart_upload(Bucket="bucket", Key="by-http")["UploadId"]
             self.plain.upload_part(Bucket="bucket", Key="by-http", UploadId=upload, PartNumber=1, Body=b"x")
             self.assertEqual(without.reasons, {"UploadPart: no token_provider": 1})
+
+    def test_what_is_declined_is_hashed_and_signed_as_ever(self):
+        sent = {}
+
+        def look(request, **_):
+            sent[len(sent)] = {name.lower(): value if isinstance(value, str) else value.decode() for name, value in request.headers.items()}
+        self.acceleration.client.close()
+        for client in (self.plain, self.fast):
+            client.meta.events.register_last("before-send.s3.PutObject", look)
+            for body in (b"bytes", io.BytesIO(b"stream")):
+                client.put_object(Bucket="bucket", Key="hashed", Body=body, Metadata={"a": "b"})
+        self.assertEqual(self.acceleration.reasons, {"PutObject: closed": 2})
+        for plain, fast in ((0, 2), (1, 3)):
+            for name in ("content-md5", "x-amz-content-sha256"):
+                self.assertEqual(sent[plain].get(name), sent[fast].get(name), name)
+            signed = [re.search("SignedHeaders=([^,]*)", sent[one]["authorization"])[1] for one in (plain, fast)]
+            self.assertEqual(*signed)
+        # The user's own hooks go on working, and what travels natively was never hashed.
+        own = []
+        with verbena.accelerate(self.plain, native_endpoint=self.server.native) as acceleration:
+            self.plain.meta.events.register("before-send.s3.PutObject", lambda request, **_: own.append(_text(request.headers.get("Content-MD5"))))
+            self.plain.put_object(Bucket="bucket", Key="hashed", Body=b"x")
+            self.plain.put_object(Bucket="bucket", Key="hashed", Body=b"x", ContentMD5=_md5(b"x"))
+            self.assertEqual((own, acceleration.counts["native"]), ([None, _md5(b"x")], 2))
 
     def test_a_native_door_that_closes_is_fallen_back_from(self):
         self.fast.put_object(Bucket="bucket", Key="k", Body=b"here")

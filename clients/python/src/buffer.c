@@ -1,5 +1,10 @@
 // Buffer: memory that is ready for RDMA.
+#define _GNU_SOURCE
 #include "native.h"
+
+#include <sys/mman.h>
+
+static const size_t large_size = (size_t)4 << 20;
 
 Buffer* new_buffer(Client* client, size_t size) {
   verbena_buffer* memory = size == 0 ? NULL : pool_take(client, size);
@@ -78,10 +83,27 @@ static PyObject* buffer_item(PyObject* self, PyObject* key) {
   return item;
 }
 
+// Fresh memory of many MiB costs more to have than to fill: huge pages, where the kernel gives them, and no GIL meanwhile.
+static PyObject* large_bytes(Buffer* buffer) {
+  PyObject* made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)buffer->size);
+  if (made == NULL) return NULL;
+  char* into = PyBytes_AsString(made);
+  const uintptr_t page = 4096, begin = ((uintptr_t)into + page - 1) / page * page;
+  const uintptr_t end = ((uintptr_t)into + buffer->size) / page * page;
+  madvise((void*)begin, end - begin, MADV_HUGEPAGE);  // a wish
+  ++buffer->exports;
+  Py_BEGIN_ALLOW_THREADS
+  memcpy(into, verbena_buffer_data(buffer->buffer), buffer->size);
+  Py_END_ALLOW_THREADS
+  --buffer->exports;
+  return made;
+}
+
 static PyObject* buffer_tobytes(PyObject* self, PyObject* unused) {
   (void)unused;
   Buffer* buffer = (Buffer*)self;
   if (released(buffer)) return NULL;
+  if (buffer->size >= large_size) return large_bytes(buffer);
   return PyBytes_FromStringAndSize(verbena_buffer_data(buffer->buffer), (Py_ssize_t)buffer->size);
 }
 

@@ -25,6 +25,8 @@ _SUMMED = {"content-type", "content-md5", "x-amz-sdk-checksum-algorithm"}
 _PUT = _PASSED | _SUMMED | {"if-match", "if-none-match"}
 _PART = _PASSED | _SUMMED
 _REST_S = 10  # before tokens are tried again
+_UNSIGNED = {"authorization", "content-length", "amz-sdk-invocation-id", "amz-sdk-request"}  # or added after it was signed
+_LATER = "verbena-later"  # where a Content-MD5 will be
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)$")
 _CHECKSUMS = ("CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256")
 _NO_HEADERS = {"content-length", "date", "server", "connection", "x-amz-request-id", "x-amz-id-2", "content-range", "etag", "last-modified"}
@@ -39,15 +41,20 @@ class Acceleration:
         self.counts, self.reasons = collections.Counter(), collections.Counter()
         self._lock = threading.Lock()
         self._endpoint = urllib.parse.urlsplit(s3.meta.endpoint_url)
-        s3.meta.events.register_last("before-send.s3.GetObject", self._get, unique_id="verbena-get")
-        s3.meta.events.register_last("before-send.s3.PutObject", self._put, unique_id="verbena-put")
-        s3.meta.events.register_last("before-send.s3.UploadPart", self._part, unique_id="verbena-part")
+        self._later = threading.local()
+        events = s3.meta.events
+        self._registered = [(events.register_last, "before-send.s3.GetObject", self._get), (events.register_last, "before-send.s3.PutObject", self._put),
+                            (events.register_last, "before-send.s3.UploadPart", self._part)]
+        for operation in ("PutObject", "UploadPart"):
+            self._registered += [(events.register_first, f"before-call.s3.{operation}", self._leave_md5),
+                                 (events.register_last, f"before-sign.s3.{operation}", self._leave_hashes)]
+        for register, event, handler in self._registered:
+            register(event, handler, unique_id=f"verbena-{event}")
 
     def close(self):
         """The client is as it was before."""
-        self.s3.meta.events.unregister("before-send.s3.GetObject", unique_id="verbena-get")
-        self.s3.meta.events.unregister("before-send.s3.PutObject", unique_id="verbena-put")
-        self.s3.meta.events.unregister("before-send.s3.UploadPart", unique_id="verbena-part")
+        for _, event, _ in self._registered:
+            self.s3.meta.events.unregister(event, unique_id=f"verbena-{event}")
         self.client.close()
         if self._tokens is not None:
             self._tokens.close()
@@ -65,10 +72,51 @@ class Acceleration:
                 self.reasons[reason] += 1
                 _log.info("by botocore: %s", reason)
 
-    def _decline(self, reason, body=None):
+    def _decline(self, reason, body=None, request=None):
         if body is not None:
             body.rewind()
+        if request is not None:
+            self._hash(request)
         self._count("http", reason)
+
+    # botocore hashes a body twice before it knows which way that goes: Content-MD5, and SHA-256 for the signature over HTTP. Neither is
+    # of use to the session's own integrity, so both are left until a request has been declined.
+
+    def _leave_md5(self, params, **_):
+        algorithm = params.get("context", {}).get("checksum", {}).get("request_algorithm")
+        names = {name.lower() for name in params["headers"]}
+        if algorithm in (None, "conditional-md5") and "content-md5" not in names and not any(map(_is_checksum, names)):
+            params["headers"]["Content-MD5"] = _LATER
+
+    def _leave_hashes(self, request, signature_version=None, **_):
+        context, config = request.context, request.context.get("client_config")
+        self._later.md5 = request.headers.get("Content-MD5") == _LATER
+        if self._later.md5:
+            del request.headers["Content-MD5"]
+        if context.get("verbena_config") is None and config is not None and signature_version in ("v4", "s3v4"):
+            from botocore.config import Config
+            context["verbena_config"] = config
+            context["client_config"] = config.merge(Config(s3={**(config.s3 or {}), "payload_signing_enabled": False}))
+        self._later.config = context.get("verbena_config")
+
+    def _hash(self, request):
+        """A request with the headers, and the signature, that it would have had."""
+        md5, config = getattr(self._later, "md5", False), getattr(self._later, "config", None)
+        self._later.md5 = self._later.config = None
+        if not md5 and config is None:
+            return
+        from botocore.auth import S3SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.utils import calculate_md5
+        headers = {name: _text(value) for name, value in request.headers.items() if name.lower() not in _UNSIGNED}
+        again = AWSRequest(method=request.method, url=request.url, headers=headers, data=request.body)
+        if md5:
+            again.headers["Content-MD5"] = calculate_md5(request.body if request.body is not None else b"")
+        again.context["client_config"] = config
+        S3SigV4Auth(self.s3._request_signer._credentials.get_frozen_credentials(), "s3", self.s3.meta.region_name or "us-east-1").add_auth(again)
+        for name in ("Content-MD5", "X-Amz-Content-SHA256", "X-Amz-Date", "Authorization"):
+            if name in again.headers:
+                request.headers[name] = again.headers[name]
 
     def _address(self, request):
         """Bucket and key of a URL without parameters, or None."""
@@ -111,7 +159,7 @@ class Acceleration:
         headers, address = _headers(request), self._address(request)
         others = {name for name in set(headers) - _PUT if not name.startswith("x-amz-meta-") and not _is_checksum(name)}
         if address is None or others:
-            return self._decline(f"PutObject with {', '.join(sorted(others)) or 'query parameters'}")
+            return self._decline(f"PutObject with {', '.join(sorted(others)) or 'query parameters'}", None, request)
         body = self._payload(request, headers, "PutObject")
         if body is None:
             return None
@@ -123,9 +171,9 @@ class Acceleration:
         except (errors.OutcomeUnknown, errors.TimedOut) as error:
             if headers.get("if-match") or headers.get("if-none-match"):
                 raise _broken(request, error) from error
-            return self._decline(f"PutObject: {error.code}", body)
+            return self._decline(f"PutObject: {error.code}", body, request)
         except (errors.VerbenaError, ValueError) as error:
-            return self._decline(f"PutObject: {getattr(error, 'code', 'invalid')}", body)
+            return self._decline(f"PutObject: {getattr(error, 'code', 'invalid')}", body, request)
         return self._stored(request, put, body)
 
     def _part(self, request, **_):
@@ -135,10 +183,10 @@ class Acceleration:
         number, upload = asked.pop("partNumber", ""), asked.pop("uploadId", "")
         asked.pop("x-id", None)
         if address is None or others or asked or not upload or not number.isdecimal():
-            return self._decline(f"UploadPart with {', '.join(sorted(others)) or 'query parameters'}")
+            return self._decline(f"UploadPart with {', '.join(sorted(others)) or 'query parameters'}", None, request)
         tokens, why = self._token_client()
         if tokens is None:
-            return self._decline(f"UploadPart: {why}")
+            return self._decline(f"UploadPart: {why}", None, request)
         body = self._payload(request, headers, "UploadPart")
         if body is None:
             return None
@@ -147,21 +195,21 @@ class Acceleration:
         except (errors.VerbenaError, ValueError, OverflowError) as error:  # a part that is stored twice is as good as once
             if isinstance(error, errors.Unsupported):
                 self._tokens_after = time.monotonic() + _REST_S
-            return self._decline(f"UploadPart: {getattr(error, 'code', 'invalid')}", body)
+            return self._decline(f"UploadPart: {getattr(error, 'code', 'invalid')}", body, request)
         return self._stored(request, put, body)
 
     def _payload(self, request, headers, what):
         """The body where it is, with what the request says of it; None, and counted, when it cannot go another way."""
         checksums = [f"{name[15:].upper()}:{value}" for name, value in headers.items() if _is_checksum(name)]
         if "x-amz-sdk-checksum-algorithm" in headers and not checksums and not _streaming(headers):
-            return self._decline(f"{what} with a checksum that comes later")
+            return self._decline(f"{what} with a checksum that comes later", None, request)
         if len(checksums) > 1 or headers.get("content-encoding") or _streaming(headers):
-            return self._decline(f"{what} in chunks")
+            return self._decline(f"{what} in chunks", None, request)
         body = _Body(request.body, checksums[0] if checksums else None)
         if body.bytes is None:
-            return self._decline(f"{what} of a body that is no bytes in memory", body)
+            return self._decline(f"{what} of a body that is no bytes in memory", body, request)
         if "content-md5" in headers and not _md5_is(body.bytes, headers["content-md5"]):
-            return self._decline(f"{what} with another MD5", body)
+            return self._decline(f"{what} with another MD5", body, request)
         return body
 
     def _stored(self, request, put, body):
@@ -293,7 +341,8 @@ class _Raw:
 
     def read(self, amt=None, decode_content=None):
         end = len(self._view) if amt is None or amt < 0 else min(self._at + amt, len(self._view))
-        piece = bytes(self._view[self._at:end])
+        whole = self._at == 0 and end == len(self._view) and not self.closed
+        piece = bytes(self._memory if whole else self._view[self._at:end])
         self._at = end
         if end == len(self._view):
             self.close()
