@@ -27,7 +27,6 @@ from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client  # noqa:
 PYTHON = "/usr/bin/python3"  # the one that has Debian's numpy, fsspec, boto3 and torch
 KIB, MIB = 1 << 10, 1 << 20
 BUCKET, SAMPLES, SAMPLE_BYTES, WORKERS = "clients", 400, 100_000, 8
-BEGIN, END = "<!-- clients: ./dev bench clients -->", "<!-- end of clients -->"
 
 
 # ---- What runs in a process of its own ----
@@ -273,12 +272,12 @@ def rows_of(rounds):
 
 
 def section(info, rounds, seconds):
-    out = [BEGIN, "## Clients in other languages", "",
+    out = [report.CLIENTS[0], "## Clients in other languages", "",
            f"Written by `./dev bench clients`: {info['machine']}; {info['system']}; commit {info['commit']}; load average at "
            f"the start {info['load']}, at the end {os.getloadavg()[0]:.1f}; {len(rounds)} rounds, {seconds} s a row. Client and server share the machine.", "",
            "| what | wanted | measured |", "| --- | --- | --- |"]
     out += [f"| {' | '.join(row)} |" for row in rows_of(rounds)]
-    return "\n".join([*out, "", END, ""])
+    return "\n".join([*out, "", report.CLIENTS[1], ""])
 
 
 def main():
@@ -309,7 +308,7 @@ def main():
     print(text)
     if not arguments.quick:
         path = ROOT / "docs" / "performance.md"
-        path.write_text(report.merged(path.read_text(encoding="utf-8"), text, (BEGIN, END)), encoding="utf-8")
+        path.write_text(report.merged(path.read_text(encoding="utf-8"), text, report.CLIENTS), encoding="utf-8")
 
 
 if __name__ == "__main__":

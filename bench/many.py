@@ -19,12 +19,6 @@ KIB = 1 << 10
 TRACE = pathlib.Path(__file__).resolve().parent / "kv_cache.trace"
 
 
-def merged(document, section):
-    """The document with the section in the place of the one that it has, or at its end."""
-    old = report.batches_section(document)
-    return document.replace(old, section) if old else document.rstrip("\n") + "\n\n" + section
-
-
 def rows(program, seconds, *arguments):
     """(op, door, provider) -> row."""
     found = report.bench(program, "--duration", str(seconds), *arguments)
@@ -90,7 +84,7 @@ def microseconds(rounds, name):
 
 
 def section(info, rounds, seconds, providers, counts):
-    out = [report.BATCHES_BEGIN, "## Batches", "",
+    out = [report.BATCHES[0], "## Batches", "",
            f"Written by `./dev bench many`: {info['machine']}; {info['system']}; commit {info['commit']}; load average at "
            f"the start {info['load']}; {len(rounds)} rounds, {seconds} s a row. Client and server share the machine.", "",
            "| what | wanted | measured |", "| --- | --- | --- |"]
@@ -112,7 +106,7 @@ def section(info, rounds, seconds, providers, counts):
                    f"{many / single:.2f}x ({many:.0f} against {single:.0f}) |")
         single, many = counts["native_put_4k"], counts["native_put_many_4k"]
         out.append(f"| likewise of a PUT to a `memory` bucket | | {many / single:.2f}x ({many:.0f} against {single:.0f}) |")
-    return "\n".join([*out, "", report.BATCHES_END, ""])
+    return "\n".join([*out, "", report.BATCHES[1], ""])
 
 
 def main():
@@ -134,7 +128,7 @@ def main():
     if arguments.quick:
         return
     path = report.ROOT / "docs" / "performance.md"
-    path.write_text(merged(path.read_text(encoding="utf-8"), text), encoding="utf-8")
+    path.write_text(report.merged(path.read_text(encoding="utf-8"), text, report.BATCHES), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -34,13 +34,21 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES = [4 * KIB, 64 * KIB, MIB, 16 * MIB]
 
 
-# What ./dev bench many wrote stays when the rest is written anew.
-BATCHES_BEGIN, BATCHES_END = "<!-- batches: ./dev bench many -->", "<!-- end of batches -->"
+# What ./dev bench many and ./dev bench clients wrote stays when the rest is written anew.
+BATCHES = ("<!-- batches: ./dev bench many -->", "<!-- end of batches -->")
+CLIENTS = ("<!-- clients: ./dev bench clients -->", "<!-- end of clients -->")
 
 
-def batches_section(text):
-    found = re.search(re.escape(BATCHES_BEGIN) + ".*?" + re.escape(BATCHES_END) + "\n", text, re.S)
+def section_of(text, marks):
+    begin, end = map(re.escape, marks)
+    found = re.search(f"{begin}.*?{end}\n", text, re.S)
     return found.group(0) if found else ""
+
+
+def merged(document, section, marks):
+    """The document with the section in the place of the one that it has, or at its end."""
+    old = section_of(document, marks)
+    return document.replace(old, section) if old else document.rstrip("\n") + "\n\n" + section
 
 
 def bench(program, *arguments):
@@ -313,8 +321,9 @@ def main():
     text = document(info, arguments, rounds, first_byte.measure(), limit, time.monotonic() - began)
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "performance.md"
-    batches = batches_section(path.read_text(encoding="utf-8")) if path.exists() else ""
-    path.write_text(text + ("\n" + batches if batches else ""), encoding="utf-8")
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    kept = "\n".join(filter(None, (section_of(before, marks) for marks in (BATCHES, CLIENTS))))
+    path.write_text(text + ("\n" + kept if kept else ""), encoding="utf-8")
     plot.write_svg(arguments.out / "performance.svg",
                    charts(median_rows(rounds, "memory"), median_rows(rounds, "parallel")))
     print("\n".join(budgets.table(rounds, limit)))

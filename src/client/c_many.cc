@@ -44,6 +44,22 @@ void put_results(const verbena_batch& batch, std::span<const verbena::BatchResul
   }
 }
 
+// Of small batches the thread's last ones, whose texts have their memory already.
+std::vector<verbena::BatchResult>& empty_results(size_t count, std::vector<verbena::BatchResult>& own) {
+  constexpr size_t kept_max = 256;
+  thread_local std::vector<verbena::BatchResult> kept;
+  auto& results = count <= kept_max ? kept : own;
+  results.resize(count);
+  for (auto& result : results) {
+    result.error = ErrorCode::outcome_unknown;
+    result.bytes = result.size = 0;
+    result.etag.clear();
+    result.version_id.clear();
+    result.last_modified = {};
+  }
+  return results;
+}
+
 template <class Call>
 int run(verbena_client* client, const verbena_batch* given, verbena_transfer* transfer, const Call& call) {
   return guarded([&]() -> Outcome<> {
@@ -77,8 +93,8 @@ int run(verbena_client* client, const verbena_batch* given, verbena_transfer* tr
     if (batch.in_order != nullptr) {
       options.in_order = [&batch](size_t leading) { batch.in_order(batch.context, leading); };
     }
-    std::vector<verbena::BatchResult> results(items.size());
-    for (auto& result : results) result.error = ErrorCode::outcome_unknown;
+    std::vector<verbena::BatchResult> own;
+    auto& results = empty_results(items.size(), own);
     auto moved = call(client->client, items, windows, results, options);
     put_results(batch, results);
     if (!moved) return std::unexpected(std::move(moved).error());
