@@ -71,6 +71,11 @@ def main():
         run(go, "vet", "./...", cwd=module)
         run(go, "test", "-race", "-count=1", "./...", cwd=module, **own)
 
+        with Server() as doomed:
+            run(go, "test", "-race", "-count=1", "-run", "TestAServerThatDies", "-v", "./...", cwd=module,
+                **{**own, "AWS_ENDPOINT_URL": doomed.http, "VERBENA_NATIVE": doomed.native, "VERBENA_SERVER_PID": str(doomed.process.pid), "VERBENA_MAY_KILL": "1"})
+            doomed.kill()
+
         outside = pathlib.Path(folder) / "outside"
         outside.mkdir()
         (outside / "main.go").write_text(OUTSIDE)

@@ -38,6 +38,38 @@ class Arguments(PythonCase):
             self.client.get("bucket", "k", range=(-1, 5))
         self.assertEqual(bytes(self.client.get("bucket", "k")), b"12345")
 
+    def test_parts_of_the_wrong_kind(self):
+        for call, exception in ((lambda: self.client.put_part("bucket", "k", "u", "1", b"x"), TypeError), (lambda: self.client.put_part("bucket", "k", "u", 1, "x"), TypeError),
+                                (lambda: self.client.put_part("bucket", "k", "u", 1), TypeError), (lambda: self.client.put_part("buc\0ket", "k", "u", 1, b"x"), ValueError),
+                                (lambda: self.client.put_part("bucket", "k", "u", 0, b"x"), ValueError), (lambda: self.client.put_part("bucket", "k", "u", 10001, b"x"), ValueError),
+                                (lambda: self.client.put_part("bucket", "k", "u", 1, b"x", checksum="nonsense"), ValueError),
+                                (lambda: self.client.put_part("bucket", "k", "u", 1, memoryview(bytearray(32))[::2]), BufferError),
+                                (lambda: self.client.put_part("bucket", "k", "no-such-upload", 1, b"x"), verbena.errors.NoSuchUpload)):
+            with self.assertRaises(exception):
+                call()
+        with self.connect(via="native") as native, self.assertRaises(verbena.errors.Unsupported):
+            native.put_part("bucket", "k", "u", 1, b"x")
+
+    def test_batches_of_arrays_that_cannot_be_used(self):
+        self.client.put("bucket", "k", b"12345678")
+        item = [("bucket", "k", 0, 8)]
+        for memory, exception in ((bytes(8), BufferError), (memoryview(bytearray(32))[::2], BufferError), ("text", TypeError), (None, TypeError), (bytearray(7), ValueError)):
+            with self.assertRaises(exception):
+                self.client.get_many(item, memory)
+        for items in (5, [5], [("bucket", "k", 0.5, 8)], [("bucket", "k", 0, "8")], [("bucket", None, 0, 8)], [("bucket", "k", 0, 8, 9)]):
+            with self.assertRaises(TypeError):
+                self.client.get_many(items, bytearray(8))
+        for items, exception in (([("buc\0ket", "k", 0, 8)], ValueError), ([("bucket", "k", 0, 1 << 70)], OverflowError), ([("bucket", "k", 1 << 62, 1 << 62)], ValueError)):
+            with self.assertRaises(exception):
+                self.client.get_many(items, bytearray(8))
+        self.client.put_many([("bucket", "every-other", memoryview(b"a-b-c-")[::2])]).check()  # it is copied anyway
+        self.assertEqual(bytes(self.client.get("bucket", "every-other")), b"abc")
+        results = self.client.batch(0, item, bytearray(8))
+        for index in (1, -2, 1 << 40):
+            with self.assertRaises(IndexError):
+                results[index]
+        self.assertEqual(bytes(self.client.get("bucket", "k")), b"12345678")
+
     def test_arrays_that_cannot_be_filled(self):
         self.client.put("bucket", "k", b"12345678")
         with self.assertRaises(verbena.errors.BufferTooSmall):
@@ -92,7 +124,10 @@ class Ends(PythonCase):
         client.close()
         self.assertTrue(client.closed)
         for call in (lambda: client.get("bucket", "k"), lambda: client.put("bucket", "k", b""), lambda: client.allocate(5),
-                     lambda: list(client.list("bucket")), lambda: client.register(bytearray(5)), lambda: client.buckets()):
+                     lambda: list(client.list("bucket")), lambda: client.register(bytearray(5)), lambda: client.buckets(),
+                     lambda: client.get_many([("bucket", "k", 0, 5)], bytearray(5)), lambda: client.put_many([("bucket", "k", b"x")]),
+                     lambda: client.head_many([("bucket", "k")]), lambda: client.remove_many([("bucket", "k")]),
+                     lambda: client.put_part("bucket", "k", "upload", 1, b"x")):
             with self.assertRaises(verbena.errors.Closed):
                 call()
         self.assertEqual(bytes(buffer), bytes(4096))  # memory outlives its client
@@ -111,6 +146,8 @@ class Ends(PythonCase):
                         client.get_into("bucket", "raced", into)
                         client.get("bucket", "raced")
                         client.put("bucket", "raced", into)
+                        client.get_many([("bucket", "raced", 0, 300_000)], into)
+                        client.head_many([("bucket", "raced")] * 50)
                     except (verbena.errors.Closed, verbena.errors.Cancelled):
                         return
                     except Exception as error:
@@ -136,6 +173,12 @@ class Ends(PythonCase):
                 try:
                     self.client.get("bucket", "forked")
                 except verbena.errors.Forked:
+                    for call in (lambda: self.client.get_many([("bucket", "forked", 0, 8)], bytearray(8)), lambda: self.client.put_many([("bucket", "x", b"x")])):
+                        try:
+                            call()
+                            os._exit(3)
+                        except verbena.errors.Forked:
+                            pass
                     with self.connect() as own:
                         status = 0 if bytes(own.get("bucket", "forked")) == b"parent's" else 2
                 del buffer
@@ -205,6 +248,11 @@ class Server(PythonCase):
             thread.join(60)
             self.assertFalse(thread.is_alive())
         self.assertEqual(len(failures), 3)
+        for call in (lambda: client.get_many([("bucket", "k", 0, 1_000_000)], bytearray(1_000_000)), lambda: client.put_many([("bucket", "k", b"x")])):
+            try:
+                self.assertTrue(call().failed)
+            except verbena.VerbenaError:
+                pass
         with self.assertRaises(verbena.VerbenaError):
             client.get("bucket", "k")
         client.close()

@@ -249,6 +249,49 @@ func TestContextsEndCalls(t *testing.T) {
 	}
 }
 
+// By itself, since the server is gone afterwards.
+func TestAServerThatDies(t *testing.T) {
+	if os.Getenv("VERBENA_MAY_KILL") == "" {
+		t.Skip("needs a server of its own")
+	}
+	client := connect(t, "native")
+	name := bucket(t, connect(t, "auto"), "go-dies")
+	if err := client.PutObject(background, name, "k", make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := 0; i < 4; i++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			into := make([]byte, 1<<20)
+			for {
+				if _, err := client.GetInto(background, name, "k", into, nil); err != nil {
+					var failed *Error
+					if !errors.As(err, &failed) || failed.Code == Closed {
+						t.Error(err)
+					}
+					for i := range into {
+						into[i] = 'z'
+					}
+					time.Sleep(100 * time.Millisecond)
+					if bytes.IndexByte(into, 0) >= 0 {
+						t.Error("bytes landed after the call had returned")
+					}
+					return
+				}
+			}
+		}()
+	}
+	time.Sleep(100 * time.Millisecond)
+	server, _ := strconv.Atoi(os.Getenv("VERBENA_SERVER_PID"))
+	syscall.Kill(server, syscall.SIGKILL)
+	all.Wait()
+	if err := client.PutObject(background, name, "k", nil); err == nil {
+		t.Error("a server that is gone took an object")
+	}
+}
+
 func TestGoroutinesRaceClose(t *testing.T) {
 	name := bucket(t, connect(t, "auto"), "go-races")
 	if err := connect(t, "native").PutObject(background, name, "k", make([]byte, 200_000)); err != nil {
