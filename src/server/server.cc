@@ -148,6 +148,7 @@ struct Server::State {
   uint64_t memory_max = 0;                 // bytes of objects then
   auth::Credentials root;
   Endpoints endpoints;
+  SessionLimits sessions;
   std::unique_ptr<auth::KeyRing> keys;
   std::unique_ptr<auth::IdentityStore> identities;
   std::unique_ptr<memory::Arena> arena;
@@ -187,6 +188,8 @@ std::expected<void, std::string> Server::State::open_transports() {
   arena = std::move(*made);
   const auto began = SteadyClock::now();
   cores.resize(core_count(config));
+  sessions = session_limits(config.rdma, session_room(static_cast<unsigned>(cores.size())));
+  config.rdma.sessions_max = sessions.sessions_max;
   for (unsigned i = 0; i < cores.size(); ++i) {
     auto& parts = cores[i];
     parts.core =
@@ -302,8 +305,6 @@ std::expected<void, std::string> Server::State::open_cores() {
     if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
     windows = std::move(*made);
     fabric::ofi::export_port_counters();
-    const SessionLimits sessions = session_limits(config.rdma, session_room(count));
-    config.rdma.sessions_max = sessions.sessions_max;
     log::info("native: sessions_max={} per_account={} per_client={}", sessions.sessions_max, sessions.account_max,
               sessions.client_max);
     door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities,
