@@ -1,6 +1,5 @@
 #include "server/server.h"
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <boost/asio/post.hpp>
@@ -30,6 +29,7 @@
 #include "s3/workers/request_log.h"
 #include "server/core_parts.h"
 #include "server/data_directory.h"
+#include "server/descriptors.h"
 #include "server/socket_folder.h"
 #include "store/hot_store.h"
 #include "store/local/local_store.h"
@@ -50,14 +50,6 @@ constexpr size_t reserved_connections_max = 64;
 unsigned core_count(const Config& config) {
   if (config.cores != 0) return config.cores;
   return std::clamp(std::thread::hardware_concurrency(), 1u, cores_default_max);
-}
-
-// Half of the files that the process may have open are the store's: volumes and tables of its index. The other half is
-// for connections.
-size_t store_files_max() {
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return 512;
-  return std::clamp<size_t>(files.rlim_cur / 2, 64, 8192);
 }
 
 http::Limits http_limits(const Config::Http& http) {
@@ -122,7 +114,16 @@ std::filesystem::path key_file(const Config& config, const std::filesystem::path
 // Destroyed from the last member to the first: threads are joined by then, cores go before what their coroutines use.
 struct Server::State {
   State(const Config& config, std::optional<DataDirectory> directory, auth::Credentials root)
-      : config(config), directory(std::move(directory)), root(std::move(root)) {}
+      : config(config), directory(std::move(directory)), root(std::move(root)) {
+    const size_t files = open_files_max();
+    descriptors = share_out(files, core_count(config), this->config);
+    if (descriptors.enough) return;
+    const auto& limits = this->config;
+    log::warn(
+        "server: {} files may be open at once, too few for the limits that are set: it takes {} connections, {} "
+        "to its native port, {} sessions; raise the limit of open files (ulimit -n, LimitNOFILE=)",
+        files, limits.http.connections_max, limits.rdma.connections_max, limits.rdma.sessions_max);
+  }
 
   std::expected<void, std::string> open_identities();
   std::expected<void, std::string> open_store();
@@ -140,7 +141,8 @@ struct Server::State {
     return sockets ? sockets->path() : std::filesystem::path();
   }
 
-  Config config;
+  Config config;  // with limits that the process's files are enough for
+  Descriptors descriptors;
   std::optional<DataDirectory> directory;  // none: everything is in memory
   std::optional<SocketFolder> sockets;     // instead of it
   uint64_t memory_max = 0;                 // bytes of objects then
@@ -199,9 +201,8 @@ std::expected<void, std::string> Server::State::open_engine() {
   options.accept_data_loss = config.accept_data_loss;
   std::string trouble;
   options.trouble = &trouble;
-  const size_t files = store_files_max();
-  options.open_volumes_max = files / 2;
-  options.open_index_files_max = files / 2;
+  options.open_volumes_max = descriptors.store / 2;
+  options.open_index_files_max = descriptors.store / 2;
   auto opened = store::local::LocalStore::open(options);
   if (!opened) {
     return std::unexpected("cannot open the store in " + directory->path().string() + ": " +
@@ -279,7 +280,8 @@ std::expected<void, std::string> Server::State::open_cores() {
       if (auto opened = open_ring(parts, *arena, config.disk_io); !opened) return opened;
     }
     if (config.rdma.enabled) {
-      if (auto opened = open_fabrics(parts, *arena, config, socket_folder()); !opened) return opened;
+      const FabricPlaces places{socket_folder(), descriptors.arrivals};
+      if (auto opened = open_fabrics(parts, *arena, config, places); !opened) return opened;
     }
     if (parts.fabric != nullptr && choice.serves_tokens(parts.fabric->provider())) {
       windows->add(*parts.core, *parts.fabric);
@@ -387,7 +389,7 @@ std::expected<void, std::string> Server::State::listen() {
 
 std::expected<void, std::string> Server::State::listen_admin() {
   auto& parts = cores.front();
-  const auto room = make_room(config.rdma.connections_max, config.rdma.connections_per_client_max, "admin");
+  const auto room = make_room(descriptors.admin, descriptors.admin_each, "admin");
   const auto open = [&](uint16_t port) {
     return http::listen(*parts.core, config.admin.address, port, http_limits(config.http), std::nullopt,
                         pages->handler({}, config.admin.open_metrics ? admin::Pages::Metrics::open
