@@ -19,7 +19,8 @@ bool find_fact(const Question& question, std::string_view key, FactValues& value
 // cannot be known what a denial would have said, the answer is a denial.
 class Inquiry {
  public:
-  static constexpr size_t steps_max = 1'000'000;  // a few milliseconds; the longest policies that mean it take a tenth
+  // A millisecond or two. Policies of the largest size whose patterns are plain take a twentieth of it.
+  static constexpr size_t steps_max = 400'000;
   explicit Inquiry(const Question& asked) : question(asked) {}
   // False when there are no more.
   bool spend(size_t steps) {
@@ -63,6 +64,7 @@ class Pattern {
   bool add_variable(std::string_view inside);
   void add_literal(std::string_view text);
   bool match_pieces(std::string_view text, Inquiry& inquiry, Letters letters) const;
+  size_t next_end(size_t piece, std::string_view text, size_t from, Inquiry& inquiry, Letters letters) const;
   bool fill(const Piece& variable, Inquiry& inquiry);
 
   std::vector<Piece> pieces_;

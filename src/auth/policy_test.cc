@@ -452,6 +452,29 @@ TEST(PolicyEvaluate, RunsOfQuestionMarksCount) {
   EXPECT_TRUE(like("?*??"));
 }
 
+// One question took milliseconds, and whoever wrote the policy chose so.
+TEST(PolicyWork, IsBoundedAndALongPlainPolicyIsFarBelow) {
+  const std::string key(900, 'a');
+  std::string costly, plain;
+  for (int i = 0; i < 8; ++i) {
+    costly += costly.empty() ? "\"" : ",\"";
+    costly += "arn:aws:s3:::photos/*";
+    for (int j = 0; j < 30; ++j) costly += "a?";
+    costly += "b" + std::to_string(i) + "\"";
+  }
+  for (int i = 0; i < 480; ++i) plain += "\"arn:aws:s3:::photos/" + std::to_string(i) + "/*\",";
+  const auto answer = [&](const std::string& resources) {
+    const auto policy = resource(R"({"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":[)" +
+                                 resources + R"(,"arn:aws:s3:::photos/a*"]})");
+    const std::string arn = "arn:aws:s3:::photos/" + key;
+    return evaluate_resource(*policy, Question{nullptr, "s3:GetObject", arn, nullptr});
+  };
+  EXPECT_TRUE(answer(costly).denied);
+  const auto of_plain = answer(plain.substr(0, plain.size() - 1));
+  EXPECT_FALSE(of_plain.denied);
+  EXPECT_NE(of_plain.allowed, Reach::none);
+}
+
 TEST(PolicyPublic, AsAwsDefinesIt) {
   const auto with = [](const std::string& rest) {
     return is_public(*resource(R"({"Effect":"Allow","Action":"s3:GetObject","Resource":"*",)" + rest + "}"));

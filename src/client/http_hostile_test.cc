@@ -1,70 +1,14 @@
 // Servers that lie, stop in the middle, or never stop. Each test ends with an error, or with the reply that was whole.
 #include <gtest/gtest.h>
-#include <poll.h>
 
+#include "client/hostile_server.h"
 #include "client/http_client.h"
-#include "client/scripted_server.h"
+#include "client/s3_http.h"
 
 namespace verbena::client {
 namespace {
 
 using namespace std::chrono_literals;
-
-// Does with a connection what the test says, when a request's head has arrived or at once.
-class HostileServer {
- public:
-  using Act = std::function<void(HostileServer&, int fd)>;
-  enum When { after_the_head, at_once };
-  explicit HostileServer(Act act, When when = after_the_head)
-      : server_([this, act = std::move(act), when](int fd) {
-          if (when == at_once || read_head(fd)) act(*this, fd);
-        }) {}
-  ~HostileServer() { over_ = true; }
-
-  // False when the client is gone or the test is over.
-  bool say(int fd, std::string_view text) {
-    while (!text.empty() && !over_) {
-      const ssize_t n = ::send(fd, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (n < 0 && errno == EAGAIN) {
-        pollfd entry{fd, POLLOUT, 0};
-        (void)::poll(&entry, 1, 10);
-        continue;
-      }
-      if (n <= 0) return false;
-      said_ += static_cast<size_t>(n);
-      text.remove_prefix(static_cast<size_t>(n));
-    }
-    return !over_;
-  }
-  void say_forever(int fd, std::string_view text) {
-    std::string many;
-    while (many.size() < 16 * KiB) many += text;
-    while (say(fd, many)) {
-    }
-  }
-  // Reads and forgets until the client gives up.
-  void wait(int fd) {
-    std::string bytes(64 * KiB, '\0');
-    while (::recv(fd, bytes.data(), bytes.size(), 0) > 0) {
-    }
-  }
-  size_t said() const { return said_; }
-  uint16_t port() const { return server_.port(); }
-  int connections() const { return server_.connections(); }
-
- private:
-  static bool read_head(int fd) {
-    std::string head;
-    for (char byte; !head.ends_with("\r\n\r\n"); head += byte) {
-      if (::recv(fd, &byte, 1, 0) != 1) return false;
-    }
-    return true;
-  }
-
-  std::atomic<bool> over_{false};
-  std::atomic<size_t> said_{0};
-  ScriptedServer server_;
-};
 
 constexpr size_t much = 32 * MiB;  // more than a bounded client and two sockets' buffers take
 
@@ -211,6 +155,22 @@ TEST(HostileServers, BytesOneByOneDoNotOutliveTheDeadline) {
   EXPECT_EQ(slowly("HTTP/1.1 200 OK\r\nx-slow: "), Errc::timed_out);
   EXPECT_EQ(slowly("HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n"), Errc::timed_out);
   EXPECT_EQ(slowly("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfffff\r\n"), Errc::timed_out);
+}
+
+// An S3 request had no deadline of its own: a server that said a little all the time held it for as long as it liked.
+TEST(HostileServers, OneThatSaysALittleAllTheTimeDoesNotHoldAnS3Request) {
+  HostileServer server([](HostileServer& self, int fd) {
+    self.say(fd, "HTTP/1.1 200 OK\r\n");
+    while (self.say(fd, "x-a: b\r\n")) std::this_thread::sleep_for(20ms);
+  });
+  HttpOptions options{.host = "127.0.0.1", .port = server.port()};
+  options.stall_timeout = 300ms;
+  const auto http = HttpClient::create(options).value();
+  S3Http s3(*http, {});
+  std::vector<std::byte> into(100);
+  const auto got = s3.call({.method = "GET", .bucket = "bucket", .key = "key", .into = into});
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::timed_out) << got.error().message;
 }
 
 TEST(HostileServers, OneThatDoesNotReadStallsARequest) {

@@ -13,10 +13,15 @@ namespace verbena::client {
 namespace asio = boost::asio;
 using Tcp = asio::ip::tcp;
 
+bool TimedSocket::is_late(error_code& ec) const {
+  if (SteadyClock::now() < until) return false;
+  ec = asio::error::timed_out;
+  return true;
+}
+
 bool TimedSocket::wait(short events, error_code& ec) {
-  const Deadline now = SteadyClock::now(), until = std::min(whole, now + stall);
   const int64_t slice_ms = stop.stop_possible() ? 20 : INT_MAX;
-  for (auto left = until - now; left.count() > 0; left = until - SteadyClock::now()) {
+  for (auto left = until - SteadyClock::now(); waits && left.count() > 0; left = until - SteadyClock::now()) {
     if (stopped(ec)) return false;
     const auto ms = std::min<int64_t>(std::chrono::ceil<std::chrono::milliseconds>(left).count(), slice_ms);
     pollfd entry{socket_.native_handle(), events, 0};
@@ -87,7 +92,7 @@ Result<std::unique_ptr<HttpStream>> HttpStream::connect(asio::io_context& io, co
                                                         std::stop_token stop) {
   std::unique_ptr<HttpStream> stream(new HttpStream(io));
   stream->stop_with(std::move(stop));
-  stream->limit(std::chrono::hours(1), deadline);
+  stream->socket_.until = deadline;
   Error last{Errc::connection_failed, 0, "http client: cannot resolve the host name"};
   for (const Tcp::endpoint& endpoint : endpoints_of(io, host, port)) {
     error_code ec;
@@ -123,7 +128,7 @@ Result<void> HttpStream::handshake(asio::ssl::context& tls, const std::string& h
 
 HttpStream::~HttpStream() {
   if (!tls_) return;
-  limit({}, Deadline());
+  socket_.until = Deadline();
   error_code gone;
   tls_->shutdown(gone);  // says that this end is over, and does not wait for the peer to say so
 }

@@ -8,6 +8,7 @@
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -20,8 +21,8 @@ namespace verbena::client {
 
 using boost::system::error_code;
 
-// A socket whose synchronous calls end with timed_out: at `whole`, or when nothing has moved for `stall`; and with
-// operation_aborted within some 20 ms of a stop.
+// A socket whose synchronous calls end with timed_out at `until`, and with operation_aborted within some 20 ms of a
+// stop.
 class TimedSocket {
  public:
   using lowest_layer_type = boost::asio::ip::tcp::socket;
@@ -35,7 +36,7 @@ class TimedSocket {
   template <class Buffers>
   size_t read_some(const Buffers& into, error_code& ec) {
     size_t n = 0;
-    if (stopped(ec)) return n;
+    if (stopped(ec) || is_late(ec)) return n;
     do n = socket_.read_some(into, ec);
     while (ec == boost::asio::error::would_block && wait(POLLIN, ec));
     return n;
@@ -49,8 +50,8 @@ class TimedSocket {
     return n;
   }
 
-  Deadline whole = Deadline::max();
-  std::chrono::milliseconds stall{0};  // 0: does not wait at all
+  Deadline until = Deadline::max();
+  bool waits = true;  // false: timed_out is what would have to be waited for
   std::stop_token stop;
 
  private:
@@ -59,6 +60,8 @@ class TimedSocket {
     ec = boost::asio::error::operation_aborted;
     return true;
   }
+  // A peer that says something all the time is never waited for, and late all the same.
+  bool is_late(error_code& ec) const;
   bool wait(short events, error_code& ec);
   lowest_layer_type socket_;
 };
@@ -73,20 +76,23 @@ class HttpStream {
   HttpStream(const HttpStream&) = delete;
   HttpStream& operator=(const HttpStream&) = delete;
 
-  // For what follows: until `whole`, and no longer than `stall` without a byte in either direction.
+  // For what follows: until `whole`, and no longer than `stall` without a byte in either direction. TLS's own messages
+  // are none: a peer can say them for ever.
   void limit(std::chrono::milliseconds stall, Deadline whole) {
-    socket_.stall = stall;
-    socket_.whole = whole;
+    stall_ = stall;
+    whole_ = whole;
   }
   // A stop ends the call that waits, and later ones.
   void stop_with(std::stop_token stop) { socket_.stop = std::move(stop); }
 
   template <class Buffers>
   size_t read_some(const Buffers& into, error_code& ec) {
+    begin();
     return tls_ ? tls_->read_some(into, ec) : socket_.read_some(into, ec);
   }
   template <class Buffers>
   size_t write_some(const Buffers& from, error_code& ec) {
+    begin();
     return tls_ ? tls_->write_some(from, ec) : socket_.write_some(from, ec);
   }
   // Beast asks of a stream that it has these, too; nothing calls them.
@@ -107,9 +113,10 @@ class HttpStream {
   // count).
   template <class Buffers>
   size_t read_now(const Buffers& into, error_code& ec) {
-    const auto stall = std::exchange(socket_.stall, std::chrono::milliseconds(0));
-    const size_t n = read_some(into, ec);
-    socket_.stall = stall;
+    socket_.until = deadline_in(std::chrono::milliseconds(100));
+    socket_.waits = false;
+    const size_t n = tls_ ? tls_->read_some(into, ec) : socket_.read_some(into, ec);
+    socket_.waits = true;
     return n;
   }
 
@@ -122,6 +129,11 @@ class HttpStream {
   explicit HttpStream(boost::asio::io_context& io) : socket_(io) {}
   Result<void> handshake(boost::asio::ssl::context& tls, const std::string& host, bool verify_name);
 
+  // Each call has a time of its own.
+  void begin() { socket_.until = std::min(whole_, deadline_in(stall_)); }
+
+  std::chrono::milliseconds stall_{0};
+  Deadline whole_ = Deadline::max();
   TimedSocket socket_;
   std::unique_ptr<boost::asio::ssl::stream<TimedSocket&>> tls_;
 };

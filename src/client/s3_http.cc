@@ -73,6 +73,14 @@ PutReply put_reply(const HttpReply& reply) {
   return out;
 }
 
+// However steadily a server makes progress, a request ends: after twice the time that it may be without any, and the
+// time that its bytes take over a very slow link.
+Deadline deadline_of(const HttpRequest& request, std::chrono::milliseconds stall) {
+  constexpr uint64_t rate_min = 16 * KiB;  // bytes per second
+  const uint64_t bytes = request.body.size() + (request.into ? request.into->size() : MiB);
+  return deadline_in(2 * stall + std::chrono::seconds(bytes / rate_min));
+}
+
 Outcome<> check_names(const S3Call& call) {
   if (call.bucket.empty() && !call.key.empty()) return fault(ErrorCode::invalid_argument, "the bucket name is empty");
   if (call.bucket.size() > 255) return fault(ErrorCode::invalid_argument, "the bucket name is too long");
@@ -107,6 +115,7 @@ Outcome<HttpReply> S3Http::call(const S3Call& call) {
     auth::sign(options_.credentials, options_.region, "s3", system_clock(), request.method, path, query, hash,
                request.headers);
   }
+  request.deadline = deadline_of(request, http_.options().stall_timeout);
   auto reply = http_.request(request);
   if (!reply) {
     ClientError error = from_error(reply.error(), "http");

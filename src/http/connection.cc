@@ -24,6 +24,8 @@ Errc code_of(int status) {
       return Errc::request_header_too_large;
     case 501:
       return Errc::not_implemented;
+    case 503:
+      return Errc::slow_down;
     default:
       return Errc::bad_request;
   }
@@ -61,6 +63,7 @@ Task<int> Connection::read_head() {
   const Limits& limits = listener_->limits();
   HeadScanner scanner;
   std::optional<Deadline> head_deadline;
+  ClientCounts::Hold large;
   bool first = true;
   for (;;) {
     if (first) {
@@ -74,6 +77,10 @@ Task<int> Connection::read_head() {
       if (status == HeadScanner::Status::bad) co_return 400;
       if (input_.view().size() >= limits.header_bytes_max) co_return 431;
       if (!head_deadline) head_deadline = deadline_in(limits.header_timeout);
+      if (input_.view().size() >= ListenerState::usual_head_bytes && large == nullptr) {
+        large = listener_->large_head(peer_address_);
+        if (large == nullptr) co_return 503;
+      }
     }
     idle_ = input_.empty();
     const auto timeout = head_deadline
@@ -146,9 +153,8 @@ Task<void> Connection::linger() {
   wire_.shutdown_send();
   wire_.hold_to_rate(0, {});  // it may be here because it was slow
   const Deadline end = deadline_in(linger_total);
-  auto scratch = std::make_unique<std::array<std::byte, 64 * KiB>>();
   while (SteadyClock::now() < end && !listener_->stopping()) {
-    auto n = co_await wire_.read_some(*scratch, linger_silence);
+    auto n = co_await wire_.read_some(listener_->scratch(), linger_silence);
     if (!n || *n == 0) co_return;
   }
 }

@@ -127,6 +127,30 @@ TEST(Hostile, HeadsOverTheLimitAreRefusedAndThoseBelowAreNot) {
   EXPECT_EQ(ask(many + "\r\n", limits).status, 431);
 }
 
+// A stranger's thousands of beginnings of large heads held hundreds of megabytes.
+TEST(Hostile, OneClientHasFewLargeHeadsUnderWay) {
+  TestServer server;
+  const std::string begun = "GET / HTTP/1.1\r\nHost: h\r\nX: " + std::string(20'000, 'x');
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 64; ++i) {
+    clients.push_back(std::make_unique<TestClient>(server.port()));
+    clients.back()->send(begun);
+  }
+  // Those are read when a client that came later is; and then there is room for no more.
+  const auto refused = [&] {
+    TestClient more(server.port());
+    more.send(begun);
+    pollfd waiting{more.fd(), POLLIN, 0};
+    return ::poll(&waiting, 1, 200) == 1 && more.read().status == 503;
+  };
+  bool told = false;
+  for (int i = 0; i < 100 && !told; ++i) told = refused();
+  EXPECT_TRUE(told);
+  EXPECT_EQ(TestClient(server.port()).ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200) << "a usual one";
+  clients.front()->send("\r\n\r\n");
+  EXPECT_EQ(clients.front()->read().status, 200);
+}
+
 TEST(Hostile, AHeadThatNeverEndsIsGivenUp) {
   TestServer server(Limits{.header_timeout = std::chrono::seconds(1)});
   TestClient client(server.port());

@@ -9,7 +9,11 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <string_view>
+#include <vector>
 
+#include "base/bytes.h"
+#include "base/client_counts.h"
 #include "base/metrics.h"
 #include "http/server.h"
 
@@ -36,6 +40,12 @@ class ListenerState : public std::enable_shared_from_this<ListenerState> {
   Core& core() { return core_; }
   size_t connections() const { return count_.load(std::memory_order_relaxed); }
 
+  // A head, or a beginning of one, longer than what most requests need. null: the client has enough of them here.
+  static constexpr size_t usual_head_bytes = 8 * KiB;
+  ClientCounts::Hold large_head(std::string_view address) { return large_heads_.try_hold(client_of(address)); }
+  // For bytes that nobody looks at, of all connections.
+  MutableBytes scratch() { return scratch_; }
+
   using Place = std::list<Connection*>::iterator;
   Place add(Connection* connection);
   void remove(Place place);
@@ -54,6 +64,8 @@ class ListenerState : public std::enable_shared_from_this<ListenerState> {
   boost::asio::steady_timer sweep_timer_;
   std::list<Connection*> connections_;
   std::atomic<size_t> count_{0};
+  ClientCounts large_heads_{{.each_max = 64, .clients_max = 0}};
+  std::vector<std::byte> scratch_ = std::vector<std::byte>(16 * KiB);
   uint16_t bound_port_ = 0;
   bool stopping_ = false;
   metrics::Gauge& open_gauge_;

@@ -6,7 +6,9 @@
 #include "http/payload.h"
 #include "http/request_id.h"
 #include "http/request_metrics.h"
+#include "memory/budget.h"
 #include "memory/whole_body.h"
+#include "s3/router.h"
 #include "s3/workers/request_log.h"
 
 namespace verbena::http {
@@ -81,6 +83,19 @@ s3::Request make_request(const Exchange& exchange, auth::Identity identity, std:
   return request;
 }
 
+// An answer is whole before it is sent. One that is longer than what everybody may have waiting is charged to its peer
+// until he has taken it: its verb has seen to that, or it happens here. slow_down: too many of his wait already.
+Result<void> charge_answer(const Context& context, const Exchange& exchange, s3::Response& response) {
+  constexpr size_t free_bytes = 16 * KiB;
+  const size_t bytes = response.body.size();
+  if (context.arena == nullptr || response.charged != nullptr || bytes <= free_bytes) return {};
+  memory::Share share(*context.arena, exchange.peer_address(), bytes);
+  auto granted = share.try_whole(bytes);
+  if (!granted) return fail(Errc::slow_down, "http: too many answers of this client wait to be taken");
+  response.charged = std::make_shared<const memory::Grant>(std::move(*granted));
+  return {};
+}
+
 // A request that is not routed.
 Task<void> refuse(Context& context, Exchange& exchange, const Error& error, const std::string& request_id,
                   s3::Response& response) {
@@ -148,6 +163,9 @@ Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchan
   }
   if (exchange.method() == "HEAD") response.no_body = true;
   response.call = call_name(api, exchange.path(), body ? std::string_view(*body) : std::string_view());
+  if (auto charged = charge_answer(context, exchange, response); !charged) {
+    iam::Service::refuse(api, charged.error(), request_id, response);
+  }
   (void)co_await exchange.reply(response);
   co_return who;
 }
@@ -208,6 +226,9 @@ Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::s
   if (!whole) {
     exchange.close_after();  // the connection is cut: a shorter body must not look whole
   } else if (!exchange.progress().begun) {
+    if (auto charged = charge_answer(context, exchange, response); !charged) {
+      s3::fill_error(response, charged.error(), exchange.path(), request_id);
+    }
     (void)co_await exchange.reply(response);
   }
   co_return std::move(request.caller.identity);

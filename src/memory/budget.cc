@@ -134,9 +134,9 @@ bool Budget::enqueue(const WaiterPtr& waiter) {
   std::vector<WaiterPtr> served;
   {
     const std::lock_guard lock(mutex_);
-    if (waiters_.load() >= limits_.waiters_max) return false;
-    waiters_.fetch_add(1);
     Peer* peer = waiter->peer.get();
+    if (waiters_.load() >= limits_.waiters_max || peer->queue.size() >= limits_.peer_waiters_max) return false;
+    waiters_.fetch_add(1);
     if (peer->queue.empty()) ring_.push_back(peer);
     peer->queue.push_back(waiter);
     served = serve_locked();  // what came back before it was counted
@@ -258,6 +258,18 @@ std::optional<Grant> Share::try_take(size_t wanted) {
 Task<Result<Grant>> Share::take(size_t wanted) {
   if (auto granted = try_take(wanted)) co_return std::move(*granted);
   co_return co_await budget_.wait(account(), Arena::class_size(std::min(wanted, Budget::unit)));
+}
+
+std::optional<Grant> Share::try_whole(size_t bytes) {
+  if (small_) {
+    if (auto granted = budget_.try_small(bytes)) return granted;
+  }
+  return budget_.try_take(account(), std::min(bytes, budget_.limits().peer_max));
+}
+
+Task<Result<Grant>> Share::take_whole(size_t bytes) {
+  if (auto granted = try_whole(bytes)) co_return std::move(*granted);
+  co_return co_await budget_.wait(account(), std::min(bytes, budget_.limits().peer_max));
 }
 
 Task<Result<Lease>> Share::lease(size_t wanted) {

@@ -44,6 +44,7 @@ class Budget {
     size_t peer_max = 0;   // of one peer
     size_t small_max = 0;  // of requests of at most one unit, beside those
     size_t waiters_max = 4096;
+    size_t peer_waiters_max = 1024;  // of them one peer's: who asks without end keeps nobody else from waiting
     std::chrono::milliseconds wait_max{15'000};
     // Of `free_bytes` of an arena: 5/8 for transfers, 1/8 for small requests. `peer_max` 0: half of the transfers'
     // part.
@@ -111,6 +112,11 @@ class Share {
   std::optional<Grant> try_take(size_t wanted);
   // Waits for at least min(wanted, unit). slow_down: too many wait, or it took too long.
   Task<Result<Grant>> take(size_t wanted);
+  // All of `bytes` (of no more than a peer may have), at once or after a wait: for what is held on the heap and made in
+  // one go, so that a part of it is of no use, and who has one part never waits for another.
+  Task<Result<Grant>> take_whole(size_t bytes);
+  // The same without a wait. nullopt: it does not fit now.
+  std::optional<Grant> try_whole(size_t bytes);
   // take(), and a lease of as much of `wanted` as was granted. Tries again while the free parts of the arena are all
   // too small.
   Task<Result<Lease>> lease(size_t wanted);

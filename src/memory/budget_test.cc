@@ -189,6 +189,49 @@ TEST_F(BudgetTest, TheWaitersAreBoundedInNumber) {
   EXPECT_EQ(served, 8);
 }
 
+Task<> wait_for_whole(Share& share, size_t bytes, std::function<void(Result<Grant>)> done) {
+  done(co_await share.take_whole(bytes));
+}
+
+// Who waits for all of it holds nothing of it: two that had half each would wait for each other.
+TEST_F(BudgetTest, WhatIsOfUseAsAWholeIsGivenAsAWhole) {
+  Share first(*arena_, "10.0.0.1", {}), second(*arena_, "10.0.0.1", {});
+  auto held = first.try_whole(3 * MiB / 2);
+  ASSERT_TRUE(held);
+  EXPECT_EQ(held->bytes(), 3 * MiB / 2);
+  EXPECT_FALSE(second.try_whole(MiB));
+  size_t got = 0;
+  asio::co_spawn(io_, wait_for_whole(second, MiB, [&](Result<Grant> grant) { got = grant->bytes(); }), asio::detached);
+  io_.poll();
+  EXPECT_EQ(budget().granted_bytes(), 3 * MiB / 2);
+  held.reset();
+  io_.run();
+  EXPECT_EQ(got, MiB);
+  EXPECT_TRUE(first.try_whole(64 * MiB)) << "what nobody may have is as much as one may have";
+}
+
+// Whoever asked without end took all places of those who wait, and another peer that had to wait was refused.
+TEST_F(BudgetTest, OnePeerDoesNotTakeAllPlacesOfThoseWhoWait) {
+  Budget::Limits limits = budget().limits();
+  limits.peer_waiters_max = 3;
+  arena_->budget().set_limits(limits);
+  Share a(*arena_, "10.0.0.1", {}), b(*arena_, "10.0.0.2", {});
+  auto of_a = take_all(a);
+  auto of_b = take_all(b);
+  int refused = 0, served = 0;
+  const auto count = [&](const Result<Grant>& grant) { ++(grant ? served : refused); };
+  for (int i = 0; i < 20; ++i) asio::co_spawn(io_, wait_for(a, 1, count), asio::detached);
+  io_.poll();
+  EXPECT_EQ(refused, 17);
+  asio::co_spawn(io_, wait_for(b, 1, count), asio::detached);
+  io_.poll();
+  EXPECT_EQ(budget().waiters(), 4u);
+  of_a.clear();
+  of_b.clear();
+  io_.run();
+  EXPECT_EQ(served, 4);
+}
+
 TEST_F(BudgetTest, AWaiterThatIsDestroyedLeavesNothingBehind) {
   Share a(*arena_, "10.0.0.1", {});
   auto of_a = take_all(a);

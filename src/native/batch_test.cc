@@ -430,6 +430,63 @@ TEST_F(BatchTest, APolicyThatChangesInTheMidstOfABatchHoldsForWhatIsLeft) {
   EXPECT_EQ(answer.entries.back().code, Errc::access_denied);
 }
 
+// Credits are a session's, and a client may have hundreds of those: their requests held gigabytes, and whoever came
+// next waited for all of them.
+TEST_F(BatchTest, SessionsOfOneClientHaveOnlySoMuchUnderWayTogether) {
+  constexpr uint64_t sessions = 40, credits = 8, most = 2048 / 8;
+  store_.put("bucket", "k", "x");
+  std::vector<FakePeer> peers;
+  for (uint64_t i = 0; i < sessions; ++i) peers.push_back(hello(10 + i, 2));
+  const auto refused = dropped("no_credit");
+  port_.full = true;  // what is served stays under way
+  auto head = this->head();
+  head.windows.count = 0;
+  for (FakePeer& peer : peers) {
+    for (uint64_t i = 0; i < credits; ++i) {
+      port_.receive(peer.id,
+                    peer.seal(wire::Type::head_many, 2 + i, Bytes(body(wire::Type::head_many, head, {{"k"}}))));
+    }
+  }
+  run();
+  EXPECT_EQ(dropped("no_credit") - refused, sessions * credits - most);
+  port_.full = false;
+  run();
+  EXPECT_EQ(port_.sent.size(), most);
+  EXPECT_EQ(door_->in_flight(), 0u);
+  port_.sent.clear();
+  EXPECT_EQ(ask(wire::Type::head_many, head, {{"k"}}).refused, Errc::ok);
+}
+
+// A turn was so many items, and what one of them costs is up to who wrote the bucket's policy.
+TEST_F(BatchTest, ACostlyPolicyLeavesOthersTheirTurns) {
+  constexpr size_t count = 128;
+  std::vector<Item> items;
+  for (size_t i = 0; i < count; ++i) {
+    items.push_back({std::string(900, 'a') + fmt::format("{:04}", i)});
+    store_.put("bucket", items.back().key, "x");
+  }
+  std::string resources;
+  for (int i = 0; i < 20; ++i) {
+    resources += i == 0 ? "\"" : ",\"";
+    resources += "arn:aws:s3:::bucket/*";
+    for (int j = 0; j < 30; ++j) resources += "a?";
+    resources += fmt::format("b{}\"", i);
+  }
+  deny((R"("Action":"s3:*","Resource":[)" + resources + "]").c_str());
+  make_hot();
+  auto head = this->head();
+  head.details = 0;
+  bring(wire::Type::head_many, head, items);
+  size_t turns = 0;
+  for (; port_.sent.empty() && turns < 10'000; ++turns) {
+    core_.io().restart();
+    core_.io().poll();
+    door_->poll();
+  }
+  EXPECT_EQ(answer_to_it().entries.size(), count);
+  EXPECT_GE(turns, count / 16);
+}
+
 TEST_F(BatchTest, SecureTransportIsAskedOfEveryItem) {
   small_objects(2);
   deny(R"("Action":"s3:*","Resource":"arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}})");

@@ -82,7 +82,8 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
   if (door_->stopping.load(std::memory_order_relaxed)) return answer(lane, header, Errc::service_unavailable);
   if (!still_known(lane)) return answer(lane, header, Errc::access_denied);
   const bool lists_values = header.type == static_cast<uint8_t>(wire::Type::list_values);
-  if (lane.in_flight >= door_->options.credits || (lists_values && lane.listings >= listings_max)) {
+  if (lane.in_flight >= door_->options.credits || (lists_values && lane.listings >= listings_max) ||
+      lane.client->units + load_of(header.type) > ClientLoad::units_max) {
     metrics.drop(wire::Drop::no_credit);
     return answer(lane, header, Errc::slow_down);
   }
@@ -220,6 +221,7 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   ++request_ids_;
   for (int i = 0; i < 16; ++i) op->caller.request_id[i] = digits[request_ids_ >> (60 - 4 * i) & 15];
   ++lane.in_flight;
+  lane.client->units += load_of(header.type);
   if (header.type == static_cast<uint8_t>(wire::Type::list_values)) ++lane.listings;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // one writer
   return op;
@@ -228,6 +230,8 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
 void Endpoint::recycle(Op* op) {
   std::unique_ptr<Op> owned(op);
   --owned->lane->in_flight;
+  owned->lane->client->units -= load_of(owned->header.type);
+  owned->page.release();
   if (owned->header.type == static_cast<uint8_t>(wire::Type::list_values)) --owned->lane->listings;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   owned->lane.reset();

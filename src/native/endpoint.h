@@ -5,7 +5,9 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/core.h"
@@ -84,6 +86,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
                  std::string_view version, Errc code) const;
   void note_refusal(const Lane& lane, const wire::Header& header, Errc code) const;
 
+  std::shared_ptr<ClientLoad> load_of_client(std::string_view address);
   OpPtr take_op(Lane& lane, const wire::Header& header);
 
   bool busy() const override { return !waiting_.empty() || !turns_.empty(); }
@@ -96,6 +99,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   fabric::Port& port_;
   const uint16_t index_;
   LaneMap lanes_;
+  std::map<std::string, std::weak_ptr<ClientLoad>> loads_;  // of clients that have a lane
   std::vector<std::unique_ptr<Op>> spare_ops_;
   std::deque<OpPtr> waiting_;
   std::deque<std::function<void()>> turns_;  // who waits for one

@@ -4,6 +4,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "base/client_counts.h"
 #include "base/log.h"
 #include "native/endpoint.h"
 
@@ -36,6 +37,7 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
     lane->dialled = true;
   }
   lane->session = session;
+  lane->client = load_of_client(session->peer_address);
   lane->keys = keys;
   lane->touched = true;
   lane->message_size_max =
@@ -52,6 +54,14 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   OpPtr op = take_op(*lane, header);
   op->fail(Errc::ok);
   reply(std::move(op));
+}
+
+std::shared_ptr<ClientLoad> Endpoint::load_of_client(std::string_view address) {
+  std::erase_if(loads_, [](const auto& load) { return load.second.expired(); });
+  auto& known = loads_[client_of(address)];
+  auto load = known.lock();
+  if (load == nullptr) known = load = std::make_shared<ClientLoad>();
+  return load;
 }
 
 Result<fabric::PeerId> Endpoint::dial(const Session& session, std::string_view address) {

@@ -13,8 +13,18 @@
 
 namespace verbena::native {
 
+// What the sessions of one client (an address, or an IPv6 /64) have under way together on an endpoint. Credits bound
+// each of them, and a client may have hundreds of sessions.
+struct ClientLoad {
+  static constexpr uint32_t units_max = 2048;
+  uint32_t units = 0;
+};
+// A request has a reply's buffer while it is served; a batch has a copy of its message and its items besides.
+inline uint32_t load_of(uint8_t type) { return wire::is_of_version_2(type) ? 8 : 1; }
+
 struct Lane {
   std::shared_ptr<Session> session;
+  std::shared_ptr<ClientLoad> client;
   wire::LaneKeys keys;
   wire::ReplayWindow seen;
   uint64_t last_sequence = 0;  // of what we sent

@@ -136,11 +136,18 @@ bool ReadBatch::still_allowed() {
   return true;
 }
 
+bool ReadBatch::has_had_its_turn() {
+  constexpr size_t between_looks = 8;  // at the clock
+  if (moved_ >= turn_bytes || looked_at_ >= turn_items) return true;
+  if (looked_at_ == 0) turn_until_ = deadline_in(turn_time);
+  return looked_at_ % between_looks == between_looks - 1 && SteadyClock::now() >= turn_until_;
+}
+
 // Goes on until something has to be waited for: an item (its index), or the turn of others.
 ReadBatch::Step ReadBatch::advance(size_t& index) {
   for (;;) {
     if (!may_take()) return run_ ? Step::flush : Step::over;
-    if (moved_ >= turn_bytes || looked_at_ >= turn_items) {
+    if (has_had_its_turn()) {
       tell_progress(true);
       return Step::turn;
     }

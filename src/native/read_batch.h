@@ -35,7 +35,8 @@ class ReadBatch {
   // Moved, or looked at, before others have a turn.
   static constexpr uint64_t turn_bytes = 256 * KiB;
   static constexpr size_t turn_items = 256;
-  static constexpr uint64_t progress_bytes = 64 * KiB;  // between two tellings of the progress
+  static constexpr std::chrono::milliseconds turn_time{2};  // what an item's policy costs is up to who wrote it
+  static constexpr uint64_t progress_bytes = 64 * KiB;      // between two tellings of the progress
 
   struct Slot {
     s3::GetRequest request;
@@ -81,6 +82,7 @@ class ReadBatch {
   Task<void> write_run(Run& run);
   bool wants_reply(const Slot& slot) const;
   bool may_take() const;
+  bool has_had_its_turn();
   bool still_allowed();
   Task<Result<void>> serve(Slot& slot);
   Task<Result<void>> deliver(Slot& slot);
@@ -117,6 +119,7 @@ class ReadBatch {
   size_t running_ = 0;
   uint64_t moved_ = 0;  // since the last turn
   size_t looked_at_ = 0;
+  Deadline turn_until_;
   std::weak_ptr<OpPtr> shared_;
   // How many leading items have arrived, up to the first that failed.
   uint64_t arrived_ = 0, published_ = 0, arrived_bytes_ = 0;

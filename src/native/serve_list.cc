@@ -1,4 +1,5 @@
 // LIST: one page, as much of it as one message holds. LIST_VALUES: likewise, and as much as the client's window holds.
+#include "memory/budget.h"
 #include "native/endpoint.h"
 #include "native/read_batch.h"
 
@@ -36,11 +37,23 @@ uint32_t encode_items(wire::Writer& out, const store::ListPage& page, bool& all)
   return count;
 }
 
+// Pages are whole before they are sent, and come from threads that all share: how many a client has of them at once is
+// bounded by its share of memory, and who asks for more has to wait his turn.
+Task<Result<store::ListPage>> list_in_turn(Op& op) {
+  constexpr size_t entry_bytes = 2 * KiB;  // a long key, and what is known of its object
+  s3::Service& service = op.endpoint->door().service;
+  memory::Share share(service.arena, op.caller.peer_address, std::nullopt);
+  VB_CO_ASSIGN(op.page, co_await share.take_whole(entry_bytes * (1 + static_cast<size_t>(op.list.max_keys))));
+  if (op.lane->closed || !op.endpoint->still_known(*op.lane)) co_return fail(Errc::access_denied, "native: gone");
+  if (Endpoint::is_old(op.caller, *op.lane)) Endpoint::renew(op.caller, *op.lane);
+  co_return co_await s3::list_objects(service, op.caller, op.bucket, op.list);
+}
+
 }  // namespace
 
 Task<void> serve_list(OpPtr op) {
   Endpoint& endpoint = *op->endpoint;
-  auto page = co_await s3::list_objects(endpoint.door().service, op->caller, op->bucket, op->list);
+  auto page = co_await list_in_turn(*op);
   if (!page) {
     op->fail(page.error().code);
   } else {
@@ -57,7 +70,7 @@ Task<void> serve_list(OpPtr op) {
 
 Task<void> serve_list_values(OpPtr op) {
   Endpoint& endpoint = *op->endpoint;
-  auto page = co_await s3::list_objects(endpoint.door().service, op->caller, op->bucket, op->list);
+  auto page = co_await list_in_turn(*op);
   Result<void> begun;
   if (!page) {
     begun = std::unexpected(page.error());

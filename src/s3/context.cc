@@ -59,6 +59,13 @@ void Context::reply_xml(std::string xml) {
   response.body = std::move(xml);
 }
 
+Task<Result<void>> reserve_answer(Context& context, size_t bytes) {
+  memory::Share share(context.service.arena, context.caller().peer_address, bytes);
+  VB_CO_ASSIGN(memory::Grant grant, co_await share.take_whole(bytes));
+  context.response.charged = std::make_shared<const memory::Grant>(std::move(grant));
+  co_return Result<void>();
+}
+
 void reply_no_content(Context& context) {
   context.response.status = 204;
   context.response.no_body = true;

@@ -80,6 +80,11 @@ struct Context {
   void reply_xml(std::string xml);
 };
 
+// Before an answer of about so many bytes is made: room for it in the caller's share, which he has until the answer is
+// sent. Answers are made whole, so who takes his slowly, or not at all, holds no more of them than his share. Waits its
+// turn; slow_down: for too long.
+Task<Result<void>> reserve_answer(Context& context, size_t bytes);
+
 // 204 and no body.
 void reply_no_content(Context& context);
 

@@ -66,7 +66,8 @@ struct Response {
   std::string_view action;  // what was asked for, as docs/s3.md names it; empty when nobody knows such a request
   std::string call;         // of another API than S3's: "iam:CreateUser"
   std::string bucket, key, version_id;
-  std::string form_access_key;  // who signed a browser's form, which names them in its body
+  std::string form_access_key;          // who signed a browser's form, which names them in its body
+  std::shared_ptr<const void> charged;  // what the peer was charged for the body: kept until it is sent
 };
 
 }  // namespace verbena::s3

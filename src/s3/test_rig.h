@@ -161,7 +161,7 @@ class Rig : public ::testing::Test {
     Router router(service, windows, options);
     std::function<Headers()> trailing = [&] { return c.trailers; };
     Reply reply;
-    reply.whole = run(router.handle(request, source, trailing, response, sink));
+    reply.whole = run(answered(router.handle(request, source, trailing, response, sink)));
     reply.status = response.status;
     for (const auto& [name, value] : response.headers) reply.headers.emplace_back(name, value);
     reply.body = sink.begun ? sink.text : response.no_body ? "" : response.body;
@@ -185,6 +185,13 @@ class Rig : public ::testing::Test {
     return call("PUT", "/bucket/" + key, std::move(headers), std::move(body));
   }
 
+  Task<bool> answered(Task<bool> request) {
+    const bool whole = co_await std::move(request);
+    if (const auto happens = std::exchange(when_answered, nullptr)) happens();
+    co_return whole;
+  }
+
+  std::function<void()> when_answered;  // once, after the next request
   boost::asio::io_context io;
   std::unique_ptr<memory::Arena> arena;
   MemoryStore store;

@@ -101,13 +101,16 @@ std::expected<void, std::string> open_devices(CoreParts& parts, memory::Arena& a
   return {};
 }
 
-std::expected<void, std::string> open_tcp(CoreParts& parts, const Config::Rdma& rdma, const FabricChoice& choice) {
+std::expected<void, std::string> open_tcp(CoreParts& parts, const Config::Rdma& rdma, const FabricChoice& choice,
+                                          size_t arrivals_max) {
   if (!choice.tcp) return {};
   fabric::tcp::Options options;
   options.bind_address = rdma.address;
   options.port_first = rdma.fabric_port_first;
   options.port_last = rdma.fabric_port_last;
   options.encrypt = rdma.tcp_encryption;
+  options.arrivals_max = arrivals_max;
+  options.arrivals_per_address_max = std::max<size_t>(arrivals_max / 8, 1);
   options.message_size_max = std::max<size_t>(options.message_size_max, rdma.inline_bytes_max + message_overhead_max);
   auto opened = fabric::tcp::listen(*parts.core, options);
   if (!opened) return std::unexpected("rdma.provider tcp: " + rdma.address + ": " + describe(opened.error()));
@@ -141,11 +144,11 @@ std::expected<void, std::string> open_local(CoreParts& parts, const Config::Rdma
 }  // namespace
 
 std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& arena, const Config& config,
-                                              const std::filesystem::path& directory) {
+                                              const FabricPlaces& places) {
   const auto choice = choose_fabrics(config.rdma);
   if (auto opened = open_devices(parts, arena, config.rdma, choice); !opened) return opened;
-  if (auto opened = open_tcp(parts, config.rdma, choice); !opened) return opened;
-  return open_local(parts, config.rdma, choice, directory);
+  if (auto opened = open_tcp(parts, config.rdma, choice, places.arrivals_max); !opened) return opened;
+  return open_local(parts, config.rdma, choice, places.directory);
 }
 
 }  // namespace verbena::server

@@ -71,8 +71,13 @@ struct FabricChoice {
 };
 FabricChoice choose_fabrics(const Config::Rdma& rdma);
 
+struct FabricPlaces {
+  std::filesystem::path directory;  // of the same-host sockets, where the configuration names none
+  size_t arrivals_max = 512;        // of a native tcp port
+};
+
 // Opens the fabrics of one core, before it runs. The error names the provider and the key at fault.
 std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& arena, const Config& config,
-                                              const std::filesystem::path& directory);
+                                              const FabricPlaces& places);
 
 }  // namespace verbena::server

@@ -1,6 +1,5 @@
 #include "server/server.h"
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <boost/asio/post.hpp>
@@ -30,7 +29,7 @@
 #include "s3/workers/request_log.h"
 #include "server/core_parts.h"
 #include "server/data_directory.h"
-#include "server/session_limits.h"
+#include "server/descriptors.h"
 #include "server/socket_folder.h"
 #include "store/hot_store.h"
 #include "store/local/local_store.h"
@@ -44,21 +43,13 @@ constexpr size_t blocking_queue_max = 4096;
 constexpr size_t iam_queue_max = 256;
 constexpr uint16_t admin_port_default = 9001;
 constexpr std::chrono::seconds cut_off_max{5};
-// Of connections: a sixteenth is kept for whoever runs the server.
+// Of connections and sessions: a sixteenth is kept for whoever runs the server.
 constexpr size_t reserved_part = 16;
 constexpr size_t reserved_connections_max = 64;
 
 unsigned core_count(const Config& config) {
   if (config.cores != 0) return config.cores;
   return std::clamp(std::thread::hardware_concurrency(), 1u, cores_default_max);
-}
-
-// Half of the files that the process may have open are the store's: volumes and tables of its index. The other half is
-// for connections.
-size_t store_files_max() {
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return 512;
-  return std::clamp<size_t>(files.rlim_cur / 2, 64, 8192);
 }
 
 http::Limits http_limits(const Config::Http& http) {
@@ -77,13 +68,13 @@ std::shared_ptr<http::ConnectionRoom> make_room(uint64_t connections_max, uint64
   return std::make_shared<http::ConnectionRoom>(limits, door);
 }
 
-native::Options native_options(const Config::Rdma& rdma, const SessionLimits& sessions, http::AccessLog* access_log) {
+native::Options native_options(const Config::Rdma& rdma, http::AccessLog* access_log) {
   native::Options options;
   options.access_log = access_log;
-  options.sessions_max = sessions.sessions_max;
-  options.account_sessions_max = sessions.account_max;
-  options.client_sessions_max = sessions.client_max;
-  options.reserved_sessions = sessions.reserved;
+  options.sessions_max = rdma.sessions_max.value();
+  options.account_sessions_max = rdma.sessions_per_account_max.value();
+  options.client_sessions_max = rdma.sessions_per_client_max.value();
+  options.reserved_sessions = options.sessions_max / reserved_part;
   options.credits = static_cast<uint32_t>(rdma.credits);
   options.inline_max_bytes = static_cast<uint32_t>(rdma.inline_bytes_max);
   options.idle_timeout = rdma.session_idle_timeout;
@@ -123,7 +114,16 @@ std::filesystem::path key_file(const Config& config, const std::filesystem::path
 // Destroyed from the last member to the first: threads are joined by then, cores go before what their coroutines use.
 struct Server::State {
   State(const Config& config, std::optional<DataDirectory> directory, auth::Credentials root)
-      : config(config), directory(std::move(directory)), root(std::move(root)) {}
+      : config(config), directory(std::move(directory)), root(std::move(root)) {
+    const size_t files = open_files_max();
+    descriptors = share_out(files, core_count(config), this->config);
+    if (descriptors.enough) return;
+    const auto& limits = this->config;
+    log::warn(
+        "server: {} files may be open at once, too few for the limits that are set: it takes {} connections, {} "
+        "to its native port, {} sessions; raise the limit of open files (ulimit -n, LimitNOFILE=)",
+        files, limits.http.connections_max, limits.rdma.connections_max, *limits.rdma.sessions_max);
+  }
 
   std::expected<void, std::string> open_transports();
   std::expected<void, std::string> open_identities();
@@ -142,13 +142,13 @@ struct Server::State {
     return sockets ? sockets->path() : std::filesystem::path();
   }
 
-  Config config;
+  Config config;  // with limits that the process's files are enough for
+  Descriptors descriptors;
   std::optional<DataDirectory> directory;  // none: everything is in memory
   std::optional<SocketFolder> sockets;     // instead of it
   uint64_t memory_max = 0;                 // bytes of objects then
   auth::Credentials root;
   Endpoints endpoints;
-  SessionLimits sessions;
   std::unique_ptr<auth::KeyRing> keys;
   std::unique_ptr<auth::IdentityStore> identities;
   std::unique_ptr<memory::Arena> arena;
@@ -188,8 +188,6 @@ std::expected<void, std::string> Server::State::open_transports() {
   arena = std::move(*made);
   const auto began = SteadyClock::now();
   cores.resize(core_count(config));
-  sessions = session_limits(config.rdma, session_room(static_cast<unsigned>(cores.size())));
-  config.rdma.sessions_max = sessions.sessions_max;
   for (unsigned i = 0; i < cores.size(); ++i) {
     auto& parts = cores[i];
     parts.core =
@@ -199,7 +197,7 @@ std::expected<void, std::string> Server::State::open_transports() {
       if (auto opened = open_ring(parts, *arena, config.disk_io); !opened) return opened;
     }
     if (config.rdma.enabled) {
-      if (auto opened = open_fabrics(parts, *arena, config, socket_folder()); !opened) return opened;
+      if (auto opened = open_fabrics(parts, *arena, config, {socket_folder(), descriptors.arrivals}); !opened) return opened;
     }
   }
   if (config.rdma.enabled) {
@@ -244,9 +242,8 @@ std::expected<void, std::string> Server::State::open_engine() {
   options.accept_data_loss = config.accept_data_loss;
   std::string trouble;
   options.trouble = &trouble;
-  const size_t files = store_files_max();
-  options.open_volumes_max = files / 2;
-  options.open_index_files_max = files / 2;
+  options.open_volumes_max = descriptors.store / 2;
+  options.open_index_files_max = descriptors.store / 2;
   auto opened = store::local::LocalStore::open(options);
   if (!opened) {
     return std::unexpected("cannot open the store in " + directory->path().string() + ": " +
@@ -305,10 +302,10 @@ std::expected<void, std::string> Server::State::open_cores() {
     if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
     windows = std::move(*made);
     fabric::ofi::export_port_counters();
-    log::info("native: sessions_max={} per_account={} per_client={}", sessions.sessions_max, sessions.account_max,
-              sessions.client_max);
+    log::info("native: sessions_max={} per_account={} per_client={}", *config.rdma.sessions_max,
+              *config.rdma.sessions_per_account_max, *config.rdma.sessions_per_client_max);
     door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities,
-                                                native_options(config.rdma, sessions, access_log.get()));
+                                                native_options(config.rdma, access_log.get()));
   }
   const FabricChoice choice = choose_fabrics(config.rdma);
   for (auto& parts : cores) {
@@ -412,7 +409,7 @@ std::expected<void, std::string> Server::State::listen() {
 
 std::expected<void, std::string> Server::State::listen_admin() {
   auto& parts = cores.front();
-  const auto room = make_room(config.rdma.connections_max, config.rdma.connections_per_client_max, "admin");
+  const auto room = make_room(descriptors.admin, descriptors.admin_each, "admin");
   const auto open = [&](uint16_t port) {
     return http::listen(*parts.core, config.admin.address, port, http_limits(config.http), std::nullopt,
                         pages->handler({}, config.admin.open_metrics ? admin::Pages::Metrics::open

@@ -1,6 +1,5 @@
 #include "server/session_limits.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,26 +13,23 @@ constexpr uint64_t memory_per_link = 24 * KiB;
 constexpr uint64_t files_per_link = 2;  // on the same host; over tcp one
 constexpr uint64_t memory_part = 16, files_part = 4;
 constexpr uint64_t fewest = 64, most = 1'000'000;
-constexpr uint64_t reserved_part = 16;
 
 }  // namespace
 
-SessionRoom session_room(unsigned cores) {
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) files.rlim_cur = 1024;
+uint64_t machine_memory() {
   const auto pages = std::max<int64_t>(::sysconf(_SC_PHYS_PAGES), 0);
   const auto page_size = std::max<int64_t>(::sysconf(_SC_PAGESIZE), 0);
-  return {static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_size), files.rlim_cur, cores};
+  return static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_size);
 }
 
-SessionLimits session_limits(const Config::Rdma& rdma, const SessionRoom& room) {
+void settle_session_limits(Config::Rdma& rdma, const SessionRoom& room) {
   const uint64_t links = std::max(room.cores, 1u);
   const uint64_t fit = std::min(room.memory / memory_part / (memory_per_link * links),
                                 room.files / files_part / (files_per_link * links));
-  const uint64_t all = rdma.sessions_max.value_or(std::clamp(fit, fewest, most));
-  const uint64_t half = (all + 1) / 2;
-  return {all, rdma.sessions_per_account_max.value_or(half), rdma.sessions_per_client_max.value_or(half),
-          all / reserved_part};
+  if (!rdma.sessions_max) rdma.sessions_max = std::clamp(fit, fewest, most);
+  const uint64_t half = (*rdma.sessions_max + 1) / 2;
+  if (!rdma.sessions_per_account_max) rdma.sessions_per_account_max = half;
+  if (!rdma.sessions_per_client_max) rdma.sessions_per_client_max = half;
 }
 
 }  // namespace verbena::server

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import select
 import shutil
 import signal
@@ -47,8 +48,10 @@ def client_environment(home):
 class Server:
     """A running `verbena server`. `directory` outlives it, so that a test can start another on the same data."""
 
-    def __init__(self, directory=None, args=(), env=None, memory=False):
-        """`memory`: without a data directory. The one that is made all the same is for the log beside it."""
+    def __init__(self, directory=None, args=(), env=None, memory=False, files=None):
+        """`memory`: without a data directory. The one that is made all the same is for the log beside it.
+        `files`: how many it may have open at once."""
+        self.files = files
         self.memory = memory or IN_MEMORY
         self.own_directory = directory is None
         self.directory = str(directory or tempfile.mkdtemp(prefix="verbena-test-"))
@@ -65,10 +68,14 @@ class Server:
         self.process = subprocess.Popen(
             [program(), "server", "--memory" if self.memory else self.directory,
              "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0", *self.args],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self.env)
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self.env,
+            preexec_fn=self._limit_files if self.files else None)
         log.close()
         self._read_endpoints()
         return self
+
+    def _limit_files(self):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.files, self.files))
 
     def _read_endpoints(self):
         text, deadline = "", time.monotonic() + START_TIMEOUT_S

@@ -22,7 +22,7 @@ import botocore.exceptions
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from s3_case import Reply, S3Case  # noqa: E402
-from verbena_server import ACCESS_KEY, SECRET_KEY, client_environment, program  # noqa: E402
+from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client, client_environment, program  # noqa: E402
 
 MIB = 1 << 20
 ARENA = 64 * MIB
@@ -210,6 +210,40 @@ class Hostile(S3Case):
             self.s3.delete_bucket(Bucket=bucket)
         self.s3.put_bucket_lifecycle_configuration(Bucket=self.new_bucket(), LifecycleConfiguration={"Rules": kept})
 
+    # Answers that nobody takes.
+
+    def silent(self, path):
+        """A connection that has asked for `path` and reads nothing."""
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        host, port = self.address.split(":")
+        connection.connect((host, int(port)))
+        connection.settimeout(PATIENCE_S)
+        connection.sendall(self.head("GET", path, 0, self.sign("GET", path)))
+        return connection
+
+    def hold(self, path, count):
+        """So many of them; how much the server has grown, and the statuses of the last ones."""
+        before = self.resident()
+        connections = [self.silent(path) for _ in range(count)]
+        try:
+            statuses = [self.first_answer(connection).status for connection in connections[-3:]]
+            return self.resident() - before, statuses
+        finally:
+            for connection in connections:
+                connection.close()
+
+    def test_listings_that_nobody_takes_hold_no_more_than_their_clients_share(self):
+        bucket = self.new_bucket()
+        for i in range(1000):
+            self.assertEqual(self.request("PUT", f"/{bucket}/{i:03d}" + "%22" * 1000, body=b"x").status, 200)
+        page = f"/{bucket}?list-type=2&encoding-type=url"
+        self.assertGreater(len(self.request("GET", page).body), 3_000_000, "more than a socket takes")
+        grown, statuses = self.hold(page, 60)
+        self.assertLess(grown, ARENA, "answers of one client")
+        self.assertEqual(set(statuses), {503}, "who asks for more waits, and then hears so")
+        self.assertEqual(self.request("GET", page).status, 200, "and when they have gone, there is room again")
+
     # Two readers of one request.
 
     def form(self, bucket, fields):
@@ -381,6 +415,36 @@ class Hostile(S3Case):
         self.s3.delete_bucket(Bucket=bucket)
         self.s3.create_bucket(Bucket=bucket)
         self.assertEqual(self.s3.list_multipart_uploads(Bucket=bucket).get("Uploads", []), [])
+
+
+
+class FewDescriptors(S3Case):
+    """A server that may open few files, as in some containers: those are shared out, too."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(files=1024)
+        cls.server.start()
+        cls.s3 = boto3_client(cls.server.http)
+        cls.buckets = 0
+
+    def test_one_address_that_connects_for_ever_keeps_nobody_else_out(self):
+        bucket = self.new_bucket()
+        self.s3.put_object(Bucket=bucket, Key="k", Body=b"text")
+        host, port = self.address.split(":")
+        held = []
+        try:
+            for _ in range(1500):
+                held.append(socket.create_connection((host, int(port)), timeout=5, source_address=("127.0.0.2", 0)))
+            for _ in range(20):
+                other = http.client.HTTPConnection(self.address, timeout=10, source_address=("127.0.0.3", 0))
+                path = f"/{bucket}/k"
+                other.request("GET", path, headers=self.sign("GET", path))
+                self.assertEqual(Reply(other.getresponse()).body, b"text")
+                other.close()
+        finally:
+            for connection in held:
+                connection.close()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #include <deque>
 
 #include "base/date.h"
+#include "base/turns.h"
 #include "s3/access/authorize.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
@@ -19,6 +20,7 @@ namespace {
 
 // Deletes in flight of one DeleteObjects request: enough for the engine to commit many with one flush.
 constexpr size_t in_flight_max = 32;
+constexpr size_t outcome_bytes = 256;  // of one key in the answer, beside the key
 
 store::CommitConditions conditions_of(const DeleteTarget& target) {
   store::CommitConditions conditions;
@@ -127,6 +129,9 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   VB_CO_TRY(require_digest(context));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
   VB_CO_ASSIGN(const DeleteDocument document, parse_delete(text));
+  // The answer names every key again.
+  VB_CO_TRY(co_await reserve_answer(context, text.size() + document.targets.size() * outcome_bytes));
+  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));  // it may have taken a while
   // A missing bucket fails the request, not each key.
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
 
@@ -135,8 +140,10 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   std::deque<Pending<store::Removed>> pending;
   const bool bypass = bypasses_governance(context);
   size_t started = 0;
+  Turns turns;  // who may is asked key by key, which takes as long as policies make it
   for (size_t i = 0; i < document.targets.size(); ++i) {
     for (; started < document.targets.size() && pending.size() < in_flight_max; ++started) {
+      if (turns.due()) co_await turns.pass();
       const DeleteTarget& target = document.targets[started];
       auto may = authorize_delete(context.service, context.caller(), *access, target.key,
                                   target.version_id.value_or(""), bypass);

@@ -1,4 +1,10 @@
+#include <boost/asio/detached.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
 #include "base/bytes.h"
+#include "memory/budget.h"
 #include "s3/test_rig.h"
 
 namespace verbena::s3::test {
@@ -35,6 +41,73 @@ TEST_F(Lists, MetadataIsListedToWhoMayReadIt) {
   const Reply r = call(stranger);
   EXPECT_EQ(r.element("Key"), "k");
   EXPECT_EQ(r.count("UserMetadata") + r.count("UserTags"), 0u) << "may list, may not read";
+}
+
+// Somebody else on the same core.
+Task<bool> count_turns(const bool& over, int& turns) {
+  boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+  for (; !over; ++turns) {
+    timer.expires_after(std::chrono::microseconds(0));
+    co_await timer.async_wait(boost::asio::use_awaitable);
+  }
+  co_return true;
+}
+
+// A policy whose patterns match nothing and take long to find that out.
+std::string costly_policy() {
+  std::string resources;
+  for (int i = 0; i < 20; ++i) {
+    resources += R"("arn:aws:s3:::bucket/*)";
+    for (int j = 0; j < 30; ++j) resources += "a?";
+    resources += "b" + std::to_string(i) + "\",";
+  }
+  resources.pop_back();
+  return R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":[)" +
+         resources + "]}}";
+}
+
+// Who may is asked for each entry. One listing with metadata held its core for as long as the bucket's owner liked: 40
+// seconds were seen, after which a service manager ends a server that gives no sign.
+TEST_F(Lists, ACostlyPolicyLeavesOthersTheirTurnsInAListingWithMetadata) {
+  constexpr int entries = 100;
+  for (int i = 0; i < entries; ++i) put(std::string(900, 'a') + std::to_string(1000 + i), "x");
+  ASSERT_EQ(call("PUT", "/bucket?policy", {}, costly_policy()).status, 204);
+  for (const char* listing : {"list-type=2&metadata=true", "metadata=true", "versions&metadata=true"}) {
+    bool over = false;
+    int turns = 0;
+    when_answered = [&] { over = true; };
+    boost::asio::co_spawn(io, count_turns(over, turns), boost::asio::detached);
+    EXPECT_EQ(call("GET", std::string("/bucket?") + listing).count("<Key>"), size_t{entries}) << listing;
+    EXPECT_GT(turns, entries / 5) << listing;
+  }
+}
+
+TEST_F(Lists, ACostlyPolicyLeavesOthersTheirTurnsInADeletionOfMany) {
+  std::string keys;
+  for (int i = 0; i < 200; ++i) {
+    keys += "<Object><Key>" + std::string(900, 'a') + std::to_string(i) + "</Key></Object>";
+  }
+  ASSERT_EQ(call("PUT", "/bucket?policy", {}, costly_policy()).status, 204);
+  bool over = false;
+  int turns = 0;
+  when_answered = [&] { over = true; };
+  boost::asio::co_spawn(io, count_turns(over, turns), boost::asio::detached);
+  const std::string body = "<Delete>" + keys + "</Delete>";
+  Digest md5(Algorithm::md5);
+  md5.update(as_bytes(body));
+  EXPECT_EQ(call("POST", "/bucket?delete", {{"content-md5", md5.finish_base64()}}, body).status, 200);
+  EXPECT_GT(turns, 40);
+}
+
+// Answers are whole before they are sent: those of a client that takes none added up without end.
+TEST_F(Lists, APageIsChargedToItsClientUntilItIsSent) {
+  put("k", "x");
+  const size_t before = arena->budget().granted_bytes();
+  size_t held = 0;
+  when_answered = [&] { held = arena->budget().granted_bytes() - before; };
+  EXPECT_EQ(call("GET", "/bucket?list-type=2&max-keys=500").status, 200);
+  EXPECT_GE(held, 500 * KiB);
+  EXPECT_EQ(arena->budget().granted_bytes(), before);
 }
 
 TEST_F(Lists, V2ListsKeysInOrder) {

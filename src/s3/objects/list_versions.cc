@@ -1,5 +1,6 @@
 // ListObjectVersions.
 #include "base/date.h"
+#include "base/turns.h"
 #include "s3/access/authorize.h"
 #include "s3/headers.h"
 #include "s3/objects/listing.h"
@@ -45,13 +46,11 @@ Task<Result<void>> serve_list_versions(Context& context) {
   }
   VB_CO_ASSIGN(request.max_keys,
                read_page_size(context, "max-keys", "Argument max-keys must be an integer between 0 and 2147483647."));
-  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
   store::ListRequest listed;
   listed.prefix = request.prefix;
   listed.delimiter = request.delimiter;
   listed.max_keys = request.max_keys;
-  const Asked asked{.action = action::list_versions, .list = &listed};
-  VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await admit_listing(context, action::list_versions, listed));
   VB_CO_ASSIGN(const store::VersionPage page, co_await context.service.store.list_versions(context.bucket, request));
 
   XmlWriter xml("ListVersionsResult");
@@ -67,7 +66,11 @@ Task<Result<void>> serve_list_versions(Context& context) {
     xml.element("NextKeyMarker", encode(page.next_key_marker));
     if (!page.next_version_id_marker.empty()) xml.element("NextVersionIdMarker", page.next_version_id_marker);
   }
-  for (const auto& entry : page.versions) write_version(xml, context, encode, entry, *access);
+  Turns turns;
+  for (const auto& entry : page.versions) {
+    if (wants_metadata(context) && turns.due()) co_await turns.pass();
+    write_version(xml, context, encode, entry, *access);
+  }
   write_prefixes(xml, encode, page.common_prefixes);
   context.reply_xml(xml.finish());
   co_return Result<void>();

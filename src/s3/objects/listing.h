@@ -31,6 +31,11 @@ bool wants_metadata(const Context& context);
 void write_metadata(XmlWriter& xml, const Context& context, const BucketAccess& access, const std::string& key,
                     std::string_view version_id, const store::ObjectInfo& info);
 
+// Room for a page of so many entries and for the answer that is made of it.
+Task<Result<void>> reserve_page(Context& context, int entries);
+// Whether the caller may list so, and then room for the page. That may have taken a while, so who may is asked again.
+Task<Result<BucketAccessPtr>> admit_listing(Context& context, const Action& action, const store::ListRequest& request);
+
 void write_prefixes(XmlWriter& xml, const NameEncoder& encode, const std::vector<std::string>& prefixes);
 
 }  // namespace verbena::s3

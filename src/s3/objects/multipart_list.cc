@@ -95,7 +95,9 @@ Task<Result<void>> serve_list_uploads(Context& context) {
   VB_CO_ASSIGN(request.max_uploads, read_page_size(context, "max-uploads",
                                                    "Argument max-uploads must be an integer between 0 and "
                                                    "2147483647."));
-  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  VB_CO_TRY(co_await reserve_page(context, request.max_uploads));
+  VB_CO_ASSIGN(const BucketAccessPtr access,
+               co_await authorize_bucket(context.service, context.caller(), context.bucket, action::list_uploads));
   store::UploadPage page;
   if (request.max_uploads > 0) {
     VB_CO_ASSIGN(page, co_await context.service.store.list_uploads(context.bucket, request));

@@ -1,0 +1,158 @@
+// Messages of a client that has a session and its keys: sealed as they should be, and saying anything. All of the door
+// is behind them: credits, verbs, batches, listings with values, windows. The door answers each message once at the
+// most, with what a client can read, and when all is said nothing is under way.
+// Input: steps of [type, flags, size in two bytes, that many bytes of a body].
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/log.h"
+#include "native/test_door.h"
+
+using namespace verbena;          // NOLINT: a fuzzer's main file
+using namespace verbena::native;  // NOLINT
+
+namespace {
+
+constexpr size_t message_size_max = 16 * KiB, window_size_max = 64 * KiB;
+
+// Memory of as many bytes as the client says that it lends.
+class LentWindow final : public fabric::Window {
+ public:
+  LentWindow(size_t size, bool immediate) : memory_(size), immediate_(immediate) {}
+  uint64_t size() const override { return memory_.size(); }
+  Task<Result<void>> write(Bytes from, uint64_t at, Deadline) override { co_return write_now(from, at); }
+  Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline) override {
+    if (at > memory_.size() || into.size() > memory_.size() - at) co_return fail(Errc::invalid_argument, "window");
+    std::memcpy(into.data(), memory_.data() + at, into.size());
+    co_return Result<void>{};
+  }
+  size_t immediate_size_max() const override { return immediate_ ? window_size_max : 0; }
+  Result<void> write_now(Bytes from, uint64_t at) override {
+    if (at > memory_.size() || from.size() > memory_.size() - at) return fail(Errc::invalid_argument, "window");
+    std::memcpy(memory_.data() + at, from.data(), from.size());
+    return {};
+  }
+
+ private:
+  std::vector<std::byte> memory_;
+  const bool immediate_;
+};
+
+class Port final : public fabric::Port {
+ public:
+  void on_message(OnMessage handler) override { receive = std::move(handler); }
+  void on_gone(OnGone) override {}
+  void on_connection(FindKey) override {}
+  bool encrypted() const override { return false; }
+  size_t message_size_max() const override { return ::message_size_max; }
+  std::string address() const override { return "fuzz"; }
+  Result<fabric::PeerId> add_peer(std::string_view) override { return fail(Errc::unsupported, "port"); }
+  bool admit(fabric::PeerId, uint64_t) override { return true; }
+  void remove_peer(fabric::PeerId) override {}
+  Result<void> send(fabric::PeerId, Bytes message) override {
+    // Now and then there is no room, and the door keeps what it wanted to say.
+    if (++sends % 7 == 0) return fail(Errc::would_block, "port");
+    const auto header = wire::parse_header(message, ::message_size_max);
+    if (!header || (header->type & wire::reply_bit) == 0) std::abort();
+    ++replies;
+    return {};
+  }
+  Result<std::unique_ptr<fabric::Window>> open_window(fabric::PeerId, const fabric::WindowDescriptor& lent,
+                                                      fabric::Access) override {
+    if (lent.size > window_size_max || lent.key == 0) return fail(Errc::access_denied, "port");
+    return std::make_unique<LentWindow>(lent.size, lent.key % 2 == 0);
+  }
+
+  OnMessage receive;
+  size_t sends = 0, replies = 0;
+};
+
+struct Server {
+  Server() {
+    log::set_level(log::Level::error);
+    if (!door.attach(core, port, "local", "/nowhere")) std::abort();
+    store.make_bucket("bucket");
+  }
+  void turn() {
+    core.io().restart();
+    core.io().poll();
+    door.poll();
+  }
+  void put_objects() {
+    store.clear("bucket");
+    store.put("bucket", "a", "short");
+    store.put("bucket", "a/key", std::string(3000, 'k'));
+    store.put("bucket", "prefix/key", std::string(40'000, 'p'));
+    store.put("bucket", "prefix/empty", "");
+  }
+  FakePeer open_session() {
+    wire::Nonce nonce, server_nonce;
+    fill_random(nonce);
+    const std::string body = nlohmann::json{{"version", 1}, {"version_max", 2}, {"client_nonce", to_hex(nonce)}}.dump();
+    http::FakeExchange exchange("POST", "/-/session", body);
+    exchange.request_headers = {{"host", "server"}};
+    auth::sign(root, "us-east-1", "s3", system_clock(), "POST", "/-/session", "",
+               to_hex(as_bytes(sha256(as_bytes(body)))), exchange.request_headers);
+    const auto handler = door.session_handler();
+    boost::asio::co_spawn(core.io(), handler(exchange), boost::asio::detached);
+    for (int i = 0; i < 20 && exchange.response.body.empty(); ++i) turn();
+    if (exchange.response.status != 200) std::abort();
+    const auto answer = nlohmann::json::parse(exchange.response.body);
+    FakePeer peer;
+    peer.session = std::stoull(answer["session"].get<std::string>(), nullptr, 16);
+    std::ranges::copy(*from_hex(answer["server_nonce"].get<std::string>()), server_nonce.begin());
+    peer.keys = wire::derive_lane(wire::derive_master(root.secret_key, nonce, server_nonce, peer.session), 0);
+    return peer;
+  }
+  // Until everything has ended.
+  void finish() {
+    const auto until = deadline_in(std::chrono::seconds(30));
+    while (door.in_flight() != 0) {
+      if (SteadyClock::now() > until) std::abort();
+      turn();
+    }
+  }
+
+  const auth::Credentials root{.access_key = "AKROOT", .secret_key = "secret/root", .session_token = {}};
+  std::unique_ptr<memory::Arena> arena = *memory::Arena::create(16 * MiB);
+  store::in_memory::TestStore store{*arena};
+  s3::Service service{store, *arena, system_clock()};
+  OneKey credentials{root};
+  auth::Verifier verifier{credentials, system_clock(), {}};
+  Core core{Core::Options{}};
+  Port port;
+  NativeDoor door{service, verifier, credentials, Options{}};
+};
+
+Server& server() {
+  static auto& one = *new Server;
+  return one;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  Server& s = server();
+  s.put_objects();
+  FakePeer peer = s.open_session();
+  s.port.sends = s.port.replies = 0;
+  size_t said = 1;
+  s.port.receive(1, peer.seal(wire::Type::hello, 1, wire::Hello{.message_size_max = message_size_max, .address = {}}));
+  Bytes rest = std::as_bytes(std::span(data, size));
+  while (rest.size() >= 4 && said < 200) {
+    const auto type = static_cast<wire::Type>(rest[0]);
+    const auto flags = std::to_integer<uint8_t>(rest[1]);
+    const size_t length = std::min({std::to_integer<size_t>(rest[2]) + (std::to_integer<size_t>(rest[3]) << 8),
+                                    rest.size() - 4, message_size_max - wire::frame_size});
+    s.port.receive(1, peer.seal(type, ++said, rest.subspan(4, length), flags));
+    rest = rest.subspan(4 + length);
+    if (said % 3 == 0) s.turn();
+  }
+  s.finish();
+  if (s.port.replies > said) std::abort();
+  s.port.receive(1, peer.seal(wire::Type::bye, ++said, Bytes()));
+  return 0;
+}

@@ -1,0 +1,31 @@
+// For a coroutine that goes through much and waits for nothing: it lets others have the core before they notice.
+//
+//   Turns turns;
+//   for (const auto& entry : page) {
+//     if (turns.due()) co_await turns.pass();
+//     ...
+//   }
+#pragma once
+
+#include <chrono>
+
+#include "base/clock.h"
+#include "base/task.h"
+
+namespace verbena {
+
+class Turns {
+ public:
+  // Time and not work is counted: what one step costs may be up to strangers (policies).
+  static constexpr std::chrono::milliseconds turn{2};
+
+  bool due() const { return SteadyClock::now() >= until_; }
+  // Resumes when the loop has had nothing else to do for a moment: its sockets, its fabrics (Core polls them only
+  // then).
+  Task<void> pass();
+
+ private:
+  Deadline until_ = deadline_in(turn);
+};
+
+}  // namespace verbena

@@ -1,0 +1,45 @@
+#include "server/descriptors.h"
+
+#include <gtest/gtest.h>
+
+namespace verbena::server {
+namespace {
+
+// What strangers and clients may hold together, at the most.
+uint64_t promised(const Config& config, const Descriptors& shares, unsigned cores) {
+  return config.http.connections_max + config.rdma.connections_max + shares.admin +
+         cores * (shares.arrivals + *config.rdma.sessions_max);
+}
+
+TEST(Descriptors, AreLeftAsTheyAreWhereThereAreEnough) {
+  Config config;
+  const auto shares = share_out(1 << 20, 16, config);
+  EXPECT_TRUE(shares.enough);
+  EXPECT_EQ(shares.store, 8192u);
+  EXPECT_EQ(shares.arrivals, 512u);
+  EXPECT_EQ(config.http.connections_max, Config().http.connections_max);
+}
+
+// 2,500 connections of one address took all that a limit of 1,024 files allows, and nobody else got in.
+TEST(Descriptors, OfOneAddressNeverTakeAllThatThereAre) {
+  for (const size_t files : {1024, 4096, 16'384, 65'536}) {
+    for (const unsigned cores : {1u, 2u, 16u}) {
+      Config config;
+      const auto shares = share_out(files, cores, config);
+      EXPECT_LT(promised(config, shares, cores) + shares.store, files) << files << " files, " << cores << " cores";
+      EXPECT_LE(config.http.connections_per_client_max * 4, config.http.connections_max) << files;
+      EXPECT_LE(*config.rdma.sessions_per_client_max * 2, *config.rdma.sessions_max + 2) << files;
+      EXPECT_GE(config.http.connections_max, 16u) << files;
+    }
+  }
+}
+
+TEST(Descriptors, ALimitThatTheOperatorTurnedOffStaysOff) {
+  Config config;
+  config.http.connections_per_client_max = 0;
+  EXPECT_FALSE(share_out(1024, 2, config).enough);
+  EXPECT_EQ(config.http.connections_per_client_max, 0u);
+}
+
+}  // namespace
+}  // namespace verbena::server
