@@ -108,6 +108,10 @@ std::string_view to_string(Errc code) {
     VB_NAME(unsupported);
     VB_NAME(malformed);
     VB_NAME(invalid_target_bucket);
+    VB_NAME(invalid_write_offset);
+    VB_NAME(too_many_parts);
+    VB_NAME(idempotency_mismatch);
+    VB_NAME(encryption_type_mismatch);
     VB_NAME(too_large);
     VB_NAME(out_of_memory);
     VB_NAME(connection_failed);

@@ -109,6 +109,12 @@ enum class Errc : uint16_t {
 
   invalid_target_bucket = 90,  // for logs
 
+  // Directory buckets.
+  invalid_write_offset = 91,
+  too_many_parts = 92,
+  idempotency_mismatch = 93,  // a client token that came with another request
+  encryption_type_mismatch = 94,
+
   // RDMA: S3 with a token (docs/s3.md).
   invalid_rdma_token = 96,
   rdma_not_supported = 97,

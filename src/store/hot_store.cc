@@ -74,6 +74,24 @@ class FillingWriter final : public ObjectWriter {
   uint64_t size_ = 0;
 };
 
+// Tells of the change; nothing of the object's end is kept.
+class TellingWriter final : public ObjectWriter {
+ public:
+  TellingWriter(std::unique_ptr<ObjectWriter> below, TierPtr tier, std::string_view bucket, std::string_view key)
+      : below_(std::move(below)), tier_(std::move(tier)), bucket_(bucket), key_(key) {}
+
+  Task<Result<void>> append(memory::Chunk chunk) override { return below_->append(std::move(chunk)); }
+  Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
+    auto change = tier_->change(cache::Key{bucket_, key_});
+    co_return co_await below_->commit(std::move(info), std::move(conditions));
+  }
+
+ private:
+  std::unique_ptr<ObjectWriter> below_;
+  TierPtr tier_;
+  const std::string bucket_, key_;
+};
+
 }  // namespace
 
 HotStore::HotStore(Store& below, Options options)
@@ -116,6 +134,19 @@ Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create(std::string_view bu
   uint64_t keep_max = std::min<uint64_t>(options_.object_size_max, tier_->capacity());
   if (size_hint && *size_hint > keep_max) keep_max = 0;
   co_return std::make_unique<FillingWriter>(std::move(writer), tier_, *options_.arena, keep_max, bucket, key);
+}
+
+Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create_append(std::string_view bucket, std::string_view key,
+                                                                    std::optional<uint64_t> size_hint) {
+  VB_CO_ASSIGN(std::unique_ptr<ObjectWriter> writer, co_await below_.create_append(bucket, key, size_hint));
+  co_return std::make_unique<TellingWriter>(std::move(writer), tier_, bucket, key);
+}
+
+Task<Result<ObjectInfo>> HotStore::rename(std::string_view bucket, RenameRequest request) {
+  const std::string from = request.from, to = request.to;
+  auto source = tier_->change(cache::Key{bucket, from});
+  auto target = tier_->change(cache::Key{bucket, to});
+  co_return co_await below_.rename(bucket, std::move(request));
 }
 
 // Also of a version that is named: it may be the current one, or make another one current.

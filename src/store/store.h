@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,9 +30,9 @@ inline constexpr size_t key_size_max = 1024;  // bytes of UTF-8 (S3)
 inline constexpr uint64_t object_size_max = 5 * TiB;
 inline constexpr uint64_t part_size_max = 5 * GiB;
 inline constexpr int part_number_max = 10'000;
-inline constexpr size_t document_size_max = 512 * KiB;  // bytes of one bucket document
-inline constexpr size_t document_name_max = 64;         // bytes of its name
-inline constexpr size_t documents_max = 64;             // of one bucket
+inline constexpr size_t document_size_max = 512 * KiB;     // bytes of one bucket document
+inline constexpr size_t document_name_max = 64;            // bytes of its name
+inline constexpr size_t documents_max = 64;                // of one bucket
 inline constexpr uint64_t documents_bytes_max = 16 * MiB;  // of all buckets of one owner
 
 enum class Durability : uint8_t { sync = 0, memory = 1 };
@@ -129,6 +130,7 @@ struct CommitConditions {
   std::optional<int64_t> if_modified_s{};   // the version is of this second
   std::optional<int64_t> if_modified_us{};  // and of this very microsecond
   std::optional<uint64_t> if_size{};
+  std::string_view if_without{};  // appends: an attribute that the object must not have; a static string
 
   bool any() const { return if_match || if_none_match || if_modified_s || if_modified_us || if_size; }
 };
@@ -157,6 +159,17 @@ struct ObjectChange {
   bool is_of(const ObjectInfo& info) const {
     return (!if_modified_us || *if_modified_us == info.modified_us) && (!if_size || *if_size == info.size);
   }
+};
+
+// An object gets another name in its bucket, at which whatever was there goes.
+struct RenameRequest {
+  std::string from, to;
+  // Says no by an error. Run inside the change, perhaps more than once: it looks at nothing but its arguments. It may
+  // change the source's attributes. `target`: what is there; null: nothing.
+  std::function<Result<void>(ObjectInfo& source, const ObjectInfo* target)> judge{};
+  // Of the client, for requests that are repeated: what was done under it within the last hour is not done again.
+  std::string token{};
+  std::string asked{};  // of the request, all that must be the same when it comes again
 };
 
 class ObjectReader {
@@ -313,6 +326,12 @@ class Store {
   // `size_hint`: the final size if known; decides the layout, not the result.
   virtual Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
                                                              std::optional<uint64_t> size_hint) = 0;
+  // A writer whose commit adds its bytes to the object's end (logic/append.h). What readers have open stays as it was.
+  virtual Task<Result<std::unique_ptr<ObjectWriter>>> create_append(std::string_view bucket, std::string_view key,
+                                                                    std::optional<uint64_t> size_hint) = 0;
+  // Atomic, and no byte is copied: neither name is ever missing or there twice. Returns the object; of a request that
+  // was done before, nothing is told but that. no_such_key, invalid_bucket_state, idempotency_mismatch.
+  virtual Task<Result<ObjectInfo>> rename(std::string_view bucket, RenameRequest request) = 0;
   // Succeeds for a key or version that does not exist (S3). access_denied: the version is locked.
   virtual Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) = 0;
   // Changes what may change of a version without touching its bytes; returns it as it is then. Errors as stat(), and

@@ -27,6 +27,17 @@ Result<bool> add_parts(View& rows, uint64_t upload, Piece& piece) {
   return true;
 }
 
+// False: the piece is full before the last.
+Result<bool> add_rows(View& rows, const std::string& prefix, Piece& piece) {
+  const auto cursor = rows.cursor(Table::uploads, prefix);
+  for (; cursor->valid(); cursor->next()) {
+    if (piece.full()) return false;
+    piece.rows.emplace_back(cursor->key());
+  }
+  VB_TRY(cursor->status());
+  return true;
+}
+
 }  // namespace
 
 Result<BucketSweep> BucketSweep::step(Transaction& transaction) const {
@@ -43,6 +54,11 @@ Result<BucketSweep> BucketSweep::step(Transaction& transaction) const {
   BucketSweep next(bucket_);
   next.done_ = !uploads->valid();
   if (!next.done_) next.from_ = uploads->key();
+  for (const std::string& prefix : {keys::rename_token_prefix(bucket_), keys::rename_age_prefix(bucket_)}) {
+    if (!next.done_) break;
+    VB_ASSIGN(next.done_, add_rows(transaction, prefix, piece));
+    if (!next.done_) next.from_ = keys::upload_prefix(bucket_);  // of uploads there are none any more
+  }
   for (const BlobRef& blob : piece.blobs) transaction.kill(blob);
   for (const std::string& row : piece.rows) transaction.erase(Table::uploads, row);
   return next;

@@ -13,6 +13,9 @@
 
 namespace verbena::store {
 
+class AppendQueues;
+std::shared_ptr<AppendQueues> make_append_queues();
+
 struct Context {
   virtual ~Context() = default;
 
@@ -30,6 +33,7 @@ struct Context {
   Early* early = nullptr;  // null: nothing is acknowledged before the catalogue has it
   const WallClock* clock = &system_clock();
   Buckets buckets;
+  const std::shared_ptr<AppendQueues> appends = make_append_queues();
 };
 
 // Catalogue::read() with an answer: `look` returns a Result<T>.

@@ -1,5 +1,6 @@
 #include "store/logic/engine_store.h"
 
+#include "store/logic/append.h"
 #include "store/logic/bucket_ops.h"
 #include "store/logic/keys.h"
 #include "store/logic/list.h"
@@ -8,6 +9,7 @@
 #include "store/logic/object_writer.h"
 #include "store/logic/open.h"
 #include "store/logic/remove.h"
+#include "store/logic/rename.h"
 
 namespace verbena::store {
 namespace {
@@ -192,6 +194,28 @@ Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create(std::string_view
   VB_CO_TRY(check_key(key));
   if (size_hint && *size_hint > object_size_max) co_return fail(Errc::entity_too_large);
   co_return make_object_writer(context_, std::move(found), std::string(key), size_hint);
+}
+
+Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create_append(std::string_view bucket, std::string_view key,
+                                                                       std::optional<uint64_t> size_hint) {
+  VB_CO_ASSIGN(auto found, context_->find_bucket(bucket));
+  VB_CO_TRY(check_key(key));
+  if (size_hint && *size_hint > object_size_max) co_return fail(Errc::entity_too_large);
+  co_return make_append_writer(context_, std::move(found), std::string(key), size_hint);
+}
+
+Task<Result<ObjectInfo>> EngineStore::rename(std::string_view bucket, RenameRequest request) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_TRY(check_key(request.from));
+  VB_CO_TRY(check_key(request.to));
+  auto renaming = std::make_shared<Renaming>(Renaming{found, std::move(request)});
+  if (Early::holds_any(*found)) {
+    VB_CO_TRY(co_await context->early->settle(found, renaming->request.from));
+    VB_CO_TRY(co_await context->early->settle(found, renaming->request.to));
+  }
+  VB_CO_TRY(co_await context->rows->commit(rename_change(renaming)));
+  co_return std::move(renaming->info);
 }
 
 Task<Result<Removed>> EngineStore::remove(std::string_view bucket, std::string_view key, RemoveRequest request) {

@@ -108,6 +108,19 @@ std::string null_version(uint64_t bucket, std::string_view key) {
   return out.append(2, '\0');
 }
 
+std::string rename_token_prefix(uint64_t bucket) { return tagged('r', bucket); }
+std::string rename_token(uint64_t bucket, std::string_view token) { return rename_token_prefix(bucket).append(token); }
+std::string rename_age_prefix(uint64_t bucket) { return tagged('a', bucket); }
+std::string rename_age(uint64_t bucket, int64_t came_us, std::string_view token) {
+  std::string key = rename_age_prefix(bucket);
+  append_number(key, static_cast<uint64_t>(came_us), 8);
+  return key.append(token);
+}
+std::optional<std::pair<int64_t, std::string>> parse_rename_age(std::string_view index_key) {
+  if (index_key.size() < 17 || index_key[0] != 'a') return std::nullopt;
+  return std::pair(static_cast<int64_t>(read_number(index_key.substr(9, 8))), std::string(index_key.substr(17)));
+}
+
 std::string version_bucket(uint64_t bucket) { return number(bucket); }
 std::string version_key_prefix(uint64_t bucket, std::string_view key) {
   std::string out = number(bucket);

@@ -38,6 +38,13 @@ bool is_part(std::string_view key);  // of the table of uploads, these two
 bool is_object_parts(std::string_view key);
 std::string null_version(uint64_t bucket, std::string_view key);  // -> the id of the key's null version in `versions`
 
+// A client's token for a rename -> when it came and what for; and the tokens by their age: bucket id, time, token.
+std::string rename_token_prefix(uint64_t bucket);
+std::string rename_token(uint64_t bucket, std::string_view token);
+std::string rename_age_prefix(uint64_t bucket);
+std::string rename_age(uint64_t bucket, int64_t came_us, std::string_view token);
+std::optional<std::pair<int64_t, std::string>> parse_rename_age(std::string_view index_key);
+
 // versions: bucket id, key (as in an upload's), the id's complement: the newest of a key comes first
 std::string version_bucket(uint64_t bucket);
 std::string version_key_prefix(uint64_t bucket, std::string_view key);  // up to where keys differ: no end mark

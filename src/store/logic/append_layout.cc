@@ -1,0 +1,58 @@
+#include "store/logic/append_layout.h"
+
+#include "store/logic/keys.h"
+
+namespace verbena::store {
+namespace {
+
+// 0 for what is written at once from a full tail, 1 for eight of those, ...
+int level_of(uint64_t size) {
+  int level = 0;
+  for (uint64_t bound = tail_size * fan_in; size >= bound; bound *= fan_in) ++level;
+  return level;
+}
+
+// Of an upload's parts the client knows size and entity tag; sealed ones are not ours to read.
+bool can_go(const StoredPart& part) { return part.info.etag.empty() && part.blob.size == part.info.size; }
+
+}  // namespace
+
+size_t parts_to_absorb(const std::vector<StoredPart>& parts, uint64_t added) {
+  size_t taken = 0;
+  uint64_t size = added;
+  const auto next = [&](size_t behind) -> const StoredPart& { return parts[parts.size() - 1 - taken - behind]; };
+  if (!parts.empty() && can_go(next(0)) && next(0).blob.size < tail_size) {
+    size += next(0).blob.size;
+    taken = 1;
+  }
+  while (size >= tail_size && size < settled_size && parts.size() >= taken + fan_in - 1) {
+    uint64_t more = 0;
+    for (size_t i = 0; i < fan_in - 1; ++i) {
+      const StoredPart& part = next(i);
+      if (!can_go(part) || part.blob.size >= settled_size || level_of(part.blob.size) > level_of(size)) return taken;
+      more += part.blob.size;
+    }
+    taken += fan_in - 1;
+    size += more;
+  }
+  return taken;
+}
+
+std::optional<std::string> combine_crcs(Algorithm algorithm, std::string_view before, std::string_view added,
+                                        uint64_t added_size) {
+  const bool wide = algorithm == Algorithm::crc64nvme;
+  const size_t width = wide ? 8 : 4;
+  if (!wide && algorithm != Algorithm::crc32 && algorithm != Algorithm::crc32c) return std::nullopt;
+  if (before.size() != width || added.size() != width) return std::nullopt;
+  const uint64_t a = keys::read_number(before), b = keys::read_number(added);
+  std::string out;
+  if (wide) {
+    keys::append_number(out, crc64_nvme_combine(a, b, added_size), 8);
+    return out;
+  }
+  const auto combine = algorithm == Algorithm::crc32 ? crc32_combine : crc32c_combine;
+  keys::append_number(out, combine(static_cast<uint32_t>(a), static_cast<uint32_t>(b), added_size), 4);
+  return out;
+}
+
+}  // namespace verbena::store

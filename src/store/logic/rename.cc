@@ -1,0 +1,95 @@
+#include "store/logic/rename.h"
+
+#include <vector>
+
+#include "store/logic/object_ops.h"
+
+namespace verbena::store {
+namespace {
+
+// For so long a request that comes again with its token is known. Clients repeat what got no answer within seconds.
+constexpr int64_t token_life_us = int64_t{3'600} * 1'000'000;
+constexpr size_t tokens_forgotten_at_once = 2;  // for each that comes: so they do not pile up
+
+// A token's row: when it came, and what for.
+Result<bool> was_done(Transaction& transaction, const Renaming& r) {
+  if (r.request.token.empty()) return false;
+  VB_ASSIGN(const auto row, find_row(transaction, Table::uploads, keys::rename_token(r.bucket->id, r.request.token)));
+  if (!row || row->size() < 8) return false;
+  const auto came_us = static_cast<int64_t>(keys::read_number(std::string_view(*row).substr(0, 8)));
+  if (transaction.now_us() - came_us >= token_life_us) return false;
+  if (std::string_view(*row).substr(8) != r.request.asked) return fail(Errc::idempotency_mismatch, "rename: token");
+  return true;
+}
+
+Result<void> forget_old_tokens(Transaction& transaction, uint64_t bucket) {
+  std::vector<std::string> old;
+  const auto by_age = transaction.cursor(Table::uploads, keys::rename_age_prefix(bucket));
+  for (; by_age->valid() && old.size() < tokens_forgotten_at_once; by_age->next()) {
+    const auto age = keys::parse_rename_age(by_age->key());
+    if (!age) return fail(Errc::corrupt_object, "index: age of a rename");
+    if (transaction.now_us() - age->first < token_life_us) break;
+    old.emplace_back(by_age->key());
+  }
+  VB_TRY(by_age->status());
+  for (const std::string& row : old) {
+    transaction.erase(Table::uploads, row);
+    transaction.erase(Table::uploads, keys::rename_token(bucket, keys::parse_rename_age(row)->second));
+  }
+  return {};
+}
+
+Result<void> remember_token(Transaction& transaction, const Renaming& r) {
+  if (r.request.token.empty()) return {};
+  VB_TRY(forget_old_tokens(transaction, r.bucket->id));
+  const int64_t now_us = transaction.now_us();
+  transaction.put(Table::uploads, keys::rename_token(r.bucket->id, r.request.token),
+                  keys::number(static_cast<uint64_t>(now_us)) + r.request.asked);
+  transaction.put(Table::uploads, keys::rename_age(r.bucket->id, now_us, r.request.token), "");
+  return {};
+}
+
+// With its parts, of which the request's judge may want to know.
+Result<ObjectInfo> whole_info(Transaction& transaction, const ObjectRecord& record) {
+  ObjectInfo info = record.info;
+  if (record.part_count == 0) return info;
+  VB_ASSIGN(auto parts, object_parts(transaction, record));
+  uint64_t stored = 0;
+  for (StoredPart& part : parts) {
+    stored += part.blob.size;
+    info.parts.push_back(std::move(part.info));
+  }
+  info.stored_size = stored == info.size ? 0 : stored;
+  return info;
+}
+
+Result<void> judge_rename(Transaction& transaction, Renaming& r) {
+  VB_ASSIGN(const BucketRecord bucket, check_bucket(transaction, *r.bucket));
+  if (bucket.info.versioning != Versioning::off) {
+    return fail(Errc::invalid_bucket_state, "Objects of a bucket with versioning cannot be renamed.");
+  }
+  VB_ASSIGN(const bool done, was_done(transaction, r));
+  if (done) return {};
+  VB_ASSIGN(auto source, find_object(transaction, *r.bucket, r.request.from));
+  if (!source) return fail(Errc::no_such_key, "rename: source");
+  VB_ASSIGN(const auto target, find_object(transaction, *r.bucket, r.request.to));
+  VB_ASSIGN(r.info, whole_info(transaction, *source));
+  if (r.request.judge) VB_TRY(r.request.judge(r.info, target ? &target->info : nullptr));
+  VB_TRY(remember_token(transaction, r));
+  if (r.request.from == r.request.to) return {};
+  VB_TRY(bury(transaction, target));
+  source->info.attributes = r.info.attributes;
+  transaction.erase(Table::objects, keys::object(bucket.id, r.request.from));
+  // Under its old id: what it names by that (its list of parts) need not be touched.
+  transaction.put(Table::objects, keys::object(bucket.id, r.request.to), encode(*source));
+  return {};
+}
+
+}  // namespace
+
+Change rename_change(std::shared_ptr<Renaming> renaming) {
+  auto judge = [renaming](Transaction& transaction) { return judge_rename(transaction, *renaming); };
+  return {.judge = std::move(judge), .bucket = renaming->bucket, .place = {renaming->bucket->id}, .takes_space = true};
+}
+
+}  // namespace verbena::store

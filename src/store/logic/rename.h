@@ -1,0 +1,22 @@
+// Renaming an object within its bucket: its head moves, its bytes stay where they are.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "store/catalogue.h"
+#include "store/logic/bucket.h"
+
+namespace verbena::store {
+
+struct Renaming {
+  std::shared_ptr<const Bucket> bucket;
+  RenameRequest request;
+  ObjectInfo info{};  // the answer
+};
+
+// no_such_key, invalid_bucket_state (the bucket has or had versions), idempotency_mismatch, and what the request's own
+// judge says.
+Change rename_change(std::shared_ptr<Renaming> renaming);
+
+}  // namespace verbena::store
