@@ -26,6 +26,16 @@ struct Credentials {
   std::string session_token;  // of temporary credentials; empty for none
 };
 
+// What credentials that CreateSession gave are limited to: one directory bucket, and reading where that was asked for.
+struct BucketSession {
+  std::string bucket;
+  bool read_only = false;
+  // How what is written in it is encrypted where a request says nothing: "AES256", "aws:kms"; empty: as the bucket has
+  // it.
+  std::string encryption{}, kms_key_id{};
+  bool operator==(const BucketSession&) const = default;
+};
+
 // A key that may sign, and who stands behind it. Immutable and shared.
 struct AccessKey {
   Credentials credentials;
@@ -33,6 +43,7 @@ struct AccessKey {
   int64_t expires_s = 0;  // since the epoch; 0: never
   // Of a session: the lasting key that it goes back to, and what tells it from another one of that name made later.
   std::string parent_key{}, parent_tag{};
+  std::optional<BucketSession> limits{};  // of a session of a directory bucket, which is good for nothing else
   bool expired(int64_t now_s) const { return expires_s != 0 && now_s >= expires_s; }
 };
 using AccessKeyPtr = std::shared_ptr<const AccessKey>;
@@ -45,6 +56,16 @@ class CredentialStore {
   // key's; expired_token.
   virtual Result<AccessKeyPtr> find(std::string_view access_key, std::string_view session_token,
                                     int64_t now_s) const = 0;
+  struct BucketCredentials {
+    Credentials credentials;
+    int64_t expires_s = 0;  // since the epoch
+  };
+  // Temporary credentials within these limits, which end with the key that asks. not_implemented: this store makes
+  // none.
+  virtual Result<BucketCredentials> open_bucket_session(const AccessKey& /*by*/, const BucketSession& /*limits*/,
+                                                        int64_t /*now_s*/) const {
+    return fail(Errc::not_implemented, "auth: sessions");
+  }
   // Another number after every change of keys or of what principals may do: whoever keeps an AccessKey asks here, and
   // finds it again when the number differs.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
@@ -98,6 +119,7 @@ enum class Payload : uint8_t {
 
 struct Identity {
   bool anonymous = true;
+  bool express = false;        // signed for S3 Express ("s3express" in the scope)
   std::string access_key;      // of the credentials that signed
   PrincipalPtr principal;      // who stands behind them; null for anonymous callers
   std::string signed_headers;  // "host;x-amz-date": lower case
@@ -137,7 +159,8 @@ class Verifier {
   struct Options {
     std::string region = "us-east-1";  // other regions are accepted in the scope; this is what errors name
     std::string service = "s3";
-    std::string domain;  // of virtual hosts, as virtual_bucket() takes it
+    bool express = false;  // signatures for "s3express", too
+    std::string domain;    // of virtual hosts, as virtual_bucket() takes it
     int64_t skew_max_s = 15 * 60;
     int64_t presign_max_s = 7 * 24 * 3600;
   };
@@ -171,8 +194,9 @@ class Verifier {
 // localhost; empty for none. `host` is lower case without port; `domain` may be empty.
 std::string_view virtual_bucket(std::string_view host, std::string_view domain);
 
-// Client side. Adds what signing needs (x-amz-date, x-amz-content-sha256, authorization, x-amz-security-token) to
-// `headers`, which must already hold host and everything that is to be signed (all of them are).
+// Client side. Adds what signing needs (x-amz-date, x-amz-content-sha256, authorization, x-amz-security-token; for the
+// service s3express, x-amz-s3session-token) to `headers`, which must already hold host and everything that is to be
+// signed (all of them are).
 void sign(const Credentials& credentials, std::string_view region, std::string_view service, const WallClock& clock,
           std::string_view method, std::string_view path, std::string_view query, std::string_view payload_hash,
           std::vector<std::pair<std::string, std::string>>& headers);

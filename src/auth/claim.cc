@@ -53,6 +53,17 @@ Result<void> find_date(const RequestView& request, Claim& claim) {
   return {};
 }
 
+constexpr std::string_view session_header = "x-amz-s3session-token";
+
+// The token of a session of S3 Express. Who is in one has no other token.
+Result<void> take_session(bool has_other, std::optional<std::string_view> token, Claim& claim) {
+  if (!token) return {};
+  if (has_other) return fail(Errc::invalid_token, "A request has one session token.");
+  claim.session_token = *token;
+  claim.bucket_session = true;
+  return {};
+}
+
 // "AWS4-HMAC-SHA256 Credential=..., SignedHeaders=..., Signature=..."
 Result<void> parse_fields(std::string_view text, Claim& claim) {
   constexpr auto code = Errc::authorization_header_malformed;
@@ -106,6 +117,9 @@ Result<Claim> parse_header_claim(const RequestView& request, std::string_view au
   claim.payload_hash = hash != nullptr ? trim(hash->value) : body_sha256;
   VB_ASSIGN(const HeaderView* token, single_header(request, "x-amz-security-token"));
   if (token != nullptr) claim.session_token = trim(token->value);
+  VB_ASSIGN(const HeaderView* session, single_header(request, session_header));
+  VB_TRY(
+      take_session(token != nullptr, session != nullptr ? std::optional(trim(session->value)) : std::nullopt, claim));
   return claim;
 }
 
@@ -159,6 +173,9 @@ Result<Claim> parse_query_claim(const RequestView& request, std::span<const Quer
                                                 : unsigned_payload_name;
   VB_ASSIGN(const std::string* token, single_argument(arguments, "X-Amz-Security-Token"));
   if (token != nullptr) claim.session_token = *token;
+  VB_ASSIGN(const std::string* session, single_argument(arguments, "X-Amz-S3session-Token"));
+  VB_TRY(take_session(token != nullptr, session != nullptr ? std::optional<std::string_view>(*session) : std::nullopt,
+                      claim));
   return claim;
 }
 

@@ -22,6 +22,7 @@ struct Claim {
   int64_t expires_s = 0;                   // presigned only
   std::string_view payload_hash;           // as it stands in the canonical request
   std::string_view session_token;          // empty for none
+  bool bucket_session = false;             // it came as x-amz-s3session-token
   std::string_view date_text() const { return {amz_date.data(), amz_date.size()}; }
 };
 

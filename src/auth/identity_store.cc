@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "auth/identifiers.h"
@@ -325,7 +326,8 @@ Result<AccessKeyPtr> IdentityStore::resolve(const SessionGrant& grant, std::stri
                 std::make_shared<const Principal>(std::move(principal)),
                 grant.expires_s,
                 grant.parent_key,
-                grant.parent_tag};
+                grant.parent_tag,
+                grant.limits};
   return std::make_shared<const AccessKey>(std::move(key));
 }
 
@@ -341,11 +343,39 @@ StoredKey IdentityStore::make_key(std::string access_key, std::string secret_key
 Credentials IdentityStore::make_session(SessionGrant& grant, const AccessKey& by, int64_t now_s) const {
   grant.access_key = make_temporary_key_id();
   grant.secret_key = make_secret_key();
-  grant.issued_s = now_s;
+  // A session of a bucket that a session opened is as old as that one, for policies that end old sessions.
+  if (!grant.limits || grant.issued_s == 0) grant.issued_s = now_s;
   const bool lasting = by.credentials.session_token.empty();
   grant.parent_key = lasting ? by.credentials.access_key : by.parent_key;
   grant.parent_tag = lasting ? tag_of(by.credentials) : by.parent_tag;
   return {grant.access_key, grant.secret_key, seal_session(ring_, grant)};
+}
+
+// As AWS has it: too short to be worth stealing, and clients open the next one in good time.
+constexpr int64_t bucket_session_s = 300;
+
+Result<CredentialStore::BucketCredentials> IdentityStore::open_bucket_session(const AccessKey& by,
+                                                                              const BucketSession& limits,
+                                                                              int64_t now_s) const {
+  SessionGrant grant;
+  if (by.credentials.session_token.empty()) {
+    const Principal& principal = *by.principal;
+    grant.kind = principal.kind;
+    grant.account_id = principal.account->id;
+    if (principal.kind != Principal::Kind::account_root) {
+      grant.subject = principal.name;
+      grant.subject_id = principal.user_id;
+    }
+    grant.expires_s = now_s + bucket_session_s;
+  } else {
+    // A session in a session: with that one's policies, and not longer.
+    VB_ASSIGN(grant, open_session(ring_, by.credentials.session_token));
+    if (grant.limits) return fail(Errc::access_denied, "auth: a session of a bucket opens no other one");
+    grant.expires_s = std::min(grant.expires_s, now_s + bucket_session_s);
+  }
+  grant.limits = limits;
+  Credentials made = make_session(grant, by, now_s);
+  return BucketCredentials{std::move(made), grant.expires_s};
 }
 
 }  // namespace verbena::auth

@@ -34,6 +34,9 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   ~IdentityStore() override;
 
   Result<AccessKeyPtr> find(std::string_view access_key, std::string_view session_token, int64_t now_s) const override;
+  // For five minutes, or for as long as the session that asks.
+  Result<BucketCredentials> open_bucket_session(const AccessKey& by, const BucketSession& limits,
+                                                int64_t now_s) const override;
   AccountPtr by_canonical_id(std::string_view canonical_id) const override;
   AccountPtr by_email(std::string_view email) const override;
   AccountPtr by_id(std::string_view account_id) const override;

@@ -1,6 +1,7 @@
 #include "auth/policy_actions.h"
 
 #include <algorithm>
+#include <span>
 
 #include "auth/policy_pattern.h"
 
@@ -113,6 +114,21 @@ constexpr std::string_view s3_actions[] = {
     "PutStorageLensConfiguration",
 };
 
+// Source: the same, "... for Amazon S3 Express".
+constexpr std::string_view express_actions[] = {
+    "CreateBucket",
+    "CreateSession",
+    "DeleteBucket",
+    "DeleteBucketPolicy",
+    "GetBucketPolicy",
+    "GetEncryptionConfiguration",
+    "GetLifecycleConfiguration",
+    "ListAllMyDirectoryBuckets",
+    "PutBucketPolicy",
+    "PutEncryptionConfiguration",
+    "PutLifecycleConfiguration",
+};
+
 // In lower case. What Verbena has no value for counts as absent, as it does in AWS where the fact does not apply.
 constexpr std::string_view condition_keys[] = {
     "s3:authtype",
@@ -153,6 +169,16 @@ constexpr std::string_view condition_keys[] = {
     "s3:x-amz-server-side-encryption-customer-algorithm",
     "s3:x-amz-storage-class",
     "s3:x-amz-website-redirect-location",
+    "s3express:authtype",
+    "s3express:locationname",
+    "s3express:resourceaccount",
+    "s3express:sessionmode",
+    "s3express:signatureage",
+    "s3express:signatureversion",
+    "s3express:tlsversion",
+    "s3express:x-amz-content-sha256",
+    "s3express:x-amz-server-side-encryption",
+    "s3express:x-amz-server-side-encryption-aws-kms-key-id",
     "aws:currenttime",
     "aws:epochtime",
     "aws:multifactorauthage",
@@ -188,9 +214,9 @@ bool names(std::string_view known, std::string_view key) {
   return known.ends_with('/') ? key.size() > known.size() && key.starts_with(known) : key == known;
 }
 
-bool is_s3_action(std::string_view name_pattern) {
+bool names_one_of(std::string_view name_pattern, std::span<const std::string_view> actions) {
   const auto pattern = Pattern::parse(name_pattern, {.wildcards = true, .variables = false});
-  return std::ranges::any_of(s3_actions, [&](std::string_view action) {
+  return std::ranges::any_of(actions, [&](std::string_view action) {
     const Question none;
     Inquiry inquiry(none);
     return pattern->matches(action, inquiry, Letters::any_case);
@@ -209,8 +235,10 @@ bool is_action_pattern(std::string_view text, PolicyKind kind) {
   const std::string_view service = std::string_view(low).substr(0, colon);
   if (service.find_first_not_of(allowed) != std::string_view::npos) return false;
   if (kind == PolicyKind::trust) return service == "sts";
-  if (kind == PolicyKind::resource) return service == "s3" && is_s3_action(text.substr(colon + 1));
-  return true;
+  if (kind != PolicyKind::resource) return true;
+  const std::string_view name = text.substr(colon + 1);
+  if (service == "s3express") return names_one_of(name, express_actions);
+  return service == "s3" && names_one_of(name, s3_actions);
 }
 
 bool is_condition_key(std::string_view key, PolicyKind kind) {

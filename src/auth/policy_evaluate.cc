@@ -162,11 +162,17 @@ bool is_public(const Policy& policy) {
 
 bool concerns_only(const Policy& policy, std::string_view bucket) {
   const auto inside = [&](std::string_view arn) {
-    // "arn:PARTITION:s3:REGION:ACCOUNT:BUCKET[/KEY]"
-    if (!arn.starts_with("arn:aws:s3:")) return false;
-    const size_t path = arn.find(':', arn.find(':', std::string_view("arn:aws:s3:").size()) + 1);
+    // "arn:PARTITION:s3:REGION:ACCOUNT:BUCKET[/KEY]", of a directory bucket "...:s3express:...:bucket/BUCKET"
+    constexpr std::string_view general = "arn:aws:s3:", express = "arn:aws:s3express:", kind = "bucket/";
+    const bool directory = arn.starts_with(express);
+    if (!directory && !arn.starts_with(general)) return false;
+    const size_t path = arn.find(':', arn.find(':', (directory ? express : general).size()) + 1);
     if (path == std::string_view::npos) return false;
-    const std::string_view rest = arn.substr(path + 1);
+    std::string_view rest = arn.substr(path + 1);
+    if (directory) {
+      if (!rest.starts_with(kind)) return false;
+      rest.remove_prefix(kind.size());
+    }
     const auto name = Pattern::parse(rest.substr(0, rest.find('/')), {.wildcards = true, .variables = false});
     const Question none;
     Inquiry inquiry(none);

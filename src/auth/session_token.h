@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "auth/auth.h"
 #include "auth/keyring.h"
 #include "auth/principal.h"
 #include "base/result.h"
@@ -25,6 +26,7 @@ struct SessionGrant {
   int64_t issued_s = 0;
   // The lasting key that it goes back to: it ends when that key is gone, turned off or made anew.
   std::string parent_key, parent_tag;
+  std::optional<BucketSession> limits{};  // a session of a directory bucket
   bool operator==(const SessionGrant&) const = default;
 };
 

@@ -33,7 +33,11 @@ void sign(const Credentials& credentials, std::string_view region, std::string_v
   const std::string_view date = std::string_view(amz_date).substr(0, 8);
   set_header(headers, "x-amz-date", amz_date);
   set_header(headers, "x-amz-content-sha256", payload_hash);
-  if (!credentials.session_token.empty()) set_header(headers, "x-amz-security-token", credentials.session_token);
+  if (!credentials.session_token.empty()) {
+    // Who signs for S3 Express with a token does so in a session of a bucket.
+    const std::string_view name = service == "s3express" ? "x-amz-s3session-token" : "x-amz-security-token";
+    set_header(headers, name, credentials.session_token);
+  }
   std::erase_if(headers, [](const auto& header) { return equal_ignoring_case(header.first, "authorization"); });
 
   const auto names = sorted_names(headers);

@@ -69,10 +69,23 @@ Result<void> check_time(const Claim& claim, int64_t now_s, const Verifier::Optio
   return {};
 }
 
-Result<void> check_scope(const Claim& claim, std::string_view service) {
-  if (claim.service == service) return {};
+constexpr std::string_view express_service = "s3express";
+
+Result<void> check_scope(const Claim& claim, const Verifier::Options& options) {
+  if (claim.service == options.service || (options.express && claim.service == express_service)) return {};
   const auto code = claim.presigned ? Errc::authorization_query_error : Errc::authorization_header_malformed;
   return fail(code, "The credential scope names another service.");
+}
+
+// A session of S3 Express shows its token in a header of its own, and signs for that service; no other credentials do.
+// Where it is taken for others it would be no session any more.
+Result<AccessKeyPtr> find_key(const CredentialStore& credentials, std::string_view access_key, std::string_view token,
+                              bool bucket_session, int64_t now_s) {
+  VB_ASSIGN(AccessKeyPtr key, credentials.find(access_key, token, now_s));
+  if (key->limits.has_value() != bucket_session) {
+    return fail(Errc::invalid_token, "The session token is not one for this kind of request.");
+  }
+  return key;
 }
 
 bool signature_matches(const RequestView& request, const Claim& claim, std::span<const QueryArgument> arguments,
@@ -138,6 +151,19 @@ Result<void> check_version2_time(const Version2Claim& claim, int64_t now_s, int6
   return {};
 }
 
+// Directory buckets have hosts of their zone: "base--zone--x-s3.s3express-zone". The calls about them go to
+// "s3express-control", which is no bucket.
+std::string_view without_zone(std::string_view name) {
+  constexpr std::string_view ending = "--x-s3", label = ".s3express-";
+  if (name == "s3express-control") return {};
+  const size_t dot = name.find('.');
+  const std::string_view bucket = name.substr(0, dot);
+  if (dot == std::string_view::npos || !bucket.ends_with(ending) || !name.substr(dot).starts_with(label)) return name;
+  const std::string_view base_and_zone = bucket.substr(0, bucket.size() - ending.size());
+  const std::string_view zone = name.substr(dot + label.size());
+  return base_and_zone.ends_with(zone) ? bucket : name;
+}
+
 }  // namespace
 
 std::string_view virtual_bucket(std::string_view host, std::string_view domain) {
@@ -145,7 +171,7 @@ std::string_view virtual_bucket(std::string_view host, std::string_view domain) 
     // Bucket names may hold periods.
     if (under.empty() || host.size() < under.size() + 2) continue;
     const size_t dot = host.size() - under.size() - 1;
-    if (host.ends_with(under) && host[dot] == '.') return host.substr(0, dot);
+    if (host.ends_with(under) && host[dot] == '.') return without_zone(host.substr(0, dot));
   }
   return {};
 }
@@ -161,7 +187,7 @@ Result<Verified> Verifier::verify_version2(const RequestView& request, const Ver
   // Version 2 does not sign the payload, so it is handled as that of an anonymous request.
   VB_ASSIGN(Verified out, anonymous(request));
   const uint64_t generation = credentials_.generation();
-  VB_ASSIGN(out.key, credentials_.find(claim.access_key, claim.session_token, clock_.now_s()));
+  VB_ASSIGN(out.key, find_key(credentials_, claim.access_key, claim.session_token, false, clock_.now_s()));
   const Credentials& credentials = out.key->credentials;
   const auto matches = [&](std::string_view path) {
     const RequestView signed_as{request.method, path, request.query, request.headers};
@@ -190,7 +216,7 @@ Result<Identity> Verifier::verify_form(const FormClaim& form) const {
   }
   const std::string_view access_key = version4 ? scope.access_key : form.access_key;
   const uint64_t generation = credentials_.generation();
-  VB_ASSIGN(const AccessKeyPtr key, credentials_.find(access_key, form.session_token, clock_.now_s()));
+  VB_ASSIGN(const AccessKeyPtr key, find_key(credentials_, access_key, form.session_token, false, clock_.now_s()));
   const Credentials& credentials = key->credentials;
   std::string expected;
   if (version4) {
@@ -213,7 +239,7 @@ Result<Verified> Verifier::verify(const RequestView& request) const {
   if (version2) return verify_version2(request, *version2, *arguments);
   VB_ASSIGN(std::optional<Claim> claim, parse_claim(request, *arguments));
   if (!claim) return anonymous(request);
-  VB_TRY(check_scope(*claim, options_.service));
+  VB_TRY(check_scope(*claim, options_));
   return verify_version4(request, *claim, *arguments);
 }
 
@@ -222,7 +248,8 @@ Result<Verified> Verifier::verify_call(const RequestView& request, std::string_v
   if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
   VB_ASSIGN(std::optional<Claim> claim, parse_claim(request, *arguments, body_sha256));
   if (!claim) return fail(Errc::missing_authentication, "auth: a call without a signature");
-  if (claim->service != "iam" && claim->service != "sts") VB_TRY(check_scope(*claim, options_.service));
+  if (claim->service != "iam" && claim->service != "sts") VB_TRY(check_scope(*claim, options_));
+  if (claim->bucket_session) return fail(Errc::invalid_token, "A session of S3 Express makes no such call.");
   // A URL that stands for a call signs no body.
   if (claim->presigned) return fail(Errc::authorization_query_error, "A call must be signed in its headers.");
   if (claim->payload_hash != body_sha256) {
@@ -238,7 +265,7 @@ Result<void> Verifier::check_caller(const RequestView& request) const {
   VB_ASSIGN(const std::optional<Claim> claim, parse_claim(request, *arguments, empty_sha256));
   if (!claim) return fail(Errc::missing_authentication, "auth: a call without a signature");
   VB_TRY(check_time(*claim, clock_.now_s(), options_));
-  VB_TRY(credentials_.find(claim->access_key, claim->session_token, clock_.now_s()));
+  VB_TRY(find_key(credentials_, claim->access_key, claim->session_token, false, clock_.now_s()));
   return {};
 }
 
@@ -250,7 +277,12 @@ Result<Verified> Verifier::verify_version4(const RequestView& request, const Cla
   VB_ASSIGN(out.payload, payload_kind(claim.payload_hash, out.payload_sha256));
 
   const uint64_t generation = credentials_.generation();
-  VB_ASSIGN(out.key, credentials_.find(claim.access_key, claim.session_token, clock_.now_s()));
+  const bool express = claim.service == express_service;
+  if (claim.bucket_session && !express) {
+    return fail(Errc::invalid_token, "A session token of S3 Express needs a signature for s3express.");
+  }
+  VB_ASSIGN(out.key,
+            find_key(credentials_, claim.access_key, claim.session_token, claim.bucket_session, clock_.now_s()));
   const Credentials& credentials = out.key->credentials;
   thread_local std::string scope;
   scope.clear();
@@ -265,6 +297,7 @@ Result<Verified> Verifier::verify_version4(const RequestView& request, const Cla
   if (!cached) cache.put(credentials, scope, key);
 
   name_signer(out.identity, out.key, generation);
+  out.identity.express = express;
   out.identity.signed_headers = claim.signed_headers;
   if (out.payload == Payload::chunked_signed || out.payload == Payload::chunked_signed_trailer) {
     out.seed_signature = claim.signature;

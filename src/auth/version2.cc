@@ -20,7 +20,7 @@ constexpr const char* only_one = "Only one authorization mechanism is allowed.";
 constexpr std::string_view covered_arguments =
     " accelerate acl analytics append attributes cors defaultObjectAcl delete encryption intelligent-tiering inventory "
     "legal-hold lifecycle location logging metrics notification object-lock ownershipControls partNumber policy "
-    "policyStatus position publicAccessBlock replication requestPayment response-cache-control "
+    "policyStatus position publicAccessBlock renameObject replication requestPayment response-cache-control "
     "response-content-disposition response-content-encoding response-content-language response-content-type "
     "response-expires restore retention select session tagging torrent uploadId uploads versionId versioning versions "
     "website ";

@@ -76,6 +76,11 @@ struct Config {
     bool customer_keys_need_tls = false;
   } encryption;
 
+  struct S3Express {
+    bool enabled = true;
+    std::string zone = "local1-az1";  // of directory buckets: the server's Availability Zone
+  } s3_express;
+
   struct Tls {
     std::string certificate;  // PEM file; both or neither
     std::string key;

@@ -159,6 +159,17 @@ std::string parse_cache_size(std::optional<uint64_t>& into, const std::string& t
   return parse_bytes(*into, text, 0, 4 * TiB);
 }
 
+// Words of lower-case letters and digits with single dashes between them, short enough to leave room for a bucket's
+// own name.
+std::string parse_zone(std::string& into, const std::string& text) {
+  const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+  const bool sound = !text.empty() && text.size() <= 32 && std::ranges::all_of(text, plain) && text.front() != '-' &&
+                     text.back() != '-' && text.find("--") == std::string::npos;
+  if (!sound) return "not a zone like local1-az1";
+  into = text;
+  return "";
+}
+
 std::string parse_default_encryption(std::string& into, const std::string& text) {
   if (text != "none" && text != "AES256") return "not none or AES256";
   into = text;
@@ -254,6 +265,12 @@ const std::array keys{
               [](C& c, S& t) { return parse_text(c.encryption.kms_default_key, t); }},
     ConfigKey{"encryption.customer_keys_need_tls", "false", "refuse customers' keys (SSE-C) on plain HTTP, as AWS does",
               [](C& c, S& t) { return parse_bool(c.encryption.customer_keys_need_tls, t); }},
+
+    ConfigKey{"s3_express.enabled", "true",
+              "directory buckets (S3 Express One Zone), their sessions, append and rename",
+              [](C& c, S& t) { return parse_bool(c.s3_express.enabled, t); }},
+    ConfigKey{"s3_express.zone", "local1-az1", "the zone that names of directory buckets end in: BASE--ZONE--x-s3",
+              [](C& c, S& t) { return parse_zone(c.s3_express.zone, t); }},
 
     ConfigKey{"tls.certificate", "", "PEM file with the certificate chain; with tls.key, HTTP becomes HTTPS",
               [](C& c, S& t) { return parse_text(c.tls.certificate, t); }},

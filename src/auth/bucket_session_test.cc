@@ -1,0 +1,123 @@
+// Sessions of directory buckets: their tokens, and which requests take them.
+#include <gtest/gtest.h>
+
+#include "auth/identity_store.h"
+#include "auth/policy_dependence.h"
+#include "auth/test_clock.h"
+
+namespace verbena::auth {
+namespace {
+
+using HeaderList = std::vector<std::pair<std::string, std::string>>;
+
+class BucketSessions : public ::testing::Test {
+ protected:
+  BucketSessions() : store_(std::move(*IdentityStore::open("", *keys_, {"ROOT", "root's secret", ""}))) {}
+
+  AccessKeyPtr root() { return *store_->find("ROOT", "", clock_.now_s()); }
+  Credentials open(BucketSession limits = {.bucket = "b--local1-az1--x-s3", .read_only = true}) {
+    auto made = store_->open_bucket_session(*root(), limits, clock_.now_s());
+    EXPECT_TRUE(made);
+    EXPECT_EQ(made->expires_s, clock_.now_s() + 300);
+    return made->credentials;
+  }
+  Result<Verified> verify(const Credentials& credentials, std::string_view service, HeaderList more = {}) {
+    HeaderList headers = {{"host", "localhost"}};
+    for (auto& header : more) headers.push_back(header);
+    sign(credentials, "us-east-1", service, clock_, "GET", "/b", "list-type=2", "UNSIGNED-PAYLOAD", headers);
+    return verify(headers);
+  }
+  Result<Verified> verify(const HeaderList& headers) {
+    std::vector<HeaderView> views;
+    for (const auto& [name, value] : headers) views.push_back({name, value});
+    return verifier_.verify({"GET", "/b", "list-type=2", views});
+  }
+
+  FixedClock clock_{1'767'323'045};
+  std::unique_ptr<KeyRing> keys_ = KeyRing::in_memory();
+  std::unique_ptr<IdentityStore> store_;
+  Verifier verifier_{*store_, clock_, {.express = true, .domain = {}}};
+};
+
+TEST_F(BucketSessions, SignForS3ExpressWithAHeaderOfTheirOwn) {
+  const auto verified = verify(open(), "s3express");
+  ASSERT_TRUE(verified) << describe(verified.error());
+  EXPECT_TRUE(verified->identity.express);
+  ASSERT_TRUE(verified->key->limits);
+  EXPECT_EQ(verified->key->limits->bucket, "b--local1-az1--x-s3");
+  EXPECT_TRUE(verified->key->limits->read_only);
+  EXPECT_TRUE(verified->identity.signs("x-amz-s3session-token"));
+  const auto lasting = verify({"ROOT", "root's secret", ""}, "s3express");
+  ASSERT_TRUE(lasting);
+  EXPECT_FALSE(lasting->key->limits);
+}
+
+TEST_F(BucketSessions, AreTakenForNothingElse) {
+  const Credentials session = open();
+  EXPECT_EQ(verify(session, "s3").error(), Errc::invalid_token) << "sent as STS's token";
+  const Credentials bare{session.access_key, session.secret_key, ""};
+  EXPECT_EQ(verify(bare, "s3express").error(), Errc::invalid_access_key_id);
+  EXPECT_EQ(verify(bare, "s3", {{"x-amz-s3session-token", session.session_token}}).error(), Errc::invalid_token);
+  EXPECT_EQ(verify(session, "s3express", {{"x-amz-security-token", session.session_token}}).error(),
+            Errc::invalid_token);
+  SessionGrant grant;
+  grant.kind = Principal::Kind::account_root;
+  grant.account_id = root_account_id;
+  grant.expires_s = clock_.now_s() + 900;
+  const Credentials of_sts = store_->make_session(grant, *root(), clock_.now_s());
+  EXPECT_EQ(verify(of_sts, "s3express").error(), Errc::invalid_token) << "STS's token in a session's header";
+  EXPECT_TRUE(verify(of_sts, "s3"));
+}
+
+TEST_F(BucketSessions, WhereTheyAreTurnedOffTheScopeIsAnotherService) {
+  const Verifier off(*store_, clock_, {});
+  HeaderList headers = {{"host", "localhost"}};
+  sign(open(), "us-east-1", "s3express", clock_, "GET", "/b", "", "UNSIGNED-PAYLOAD", headers);
+  std::vector<HeaderView> views;
+  for (const auto& [name, value] : headers) views.push_back({name, value});
+  EXPECT_EQ(off.verify({"GET", "/b", "", views}).error(), Errc::authorization_header_malformed);
+}
+
+TEST_F(BucketSessions, OfASessionHaveItsEndAndItsAge) {
+  SessionGrant grant;
+  grant.kind = Principal::Kind::account_root;
+  grant.account_id = root_account_id;
+  grant.expires_s = clock_.now_s() + 100;
+  const Credentials of_sts = store_->make_session(grant, *root(), clock_.now_s() - 50);
+  const auto by = store_->find(of_sts.access_key, of_sts.session_token, clock_.now_s());
+  ASSERT_TRUE(by);
+  const auto made = store_->open_bucket_session(**by, {.bucket = "b"}, clock_.now_s());
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->expires_s, clock_.now_s() + 100) << "not longer than the one that opens it";
+  const auto found = store_->find(made->credentials.access_key, made->credentials.session_token, clock_.now_s());
+  ASSERT_TRUE(found);
+  EXPECT_EQ((*found)->principal->token_issued_s, clock_.now_s() - 50);
+  EXPECT_EQ(store_->open_bucket_session(**found, {.bucket = "b"}, clock_.now_s()).error(), Errc::access_denied);
+}
+
+TEST_F(BucketSessions, HostsOfZonesNameTheirBuckets) {
+  EXPECT_EQ(virtual_bucket("b--use1-az4--x-s3.s3express-use1-az4.s3.test", "s3.test"), "b--use1-az4--x-s3");
+  EXPECT_EQ(virtual_bucket("b--use1-az4--x-s3.s3.test", "s3.test"), "b--use1-az4--x-s3");
+  EXPECT_EQ(virtual_bucket("s3express-control.s3.test", "s3.test"), "");
+  EXPECT_EQ(virtual_bucket("b--use1-az4--x-s3.s3express-use1-az5.s3.test", "s3.test"),
+            "b--use1-az4--x-s3.s3express-use1-az5")
+      << "of another zone: no bucket has such a name";
+  EXPECT_EQ(virtual_bucket("my.s3express-x.s3.test", "s3.test"), "my.s3express-x") << "a general bucket";
+}
+
+TEST(PolicyDependence, ConditionsAndVariablesDependOnTheRequest) {
+  const auto depends = [](const std::string& rest) {
+    const auto policy =
+        parse_policy(R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"s3express:*")" + rest + "}}",
+                     PolicyKind::identity);
+    EXPECT_TRUE(policy) << rest;
+    return depends_on_request(**policy);
+  };
+  EXPECT_FALSE(depends(R"(,"Resource":"*")"));
+  EXPECT_FALSE(depends(R"(,"Resource":"*","Condition":{"StringEquals":{"s3express:SessionMode":"ReadOnly"}})"));
+  EXPECT_TRUE(depends(R"(,"Resource":"*","Condition":{"IpAddress":{"aws:SourceIp":"10.0.0.0/8"}})"));
+  EXPECT_TRUE(depends(R"(,"Resource":"arn:aws:s3express:*:*:bucket/${aws:UserAgent}")"));
+}
+
+}  // namespace
+}  // namespace verbena::auth
