@@ -212,6 +212,24 @@ ErrorForm error_form(Errc code) {
     case Errc::invalid_kms_key_id:
       return {"InvalidArgument", 400, "The KMS key id of the request is not valid."};
 
+    case Errc::invalid_write_offset:
+      return {"InvalidWriteOffset", 400,
+              "The write offset value that you specified does not match the current object size."};
+    case Errc::too_many_parts:
+      return {
+          "TooManyParts", 400,
+          "You have attempted to add more parts than the maximum of 10000 that are allowed for this object. You can "
+          "use the CopyObject operation to copy this object to another and then add more data to the newly copied "
+          "object."};
+    case Errc::idempotency_mismatch:
+      return {"IdempotencyParameterMismatch", 400,
+              "Parameters on this idempotent request are inconsistent with parameters used in previous request(s)."};
+    case Errc::encryption_type_mismatch:
+      return {
+          "EncryptionTypeMismatch", 400,
+          "The existing object was created with a different encryption type. Subsequent write requests must include "
+          "the appropriate encryption parameters in the request or while creating the session."};
+
     case Errc::invalid_rdma_token:
       return {"InvalidRDMAToken", 400, "The RDMA token is malformed or not acceptable."};
     case Errc::rdma_not_supported:

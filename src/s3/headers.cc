@@ -23,9 +23,8 @@ constexpr auto refused_prefixes = std::to_array<std::string_view>({
     "x-amz-server-side-encryption-context",
     "x-amz-website-redirect-location",
     "x-amz-mfa",
-    "x-amz-write-offset-bytes",
-    "x-amz-rename-source",
 });
+constexpr std::string_view express_class = "EXPRESS_ONEZONE";
 
 // Storage classes are labels here: an object of any of these is kept and read like every other, and says its class.
 constexpr std::array<std::string_view, 6> storage_classes = {"STANDARD",   "REDUCED_REDUNDANCY",  "STANDARD_IA",
@@ -122,7 +121,7 @@ Result<Headers> read_object_headers(const Context& context) {
         if (auto kept = without_aws_chunked(value); !kept.empty()) add(headers, name, kept);
       } else if (is_system_header(name) || name.starts_with(user_prefix)) {
         add(headers, name, value);
-      } else if (name == storage_class_header && value != "STANDARD") {
+      } else if (name == storage_class_header && value != "STANDARD" && value != express_class) {
         headers.emplace_back(name, value);
       }
     }
@@ -157,14 +156,26 @@ Result<void> check_object_headers(const Headers& headers) {
   return {};
 }
 
+namespace {
+
+// Of PutObject alone, or of RenameObject.
+bool is_misplaced(const Context& context, std::string_view name) {
+  if (name.starts_with("x-amz-if-match-")) return context.request.method != "DELETE";
+  if (name.starts_with("x-amz-rename-source")) return !context.query.has("renameObject");
+  if (name != "x-amz-write-offset-bytes") return false;
+  return context.request.method != "PUT" || context.key.empty() || context.query.has("uploadId") ||
+         context.query.has("renameObject") || context.header("x-amz-copy-source");
+}
+
+}  // namespace
+
 Result<void> refuse_unimplemented_headers(Context& context) {
   for (const HeaderSpan headers : {context.request.headers, HeaderSpan(context.hoisted)}) {
     for (const auto& [name, value] : headers) {
       if (!name.starts_with("x-amz-")) continue;
       VB_TRY(check_known_value(name, value));
-      // Conditions of DELETE alone.
-      const bool misplaced = name.starts_with("x-amz-if-match-") && context.request.method != "DELETE";
-      if (!misplaced && !refused(name, value)) continue;
+      if (is_directory_bucket(context.bucket) && value == express_class) continue;
+      if (!is_misplaced(context, name) && !refused(name, value)) continue;
       context.error_fields.emplace_back("Header", name);
       return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
     }
@@ -182,6 +193,10 @@ std::string storage_class(const Headers& headers) {
 void set_storage_class(Headers& headers, std::string_view name) {
   std::erase_if(headers, [](const auto& header) { return header.first == storage_class_header; });
   if (name != "STANDARD") headers.emplace_back(storage_class_header, name);
+}
+
+void settle_storage_class(Headers& headers, std::string_view bucket) {
+  if (is_directory_bucket(bucket)) set_storage_class(headers, express_class);
 }
 
 void add_object_headers(Response& response, const store::ObjectInfo& info) {

@@ -19,6 +19,8 @@ Result<void> check_object_headers(const Headers& headers);
 // Of an object or upload with these headers; "STANDARD" is not kept among them.
 std::string storage_class(const Headers& headers);
 void set_storage_class(Headers& headers, std::string_view name);
+// What is in a directory bucket is of the class EXPRESS_ONEZONE.
+void settle_storage_class(Headers& headers, std::string_view bucket);
 
 // invalid_argument, invalid_storage_class and access_denied for values that are wrong anywhere; not_implemented for
 // headers that ask for what does not exist here: an encryption context, ACLs, grants, other storage classes, ... A

@@ -30,9 +30,30 @@ bool looks_like_ipv4(std::string_view name) {
 }
 
 constexpr std::array<std::string_view, 3> reserved_prefixes = {"xn--", "sthree-", "amzn-s3-demo-"};
-constexpr std::array<std::string_view, 5> reserved_suffixes = {"-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"};
+constexpr std::array<std::string_view, 4> reserved_suffixes = {"-s3alias", "--ol-s3", ".mrap", "--table-s3"};
+
+// Source: AWS, "Directory bucket naming rules".
+Result<void> check_directory_name(std::string_view name) {
+  constexpr size_t marks = std::string_view("--").size() + std::string_view("--x-s3").size();
+  const std::string_view zone = zone_of(name);
+  const std::string_view base = zone.empty() ? zone : name.substr(0, name.size() - zone.size() - marks);
+  const auto plain = [](char c) { return is_lower_or_digit(c) || c == '-'; };
+  if (base.empty() || !is_lower_or_digit(base.back()) || !std::ranges::all_of(name, plain)) {
+    return fail(Errc::invalid_bucket_name, "directory bucket name");
+  }
+  return {};
+}
 
 }  // namespace
+
+std::string_view zone_of(std::string_view name) {
+  constexpr std::string_view ending = "--x-s3";
+  if (!name.ends_with(ending)) return {};
+  name.remove_suffix(ending.size());
+  const size_t dashes = name.rfind("--");
+  if (dashes == std::string_view::npos || dashes == 0) return {};
+  return name.substr(dashes + 2);
+}
 
 bool valid_utf8(std::string_view text) {
   const auto* p = reinterpret_cast<const uint8_t*>(text.data());
@@ -80,6 +101,7 @@ Result<void> check_bucket_name(std::string_view name) {
   if (looks_like_ipv4(name)) return fail(Errc::invalid_bucket_name, context);
   auto starts = [&](std::string_view prefix) { return name.starts_with(prefix); };
   auto ends = [&](std::string_view suffix) { return name.ends_with(suffix); };
+  if (is_directory_bucket(name)) return check_directory_name(name);
   if (std::ranges::any_of(reserved_prefixes, starts) || std::ranges::any_of(reserved_suffixes, ends)) {
     return fail(Errc::invalid_bucket_name, context);
   }

@@ -11,6 +11,7 @@
 #include "s3/buckets/preflight.h"
 #include "s3/context.h"
 #include "s3/errors.h"
+#include "s3/express/directory.h"
 #include "s3/headers.h"
 #include "s3/names.h"
 #include "s3/verbs.h"
@@ -76,6 +77,7 @@ constexpr std::array operations = {
     Operation{Scope::bucket, "GET", "versions", serve_list_versions},
     Operation{Scope::bucket, "GET", "object-lock", serve_bucket_lock, &action::get_bucket_lock},
     Operation{Scope::bucket, "GET", "lifecycle", serve_bucket_lifecycle, &action::get_lifecycle},
+    Operation{Scope::bucket, "GET", "session", serve_create_session},
     Operation{Scope::bucket, "GET", "list-type", serve_list_objects_v2},
     Operation{Scope::bucket, "GET", "", serve_list_objects_v1},
     Operation{Scope::bucket, "PUT", "versioning", serve_put_bucket_versioning, &action::put_versioning},
@@ -102,6 +104,7 @@ constexpr std::array operations = {
     Operation{Scope::object, "PUT", "tagging", serve_put_object_tagging},
     Operation{Scope::object, "PUT", "retention", serve_put_object_retention},
     Operation{Scope::object, "PUT", "legal-hold", serve_put_object_legal_hold},
+    Operation{Scope::object, "PUT", "renameObject", serve_rename_object},
     Operation{Scope::object, "PUT", "", serve_put_object},
     Operation{Scope::object, "POST", "uploads", serve_create_upload},
     Operation{Scope::object, "POST", "uploadId", serve_complete_upload},
@@ -134,7 +137,7 @@ bool is_ascii_prefix(std::string_view text, std::string_view lower_prefix) {
 // Sub-resources of AWS (and RGW's `append`) that no operation here has.
 constexpr std::string_view not_served =
     " abac analytics annotation append intelligent-tiering inventory metadataConfiguration metadataInventoryTable "
-    "metadataJournalTable metadataTable metrics renameObject restore select session torrent ";
+    "metadataJournalTable metadataTable metrics restore select torrent ";
 
 bool is_read(std::string_view method) { return method == "GET" || method == "HEAD"; }
 
@@ -179,9 +182,10 @@ Result<const Operation*> find_operation(Scope scope, Context& context) {
 // authentication, not checksums (SDKs hoist the checksum of the empty body that they had when they signed), and not
 // what a header says, too: that counts once.
 Headers hoisted_headers(const Request& request, const Query& query) {
-  constexpr std::array<std::string_view, 10> left_out = {
-      "x-amz-algorithm", "x-amz-credential",     "x-amz-date",      "x-amz-expires",        "x-amz-signedheaders",
-      "x-amz-signature", "x-amz-security-token", "x-amz-checksum-", "x-amz-content-sha256", "x-amz-sdk-checksum-"};
+  constexpr std::array<std::string_view, 11> left_out = {
+      "x-amz-s3session-token", "x-amz-algorithm",      "x-amz-credential",   "x-amz-date",
+      "x-amz-expires",         "x-amz-signedheaders",  "x-amz-signature",    "x-amz-security-token",
+      "x-amz-checksum-",       "x-amz-content-sha256", "x-amz-sdk-checksum-"};
   Headers hoisted;
   for (const auto& [name, value] : query.items()) {
     if (!is_ascii_prefix(name, "x-amz-")) continue;
@@ -198,6 +202,20 @@ Result<const Operation*> find_allowed(Scope scope, Context& context) {
   // Anonymous callers get AccessDenied for unknown sub-resources, as for those that exist.
   if (!operation && context.caller().identity.anonymous) return fail(Errc::access_denied, "anonymous");
   return operation;
+}
+
+// What a request about a directory bucket must keep to besides, and what is signed for S3 Express.
+Result<void> check_express(Context& context, const Operation& operation) {
+  if (!is_directory_bucket(context.bucket)) {
+    if (!context.caller().identity.express || operation.scope == Scope::service) return {};
+    return fail(Errc::authorization_header_malformed, "The credential scope names another service.");
+  }
+  if (!context.service.express.enabled) return fail(Errc::invalid_bucket_name, "directory buckets are turned off");
+  if (operation.serve == serve_preflight) return {};
+  if (!serves_directory(operation.scope == Scope::object, operation.method, operation.selector)) {
+    return fail(Errc::not_implemented, "not of directory buckets");
+  }
+  return check_directory_request(context, operation.selector);
 }
 
 bool asks_first(const Context& context, const Operation& operation) {
@@ -227,6 +245,7 @@ Result<const Operation*> resolve(Context& context) {
   VB_ASSIGN(const Operation* operation, find_allowed(scope, context));
   if (scope != Scope::service) VB_TRY(check_bucket_name(context.bucket));
   if (scope == Scope::object) VB_TRY(check_key(context.key));
+  VB_TRY(check_express(context, *operation));
   VB_TRY(refuse_unimplemented_headers(context));
   return operation;
 }

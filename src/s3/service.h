@@ -49,6 +49,11 @@ struct EncryptionOptions {
   std::string kms_default_key{};        // for requests that name none; empty: they must
 };
 
+struct ExpressOptions {
+  bool enabled = true;
+  std::string zone = "local1-az1";
+};
+
 // What the verbs need. One per process; all members outlive it.
 struct Service {
   store::Store& store;
@@ -63,6 +68,7 @@ struct Service {
   EncryptionOptions encryption{};
   // Where the keys that sign are looked up again when a body has come; nullptr: they never change.
   const auth::CredentialStore* credentials = nullptr;
+  ExpressOptions express{};
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.
@@ -119,11 +125,25 @@ struct PutRequest {
   // Called when the source has ended, for checksums that arrive as trailers. May be null.
   std::function<Result<std::vector<store::Checksum>>()> trailing;
   bool md5_etag = true;  // false for RDMA and native PUTs: the ETag then contains a '-'
+  // Append: the bytes go to the end of what is there. With `offset`, only if that is its size.
+  struct Append {
+    std::optional<uint64_t> offset{};
+  };
+  std::optional<Append> append{};
+  std::vector<Algorithm> continues{};  // of an append: what an object may have a checksum of
 };
 struct PutReply {
   store::ObjectInfo info;
 };
 Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutRequest request, memory::Source& body);
+
+struct RenameObjectRequest {
+  std::string bucket, from, to;
+  Preconditions source, target;
+  std::string token{};  // the client's, for requests that come again; empty: none
+};
+// Within a directory bucket. precondition_failed's context says which condition.
+Task<Result<void>> rename_object(Service& service, const Caller& caller, RenameObjectRequest request);
 
 struct UploadPartRequest {
   PutRequest put;

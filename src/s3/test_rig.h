@@ -102,6 +102,7 @@ struct Call {
   Headers headers{};
   std::string body{};
   bool anonymous = false;
+  bool express = false;            // signed for S3 Express
   auth::PrincipalPtr principal{};  // null, and not anonymous: the superuser
   auth::AccessKeyPtr key{};        // that signed, where a test asks for it
   std::string host = "127.0.0.1";
@@ -139,6 +140,7 @@ class Rig : public ::testing::Test {
     request.caller.identity.anonymous = c.anonymous;
     request.caller.identity.access_key = c.anonymous ? "" : "AKID";
     request.caller.identity.principal = c.principal;
+    request.caller.identity.express = c.express;
     request.caller.identity.key = c.key;
     if (service.credentials != nullptr) request.caller.identity.generation = service.credentials->generation();
     request.caller.identity.signed_headers = c.signed_headers;

@@ -12,6 +12,10 @@ Task<Result<void>> serve_head_bucket(Context& context);
 Task<Result<void>> serve_delete_bucket(Context& context);
 Task<Result<void>> serve_bucket_location(Context& context);
 
+// express/
+Task<Result<void>> serve_list_directory_buckets(Context& context);
+Task<Result<void>> serve_create_session(Context& context);
+
 // bucket_document.cc
 Task<Result<void>> serve_get_bucket_cors(Context& context);
 Task<Result<void>> serve_put_bucket_cors(Context& context);
@@ -72,6 +76,9 @@ Task<Result<void>> serve_object_attributes(Context& context);
 
 // put.cc
 Task<Result<void>> serve_put_object(Context& context);
+
+// rename.cc
+Task<Result<void>> serve_rename_object(Context& context);
 
 // post.cc
 Task<Result<void>> serve_post_object(Context& context);

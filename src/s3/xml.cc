@@ -71,6 +71,29 @@ Result<CompletePart> parse_part(const pugi::xml_node& node) {
   return part;
 }
 
+Result<void> read_location(const pugi::xml_node& node, NewBucketDocument& out) {
+  VB_TRY(check_children(node, {"Name", "Type"}));
+  if (trimmed_text(node.child("Type")) != "AvailabilityZone") {
+    return fail(Errc::invalid_request, "The location of a directory bucket must be an AvailabilityZone.");
+  }
+  out.zone = trimmed_text(node.child("Name"));
+  if (out.zone.empty()) return fail(Errc::malformed_xml, "xml: Location");
+  return {};
+}
+
+Result<void> read_kind(const pugi::xml_node& node, NewBucketDocument& out) {
+  VB_TRY(check_children(node, {"DataRedundancy", "Type"}));
+  const auto redundancy = trimmed_text(node.child("DataRedundancy"));
+  if (trimmed_text(node.child("Type")) != "Directory") {
+    return fail(Errc::invalid_request, "The type of a bucket that names one must be Directory.");
+  }
+  if (!redundancy.empty() && redundancy != "SingleAvailabilityZone") {
+    return fail(Errc::invalid_request, "The data redundancy of a directory bucket must be SingleAvailabilityZone.");
+  }
+  out.directory = true;
+  return {};
+}
+
 }  // namespace
 
 XmlWriter::XmlWriter(std::string_view root, std::string_view attributes)
@@ -151,21 +174,30 @@ Result<std::vector<CompletePart>> parse_complete(std::string_view text) {
   return parts;
 }
 
-Result<std::string> parse_create_bucket(std::string_view text) {
+Result<NewBucketDocument> parse_create_bucket(std::string_view text) {
   pugi::xml_document document;
   VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, "CreateBucketConfiguration"));
-  std::string region;
+  NewBucketDocument out;
+  bool placed = false;
   for (const auto& child : root.children()) {
     const std::string_view name = child.name();
     if (name == "LocationConstraint") {
-      region = trimmed_text(child);
-    } else if (name == "Location" || name == "Bucket" || name == "Tags") {
-      return fail(Errc::not_implemented, "Directory buckets and bucket tags are not implemented.");
+      out.region = trimmed_text(child);
+    } else if (name == "Location") {
+      VB_TRY(read_location(child, out));
+      placed = true;
+    } else if (name == "Bucket") {
+      VB_TRY(read_kind(child, out));
+    } else if (name == "Tags") {
+      return fail(Errc::not_implemented, "Bucket tags in CreateBucket are not implemented.");
     } else if (child.type() == pugi::node_element) {
       return fail(Errc::malformed_xml, "xml: CreateBucketConfiguration");
     }
   }
-  return region;
+  if (placed != out.directory) {
+    return fail(Errc::invalid_request, "A directory bucket needs both Location and Bucket in its configuration.");
+  }
+  return out;
 }
 
 }  // namespace verbena::s3

@@ -65,7 +65,12 @@ struct CompletePart {
 // 1 to 10,000 parts, in the order of the document.
 Result<std::vector<CompletePart>> parse_complete(std::string_view text);
 
-// The LocationConstraint; empty when there is none.
-Result<std::string> parse_create_bucket(std::string_view text);
+struct NewBucketDocument {
+  std::string region;  // the LocationConstraint; empty when there is none
+  bool directory = false;
+  std::string zone;  // of a directory bucket
+};
+// invalid_request: a directory bucket as there can be none here.
+Result<NewBucketDocument> parse_create_bucket(std::string_view text);
 
 }  // namespace verbena::s3

@@ -40,9 +40,10 @@ TEST(Xml, ACharacterThatXmlForbidsIsRefusedAlsoAsAReference) {
   const auto key = [](const std::string& text) {
     return parse_delete("<Delete><Object><Key>a" + text + "b</Key></Object></Delete>");
   };
-  for (const char* text : {"&#0;", "&#00;", "&#x0;", "&#x00000;", "&#1;", "&#x1f;", "&#xd800;", "&#xDFFF;", "&#xfffe;",
-                           "&#65535;", "&#x110000;", "&#4294967296;", "&#x;", "&#;", "&#-1;", "&#+9;", "&#x 9;", "\x01",
-                           "\x1b", "\xef\xbf\xbf", "<![CDATA[\x02]]>"}) {
+  for (const char* text :
+       {"&#0;",     "&#00;",    "&#x0;",    "&#x00000;",  "&#1;",          "&#x1f;",       "&#xd800;",
+        "&#xDFFF;", "&#xfffe;", "&#65535;", "&#x110000;", "&#4294967296;", "&#x;",         "&#;",
+        "&#-1;",    "&#+9;",    "&#x 9;",   "\x01",       "\x1b",          "\xef\xbf\xbf", "<![CDATA[\x02]]>"}) {
     EXPECT_EQ(key(text).error(), Errc::malformed_xml) << text;
   }
   EXPECT_EQ(key(std::string(1, '\0')).error(), Errc::malformed_xml);
@@ -142,11 +143,30 @@ TEST(Xml, HostileDocumentsAreMalformed) {
 TEST(Xml, CreateBucketGivesTheRegion) {
   EXPECT_EQ(parse_create_bucket("<CreateBucketConfiguration xmlns=\"x\"><LocationConstraint> eu-west-1 "
                                 "</LocationConstraint></CreateBucketConfiguration>")
-                .value(),
+                ->region,
             "eu-west-1");
-  EXPECT_EQ(parse_create_bucket("<CreateBucketConfiguration/>").value(), "");
-  EXPECT_EQ(parse_create_bucket("<CreateBucketConfiguration><Bucket/></CreateBucketConfiguration>").error(),
+  EXPECT_EQ(parse_create_bucket("<CreateBucketConfiguration/>")->region, "");
+  EXPECT_EQ(parse_create_bucket("<CreateBucketConfiguration><Tags/></CreateBucketConfiguration>").error(),
             Errc::not_implemented);
+}
+
+TEST(Xml, CreateBucketSaysWhereADirectoryBucketIs) {
+  const auto document = [](const std::string& inside) {
+    return parse_create_bucket("<CreateBucketConfiguration>" + inside + "</CreateBucketConfiguration>");
+  };
+  const std::string place = "<Location><Name>local1-az1</Name><Type>AvailabilityZone</Type></Location>";
+  const std::string kind =
+      "<Bucket><DataRedundancy>SingleAvailabilityZone</DataRedundancy><Type>Directory</Type></Bucket>";
+  const auto sound = document(place + kind);
+  ASSERT_TRUE(sound);
+  EXPECT_TRUE(sound->directory);
+  EXPECT_EQ(sound->zone, "local1-az1");
+  for (const std::string& half : {place, kind, std::string("<Bucket/>"), std::string("<Location/>"),
+                                  "<Location><Name>x</Name><Type>LocalZone</Type></Location>" + kind,
+                                  place + "<Bucket><Type>General</Type></Bucket>"}) {
+    EXPECT_EQ(document(half).error(), Errc::invalid_request) << half;
+  }
+  EXPECT_EQ(document(place + kind + "<Other/>").error(), Errc::malformed_xml);
 }
 
 }  // namespace

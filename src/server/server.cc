@@ -256,7 +256,8 @@ std::expected<void, std::string> Server::State::open_engine() {
 std::expected<void, std::string> Server::State::open_store() {
   if (auto opened = open_engine(); !opened) return opened;
   verifier = std::make_unique<auth::Verifier>(
-      *identities, system_clock(), auth::Verifier::Options{.region = config.region, .domain = config.domain});
+      *identities, system_clock(),
+      auth::Verifier::Options{.region = config.region, .express = config.s3_express.enabled, .domain = config.domain});
   const uint64_t hot_bytes = config.cache.size.value_or(config.arena_size / 2);
   if (hot_bytes != 0) {
     store::HotStore::Options hot{.arena = arena.get(), .capacity = hot_bytes};
@@ -268,6 +269,7 @@ std::expected<void, std::string> Server::State::open_store() {
       s3::Service{front, *arena, system_clock(), config.region, verifier.get(), config.lifecycle_day.count()});
   service->accounts = identities.get();
   service->credentials = identities.get();
+  service->express = {.enabled = config.s3_express.enabled, .zone = config.s3_express.zone};
   service->encryption = {.keys = keys.get(),
                          .by_default = config.encryption.by_default == "AES256",
                          .customer_keys_need_tls = config.encryption.customer_keys_need_tls,

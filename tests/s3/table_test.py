@@ -36,7 +36,7 @@ class Table(unittest.TestCase):
         """Every query argument that S3 acts upon is covered by a signature of version 2, or only shapes an answer."""
         shaping = {"list-type", "prefix", "delimiter", "marker", "max-keys", "encoding-type", "start-after", "fetch-owner",
                    "continuation-token", "key-marker", "version-id-marker", "upload-id-marker", "max-uploads", "max-parts",
-                   "part-number-marker", "allow-unordered", "metadata", "max-buckets", "bucket-region"}
+                   "part-number-marker", "allow-unordered", "metadata", "max-buckets", "bucket-region", "max-directory-buckets"}
         text = (ROOT / "src/auth/version2.cc").read_text()
         listed = re.search(r"covered_arguments =((?:\s*\"[^\"]*\")+);", text).group(1)
         covered = set("".join(re.findall(r'"([^"]*)"', listed)).split())
@@ -53,7 +53,7 @@ class Table(unittest.TestCase):
         one here has seen that it does (src/s3/access/authorize.h)."""
         asks_itself = {"serve_list_buckets", "serve_list_versions", "serve_list_objects_v1", "serve_list_objects_v2",
                        "serve_create_bucket", "serve_head_bucket", "serve_delete_bucket", "serve_delete_objects",
-                       "serve_post_object", "serve_preflight"}
+                       "serve_post_object", "serve_preflight", "serve_create_session"}
         text = (ROOT / "src/s3/router.cc").read_text()
         bare = re.findall(r"Operation\{Scope::(?:service|bucket)[^{}&]*?(serve_\w+)\s*\}", text)
         self.assertGreater(len(bare), 5, "the router's table was not found")

@@ -3,10 +3,11 @@
 #include <array>
 #include <functional>
 
-#include "s3/buckets/bucket_document.h"
-#include "s3/buckets/lifecycle.h"
 #include "s3/access/ownership.h"
 #include "s3/access/public_access.h"
+#include "s3/buckets/bucket_document.h"
+#include "s3/buckets/lifecycle.h"
+#include "s3/names.h"
 
 namespace verbena::s3 {
 namespace {
@@ -58,6 +59,9 @@ Result<void> read_block(const store::Document& text, BucketAccess& access) {
 }
 
 Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) {
+  if (is_directory_bucket(bucket) && !service.express.enabled) {
+    co_return fail(Errc::invalid_bucket_name, "directory buckets are turned off");
+  }
   VB_CO_ASSIGN(const store::BucketInfo info, co_await service.store.bucket(bucket));
   auto access = std::make_shared<BucketAccess>();
   access->name = bucket;
@@ -74,6 +78,11 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   VB_CO_TRY(read_ownership(ownership, *access));
   VB_CO_ASSIGN(const auto block, co_await optional_document(service, bucket, public_access_document));
   VB_CO_TRY(read_block(block, *access));
+  access->directory = is_directory_bucket(bucket);
+  if (access->directory) {
+    access->ownership = Ownership::bucket_owner_enforced;
+    access->block = {true, true, true, true};
+  }
   if (const auto rules = co_await lifecycle_rules(service.store, bucket); rules && !(*rules)->empty()) {
     access->lifecycle = *rules;
   }

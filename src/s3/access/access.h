@@ -36,6 +36,7 @@ struct BucketAccess {
   Acl acl;                         // of the bucket
   Ownership ownership = Ownership::object_writer;
   PublicAccessBlock block;
+  bool directory = false;  // a directory bucket: no lists, nothing for everybody
   // Not about access, but asked for by every GET as well; null: none, or none that can be read.
   std::shared_ptr<const std::vector<LifecycleRule>> lifecycle;
 

@@ -7,6 +7,8 @@
 
 namespace verbena::s3 {
 
+enum class SessionUse : uint8_t { none, read, write };
+
 enum class Permission : uint8_t { none, read, write, read_acp, write_acp, full_control };
 
 struct Action {
@@ -16,6 +18,9 @@ struct Action {
   Permission by_bucket_acl = Permission::none;  // of the bucket's list, if that is enough
   Permission by_object_acl = Permission::none;  // of the object's
   bool root_always = false;                     // no policy keeps the owner's root from it
+  // In a directory bucket: what a session may do, and a policy knows as s3express:CreateSession. none: a call about the
+  // bucket, of which policies know the name.
+  SessionUse in_session = SessionUse::none;
 };
 
 namespace action {
@@ -23,9 +28,11 @@ namespace action {
 inline constexpr Action list_buckets{.name = "s3:ListAllMyBuckets"};
 inline constexpr Action create_bucket{.name = "s3:CreateBucket"};
 inline constexpr Action delete_bucket{.name = "s3:DeleteBucket"};
-inline constexpr Action list{.name = "s3:ListBucket", .by_bucket_acl = Permission::read};
+inline constexpr Action list{
+    .name = "s3:ListBucket", .by_bucket_acl = Permission::read, .in_session = SessionUse::read};
 inline constexpr Action list_versions{.name = "s3:ListBucketVersions", .by_bucket_acl = Permission::read};
-inline constexpr Action list_uploads{.name = "s3:ListBucketMultipartUploads", .by_bucket_acl = Permission::read};
+inline constexpr Action list_uploads{
+    .name = "s3:ListBucketMultipartUploads", .by_bucket_acl = Permission::read, .in_session = SessionUse::read};
 inline constexpr Action get_location{.name = "s3:GetBucketLocation"};
 inline constexpr Action get_bucket_acl{.name = "s3:GetBucketAcl", .by_bucket_acl = Permission::read_acp};
 inline constexpr Action put_bucket_acl{.name = "s3:PutBucketAcl", .by_bucket_acl = Permission::write_acp};
@@ -62,12 +69,16 @@ inline constexpr Action delete_website{.name = "s3:DeleteBucketWebsite"};
 inline constexpr Action get_replication{.name = "s3:GetReplicationConfiguration"};
 inline constexpr Action put_replication{.name = "s3:PutReplicationConfiguration"};
 
-inline constexpr Action get_object{
-    .name = "s3:GetObject", .on_version = "s3:GetObjectVersion", .on_object = true, .by_object_acl = Permission::read};
+inline constexpr Action get_object{.name = "s3:GetObject",
+                                   .on_version = "s3:GetObjectVersion",
+                                   .on_object = true,
+                                   .by_object_acl = Permission::read,
+                                   .in_session = SessionUse::read};
 inline constexpr Action get_attributes{.name = "s3:GetObjectAttributes",
                                        .on_version = "s3:GetObjectVersionAttributes",
                                        .on_object = true,
-                                       .by_object_acl = Permission::read};
+                                       .by_object_acl = Permission::read,
+                                       .in_session = SessionUse::read};
 inline constexpr Action get_object_acl{.name = "s3:GetObjectAcl",
                                        .on_version = "s3:GetObjectVersionAcl",
                                        .on_object = true,
@@ -87,13 +98,24 @@ inline constexpr Action put_retention{.name = "s3:PutObjectRetention", .on_objec
 inline constexpr Action get_legal_hold{.name = "s3:GetObjectLegalHold", .on_object = true};
 inline constexpr Action put_legal_hold{.name = "s3:PutObjectLegalHold", .on_object = true};
 inline constexpr Action bypass_governance{.name = "s3:BypassGovernanceRetention", .on_object = true};
-inline constexpr Action put_object{.name = "s3:PutObject", .on_object = true, .by_bucket_acl = Permission::write};
-inline constexpr Action delete_object{.name = "s3:DeleteObject", .on_object = true, .by_bucket_acl = Permission::write};
-inline constexpr Action delete_version{.name = "s3:DeleteObjectVersion", .on_object = true};
-inline constexpr Action list_parts{
-    .name = "s3:ListMultipartUploadParts", .on_object = true, .by_bucket_acl = Permission::write};
-inline constexpr Action abort_upload{
-    .name = "s3:AbortMultipartUpload", .on_object = true, .by_bucket_acl = Permission::write};
+inline constexpr Action put_object{
+    .name = "s3:PutObject", .on_object = true, .by_bucket_acl = Permission::write, .in_session = SessionUse::write};
+inline constexpr Action delete_object{
+    .name = "s3:DeleteObject", .on_object = true, .by_bucket_acl = Permission::write, .in_session = SessionUse::write};
+inline constexpr Action delete_version{
+    .name = "s3:DeleteObjectVersion", .on_object = true, .in_session = SessionUse::write};
+inline constexpr Action list_parts{.name = "s3:ListMultipartUploadParts",
+                                   .on_object = true,
+                                   .by_bucket_acl = Permission::write,
+                                   .in_session = SessionUse::read};
+inline constexpr Action abort_upload{.name = "s3:AbortMultipartUpload",
+                                     .on_object = true,
+                                     .by_bucket_acl = Permission::write,
+                                     .in_session = SessionUse::write};
+
+// Of directory buckets alone.
+inline constexpr Action create_session{.name = "s3express:CreateSession"};
+inline constexpr Action list_directory_buckets{.name = "s3express:ListAllMyDirectoryBuckets"};
 
 }  // namespace action
 }  // namespace verbena::s3

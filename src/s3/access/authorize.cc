@@ -1,12 +1,16 @@
 #include "s3/access/authorize.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
 
 #include "auth/auth.h"
+#include "auth/policy_dependence.h"
 #include "s3/access/facts.h"
 #include "s3/context.h"
-#include "s3/workers/request_log.h"
 #include "s3/names.h"
+#include "s3/workers/request_log.h"
 
 namespace verbena::s3 {
 namespace {
@@ -21,6 +25,26 @@ std::string arn_of(std::string_view bucket, const Asked& asked) {
     arn += asked.key;
   }
   return arn;
+}
+
+// The bucket alone: objects of a directory bucket have no names in policies.
+std::string directory_arn(const Service& service, std::string_view account, std::string_view bucket) {
+  std::string arn("arn:aws:s3express:");
+  return arn.append(service.region).append(":").append(account).append(":bucket/").append(bucket);
+}
+
+// "s3express:CreateSession" for what is done in a session, else the call's own name.
+std::string directory_action(const Action& action) {
+  if (action.in_session != SessionUse::none) return std::string(action::create_session.name);
+  constexpr std::string_view general = "s3:";
+  if (!action.name.starts_with(general)) return std::string(action.name);
+  return std::string("s3express:").append(action.name.substr(general.size()));
+}
+
+// The limits of the session that the caller is in; null: in none.
+const auth::BucketSession* session_of(const Caller& caller) {
+  const auth::AccessKey* const key = caller.identity.key.get();
+  return key != nullptr && key->limits ? &*key->limits : nullptr;
 }
 
 std::string_view name_of(const Asked& asked) {
@@ -96,7 +120,75 @@ auth::Resource resource_of(const auth::Principal* principal, const BucketAccess&
   return resource;
 }
 
+bool allows(const auth::BucketSession& session, const BucketAccess& access, SessionUse use) {
+  if (session.bucket != access.name || use == SessionUse::none) return false;
+  return use == SessionUse::read || !session.read_only;
+}
+
+auth::Decision ask_mode(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked,
+                        std::string_view mode) {
+  Asked in_mode = {.action = asked.action, .key = asked.key, .headers = asked.headers, .session_mode = mode};
+  const RequestFacts facts(service, caller, access.owner_id, in_mode);
+  const std::string name = directory_action(asked.action), arn = directory_arn(service, access.owner_id, access.name);
+  auth::Resource resource;
+  resource.policy = access.policy.get();
+  resource.owner = access.owner;
+  resource.own_account_only = access.policy_public;
+  return auth::decide({principal_of(caller), name, arn, &facts}, resource);
+}
+
+// What sessions of late may do in their buckets, where their policies say the same of every request. Each thread keeps
+// its own; a session's key is held, so that no other has its place in memory, and a change of any policy makes another
+// generation.
+struct KnownSession {
+  auth::AccessKeyPtr key;
+  uint64_t credentials = 0, access = 0;
+};
+constexpr size_t known_sessions_max = 256;  // direct-mapped: a collision evicts, nothing grows
+
+auth::Decision ask_session(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked,
+                           std::string_view mode) {
+  thread_local const auto known = std::make_unique<std::array<KnownSession, known_sessions_max>>();
+  const auth::Identity& who = caller.identity;
+  const uint64_t access_now = service.access->now();
+  KnownSession& slot = (*known)[std::hash<const void*>()(who.key.get()) / 64 % known_sessions_max];
+  if (slot.key == who.key && slot.credentials == who.generation && slot.access == access_now) {
+    return auth::Decision::allowed;
+  }
+  const auto decision = ask_mode(service, caller, access, asked, mode);
+  const bool lasts = decision == auth::Decision::allowed && !depends_on_request(*principal_of(caller)) &&
+                     (access.policy == nullptr || !depends_on_request(*access.policy));
+  // The record may be from before a change that came meanwhile.
+  if (lasts && cached_access(service, access.name) == &access) slot = {who.key, who.generation, access_now};
+  return decision;
+}
+
+// In a directory bucket who may open a session may do what a session may, in one or without. The right to is asked for
+// with each request: when it is taken away, sessions that are open end.
+auth::Decision ask_directory(const Service& service, const Caller& caller, const BucketAccess& access,
+                             const Asked& asked) {
+  constexpr std::string_view read_only = "ReadOnly", read_write = "ReadWrite";
+  const auth::Principal* const principal = principal_of(caller);
+  if (principal == nullptr) return auth::Decision::refused;
+  const auth::BucketSession* const session = session_of(caller);
+  const SessionUse use = asked.action.in_session;
+  if (session != nullptr && !allows(*session, access, use)) return auth::Decision::refused;
+  if (allowed_at_once(principal, access, asked) || root_may_always(principal, access, asked)) {
+    return auth::Decision::allowed;
+  }
+  if (use == SessionUse::none) return ask_mode(service, caller, access, asked, asked.session_mode);
+  if (session != nullptr)
+    return ask_session(service, caller, access, asked, session->read_only ? read_only : read_write);
+  if (use == SessionUse::read) {
+    const auto decision = ask_mode(service, caller, access, asked, read_only);
+    if (decision == auth::Decision::allowed) return decision;
+  }
+  return ask_mode(service, caller, access, asked, read_write);
+}
+
 auth::Decision ask(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked) {
+  if (access.directory) return ask_directory(service, caller, access, asked);
+  if (session_of(caller) != nullptr) return auth::Decision::refused;
   const auth::Principal* const principal = principal_of(caller);
   if (allowed_at_once(principal, access, asked) || root_may_always(principal, access, asked)) {
     return auth::Decision::allowed;
@@ -155,6 +247,8 @@ Result<void> authorize(const Service& service, const Caller& caller, const Bucke
 
 Result<void> could_authorize(const Service& service, const Caller& caller, const BucketAccess& access,
                              const Asked& asked) {
+  // Nothing that is asked there depends on a key.
+  if (access.directory || session_of(caller) != nullptr) return authorize(service, caller, access, asked);
   const auth::Principal* const principal = principal_of(caller);
   if (allowed_at_once(principal, access, asked) || root_may_always(principal, access, asked)) return {};
   std::optional<Acl> list;
@@ -227,10 +321,15 @@ Result<void> authorize_service(const Service& service, const Caller& caller, con
                                std::string_view bucket) {
   const auth::Principal* const principal = principal_of(caller);
   if (principal == nullptr) return fail(Errc::access_denied, "anonymous");
+  if (session_of(caller) != nullptr) return fail(Errc::access_denied, "a session is of its bucket alone");
   const Asked asked{action};
   const RequestFacts facts(service, caller, principal->account->id, asked);
-  const std::string arn = bucket.empty() ? std::string("*") : arn_of(bucket, asked);
-  const auth::Question question{principal, action.name, arn, &facts};
+  const bool directory = is_directory_bucket(bucket);
+  const std::string arn = bucket.empty() ? std::string("*")
+                          : directory    ? directory_arn(service, principal->account->id, bucket)
+                                         : arn_of(bucket, asked);
+  const std::string name = directory ? directory_action(action) : std::string(action.name);
+  const auth::Question question{principal, name, arn, &facts};
   auth::Resource resource;
   resource.owner = principal->account->canonical_id;
   if (auth::decide(question, resource) == auth::Decision::allowed) return {};

@@ -21,6 +21,7 @@ struct Asked {
   const store::Tags* tags = nullptr;  // that the request gives
   const store::ObjectLock* lock = nullptr;
   const Headers* headers = nullptr;  // that an object is to keep
+  std::string_view session_mode{};   // s3express:SessionMode
 };
 
 // Who asks; nullptr: anonymous.

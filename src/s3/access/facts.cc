@@ -156,7 +156,20 @@ std::optional<std::string> RequestFacts::header_fact(std::string_view key) const
   return std::ranges::find(header_names, key) == header_names.end() ? std::nullopt : header(key);
 }
 
+// Keys of directory buckets. What S3 has, too, has the same values (AWS, "Condition keys for Amazon S3 Express").
+bool RequestFacts::find_express(std::string_view key, auth::FactValues& values) const {
+  if (key == "sessionmode" || key == "locationname") {
+    const std::string_view value = key == "sessionmode" ? asked_.session_mode : std::string_view(service_.express.zone);
+    if (value.empty()) return false;
+    values.emplace_back(value);
+    return true;
+  }
+  return find("s3:" + std::string(key), values);
+}
+
 bool RequestFacts::find(std::string_view key, auth::FactValues& values) const {
+  constexpr std::string_view express = "s3express:";
+  if (key.starts_with(express)) return find_express(key.substr(express.size()), values);
   if (key == "s3:requestobjecttagkeys") {
     if (asked_.tags == nullptr || asked_.tags->empty()) return false;
     for (const auto& [name, value] : *asked_.tags) values.push_back(name);

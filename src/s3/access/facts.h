@@ -19,6 +19,7 @@ class RequestFacts final : public auth::Facts {
   bool find(std::string_view key, auth::FactValues& values) const override;
 
  private:
+  bool find_express(std::string_view key, auth::FactValues& values) const;
   std::optional<std::string> connection_fact(std::string_view key) const;
   std::optional<std::string> signature_fact(std::string_view key) const;
   std::optional<std::string> listing_fact(std::string_view key) const;

@@ -4,10 +4,11 @@
 #include "base/date.h"
 #include "s3/access/acl.h"
 #include "s3/access/authorize.h"
-#include "s3/buckets/bucket_document.h"
-#include "s3/objects/listing.h"
-#include "s3/names.h"
 #include "s3/access/ownership.h"
+#include "s3/buckets/bucket_document.h"
+#include "s3/express/directory.h"
+#include "s3/names.h"
+#include "s3/objects/listing.h"
 #include "s3/verbs.h"
 #include "s3/xml.h"
 
@@ -15,6 +16,7 @@ namespace verbena::s3 {
 namespace {
 
 constexpr std::string_view durability_header = "x-verbena-durability";
+constexpr std::string_view append_header = "x-verbena-append";
 constexpr size_t create_document_max = 64 * KiB;
 
 Result<std::optional<store::Durability>> read_durability(const Context& context) {
@@ -23,6 +25,23 @@ Result<std::optional<store::Durability>> read_durability(const Context& context)
   if (*header == "sync") return store::Durability::sync;
   if (*header == "memory") return store::Durability::memory;
   return fail(Errc::invalid_argument, "x-verbena-durability must be memory or sync.");
+}
+
+// Whether objects of the bucket may be appended to, where the request says so.
+Result<std::optional<bool>> read_append_setting(const Context& context) {
+  const auto header = context.request.header(append_header);
+  if (!header) return std::nullopt;
+  if (is_directory_bucket(context.bucket)) {
+    return fail(Errc::invalid_argument, "x-verbena-append is for buckets that are no directory buckets.");
+  }
+  if (*header == "enabled") return true;
+  if (*header == "disabled") return false;
+  return fail(Errc::invalid_argument, "x-verbena-append must be enabled or disabled.");
+}
+
+Task<Result<void>> keep_append_setting(Context& context, bool enabled) {
+  if (enabled) co_return co_await keep_document(context.service, context.bucket, append_document, "enabled");
+  co_return co_await drop_document(context.service, context.bucket, append_document);
 }
 
 struct NewBucketAccess {
@@ -79,6 +98,13 @@ Task<Result<void>> change_durability(Context& context, const BucketAccess& acces
   co_return co_await context.service.store.set_durability(context.bucket, wanted);
 }
 
+// Likewise.
+Task<Result<void>> change_appends(Context& context, bool enabled) {
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  if (!is_owners_root(context.caller(), *access)) co_return fail(Errc::access_denied, "append: not the owner's root");
+  co_return co_await keep_append_setting(context, enabled);
+}
+
 // The owner creates its bucket again: what the headers ask for is asked and checked as where it has verbs of its own.
 Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted,
                                  const std::optional<store::Durability>& durability) {
@@ -102,12 +128,32 @@ Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted
   co_return co_await keep_bucket_access(context, wanted.ownership, acl);
 }
 
+// The document of CreateBucket, if there is one. A directory bucket's must say that it is one, and where.
+Result<void> check_new_bucket(Context& context, const std::string& text) {
+  NewBucketDocument document;
+  if (!text.empty()) {
+    VB_ASSIGN(document, parse_create_bucket(text));
+  }
+  if (document.directory != is_directory_bucket(context.bucket)) {
+    return fail(Errc::invalid_bucket_name, "The bucket's name and the type in its configuration do not fit.");
+  }
+  if (document.directory) {
+    VB_TRY(check_zone(context.service, context.bucket));
+    if (document.zone == context.service.express.zone) return {};
+    return fail(Errc::invalid_request, "The location's name is not a zone of this server.");
+  }
+  if (document.region.empty() || document.region == context.service.region) return {};
+  context.error_fields.emplace_back("LocationConstraint", document.region);
+  return fail(Errc::invalid_location_constraint, "create bucket");
+}
+
 }  // namespace
 
 Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
                                  store::Durability durability, bool object_lock) {
   VB_CO_TRY(authorize_service(service, caller, action::create_bucket, bucket));
   VB_CO_TRY(check_bucket_name(bucket));
+  if (is_directory_bucket(bucket)) VB_CO_TRY(check_zone(service, bucket));
   store::BucketInfo info;
   info.name = bucket;
   info.created_us = service.clock.now_us();
@@ -148,17 +194,12 @@ Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, cons
 
 Task<Result<void>> serve_create_bucket(Context& context) {
   VB_CO_ASSIGN(const auto durability, read_durability(context));
+  VB_CO_ASSIGN(const auto appends, read_append_setting(context));
   VB_CO_ASSIGN(const NewBucketAccess wanted_access, read_new_bucket_access(context));
   VB_CO_TRY(authorize_new_bucket(context, wanted_access));
   VB_CO_ASSIGN(const std::string text, co_await read_text(context, create_document_max));
   VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
-  if (!text.empty()) {
-    VB_CO_ASSIGN(const std::string region, parse_create_bucket(text));
-    if (!region.empty() && region != context.service.region) {
-      context.error_fields.emplace_back("LocationConstraint", region);
-      co_return fail(Errc::invalid_location_constraint, "create bucket");
-    }
-  }
+  VB_CO_TRY(check_new_bucket(context, text));
   const auto wanted = durability.value_or(store::Durability::sync);
   VB_CO_TRY(authorize_new_bucket(context, wanted_access));
   auto created =
@@ -166,12 +207,14 @@ Task<Result<void>> serve_create_bucket(Context& context) {
   // In us-east-1 AWS answers the owner's second CreateBucket with 200, elsewhere with 409.
   if (!created && created.error() == Errc::bucket_already_owned_by_you && context.service.region == "us-east-1") {
     VB_CO_TRY(co_await change_bucket(context, wanted_access, durability));
+    if (appends) VB_CO_TRY(co_await change_appends(context, *appends));
   } else {
     VB_CO_TRY(std::move(created));
     const std::string_view owner = owner_of(context.caller());
     std::optional<Acl> acl;
     if (wanted_access.acl.any()) acl = make_acl(wanted_access.acl, owner, owner);
     VB_CO_TRY(co_await keep_bucket_access(context, wanted_access.ownership, acl));
+    if (appends) VB_CO_TRY(co_await keep_append_setting(context, *appends));
   }
   context.reply_header("location", "/" + context.bucket);
   co_return Result<void>();
@@ -181,6 +224,9 @@ Task<Result<void>> serve_head_bucket(Context& context) {
   VB_CO_ASSIGN(const store::BucketInfo info, co_await head_bucket(context.service, context.caller(), context.bucket));
   context.reply_header("x-amz-bucket-region", context.service.region);
   context.reply_header("x-amz-access-point-alias", "false");
+  add_location_headers(context);
+  const auto appends = co_await context.service.store.document(context.bucket, append_document);
+  if (appends) context.reply_header(append_header, "enabled");
   context.reply_header(std::string(durability_header),
                        info.durability == store::Durability::memory ? "memory" : "sync");
   context.reply_header("content-type", "application/xml");
@@ -195,6 +241,8 @@ Task<Result<void>> serve_delete_bucket(Context& context) {
 }
 
 Task<Result<void>> serve_list_buckets(Context& context) {
+  // The endpoints of S3 and of S3 Express have the same call under two names.
+  if (context.caller().identity.express) co_return co_await serve_list_directory_buckets(context);
   VB_CO_ASSIGN(const int64_t max, context.query.number("max-buckets", 1, 10'000, 10'000,
                                                        "Argument max-buckets must be an integer between 1 and 10000."));
   const auto prefix = context.query.get_or_empty("prefix");
@@ -209,7 +257,7 @@ Task<Result<void>> serve_list_buckets(Context& context) {
   bool truncated = false;
   for (const auto& bucket : buckets) {
     if (!bucket.name.starts_with(prefix) || (!after.empty() && bucket.name <= after)) continue;
-    if (region && *region != context.service.region) continue;
+    if ((region && *region != context.service.region) || is_directory_bucket(bucket.name)) continue;
     if ((truncated = written == max)) break;
     xml.open("Bucket");
     xml.element("Name", bucket.name);

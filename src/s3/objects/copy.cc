@@ -8,6 +8,7 @@
 #include "base/hex.h"
 #include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
+#include "s3/express/directory.h"
 #include "s3/headers.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
@@ -188,6 +189,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   const auto wanted_class = context.header("x-amz-storage-class");
   const bool onto_itself = source.bucket == context.bucket && source.key == context.key && source.version_id.empty();
   VB_CO_ASSIGN(EncryptionWish wish, read_encryption(context));
+  VB_CO_ASSIGN(wish, session_encryption(context.caller(), std::move(wish)));
   // Taking a customer's key off is a change of encryption, too, although the request asks for no other method.
   const bool re_encrypts = wish.method != Encryption::none ||
                            context.header("x-amz-copy-source-server-side-encryption-customer-algorithm").has_value();
@@ -214,6 +216,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   } else {
     set_storage_class(info.headers, wanted_class.value_or("STANDARD"));  // never the source's (S3)
   }
+  settle_storage_class(info.headers, context.bucket);
   info.tags = from.tags;
   if (replace_tags) {
     VB_CO_ASSIGN(info.tags, read_tagging_header(context));

@@ -10,7 +10,7 @@ namespace verbena::s3 {
 namespace {
 
 // Names of attributes; they are on disk.
-constexpr std::string_view method_attribute = "sse";  // AES256, aws:kms or C
+constexpr std::string_view method_attribute = sealed_attribute;  // AES256, aws:kms or C
 constexpr std::string_view key_attribute = "sse-key";
 constexpr std::string_view kms_attribute = "sse-kms-key-id";
 constexpr std::string_view bucket_key_attribute = "sse-bucket-key";
@@ -316,6 +316,23 @@ Result<std::shared_ptr<store::ObjectReader>> open_sealed(const Service& service,
   VB_ASSIGN(auto parts, read_parts(service, info, bucket, key));
   return store::make_opening_reader(std::move(reader), service.arena, object_key, std::move(parts),
                                     std::string(bucket).append("/").append(key));
+}
+
+Result<void> rename_sealed(const Service& service, store::ObjectInfo& info, std::string_view bucket,
+                           std::string_view from, std::string_view to) {
+  if (!is_sealed(info)) return {};
+  const std::string_view method = attribute(info.attributes, method_attribute);
+  if (method == customer_name) return fail(Errc::encryption_key_required, "encryption: rename");
+  VB_ASSIGN(const Secret object_key, unwrap(service, info.attributes, bucket, from, nullptr));
+  VB_TRY(read_parts(service, info, bucket, from));
+  VB_ASSIGN(const auto listed, list_parts_of(info));
+  const auth::KeyRing& keys = *service.encryption.keys;
+  const std::string context = key_context(method, attribute(info.attributes, kms_attribute), bucket, to);
+  store::change_attributes(
+      info.attributes,
+      {{std::string(key_attribute), keys.seal(object_key.bytes(), context)},
+       {std::string(manifest_attribute), keys.seal(as_bytes(manifest_digest(listed)), manifest_context(bucket, to))}});
+  return {};
 }
 
 void add_encryption_headers(Context& context, const store::Attributes& attributes) {

@@ -87,6 +87,13 @@ Result<std::shared_ptr<store::ObjectReader>> open_sealed(const Service& service,
                                                          std::string_view bucket, std::string_view key,
                                                          const CustomerKeyPtr& customer);
 
+// Binds what is kept of an encrypted object to another key of its bucket. `info`: with its parts. corrupt_object,
+// key_unavailable, no_such_kms_key; encryption_key_required: a customer's key would be needed.
+Result<void> rename_sealed(const Service& service, store::ObjectInfo& info, std::string_view bucket,
+                           std::string_view from, std::string_view to);
+// The attribute that all encrypted objects have, and no others.
+inline constexpr std::string_view sealed_attribute = "sse";
+
 // x-amz-server-side-encryption* that speak of an object, part or upload with these attributes.
 void add_encryption_headers(Context& context, const store::Attributes& attributes);
 // Those attributes that speak of encryption, for the reply to a part.

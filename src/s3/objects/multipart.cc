@@ -3,6 +3,7 @@
 
 #include "s3/access/authorize.h"
 #include "s3/door_metrics.h"
+#include "s3/express/directory.h"
 #include "s3/headers.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
@@ -89,6 +90,7 @@ Task<Result<void>> serve_create_upload(Context& context) {
   upload.key = context.key;
   upload.owner = owner_of(context.caller());
   VB_CO_ASSIGN(upload.headers, read_object_headers(context));
+  settle_storage_class(upload.headers, context.bucket);
   VB_CO_ASSIGN(upload.tags, read_tagging_header(context));
   VB_CO_ASSIGN(upload.lock, read_lock_headers(context));
   VB_CO_TRY(read_upload_checksum(context, upload));
@@ -101,6 +103,7 @@ Task<Result<void>> serve_create_upload(Context& context) {
                     .headers = &upload.headers};
   VB_CO_ASSIGN(upload.attributes, authorize_new_object(context.service, context.caller(), *access, asked, wish));
   VB_CO_ASSIGN(EncryptionWish encryption, read_encryption(context));
+  VB_CO_ASSIGN(encryption, session_encryption(context.caller(), std::move(encryption)));
   VB_CO_ASSIGN(store::Attributes sealed,
                co_await plan_upload_seal(context.service, context.bucket, context.key, std::move(encryption)));
   store::change_attributes(upload.attributes, sealed);

@@ -58,6 +58,9 @@ Result<std::vector<store::PartInfo>> select_parts(Context& context, const std::v
   parts.reserve(wanted.size());
   for (const auto& one : wanted) {
     if (!parts.empty() && one.number <= parts.back().number) return fail(Errc::invalid_part_order, "complete");
+    if (is_directory_bucket(context.bucket) && one.number != static_cast<int>(parts.size()) + 1) {
+      return fail(Errc::invalid_part, "The numbers of parts must be consecutive in a directory bucket.");
+    }
     VB_ASSIGN(store::PartInfo part, match_part(one, stored));
     if (!parts.empty() && parts.back().size < part_size_min) {
       describe_small_part(context, parts.back());

@@ -8,24 +8,26 @@
 
 #include "memory/budget.h"
 #include "s3/access/authorize.h"
+#include "s3/buckets/lifecycle.h"
+#include "s3/door_metrics.h"
+#include "s3/express/directory.h"
+#include "s3/headers.h"
+#include "s3/names.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
-#include "s3/door_metrics.h"
 #include "s3/objects/encryption.h"
-#include "s3/headers.h"
-#include "s3/buckets/lifecycle.h"
 #include "s3/objects/lock.h"
 #include "s3/objects/multipart.h"
-#include "s3/names.h"
-#include "s3/workers/request_log.h"
 #include "s3/objects/tagging.h"
+#include "s3/objects/versions.h"
 #include "s3/token.h"
 #include "s3/verbs.h"
-#include "s3/objects/versions.h"
+#include "s3/workers/request_log.h"
 
 namespace verbena::s3 {
 namespace {
 
+constexpr std::string_view offset_header = "x-amz-write-offset-bytes";
 constexpr uint64_t put_size_max = 5 * GiB;  // S3: larger objects are uploaded in parts
 // One byte more than is left, where the length is known: the read that meets the end then also brings the source's
 // verdict (signature, trailers), and a small body takes one read. Not where that byte would double the lease.
@@ -112,12 +114,66 @@ std::string random_etag() {
   return to_hex(std::as_bytes(std::span(words))) + "-r";
 }
 
+namespace {
+
+// Appends are for directory buckets, and for others whose owner allows them. There the offset tells what is there.
+Task<Result<void>> check_may_append(Service& service, const Caller& caller, const BucketAccess& access,
+                                    const PutRequest& request) {
+  if (access.directory) co_return Result<void>();
+  const auto document = co_await service.store.document(access.name, append_document);
+  if (!document && document.error() == Errc::not_found) {
+    co_return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
+  }
+  VB_CO_TRY(document);
+  const Asked reading{.action = action::get_object, .key = request.key};
+  co_return authorize(service, caller, access, reading);
+}
+
+bool has_user_metadata(const PutRequest& request) {
+  return std::ranges::any_of(request.headers,
+                             [](const auto& header) { return header.first.starts_with("x-amz-meta-"); });
+}
+
+// Before the bytes of an append come. The commit has the last word on what is there; it is looked at here where that
+// may save the bytes of a long one.
+Task<Result<void>> prepare_append(Service& service, PutRequest& request, std::optional<uint64_t> size) {
+  constexpr uint64_t short_max = 64 * KiB;
+  request.conditions.if_size = request.append->offset;
+  request.conditions.if_without = sealed_attribute;
+  // Which checksum the object has is known at the commit: of few bytes all that can go on are made.
+  request.continues = {Algorithm::crc32, Algorithm::crc32c, Algorithm::crc64nvme};
+  if (size.value_or(short_max + 1) <= short_max && !has_user_metadata(request)) co_return Result<void>();
+  const auto there = co_await service.store.stat(request.bucket, request.key, "");
+  if (!there) co_return Result<void>();
+  if (has_user_metadata(request)) {
+    co_return fail(Errc::invalid_request,
+                   "Cannot specify both a write offset value and user-defined object metadata for existing objects.");
+  }
+  if (request.append->offset && there->size > *request.append->offset) {
+    co_return fail(Errc::invalid_write_offset, "append: offset");
+  }
+  std::erase_if(request.continues, [&](Algorithm algorithm) {
+    const auto same = [&](const store::Checksum& c) { return c.algorithm == algorithm && c.parts == 0; };
+    return std::ranges::none_of(there->checksums, same);
+  });
+  co_return Result<void>();
+}
+
+Task<Result<std::unique_ptr<store::ObjectWriter>>> make_writer(Service& service, const PutRequest& request,
+                                                               std::optional<uint64_t> size) {
+  if (request.append) co_return co_await service.store.create_append(request.bucket, request.key, size);
+  co_return co_await service.store.create(request.bucket, request.key, size);
+}
+
+}  // namespace
+
 Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, store::ObjectWriter& writer,
                                        const PutRequest& request, memory::Source& body) {
   BodyDigests digests;
   if (request.md5_etag || request.content_md5) digests.want(Algorithm::md5);
   for (const auto& checksum : request.expected) digests.want(checksum.algorithm);
   if (request.compute) digests.want(*request.compute);
+  for (const Algorithm algorithm : request.continues) digests.want(algorithm);
 
   const auto size = body.size();
   memory::Share share(service.arena, caller.peer_address, size);
@@ -163,6 +219,8 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   VB_CO_TRY(check_bucket_name(request.bucket));
   VB_CO_TRY(check_new_key(request.key));
   VB_CO_TRY(check_object_headers(request.headers));
+  settle_storage_class(request.headers, request.bucket);
+  VB_CO_ASSIGN(request.encryption, session_encryption(caller, std::move(request.encryption)));
   const uint64_t generation = service.access->now();
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
   const Asked asked{.action = action::put_object,
@@ -179,10 +237,18 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   VB_CO_ASSIGN(const Seal seal,
                co_await plan_seal(service, request.bucket, request.key, std::move(request.encryption)));
   add_default_checksum(request);
-  if (seal.opaque_etag()) request.md5_etag = false;
-  VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, seal.stored_size(size)));
+  if (request.append || seal.opaque_etag() || access->directory) request.md5_etag = false;
+  if (request.append) {
+    VB_CO_TRY(co_await check_may_append(service, caller, *access, request));
+    if (seal) co_return fail(Errc::not_implemented, "Encrypted objects cannot be appended to.");
+    VB_CO_TRY(co_await prepare_append(service, request, size));
+  }
+  VB_CO_ASSIGN(auto writer, co_await make_writer(service, request, seal.stored_size(size)));
   writer = seal.writer(service, std::move(writer), size);
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body));
+  if (request.append && info.size == 0) {
+    co_return fail(Errc::invalid_request, "Request body cannot be empty when 'write offset' is specified.");
+  }
   if (may_have_changed(service, caller, generation)) {
     VB_CO_ASSIGN(attributes, co_await authorize_again(service, caller, *access, asked, request));
   }
@@ -193,6 +259,15 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   store::change_attributes(info.attributes, attributes);
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));
   co_return PutReply{std::move(info)};
+}
+
+// x-amz-write-offset-bytes.
+Result<std::optional<PutRequest::Append>> read_append(const Context& context) {
+  const auto header = context.header(offset_header);
+  if (!header) return std::nullopt;
+  const auto offset = parse_decimal(*header);
+  if (!offset) return fail(Errc::invalid_argument, "x-amz-write-offset-bytes must be a number of bytes.");
+  return PutRequest::Append{*offset};
 }
 
 Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
@@ -209,6 +284,7 @@ Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
     VB_ASSIGN(put.lock, read_lock_headers(context));
     VB_ASSIGN(put.acl, read_acl_headers(context));
     VB_ASSIGN(put.encryption, read_encryption(context));
+    VB_ASSIGN(put.append, read_append(context));
   }
   if (!whole_object) {  // of a part: it must be the upload's
     VB_ASSIGN(put.encryption.customer, read_customer_key(context, own_key_prefix));
@@ -223,6 +299,7 @@ void fill_put_response(Context& context, const store::ObjectInfo& info) {
   add_new_version_id(context.response, info.version_id);
   add_checksum_headers(context.response, info.checksums);
   add_encryption_headers(context, info.attributes);
+  if (context.header(offset_header)) context.reply_header("x-amz-object-size", std::to_string(info.size));
 }
 
 Task<Result<void>> serve_put_object(Context& context) {
@@ -242,8 +319,11 @@ Task<Result<void>> serve_put_object(Context& context) {
     if (may_expire(context)) co_await add_expiration_header(context, moved.reply.info);
     co_return Result<void>();
   }
-  VB_CO_ASSIGN(const PutReply reply,
-               co_await put_object(context.service, context.caller(), std::move(put), context.body));
+  auto stored = co_await put_object(context.service, context.caller(), std::move(put), context.body);
+  if (!stored && stored.error() == Errc::not_implemented && context.header(offset_header)) {
+    context.error_fields.emplace_back("Header", offset_header);
+  }
+  VB_CO_ASSIGN(const PutReply reply, std::move(stored));
   fill_put_response(context, reply.info);
   if (may_expire(context)) co_await add_expiration_header(context, reply.info);
   count_bytes(Door::http, Direction::in, reply.info.size);

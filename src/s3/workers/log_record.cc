@@ -85,7 +85,7 @@ bool is_proof(std::string_view name) {
   if (!decoded) return true;
   const std::string bare_name = lower(*decoded);
   return bare_name == "x-amz-signature" || bare_name == "signature" || bare_name == "x-amz-security-token" ||
-         bare_name == "x-amz-server-side-encryption-customer-key" ||
+         bare_name == "x-amz-s3session-token" || bare_name == "x-amz-server-side-encryption-customer-key" ||
          bare_name == "x-amz-copy-source-server-side-encryption-customer-key";
 }
 

@@ -1,0 +1,143 @@
+#include "s3/express/directory.h"
+
+#include <algorithm>
+#include <array>
+
+#include "s3/names.h"
+
+namespace verbena::s3 {
+namespace {
+
+struct Call {
+  bool object;
+  std::string_view method, selector;
+  bool operator==(const Call&) const = default;
+};
+
+// Source: Amazon S3 User Guide, "Directory bucket API operations".
+constexpr std::array served = {
+    Call{false, "PUT", ""},           // CreateBucket
+    Call{false, "DELETE", ""},        // DeleteBucket
+    Call{false, "HEAD", ""},          // HeadBucket
+    Call{false, "GET", "session"},    // CreateSession
+    Call{false, "GET", "list-type"},  // ListObjectsV2
+    Call{false, "GET", "uploads"},    // ListMultipartUploads
+    Call{false, "POST", "delete"},    // DeleteObjects
+    Call{false, "GET", "policy"},
+    Call{false, "PUT", "policy"},
+    Call{false, "DELETE", "policy"},
+    Call{false, "GET", "encryption"},
+    Call{false, "PUT", "encryption"},
+    Call{false, "DELETE", "encryption"},
+    Call{false, "GET", "lifecycle"},
+    Call{false, "PUT", "lifecycle"},
+    Call{false, "DELETE", "lifecycle"},
+    Call{true, "GET", ""},              // GetObject
+    Call{true, "HEAD", ""},             // HeadObject
+    Call{true, "PUT", ""},              // PutObject, CopyObject
+    Call{true, "PUT", "renameObject"},  // RenameObject
+    Call{true, "DELETE", ""},           // DeleteObject
+    Call{true, "GET", "attributes"},    // GetObjectAttributes
+    Call{true, "POST", "uploads"},      // CreateMultipartUpload
+    Call{true, "PUT", "uploadId"},      // UploadPart, UploadPartCopy
+    Call{true, "POST", "uploadId"},     // CompleteMultipartUpload
+    Call{true, "DELETE", "uploadId"},   // AbortMultipartUpload
+    Call{true, "GET", "uploadId"},      // ListParts
+};
+
+constexpr std::array<std::string_view, 11> refused_headers = {
+    "x-amz-acl",
+    "x-amz-grant-",
+    "x-amz-tagging",
+    "x-amz-object-lock-",
+    "x-amz-object-ownership",
+    "x-amz-bucket-object-lock-",
+    "x-amz-bypass-governance-retention",
+    "x-amz-website-redirect-location",
+    "x-amz-server-side-encryption-customer-",
+    "x-amz-copy-source-server-side-encryption-customer-",
+    "x-amz-confirm-remove-self-bucket-access",
+};
+
+// A directive that asks for what happens anyway, as SDKs send it.
+bool says_nothing(std::string_view name, std::string_view value) {
+  return name == "x-amz-tagging-directive" && value == "COPY";
+}
+
+Result<void> check_header(Context& context, std::string_view name, std::string_view value) {
+  const auto starts = [&](std::string_view prefix) { return name.starts_with(prefix); };
+  if (std::ranges::any_of(refused_headers, starts) && !says_nothing(name, value)) {
+    context.error_fields.emplace_back("Header", name);
+    return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
+  }
+  if (name == "x-amz-storage-class" && value != "EXPRESS_ONEZONE") {
+    return fail(Errc::invalid_storage_class, "directory bucket");
+  }
+  return {};
+}
+
+// Of the two listings that groups can be asked of.
+Result<void> check_listing(Context& context) {
+  const auto prefix = context.query.get_or_empty("prefix"), delimiter = context.query.get_or_empty("delimiter");
+  if (!prefix.empty() && !prefix.ends_with('/')) {
+    return fail(Errc::invalid_argument,
+                "For directory buckets, only prefixes that end in a delimiter (/) are supported.");
+  }
+  if (!delimiter.empty() && delimiter != "/") {
+    return fail(Errc::invalid_argument, "For directory buckets, / is the only supported delimiter.");
+  }
+  for (const std::string_view name : {"start-after", "upload-id-marker"}) {
+    if (context.query.get_or_empty(name).empty()) continue;
+    context.error_fields.emplace_back("Query", name);
+    return fail(Errc::not_implemented, "query parameter");
+  }
+  return {};
+}
+
+}  // namespace
+
+bool serves_directory(bool object, std::string_view method, std::string_view selector) {
+  return std::ranges::find(served, Call{object, method, selector}) != served.end();
+}
+
+Result<void> check_directory_request(Context& context, std::string_view selector) {
+  for (const HeaderSpan headers : {context.request.headers, HeaderSpan(context.hoisted)}) {
+    for (const auto& [name, value] : headers) {
+      if (name.starts_with("x-amz-")) VB_TRY(check_header(context, name, value));
+    }
+  }
+  if (const auto version = context.query.get("versionId"); version && *version != "null") {
+    return fail(Errc::invalid_argument, "Objects in directory buckets have the version null alone.");
+  }
+  if (selector == "list-type" || selector == "uploads") return check_listing(context);
+  return {};
+}
+
+Result<void> check_zone(const Service& service, std::string_view bucket) {
+  if (!service.express.enabled) return fail(Errc::invalid_bucket_name, "directory buckets are turned off");
+  if (zone_of(bucket) != service.express.zone) {
+    return fail(Errc::invalid_bucket_name, "The zone in the bucket's name is not this server's.");
+  }
+  return {};
+}
+
+void add_location_headers(Context& context) {
+  if (!is_directory_bucket(context.bucket)) return;
+  context.reply_header("x-amz-bucket-location-type", "AvailabilityZone");
+  context.reply_header("x-amz-bucket-location-name", context.service.express.zone);
+}
+
+Result<EncryptionWish> session_encryption(const Caller& caller, EncryptionWish wish) {
+  const auth::AccessKey* const key = caller.identity.key.get();
+  if (key == nullptr || !key->limits || key->limits->encryption.empty()) return wish;
+  EncryptionWish agreed;
+  agreed.method = key->limits->encryption == "aws:kms" ? Encryption::kms : Encryption::aes256;
+  agreed.kms_key_id = key->limits->kms_key_id;
+  const bool same = wish.method == agreed.method && (wish.kms_key_id.empty() || wish.kms_key_id == agreed.kms_key_id);
+  if (wish.method != Encryption::none && !same) {
+    return fail(Errc::invalid_request, "The request asks for another encryption than its session.");
+  }
+  return agreed;
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,132 @@
+// RenameObject, of directory buckets.
+#include <algorithm>
+#include <memory>
+
+#include "auth/auth.h"
+#include "base/checksum.h"
+#include "s3/access/authorize.h"
+#include "s3/names.h"
+#include "s3/objects/conditions.h"
+#include "s3/objects/encryption.h"
+#include "s3/verbs.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr size_t token_size_max = 64;
+
+// 1 to 64 visible characters.
+Result<std::string> read_token(const Context& context) {
+  const auto token = context.header("x-amz-client-token");
+  if (!token) return std::string();
+  const auto visible = [](char c) { return c >= 33 && c <= 126; };
+  if (token->empty() || token->size() > token_size_max || !std::ranges::all_of(*token, visible)) {
+    return fail(Errc::invalid_argument, "x-amz-client-token must have 1 to 64 visible ASCII characters.");
+  }
+  return std::string(*token);
+}
+
+// The key that the source header names, percent-encoded.
+Result<std::string> read_source(const Context& context) {
+  const auto header = context.header("x-amz-rename-source");
+  if (!header || header->empty()) return fail(Errc::invalid_argument, "x-amz-rename-source must name an object.");
+  auto key = auth::uri_decode(*header);
+  if (!key) return fail(Errc::invalid_argument, "x-amz-rename-source has a broken percent escape.");
+  return std::move(*key);
+}
+
+// What a condition that does not hold is called: a rename that must not happen is 412, whichever says so.
+std::unexpected<Error> unmet(const Error& error, bool source) {
+  const std::string_view name = error.context;
+  if (!source) return fail(Errc::precondition_failed, error.context);
+  if (name == "If-Match") return fail(Errc::precondition_failed, "x-amz-rename-source-if-match");
+  if (name == "If-None-Match") return fail(Errc::precondition_failed, "x-amz-rename-source-if-none-match");
+  if (name == "If-Modified-Since") return fail(Errc::precondition_failed, "x-amz-rename-source-if-modified-since");
+  return fail(Errc::precondition_failed, "x-amz-rename-source-if-unmodified-since");
+}
+
+Result<void> check_target(const Preconditions& conditions, const store::ObjectInfo* target) {
+  if (target == nullptr) {
+    if (!conditions.if_match.empty()) return fail(Errc::precondition_failed, "If-Match");
+    return {};
+  }
+  if (auto met = check_preconditions(conditions, *target); !met) return unmet(met.error(), false);
+  return {};
+}
+
+// All that must be the same of a request that comes again under its token.
+std::string digest_of(const RenameObjectRequest& request) {
+  std::string text;
+  const auto add = [&](std::string_view part) { text.append(std::to_string(part.size())).append(":").append(part); };
+  const auto add_time = [&](std::optional<int64_t> time_s) { add(time_s ? std::to_string(*time_s) : ""); };
+  for (const auto* part : {&request.from, &request.to}) add(*part);
+  for (const Preconditions* conditions : {&request.source, &request.target}) {
+    for (const auto* tags : {&conditions->if_match, &conditions->if_none_match}) {
+      add(std::to_string(tags->size()));
+      for (const std::string& tag : *tags) add(tag);
+    }
+    add_time(conditions->if_modified_since_s);
+    add_time(conditions->if_unmodified_since_s);
+  }
+  return sha256(as_bytes(text));
+}
+
+// A name that ends so is a folder to those who make folders of names.
+Result<void> check_names(const RenameObjectRequest& request) {
+  VB_TRY(check_key(request.from));
+  VB_TRY(check_new_key(request.to));
+  if (!request.from.ends_with('/') && !request.to.ends_with('/')) return {};
+  return fail(Errc::invalid_argument, "Names that end in / cannot be renamed.");
+}
+
+// A rename is a GET, a DELETE and a PUT.
+Result<void> may_rename(const Service& service, const Caller& caller, const BucketAccess& access,
+                        const RenameObjectRequest& request) {
+  VB_TRY(authorize(service, caller, access, {.action = action::get_object, .key = request.from}));
+  VB_TRY(authorize(service, caller, access, {.action = action::delete_object, .key = request.from}));
+  return authorize(service, caller, access, {.action = action::put_object, .key = request.to});
+}
+
+}  // namespace
+
+Task<Result<void>> rename_object(Service& service, const Caller& caller, RenameObjectRequest request) {
+  VB_CO_TRY(check_bucket_name(request.bucket));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
+  VB_CO_TRY(may_rename(service, caller, *access, request));
+  if (!access->directory) co_return fail(Errc::not_implemented, "rename: not of a directory bucket");
+  VB_CO_TRY(check_names(request));
+  store::RenameRequest rename{.from = request.from, .to = request.to};
+  if (!request.token.empty()) {
+    // As two callers know nothing of each other's tokens.
+    rename.token = std::string(owner_of(caller)).append("/").append(request.token);
+    rename.asked = digest_of(request);
+  }
+  const std::string bucket = request.bucket;
+  const auto asked = std::make_shared<const RenameObjectRequest>(std::move(request));
+  rename.judge = [&service, asked](store::ObjectInfo& source, const store::ObjectInfo* target) -> Result<void> {
+    if (auto met = check_preconditions(asked->source, source); !met) return unmet(met.error(), true);
+    VB_TRY(check_target(asked->target, target));
+    if (asked->from == asked->to) return {};
+    return rename_sealed(service, source, asked->bucket, asked->from, asked->to);
+  };
+  VB_CO_TRY(co_await service.store.rename(bucket, std::move(rename)));
+  co_return Result<void>();
+}
+
+Task<Result<void>> serve_rename_object(Context& context) {
+  if (!is_directory_bucket(context.bucket)) co_return fail(Errc::not_implemented, "rename: not of a directory bucket");
+  RenameObjectRequest request;
+  request.bucket = context.bucket;
+  request.to = context.key;
+  VB_CO_ASSIGN(request.from, read_source(context));
+  VB_CO_ASSIGN(request.token, read_token(context));
+  request.source = read_preconditions(context, "x-amz-rename-source-");
+  request.target = read_preconditions(context, "");
+  auto renamed = co_await rename_object(context.service, context.caller(), std::move(request));
+  if (!renamed && renamed.error() == Errc::precondition_failed) {
+    context.error_fields.emplace_back("Condition", renamed.error().context);
+  }
+  co_return renamed;
+}
+
+}  // namespace verbena::s3
