@@ -67,6 +67,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto get = wire::decode_get(message)) expect_same(*get, message);
   if (const auto put = wire::decode_put(message, true)) expect_same(*put, message);
   if (const auto put = wire::decode_put(message, false)) expect_same(*put, message);
+  if (const auto append = wire::decode_append(message, true)) expect_same(*append, message);
+  if (const auto append = wire::decode_append(message, false)) expect_same(*append, message);
+  if (const auto rename = wire::decode_rename(message)) expect_same(*rename, message);
   if (const auto del = wire::decode_delete(message)) expect_same(*del, message);
   for (const auto type : {wire::Type::get_many, wire::Type::head_many, wire::Type::put_many, wire::Type::delete_many}) {
     expect_same_batch(message, type);

@@ -80,13 +80,13 @@ struct ClientOptions {
   std::string native_endpoint = {};
   std::string access_key = {}, secret_key = {}, session_token = {};  // empty access key: anonymous, HTTP only
   std::string region = "us-east-1";
-  Via via = Via::automatic;       // anything but automatic never falls back: it fails
+  Via via = Via::automatic;  // anything but automatic never falls back: it fails
   // Native: auto | local | verbs | tcp | efa | cxi. Tokens: the same names without local, and tcp is libfabric's, which
   // Via::automatic uses only where it is named: any peer can crash a process through it, unless libfabric is built with
   // Verbena's checks.
   std::string provider = "auto";
-  std::string ca_file = {};       // PEM, for https; empty: the system's certificates
-  bool insecure = false;          // https without verifying the server
+  std::string ca_file = {};  // PEM, for https; empty: the system's certificates
+  bool insecure = false;     // https without verifying the server
   // TLS does not cover RDMA. With an https endpoint, Via::automatic therefore sends payloads by the native door over an
   // encrypted tcp, by shared memory to a server on this host, or by HTTP, unless this allows everything else too.
   // Via::native and Via::token are taken at their word.
@@ -157,7 +157,21 @@ struct PutOptions {
   // "CRC32:yZRlqg==", CRC32C, CRC64NVME, SHA1 or SHA256: what the bytes must have, else checksum_mismatch and nothing
   // is stored.
   std::string checksum = {};
+  // The bytes go to the end of the object, which must have this size, or append_at_end: whatever it has. 0 makes an
+  // object where there is none. In directory buckets, and others that are set so. An append that may have been done is
+  // not repeated; of append_at_end the native door is told which, the others learn the size first.
+  std::optional<uint64_t> append_at = {};
   std::stop_token cancel = {};  // as GetOptions::cancel
+};
+inline constexpr uint64_t append_at_end = ~uint64_t{0};
+
+struct RenameOptions {
+  std::string source_if_match = {};  // ETags without quotes, or "*"
+  std::string if_match = {};         // of what is at the new name
+  std::string if_none_match = {};    // "*": nothing may be there
+  // Of 1 to 64 visible characters: a rename that is asked for again under it is not done again.
+  std::string token = {};
+  std::stop_token cancel = {};
 };
 struct HeadOptions {
   std::string version_id = {};  // as GetOptions::version_id
@@ -171,6 +185,7 @@ struct RemoveOptions {
 struct PutReply {
   std::string etag = {};
   std::string version_id = {};
+  uint64_t object_size = 0;  // of an append: with these bytes at its end
   Transfer transfer = {};
 };
 
@@ -301,6 +316,9 @@ class Client {
   Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options = {}) const;
   // Succeeds for a key that does not exist, as S3 does.
   Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options = {}) const;
+  // Within a directory bucket: atomic, and no byte is copied.
+  Outcome<> rename(const std::string& bucket, const std::string& from, const std::string& to,
+                   const RenameOptions& options = {}) const;
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options = {}) const;
   // All pages, object by object, in key order. The callback returns false to stop. ListOptions::delimiter is ignored.
   Outcome<> for_each(const std::string& bucket, const std::string& prefix,

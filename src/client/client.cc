@@ -80,6 +80,12 @@ Outcome<> Client::remove(const std::string& bucket, const std::string& key, cons
   return impl_->remove(bucket, key, options);
 }
 
+Outcome<> Client::rename(const std::string& bucket, const std::string& from, const std::string& to,
+                         const RenameOptions& options) const {
+  OUT_TRY(impl_->usable());
+  return impl_->rename(bucket, from, to, options);
+}
+
 Outcome<ListPage> Client::list(const std::string& bucket, const ListOptions& options) const {
   OUT_TRY(impl_->usable());
   return impl_->list(bucket, options);

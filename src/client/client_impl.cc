@@ -53,7 +53,9 @@ void add_reason(std::string& reasons, std::string_view door, const std::string& 
 
 std::unexpected<ClientError> cancelled() { return fault(ErrorCode::cancelled, "cancelled by the caller"); }
 
-bool conditional(const PutOptions& options) { return !options.if_match.empty() || !options.if_none_match.empty(); }
+bool conditional(const PutOptions& options) {
+  return !options.if_match.empty() || !options.if_none_match.empty() || options.append_at;
+}
 
 }  // namespace
 
@@ -294,6 +296,22 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
   return out;
 }
 
+// HTTP wants to know where the end is. Who is overtaken by others looks again.
+Outcome<PutReply> Client::Impl::append_by_http(const std::string& bucket, const std::string& key, Bytes from,
+                                               const PutOptions& options) {
+  constexpr int looks_max = 100;
+  PutOptions there = options;
+  HeadOptions look;
+  look.cancel = options.cancel;
+  for (int i = 0;; ++i) {
+    const auto info = s3_->head(bucket, key, look);
+    if (!info && info.error().code != ErrorCode::no_such_key) return std::unexpected(info.error());
+    there.append_at = info ? info->size : 0;
+    auto put = s3_->put(bucket, key, from, there);
+    if (put || i == looks_max || put.error().s3_code != "InvalidWriteOffset") return put;
+  }
+}
+
 Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::string& key, PutMemory from,
                                          const PutOptions& options, bool native_too) {
   std::string reasons;
@@ -312,7 +330,9 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
   const bool forced = options_.via == Via::token;
   const bool token_checks = options.checksum.empty() || options.checksum.starts_with("CRC32C:");
   if (forced && !token_checks) return fault(ErrorCode::unsupported, "the token door carries no checksum but CRC32C");
-  if (wants_token(from.bytes.size()) && token_checks && (forced || !is_conditional || token_->proven())) {
+  const bool tellable = options.append_at.value_or(0) != append_at_end;
+  if (forced && !tellable) return fault(ErrorCode::unsupported, "the token door appends at a size that is given");
+  if (wants_token(from.bytes.size()) && token_checks && tellable && (forced || !is_conditional || token_->proven())) {
     std::string why;
     bool done = false;
     auto put = put_by_token(bucket, key, from.bytes, options, why, done);
@@ -331,7 +351,8 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
     add_reason(reasons, "token", token_reason_.empty() ? "not known to the server yet" : token_reason_);
   }
   if (!tls_reason_.empty()) add_reason(reasons, "https", tls_reason_);
-  auto put = s3_->put(bucket, key, from.bytes, options);
+  auto put = options.append_at == append_at_end ? append_by_http(bucket, key, from.bytes, options)
+                                                : s3_->put(bucket, key, from.bytes, options);
   if (!put && options.cancel.stop_requested()) return cancelled();
   if (put) put->transfer.fell_back_reason = std::move(reasons);
   return put;
@@ -340,7 +361,7 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
 Outcome<PutReply> Client::Impl::put(const std::string& bucket, const std::string& key, PutMemory from,
                                     const PutOptions& options, bool native_too) {
   const bool native_first = session_ && native_too && (options_.via == Via::native || session_->open());
-  if (!native_first && from.bytes.size() > options_.multipart_threshold) {
+  if (!native_first && !options.append_at && from.bytes.size() > options_.multipart_threshold) {
     return put_parts(bucket, key, from.bytes, options);
   }
   unsigned attempts = 0;
@@ -381,6 +402,24 @@ Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key
     auto removed = s3_->remove(bucket, key, options);
     if (!removed && options.cancel.stop_requested()) return cancelled();
     return removed;
+  });
+}
+
+// With a token of the caller's it may be asked for again; without, once it may have happened nobody repeats it.
+Outcome<> Client::Impl::rename(const std::string& bucket, const std::string& from, const std::string& to,
+                               const RenameOptions& options) {
+  const bool repeatable = !options.token.empty();
+  return retried(repeatable, [&]() -> Outcome<> {
+    if (options.cancel.stop_requested()) return cancelled();
+    if (session_) {
+      auto renamed = session_->rename(bucket, from, to, options);
+      if (!renamed && options.cancel.stop_requested()) return cancelled();
+      if (renamed || options_.via == Via::native || !change_may_fall_back(renamed.error(), repeatable)) return renamed;
+      if (speaks_against_door(renamed.error())) session_->suspend(renamed.error());
+    }
+    auto renamed = s3_->rename(bucket, from, to, options);
+    if (!renamed && options.cancel.stop_requested()) return cancelled();
+    return renamed;
   });
 }
 

@@ -69,6 +69,8 @@ class Client::Impl {
 
   Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options = {});
   Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options = {});
+  Outcome<> rename(const std::string& bucket, const std::string& from, const std::string& to,
+                   const RenameOptions& options);
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
 
   // Batches. `windows`: none for head and remove.
@@ -108,6 +110,8 @@ class Client::Impl {
   Outcome<PutReply> put_by_token(const std::string& bucket, const std::string& key, Bytes from,
                                  const PutOptions& options, std::string& reason, bool& done);
   void rest_token(const std::string& why);
+  Outcome<PutReply> append_by_http(const std::string& bucket, const std::string& key, Bytes from,
+                                   const PutOptions& options);
 
   // A batch by single requests side by side: the items that `answered` does not have.
   void many_singles(Many what, std::span<const BatchItem> items, std::span<const MutableBytes> windows,

@@ -105,7 +105,12 @@ Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, Ob
     VB_ASSIGN(put.window, lend(body, call, memory, fabric::Access::server_reads));
   }
   if (request.md5_etag) body.flags |= wire::flag_md5_etag;
-  encode(body.out, put);
+  if (request.append_at) {
+    const wire::Append append{.offset = *request.append_at, .put = put};
+    encode(body.out, append);
+  } else {
+    encode(body.out, put);
+  }
   if (in_message) body.out.bytes(request.from);
   return {};
 }

@@ -120,12 +120,22 @@ Result<NativeObject> NativeSession::head(const NativeGet& request) {
   return state_->repeat<NativeObject>(true, once);
 }
 
+namespace {
+
+Result<wire::Type> type_of(const NativePut& request, const NativeLanes& lanes) {
+  if (!request.append_at) return wire::Type::put;
+  if (lanes.version() < 3) return fail(Errc::unsupported, "native: the server appends nothing");
+  return wire::Type::append;
+}
+
+}  // namespace
+
 Result<NativeObject> NativeSession::put(const NativePut& request) {
   VB_TRY(check(request));
   const auto once = [&](NativeLanes& lanes) -> Result<NativeObject> {
     NativeLane& lane = lanes.lane_of(request.bucket, request.key);
     ObjectCall call;
-    call.type = wire::Type::put;
+    VB_ASSIGN(call.type, type_of(request, lanes));
     call.deadline = state_->deadline(request.timeout);
     call.stop = request.stop;
     const auto prepare = [&](NativeLane::Body& body) {
@@ -138,7 +148,33 @@ Result<NativeObject> NativeSession::put(const NativePut& request) {
     return std::move(call.object);
   };
   // Without conditions, storing the same bytes twice is storing them once.
-  return state_->repeat<NativeObject>(request.if_match.empty() && request.if_none_match.empty(), once);
+  const bool repeatable = request.if_match.empty() && request.if_none_match.empty() && !request.append_at;
+  return state_->repeat<NativeObject>(repeatable, once);
+}
+
+Result<void> NativeSession::rename(const wire::Rename& request, const std::stop_token& stop) {
+  if (request.bucket.size() > wire::bucket_size_max) return fail(Errc::invalid_bucket_name, "native: bucket");
+  for (const std::string_view key : {request.from, request.to}) {
+    if (key.empty()) return fail(Errc::invalid_request, "native: empty key");
+    if (key.size() > wire::key_size_max) return fail(Errc::key_too_long, "native: key");
+  }
+  for (const std::string_view text :
+       {request.source_if_match, request.if_match, request.if_none_match, request.token}) {
+    if (text.size() > 255) return fail(Errc::invalid_argument, "native: an ETag or token that is none");
+  }
+  const auto once = [&](NativeLanes& lanes) -> Result<void> {
+    if (lanes.version() < 3) return fail(Errc::unsupported, "native: the server renames nothing");
+    CodeCall call;
+    call.type = wire::Type::rename;
+    call.deadline = state_->deadline({});
+    call.stop = stop;
+    const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
+      encode(body.out, request);
+      return {};
+    };
+    return lanes.lane_of(request.bucket, request.to).run(call, prepare);
+  };
+  return state_->repeat<void>(!request.token.empty(), once);
 }
 
 Result<void> NativeSession::remove(std::string_view bucket, std::string_view key, std::string_view if_match,
@@ -244,7 +280,9 @@ void NativeSession::put_async(const NativePut& request, Done done) {
   auto lanes = state_->lanes();
   if (!lanes) return done(std::unexpected(lanes.error()));
   NativeLane& lane = (*lanes)->lane_of(request.bucket, request.key);
-  auto call = make_async(wire::Type::put, state_->deadline(request.timeout), *lanes, lane, std::move(done));
+  const auto type = type_of(request, **lanes);
+  if (!type) return done(std::unexpected(type.error()));
+  auto call = make_async(*type, state_->deadline(request.timeout), *lanes, lane, std::move(done));
   call->stop = request.stop;
   const auto prepare = [&, raw = call.get()](NativeLane::Body& body) {
     return prepare_put(request, lane.endpoint().inline_max_bytes, *raw, body);

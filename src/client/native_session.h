@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "fabric/fabric.h"
+#include "native/wire/bodies.h"
 
 namespace verbena::client {
 
@@ -101,7 +102,8 @@ struct NativePut {
   std::span<const NativeChecksum> expected;                      // verified before anything becomes visible
   std::optional<Algorithm> compute;
   std::string_view if_match, if_none_match;
-  bool md5_etag = false;  // the ETag is to be the MD5 of the bytes
+  bool md5_etag = false;              // the ETag is to be the MD5 of the bytes
+  std::optional<uint64_t> append_at;  // an APPEND; all ones: at the object's end
   std::chrono::milliseconds timeout{0};
   std::stop_token stop = {};
 };
@@ -150,6 +152,8 @@ class NativeSession {
   Result<NativeObject> get(const NativeGet& request);
   Result<NativeObject> head(const NativeGet& request);
   Result<NativeObject> put(const NativePut& request);
+  // unsupported: the server knows no such message.
+  Result<void> rename(const native::wire::Rename& request, const std::stop_token& stop = {});
   Result<void> remove(std::string_view bucket, std::string_view key, std::string_view if_match = {},
                       const std::stop_token& stop = {});
   // One page; collects as many messages as it takes.

@@ -62,6 +62,7 @@ Outcome<HttpHeaders> put_headers(const PutOptions& options) {
   }
   if (!options.if_match.empty()) out.emplace_back("if-match", quoted(options.if_match));
   if (!options.if_none_match.empty()) out.emplace_back("if-none-match", quoted(options.if_none_match));
+  if (options.append_at) out.emplace_back("x-amz-write-offset-bytes", std::to_string(*options.append_at));
   return out;
 }
 

@@ -103,7 +103,13 @@ ErrorCode code_of(Errc code) {
       return ErrorCode::bucket_not_empty;
     case Errc::precondition_failed:
     case Errc::conditional_conflict:
+    case Errc::invalid_write_offset:
+    case Errc::encryption_type_mismatch:
       return ErrorCode::precondition_failed;
+    case Errc::too_many_parts:
+      return ErrorCode::too_large;
+    case Errc::idempotency_mismatch:
+      return ErrorCode::invalid_argument;
     case Errc::not_modified:
       return ErrorCode::not_modified;
     case Errc::invalid_range:
@@ -180,6 +186,8 @@ constexpr std::array known_codes = {
     Known{"BucketNotEmpty", ErrorCode::bucket_not_empty},
     Known{"PreconditionFailed", ErrorCode::precondition_failed},
     Known{"ConditionalRequestConflict", ErrorCode::precondition_failed},
+    Known{"InvalidWriteOffset", ErrorCode::precondition_failed},
+    Known{"EncryptionTypeMismatch", ErrorCode::precondition_failed},
     Known{"InvalidRange", ErrorCode::invalid_range},
     Known{"AccessDenied", ErrorCode::access_denied},
     Known{"SignatureDoesNotMatch", ErrorCode::access_denied},
@@ -189,6 +197,7 @@ constexpr std::array known_codes = {
     Known{"BadDigest", ErrorCode::checksum_mismatch},
     Known{"XAmzContentSHA256Mismatch", ErrorCode::checksum_mismatch},
     Known{"EntityTooLarge", ErrorCode::too_large},
+    Known{"TooManyParts", ErrorCode::too_large},
     Known{"KeyTooLongError", ErrorCode::too_large},
     Known{"MetadataTooLarge", ErrorCode::too_large},
     Known{"SlowDown", ErrorCode::slow_down},

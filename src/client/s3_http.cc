@@ -1,5 +1,7 @@
 #include "client/s3_http.h"
 
+#include <charconv>
+
 #include "base/checksum.h"
 #include "base/text.h"
 
@@ -66,10 +68,17 @@ std::vector<std::pair<std::string, std::string>> version_query(const std::string
   return {{"versionId", version_id}};
 }
 
+uint64_t parse_size(std::string_view text) {
+  uint64_t size = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  return error == std::errc() && end == text.data() + text.size() ? size : 0;
+}
+
 PutReply put_reply(const HttpReply& reply) {
   PutReply out;
   out.etag = object_info(reply, {}).etag;
   out.version_id = std::string(reply.header("x-amz-version-id").value_or(""));
+  out.object_size = parse_size(reply.header("x-amz-object-size").value_or(""));
   return out;
 }
 
@@ -156,7 +165,7 @@ Outcome<GetReply> S3Http::get(const std::string& bucket, const std::string& key,
 
 Outcome<PutReply> S3Http::put(const std::string& bucket, const std::string& key, Bytes from,
                               const PutOptions& options) {
-  const bool conditional = !options.if_match.empty() || !options.if_none_match.empty();
+  const bool conditional = !options.if_match.empty() || !options.if_none_match.empty() || options.append_at;
   S3Call request{.method = "PUT", .bucket = bucket, .key = key, .body = from, .replayable = !conditional};
   request.stop = options.cancel;
   OUT_ASSIGN(request.headers, put_headers(options));
@@ -189,6 +198,29 @@ Outcome<> S3Http::remove(const std::string& bucket, const std::string& key, cons
   GetOptions condition;
   condition.if_match = options.if_match;
   request.headers = get_headers(condition);
+  OUT_TRY(call(request));
+  return {};
+}
+
+Outcome<> S3Http::rename(const std::string& bucket, const std::string& from, const std::string& to,
+                         const RenameOptions& options) {
+  if (from.empty() || to.empty()) return fault(ErrorCode::invalid_argument, "the key is empty");
+  S3Call request{.method = "PUT",
+                 .bucket = bucket,
+                 .key = to,
+                 .query = {{"renameObject", ""}},
+                 .replayable = !options.token.empty(),
+                 .stop = options.cancel};
+  GetOptions target;
+  target.if_match = options.if_match;
+  target.if_none_match = options.if_none_match;
+  request.headers = get_headers(target);
+  request.headers.emplace_back("x-amz-rename-source", auth::uri_encode(from, true));
+  if (!options.source_if_match.empty()) {
+    const std::string tag = options.source_if_match == "*" ? "*" : "\"" + options.source_if_match + "\"";
+    request.headers.emplace_back("x-amz-rename-source-if-match", tag);
+  }
+  if (!options.token.empty()) request.headers.emplace_back("x-amz-client-token", options.token);
   OUT_TRY(call(request));
   return {};
 }

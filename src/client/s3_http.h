@@ -57,6 +57,8 @@ class S3Http {
   Outcome<PutReply> put(const std::string& bucket, const std::string& key, Bytes from, const PutOptions& options);
   Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options);
   Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options);
+  Outcome<> rename(const std::string& bucket, const std::string& from, const std::string& to,
+                   const RenameOptions& options);
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
   Outcome<> make_bucket(const std::string& bucket, BucketDurability durability);
   Outcome<> remove_bucket(const std::string& bucket);

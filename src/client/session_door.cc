@@ -64,6 +64,9 @@ ClientError native_error(const Error& error, size_t room) {
     case Errc::too_large:
       out.message = "the object does not fit the buffer of " + std::to_string(room) + " bytes";
       break;
+    case Errc::invalid_write_offset:
+      out.s3_code = "InvalidWriteOffset";
+      break;
     case Errc::no_such_key:
       out.message = "no such key";
       break;
@@ -131,12 +134,16 @@ struct PutCall {
     request.if_match = options.if_match;
     request.if_none_match = options.if_none_match;
     request.md5_etag = options.md5_etag;
+    request.append_at = options.append_at;
     request.timeout = time_for(timeout, from.size());
     request.stop = options.cancel;
   }
   PutCall(const PutCall&) = delete;
   void seal(HttpHeaders made) {
-    std::erase_if(made, [](const auto& header) { return header.first.starts_with("if-"); });
+    const auto has_field = [](const auto& header) {
+      return header.first.starts_with("if-") || header.first == "x-amz-write-offset-bytes";
+    };
+    std::erase_if(made, has_field);
     headers = std::move(made);
     request.headers = headers;
     request.expected = expected;
@@ -168,6 +175,7 @@ Outcome<PutReply> finish_put(Result<NativeObject> object, uint64_t bytes, std::s
   PutReply out;
   out.etag = object->etag;
   out.version_id = object->version_id;
+  out.object_size = object->object_size;
   out.transfer.door = Via::native;
   out.transfer.provider = std::move(provider);
   out.transfer.bytes = bytes;
@@ -262,6 +270,21 @@ Outcome<> SessionDoor::remove(const std::string& bucket, const std::string& key,
   OUT_ASSIGN(auto session, this->session());
   auto removed = session->remove(bucket, key, options.if_match, options.cancel);
   if (!removed) return std::unexpected(native_error(removed.error(), 0));
+  return {};
+}
+
+Outcome<> SessionDoor::rename(const std::string& bucket, const std::string& from, const std::string& to,
+                              const RenameOptions& options) {
+  OUT_ASSIGN(auto session, this->session());
+  const native::wire::Rename message{.bucket = bucket,
+                                     .from = from,
+                                     .to = to,
+                                     .source_if_match = options.source_if_match,
+                                     .if_match = options.if_match,
+                                     .if_none_match = options.if_none_match,
+                                     .token = options.token};
+  auto renamed = session->rename(message, options.cancel);
+  if (!renamed) return std::unexpected(native_error(renamed.error(), 0));
   return {};
 }
 

@@ -34,6 +34,8 @@ class SessionDoor {
   // Neither knows versions.
   Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options);
   Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options);
+  Outcome<> rename(const std::string& bucket, const std::string& from, const std::string& to,
+                   const RenameOptions& options);
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
 
   // The parts of `call` that this door decides (checksums, time) are set here. Items that were answered are marked in

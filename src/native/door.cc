@@ -45,6 +45,10 @@ std::string_view name_of(size_t type) {
       return "delete_many";
     case wire::Type::list_values:
       return "list_values";
+    case wire::Type::append:
+      return "append";
+    case wire::Type::rename:
+      return "rename";
   }
   return {};
 }

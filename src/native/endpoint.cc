@@ -67,7 +67,7 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
     return metrics.drop(wire::Drop::bad_type);
   }
   metrics.requests[header.type]->add();
-  if (wire::is_of_version_2(header.type) && lane.session->version < 2) {
+  if (lane.session->version < wire::version_of(header.type)) {
     return metrics.drop(wire::Drop::bad_type);
   }
   switch (static_cast<wire::Type>(header.type)) {
@@ -124,6 +124,12 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
       break;
     case wire::Type::put:
       loaded = load_put(*op, body), serve = serve_put;
+      break;
+    case wire::Type::append:
+      loaded = load_append(*op, body), serve = serve_put;
+      break;
+    case wire::Type::rename:
+      loaded = load_rename(*op, body), serve = serve_rename;
       break;
     case wire::Type::del:
       loaded = load_delete(*op, body), serve = serve_delete;

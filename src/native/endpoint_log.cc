@@ -15,7 +15,10 @@ std::string_view action_of(const wire::Header& header) {
     case wire::Type::head:
       return "HEAD object";
     case wire::Type::put:
+    case wire::Type::append:
       return "PUT object";
+    case wire::Type::rename:
+      return "PUT object?renameObject";
     case wire::Type::del:
       return "DELETE object";
     case wire::Type::list:
@@ -66,7 +69,12 @@ void Endpoint::begin_note(Op& op) const {
       noted.key = op.get.key;
       noted.version = op.get.version_id;
       break;
+    case wire::Type::rename:
+      noted.bucket = op.rename.bucket;
+      noted.key = op.rename.to;
+      break;
     case wire::Type::put:
+    case wire::Type::append:
       noted.bucket = op.put.bucket;
       noted.key = op.put.key;
       break;

@@ -88,9 +88,12 @@ bool load_get(Op& op, Bytes body) {
   return op.ranges.size() <= 1 || !op.get.part_number;
 }
 
-bool load_put(Op& op, Bytes body) {
-  const auto put = wire::decode_put(body, op.has(wire::flag_window));
+namespace {
+
+bool take_put(Op& op, const std::optional<wire::Put>& put) {
   if (!put) return false;
+  op.put.append.reset();
+  op.put.continues.clear();
   op.put.bucket.assign(put->bucket);
   op.put.key.assign(put->key);
   op.put.md5_etag = op.has(wire::flag_md5_etag);
@@ -109,6 +112,35 @@ bool load_put(Op& op, Bytes body) {
   op.window = put->window;
   op.put_size = put->size;
   op.inline_bytes.assign(put->inline_bytes.begin(), put->inline_bytes.end());
+  return true;
+}
+
+}  // namespace
+
+bool load_put(Op& op, Bytes body) { return take_put(op, wire::decode_put(body, op.has(wire::flag_window))); }
+
+bool load_append(Op& op, Bytes body) {
+  const auto append = wire::decode_append(body, op.has(wire::flag_window));
+  if (!append || !take_put(op, append->put)) return false;
+  op.put.append.emplace();
+  if (append->offset != wire::open_end) op.put.append->offset = append->offset;
+  return true;
+}
+
+bool load_rename(Op& op, Bytes body) {
+  const auto rename = wire::decode_rename(body);
+  if (!rename) return false;
+  op.rename = {};
+  op.rename.bucket.assign(rename->bucket);
+  op.rename.from.assign(rename->from);
+  op.rename.to.assign(rename->to);
+  op.rename.token.assign(rename->token);
+  const auto add = [](std::vector<std::string>& to, std::string_view tag) {
+    if (!tag.empty()) to.emplace_back(tag);
+  };
+  add(op.rename.source.if_match, rename->source_if_match);
+  add(op.rename.target.if_match, rename->if_match);
+  add(op.rename.target.if_none_match, rename->if_none_match);
   return true;
 }
 

@@ -48,6 +48,8 @@ struct Op {
   s3::PutRequest put;
   std::vector<std::byte> inline_bytes;
   uint64_t put_size = 0;
+  // RENAME
+  s3::RenameObjectRequest rename;
   // DELETE and LIST
   std::string bucket, key;
   store::CommitConditions conditions;
@@ -89,6 +91,8 @@ s3::ByteRange byte_range(wire::Range range);
 // From a message's body to an Op's arguments. False: malformed.
 bool load_get(Op& op, Bytes body);
 bool load_put(Op& op, Bytes body);
+bool load_append(Op& op, Bytes body);
+bool load_rename(Op& op, Bytes body);
 bool load_delete(Op& op, Bytes body);
 bool load_list(Op& op, Bytes body);
 bool load_list_values(Op& op, Bytes body);
@@ -100,7 +104,8 @@ bool serve_hot_get(Op& op);
 // The verbs. Each replies through the op's endpoint.
 Task<void> serve_get(OpPtr op);
 Task<void> serve_head(OpPtr op);
-Task<void> serve_put(OpPtr op);
+Task<void> serve_put(OpPtr op);  // APPEND, too
+Task<void> serve_rename(OpPtr op);
 Task<void> serve_delete(OpPtr op);
 Task<void> serve_list(OpPtr op);
 Task<void> serve_list_values(OpPtr op);

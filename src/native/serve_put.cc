@@ -1,4 +1,4 @@
-// PUT and DELETE.
+// PUT, APPEND, RENAME and DELETE.
 #include "native/endpoint.h"
 #include "native/object_reply.h"
 #include "native/streams.h"
@@ -26,6 +26,7 @@ Task<Result<void>> put(Op& op) {
   if (op.put_size > store::object_size_max) co_return fail(Errc::entity_too_large, "native: object size");
   // Zero bytes need no window: some devices drop transfers of nothing.
   const bool from_window = op.has(wire::flag_window) && op.put_size != 0;
+  const uint64_t added = op.put_size;  // of an APPEND; what is stored then is more
   Result<s3::PutReply> stored;
   if (from_window) {
     stored = co_await store_from_window(op);
@@ -38,7 +39,7 @@ Task<Result<void>> put(Op& op) {
   op.noted.bytes_in = op.put_size;
   if (from_window) op.noted.rdma_bytes = op.put_size;
   ObjectAnswer answer;
-  answer.length = stored->info.size;
+  answer.length = added;
   wire::Writer out(op.body_space());
   // The object is committed: what cannot be told of it must not turn success into an error.
   if (!encode_answer(out, stored->info, answer, 0, false)) {
@@ -56,6 +57,13 @@ Task<void> serve_put(OpPtr op) {
   auto done = co_await put(*op);
   if (!done) op->fail(done.error().code);
   Endpoint& endpoint = *op->endpoint;
+  endpoint.reply(std::move(op));
+}
+
+Task<void> serve_rename(OpPtr op) {
+  Endpoint& endpoint = *op->endpoint;
+  auto done = co_await s3::rename_object(endpoint.door().service, op->caller, std::move(op->rename));
+  op->fail(done ? Errc::ok : done.error().code);  // a code alone, also for success
   endpoint.reply(std::move(op));
 }
 

@@ -96,6 +96,24 @@ struct Put {
 bool encode(Writer& out, const Put& put);
 std::optional<Put> decode_put(Bytes body, bool has_window);
 
+// Version 3. A PUT whose bytes go to the end of what is there.
+struct Append {
+  uint64_t offset = open_end;  // what the object's size must be; open_end: whatever it is
+  Put put;
+};
+// Writes all but the inline bytes, as of a PUT.
+bool encode(Writer& out, const Append& append);
+std::optional<Append> decode_append(Bytes body, bool has_window);
+
+// Version 3.
+struct Rename {
+  std::string_view bucket, from, to;
+  std::string_view source_if_match, if_match, if_none_match;  // of the source, and of what is at the target
+  std::string_view token;                                     // of the client, for a request that comes again
+};
+bool encode(Writer& out, const Rename& rename);
+std::optional<Rename> decode_rename(Bytes body);
+
 struct Delete {
   std::string_view bucket, key;
   std::string_view if_match;

@@ -177,6 +177,36 @@ TEST(Bodies, HelloDeleteAndListAreExactlyTheirBytes) {
   EXPECT_EQ(decode_list(encoded(list))->after, "p/q");
 }
 
+TEST(Bodies, AppendAndRenameAreExactlyTheirBytes) {
+  Append append{.offset = 12345, .put = {}};
+  append.put.bucket = "bucket";
+  append.put.key = "key";
+  append.put.size = 3;
+  auto body = encoded(append);
+  for (char c : std::string("xyz")) body.push_back(static_cast<std::byte>(c));
+  expect_exact(body, [](Bytes b) { return decode_append(b, false).has_value(); });
+  const auto back = decode_append(body, false);
+  EXPECT_EQ(back->offset, 12345u);
+  EXPECT_EQ(as_text(back->put.inline_bytes), "xyz");
+  EXPECT_FALSE(decode_append(body, true)) << "inline bytes beside a window";
+
+  const Rename rename{.bucket = "b",
+                      .from = "f",
+                      .to = "t",
+                      .source_if_match = "s",
+                      .if_match = "m",
+                      .if_none_match = "*",
+                      .token = "once"};
+  expect_exact(encoded(rename), [](Bytes b) { return decode_rename(b).has_value(); });
+  const auto encoded_rename = encoded(rename);
+  const auto renamed = decode_rename(encoded_rename);
+  EXPECT_EQ(renamed->from, "f");
+  EXPECT_EQ(renamed->to, "t");
+  EXPECT_EQ(renamed->token, "once");
+  const std::string long_key(key_size_max + 1, 'k');
+  EXPECT_FALSE(decode_rename(encoded(Rename{.bucket = "b", .from = long_key, .to = "t"})));
+}
+
 TEST(Bodies, KeysLongerThanS3AllowsAreRefused) {
   const std::string key(key_size_max + 1, 'k');
   Get get;

@@ -15,9 +15,9 @@
 
 namespace verbena::native::wire {
 
-// Of the frame. Both versions of the protocol have the same; they differ in the types that a session knows.
+// Of the frame. All versions of the protocol have the same; they differ in the types that a session knows.
 inline constexpr uint8_t version = 1;
-inline constexpr uint8_t protocol_version_max = 2;
+inline constexpr uint8_t protocol_version_max = 3;
 inline constexpr uint32_t magic = 'V' | 'N' << 8 | 'B' << 16 | version << 24;
 inline constexpr size_t header_size = 40;
 inline constexpr size_t mac_size = 8;
@@ -42,10 +42,14 @@ enum class Type : uint8_t {
   put_many = 23,
   delete_many = 24,
   list_values = 25,
+  // Version 3:
+  append = 26,
+  rename = 27,
 };
-// Whether a session of version 1 knows it not.
-inline constexpr bool is_of_version_2(uint8_t type) {
-  return type >= static_cast<uint8_t>(Type::get_many) && type <= static_cast<uint8_t>(Type::list_values);
+// The first version whose sessions know it.
+inline constexpr unsigned version_of(uint8_t type) {
+  if (type >= static_cast<uint8_t>(Type::append)) return 3;
+  return type >= static_cast<uint8_t>(Type::get_many) ? 2 : 1;
 }
 inline constexpr uint8_t reply_bit = 0x80;  // a reply's type is its request's with this bit
 

@@ -112,8 +112,10 @@ bool known_checksum(uint8_t algorithm) {
   return algorithm >= static_cast<uint8_t>(Algorithm::crc32) && algorithm <= static_cast<uint8_t>(Algorithm::sha256);
 }
 
-std::optional<Put> decode_put(Bytes body, bool has_window) {
-  Reader in(body);
+namespace {
+
+// The rest of a body is a PUT's.
+std::optional<Put> read_put(Reader& in, bool has_window) {
   std::optional<Put> result(std::in_place);
   Put& put = *result;
   put.window = get_descriptor(in);
@@ -145,6 +147,52 @@ std::optional<Put> decode_put(Bytes body, bool has_window) {
   if (!in.ok() || in.left() != (has_window ? 0 : put.size)) return std::nullopt;
   put.inline_bytes = in.bytes(in.left());
   return result;
+}
+
+}  // namespace
+
+std::optional<Put> decode_put(Bytes body, bool has_window) {
+  Reader in(body);
+  return read_put(in, has_window);
+}
+
+bool encode(Writer& out, const Append& append) {
+  out.u64(append.offset);
+  return encode(out, append.put);
+}
+
+std::optional<Append> decode_append(Bytes body, bool has_window) {
+  Reader in(body);
+  std::optional<Append> result(std::in_place);
+  result->offset = in.u64();
+  auto put = read_put(in, has_window);
+  if (!put) return std::nullopt;
+  result->put = *put;
+  return result;
+}
+
+bool encode(Writer& out, const Rename& rename) {
+  put_text16(out, rename.bucket);
+  put_text16(out, rename.from);
+  put_text16(out, rename.to);
+  for (const std::string_view text : {rename.source_if_match, rename.if_match, rename.if_none_match, rename.token}) {
+    put_text8(out, text);
+  }
+  return out.ok();
+}
+
+std::optional<Rename> decode_rename(Bytes body) {
+  Reader in(body);
+  Rename rename;
+  rename.bucket = get_text16(in, bucket_size_max);
+  rename.from = get_text16(in, key_size_max);
+  rename.to = get_text16(in, key_size_max);
+  rename.source_if_match = get_text8(in);
+  rename.if_match = get_text8(in);
+  rename.if_none_match = get_text8(in);
+  rename.token = get_text8(in);
+  if (!in.complete()) return std::nullopt;
+  return rename;
 }
 
 bool encode(Writer& out, const Delete& request) {
