@@ -17,6 +17,19 @@ pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 
+# librados, for the engine over Ceph. Without it the program is built without that engine, and says so when asked for it.
+find_path(RADOS_INCLUDE rados/librados.hpp)
+find_library(RADOS_LIBRARY rados)
+if(RADOS_INCLUDE AND RADOS_LIBRARY)
+  set(VERBENA_RADOS ON)
+  add_library(verbena_librados INTERFACE)
+  target_include_directories(verbena_librados SYSTEM INTERFACE ${RADOS_INCLUDE})
+  target_link_libraries(verbena_librados INTERFACE ${RADOS_LIBRARY})
+else()
+  set(VERBENA_RADOS OFF)
+  message(STATUS "librados is not there (libradospp-dev): built without the engine on Ceph (server --engine rados)")
+endif()
+
 # libfabric: the system's where it is >= 2, else the one that `./dev setup` built (tools/build-libfabric.sh).
 if(DEFINED ENV{VERBENA_CACHE})
   set(VERBENA_CACHE_DEFAULT $ENV{VERBENA_CACHE})

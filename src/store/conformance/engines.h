@@ -9,6 +9,9 @@
 #include "store/conformance/rig.h"
 #include "store/local/test_store.h"
 #include "store/memory/memory_store.h"
+#ifdef VERBENA_RADOS
+#include "store/conformance/rados_rig.h"
+#endif
 
 namespace verbena::store::conformance {
 
@@ -70,24 +73,32 @@ struct EngineUnderTest {
 
 inline std::ostream& operator<<(std::ostream& out, const EngineUnderTest& engine) { return out << engine.name; }
 
+// Where there is a cluster for it, tests/rados runs them on that, too.
+inline std::vector<EngineUnderTest> with_rados(std::vector<EngineUnderTest> engines) {
+#ifdef VERBENA_RADOS
+  if (RadosRig::has_cluster()) engines.push_back({"Rados", [] { return std::make_unique<RadosRig>(); }});
+#endif
+  return engines;
+}
+
 inline const std::vector<EngineUnderTest>& engines() {
-  static const std::vector<EngineUnderTest> all = {
+  static const std::vector<EngineUnderTest> all = with_rados({
       {"Local", [] { return std::make_unique<LocalRig>(); }},
       {"Memory", [] { return std::make_unique<MemoryRig>(); }},
       {"Far", [] { return std::make_unique<FarRig>(); }},
-  };
+  });
   return all;
 }
 
 // Where it is about bytes: on the machine's own files, too, and where a read or write does less than it was asked.
 inline const std::vector<EngineUnderTest>& engines_and_disks() {
-  static const std::vector<EngineUnderTest> all = {
+  static const std::vector<EngineUnderTest> all = with_rados({
       {"Local", [] { return std::make_unique<LocalRig>(); }},
       {"LocalOnShortIo", [] { return std::make_unique<LocalRig>(true); }},
       {"LocalOnDisk", [] { return std::make_unique<local::TestStore>(); }},
       {"Memory", [] { return std::make_unique<MemoryRig>(); }},
       {"Far", [] { return std::make_unique<FarRig>(); }},
-  };
+  });
   return all;
 }
 

@@ -40,6 +40,13 @@ void Documents::remove(std::string_view name) {
   documents_.erase(it);
 }
 
+std::vector<std::string> Documents::names() const {
+  std::shared_lock lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : documents_) names.push_back(name);
+  return names;
+}
+
 Documents::~Documents() {
   for (const auto& [name, entry] : documents_) owners_->fetch_sub(entry.size);
 }

@@ -30,6 +30,7 @@ class Documents {
   bool has_room(std::string_view name) const;         // for one of this name
   void set(std::string_view name, Document document);
   void remove(std::string_view name);
+  std::vector<std::string> names() const;
 
  private:
   friend class DocumentRoom;

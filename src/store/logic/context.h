@@ -2,6 +2,7 @@
 // shared_ptr.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -20,6 +21,7 @@ struct Context {
   virtual ~Context() = default;
 
   Result<std::shared_ptr<const Bucket>> find_bucket(std::string_view name) const {
+    if (fresh && !fresh()) return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
     auto bucket = buckets.find(name);
     if (!bucket) return fail(Errc::no_such_bucket);
     return bucket;
@@ -32,6 +34,8 @@ struct Context {
   Blobs* blobs = nullptr;
   Early* early = nullptr;  // null: nothing is acknowledged before the catalogue has it
   const WallClock* clock = &system_clock();
+  // Of an engine whose buckets others may change: whether what is known of them is what they are. Empty: always.
+  std::function<bool()> fresh;
   Buckets buckets;
   const std::shared_ptr<AppendQueues> appends = make_append_queues();
 };

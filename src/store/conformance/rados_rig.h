@@ -1,0 +1,81 @@
+// The engine over RADOS, on a cluster that the starter of the test names in its environment; each rig has a namespace of
+// its own there.
+#pragma once
+
+#include <cstdlib>
+#include <thread>
+
+#include "store/conformance/rig.h"
+#include "store/rados/cluster.h"
+#include "store/rados/rados_store.h"
+
+namespace verbena::store::conformance {
+
+class RadosRig : public Rig {
+ public:
+  static bool has_cluster() { return std::getenv("VERBENA_TEST_CEPH_CONF") != nullptr; }
+
+  RadosRig() {
+    const auto of = [](const char* name) { return std::string(std::getenv(name)); };
+    std::byte random[8];
+    fill_random(random);
+    options.conf = of("VERBENA_TEST_CEPH_CONF");
+    options.pool = of("VERBENA_TEST_CEPH_POOL");
+    options.index_pool = of("VERBENA_TEST_CEPH_INDEX_POOL");
+    options.name_space = "rig-" + to_hex(random);
+    options.arena = arena_.get();
+    options.clock = &clock_;
+  }
+  ~RadosRig() override {
+    store_.reset();
+    clean();
+  }
+  void open() override {
+    store_.reset();
+    auto opened = rados::RadosStore::connect(options);
+    if (!opened) ADD_FAILURE() << opened.error();
+    store_ = std::move(*opened);
+  }
+  void reopen() override { open(); }
+  void crash(uint64_t) override { open(); }
+  Store& engine() override { return *store_; }
+  uint64_t live_bytes() override {
+    settle();
+    const auto survey = store_->survey();
+    EXPECT_TRUE(survey);
+    return survey ? survey->stripe_bytes + survey->small_bytes : UINT64_MAX;
+  }
+  bool leaks() override {
+    settle();
+    const auto survey = store_->survey();
+    return !survey || survey->lost_count != 0 || survey->unnamed_stripes != 0 || survey->waiting_blobs != 0;
+  }
+  rados::RadosStore& store() { return *store_; }
+
+  rados::Options options;
+
+ private:
+  // Until what was removed has gone; a reader may hold it back.
+  void settle() {
+    for (int i = 0; i < 5000 && !store_->settled(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  // The cluster lives in memory.
+  void clean() const {
+    auto cluster = rados::Cluster::connect({.conf = options.conf,
+                                            .user = options.user,
+                                            .pool = options.pool,
+                                            .index_pool = options.index_pool,
+                                            .name_space = options.name_space});
+    if (!cluster) return;
+    for (const auto pool : {rados::Cluster::Pool::index, rados::Cluster::Pool::data}) {
+      librados::IoCtx& context = (*cluster)->context(pool);
+      std::vector<std::string> names;
+      for (auto it = context.nobjects_begin(); it != context.nobjects_end(); ++it) names.push_back(it->get_oid());
+      for (const std::string& name : names) context.remove(name);
+    }
+  }
+
+  std::unique_ptr<rados::RadosStore> store_;
+};
+
+}  // namespace verbena::store::conformance

@@ -1,0 +1,266 @@
+#include "store/rados/catalogue.h"
+
+#include <cerrno>
+
+#include "store/logic/keys.h"
+
+namespace verbena::store::rados {
+namespace {
+
+using Pool = Cluster::Pool;
+
+constexpr std::chrono::seconds look_max{30}, change_max{30};
+constexpr int lost_together_max = 2;  // races that a change loses among others before it goes by itself
+constexpr int bucket_attempts_max = 50;
+
+// Nothing is here before it was fetched.
+class NothingAtHand final : public View {
+ public:
+  Result<std::string> get(Table, std::string_view) override { return fail(Errc::would_block, "rados"); }
+  std::unique_ptr<Cursor> cursor(Table, std::string, std::string_view) override { return std::make_unique<None>(); }
+
+ private:
+  class None final : public Cursor {
+   public:
+    bool valid() const override { return false; }
+    std::string_view key() const override { return {}; }
+    std::string_view value() const override { return {}; }
+    void next() override {}
+    void seek(std::string_view) override {}
+    Result<void> status() const override { return fail(Errc::would_block, "rados"); }
+  };
+};
+
+bool would_block(const Result<void>& result) { return !result && result.error() == Errc::would_block; }
+
+// A guard did not hold, or the tablet has gone.
+bool lost_race(int code) { return code == -ECANCELED || code == -ENOENT || code == -ENODATA; }
+
+StripeWriter* blob_of(const Change& change) { return static_cast<StripeWriter*>(change.blob.get()); }
+
+// Judges over what is fetched until the judge has all that it asks for.
+Task<Result<void>> judge_all(const Judge& judge, Rows& rows, const WallClock& clock,
+                             std::unique_ptr<KeyTransaction>& judged) {
+  for (;;) {
+    judged = std::make_unique<KeyTransaction>(rows, clock.now_us());
+    auto done = judge(*judged);
+    if (!would_block(done)) co_return done;
+    VB_CO_TRY(co_await rows.fetch());
+  }
+}
+
+}  // namespace
+
+View& RadosCatalogue::at_hand(const Place&) {
+  static NothingAtHand nothing;
+  return nothing;
+}
+
+Task<Result<void>> RadosCatalogue::read(const char*, Place place, Look look) {
+  Rows rows(registry_, place, garbage_.hold(), /*with_bytes=*/true);
+  const auto until = deadline_in(look_max);
+  for (;;) {
+    auto done = look(rows);
+    if (!would_block(done)) co_return done;
+    if (SteadyClock::now() > until) co_return fail(Errc::slow_down, "rados: look");
+    VB_CO_TRY(co_await rows.fetch());
+  }
+}
+
+Task<Result<void>> RadosCatalogue::commit(Change change) {
+  if (change.place.bucket == 0) co_return co_await create_bucket(change);
+  if (change.place.key.empty()) co_return co_await commit_bucket(change);
+  co_return co_await commit_key(change);
+}
+
+Task<Result<void>> RadosCatalogue::commit_key(Change& change) {
+  if (change.takes_space && garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
+  KeyLocks::Name name(change.place.bucket, change.place.key);
+  VB_CO_ASSIGN(const KeyLocks::Held held, co_await locks_.take(std::move(name)));
+  Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
+  const auto until = deadline_in(change_max);
+  int lost = 0;
+  do {
+    VB_CO_ASSIGN(const bool done, co_await try_key(change, rows, lost));
+    if (done) co_return Result<void>{};
+  } while (SteadyClock::now() < until);
+  co_return fail(Errc::slow_down, "rados: others change the key all the time");
+}
+
+Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost) {
+  if (!rows.bucket()) co_return fail(Errc::no_such_bucket);
+  KeyTransaction judged(rows, clock_.now_us());
+  const auto verdict = change.judge(judged);
+  // Without the guard nothing is known yet: the call that brings it says whether the bucket is still the one it was.
+  if (would_block(verdict) || !rows.guard()) {
+    rows.ask_guard();
+    VB_CO_TRY(co_await rows.fetch());
+    co_return false;
+  }
+  if (!verdict) co_return std::unexpected(verdict.error());
+  const BucketPtr bucket = rows.bucket();
+  const std::string guarded = guard_row(rows.place().key);
+  const Tablet& tablet = bucket->tablets[bucket->tablet_of(guarded)];
+  if (!bucket->may_change(tablet)) {
+    VB_CO_ASSIGN(BucketPtr now, co_await registry_.writable(bucket, guarded));
+    rows.forget();
+    rows.set_bucket(std::move(now));
+    co_return false;
+  }
+  if (judged.empty()) {
+    judged.run_effects();
+    co_return true;
+  }
+  std::string guard;
+  VB_CO_ASSIGN(Part part, judged.part(bucket->record.info.versioning != Versioning::off, guard));
+  if (const StripeWriter* blob = blob_of(change); blob != nullptr && blob->in_index()) {
+    std::string value = encode_inline(as_bytes(blob->small()));
+    part.bytes += value.size();
+    part.sets.insert_or_assign(inline_row(rows.place().key, blob->id()), std::move(value));
+  }
+  const auto outcome = co_await batcher_.commit(tablet.object, bucket->epoch_text, std::move(part),
+                                                /*alone=*/lost >= lost_together_max);
+  if (lost_race(outcome.code)) ++lost;
+  VB_CO_ASSIGN(const bool done, co_await settle(change, rows, judged, outcome, std::move(guard)));
+  if (!done) co_return false;
+  garbage_.add(tablet.object, judged.dead());
+  judged.run_effects();
+  co_return true;
+}
+
+// What became of the change. False: nothing, and it is to be judged anew.
+Task<Result<bool>> RadosCatalogue::settle(Change& change, Rows& rows, KeyTransaction&, Batcher::Outcome outcome,
+                                          std::string guard) {
+  StripeWriter* const blob = blob_of(change);
+  if (outcome.code >= 0) {
+    if (blob != nullptr) blob->keep();
+    co_return true;
+  }
+  rows.forget();
+  if (lost_race(outcome.code) && !outcome.unsure) co_return false;
+  if (!outcome.unsure) co_return std::unexpected(to_error(outcome.code, "rados: commit"));
+  // An attempt was not answered. It has happened when the key has the guard that it was given.
+  rows.ask_guard();
+  if (const auto fetched = co_await rows.fetch(); fetched && *rows.guard() == guard) {
+    if (blob != nullptr) blob->keep();
+    co_return true;
+  }
+  // It may have happened and been overwritten, or may still happen: nobody must take its bytes away.
+  if (blob != nullptr) blob->keep();
+  co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
+}
+
+Task<Result<void>> RadosCatalogue::commit_bucket(Change& change) {
+  if (change.takes_space && garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
+  for (int attempt = 0; attempt < bucket_attempts_max; ++attempt) {
+    auto done = co_await try_bucket(change);
+    if (!done && done.error() == Errc::conditional_conflict) continue;  // somebody was faster
+    if (!done) co_return std::unexpected(done.error());
+    if (*done) co_return Result<void>{};
+  }
+  co_return fail(Errc::slow_down, "rados: others change the bucket all the time");
+}
+
+Task<Result<bool>> RadosCatalogue::try_bucket(Change& change) {
+  VB_CO_ASSIGN(BucketPtr bucket, co_await registry_.load(change.place.bucket));
+  VB_CO_ASSIGN(bucket, co_await registry_.writable(bucket, ""));
+  Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
+  rows.set_bucket(bucket);
+  std::unique_ptr<KeyTransaction> judged;
+  VB_CO_TRY(co_await judge_all(change.judge, rows, clock_, judged));
+  if (judged->abandoned()) {
+    VB_CO_TRY(co_await remove_bucket(change, bucket));
+    co_return true;
+  }
+  std::map<std::string, Buffer> sets;
+  std::set<std::string> gone;
+  bool record = false;
+  for (const auto& [key, value] : judged->written(Table::meta)) {
+    const bool is_record = key.starts_with('b');
+    const std::string name = is_record ? "r" : "c" + key.substr(9);
+    record |= is_record;
+    if (value) {
+      sets.emplace(name, to_buffer(*value));
+    } else {
+      gone.insert(name);
+    }
+  }
+  Registry::Fill fill = [&sets, &gone](librados::ObjectWriteOperation& op) {
+    if (!gone.empty()) op.omap_rm_keys(gone);
+    if (!sets.empty()) op.omap_set(sets);
+  };
+  if (record) {
+    VB_CO_TRY(co_await registry_.change(bucket, std::move(fill)));
+  } else {
+    VB_CO_TRY(co_await registry_.change_rows(bucket, std::move(fill)));
+  }
+  judged->run_effects();
+  VB_CO_TRY(co_await tell_(bucket->id));
+  co_return true;
+}
+
+// Nobody changes a row while it is looked whether there are any; then it is decided in the bucket's object, and only
+// then does the name go.
+Task<Result<void>> RadosCatalogue::remove_bucket(Change& change, BucketPtr bucket) {
+  VB_CO_ASSIGN(BucketPtr frozen, co_await registry_.set_phase(bucket, Phase::removing));
+  Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
+  rows.set_bucket(frozen);
+  std::unique_ptr<KeyTransaction> judged;
+  auto verdict = co_await judge_all(change.judge, rows, clock_, judged);
+  if (!verdict) {
+    (void)co_await registry_.set_phase(frozen, Phase::live);
+    co_return verdict;
+  }
+  const std::string epoch = std::to_string(frozen->epoch + 1);
+  const std::string phase = std::string(1, static_cast<char>(Phase::removed)) + frozen->phase_text.substr(1);
+  Registry::Fill decide = [&epoch, &phase](librados::ObjectWriteOperation& op) {
+    const std::map<std::string, Buffer> row = {{"p", to_buffer(phase)}};
+    op.omap_set(row);
+    op.setxattr(epoch_attribute, to_buffer(epoch));
+  };
+  VB_CO_TRY(co_await registry_.change_rows(frozen, std::move(decide)));
+  VB_CO_TRY(co_await registry_.forget_name(frozen->record.info.name, frozen->id));
+  judged->run_effects();
+  garbage_.sweep(frozen->id);
+  co_return co_await tell_(frozen->id);
+}
+
+Task<Result<void>> RadosCatalogue::create_bucket(Change& change) {
+  if (garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
+  Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
+  uint64_t id = 0;
+  for (int attempt = 0; attempt < bucket_attempts_max; ++attempt) {
+    VB_CO_ASSIGN(const bool done, co_await try_create(change, rows, id));
+    if (done) co_return Result<void>{};
+  }
+  co_return fail(Errc::slow_down, "rados: others make buckets all the time");
+}
+
+Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, uint64_t& id) {
+  KeyTransaction judged(rows, clock_.now_us());
+  judged.set_bucket_id(id);
+  const auto verdict = change.judge(judged);
+  if (would_block(verdict) && judged.wants_bucket_id()) {
+    VB_CO_ASSIGN(id, co_await registry_.take_number());
+    co_return false;
+  }
+  if (would_block(verdict)) {
+    VB_CO_TRY(co_await rows.fetch());
+    co_return false;
+  }
+  if (!verdict) co_return std::unexpected(verdict.error());
+  const auto& [name, row] = *judged.written(Table::meta).begin();
+  VB_CO_TRY(co_await registry_.make(id, *row));
+  VB_CO_ASSIGN(const bool named, co_await registry_.give_name(name.substr(1), id));
+  if (!named) {
+    garbage_.sweep(std::exchange(id, 0));
+    rows.forget();
+    co_return false;
+  }
+  VB_CO_TRY(co_await registry_.load(id));
+  judged.run_effects();
+  VB_CO_TRY(co_await tell_(id));
+  co_return true;
+}
+
+}  // namespace verbena::store::rados

@@ -1,0 +1,50 @@
+// The seam of rows over the cluster: looks that fetch what they ask for, changes that are judged over what was fetched
+// and happen if it is still so.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "store/logic/context.h"
+#include "store/rados/batcher.h"
+#include "store/rados/change.h"
+#include "store/rados/garbage.h"
+#include "store/rados/key_locks.h"
+#include "store/rados/registry.h"
+#include "store/rados/stripes.h"
+
+namespace verbena::store::rados {
+
+class RadosCatalogue final : public Catalogue {
+ public:
+  // `tell`: a change of a bucket or of its documents has happened; returns when every server knows.
+  using Tell = std::function<Task<Result<void>>(uint64_t bucket)>;
+  RadosCatalogue(Registry& registry, Garbage& garbage, Batcher& batcher, const WallClock& clock, Tell tell)
+      : registry_(registry), garbage_(garbage), batcher_(batcher), clock_(clock), tell_(std::move(tell)) {}
+
+  View& at_hand(const Place& place) override;
+  Task<Result<void>> read(const char* reason, Place place, Look look) override;
+  Task<Result<void>> commit(Change change) override;
+  Task<Result<void>> sync() override { co_return Result<void>{}; }  // what was answered is durable
+
+ private:
+  Task<Result<void>> commit_key(Change& change);
+  // False: again. `lost`: how often others were faster.
+  Task<Result<bool>> try_key(Change& change, Rows& rows, int& lost);
+  Task<Result<bool>> settle(Change& change, Rows& rows, KeyTransaction& judged, Batcher::Outcome outcome,
+                            std::string guard);
+  Task<Result<void>> commit_bucket(Change& change);
+  Task<Result<bool>> try_bucket(Change& change);
+  Task<Result<void>> remove_bucket(Change& change, BucketPtr bucket);
+  Task<Result<void>> create_bucket(Change& change);
+  Task<Result<bool>> try_create(Change& change, Rows& rows, uint64_t& id);
+
+  Registry& registry_;
+  Garbage& garbage_;
+  Batcher& batcher_;
+  const WallClock& clock_;
+  const Tell tell_;
+  KeyLocks locks_;
+};
+
+}  // namespace verbena::store::rados

@@ -1,0 +1,160 @@
+#include "store/rados/change.h"
+
+#include <algorithm>
+
+#include "base/bytes.h"
+#include "store/logic/keys.h"
+
+namespace verbena::store::rados {
+namespace {
+
+uint64_t random_number() {
+  std::byte bytes[8];
+  fill_random(bytes);
+  return keys::read_number(as_text(bytes));
+}
+
+// Rows as they were fetched, with those that the transaction has written laid over them.
+class WrittenCursor final : public Cursor {
+ public:
+  WrittenCursor(std::unique_ptr<Cursor> rows, const KeyTransaction::Written& written, std::string prefix,
+                std::string_view from)
+      : rows_(std::move(rows)), written_(written), prefix_(std::move(prefix)), at_(std::max(from, std::string_view(prefix_))) {}
+
+  bool valid() const override { return stand(); }
+  std::string_view key() const override { return stand(), key_; }
+  std::string_view value() const override { return stand(), value_; }
+  void next() override {
+    stand();
+    at_ = key_ + '\0';
+  }
+  void seek(std::string_view key) override {
+    at_ = std::max(key, std::string_view(prefix_));
+    rows_->seek(at_);
+  }
+  Result<void> status() const override {
+    stand();
+    return blocked_ ? rows_->status() : Result<void>();
+  }
+
+ private:
+  // Judges change rows under their cursors, so where it stands is found anew.
+  bool stand() const {
+    while (rows_->valid() && (rows_->key() < at_ || written_.contains(std::string(rows_->key())))) rows_->next();
+    const bool has_row = rows_->valid();
+    blocked_ = !has_row && !rows_->status();
+    if (blocked_) return false;
+    auto own = written_.lower_bound(at_);
+    while (own != written_.end() && !own->second) ++own;
+    const bool has_own = own != written_.end() && own->first.starts_with(prefix_);
+    if (!has_row && !has_own) return false;
+    if (has_own && (!has_row || own->first < rows_->key())) {
+      key_ = own->first;
+      value_ = *own->second;
+    } else {
+      key_ = rows_->key();
+      value_ = rows_->value();
+    }
+    return true;
+  }
+
+  const std::unique_ptr<Cursor> rows_;
+  const KeyTransaction::Written& written_;
+  const std::string prefix_;
+  std::string at_;
+  mutable std::string key_, value_;
+  mutable bool blocked_ = false;
+};
+
+}  // namespace
+
+Result<std::string> KeyTransaction::get(Table table, std::string_view key) {
+  const auto found = written(table).find(std::string(key));
+  if (found == written(table).end()) return rows_.get(table, key);
+  if (!found->second) return fail(Errc::not_found, "row");
+  return *found->second;
+}
+
+std::unique_ptr<Cursor> KeyTransaction::cursor(Table table, std::string prefix, std::string_view from) {
+  auto rows = rows_.cursor(table, prefix, from);
+  return std::make_unique<WrittenCursor>(std::move(rows), written(table), std::move(prefix), from);
+}
+
+void KeyTransaction::put(Table table, std::string_view key, std::string_view value) {
+  written_[static_cast<size_t>(table)].insert_or_assign(std::string(key), std::string(value));
+}
+
+void KeyTransaction::erase(Table table, std::string_view key) {
+  written_[static_cast<size_t>(table)].insert_or_assign(std::string(key), std::nullopt);
+}
+
+void KeyTransaction::kill(const BlobRef& blob) {
+  if (blob.kind == BlobKind::in_index) dead_inline_.push_back(blob);
+  if (blob.kind == BlobKind::extents) dead_.push_back(blob);
+}
+
+// Above what the key ever had: as its guard says, and by the clock where the key has no row any more.
+Result<uint64_t> KeyTransaction::next_id() {
+  if (rows_.place().bucket == 0) {
+    wants_bucket_id_ = bucket_id_ == 0;
+    if (wants_bucket_id_) return fail(Errc::would_block, "rados: id of a bucket");
+    return bucket_id_;
+  }
+  if (!rows_.guard()) {
+    rows_.ask_guard();
+    return fail(Errc::would_block, "rados: guard");
+  }
+  VB_ASSIGN(const Guard guard, decode_guard(*rows_.guard()));
+  const uint64_t by_clock = static_cast<uint64_t>(now_us_) << 10 | (random_number() & 1023);
+  last_id_ = std::max({guard.last_id + 1, last_id_ + 1, by_clock});
+  return last_id_;
+}
+
+bool KeyTransaction::empty() const {
+  const bool rows = std::ranges::all_of(written_, [](const Written& written) { return written.empty(); });
+  return rows && dead_.empty() && dead_inline_.empty() && !abandoned_;
+}
+
+void KeyTransaction::run_effects() {
+  for (auto& effect : effects_) effect();
+}
+
+Result<Part> KeyTransaction::part(bool versioned, std::string& guard) const {
+  Part part;
+  const Place& place = rows_.place();
+  const auto set = [&part](std::string row, std::string value) {
+    part.bytes += row.size() + value.size();
+    part.sets.insert_or_assign(std::move(row), std::move(value));
+  };
+  bool object_gone = false, has_rows = false;
+  for (const Table table : {Table::objects, Table::uploads, Table::versions}) {
+    for (const auto& [key, value] : written(table)) {
+      std::string row = family(place, table, key).to_stored(key);
+      has_rows |= value.has_value();
+      object_gone |= table == Table::objects && !value;
+      if (value) {
+        set(std::move(row), *value);
+      } else {
+        part.gone.insert(std::move(row));
+      }
+    }
+  }
+  for (const BlobRef& blob : dead_inline_) part.gone.insert(inline_row(place.key, blob.id));
+  for (const BlobRef& blob : dead_) set(dead_row(blob.id), keys::number(blob.size));
+  const std::string& seen = *rows_.guard();
+  VB_ASSIGN(Guard next, decode_guard(seen));
+  part.guard_row = guard_row(place.key);
+  part.guard_seen = seen;
+  if (object_gone && !has_rows && !versioned) {
+    guard.clear();
+    part.gone.insert(part.guard_row);
+    return part;
+  }
+  next.last_id = std::max(next.last_id, last_id_);
+  next.token = random_number();
+  guard = encode(next);
+  set(part.guard_row, guard);
+  return part;
+}
+
+}  // namespace verbena::store::rados

@@ -1,0 +1,58 @@
+// What one run of a judge wants to change of a key, over the rows as they were fetched.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "store/blobs.h"
+#include "store/rados/batcher.h"
+#include "store/rados/rows.h"
+
+namespace verbena::store::rados {
+
+class KeyTransaction final : public Transaction {
+ public:
+  KeyTransaction(Rows& rows, int64_t now_us) : rows_(rows), now_us_(now_us) {}
+
+  Result<std::string> get(Table table, std::string_view key) override;
+  std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
+  void put(Table table, std::string_view key, std::string_view value) override;
+  void erase(Table table, std::string_view key) override;
+  void kill(const BlobRef& blob) override;
+  void abandon(uint64_t bucket) override { abandoned_ = bucket; }
+  Result<uint64_t> next_id() override;
+  int64_t now_us() const override { return now_us_; }
+  void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
+
+  using Written = std::map<std::string, std::optional<std::string>>;  // nullopt: erased
+  const Written& written(Table table) const { return written_[static_cast<size_t>(table)]; }
+  bool empty() const;
+  // The id of a bucket that is to be made; without one next_id() says would_block, and wants_bucket_id() yes.
+  void set_bucket_id(uint64_t id) { bucket_id_ = id; }
+  bool wants_bucket_id() const { return wants_bucket_id_; }
+  std::optional<uint64_t> abandoned() const { return abandoned_; }
+  const std::vector<BlobRef>& dead() const { return dead_; }  // that are stripes
+  void run_effects();
+
+  // Of a key: the change as its tablet gets it. `versioned`: the key's guard outlives its rows, so that ids go on from
+  // there. The guard that the key has afterwards is put into `guard`.
+  Result<Part> part(bool versioned, std::string& guard) const;
+
+ private:
+  Rows& rows_;
+  const int64_t now_us_;
+  Written written_[table_count];
+  std::vector<BlobRef> dead_, dead_inline_;
+  std::vector<std::function<void()>> effects_;
+  std::optional<uint64_t> abandoned_;
+  uint64_t last_id_ = 0, bucket_id_ = 0;
+  bool wants_bucket_id_ = false;
+};
+
+}  // namespace verbena::store::rados

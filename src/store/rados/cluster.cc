@@ -1,0 +1,229 @@
+#include "store/rados/cluster.h"
+
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/metrics.h"
+
+namespace verbena::store::rados {
+namespace {
+
+struct Metrics {
+  metrics::Counter& reads = metrics::counter("verbena_rados_calls_total", "Calls to the cluster", {{"kind", "read"}});
+  metrics::Counter& writes = metrics::counter("verbena_rados_calls_total", "Calls to the cluster", {{"kind", "write"}});
+  metrics::Counter& late =
+      metrics::counter("verbena_rados_late_calls_total", "Calls that the cluster did not answer in time");
+  metrics::Gauge& in_flight = metrics::gauge("verbena_rados_calls_in_flight", "Calls that the cluster has to answer");
+};
+Metrics& counters() {
+  static Metrics all;
+  return all;
+}
+
+std::string sentence(int code, const std::string& what) {
+  std::string text = what + ": " + std::strerror(-code);
+  if (code == -ENOENT) text += " (`verbena rados init` makes the pools)";
+  return text;
+}
+
+}  // namespace
+
+Buffer to_buffer(std::string_view bytes) {
+  Buffer buffer;
+  buffer.append(bytes.data(), static_cast<unsigned>(bytes.size()));
+  return buffer;
+}
+
+std::string to_text(Buffer& buffer) { return buffer.to_str(); }
+
+Error to_error(int code, const char* what) {
+  const auto error = [&](Errc errc, const char* why) { return Error{errc, -code, why}; };
+  switch (-code) {
+    case ENOSPC:
+    case EDQUOT:
+      return error(Errc::insufficient_storage, "The Ceph cluster or one of its pools is full.");
+    case ETIMEDOUT:
+      return error(Errc::service_unavailable, "The Ceph cluster did not answer in time.");
+    case ESHUTDOWN:
+      return error(Errc::service_unavailable, "The Ceph cluster has shut this server out.");
+    case EROFS:
+    case EPERM:
+    case EACCES:
+      return error(Errc::service_unavailable, "The Ceph cluster does not let this server do that.");
+    case ENOTCONN:
+    case ECONNRESET:
+    case ECONNREFUSED:
+      return error(Errc::service_unavailable, "The Ceph cluster cannot be reached.");
+    case EBUSY:
+    case EAGAIN:
+      return error(Errc::slow_down, "Too many calls wait for the Ceph cluster.");
+    default:
+      return error(Errc::io_error, what);
+  }
+}
+
+std::expected<std::unique_ptr<Cluster>, std::string> Cluster::connect(const ClusterOptions& options) {
+  std::unique_ptr<Cluster> cluster(new Cluster(options));
+  librados::Rados& rados = cluster->rados_;
+  if (const int code = rados.init(options.user.c_str()); code < 0) return std::unexpected(sentence(code, "rados"));
+  if (const int code = rados.conf_read_file(options.conf.empty() ? nullptr : options.conf.c_str()); code < 0) {
+    return std::unexpected(sentence(code, options.conf.empty() ? "no ceph.conf" : options.conf));
+  }
+  const std::string seconds = std::to_string(options.timeout.count());
+  // A time-out of a call below the objecter's own leaves a client stuck when all OSDs have been away.
+  const std::pair<const char*, std::string> settings[] = {
+      {"rados_osd_op_timeout", seconds}, {"rados_mon_op_timeout", seconds}, {"client_mount_timeout", seconds},
+      {"objecter_timeout", "2"},         {"objecter_tick_interval", "1"},   {"log_to_stderr", "false"}};
+  for (const auto& [name, value] : settings) {
+    if (const int code = rados.conf_set(name, value.c_str()); code < 0) return std::unexpected(sentence(code, name));
+  }
+  if (const int code = rados.connect(); code < 0) {
+    return std::unexpected(sentence(code, "the Ceph cluster does not let in client." + options.user));
+  }
+  for (const auto& [pool, context] : {std::pair(&options.index_pool, &cluster->index_),
+                                      std::pair(&options.pool, &cluster->data_)}) {
+    if (const int code = rados.ioctx_create(pool->c_str(), *context); code < 0) {
+      return std::unexpected(sentence(code, "pool '" + *pool + "'"));
+    }
+    context->set_namespace(options.name_space);
+  }
+  bool aligned = false;
+  // An erasure-coded pool takes no rows, and reads of them silently give none.
+  if (const int code = cluster->index_.pool_requires_alignment2(&aligned); code < 0 || aligned) {
+    return std::unexpected("pool '" + options.index_pool + "' is erasure-coded: the index pool must be replicated");
+  }
+  return cluster;
+}
+
+void Cluster::wait_until_idle() {
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (in_flight_ == 0) return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // each has a time-out
+  }
+}
+
+Cluster::~Cluster() {
+  wait_until_idle();
+  index_.close();
+  data_.close();
+  rados_.shutdown();
+}
+
+struct Cluster::Call {
+  Cluster* cluster;
+  librados::AioCompletion* completion;
+  size_t bytes;
+  std::shared_ptr<void> keep;
+  std::function<void(int)> done;
+};
+
+// On a thread of librados.
+void Cluster::completed(librados::completion_t, void* raw) {
+  std::unique_ptr<Call> call(static_cast<Call*>(raw));
+  const int code = call->completion->get_return_value();
+  call->completion->release();
+  if (code == -ETIMEDOUT) counters().late.add();
+  call->keep.reset();
+  call->done(code);
+  call->done = nullptr;
+  call->cluster->leave(call->bytes);
+}
+
+Task<bool> Cluster::enter(size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (waiters_.empty() && fits(bytes)) {
+      ++in_flight_;
+      bytes_ += bytes;
+      co_return true;
+    }
+    if (waiters_.size() >= waiters_max) co_return false;
+  }
+  auto executor = co_await boost::asio::this_coro::executor;
+  auto initiate = [this, executor, bytes](auto handler) {
+    auto shared = std::make_shared<decltype(handler)>(std::move(handler));
+    auto go = [executor, shared] { boost::asio::post(executor, [shared]() mutable { (*shared)(true); }); };
+    std::unique_lock lock(mutex_);
+    if (!waiters_.empty() || !fits(bytes)) {
+      waiters_.push_back({bytes, std::move(go)});
+      return;
+    }
+    ++in_flight_;
+    bytes_ += bytes;
+    lock.unlock();
+    go();
+  };
+  co_return co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(bool)>(
+      std::move(initiate), boost::asio::use_awaitable);
+}
+
+void Cluster::leave(size_t bytes) {
+  std::vector<std::function<void()>> next;
+  const std::lock_guard lock(mutex_);
+  --in_flight_;
+  bytes_ -= bytes;
+  counters().in_flight.set(static_cast<int64_t>(in_flight_));
+  while (!waiters_.empty() && fits(waiters_.front().bytes)) {
+    ++in_flight_;
+    bytes_ += waiters_.front().bytes;
+    auto go = std::move(waiters_.front().go);
+    waiters_.pop_front();
+    go();  // only posts
+  }
+}
+
+Task<int> Cluster::call(Start start, std::shared_ptr<void> keep, size_t bytes) {
+  if (!co_await enter(bytes)) co_return -EBUSY;
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  auto executor = co_await boost::asio::this_coro::executor;
+  auto initiate = [this, executor, bytes](auto handler, Start begin, std::shared_ptr<void> held) {
+    auto shared = std::make_shared<decltype(handler)>(std::move(handler));
+    auto done = [executor, shared](int code) {
+      boost::asio::post(executor, [shared, code]() mutable { (*shared)(code); });
+    };
+    auto* call = new Call{this, nullptr, bytes, std::move(held), std::move(done)};
+    call->completion = librados::Rados::aio_create_completion(call, &Cluster::completed);
+    auto* completion = call->completion;
+    if (const int code = begin(completion); code < 0) {
+      std::unique_ptr<Call> failed(call);
+      completion->release();
+      failed->done(code);
+      failed->done = nullptr;
+      leave(bytes);
+    }
+  };
+  co_return co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(int)>(
+      std::move(initiate), boost::asio::use_awaitable, std::move(start), std::move(keep));
+}
+
+Task<int> Cluster::read(Pool pool, std::string object, librados::ObjectReadOperation op, std::shared_ptr<void> reply) {
+  counters().reads.add();
+  auto held = std::make_shared<librados::ObjectReadOperation>(std::move(op));
+  Start start = [this, pool, object = std::move(object), held](librados::AioCompletion* completion) {
+    return context(pool).aio_operate(object, completion, held.get(), nullptr);
+  };
+  co_return co_await call(std::move(start), std::move(reply), 0);
+}
+
+// Removals and changes of rows pass on a full pool; what would create an object gets ENOSPC at once instead of waiting
+// for space.
+Task<int> Cluster::write(Pool pool, std::string object, librados::ObjectWriteOperation op, size_t bytes) {
+  counters().writes.add();
+  auto held = std::make_shared<librados::ObjectWriteOperation>(std::move(op));
+  Start start = [this, pool, object = std::move(object), held](librados::AioCompletion* completion) {
+    return context(pool).aio_operate(object, completion, held.get(), librados::OPERATION_FULL_TRY);
+  };
+  co_return co_await call(std::move(start), nullptr, bytes);
+}
+
+}  // namespace verbena::store::rados

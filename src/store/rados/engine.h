@@ -1,0 +1,55 @@
+// The parts of the engine, put together. Internal to store/rados.
+#pragma once
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+
+#include <future>
+#include <optional>
+#include <thread>
+
+#include "store/logic/context.h"
+#include "store/logic/keys.h"
+#include "store/rados/catalogue.h"
+#include "store/rados/neighbours.h"
+#include "store/rados/rados_store.h"
+
+namespace verbena::store::rados {
+
+class Engine final : public Context {
+ public:
+  Engine(const Options& options, std::unique_ptr<Cluster> connected);
+  ~Engine() override;
+  std::expected<void, std::string> open(memory::Arena& arena);
+  void close();
+
+  // Runs a task to its end on the engine's own thread. Blocks; not on that thread.
+  template <class T>
+  T run(Task<T> task) {
+    return boost::asio::co_spawn(io, std::move(task), boost::asio::use_future).get();
+  }
+
+  Task<Result<void>> reload(uint64_t bucket);
+  Task<Result<void>> reload_one(uint64_t id);
+  void forget(const Bucket& bucket);
+
+  const WallClock& clock_source;
+  const std::function<void()> on_change;
+  const std::unique_ptr<Cluster> cluster;
+  boost::asio::io_context io{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard{io.get_executor()};
+  std::thread thread;
+  Registry registry{*cluster};
+  Batcher batcher{*cluster, io};
+  std::shared_ptr<Garbage> garbage;
+  std::optional<BlobSpace> space;
+  std::optional<StripedBlobs> striped;
+  std::shared_ptr<Neighbours> neighbours;
+  std::optional<RadosCatalogue> catalogue;
+  KeyLocks reloads;
+  std::future<void> collecting, watching;
+};
+
+}  // namespace verbena::store::rados

@@ -1,0 +1,105 @@
+// Takes away bytes that no row names any more, when nobody in the cluster reads them.
+//
+// Every server tells the oldest era that it has readers of, every few seconds. Who has blobs to remove takes down the
+// era of now and begins the next one; a reader that may have seen them belongs to that era or an earlier one, so they
+// go when no server has readers of it any more. What is to go has a row in its tablet (layout.h) from the change on
+// that killed it, so that after a crash any server finds it. A server that has not been heard of for a while is not
+// waited for: its readers get errors, never other bytes.
+//
+// One task on the store's own thread.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "store/blobs.h"
+#include "store/rados/registry.h"
+
+namespace verbena::store::rados {
+
+class Garbage {
+ public:
+  static constexpr std::chrono::seconds beat{2};            // between two signs of life
+  static constexpr std::chrono::seconds silence_max{30};    // of a server that is waited for
+  static constexpr std::chrono::seconds rounds_every{600};  // looks for what others left behind
+
+  Garbage(Registry& registry, boost::asio::io_context& io, uint64_t incarnation);
+
+  // Keep it as long as what was seen meanwhile is read.
+  std::shared_ptr<const void> hold();
+  // After the change. Thread-safe, as all here.
+  void add(const std::string& tablet, const std::vector<BlobRef>& blobs);
+  // A blob that no row ever named.
+  void discard(uint64_t blob, uint64_t size);
+  // A bucket that is decided to go: its tablets, and what they name.
+  void sweep(uint64_t bucket);
+
+  Task<> run();  // until stop()
+  void stop();
+
+  // All that was added so far has gone, or waits for readers of this process.
+  bool settled() const { return settled_.load() == added_.load() || blocked_.load() == added_.load(); }
+  bool full() const { return full_.load(std::memory_order_relaxed); }  // a pool, or the cluster
+  uint64_t backlog() const { return backlog_.load(std::memory_order_relaxed); }
+  uint64_t incarnation() const { return incarnation_; }
+
+ private:
+  struct Entry {
+    std::string tablet;  // whose rows say that the blobs go; empty: none do
+    std::vector<BlobRef> blobs;
+    bool whole_tablet = false;
+    uint64_t bucket = 0;  // not 0: the last of a swept bucket's
+  };
+  struct Batch {
+    uint64_t era;
+    uint64_t added;  // as `added_` was
+    std::vector<Entry> entries;
+  };
+  struct Sign {
+    uint64_t beat;
+    Deadline seen;
+  };
+
+  void push(Entry entry);
+  uint64_t oldest();
+  Task<Result<void>> pass();
+  Task<Result<uint64_t>> begin_era();
+  Task<Result<uint64_t>> exchange_signs();
+  Task<Result<void>> remove(const Entry& entry);
+  Task<Result<void>> remove_blob(const BlobRef& blob);
+  Task<Result<void>> look_for_leftovers();
+  Task<Result<void>> look_into(uint64_t bucket);
+  Task<Result<void>> collect_bucket(uint64_t bucket);
+  Task<void> probe_space();
+
+  Registry& registry_;
+  const uint64_t incarnation_;
+  boost::asio::steady_timer timer_;
+  std::atomic<bool> stopping_{false}, full_{false};
+  std::atomic<uint64_t> added_{0}, settled_{0}, blocked_{0}, backlog_{0};
+
+  std::mutex mutex_;  // of these
+  uint64_t era_ = 0;
+  std::shared_ptr<const uint64_t> token_;
+  std::deque<std::pair<uint64_t, std::weak_ptr<const uint64_t>>> tokens_;
+  std::vector<Entry> queue_;
+  std::vector<uint64_t> sweeps_;
+
+  // Of the task alone.
+  std::deque<Batch> batches_;
+  std::map<std::string, Sign> signs_;
+  uint64_t beats_ = 0;
+  Deadline next_beat_{}, next_round_{};
+};
+
+}  // namespace verbena::store::rados

@@ -1,0 +1,92 @@
+#include "store/rados/layout.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/checksum.h"
+#include "store/logic/keys.h"
+
+namespace verbena::store::rados {
+namespace {
+
+std::string escaped(std::string_view key) { return keys::upload_key_prefix(0, key).substr(9); }
+
+std::string of_key(char letter, std::string_view key) {
+  return std::string(1, letter).append(escaped(key)).append(2, '\0');
+}
+
+std::optional<uint64_t> parse_hex(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::string bucket_object(uint64_t bucket) { return fmt::format("b.{:016x}", bucket); }
+std::string tablet_object(uint64_t bucket, uint64_t number) { return fmt::format("t.{:016x}.{:x}", bucket, number); }
+std::string stripe_object(uint64_t blob, uint64_t stripe) { return fmt::format("d.{:016x}.{:x}", blob, stripe); }
+
+std::optional<std::pair<uint64_t, uint64_t>> parse_stripe(std::string_view object) {
+  if (object.size() < 20 || !object.starts_with("d.") || object[18] != '.') return std::nullopt;
+  const auto blob = parse_hex(object.substr(2, 16));
+  const auto stripe = parse_hex(object.substr(19));
+  if (!blob || !stripe) return std::nullopt;
+  return std::pair(*blob, *stripe);
+}
+
+Family family(const Place& place, Table table, std::string_view key) {
+  switch (table) {
+    case Table::objects:
+      return {keys::number(place.bucket), "o"};
+    case Table::versions:
+      return {keys::number(place.bucket), "v"};
+    default:
+      break;
+  }
+  // Parts are named by ids alone: they lie with the key that they are of.
+  if (key.starts_with('u') || key.starts_with('n')) {
+    return {keys::tagged(key.front(), place.bucket), std::string(1, key.front())};
+  }
+  return {"", of_key('x', place.key)};
+}
+
+std::string guard_row(std::string_view key) { return of_key('g', key); }
+std::string inline_prefix(std::string_view key) { return of_key('i', key); }
+std::string inline_row(std::string_view key, uint64_t blob) { return of_key('i', key) + keys::number(~blob); }
+std::string dead_row(uint64_t blob) { return keys::tagged('!', blob); }
+std::optional<uint64_t> parse_dead_row(std::string_view row) {
+  if (!row.starts_with('!')) return std::nullopt;
+  return keys::parse_number(row.substr(1));
+}
+
+std::string first_row(char letter, std::string_view key) {
+  return std::string(1, letter) + (letter == 'o' ? std::string(key) : escaped(key));
+}
+
+std::string encode(const Guard& guard) { return keys::number(guard.last_id) + keys::number(guard.token); }
+
+Result<Guard> decode_guard(std::string_view bytes) {
+  if (bytes.empty()) return Guard{};
+  if (bytes.size() != 16) return fail(Errc::corrupt_object, "rados: guard of a key");
+  return Guard{keys::read_number(bytes.substr(0, 8)), keys::read_number(bytes.substr(8))};
+}
+
+std::string encode_inline(Bytes bytes) {
+  std::string value;
+  keys::append_number(value, crc32c(bytes), 4);
+  return value.append(as_text(bytes));
+}
+
+Result<std::string> decode_inline(std::string_view value) {
+  if (value.size() < 4) return fail(Errc::corrupt_object, "rados: small object");
+  const std::string_view bytes = value.substr(4);
+  if (crc32c(as_bytes(bytes)) != keys::read_number(value.substr(0, 4))) {
+    return fail(Errc::corrupt_object, "rados: checksum of a small object");
+  }
+  return std::string(bytes);
+}
+
+}  // namespace verbena::store::rados

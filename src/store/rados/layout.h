@@ -1,0 +1,72 @@
+// Where a store lies in its two pools.
+//
+// Index pool, per namespace:
+//   root         omap: "b" bucket's name -> id; "x" id -> a removed bucket that is still to be swept; "next" -> the
+//                next id of buckets and of incarnations. Every server watches it.
+//   servers      omap: "era" -> the era; "s" server -> the oldest era that it has readers of (garbage.h)
+//   b.ID         a bucket. xattr "e": its epoch. omap: "r" its record, "t" lowest key -> tablet, "c" name -> document,
+//                "p" what happens to it as a whole (removing, splitting), and whose doing that is
+//   t.ID.N       a tablet: the rows of the keys from one on up to another. xattr "e": the bucket's epoch; every call
+//                that reads or changes rows is guarded by it
+// Data pool:
+//   d.BLOB.N     the Nth 4 MiB of a blob. xattr "c": the CRC32C of each block of 64 KiB
+//
+// A tablet's omap, K standing for the key with its zero bytes escaped:
+//   "o" key -> head             "v" K 00 00 ~id -> head of another version     "u" K 00 00 upload -> upload
+//   "n" K 00 00 -> null version "x" K 00 00 row -> parts of uploads and of objects
+//   "g" K 00 00 -> guard: the last id and a random token, another one with each change of any of the key's rows
+//   "i" K 00 00 ~blob -> CRC32C and bytes of a small blob
+//   "!" blob -> bytes that are to be removed when nobody reads them any more
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "store/blobs.h"
+#include "store/catalogue.h"
+
+namespace verbena::store::rados {
+
+inline constexpr std::string_view root_object = "root", servers_object = "servers";
+inline constexpr const char* epoch_attribute = "e";
+inline constexpr const char* checksums_attribute = "c";
+inline constexpr uint64_t stripe_size = 4 * MiB;
+inline constexpr uint64_t block_size = 64 * KiB;
+inline constexpr uint64_t inline_max = 16 * KiB;  // bytes of a blob that lies with the rows
+inline constexpr std::string_view tablet_letters = "ginouvx";  // of rows that belong to a key
+
+std::string bucket_object(uint64_t bucket);
+std::string tablet_object(uint64_t bucket, uint64_t number);
+std::string stripe_object(uint64_t blob, uint64_t stripe);
+std::optional<std::pair<uint64_t, uint64_t>> parse_stripe(std::string_view object);  // blob, stripe
+inline uint64_t stripes_of(uint64_t size) { return (size + stripe_size - 1) / stripe_size; }
+
+// Rows of logic's keys as a tablet's: those that start with `row` start with `stored` there, and go on alike.
+struct Family {
+  std::string row, stored;
+  std::string to_stored(std::string_view key) const { return stored + std::string(key.substr(row.size())); }
+  std::string to_row(std::string_view key) const { return row + std::string(key.substr(stored.size())); }
+};
+Family family(const Place& place, Table table, std::string_view key);
+
+std::string guard_row(std::string_view key);
+std::string inline_prefix(std::string_view key);
+std::string inline_row(std::string_view key, uint64_t blob);
+std::string dead_row(uint64_t blob);
+std::optional<uint64_t> parse_dead_row(std::string_view row);
+// The first row of that letter that belongs to `key` or a later one.
+std::string first_row(char letter, std::string_view key);
+
+struct Guard {
+  uint64_t last_id = 0;
+  uint64_t token = 0;
+};
+std::string encode(const Guard& guard);
+Result<Guard> decode_guard(std::string_view bytes);  // of an empty one: nothing was there yet
+
+std::string encode_inline(Bytes bytes);
+Result<std::string> decode_inline(std::string_view value);  // corrupt_object
+
+}  // namespace verbena::store::rados

@@ -1,0 +1,127 @@
+#include "store/rados/neighbours.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "store/logic/keys.h"
+#include "store/rados/layout.h"
+
+namespace verbena::store::rados {
+namespace {
+
+using Pool = Cluster::Pool;
+
+constexpr std::chrono::milliseconds look_every{500};
+constexpr uint64_t notify_ms = 3000;  // that one attempt waits for answers
+
+}  // namespace
+
+Neighbours::Neighbours(Cluster& cluster, boost::asio::io_context& io, Hear hear)
+    : cluster_(cluster), io_(io), hear_(std::move(hear)), timer_(io) {}
+
+void Neighbours::handle_notify(uint64_t id, uint64_t cookie, uint64_t, librados::bufferlist& message) {
+  const auto bucket = keys::parse_number(message.to_str());
+  boost::asio::co_spawn(io_, answer(id, cookie, bucket.value_or(everything)), boost::asio::detached);
+}
+
+void Neighbours::handle_error(uint64_t, int code) {
+  log::warn("rados: the watch was lost (errno {})", -code);
+  lost_ = true;
+  fresh_until_ = 0;
+  const auto self = shared_from_this();
+  boost::asio::post(io_, [self] { self->timer_.cancel(); });
+}
+
+// Whoever has changed something waits for this. Without the change nothing is answered, and soon no request either.
+Task<> Neighbours::answer(uint64_t id, uint64_t cookie, uint64_t bucket) {
+  const auto self = shared_from_this();
+  if (auto heard = co_await hear_(bucket); !heard) {
+    log::warn("rados: a change of a bucket could not be read: {}", describe(heard.error()));
+    lost_ = true;
+    fresh_until_ = 0;
+    timer_.cancel();
+    co_return;
+  }
+  librados::bufferlist nothing;
+  cluster_.context(Pool::index).notify_ack(std::string(root_object), id, cookie, nothing);
+}
+
+Task<Result<void>> Neighbours::begin() {
+  lost_ = false;
+  auto handle = std::make_shared<uint64_t>(0);
+  Cluster::Start start = [this, handle](librados::AioCompletion* completion) {
+    return cluster_.context(Pool::index)
+        .aio_watch2(std::string(root_object), completion, handle.get(), this, watch_max.count());
+  };
+  const int code = co_await cluster_.call(std::move(start), handle);
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: watch"));
+  watch_ = *handle;
+  // What was changed before the watch stood.
+  co_return co_await hear_(everything);
+}
+
+Task<> Neighbours::end() {
+  if (watch_ == 0) co_return;
+  Cluster::Start start = [this, handle = std::exchange(watch_, 0)](librados::AioCompletion* completion) {
+    return cluster_.context(Pool::index).aio_unwatch(handle, completion);
+  };
+  (void)co_await cluster_.call(std::move(start), nullptr);
+}
+
+Task<> Neighbours::run() {
+  const auto self = shared_from_this();
+  while (!stopping_) {
+    if (watch_ == 0 || lost_) {
+      fresh_until_ = 0;
+      co_await end();
+      if (auto begun = co_await begin(); !begun) {
+        log::warn("rados: no watch: {}", describe(begun.error()));
+        lost_ = true;
+      }
+    }
+    if (!lost_) {
+      const int age = cluster_.context(Pool::index).watch_check(watch_);
+      if (age < 0) lost_ = true;
+      const auto until = SteadyClock::now() - std::chrono::milliseconds(std::max(age, 0)) + lease;
+      if (!lost_) fresh_until_ = until.time_since_epoch().count();
+    }
+    timer_.expires_after(look_every);
+    boost::system::error_code woken;
+    if (!stopping_) co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
+  }
+  fresh_until_ = 0;
+  co_await end();
+}
+
+void Neighbours::stop() {
+  stopping_ = true;
+  const auto self = shared_from_this();
+  boost::asio::post(io_, [self] { self->timer_.cancel(); });
+}
+
+Task<Result<void>> Neighbours::tell(uint64_t bucket) {
+  static auto& told = metrics::counter("verbena_rados_notifies_total", "Changes that every server was told of");
+  told.add();
+  const auto until = deadline_in(tell_max);
+  do {
+    auto reply = std::make_shared<librados::bufferlist>();
+    Cluster::Start start = [this, bucket, reply](librados::AioCompletion* completion) {
+      librados::bufferlist message = to_buffer(keys::number(bucket));
+      return cluster_.context(Pool::index)
+          .aio_notify(std::string(root_object), completion, message, notify_ms, reply.get());
+    };
+    const int code = co_await cluster_.call(std::move(start), reply);
+    if (code >= 0) co_return Result<void>{};
+    if (code != -ETIMEDOUT) co_return std::unexpected(to_error(code, "rados: notify"));
+  } while (SteadyClock::now() < until);
+  co_return fail(Errc::service_unavailable, "The change is made, but a server of the cluster did not take note of it.");
+}
+
+}  // namespace verbena::store::rados

@@ -1,0 +1,58 @@
+// The engine over Ceph's RADOS: any number of servers over one cluster, every one of them serving every key. Rows lie
+// in tablets, objects with an ordered omap in a replicated pool; bytes in stripes, objects in a pool that may be
+// erasure-coded. README.md has the whole story, layout.h what lies where.
+#pragma once
+
+#include <expected>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "store/logic/engine_store.h"
+
+namespace verbena::store::rados {
+
+struct Options {
+  std::string conf, user = "admin", pool, index_pool, name_space;  // as ClusterOptions'
+  std::chrono::seconds timeout{10};
+  uint64_t split_rows = 100'000;  // of a tablet that becomes two
+  memory::Arena* arena = nullptr;  // reads are leased from it; outlives the store
+  const WallClock* clock = &system_clock();
+  // Another server has changed a bucket or one of its documents; runs before that change is acknowledged.
+  std::function<void()> on_change = [] {};
+};
+
+// What a look at everything finds. Of a store that is written to meanwhile, bytes that no row names may be on their way.
+struct Survey {
+  uint64_t buckets = 0, tablets = 0, objects = 0, versions = 0, parts = 0;
+  uint64_t small_blobs = 0, small_bytes = 0;  // with the rows
+  uint64_t stripes = 0, stripe_bytes = 0;     // in the data pool
+  uint64_t waiting_blobs = 0;                 // that are to be removed
+  uint64_t lost_count = 0, unnamed_stripes = 0;
+  std::vector<std::string> lost;  // rows without bytes, the first hundred: bucket/key
+};
+
+class Engine;
+
+class RadosStore final : public EngineStore {
+ public:
+  // Blocks. The error is a sentence for people.
+  static std::expected<std::unique_ptr<RadosStore>, std::string> connect(const Options& options);
+  ~RadosStore() override;
+
+  // Blocks, and looks at every row and the name of every stripe.
+  Result<Survey> survey();
+  // What was removed has gone, unless somebody here reads it.
+  bool settled() const;
+  // Calls to the cluster so far.
+  uint64_t calls() const;
+  std::shared_ptr<Context> context() const;
+
+ private:
+  explicit RadosStore(std::shared_ptr<Engine> engine);
+  std::shared_ptr<Engine> engine_;
+};
+
+}  // namespace verbena::store::rados

@@ -1,0 +1,111 @@
+// The buckets as the cluster has them: record, epoch, tablets. A bucket's epoch goes up whenever something changes that
+// all who read or write its rows must know: its record, its tablets, its removal. First the bucket's object gets the new
+// epoch together with the change, in one call; that decides. Then each tablet gets it, by whoever comes first; a call
+// that is guarded by an epoch of before fails, and its maker reads the bucket anew.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "store/logic/record.h"
+#include "store/rados/cluster.h"
+#include "store/rados/layout.h"
+
+namespace verbena::store::rados {
+
+struct Tablet {
+  std::string low;  // the first key that may lie in it
+  uint64_t number = 0;
+  std::string object{};
+};
+
+// What happens to a bucket as a whole. While it is removed nobody changes a row, and while a tablet is split nobody
+// changes one of that tablet. `removed`: decided, and never undone.
+enum class Phase : char { live = 'l', removing = 'r', splitting = 's', removed = 'd' };
+
+struct BucketState {
+  uint64_t id = 0;
+  BucketRecord record;
+  std::string row;  // the record as logic reads it
+  uint64_t epoch = 0;
+  std::string epoch_text;
+  Phase phase = Phase::live;
+  std::string phase_text;  // letter, number of the tablet that is split, who does it
+  uint64_t phase_tablet = 0;
+  std::vector<Tablet> tablets;  // by their lowest key; the first one's is empty
+
+  size_t tablet_of(std::string_view stored) const;  // of a row
+  bool may_change(const Tablet& tablet) const {
+    return phase == Phase::live || (phase == Phase::splitting && tablet.number != phase_tablet);
+  }
+};
+using BucketPtr = std::shared_ptr<const BucketState>;
+
+// What omap has of an object, for the calls that read all or one page of it.
+struct OmapReply {
+  std::map<std::string, Buffer> rows;
+  bool more = false;
+  int rows_code = 0;
+  Buffer epoch;
+  int epoch_code = 0;
+};
+
+class Registry {
+ public:
+  explicit Registry(Cluster& cluster) : cluster_(cluster) {}
+
+  BucketPtr find(uint64_t bucket) const;  // as it was last read; null: not known
+  void forget(uint64_t bucket);
+  // As the cluster has it now. no_such_bucket.
+  Task<Result<BucketPtr>> load(uint64_t bucket);
+  // After a call on `tablet` failed that was guarded by `seen`: what to go on with.
+  Task<Result<BucketPtr>> refresh(BucketPtr seen, std::string tablet);
+  // Waits until that row may be changed, or with an empty one the bucket as a whole; undoes what somebody began and
+  // left. slow_down.
+  Task<Result<BucketPtr>> writable(BucketPtr seen, std::string stored);
+
+  // A name that no bucket has becomes this one's; false: another one has it.
+  Task<Result<bool>> give_name(std::string name, uint64_t bucket);
+  // The name of a bucket that is decided to go is free; the bucket is to be swept.
+  Task<Result<void>> forget_name(std::string name, uint64_t bucket);
+
+  // A new bucket's objects: nothing names them yet.
+  Task<Result<void>> make(uint64_t bucket, std::string row);
+  // One change of the bucket's object and the next epoch, then the same epoch everywhere. `fill` says what else changes
+  // there. conditional_conflict: it is not as `from` says any more.
+  using Fill = std::function<void(librados::ObjectWriteOperation&)>;
+  Task<Result<BucketPtr>> change(BucketPtr from, Fill fill);
+  // Likewise for what is no matter of the epoch: documents.
+  Task<Result<void>> change_rows(BucketPtr from, Fill fill);
+  Task<Result<BucketPtr>> set_phase(BucketPtr from, Phase phase, uint64_t tablet = 0);
+
+  // A number that nobody had: of a bucket, or of a process's life.
+  Task<Result<uint64_t>> take_number();
+
+  // A page of an object's omap: the rows that start with `prefix`, behind `after`. not_found: no such object.
+  Task<Result<std::shared_ptr<OmapReply>>> page(std::string object, std::string after, std::string prefix);
+  // All of them: for what has few.
+  Task<Result<std::map<std::string, std::string>>> all(std::string object, std::string prefix);
+
+  Cluster& cluster() { return cluster_; }
+
+ private:
+  Task<Result<void>> spread(BucketPtr state);
+  Task<Result<void>> raise(std::string tablet, BucketPtr state);
+  Task<Result<BucketPtr>> thaw(BucketPtr state);
+
+  Cluster& cluster_;
+  mutable std::shared_mutex mutex_;
+  std::map<uint64_t, BucketPtr> states_;  // guarded by mutex_, as the next
+  std::map<std::string, Deadline> phases_seen_;
+};
+
+Task<> pause(std::chrono::milliseconds time);
+
+}  // namespace verbena::store::rados

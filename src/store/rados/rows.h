@@ -1,0 +1,80 @@
+// Rows as logic looks at them. What is not here is asked for, and fetch() brings all that was asked for: one call for
+// each tablet that it lies in.
+//
+// Of one key they are one snapshot: each call reads the key's guard, too, and when that is another one all that came
+// before is forgotten.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "store/catalogue.h"
+#include "store/rados/registry.h"
+
+namespace verbena::store::rados {
+
+class Rows final : public View {
+ public:
+  // `hold`: kept by whoever opens a blob that was found here (garbage.h). `with_bytes`: a head is fetched together with
+  // the key's newest small blob.
+  Rows(Registry& registry, const Place& place, std::shared_ptr<const void> hold, bool with_bytes);
+
+  Result<std::string> get(Table table, std::string_view key) override;
+  std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
+  Result<std::string> get_inline(uint64_t blob);
+
+  // Brings what was asked for since the last time. internal: nothing was.
+  Task<Result<void>> fetch();
+  void ask_guard() { guard_asked_ = true; }
+  // The key's guard as it is stored, empty where there is none; nullopt: not fetched.
+  const std::optional<std::string>& guard() const { return guard_; }
+  void forget();  // all but which bucket
+
+  const Place& place() const { return place_; }
+  const BucketPtr& bucket() const { return bucket_; }
+  void set_bucket(BucketPtr bucket) { bucket_ = std::move(bucket); }
+  const std::shared_ptr<const void>& hold() const { return hold_; }
+
+ private:
+  friend class RowCursor;
+  struct Page {
+    std::vector<std::pair<std::string, std::string>> rows;  // as stored
+    std::string next;                                       // where the next page begins
+    bool last = false;
+  };
+  using PagePtr = std::shared_ptr<const Page>;
+  struct PageName {
+    std::string start, prefix;
+    auto operator<=>(const PageName&) const = default;
+  };
+  struct Wanted;  // of one tablet
+  struct Reply;
+
+  PagePtr page(const PageName& name, uint64_t rows_max);  // null: asked for
+  Result<std::string> stored(const std::string& row);
+  std::map<size_t, Wanted> sort() const;
+  Task<Result<bool>> fetch_tablet(size_t tablet, Wanted wanted);  // false: all of it has to be asked for anew
+  Task<Result<void>> fetch_object(std::string object, std::set<std::string> names,
+                                  std::map<std::string, std::optional<std::string>>& into);
+  PagePtr make_page(const PageName& name, size_t tablet, std::map<std::string, Buffer>& found, bool more) const;
+
+  Registry& registry_;
+  const std::string key_;
+  const Place place_;
+  const std::shared_ptr<const void> hold_;
+  const bool with_bytes_;
+  BucketPtr bucket_;
+  std::map<std::string, std::optional<std::string>> rows_, root_rows_, documents_;
+  std::map<PageName, PagePtr> pages_;
+  std::set<std::string> asked_, root_asked_, documents_asked_;
+  std::map<PageName, uint64_t> pages_asked_;
+  bool guard_asked_ = false;
+  std::optional<std::string> guard_;
+};
+
+}  // namespace verbena::store::rados

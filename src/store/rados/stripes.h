@@ -1,0 +1,72 @@
+// Bytes in the data pool: a blob is stripes of 4 MiB, each an object that is written once, with the checksums of its
+// blocks beside it. Small blobs lie with the rows.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memory/arena.h"
+#include "store/blobs.h"
+#include "store/rados/garbage.h"
+#include "store/rados/rows.h"
+
+namespace verbena::store::rados {
+
+// What writers and readers share.
+struct BlobSpace {
+  Cluster& cluster;
+  std::shared_ptr<Garbage> garbage;
+  memory::Arena& arena;
+  // Numbers that no blob had: the process's life, then a count.
+  uint64_t next_blob() { return garbage->incarnation() << 32 | next.fetch_add(1, std::memory_order_relaxed); }
+  std::atomic<uint64_t> next{1};
+};
+
+class StripeWriter final : public BlobWriter {
+ public:
+  explicit StripeWriter(BlobSpace& space);
+  ~StripeWriter() override;  // what no change took is removed
+
+  uint64_t size() const override { return size_; }
+  Task<Result<void>> append(memory::Chunk chunk) override;
+  Task<Result<BlobRef>> finish() override;
+
+  uint64_t id() const { return id_; }
+  bool in_index() const { return size_ != 0 && !striped_; }
+  const std::string& small() const { return small_; }  // of one that lies with the rows
+  // A change names it; or nobody knows whether one does.
+  void keep() { kept_ = true; }
+
+ private:
+  struct Flights;
+  void add(Bytes bytes);
+  void add_to_block(Bytes bytes);
+  void launch();
+  Task<Result<void>> wait_for_room(size_t in_flight_max);
+
+  BlobSpace& space_;
+  const uint64_t id_;
+  uint64_t size_ = 0, stripes_ = 0;
+  std::string small_;
+  bool striped_ = false, kept_ = false;
+  // The stripe that is being filled.
+  Buffer stripe_;
+  std::string checksums_;
+  uint32_t crc_ = 0;
+  std::shared_ptr<Flights> flights_;
+};
+
+class StripedBlobs final : public Blobs {
+ public:
+  explicit StripedBlobs(BlobSpace& space) : space_(space) {}
+  std::shared_ptr<BlobWriter> create(const Bucket& bucket, std::optional<uint64_t> size_hint) override;
+  Result<std::shared_ptr<ObjectReader>> open(View& rows, std::string name, ObjectInfo info,
+                                             std::span<const BlobRef> blobs) override;
+
+ private:
+  BlobSpace& space_;
+};
+
+}  // namespace verbena::store::rados
