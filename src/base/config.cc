@@ -215,6 +215,9 @@ ConfigResult check(const Config& config) {
     return std::unexpected("cache.size: at most three quarters of arena_size (" + format_size(config.arena_size) +
                            "): requests need the rest");
   }
+  if (config.engine == EngineChoice::rados && config.cache.size.value_or(0) != 0) {
+    return std::unexpected("cache.size: there is no hot tier in front of a Ceph cluster (engine: rados)");
+  }
   const bool names_hardware =
       !config.rdma.device_name.empty() || config.rdma.ib_port || config.rdma.gid_index != "auto";
   const bool verbs_possible = std::any_of(config.rdma.provider.begin(), config.rdma.provider.end(),

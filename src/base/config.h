@@ -17,6 +17,12 @@
 
 namespace verbena {
 
+// Where objects are kept.
+enum class EngineChoice : uint8_t {
+  local,  // in the data directory
+  rados,  // in a Ceph cluster; the directory has the rest
+};
+
 // How data is read from disk.
 enum class DiskIo : uint8_t {
   automatic,  // by io_uring where the machine allows it, else by threads
@@ -43,6 +49,16 @@ struct Config {
   std::string access_log = "off";                 // "off", "-" (standard output) or a file
   uint64_t access_log_size_max = 64 * MiB;        // a longer file is moved aside; 0: never
   unsigned access_log_files = 8;                  // that are kept besides
+
+  EngineChoice engine = EngineChoice::local;
+
+  struct Rados {
+    std::string conf;  // ceph.conf; empty: where Ceph looks for it
+    std::string user = "admin";
+    std::string pool = "verbena.data", index_pool = "verbena.index";
+    std::string name_space;  // of both pools; empty: the default one
+    std::chrono::seconds timeout{10};
+  } rados;
 
   struct Cache {
     std::optional<uint64_t> size;  // bytes of the arena; unset: half of it; 0: no hot tier

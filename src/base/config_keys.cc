@@ -88,6 +88,12 @@ std::string parse_level(log::Level& into, const std::string& text) {
   return "";
 }
 
+std::string parse_engine(EngineChoice& into, const std::string& text) {
+  if (text != "local" && text != "rados") return "not local or rados";
+  into = text == "local" ? EngineChoice::local : EngineChoice::rados;
+  return "";
+}
+
 std::string parse_disk_io(DiskIo& into, const std::string& text) {
   static constexpr std::array<std::string_view, 3> names{"auto", "io_uring", "threads"};
   const auto it = std::find(names.begin(), names.end(), text);
@@ -218,6 +224,20 @@ const std::array keys{
     ConfigKey{"access_log_files", "8", "how many of those are kept: FILE.1 to FILE.8",
               [](C& c, S& t) { return parse_number(c.access_log_files, t, 1, 1000); }},
 
+    ConfigKey{"engine", "local", "where objects are kept: local (the data directory) or rados (a Ceph cluster)",
+              [](C& c, S& t) { return parse_engine(c.engine, t); }},
+    ConfigKey{"rados.conf", "", "the cluster's ceph.conf; default: where Ceph looks for it",
+              [](C& c, S& t) { return parse_text(c.rados.conf, t); }},
+    ConfigKey{"rados.user", "admin", "the server's name in the cluster, without `client.`",
+              [](C& c, S& t) { return parse_text(c.rados.user, t); }},
+    ConfigKey{"rados.pool", "verbena.data", "pool of the objects' bytes, replicated or erasure-coded",
+              [](C& c, S& t) { return parse_text(c.rados.pool, t); }},
+    ConfigKey{"rados.index_pool", "verbena.index", "pool of the index, replicated",
+              [](C& c, S& t) { return parse_text(c.rados.index_pool, t); }},
+    ConfigKey{"rados.namespace", "", "namespace in both pools: one store each",
+              [](C& c, S& t) { return parse_text(c.rados.name_space, t); }},
+    ConfigKey{"rados.timeout", "10", "seconds that one call to the cluster may take",
+              [](C& c, S& t) { return parse_duration(c.rados.timeout, t, 3, 600); }},
     ConfigKey{"cache.size", "auto", "hot objects in memory: bytes of the arena, auto (half of it), or 0 for none",
               [](C& c, S& t) { return parse_cache_size(c.cache.size, t); }},
     ConfigKey{"cache.object_size_max", "16 MiB", "larger objects are not kept in memory",

@@ -26,7 +26,7 @@ struct Flags {
   std::string directory;  // empty: in memory
   bool memory = false;
   std::string memory_max;
-  std::string http, rdma, region, config_path;
+  std::string http, rdma, region, config_path, engine;
   std::vector<std::string> set;
   server::FirstContents contents;
   bool print_ready = false;
@@ -75,6 +75,10 @@ std::expected<Config, std::string> read_config(const Flags& flags) {
     auto done = apply_value(config, assignment.substr(0, equals), assignment.substr(equals + 1));
     if (!done) return std::unexpected("--set " + done.error());
   }
+  if (!flags.engine.empty()) {
+    if (auto done = apply_value(config, "engine", flags.engine); !done)
+      return std::unexpected("--engine " + done.error());
+  }
   if (!flags.region.empty()) {
     if (auto done = apply_value(config, "region", flags.region); !done)
       return std::unexpected("--region " + done.error());
@@ -117,10 +121,13 @@ void print_keys(const server::RootKeys& keys, const std::string& directory) {
 }
 
 // The endpoints' lines have a fixed form: scripts read them.
-void print_welcome(const server::Endpoints& endpoints, const server::RootKeys& keys, const std::string& directory) {
+void print_welcome(const server::Endpoints& endpoints, const server::RootKeys& keys, const std::string& directory,
+                   const Config& config) {
   std::string providers;
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
-  const std::string where = directory.empty() ? "all in memory: gone when it stops" : "data in " + directory;
+  const std::string where = directory.empty()                         ? "all in memory: gone when it stops"
+                            : config.engine == EngineChoice::rados ? "data in Ceph's pool " + config.rados.pool
+                                                                   : "data in " + directory;
   std::printf("Verbena %s, %s\n\n", VERBENA_VERSION, where.c_str());
   std::printf("  S3      %s\n", endpoints.http.c_str());
   std::printf("  admin   %s\n", endpoints.admin.empty() ? "off" : endpoints.admin.c_str());
@@ -209,6 +216,9 @@ int serve(const Flags& flags) {
   if (auto done = server::take_secret_files(); !done) return fail_with(done.error(), exit_usage);
   auto config = read_config(flags);
   if (!config) return fail_with(config.error(), exit_usage);
+  if (flags.memory && config->engine != EngineChoice::local) {
+    return fail_with("--memory keeps objects in memory, and engine says that they are elsewhere", exit_usage);
+  }
   const auto memory_max = memory_limit(flags);
   if (!memory_max) return fail_with(memory_max.error(), exit_usage);
   // Blocked before any thread starts, so that every thread inherits it and only sigwait() below sees them.
@@ -229,7 +239,7 @@ int serve(const Flags& flags) {
   if (flags.print_ready) {
     print_out(ready_line((*started)->endpoints(), *keys, config->region));
   } else {
-    print_welcome((*started)->endpoints(), *keys, flags.directory);
+    print_welcome((*started)->endpoints(), *keys, flags.directory, *config);
   }
 
   const auto manager = server::ServiceManager::from_environment();
@@ -279,6 +289,10 @@ void add_server_command(CLI::App& app, int& exit_code) {
   command->add_option("--http", flags->http, "address of the S3 door (default 127.0.0.1:9000)")->type_name("ADDR:PORT");
   command->add_option("--rdma", flags->rdma, "address of the native door (default 127.0.0.1:9100)")
       ->type_name("ADDR:PORT");
+  command
+      ->add_option("--engine", flags->engine,
+                   "where objects are kept: local (DIR) or rados (a Ceph cluster; DIR has accounts and keys)")
+      ->type_name("NAME");
   command->add_option("--region", flags->region, "what the server calls its region (default us-east-1)");
   command->add_option("--bucket", flags->contents.buckets, "make this bucket where it is missing; any number of them")
       ->type_name("NAME")

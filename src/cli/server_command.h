@@ -11,5 +11,6 @@ void add_server_command(CLI::App& app, int& exit_code);
 void add_master_key_command(CLI::App& app, int& exit_code);
 void add_fsck_command(CLI::App& app, int& exit_code);
 void add_config_command(CLI::App& app, int& exit_code);
+void add_rados_command(CLI::App& app, int& exit_code);
 
 }  // namespace verbena::cli

@@ -24,6 +24,7 @@
 #include "memory/budget.h"
 #include "native/native.h"
 #include "rdma/fabric_token_windows.h"
+#include "s3/access/access.h"
 #include "s3/router.h"
 #include "s3/workers/lifecycle_worker.h"
 #include "s3/workers/request_log.h"
@@ -34,6 +35,9 @@
 #include "store/hot_store.h"
 #include "store/local/local_store.h"
 #include "store/memory/memory_store.h"
+#ifdef VERBENA_RADOS
+#include "store/rados/rados_store.h"
+#endif
 
 namespace verbena::server {
 namespace {
@@ -124,11 +128,17 @@ struct Server::State {
         "to its native port, {} sessions; raise the limit of open files (ulimit -n, LimitNOFILE=)",
         files, limits.http.connections_max, limits.rdma.connections_max, *limits.rdma.sessions_max);
   }
+  // An engine may have a thread that tells what others have changed.
+  ~State() {
+    hot_store.reset();
+    store.reset();
+  }
 
   std::expected<void, std::string> open_transports();
   std::expected<void, std::string> open_identities();
   std::expected<void, std::string> open_store();
   std::expected<void, std::string> open_engine();
+  std::expected<void, std::string> open_rados();
   std::expected<void, std::string> open_access_log();
   std::expected<void, std::string> open_cores();
   std::expected<void, std::string> put_contents(const FirstContents& contents);
@@ -141,6 +151,8 @@ struct Server::State {
     if (directory) return directory->path();
     return sockets ? sockets->path() : std::filesystem::path();
   }
+
+  bool has_disk() const { return directory && config.engine == EngineChoice::local; }
 
   Config config;  // with limits that the process's files are enough for
   Descriptors descriptors;
@@ -157,6 +169,7 @@ struct Server::State {
   std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
   std::unique_ptr<s3::Service> service;
+  std::atomic<s3::Service*> told_service = nullptr;  // is told what other servers of a cluster change
   std::unique_ptr<BlockingPool> iam_pool;
   std::unique_ptr<iam::Service> iam;
   std::unique_ptr<s3::LifecycleWorker> lifecycle;
@@ -193,7 +206,7 @@ std::expected<void, std::string> Server::State::open_transports() {
     parts.core =
         std::make_unique<Core>(Core::Options{.index = i, .pin_to_cpu = config.pin_cores ? static_cast<int>(i) : -1});
     // Without a disk no ring: it would keep all of the arena in memory.
-    if (directory) {
+    if (has_disk()) {
       if (auto opened = open_ring(parts, *arena, config.disk_io); !opened) return opened;
     }
     if (config.rdma.enabled) {
@@ -231,6 +244,7 @@ std::expected<void, std::string> Server::State::open_engine() {
         store::in_memory::Options{.arena = arena.get(), .bytes_max = memory_max});
     return {};
   }
+  if (config.engine == EngineChoice::rados) return open_rados();
   pool = std::make_unique<BlockingPool>(config.blocking_threads, blocking_queue_max);
   store::local::Options options;
   options.directory = directory->path();
@@ -253,12 +267,35 @@ std::expected<void, std::string> Server::State::open_engine() {
   return {};
 }
 
+std::expected<void, std::string> Server::State::open_rados() {
+#ifdef VERBENA_RADOS
+  store::rados::Options options{.conf = config.rados.conf,
+                                .user = config.rados.user,
+                                .pool = config.rados.pool,
+                                .index_pool = config.rados.index_pool,
+                                .name_space = config.rados.name_space,
+                                .timeout = config.rados.timeout,
+                                .arena = arena.get()};
+  options.on_change = [this] {
+    if (auto* told = told_service.load(); told != nullptr) told->access->changed();
+  };
+  auto opened = store::rados::RadosStore::connect(options);
+  if (!opened) return std::unexpected("cannot open the store in the Ceph cluster: " + opened.error());
+  store = std::move(*opened);
+  return {};
+#else
+  return std::unexpected("engine: this build has no engine for Ceph (it was built without librados)");
+#endif
+}
+
 std::expected<void, std::string> Server::State::open_store() {
   if (auto opened = open_engine(); !opened) return opened;
   verifier = std::make_unique<auth::Verifier>(
       *identities, system_clock(),
       auth::Verifier::Options{.region = config.region, .express = config.s3_express.enabled, .domain = config.domain});
-  const uint64_t hot_bytes = config.cache.size.value_or(config.arena_size / 2);
+  // Other servers of a cluster change keys, too, and nobody tells a hot tier here.
+  const bool alone = !directory || config.engine == EngineChoice::local;
+  const uint64_t hot_bytes = alone ? config.cache.size.value_or(config.arena_size / 2) : 0;
   if (hot_bytes != 0) {
     store::HotStore::Options hot{.arena = arena.get(), .capacity = hot_bytes};
     hot.object_size_max = config.cache.object_size_max;
@@ -267,6 +304,7 @@ std::expected<void, std::string> Server::State::open_store() {
   store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;
   service = std::make_unique<s3::Service>(
       s3::Service{front, *arena, system_clock(), config.region, verifier.get(), config.lifecycle_day.count()});
+  told_service = service.get();
   service->accounts = identities.get();
   service->credentials = identities.get();
   service->express = {.enabled = config.s3_express.enabled, .zone = config.s3_express.zone};
@@ -441,8 +479,8 @@ void Server::State::run() {
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
   log::info("server: http={} native={} admin={} providers=[{}] cores={} arena={}{} disk_io={} data={}", endpoints.http,
             endpoints.native, endpoints.admin, providers, cores.size(), format_size(arena->mapping().size()),
-            arena->huge_pages() ? " (huge pages)" : "", directory ? tell_disk_io(cores) : "none",
-            directory ? directory->path().string() : "memory");
+            arena->huge_pages() ? " (huge pages)" : "", has_disk() ? tell_disk_io(cores) : "none",
+            !directory ? "memory" : has_disk() ? directory->path().string() : "rados:" + config.rados.pool);
 }
 
 void Server::State::stop(std::chrono::milliseconds drain) {

@@ -6,6 +6,7 @@
 Daemons are ended by their process ids. Without Ceph's programs available() is False.
 """
 
+import atexit
 import json
 import os
 import pathlib
@@ -95,6 +96,22 @@ def skip_without_ceph():
     if not available():
         print("skipped: Ceph's daemons are not installed (ceph-mon, ceph-osd, ceph-common)")
         raise SystemExit(77)
+
+
+_shared = None
+
+
+def shared():
+    """One cluster with the pools `index` and `data` for all servers of a test; it ends with the test."""
+    global _shared
+    if _shared is None:
+        skip_without_ceph()
+        _shared = CephCluster(osds=1)
+        atexit.register(_shared.stop)
+        _shared.start()
+        _shared.pool("index")
+        _shared.pool("data")
+    return _shared
 
 
 def free_port():

@@ -23,6 +23,8 @@ START_TIMEOUT_S = 60
 native_of = {}  # of the HTTP endpoints of servers that were started here
 # The engine that keeps nothing: what a test finds on disk or after a restart is not there.
 IN_MEMORY = os.environ.get("TEST_VERBENA_ENGINE") == "memory"
+# The engine over Ceph, on a cluster that lasts as long as the test; each data directory has a namespace of its own there.
+ON_RADOS = os.environ.get("TEST_VERBENA_ENGINE") == "rados"
 
 
 def program():
@@ -45,6 +47,14 @@ def client_environment(home):
     return env
 
 
+def rados_arguments(directory):
+    """What a server in this directory is started with, so that its objects are in the test's cluster."""
+    import ceph_cluster
+    ceph = ceph_cluster.shared()
+    settings = {"conf": ceph.conf, "pool": "data", "index_pool": "index", "namespace": os.path.basename(directory)}
+    return ["--engine", "rados"] + [word for key, value in settings.items() for word in ("--set", f"rados.{key}={value}")]
+
+
 class Server:
     """A running `verbena server`. `directory` outlives it, so that a test can start another on the same data."""
 
@@ -56,6 +66,8 @@ class Server:
         self.own_directory = directory is None
         self.directory = str(directory or tempfile.mkdtemp(prefix="verbena-test-"))
         self.args = list(args)
+        if ON_RADOS and not self.memory:
+            self.args += rados_arguments(self.directory)
         self.env = dict(os.environ, VERBENA_ROOT_ACCESS_KEY=ACCESS_KEY, VERBENA_ROOT_SECRET_KEY=SECRET_KEY,
                         **{"VERBENA_RDMA_TOKEN_PROVIDER": "auto,tcp", "VERBENA_RDMA_TOKEN_NETWORKS": "127.0.0.0/8",
                            **(env or {})})

@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   add_server_command(app, exit_code);
   add_master_key_command(app, exit_code);
   add_fsck_command(app, exit_code);
+  add_rados_command(app, exit_code);
   add_config_command(app, exit_code);
 #endif
   add_object_commands(app, exit_code);

@@ -76,7 +76,9 @@ inline std::ostream& operator<<(std::ostream& out, const EngineUnderTest& engine
 // Where there is a cluster for it, tests/rados runs them on that, too.
 inline std::vector<EngineUnderTest> with_rados(std::vector<EngineUnderTest> engines) {
 #ifdef VERBENA_RADOS
-  if (RadosRig::has_cluster()) engines.push_back({"Rados", [] { return std::make_unique<RadosRig>(); }});
+  if (!RadosRig::has_cluster()) return engines;
+  engines.push_back({"Rados", [] { return std::make_unique<RadosRig>(); }});
+  engines.push_back({"RadosSplitting", [] { return std::make_unique<SplittingRadosRig>(); }});
 #endif
   return engines;
 }

@@ -78,4 +78,10 @@ class RadosRig : public Rig {
   std::unique_ptr<rados::RadosStore> store_;
 };
 
+// Its tablets are split all the time.
+class SplittingRadosRig final : public RadosRig {
+ public:
+  SplittingRadosRig() { options.split_rows = 4; }
+};
+
 }  // namespace verbena::store::conformance

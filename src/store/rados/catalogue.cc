@@ -68,6 +68,7 @@ Task<Result<void>> RadosCatalogue::read(const char*, Place place, Look look) {
 }
 
 Task<Result<void>> RadosCatalogue::commit(Change change) {
+  if (!fresh_()) co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
   if (change.place.bucket == 0) co_return co_await create_bucket(change);
   if (change.place.key.empty()) co_return co_await commit_bucket(change);
   co_return co_await commit_key(change);
@@ -118,12 +119,14 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
     part.bytes += value.size();
     part.sets.insert_or_assign(inline_row(rows.place().key, blob->id()), std::move(value));
   }
+  const uint64_t written = part.sets.size();
   const auto outcome = co_await batcher_.commit(tablet.object, bucket->epoch_text, std::move(part),
                                                 /*alone=*/lost >= lost_together_max);
   if (lost_race(outcome.code)) ++lost;
   VB_CO_ASSIGN(const bool done, co_await settle(change, rows, judged, outcome, std::move(guard)));
   if (!done) co_return false;
   garbage_.add(tablet.object, judged.dead());
+  splitter_.count(bucket->id, tablet.number, written);
   judged.run_effects();
   co_return true;
 }

@@ -11,6 +11,7 @@
 #include "store/rados/garbage.h"
 #include "store/rados/key_locks.h"
 #include "store/rados/registry.h"
+#include "store/rados/splitter.h"
 #include "store/rados/stripes.h"
 
 namespace verbena::store::rados {
@@ -19,8 +20,16 @@ class RadosCatalogue final : public Catalogue {
  public:
   // `tell`: a change of a bucket or of its documents has happened; returns when every server knows.
   using Tell = std::function<Task<Result<void>>(uint64_t bucket)>;
-  RadosCatalogue(Registry& registry, Garbage& garbage, Batcher& batcher, const WallClock& clock, Tell tell)
-      : registry_(registry), garbage_(garbage), batcher_(batcher), clock_(clock), tell_(std::move(tell)) {}
+  // `fresh`: what is kept of buckets is what they are; without that nothing is changed.
+  RadosCatalogue(Registry& registry, Garbage& garbage, Batcher& batcher, Splitter& splitter, const WallClock& clock,
+                 Tell tell, std::function<bool()> fresh)
+      : registry_(registry),
+        garbage_(garbage),
+        batcher_(batcher),
+        splitter_(splitter),
+        clock_(clock),
+        tell_(std::move(tell)),
+        fresh_(std::move(fresh)) {}
 
   View& at_hand(const Place& place) override;
   Task<Result<void>> read(const char* reason, Place place, Look look) override;
@@ -42,8 +51,10 @@ class RadosCatalogue final : public Catalogue {
   Registry& registry_;
   Garbage& garbage_;
   Batcher& batcher_;
+  Splitter& splitter_;
   const WallClock& clock_;
   const Tell tell_;
+  const std::function<bool()> fresh_;
   KeyLocks locks_;
 };
 

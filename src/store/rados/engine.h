@@ -43,6 +43,7 @@ class Engine final : public Context {
   std::thread thread;
   Registry registry{*cluster};
   Batcher batcher{*cluster, io};
+  Splitter splitter;
   std::shared_ptr<Garbage> garbage;
   std::optional<BlobSpace> space;
   std::optional<StripedBlobs> striped;

@@ -224,7 +224,10 @@ Task<Result<void>> Garbage::pass() {
     batches_.pop_front();
   }
   if (batches_.empty()) settled_ = added;
-  if (!batches_.empty() && batches_.front().era >= oldest()) blocked_ = added;
+  if (!batches_.empty() && batches_.front().era >= oldest()) {
+    blocked_era_ = batches_.front().era;
+    blocked_ = added;
+  }
   static auto& waiting = metrics::gauge("verbena_rados_garbage_blobs", "Blobs that are to be removed");
   waiting.set(static_cast<int64_t>(backlog_.load()));
   co_return Result<void>{};

@@ -14,7 +14,10 @@
 namespace verbena::store::rados {
 
 Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
-    : clock_source(*options.clock), on_change(options.on_change), cluster(std::move(connected)) {}
+    : clock_source(*options.clock),
+      on_change(options.on_change),
+      cluster(std::move(connected)),
+      splitter(registry, io, options.split_rows) {}
 
 Engine::~Engine() { close(); }
 
@@ -36,11 +39,11 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   Neighbours::Hear hear = [this](uint64_t bucket) { return reload(bucket); };
   neighbours = std::make_shared<Neighbours>(*cluster, io, std::move(hear));
   RadosCatalogue::Tell tell = [this](uint64_t bucket) { return neighbours->tell(bucket); };
-  catalogue.emplace(registry, *garbage, batcher, clock_source, std::move(tell));
+  fresh = [this] { return neighbours->fresh(); };
+  catalogue.emplace(registry, *garbage, batcher, splitter, clock_source, std::move(tell), fresh);
   rows = &*catalogue;
   blobs = &*striped;
   clock = &clock_source;
-  fresh = [this] { return neighbours->fresh(); };
   if (auto loaded = run(reload(Neighbours::everything)); !loaded) {
     return std::unexpected("buckets: " + describe(loaded.error()));
   }
@@ -55,6 +58,7 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
 
 void Engine::close() {
   if (!thread.joinable()) return;
+  splitter.stop();
   if (watching.valid()) {
     neighbours->stop();
     watching.get();

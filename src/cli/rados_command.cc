@@ -1,0 +1,201 @@
+// `verbena rados`: a store in a Ceph cluster, for whoever runs the cluster. Needs no server.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "cli/exit_code.h"
+#include "cli/server_command.h"
+#ifdef VERBENA_RADOS
+#include "store/rados/admin.h"
+#endif
+
+namespace verbena::cli {
+namespace {
+
+struct RadosFlags {
+  std::string config_path;
+  std::vector<std::string> set;
+  bool json = false;
+  unsigned placement_groups = 32, copies = 3;
+  std::string erasure;  // "K+M"
+  std::string failure_domain = "host";
+};
+
+int rados_failed(const std::string& message, int code = exit_failure) {
+  std::fprintf(stderr, "verbena: %s\n", message.c_str());
+  return code;
+}
+
+#ifdef VERBENA_RADOS
+
+using Json = nlohmann::json;
+using store::rados::Survey;
+
+// File, environment and --set, as the server's.
+std::expected<store::rados::Options, std::string> read_options(const RadosFlags& flags) {
+  Config config;
+  if (!flags.config_path.empty()) {
+    std::ifstream file(flags.config_path, std::ios::binary);
+    std::ostringstream text;
+    if (!file || !(text << file.rdbuf())) return std::unexpected("cannot read " + flags.config_path);
+    if (auto done = apply_yaml(config, text.str(), flags.config_path); !done) return std::unexpected(done.error());
+  }
+  static constexpr std::string_view other_variables[] = {"VERBENA_ROOT_ACCESS_KEY", "VERBENA_ROOT_SECRET_KEY",
+                                                         "VERBENA_ROOT_ACCESS_KEY_FILE", "VERBENA_ROOT_SECRET_KEY_FILE",
+                                                         "VERBENA_CACHE"};
+  if (auto done = apply_environment(config, environ, other_variables); !done) return std::unexpected(done.error());
+  for (const auto& assignment : flags.set) {
+    const size_t equals = assignment.find('=');
+    if (equals == std::string::npos) return std::unexpected("--set wants KEY=VALUE");
+    auto done = apply_value(config, assignment.substr(0, equals), assignment.substr(equals + 1));
+    if (!done) return std::unexpected("--set " + done.error());
+  }
+  return store::rados::Options{.conf = config.rados.conf,
+                               .user = config.rados.user,
+                               .pool = config.rados.pool,
+                               .index_pool = config.rados.index_pool,
+                               .name_space = config.rados.name_space,
+                               .timeout = config.rados.timeout};
+}
+
+bool parse_shards(const std::string& text, store::rados::PoolOptions& into) {
+  unsigned data = 0, code = 0;
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%2u+%2u%c", &data, &code, &rest) != 2) return false;
+  into.data_shards = data;
+  into.code_shards = code;
+  return data >= 1 && code >= 1;
+}
+
+int init(const RadosFlags& flags) {
+  auto options = read_options(flags);
+  if (!options) return rados_failed(options.error(), exit_usage);
+  store::rados::PoolOptions pools{.placement_groups = flags.placement_groups, .copies = flags.copies};
+  pools.failure_domain = flags.failure_domain;
+  if (!flags.erasure.empty() && !parse_shards(flags.erasure, pools)) {
+    return rados_failed("--erasure wants K+M, such as 4+2", exit_usage);
+  }
+  auto made = store::rados::make_pools(*options, pools);
+  if (!made) return rados_failed(made.error());
+  for (const auto& sentence : *made) std::printf("%s\n", sentence.c_str());
+  return exit_ok;
+}
+
+int show_status(const RadosFlags& flags) {
+  auto options = read_options(flags);
+  if (!options) return rados_failed(options.error(), exit_usage);
+  auto status = store::rados::cluster_status(*options);
+  if (!status) return rados_failed(status.error(), exit_connection);
+  if (flags.json) {
+    Json pools = Json::array();
+    for (const auto& pool : status->pools) {
+      pools.push_back({{"name", pool.name}, {"objects", pool.objects}, {"bytes", pool.bytes}});
+    }
+    const Json all = {{"fsid", status->fsid},       {"bytes", status->bytes},
+                      {"bytes_free", status->bytes_free}, {"pools", pools},
+                      {"servers", status->servers}, {"watchers", status->watchers},
+                      {"buckets", status->buckets}, {"tablets", status->tablets},
+                      {"waiting_blobs", status->waiting_blobs}};
+    std::printf("%s\n", all.dump(2).c_str());
+    return exit_ok;
+  }
+  std::printf("cluster %s: %s, %s free\n", status->fsid.c_str(), format_size(status->bytes).c_str(),
+              format_size(status->bytes_free).c_str());
+  for (const auto& pool : status->pools) {
+    std::printf("pool %s: %llu objects, %s\n", pool.name.c_str(), static_cast<unsigned long long>(pool.objects),
+                format_size(pool.bytes).c_str());
+  }
+  std::printf("%llu servers watch, %llu have signed in\n", static_cast<unsigned long long>(status->watchers),
+              static_cast<unsigned long long>(status->servers));
+  std::printf("%llu buckets in %llu tablets, %llu blobs wait to be removed\n",
+              static_cast<unsigned long long>(status->buckets), static_cast<unsigned long long>(status->tablets),
+              static_cast<unsigned long long>(status->waiting_blobs));
+  return exit_ok;
+}
+
+Json to_json(const Survey& survey) {
+  return {{"sound", survey.lost_count == 0},
+          {"lost", survey.lost},
+          {"lost_count", survey.lost_count},
+          {"unnamed_stripes", survey.unnamed_stripes},
+          {"waiting_blobs", survey.waiting_blobs},
+          {"buckets", survey.buckets},
+          {"tablets", survey.tablets},
+          {"objects", survey.objects},
+          {"old_versions", survey.versions},
+          {"parts", survey.parts},
+          {"small_blobs", survey.small_blobs},
+          {"stripes", survey.stripes},
+          {"bytes", survey.stripe_bytes + survey.small_bytes}};
+}
+
+int check_rados(const RadosFlags& flags) {
+  auto options = read_options(flags);
+  if (!options) return rados_failed(options.error(), exit_usage);
+  auto survey = store::rados::check_store(*options);
+  if (!survey) return rados_failed(survey.error());
+  const bool lost = survey->lost_count != 0;
+  if (flags.json) {
+    const auto text = to_json(*survey).dump(2, ' ', false, Json::error_handler_t::replace);  // a key may be no UTF-8
+    std::printf("%s\n", text.c_str());
+    return lost ? exit_damaged : exit_ok;
+  }
+  for (const auto& name : survey->lost) std::printf("lost: %s\n", log::printable(name).c_str());
+  std::printf("%llu buckets, %llu objects, %llu older versions, %llu parts of uploads: %s in %llu stripes and %llu rows\n",
+              static_cast<unsigned long long>(survey->buckets), static_cast<unsigned long long>(survey->objects),
+              static_cast<unsigned long long>(survey->versions), static_cast<unsigned long long>(survey->parts),
+              format_size(survey->stripe_bytes + survey->small_bytes).c_str(),
+              static_cast<unsigned long long>(survey->stripes), static_cast<unsigned long long>(survey->small_blobs));
+  if (survey->unnamed_stripes != 0) {
+    std::printf("%llu stripes belong to nobody, or are being written. That is space, no loss.\n",
+                static_cast<unsigned long long>(survey->unnamed_stripes));
+  }
+  std::printf(lost ? "DAMAGED: of %llu objects bytes are missing.\n" : "sound\n",
+              static_cast<unsigned long long>(survey->lost_count));
+  return lost ? exit_damaged : exit_ok;
+}
+
+#else
+
+int without_rados() { return rados_failed("this build has no engine for Ceph (it was built without librados)"); }
+int init(const RadosFlags&) { return without_rados(); }
+int show_status(const RadosFlags&) { return without_rados(); }
+int check_rados(const RadosFlags&) { return without_rados(); }
+
+#endif
+
+}  // namespace
+
+void add_rados_command(CLI::App& app, int& exit_code) {
+  auto* command = app.add_subcommand("rados", "a store in a Ceph cluster: make its pools, look how it is");
+  command->require_subcommand(1);
+  auto flags = std::make_shared<RadosFlags>();
+  const auto add = [&](const char* name, const char* help, int (*run)(const RadosFlags&)) {
+    auto* sub = command->add_subcommand(name, help);
+    sub->add_option("--config", flags->config_path, "the server's YAML file")->type_name("FILE");
+    sub->add_option("--set", flags->set, "set one configuration key, above file and environment")
+        ->type_name("KEY=VALUE");
+    sub->callback([flags, run, &exit_code] { exit_code = run(*flags); });
+    return sub;
+  };
+  auto* made = add("init", "make the pools that are not there", init);
+  made->add_option("--pg", flags->placement_groups, "placement groups of each pool (default 32)")
+      ->check(CLI::Range(1, 32768));
+  made->add_option("--copies", flags->copies, "of the index, and of the bytes without --erasure (default 3)")
+      ->check(CLI::Range(1, 10));
+  made->add_option("--erasure", flags->erasure, "the bytes erasure-coded: K data and M code shards")->type_name("K+M");
+  made->add_option("--failure-domain", flags->failure_domain,
+                   "what no two copies or shards lie in: host (default), osd, rack, ...")
+      ->type_name("TYPE");
+  auto* status = add("status", "the cluster, its pools, servers, buckets and what waits to be removed", show_status);
+  status->add_flag("--json", flags->json, "the report as JSON");
+  auto* check = add("fsck", "look for objects without bytes and bytes without objects; changes nothing", check_rados);
+  check->add_flag("--json", flags->json, "the report as JSON");
+  check->footer("Reads every row and the name of every stripe. Exit codes: 0 sound; 7 damaged; 1 not checked.");
+}
+
+}  // namespace verbena::cli

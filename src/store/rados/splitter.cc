@@ -1,0 +1,203 @@
+#include "store/rados/splitter.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "store/logic/keys.h"
+
+namespace verbena::store::rados {
+namespace {
+
+using Pool = Cluster::Pool;
+
+constexpr uint64_t looks_per_size = 4;   // while a tablet fills up
+constexpr size_t keys_kept_max = 1024;   // to choose the middle from
+
+size_t find_tablet(const BucketState& bucket, uint64_t number) {
+  const auto found = std::ranges::find(bucket.tablets, number, &Tablet::number);
+  return static_cast<size_t>(found - bucket.tablets.begin());
+}
+
+// Where another tablet's rows of that letter begin; nullopt: nowhere.
+std::optional<std::string> end_of(const BucketState& bucket, size_t tablet, char letter) {
+  if (tablet + 1 >= bucket.tablets.size()) return std::nullopt;
+  return first_row(letter, bucket.tablets[tablet + 1].low);
+}
+
+// Half of them, evenly.
+void thin_out(std::vector<std::string>& keys) {
+  size_t kept = 0;
+  for (size_t i = 0; i < keys.size(); i += 2) keys[kept++] = std::move(keys[i]);
+  keys.resize(kept);
+}
+
+}  // namespace
+
+void Splitter::count(uint64_t bucket, uint64_t tablet, uint64_t rows) {
+  const Name name(bucket, tablet);
+  const std::lock_guard lock(mutex_);
+  uint64_t& written = written_[name];
+  written += rows;
+  if (stopping_ || written < std::max<uint64_t>(rows_max_ / looks_per_size, 1) || looking_.contains(name)) return;
+  written = 0;
+  looking_.insert(name);
+  boost::asio::co_spawn(io_, look(name), boost::asio::detached);
+}
+
+void Splitter::stop() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+}
+
+Task<> Splitter::look(Name name) {
+  if (auto looked = co_await look_at(name); !looked && !(looked.error() == Errc::no_such_bucket)) {
+    log::info("rados: a tablet was not split for now: {}", describe(looked.error()));
+  }
+  const std::lock_guard lock(mutex_);
+  looking_.erase(name);
+  if (written_[name] == 0) written_.erase(name);
+}
+
+Task<Result<void>> Splitter::look_at(Name name) {
+  VB_CO_ASSIGN(BucketPtr bucket, co_await registry_.load(name.first));
+  const size_t tablet = find_tablet(*bucket, name.second);
+  if (tablet == bucket->tablets.size()) co_return Result<void>{};
+  VB_CO_ASSIGN(Found found, co_await survey(bucket, tablet));
+  if (found.left_over) VB_CO_TRY(co_await purge(bucket, tablet));
+  if (found.rows <= rows_max_ || found.keys.size() < 2) co_return Result<void>{};
+  const std::string middle = found.keys[found.keys.size() / 2];
+  VB_CO_ASSIGN(bucket, co_await registry_.writable(bucket, ""));
+  const size_t now = find_tablet(*bucket, name.second);
+  if (now == bucket->tablets.size() || middle <= bucket->tablets[now].low) co_return Result<void>{};
+  if (const auto end = end_of(*bucket, now, 'o'); end && "o" + middle >= *end) co_return Result<void>{};
+  co_return co_await split(bucket, now, middle);
+}
+
+Task<Result<Splitter::Found>> Splitter::survey(BucketPtr bucket, size_t tablet) {
+  Found found;
+  struct Reply {
+    std::set<std::string> keys;
+    bool more = false;
+    int code = 0;
+  };
+  uint64_t objects = 0, step = 1;
+  for (std::string after;;) {
+    auto reply = std::make_shared<Reply>();
+    librados::ObjectReadOperation op;
+    op.omap_get_keys2(after, 1000, &reply->keys, &reply->more, &reply->code);
+    const int code = co_await registry_.cluster().read(Pool::index, bucket->tablets[tablet].object, std::move(op), reply);
+    if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
+    for (const std::string& row : reply->keys) {
+      after = row;
+      const auto end = tablet_letters.contains(row.front()) ? end_of(*bucket, tablet, row.front()) : std::nullopt;
+      if (end && row >= *end) {
+        found.left_over = true;
+        continue;
+      }
+      ++found.rows;
+      if (row.front() != 'o' || objects++ % step != 0) continue;
+      found.keys.push_back(row.substr(1));
+      if (found.keys.size() < keys_kept_max) continue;
+      thin_out(found.keys);
+      step *= 2;
+    }
+    if (!reply->more || reply->keys.empty()) co_return found;
+  }
+}
+
+Task<Result<std::shared_ptr<OmapReply>>> Splitter::rows_from(std::string object, std::string start, std::string after) {
+  if (!after.empty()) co_return co_await registry_.page(object, after, start.substr(0, 1));
+  // A page begins behind a row; this one may begin with the row `start`.
+  VB_CO_ASSIGN(auto page, co_await registry_.page(object, start, start.substr(0, 1)));
+  auto first = std::make_shared<OmapReply>();
+  librados::ObjectReadOperation op;
+  op.omap_get_vals_by_keys({start}, &first->rows, &first->rows_code);
+  const int code = co_await registry_.cluster().read(Pool::index, object, std::move(op), first);
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
+  page->rows.merge(first->rows);
+  co_return page;
+}
+
+Task<Result<void>> Splitter::copy(BucketPtr frozen, size_t tablet, std::string key, std::string to) {
+  const std::string from = frozen->tablets[tablet].object;
+  for (const char letter : tablet_letters) {
+    const auto end = end_of(*frozen, tablet, letter);
+    for (std::string after;;) {
+      VB_CO_ASSIGN(auto page, co_await rows_from(from, first_row(letter, key), after));
+      const bool more = page->more && !page->rows.empty();
+      if (more) after = page->rows.rbegin()->first;
+      if (end) page->rows.erase(page->rows.lower_bound(*end), page->rows.end());
+      if (page->rows.empty()) break;
+      librados::ObjectWriteOperation op;
+      op.assert_exists();
+      op.omap_set(page->rows);
+      const int code = co_await registry_.cluster().write(Pool::index, to, std::move(op), 1 * MiB);
+      if (code < 0) co_return std::unexpected(to_error(code, "rados: new tablet"));
+      if (!more) break;
+    }
+  }
+  co_return Result<void>{};
+}
+
+// What lies behind the tablet's end is another one's, and there.
+Task<Result<void>> Splitter::purge(BucketPtr bucket, size_t tablet) {
+  const std::string object = bucket->tablets[tablet].object;
+  const std::string low = bucket->tablets[tablet + 1].low;
+  for (const char letter : tablet_letters) {
+    for (;;) {
+      VB_CO_ASSIGN(auto page, co_await rows_from(object, first_row(letter, low), ""));
+      if (page->rows.empty()) break;
+      std::set<std::string> gone;
+      for (const auto& [row, value] : page->rows) gone.insert(row);
+      librados::ObjectWriteOperation op;
+      op.assert_exists();
+      op.omap_rm_keys(gone);
+      const int code = co_await registry_.cluster().write(Pool::index, object, std::move(op));
+      if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
+    }
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Splitter::split(BucketPtr bucket, size_t tablet, std::string key) {
+  static auto& splits = metrics::counter("verbena_rados_splits_total", "Tablets that became two");
+  VB_CO_ASSIGN(const uint64_t number, co_await registry_.take_number());
+  VB_CO_ASSIGN(BucketPtr frozen,
+               co_await registry_.set_phase(bucket, Phase::splitting, bucket->tablets[tablet].number));
+  const size_t source = find_tablet(*frozen, bucket->tablets[tablet].number);
+  const std::string object = tablet_object(frozen->id, number);
+  librados::ObjectWriteOperation made;
+  made.create(true);
+  made.setxattr(epoch_attribute, to_buffer(std::to_string(frozen->epoch + 1)));
+  const int code = co_await registry_.cluster().write(Pool::index, object, std::move(made));
+  Result<void> done = code < 0 ? std::unexpected(to_error(code, "rados: new tablet")) : Result<void>();
+  if (done) done = co_await copy(frozen, source, key, object);
+  if (!done) {
+    (void)co_await registry_.set_phase(frozen, Phase::live);
+  } else {
+    Registry::Fill name_it = [&key, number](librados::ObjectWriteOperation& op) {
+      const std::map<std::string, Buffer> row = {{"t" + key, to_buffer(keys::number(number))}};
+      op.omap_set(row);
+      op.omap_rm_keys({"p"});
+    };
+    auto named = co_await registry_.change(frozen, std::move(name_it));
+    // An error may come after the decision: then the tablet is in use.
+    if (!named && !(named.error() == Errc::conditional_conflict)) co_return std::unexpected(named.error());
+    if (named) {
+      splits.add();
+      co_return co_await purge(*named, find_tablet(**named, frozen->tablets[source].number));
+    }
+    done = std::unexpected(named.error());  // it took so long that somebody has undone it
+  }
+  librados::ObjectWriteOperation gone;
+  gone.remove();
+  (void)co_await registry_.cluster().write(Pool::index, object, std::move(gone));
+  co_return done;
+}
+
+}  // namespace verbena::store::rados

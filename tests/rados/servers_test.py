@@ -1,0 +1,171 @@
+#!/usr/bin/python3
+"""Three servers over one cluster: every one serves every key, and what one has acknowledged holds on all of them."""
+import concurrent.futures
+import json
+import pathlib
+import sys
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import ceph_cluster  # noqa: E402
+import verbena_server  # noqa: E402
+from botocore.exceptions import ClientError  # noqa: E402
+from verbena_server import boto3_client  # noqa: E402
+
+SERVERS = 3
+ROUNDS = 30
+
+
+class Server(verbena_server.Server):
+    """Its accounts and keys are its own, its objects everybody's."""
+
+    def __init__(self, name_space):
+        super().__init__()
+        self.args = [word if not word.startswith("rados.namespace=") else f"rados.namespace={name_space}" for word in self.args]
+
+
+def status_of(url):
+    try:
+        with urllib.request.urlopen(url, timeout=60) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def code_of(call, **arguments):
+    try:
+        call(**arguments)
+        return "ok"
+    except ClientError as error:
+        return error.response["Error"]["Code"]
+
+
+def policy(effect, bucket):
+    return json.dumps({"Version": "2012-10-17", "Statement": [
+        {"Effect": effect, "Principal": "*", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{bucket}/*"}]})
+
+
+class Cluster(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        ceph_cluster.shared()
+        cls.servers = [Server("shared").start() for _ in range(SERVERS)]
+        cls.s3 = [boto3_client(server.http, read_timeout=60) for server in cls.servers]
+
+    @classmethod
+    def tearDownClass(cls):
+        for server in cls.servers:
+            server.__exit__(None, None, None)
+
+    def test_what_one_server_has_acknowledged_every_other_one_serves(self):
+        a, b, c = self.s3
+        for i in range(ROUNDS):
+            bucket = f"everywhere-{i}"
+            a.create_bucket(Bucket=bucket)
+            b.put_object(Bucket=bucket, Key="k", Body=b"%d" % i)
+            self.assertEqual(c.get_object(Bucket=bucket, Key="k")["Body"].read(), b"%d" % i)
+            c.put_object(Bucket=bucket, Key="k", Body=b"again")
+            self.assertEqual(a.get_object(Bucket=bucket, Key="k")["Body"].read(), b"again")
+            self.assertEqual([o["Key"] for o in b.list_objects_v2(Bucket=bucket)["Contents"]], ["k"])
+            self.assertEqual(code_of(b.delete_bucket, Bucket=bucket), "BucketNotEmpty")
+            a.delete_object(Bucket=bucket, Key="k")
+            self.assertEqual(code_of(c.get_object, Bucket=bucket, Key="k"), "NoSuchKey")
+            c.delete_bucket(Bucket=bucket)
+            self.assertEqual(code_of(b.put_object, Bucket=bucket, Key="k", Body=b""), "NoSuchBucket")
+
+    def test_of_those_who_create_a_key_at_once_on_different_servers_one_does(self):
+        self.s3[0].create_bucket(Bucket="race")
+        with concurrent.futures.ThreadPoolExecutor(SERVERS) as pool:
+            for i in range(ROUNDS):
+                calls = [pool.submit(code_of, s3.put_object, Bucket="race", Key=f"k{i}", Body=b"%d" % n, IfNoneMatch="*")
+                         for n, s3 in enumerate(self.s3)]
+                codes = [call.result() for call in calls]
+                self.assertEqual(sorted(codes), ["PreconditionFailed"] * (SERVERS - 1) + ["ok"], codes)
+                winner = b"%d" % codes.index("ok")
+                for s3 in self.s3:
+                    self.assertEqual(s3.get_object(Bucket="race", Key=f"k{i}")["Body"].read(), winner)
+
+    def test_no_increment_of_a_counter_is_lost(self):
+        self.s3[0].create_bucket(Bucket="count")
+        self.s3[0].put_object(Bucket="count", Key="n", Body=b"0")
+
+        def increment(s3, times):
+            done = 0
+            while done < times:
+                seen = s3.get_object(Bucket="count", Key="n")
+                text = b"%d" % (int(seen["Body"].read()) + 1)
+                done += code_of(s3.put_object, Bucket="count", Key="n", Body=text, IfMatch=seen["ETag"]) == "ok"
+
+        with concurrent.futures.ThreadPoolExecutor(SERVERS) as pool:
+            for call in [pool.submit(increment, s3, ROUNDS) for s3 in self.s3]:
+                call.result()
+        self.assertEqual(self.s3[1].get_object(Bucket="count", Key="n")["Body"].read(), b"%d" % (SERVERS * ROUNDS))
+
+    def test_denied_is_denied_at_once_on_every_server(self):
+        self.s3[0].create_bucket(Bucket="secret")
+        self.s3[0].put_object(Bucket="secret", Key="k", Body=b"x")
+        urls = [f"{server.http}/secret/k" for server in self.servers]
+        for i in range(ROUNDS):
+            self.s3[i % SERVERS].put_bucket_policy(Bucket="secret", Policy=policy("Allow", "secret"))
+            self.assertEqual([status_of(url) for url in urls], [200] * SERVERS)
+            self.s3[(i + 1) % SERVERS].delete_bucket_policy(Bucket="secret")
+            self.assertEqual([status_of(url) for url in urls], [403] * SERVERS)
+
+    def test_versioning_holds_on_every_server_when_it_is_acknowledged(self):
+        for i in range(ROUNDS // 3):
+            bucket = f"versions-{i}"
+            self.s3[0].create_bucket(Bucket=bucket)
+            self.s3[1].put_object(Bucket=bucket, Key="k", Body=b"null")
+            self.s3[2].put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+            ids = [s3.put_object(Bucket=bucket, Key="k", Body=b"x").get("VersionId") for s3 in self.s3]
+            self.assertEqual(len(set(ids) - {None}), SERVERS)
+            listed = self.s3[i % SERVERS].list_object_versions(Bucket=bucket)["Versions"]
+            self.assertEqual([v["VersionId"] for v in listed], [*reversed(ids), "null"])
+
+    def test_the_parts_of_an_upload_may_go_to_different_servers(self):
+        self.s3[0].create_bucket(Bucket="parts")
+        upload = self.s3[0].create_multipart_upload(Bucket="parts", Key="k")["UploadId"]
+        bodies = [bytes([n]) * (5 << 20) for n in range(6)]
+        with concurrent.futures.ThreadPoolExecutor(SERVERS) as pool:
+            def put(n):
+                return self.s3[n % SERVERS].upload_part(Bucket="parts", Key="k", UploadId=upload, PartNumber=n + 1, Body=bodies[n])
+            etags = [reply["ETag"] for reply in pool.map(put, range(len(bodies)))]
+        parts = [{"PartNumber": n + 1, "ETag": etag} for n, etag in enumerate(etags)]
+        self.s3[1].complete_multipart_upload(Bucket="parts", Key="k", UploadId=upload, MultipartUpload={"Parts": parts})
+        self.assertEqual(self.s3[2].get_object(Bucket="parts", Key="k")["Body"].read(), b"".join(bodies))
+
+    def test_a_reader_keeps_its_object_while_another_server_overwrites_it(self):
+        self.s3[0].create_bucket(Bucket="reader")
+        whole = b"".join(bytes([n]) * (1 << 20) for n in range(64))
+        self.s3[0].put_object(Bucket="reader", Key="k", Body=whole)
+        body = self.s3[1].get_object(Bucket="reader", Key="k")["Body"]
+        read = [body.read(1 << 20)]
+        for _ in range(3):
+            self.s3[2].put_object(Bucket="reader", Key="k", Body=b"new" * (2 << 20))
+        time.sleep(5)  # two signs of life of each server: what nobody reads is removed by now
+        while piece := body.read(1 << 20):
+            read.append(piece)
+        self.assertEqual(b"".join(read), whole)
+
+    def test_a_killed_server_holds_up_no_other_for_long(self):
+        killed = Server("shared").start()
+        s3 = boto3_client(killed.http)
+        s3.create_bucket(Bucket="killed")
+        s3.put_object(Bucket="killed", Key="k", Body=b"acknowledged")
+        killed.kill()
+        began = time.monotonic()
+        self.s3[0].put_bucket_policy(Bucket="killed", Policy=policy("Allow", "killed"))
+        self.assertLess(time.monotonic() - began, 45)
+        self.assertEqual([status_of(f"{server.http}/killed/k") for server in self.servers], [200] * SERVERS)
+        killed.start()
+        self.assertEqual(status_of(f"{killed.http}/killed/k"), 200)
+        killed.__exit__(None, None, None)
+
+
+if __name__ == "__main__":
+    ceph_cluster.skip_without_ceph()
+    verbena_server.ON_RADOS = True
+    unittest.main()
