@@ -44,10 +44,10 @@ class Commands(unittest.TestCase):
             self.assertEqual(again.stdout.count("is there already"), 2)
             with Server(ceph) as server:
                 s3 = boto3_client(server.http)
-                s3.create_bucket(Bucket="b")
+                s3.create_bucket(Bucket="bucket")
                 for key, size in (("small", 100), ("large", 9 << 20)):
-                    s3.put_object(Bucket="b", Key=key, Body=b"x" * size)
-                self.assertEqual(s3.get_object(Bucket="b", Key="large")["Body"].read(), b"x" * (9 << 20))
+                    s3.put_object(Bucket="bucket", Key=key, Body=b"x" * size)
+                self.assertEqual(s3.get_object(Bucket="bucket", Key="large")["Body"].read(), b"x" * (9 << 20))
                 status = json.loads(verbena("rados", "status", "--json", *settings(ceph)).stdout)
                 self.assertEqual((status["watchers"], status["buckets"], status["tablets"]), (1, 1, 1))
             report = verbena("rados", "fsck", "--json", *settings(ceph))
@@ -58,7 +58,7 @@ class Commands(unittest.TestCase):
             self.rados(ceph, "rm", lost)
             report = verbena("rados", "fsck", *settings(ceph))
             self.assertEqual(report.returncode, 7, report.stdout)
-            self.assertIn("lost: b/large", report.stdout)
+            self.assertIn("lost: bucket/large", report.stdout)
 
     def rados(self, ceph, *args):
         return subprocess.run(["rados", "-c", ceph.conf, "-p", "bytes", *args], stdout=subprocess.PIPE, text=True, timeout=60,

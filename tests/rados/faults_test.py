@@ -44,23 +44,23 @@ class Faults(unittest.TestCase):
         ceph.pool("data")
         server = self.enterContext(Server(ceph))
         s3 = boto3_client(server.http, read_timeout=120)
-        s3.create_bucket(Bucket="b")
+        s3.create_bucket(Bucket="bucket")
         return ceph, s3
 
     def test_a_frozen_cluster_gives_503_in_time_and_serves_again(self):
         ceph, s3 = self.start(1)
-        s3.put_object(Bucket="b", Key="k", Body=b"before")
+        s3.put_object(Bucket="bucket", Key="k", Body=b"before")
         ceph.signal_osd(0, signal.SIGSTOP)
         try:
             for call, arguments in ((s3.get_object, {}), (s3.put_object, {"Body": b"meanwhile"}), (s3.delete_object, {})):
                 began = time.monotonic()
-                self.assertEqual(outcome(call, Bucket="b", Key="k", **arguments), (503, "ServiceUnavailable"))
+                self.assertEqual(outcome(call, Bucket="bucket", Key="k", **arguments), (503, "ServiceUnavailable"))
                 self.assertLess(time.monotonic() - began, 60)
         finally:
             ceph.signal_osd(0, signal.SIGCONT)
-        put = lambda: outcome(s3.put_object, Bucket="b", Key="k", Body=b"after")  # noqa: E731
+        put = lambda: outcome(s3.put_object, Bucket="bucket", Key="k", Body=b"after")  # noqa: E731
         self.assertEqual(eventually(put, (200, "")), (200, ""))
-        self.assertEqual(s3.get_object(Bucket="b", Key="k")["Body"].read(), b"after")
+        self.assertEqual(s3.get_object(Bucket="bucket", Key="k")["Body"].read(), b"after")
 
     def test_an_osd_that_dies_costs_no_acknowledged_object(self):
         ceph, s3 = self.start(3)
@@ -68,28 +68,28 @@ class Faults(unittest.TestCase):
         for i, (key, body) in enumerate(bodies.items()):
             if i == 6:
                 ceph.signal_osd(0, signal.SIGKILL)
-            put = lambda: outcome(s3.put_object, Bucket="b", Key=key, Body=body)  # noqa: B023, E731
+            put = lambda: outcome(s3.put_object, Bucket="bucket", Key=key, Body=body)  # noqa: B023, E731
             self.assertEqual(eventually(put, (200, "")), (200, ""))
         for key, body in bodies.items():
-            self.assertEqual(s3.get_object(Bucket="b", Key=key)["Body"].read(), body)
+            self.assertEqual(s3.get_object(Bucket="bucket", Key=key)["Body"].read(), body)
 
     def test_a_full_cluster_takes_nothing_new_and_lets_go_of_what_it_has(self):
         ceph, s3 = self.start(1)
-        s3.put_object(Bucket="b", Key="small", Body=b"x")
-        s3.put_object(Bucket="b", Key="large", Body=b"x" * (8 << 20))
+        s3.put_object(Bucket="bucket", Key="small", Body=b"x")
+        s3.put_object(Bucket="bucket", Key="large", Body=b"x" * (8 << 20))
         ratios = {"nearfull": "0.00001", "backfillfull": "0.00002", "full": "0.00003"}
         for name, ratio in ratios.items():
             ceph.ceph("osd", f"set-{name}-ratio", ratio)
         full = (507, "InsufficientStorage")
         for size in (1, 8 << 20):
-            put = lambda: outcome(s3.put_object, Bucket="b", Key="new", Body=b"x" * size)  # noqa: B023, E731
+            put = lambda: outcome(s3.put_object, Bucket="bucket", Key="new", Body=b"x" * size)  # noqa: B023, E731
             self.assertEqual(eventually(put, full), full)
-        self.assertEqual(s3.get_object(Bucket="b", Key="small")["Body"].read(), b"x")
+        self.assertEqual(s3.get_object(Bucket="bucket", Key="small")["Body"].read(), b"x")
         for key in ("small", "large", "new"):
-            self.assertEqual(outcome(s3.delete_object, Bucket="b", Key=key), (204, ""))
+            self.assertEqual(outcome(s3.delete_object, Bucket="bucket", Key=key), (204, ""))
         for name, ratio in reversed({"nearfull": "0.85", "backfillfull": "0.9", "full": "0.95"}.items()):
             ceph.ceph("osd", f"set-{name}-ratio", ratio)
-        put = lambda: outcome(s3.put_object, Bucket="b", Key="new", Body=b"x")  # noqa: E731
+        put = lambda: outcome(s3.put_object, Bucket="bucket", Key="new", Body=b"x")  # noqa: E731
         self.assertEqual(eventually(put, (200, "")), (200, ""))
 
 

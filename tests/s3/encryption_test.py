@@ -17,7 +17,7 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from s3_case import S3Case  # noqa: E402
-from verbena_server import IN_MEMORY, Server, boto3_client, client_environment, program, tool  # noqa: E402
+from verbena_server import IN_MEMORY, ON_RADOS, Server, boto3_client, client_environment, program, tool  # noqa: E402
 
 MIB = 1 << 20
 KEY_A, KEY_B = b"a" * 32, b"b" * 32
@@ -217,7 +217,7 @@ class Objects(S3Case):
             self.s3.delete_bucket_encryption(Bucket=self.bucket)
 
 
-@unittest.skipIf(IN_MEMORY, "nothing is on disk")
+@unittest.skipIf(IN_MEMORY or ON_RADOS, "nothing is on a disk that this could look at")
 class AtRest(unittest.TestCase):
     MARK = b"PLAINTEXT-THAT-MUST-NOT-LIE-ON-THE-DISK"
 
