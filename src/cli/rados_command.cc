@@ -95,10 +95,14 @@ int show_status(const RadosFlags& flags) {
     for (const auto& pool : status->pools) {
       pools.push_back({{"name", pool.name}, {"objects", pool.objects}, {"bytes", pool.bytes}});
     }
-    const Json all = {{"fsid", status->fsid},       {"bytes", status->bytes},
-                      {"bytes_free", status->bytes_free}, {"pools", pools},
-                      {"servers", status->servers}, {"watchers", status->watchers},
-                      {"buckets", status->buckets}, {"tablets", status->tablets},
+    const Json all = {{"fsid", status->fsid},
+                      {"bytes", status->bytes},
+                      {"bytes_free", status->bytes_free},
+                      {"pools", pools},
+                      {"servers", status->servers},
+                      {"watchers", status->watchers},
+                      {"buckets", status->buckets},
+                      {"tablets", status->tablets},
                       {"waiting_blobs", status->waiting_blobs}};
     std::printf("%s\n", all.dump(2).c_str());
     return exit_ok;
@@ -145,11 +149,12 @@ int check_rados(const RadosFlags& flags) {
     return lost ? exit_damaged : exit_ok;
   }
   for (const auto& name : survey->lost) std::printf("lost: %s\n", log::printable(name).c_str());
-  std::printf("%llu buckets, %llu objects, %llu older versions, %llu parts of uploads: %s in %llu stripes and %llu rows\n",
-              static_cast<unsigned long long>(survey->buckets), static_cast<unsigned long long>(survey->objects),
-              static_cast<unsigned long long>(survey->versions), static_cast<unsigned long long>(survey->parts),
-              format_size(survey->stripe_bytes + survey->small_bytes).c_str(),
-              static_cast<unsigned long long>(survey->stripes), static_cast<unsigned long long>(survey->small_blobs));
+  std::printf(
+      "%llu buckets, %llu objects, %llu older versions, %llu parts of uploads: %s in %llu stripes and %llu rows\n",
+      static_cast<unsigned long long>(survey->buckets), static_cast<unsigned long long>(survey->objects),
+      static_cast<unsigned long long>(survey->versions), static_cast<unsigned long long>(survey->parts),
+      format_size(survey->stripe_bytes + survey->small_bytes).c_str(), static_cast<unsigned long long>(survey->stripes),
+      static_cast<unsigned long long>(survey->small_blobs));
   if (survey->unnamed_stripes != 0) {
     std::printf("%llu stripes belong to nobody, or are being written. That is space, no loss.\n",
                 static_cast<unsigned long long>(survey->unnamed_stripes));

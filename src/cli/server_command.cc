@@ -125,7 +125,7 @@ void print_welcome(const server::Endpoints& endpoints, const server::RootKeys& k
                    const Config& config) {
   std::string providers;
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
-  const std::string where = directory.empty()                         ? "all in memory: gone when it stops"
+  const std::string where = directory.empty()                      ? "all in memory: gone when it stops"
                             : config.engine == EngineChoice::rados ? "data in Ceph's pool " + config.rados.pool
                                                                    : "data in " + directory;
   std::printf("Verbena %s, %s\n\n", VERBENA_VERSION, where.c_str());
@@ -232,9 +232,8 @@ int serve(const Flags& flags) {
 
   auto keys = find_keys(flags);
   if (!keys) return fail_with(keys.error());
-  auto started =
-      flags.memory ? server::Server::start_in_memory(*config, *memory_max, keys->credentials, flags.contents)
-                   : server::Server::start(*config, flags.directory, keys->credentials, flags.contents);
+  auto started = flags.memory ? server::Server::start_in_memory(*config, *memory_max, keys->credentials, flags.contents)
+                              : server::Server::start(*config, flags.directory, keys->credentials, flags.contents);
   if (!started) return fail_with(started.error());
   if (flags.print_ready) {
     print_out(ready_line((*started)->endpoints(), *keys, config->region));

@@ -20,11 +20,13 @@ ROUNDS = 30
 
 
 class Server(verbena_server.Server):
-    """Its accounts and keys are its own, its objects everybody's."""
+    """Of one store: the same namespace and the same master keys."""
 
-    def __init__(self, name_space):
+    def __init__(self, name_space, key_file=None):
         super().__init__()
         self.args = [word if not word.startswith("rados.namespace=") else f"rados.namespace={name_space}" for word in self.args]
+        if key_file:
+            self.args += ["--set", f"encryption.key_file={key_file}"]
 
 
 def status_of(url):
@@ -52,7 +54,9 @@ class Cluster(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         ceph_cluster.shared()
-        cls.servers = [Server("shared").start() for _ in range(SERVERS)]
+        first = Server("shared").start()
+        cls.key_file = f"{first.directory}/master.keys"
+        cls.servers = [first, *(Server("shared", cls.key_file).start() for _ in range(SERVERS - 1))]
         cls.s3 = [boto3_client(server.http, read_timeout=60) for server in cls.servers]
 
     @classmethod
@@ -151,7 +155,7 @@ class Cluster(unittest.TestCase):
         self.assertEqual(b"".join(read), whole)
 
     def test_a_killed_server_holds_up_no_other_for_long(self):
-        killed = Server("shared").start()
+        killed = Server("shared", self.key_file).start()
         s3 = boto3_client(killed.http)
         s3.create_bucket(Bucket="killed")
         s3.put_object(Bucket="killed", Key="k", Body=b"acknowledged")

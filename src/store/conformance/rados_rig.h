@@ -1,5 +1,5 @@
-// The engine over RADOS, on a cluster that the starter of the test names in its environment; each rig has a namespace of
-// its own there.
+// The engine over RADOS, on a cluster that the starter of the test names in its environment; each rig has a namespace
+// of its own there.
 #pragma once
 
 #include <cstdlib>

@@ -65,31 +65,41 @@ class PoolMaker {
     }
     auto made = erasure_coded ? make_coded(name) : make_copied(name);
     if (!made) return std::unexpected("pool " + name + ": " + made.error());
-    return command(rados_, fmt::format(R"({{"prefix":"osd pool application enable","pool":"{}","app":"verbena"}})", name));
+    return tell(R"("prefix":"osd pool application enable","pool":"{}","app":"verbena")", name);
   }
   std::vector<std::string> told() { return std::move(told_); }
 
  private:
   Said make_copied(const std::string& name) {
     const std::string rule = "verbena-" + options_.failure_domain;
-    auto ruled = command(rados_, fmt::format(R"({{"prefix":"osd crush rule create-replicated","name":"{}","root":"default","type":"{}"}})",
-                                             rule, options_.failure_domain));
+    auto ruled = tell(R"("prefix":"osd crush rule create-replicated","name":"{}","root":"default","type":"{}")", rule,
+                      options_.failure_domain);
     if (!ruled) return ruled;
-    auto made = command(rados_, fmt::format(R"({{"prefix":"osd pool create","pool":"{}","pg_num":{},"pool_type":"replicated","rule":"{}","size":{}}})",
-                                            name, options_.placement_groups, rule, options_.copies));
+    auto made =
+        tell(R"("prefix":"osd pool create","pool":"{}","pg_num":{},"pool_type":"replicated","rule":"{}","size":{})",
+             name, options_.placement_groups, rule, options_.copies);
     if (made) told_.push_back(fmt::format("pool {}: {} copies", name, options_.copies));
     return made;
   }
   Said make_coded(const std::string& name) {
     const std::string profile =
         fmt::format("verbena-{}-{}-{}", options_.data_shards, options_.code_shards, options_.failure_domain);
-    auto profiled = command(rados_, fmt::format(R"({{"prefix":"osd erasure-code-profile set","name":"{}","profile":["k={}","m={}","crush-failure-domain={}"]}})",
-                                                profile, options_.data_shards, options_.code_shards, options_.failure_domain));
+    auto profiled = tell(
+        R"("prefix":"osd erasure-code-profile set","name":"{}","profile":["k={}","m={}","crush-failure-domain={}"])",
+        profile, options_.data_shards, options_.code_shards, options_.failure_domain);
     if (!profiled) return profiled;
-    auto made = command(rados_, fmt::format(R"({{"prefix":"osd pool create","pool":"{}","pg_num":{},"pool_type":"erasure","erasure_code_profile":"{}"}})",
-                                            name, options_.placement_groups, profile));
-    if (made) told_.push_back(fmt::format("pool {}: erasure-coded {}+{}", name, options_.data_shards, options_.code_shards));
+    auto made =
+        tell(R"("prefix":"osd pool create","pool":"{}","pg_num":{},"pool_type":"erasure","erasure_code_profile":"{}")",
+             name, options_.placement_groups, profile);
+    if (made)
+      told_.push_back(fmt::format("pool {}: erasure-coded {}+{}", name, options_.data_shards, options_.code_shards));
     return made;
+  }
+
+  // What stands between the braces of a command.
+  template <class... Args>
+  Said tell(fmt::format_string<Args...> format, Args&&... args) {
+    return command(rados_, "{" + fmt::format(format, std::forward<Args>(args)...) + "}");
   }
 
   librados::Rados& rados_;

@@ -11,8 +11,8 @@
 namespace verbena::store::rados {
 
 struct PoolOptions {
-  unsigned placement_groups = 32;  // of each pool
-  unsigned copies = 3;             // of the index, and of the bytes where they are not erasure-coded
+  unsigned placement_groups = 32;             // of each pool
+  unsigned copies = 3;                        // of the index, and of the bytes where they are not erasure-coded
   unsigned data_shards = 0, code_shards = 0;  // of the bytes; 0: copies
   std::string failure_domain = "host";        // what no two copies or shards lie in
 };
@@ -28,8 +28,8 @@ struct ClusterStatus {
     uint64_t objects = 0, bytes = 0;
   };
   std::vector<Pool> pools;
-  uint64_t servers = 0;  // that have registered themselves
-  uint64_t watchers = 0; // that have a watch: the living ones
+  uint64_t servers = 0;   // that have registered themselves
+  uint64_t watchers = 0;  // that have a watch: the living ones
   uint64_t buckets = 0, tablets = 0, waiting_blobs = 0;
 };
 std::expected<ClusterStatus, std::string> cluster_status(const Options& options);

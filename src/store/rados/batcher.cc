@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t batch_max = 128;
 constexpr size_t batch_bytes_max = 2 * MiB;
-constexpr int attempts_max = 3;  // of a call that is not answered in time
+constexpr int sends_max = 3;  // of a call that is not answered in time
 
 }  // namespace
 
@@ -65,7 +65,7 @@ Task<Batcher::Outcome> Batcher::send(std::string tablet, const std::vector<Waiti
   static auto& batches = metrics::counter("verbena_rados_commit_calls_total", "Calls that carried changes of keys");
   commits.add(batch.size());
   Outcome outcome;
-  for (int attempt = 0; attempt < attempts_max; ++attempt) {
+  for (int attempt = 0; attempt < sends_max; ++attempt) {
     batches.add();
     librados::ObjectWriteOperation op;
     op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(batch.front().epoch));

@@ -193,7 +193,9 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change) {
     if (!sets.empty()) op.omap_set(sets);
   };
   if (record) {
-    VB_CO_TRY(co_await registry_.change(bucket, std::move(fill)));
+    auto changed = co_await registry_.change(bucket, std::move(fill));
+    if (!changed && !(changed.error() == Errc::conditional_conflict)) (void)co_await tell_(bucket->id);  // it may be so
+    VB_CO_TRY(std::move(changed));
   } else {
     VB_CO_TRY(co_await registry_.change_rows(bucket, std::move(fill)));
   }

@@ -34,6 +34,7 @@ class RadosCatalogue final : public Catalogue {
   View& at_hand(const Place& place) override;
   Task<Result<void>> read(const char* reason, Place place, Look look) override;
   Task<Result<void>> commit(Change change) override;
+  void close() { locks_.close(); }
   Task<Result<void>> sync() override { co_return Result<void>{}; }  // what was answered is durable
 
  private:

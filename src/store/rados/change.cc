@@ -19,7 +19,10 @@ class WrittenCursor final : public Cursor {
  public:
   WrittenCursor(std::unique_ptr<Cursor> rows, const KeyTransaction::Written& written, std::string prefix,
                 std::string_view from)
-      : rows_(std::move(rows)), written_(written), prefix_(std::move(prefix)), at_(std::max(from, std::string_view(prefix_))) {}
+      : rows_(std::move(rows)),
+        written_(written),
+        prefix_(std::move(prefix)),
+        at_(std::max(from, std::string_view(prefix_))) {}
 
   bool valid() const override { return stand(); }
   std::string_view key() const override { return stand(), key_; }

@@ -7,8 +7,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <thread>
-#include <vector>
 
 #include "base/metrics.h"
 
@@ -87,8 +85,8 @@ std::expected<std::unique_ptr<Cluster>, std::string> Cluster::connect(const Clus
   if (const int code = rados.connect(); code < 0) {
     return std::unexpected(sentence(code, "the Ceph cluster does not let in client." + options.user));
   }
-  for (const auto& [pool, context] : {std::pair(&options.index_pool, &cluster->index_),
-                                      std::pair(&options.pool, &cluster->data_)}) {
+  for (const auto& [pool, context] :
+       {std::pair(&options.index_pool, &cluster->index_), std::pair(&options.pool, &cluster->data_)}) {
     if (const int code = rados.ioctx_create(pool->c_str(), *context); code < 0) {
       return std::unexpected(sentence(code, "pool '" + *pool + "'"));
     }
@@ -103,13 +101,14 @@ std::expected<std::unique_ptr<Cluster>, std::string> Cluster::connect(const Clus
 }
 
 void Cluster::wait_until_idle() {
-  for (;;) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (in_flight_ == 0) return;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // each has a time-out
-  }
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [this] { return started_ == 0; });  // each has a time-out
+}
+
+void Cluster::close() {
+  const std::lock_guard lock(mutex_);
+  closing_ = true;
+  wake();
 }
 
 Cluster::~Cluster() {
@@ -168,15 +167,20 @@ Task<bool> Cluster::enter(size_t bytes) {
 }
 
 void Cluster::leave(size_t bytes) {
-  std::vector<std::function<void()>> next;
   const std::lock_guard lock(mutex_);
   --in_flight_;
+  --started_;
+  if (started_ == 0) idle_.notify_all();
   bytes_ -= bytes;
   counters().in_flight.set(static_cast<int64_t>(in_flight_));
+  wake();
+}
+
+void Cluster::wake() {
   while (!waiters_.empty() && fits(waiters_.front().bytes)) {
     ++in_flight_;
     bytes_ += waiters_.front().bytes;
-    auto go = std::move(waiters_.front().go);
+    const auto go = std::move(waiters_.front().go);
     waiters_.pop_front();
     go();  // only posts
   }
@@ -194,6 +198,10 @@ Task<int> Cluster::call(Start start, std::shared_ptr<void> keep, size_t bytes) {
     auto* call = new Call{this, nullptr, bytes, std::move(held), std::move(done)};
     call->completion = librados::Rados::aio_create_completion(call, &Cluster::completed);
     auto* completion = call->completion;
+    {
+      const std::lock_guard lock(mutex_);
+      ++started_;
+    }
     if (const int code = begin(completion); code < 0) {
       std::unique_ptr<Call> failed(call);
       completion->release();

@@ -1,5 +1,5 @@
-// A connection to a Ceph cluster: librados's asynchronous calls as tasks. A call is made on any core and its caller goes
-// on there; how many are in flight and how long each takes is bounded.
+// A connection to a Ceph cluster: librados's asynchronous calls as tasks. A call is made on any core and its caller
+// goes on there; how many are in flight and how long each takes is bounded.
 #pragma once
 
 #include <rados/librados.hpp>
@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <deque>
 #include <expected>
 #include <functional>
@@ -26,8 +27,8 @@ using Buffer = librados::bufferlist;
 struct ClusterOptions {
   std::string conf;  // ceph.conf; empty: where Ceph looks for it
   std::string user = "admin";
-  std::string pool, index_pool;  // of bytes, which may be erasure-coded; of rows, which must be replicated
-  std::string name_space;        // of both: one store; empty: the default one
+  std::string pool, index_pool;      // of bytes, which may be erasure-coded; of rows, which must be replicated
+  std::string name_space;            // of both: one store; empty: the default one
   std::chrono::seconds timeout{10};  // of one call
 };
 
@@ -59,8 +60,10 @@ class Cluster {
   // Any other call that ends with a completion.
   using Start = std::function<int(librados::AioCompletion*)>;
   Task<int> call(Start start, std::shared_ptr<void> keep, size_t bytes = 0);
-  // Blocks until every call that was begun has ended.
+  // Blocks until every call that librados has has ended.
   void wait_until_idle();
+  // From now on nobody waits for his turn: of those who have theirs, some may never go on.
+  void close();
 
   librados::Rados& handle() { return rados_; }
   librados::IoCtx& context(Pool pool) { return pool == Pool::index ? index_ : data_; }
@@ -72,6 +75,7 @@ class Cluster {
   explicit Cluster(ClusterOptions options) : options_(std::move(options)) {}
   Task<bool> enter(size_t bytes);
   void leave(size_t bytes);
+  void wake();  // who fits; mutex_ is held
   static void completed(librados::completion_t, void* call);
 
   const ClusterOptions options_;
@@ -83,9 +87,14 @@ class Cluster {
     size_t bytes;
     std::function<void()> go;
   };
-  bool fits(size_t bytes) const { return in_flight_ < calls_max && (bytes_ == 0 || bytes_ + bytes <= bytes_max); }
-  std::mutex mutex_;  // of all below
-  size_t in_flight_ = 0, bytes_ = 0;
+  bool fits(size_t bytes) const {
+    return closing_ || (in_flight_ < calls_max && (bytes_ == 0 || bytes_ + bytes <= bytes_max));
+  }
+  std::mutex mutex_;                  // of all below
+  size_t in_flight_ = 0, bytes_ = 0;  // that were let in
+  size_t started_ = 0;                // of them, that librados has
+  bool closing_ = false;
+  std::condition_variable idle_;
   std::deque<Waiter> waiters_;
 };
 

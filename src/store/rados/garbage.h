@@ -47,7 +47,7 @@ class Garbage {
   Task<> run();  // until stop()
   void stop();
 
-  // All that was added so far has gone, or waits for readers of this process.
+  // It was looked what others left, and all that was added so far has gone, or waits for readers of this process.
   bool settled() {
     const uint64_t added = added_.load();
     return settled_.load() == added || (blocked_.load() == added && oldest() <= blocked_era_.load());
@@ -89,7 +89,7 @@ class Garbage {
   const uint64_t incarnation_;
   boost::asio::steady_timer timer_;
   std::atomic<bool> stopping_{false}, full_{false};
-  std::atomic<uint64_t> added_{0}, settled_{0}, blocked_{0}, blocked_era_{0}, backlog_{0};
+  std::atomic<uint64_t> added_{1}, settled_{0}, blocked_{0}, blocked_era_{0}, backlog_{0};
 
   std::mutex mutex_;  // of these
   uint64_t era_ = 0;

@@ -39,6 +39,12 @@ class KeyLocks {
     Name name_;
   };
 
+  // Nobody is woken any more: whoever waits may have nothing to wake up on.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+
   // slow_down: too many wait for that key.
   Task<Result<Held>> take(Name name) {
     auto executor = co_await boost::asio::this_coro::executor;
@@ -68,6 +74,7 @@ class KeyLocks {
   void release(const Name& name) {
     const std::lock_guard lock(mutex_);
     const auto waiters = waiters_.find(name);
+    if (closed_ || waiters == waiters_.end()) return;
     if (waiters->second.empty()) {
       waiters_.erase(waiters);
       return;
@@ -78,7 +85,8 @@ class KeyLocks {
   }
 
   std::mutex mutex_;
-  std::map<Name, std::deque<std::function<void(bool)>>> waiters_;  // guarded by mutex_; there: held
+  bool closed_ = false;                                            // guarded by mutex_, as the next
+  std::map<Name, std::deque<std::function<void(bool)>>> waiters_;  // there: held
 };
 
 }  // namespace verbena::store::rados

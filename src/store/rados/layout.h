@@ -34,7 +34,7 @@ inline constexpr const char* epoch_attribute = "e";
 inline constexpr const char* checksums_attribute = "c";
 inline constexpr uint64_t stripe_size = 4 * MiB;
 inline constexpr uint64_t block_size = 64 * KiB;
-inline constexpr uint64_t inline_max = 16 * KiB;  // bytes of a blob that lies with the rows
+inline constexpr uint64_t inline_max = 16 * KiB;               // bytes of a blob that lies with the rows
 inline constexpr std::string_view tablet_letters = "ginouvx";  // of rows that belong to a key
 
 std::string bucket_object(uint64_t bucket);

@@ -59,6 +59,7 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
 void Engine::close() {
   if (!thread.joinable()) return;
   splitter.stop();
+  cluster->close();
   if (watching.valid()) {
     neighbours->stop();
     watching.get();
@@ -69,6 +70,7 @@ void Engine::close() {
   }
   cluster->handle().watch_flush();
   cluster->wait_until_idle();
+  if (catalogue) catalogue->close();
   guard.reset();
   thread.join();
 }

@@ -17,14 +17,15 @@ namespace verbena::store::rados {
 struct Options {
   std::string conf, user = "admin", pool, index_pool, name_space;  // as ClusterOptions'
   std::chrono::seconds timeout{10};
-  uint64_t split_rows = 100'000;  // of a tablet that becomes two
+  uint64_t split_rows = 100'000;   // of a tablet that becomes two
   memory::Arena* arena = nullptr;  // reads are leased from it; outlives the store
   const WallClock* clock = &system_clock();
   // Another server has changed a bucket or one of its documents; runs before that change is acknowledged.
   std::function<void()> on_change = [] {};
 };
 
-// What a look at everything finds. Of a store that is written to meanwhile, bytes that no row names may be on their way.
+// What a look at everything finds. Of a store that is written to meanwhile, bytes that no row names may be on their
+// way.
 struct Survey {
   uint64_t buckets = 0, tablets = 0, objects = 0, versions = 0, parts = 0;
   uint64_t small_blobs = 0, small_bytes = 0;  // with the rows

@@ -16,9 +16,9 @@ namespace {
 
 using Pool = Cluster::Pool;
 
-constexpr uint64_t page_rows = 1000;                  // of omap; the cluster gives no more than 1,024
-constexpr std::chrono::seconds left_behind{15};       // a removal or a split that takes longer has nobody any more
-constexpr std::chrono::seconds wait_max{25};          // for one that goes on
+constexpr uint64_t page_rows = 1000;             // of omap; the cluster gives no more than 1,024
+constexpr std::chrono::seconds left_behind{15};  // a removal or a split that takes longer has nobody any more
+constexpr std::chrono::seconds wait_max{25};     // for one that goes on
 constexpr std::chrono::milliseconds look_again{10};
 constexpr int attempts_max = 100;
 
@@ -325,8 +325,7 @@ Task<Result<uint64_t>> Registry::take_number() {
     const std::string seen = row == rows.end() ? "" : row->second;
     const uint64_t number = keys::parse_number(seen).value_or(1);
     librados::ObjectWriteOperation op;
-    const std::map<std::string, std::pair<Buffer, int>> guard = {
-        {"next", {to_buffer(seen), LIBRADOS_CMPXATTR_OP_EQ}}};
+    const std::map<std::string, std::pair<Buffer, int>> guard = {{"next", {to_buffer(seen), LIBRADOS_CMPXATTR_OP_EQ}}};
     op.omap_cmp(guard, nullptr);
     const std::map<std::string, Buffer> next = {{"next", to_buffer(keys::number(number + 1))}};
     op.omap_set(next);

@@ -1,7 +1,7 @@
-// The buckets as the cluster has them: record, epoch, tablets. A bucket's epoch goes up whenever something changes that
-// all who read or write its rows must know: its record, its tablets, its removal. First the bucket's object gets the new
-// epoch together with the change, in one call; that decides. Then each tablet gets it, by whoever comes first; a call
-// that is guarded by an epoch of before fails, and its maker reads the bucket anew.
+// The buckets as the cluster has them: record, epoch, tablets. A bucket's epoch goes up whenever something changes
+// that all who read or write its rows must know: its record, its tablets, its removal. First the bucket's object gets
+// the new epoch together with the change, in one call; that decides. Then each tablet gets it, by whoever comes first;
+// a call that is guarded by an epoch of before fails, and its maker reads the bucket anew.
 #pragma once
 
 #include <functional>

@@ -279,12 +279,15 @@ Task<Result<void>> Rows::fetch_object(std::string object, std::set<std::string> 
 
 Task<Result<void>> Rows::fetch() {
   if (!root_asked_.empty()) {
-    VB_CO_TRY(co_await fetch_object(std::string(root_object), std::exchange(root_asked_, {}), root_rows_));
-    co_return Result<void>{};
+    auto names = std::move(root_asked_);
+    root_asked_.clear();
+    co_return co_await fetch_object(std::string(root_object), std::move(names), root_rows_);
   }
   if (!bucket_) co_return fail(Errc::no_such_bucket);
   if (!documents_asked_.empty()) {
-    VB_CO_TRY(co_await fetch_object(bucket_object(place_.bucket), std::exchange(documents_asked_, {}), documents_));
+    auto names = std::move(documents_asked_);
+    documents_asked_.clear();
+    VB_CO_TRY(co_await fetch_object(bucket_object(place_.bucket), std::move(names), documents_));
   } else if (asked_.empty() && pages_asked_.empty() && !guard_asked_) {
     co_return fail(Errc::internal, "rados: would_block without a question");
   }

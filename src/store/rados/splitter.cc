@@ -15,8 +15,8 @@ namespace {
 
 using Pool = Cluster::Pool;
 
-constexpr uint64_t looks_per_size = 4;   // while a tablet fills up
-constexpr size_t keys_kept_max = 1024;   // to choose the middle from
+constexpr uint64_t looks_per_size = 4;  // while a tablet fills up
+constexpr size_t keys_kept_max = 1024;  // to choose the middle from
 
 size_t find_tablet(const BucketState& bucket, uint64_t number) {
   const auto found = std::ranges::find(bucket.tablets, number, &Tablet::number);
@@ -90,7 +90,8 @@ Task<Result<Splitter::Found>> Splitter::survey(BucketPtr bucket, size_t tablet) 
     auto reply = std::make_shared<Reply>();
     librados::ObjectReadOperation op;
     op.omap_get_keys2(after, 1000, &reply->keys, &reply->more, &reply->code);
-    const int code = co_await registry_.cluster().read(Pool::index, bucket->tablets[tablet].object, std::move(op), reply);
+    const int code =
+        co_await registry_.cluster().read(Pool::index, bucket->tablets[tablet].object, std::move(op), reply);
     if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
     for (const std::string& row : reply->keys) {
       after = row;

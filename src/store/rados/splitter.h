@@ -1,6 +1,6 @@
-// Tablets that have grown too large become two, while the bucket is in use: changes of the tablet's keys wait until the
-// upper half of its rows has been copied, then the bucket's object names the new tablet. Whoever goes away in between has
-// changed nothing.
+// Tablets that have grown too large become two, while the bucket is in use: changes of the tablet's keys wait until
+// the upper half of its rows has been copied, then the bucket's object names the new tablet. Whoever goes away in
+// between has changed nothing.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
