@@ -128,10 +128,9 @@ struct Server::State {
         "to its native port, {} sessions; raise the limit of open files (ulimit -n, LimitNOFILE=)",
         files, limits.http.connections_max, limits.rdma.connections_max, *limits.rdma.sessions_max);
   }
-  // An engine may have a thread that tells what others have changed.
   ~State() {
-    hot_store.reset();
-    store.reset();
+    const std::lock_guard lock(told_mutex);
+    told_service = nullptr;
   }
 
   std::expected<void, std::string> open_transports();
@@ -165,11 +164,13 @@ struct Server::State {
   std::unique_ptr<auth::IdentityStore> identities;
   std::unique_ptr<memory::Arena> arena;
   std::unique_ptr<BlockingPool> pool;
+  // Is told what other servers of a cluster change, by a thread of the engine that outlives it.
+  std::mutex told_mutex;
+  s3::Service* told_service = nullptr;
   std::unique_ptr<store::Store> store;
   std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
   std::unique_ptr<s3::Service> service;
-  std::atomic<s3::Service*> told_service = nullptr;  // is told what other servers of a cluster change
   std::unique_ptr<BlockingPool> iam_pool;
   std::unique_ptr<iam::Service> iam;
   std::unique_ptr<s3::LifecycleWorker> lifecycle;
@@ -277,7 +278,8 @@ std::expected<void, std::string> Server::State::open_rados() {
                                 .timeout = config.rados.timeout,
                                 .arena = arena.get()};
   options.on_change = [this] {
-    if (auto* told = told_service.load(); told != nullptr) told->access->changed();
+    const std::lock_guard lock(told_mutex);
+    if (told_service != nullptr) told_service->access->changed();
   };
   auto opened = store::rados::RadosStore::connect(options);
   if (!opened) return std::unexpected("cannot open the store in the Ceph cluster: " + opened.error());
@@ -304,7 +306,10 @@ std::expected<void, std::string> Server::State::open_store() {
   store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;
   service = std::make_unique<s3::Service>(
       s3::Service{front, *arena, system_clock(), config.region, verifier.get(), config.lifecycle_day.count()});
-  told_service = service.get();
+  {
+    const std::lock_guard lock(told_mutex);
+    told_service = service.get();
+  }
   service->accounts = identities.get();
   service->credentials = identities.get();
   service->express = {.enabled = config.s3_express.enabled, .zone = config.s3_express.zone};
