@@ -162,6 +162,14 @@ class Boto(PythonCase):
             self.plain.upload_part(Bucket="bucket", Key="by-http", UploadId=upload, PartNumber=1, Body=b"x")
             self.assertEqual(without.reasons, {"UploadPart: no token_provider": 1})
 
+    def test_etags_are_no_md5s_where_nobody_wants_them(self):
+        with verbena.accelerate(self.plain, native_endpoint=self.server.native, md5_etags=False) as acceleration:
+            put = self.plain.put_object(Bucket="bucket", Key="etag", Body=DATA)
+            self.assertNotEqual(put["ETag"], f'"{hashlib.md5(DATA).hexdigest()}"')
+            got = self.plain.get_object(Bucket="bucket", Key="etag", IfMatch=put["ETag"])
+            self.assertEqual((got["ETag"], got["Body"].read()), (put["ETag"], DATA))
+            self.assertEqual(acceleration.counts, {"native": 2})
+
     def test_what_is_declined_is_hashed_and_signed_as_ever(self):
         sent = {}
 

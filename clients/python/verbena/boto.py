@@ -35,8 +35,8 @@ _NO_HEADERS = {"content-length", "date", "server", "connection", "x-amz-request-
 class Acceleration:
     """What accelerate() made of a client. `counts` says how many requests went which way, `reasons` why they did not go natively."""
 
-    def __init__(self, s3, client, token_options=None):
-        self.s3, self.client = s3, client
+    def __init__(self, s3, client, token_options=None, md5_etags=True):
+        self.s3, self.client, self._md5_etags = s3, client, md5_etags
         self._tokens, self._token_options, self._tokens_after = None, token_options, 0.0
         self.counts, self.reasons = collections.Counter(), collections.Counter()
         self._lock = threading.Lock()
@@ -167,7 +167,7 @@ class Acceleration:
         try:
             put = self.client.put(*address, body.bytes, content_type=headers.get("content-type"), metadata=metadata,
                                   if_match=_etag(headers.get("if-match")), if_none_match=_etag(headers.get("if-none-match")),
-                                  checksum=body.checksum, md5_etag=True)
+                                  checksum=body.checksum, md5_etag=self._md5_etags)
         except (errors.OutcomeUnknown, errors.TimedOut) as error:
             if headers.get("if-match") or headers.get("if-none-match"):
                 raise _broken(request, error) from error
@@ -238,11 +238,11 @@ class Acceleration:
             return self._tokens, None
 
 
-def accelerate(s3, *, native_endpoint=None, provider="auto", token_provider="verbs", **options):
+def accelerate(s3, *, native_endpoint=None, provider="auto", token_provider="verbs", md5_etags=True, **options):
     """Moves the payloads of a boto3 client's GetObject, PutObject and UploadPart past HTTP, to and from the Verbena server that it talks to.
 
     Downloads, uploads and transfers in parts go through the same calls. Parts of uploads go by RDMA token, where this machine has a device of
-    `token_provider` (None: never). Returns an Acceleration; its `close()` undoes it.
+    `token_provider` (None: never). md5_etags=False spares the server the MD5 of what PutObject stores: the ETag is then another one. Returns an Acceleration; its `close()` undoes it.
     """
     credentials = s3._request_signer._credentials.get_frozen_credentials()
     verify = getattr(s3._endpoint.http_session, "_verify", True)
@@ -250,7 +250,7 @@ def accelerate(s3, *, native_endpoint=None, provider="auto", token_provider="ver
                    secret_key=credentials.secret_key, session_token=credentials.token, region=s3.meta.region_name or "us-east-1",
                    ca_file=verify if isinstance(verify, str) else None, insecure=verify is False)
     client = Client(**options, via="native", provider=provider)
-    return Acceleration(s3, client, token_provider and dict(options, via="token", provider=token_provider))
+    return Acceleration(s3, client, token_provider and dict(options, via="token", provider=token_provider), md5_etags)
 
 
 def _broken(request, error):
