@@ -151,6 +151,7 @@ bool Pattern::match_pieces(std::string_view text, Inquiry& inquiry, Letters lett
     if (piece < pieces_.size()) {
       const Piece& now = pieces_[piece];
       if (now.kind == Kind::many) {
+        if (piece + 1 == pieces_.size()) return true;  // whatever is left
         star = piece++;
         star_at = at;
         continue;
