@@ -267,7 +267,7 @@ def document(info, arguments, rounds, first, limit, took):
     memory, sync, parallel, per_core = (median_rows(rounds, name) for name in ("memory", "sync", "parallel", "per_core"))
     options = " ".join(sys.argv[1:])
     out = ["# Performance", "",
-           "Everything on this page, the plot too, was written by one command:", "",
+           "Everything on this page, the plot too, was written by one command, but for sections that name their own:", "",
            "```sh", f"./dev bench{' ' + options if options else ''}", "```", "",
            f"**Machine**: {info['machine']}; {info['system']}; nginx {info['nginx'].removeprefix('nginx/')}; commit "
            f"{info['commit']}, `release` preset. Client and server share the machine; load average at the start "

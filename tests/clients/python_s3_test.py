@@ -48,7 +48,8 @@ def main():
             print(f"            by http {n:4}: {reason}")
         for way in ("native", "token", "http"):
             sums[way] = sums.get(way, 0) + counts.get(way, 0)
-    assert sums["native"] > 0, "nothing travelled natively"
+    if "objects" in (sys.argv[1:] or AREAS):
+        assert sums["native"] > 0 and sums["token"] > 0, "nothing travelled natively, or nothing by token"
 
 
 main()
