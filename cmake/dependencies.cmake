@@ -17,17 +17,15 @@ pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 
-# librados, for the engine over Ceph. Without it the program is built without that engine, and says so when asked for it.
-find_path(RADOS_INCLUDE rados/librados.hpp)
-find_library(RADOS_LIBRARY rados)
-if(RADOS_INCLUDE AND RADOS_LIBRARY)
-  set(VERBENA_RADOS ON)
+# The engine over Ceph is in the making (docs/cluster.md), and librados would cost every command its time to load: it is
+# built where it is asked for. Without it the program says so.
+option(VERBENA_RADOS "The engine over Ceph RADOS (server --engine rados), by librados" OFF)
+if(VERBENA_RADOS)
+  find_path(RADOS_INCLUDE rados/librados.hpp REQUIRED)
+  find_library(RADOS_LIBRARY rados REQUIRED)
   add_library(verbena_librados INTERFACE)
   target_include_directories(verbena_librados SYSTEM INTERFACE ${RADOS_INCLUDE})
   target_link_libraries(verbena_librados INTERFACE ${RADOS_LIBRARY})
-else()
-  set(VERBENA_RADOS OFF)
-  message(STATUS "librados is not there (libradospp-dev): built without the engine on Ceph (server --engine rados)")
 endif()
 
 # libfabric: the system's where it is >= 2, else the one that `./dev setup` built (tools/build-libfabric.sh).
