@@ -6,9 +6,9 @@ usage: bench/test_servers.py [--seconds S]
 
 Where `./dev image` has been (as root), the image under podman is a row, too.
 
-Each server is started five times (from the start of the process to its first answer: the median), then asked by one client over one
-kept-alive connection with presigned requests, so that the client's own signing is not what is measured. The last column counts how many of
-the calls below a server answers with success.
+Each server is started five times (from the start of the process to its first answer), then asked by one client over one kept-alive connection
+with presigned requests, so that the client's own signing is not what is measured. Of the starts the fastest counts, of the requests the best quarter
+of a second: what else the machine does is not what is compared. The last column counts how many of the calls below a server answers with success.
 """
 import argparse
 import http.client
@@ -18,7 +18,6 @@ import os
 import pathlib
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,7 @@ import podman_here  # noqa: E402
 CACHE = pathlib.Path(os.environ.get("VERBENA_CACHE") or pathlib.Path.home() / ".cache" / "verbena") / "test-servers"
 S3RVER, FAUXQS = "3.7.1", "1.9.2"  # the last ones for Node.js 20
 START_S = 60
+WINDOW_S = 0.25
 SIZE = 4096
 
 
@@ -130,19 +130,22 @@ class Started:
 
 
 def rate(server, operation, seconds):
-    """Requests a second over one connection."""
+    """Requests a second over one connection, in the best of its windows."""
     url = server.s3.generate_presigned_url(operation, Params={"Bucket": "rate", "Key": "k"}, ExpiresIn=3600)
     path = "/" + url.split("/", 3)[3]
     method, body = ("PUT", b"x" * SIZE) if operation == "put_object" else ("GET", None)
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    done, until = 0, time.monotonic() + seconds
-    while time.monotonic() < until:
-        connection.request(method, path, body=body)
-        reply = connection.getresponse()
-        reply.read()
-        assert reply.status == 200, (operation, reply.status)
-        done += 1
-    return done / seconds
+    best, until = 0.0, time.monotonic() + seconds
+    while (began := time.monotonic()) < until:
+        done = 0
+        while (took := time.monotonic() - began) < WINDOW_S:
+            connection.request(method, path, body=body)
+            reply = connection.getresponse()
+            reply.read()
+            assert reply.status == 200, (operation, reply.status)
+            done += 1
+        best = max(best, done / took)
+    return best
 
 
 def calls(s3):
@@ -228,7 +231,7 @@ def main():
             server.s3.create_bucket(Bucket="rate")
             put, get = rate(server, "put_object", seconds), rate(server, "get_object", seconds)
             good, of, refused = served(server.s3)
-            print(f"| {name} | {statistics.median(starts) * 1000:.0f} ms | {at_start:.0f} MB | {server.resident_mb():.0f} MB | {put:,.0f}/s | "
+            print(f"| {name} | {min(starts) * 1000:.0f} ms | {at_start:.0f} MB | {server.resident_mb():.0f} MB | {put:,.0f}/s | "
                   f"{get:,.0f}/s | {good} of {of} |")
             if refused:
                 print(f"{name}: not {', '.join(refused)}", file=sys.stderr)
