@@ -239,6 +239,10 @@ Result<const Operation*> resolve(Context& context) {
   VB_ASSIGN(Address address, resolve_address(context.request.host, context.request.raw_path, context.options.domain));
   context.bucket = std::move(address.bucket);
   context.key = std::move(address.key);
+  // To an endpoint that they are given, SDKs send "/bucket//key" for a directory bucket, which AWS never names in a
+  // path.
+  const bool in_path = auth::virtual_bucket(context.request.host, context.options.domain).empty();
+  if (in_path && is_directory_bucket(context.bucket) && context.key.starts_with('/')) context.key.erase(0, 1);
   VB_ASSIGN(context.query, Query::parse(context.request.raw_query));
   context.hoisted = hoisted_headers(context.request, context.query);
   const Scope scope = context.bucket.empty() ? Scope::service : context.key.empty() ? Scope::bucket : Scope::object;

@@ -301,6 +301,12 @@ TEST_F(Express, ASessionIsOfItsBucketAndMode) {
   }
 }
 
+TEST_F(Express, WhatSdksSendBehindTwoSlashesIsTheKey) {
+  EXPECT_EQ(as(key_of("ROOT"), "GET", at + "//?session").status, 200);
+  EXPECT_EQ(call("PUT", at + "//a/b", {}, "x").status, 200);
+  EXPECT_EQ(call("GET", at + "/a/b").body, "x");
+}
+
 TEST_F(Express, WhoMayOpenNoSessionMayNothing) {
   EXPECT_EQ(call("PUT", at + "/k", {}, "x").status, 200);
   const auto bob = user("bob", R"({"Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"}]})");

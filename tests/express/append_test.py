@@ -1,0 +1,123 @@
+#!/usr/bin/python3
+"""A log that is written record by record while it is read and the server is killed: every acknowledged record is there,
+in order, once. Over all three doors.
+
+usage: append_test.py APPEND_LOG [--records N] [--doors http,token,native]
+"""
+import argparse
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from express_case import ZONE, Express  # noqa: E402
+from verbena_server import ACCESS_KEY, IN_MEMORY, SECRET_KEY, Server  # noqa: E402
+
+BUCKET = f"logs--{ZONE}--x-s3"
+RECORD = 200
+KILLS = 3
+# What may go on at once: HTTP and tokens wait for each answer before the next offset is known to hold.
+IN_FLIGHT = {"http": 1, "token": 1, "native": 64}
+
+
+def environment(server):
+    return dict(os.environ, VERBENA_ENDPOINT=server.http, VERBENA_NATIVE=server.native, AWS_ACCESS_KEY_ID=ACCESS_KEY,
+                AWS_SECRET_ACCESS_KEY=SECRET_KEY)
+
+
+class Program:
+    def __init__(self, program, server, *args):
+        self.process = subprocess.Popen([program, *map(str, args)], env=environment(server), stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.acknowledged, self.lines = 0, []
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.strip())
+            if line.startswith("acknowledged "):
+                self.acknowledged = int(line.split()[1])
+
+    def wait(self, timeout):
+        status = self.process.wait(timeout)
+        self.reader.join(10)
+        return status, self.process.stderr.read()
+
+
+def check_log(server, door, acknowledged):
+    """After a kill: no acknowledged record is missing, and what there is are whole records."""
+    root = Express(server.http)
+    answer = root.call("HEAD", f"/{BUCKET}/{door}")
+    size = int(answer.headers["content-length"]) if answer.status == 200 else 0
+    assert size % RECORD == 0, f"{door}: {size} bytes are no whole records"
+    assert size // RECORD >= acknowledged, f"{door}: {acknowledged} records were acknowledged, {size // RECORD} are there"
+
+
+def write_and_kill(program, server, door, records, seed):
+    """Restarts the writer until the log has all its records; the server is killed in the midst of it."""
+    choose, kills, acknowledged = random.Random(seed), 0, 0
+    while True:
+        writer = Program(program, server, "write", door, BUCKET, door, records, IN_FLIGHT[door])
+        if kills < KILLS:
+            until = min(records - 1, acknowledged + records // (KILLS + 2))
+            while writer.process.poll() is None and writer.acknowledged < until:
+                time.sleep(0.01)
+            time.sleep(choose.random() * 0.05)
+            server.kill()
+            kills += 1
+            writer.wait(60)
+            acknowledged = max(acknowledged, writer.acknowledged)
+            server.start()
+            check_log(server, door, acknowledged)
+            continue
+        status, errors = writer.wait(900)
+        assert status == 0, f"{door}: the writer ended with {status}: {errors}\n{server.log()}"
+        return kills
+
+
+def follow(program, server, door, records):
+    """A reader beside a writer, on a server that lives."""
+    key = f"{door}-tailed"
+    reader = Program(program, server, "tail", door if door != "token" else "http", BUCKET, key, records)
+    writer = Program(program, server, "write", door, BUCKET, key, records, IN_FLIGHT[door])
+    for one, name in ((writer, "writer"), (reader, "reader")):
+        status, errors = one.wait(900)
+        assert status == 0, f"{door}: the {name} ended with {status}: {errors}\n{server.log()}"
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("program")
+    arguments.add_argument("--records", type=int, default=1_500)
+    arguments.add_argument("--doors", default="http,token,native")
+    given = arguments.parse_args()
+    if IN_MEMORY:
+        print("SKIPPED: an engine that keeps nothing")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="verbena-append-") as folder:
+        server = Server(pathlib.Path(folder) / "data").start()
+        try:
+            Express(server.http).make_bucket(BUCKET)
+            for door in given.doors.split(","):
+                follow(given.program, server, door, given.records)
+                kills = write_and_kill(given.program, server, door, given.records, door)
+                # Read from its start to its end: each record once, in order.
+                reader = Program(given.program, server, "tail", "http", BUCKET, door, given.records)
+                status, errors = reader.wait(300)
+                assert status == 0, f"{door}: {errors}"
+                answer = Express(server.http).call("HEAD", f"/{BUCKET}/{door}")
+                assert int(answer.headers["content-length"]) == given.records * RECORD
+                print(f"{door}: {given.records} records, {kills} kills")
+        finally:
+            server.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
