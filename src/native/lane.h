@@ -20,7 +20,7 @@ struct ClientLoad {
   uint32_t units = 0;
 };
 // A request has a reply's buffer while it is served; a batch has a copy of its message and its items besides.
-inline uint32_t load_of(uint8_t type) { return wire::is_of_version_2(type) ? 8 : 1; }
+inline uint32_t load_of(uint8_t type) { return wire::version_of(type) == 2 ? 8 : 1; }
 
 struct Lane {
   std::shared_ptr<Session> session;
