@@ -252,6 +252,12 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   if (may_have_changed(service, caller, generation)) {
     VB_CO_ASSIGN(attributes, co_await authorize_again(service, caller, *access, asked, request));
   }
+  // Of an append's several checksums the one that was asked for is what a new object gets.
+  const auto asked_for = [&](const store::Checksum& one) {
+    return request.compute == one.algorithm ||
+           (!request.expected.empty() && request.expected.front().algorithm == one.algorithm);
+  };
+  std::ranges::stable_partition(info.checksums, asked_for);
   seal.mark_object(service, request.bucket, request.key, info);
   info.headers = std::move(request.headers);
   info.tags = std::move(request.tags);

@@ -83,15 +83,22 @@ Result<void> check(const Growing& object, const Appending& one) {
   return {};
 }
 
+// An object has one checksum: of what came, the first.
+std::vector<Checksum> first_of(const std::vector<Checksum>& checksums) {
+  if (checksums.empty()) return {};
+  return {checksums.front()};
+}
+
 void grow(Growing& object, const Appending& one) {
   if (!object.there) {
     object.there = true;
     object.info = one.info;
     object.info.parts.clear();
+    object.info.checksums = first_of(one.info.checksums);
     return;
   }
-  object.info.checksums =
-      object.info.size == 0 ? one.info.checksums : continued(object.info.checksums, one.info.checksums, one.info.size);
+  object.info.checksums = object.info.size == 0 ? first_of(one.info.checksums)
+                                                : continued(object.info.checksums, one.info.checksums, one.info.size);
   object.info.size += one.info.size;
   object.info.etag = one.info.etag;
 }
