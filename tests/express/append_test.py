@@ -101,7 +101,9 @@ def main():
         print("SKIPPED: an engine that keeps nothing")
         return 0
     with tempfile.TemporaryDirectory(prefix="verbena-append-") as folder:
-        server = Server(pathlib.Path(folder) / "data").start()
+        data = pathlib.Path(folder) / "data"
+        data.mkdir()
+        server = Server(data).start()
         try:
             Express(server.http).make_bucket(BUCKET)
             for door in given.doors.split(","):

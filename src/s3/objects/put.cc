@@ -257,13 +257,15 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
     return request.compute == one.algorithm ||
            (!request.expected.empty() && request.expected.front().algorithm == one.algorithm);
   };
-  std::ranges::stable_partition(info.checksums, asked_for);
+  const auto others = std::ranges::stable_partition(info.checksums, asked_for);
+  const std::vector<store::Checksum> sent(info.checksums.begin(), others.begin());
   seal.mark_object(service, request.bucket, request.key, info);
   info.headers = std::move(request.headers);
   info.tags = std::move(request.tags);
   info.lock = request.lock;
   store::change_attributes(info.attributes, attributes);
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));
+  if (request.append) info.checksums = sent;  // the reply confirms what came, not what lies before it
   co_return PutReply{std::move(info)};
 }
 
