@@ -212,7 +212,8 @@ std::expected<void, std::string> Server::State::open_transports() {
       if (auto opened = open_ring(parts, *arena, config.disk_io); !opened) return opened;
     }
     if (config.rdma.enabled) {
-      if (auto opened = open_fabrics(parts, *arena, config, {socket_folder(), descriptors.arrivals}); !opened) return opened;
+      const FabricPlaces places{socket_folder(), descriptors.arrivals};
+      if (auto opened = open_fabrics(parts, *arena, config, places); !opened) return opened;
     }
   }
   if (config.rdma.enabled) {
