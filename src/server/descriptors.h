@@ -17,8 +17,8 @@ struct Descriptors {
   bool enough = true;        // for all that the configuration promises
 };
 
-// Settles the limits of sessions that are `auto`, then lowers what `config` promises of connections and sessions to what
-// `files` are enough for.
+// Settles the limits of sessions that are `auto`, then lowers what `config` promises of connections and sessions to
+// what `files` are enough for.
 Descriptors share_out(size_t files, unsigned cores, Config& config);
 
 // The process's own limit of open files.
