@@ -122,7 +122,7 @@ bool load_put(Op& op, Bytes body) { return take_put(op, wire::decode_put(body, o
 bool load_append(Op& op, Bytes body) {
   const auto append = wire::decode_append(body, op.has(wire::flag_window));
   if (!append || !take_put(op, append->put)) return false;
-  op.put.append.emplace();
+  op.put.append = s3::PutRequest::Append();
   if (append->offset != wire::open_end) op.put.append->offset = append->offset;
   return true;
 }

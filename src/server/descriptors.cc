@@ -17,19 +17,27 @@ size_t left_beside(size_t store, size_t files, unsigned cores) {
   return files > own ? files - own : 0;
 }
 
-// A session has a connection to each core.
-uint64_t promised(const Config& config, const Descriptors& shares, unsigned cores) {
+// A session has a connection to each core. `sessions`: those whose number somebody has said.
+uint64_t promised(const Config& config, const Descriptors& shares, unsigned cores, uint64_t sessions) {
   const uint64_t http = config.http.connections_max + shares.admin;
   if (!config.rdma.enabled) return http;
-  return http + config.rdma.connections_max + cores * (shares.arrivals + config.rdma.sessions_max.value());
+  return http + config.rdma.connections_max + cores * (shares.arrivals + sessions);
+}
+
+void lower(uint64_t& limit, uint64_t left, uint64_t wanted) {
+  if (limit != 0) limit = std::max<uint64_t>(limit * left / wanted, 1);  // 0: no limit
 }
 
 }  // namespace
 
 Descriptors share_out(size_t files, unsigned cores, Config& config) {
   Descriptors shares;
+  const uint64_t sessions = config.rdma.sessions_max.value_or(0);
   settle_session_limits(config.rdma, {machine_memory(), files, cores});
-  const uint64_t wanted = promised(config, shares, cores);
+  // What was `auto` has been fitted to the files already: it is set aside.
+  const bool fitted = sessions == 0;
+  if (fitted && config.rdma.enabled) files -= std::min<size_t>(files, cores * *config.rdma.sessions_max);
+  const uint64_t wanted = promised(config, shares, cores, sessions);
   shares.store = std::clamp(files / 2, store_least, store_most);
   // The store can do with less, by opening what it needs again and again.
   if (left_beside(shares.store, files, cores) < wanted) {
@@ -40,9 +48,12 @@ Descriptors share_out(size_t files, unsigned cores, Config& config) {
   if (shares.enough) return shares;
   auto& rdma = config.rdma;
   for (uint64_t* limit : {&config.http.connections_max, &config.http.connections_per_client_max, &rdma.connections_max,
-                          &rdma.connections_per_client_max, &*rdma.sessions_max, &*rdma.sessions_per_account_max,
-                          &*rdma.sessions_per_client_max, &shares.admin, &shares.admin_each, &shares.arrivals}) {
-    if (*limit != 0) *limit = std::max<uint64_t>(*limit * left / wanted, 1);  // 0: no limit
+                          &rdma.connections_per_client_max, &shares.admin, &shares.admin_each, &shares.arrivals}) {
+    lower(*limit, left, wanted);
+  }
+  if (fitted) return shares;
+  for (auto* limit : {&rdma.sessions_max, &rdma.sessions_per_account_max, &rdma.sessions_per_client_max}) {
+    lower(**limit, left, wanted);
   }
   return shares;
 }

@@ -34,6 +34,17 @@ TEST(Descriptors, OfOneAddressNeverTakeAllThatThereAre) {
   }
 }
 
+// They were fitted to the files and then lowered once more: of a shell's 1,024 files one session was left.
+TEST(Descriptors, AFewFilesAreEnoughForTensOfSessions) {
+  Config config;
+  share_out(1024, 2, config);
+  EXPECT_EQ(*config.rdma.sessions_max, 64u);
+  Config asked;
+  asked.rdma.sessions_max = 20'000;
+  share_out(1024, 2, asked);
+  EXPECT_LT(*asked.rdma.sessions_max, 500u);
+}
+
 TEST(Descriptors, ALimitThatTheOperatorTurnedOffStaysOff) {
   Config config;
   config.http.connections_per_client_max = 0;

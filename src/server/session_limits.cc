@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t memory_per_link = 24 * KiB;
 constexpr uint64_t files_per_link = 2;  // on the same host; over tcp one
 constexpr uint64_t memory_part = 16, files_part = 4;
-constexpr uint64_t fewest = 64, most = 1'000'000;
+constexpr uint64_t fewest = 16, most = 1'000'000;
 
 }  // namespace
 

@@ -122,6 +122,15 @@ class NoSelfRecovery final : public rocksdb::EventListener {
   void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* automatic) override {
     *automatic = false;
   }
+  // A write can meet a log whose sync has just failed before RocksDB has noted why. What it says then ("previous error")
+  // would be fatal and outlast recover(), which the sync's own error may not be.
+  void OnBackgroundError(rocksdb::BackgroundErrorReason, rocksdb::Status* error) override {
+    const char* text = error->getState();
+    if (error->IsIOError() && error->severity() >= rocksdb::Status::Severity::kFatalError && text != nullptr &&
+        std::string_view(text).find("previous error") != std::string_view::npos) {
+      *error = rocksdb::Status(*error, rocksdb::Status::Severity::kHardError);
+    }
+  }
 };
 
 rocksdb::WALRecoveryMode recovery_mode(LogMode mode) {
