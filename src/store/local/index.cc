@@ -122,8 +122,8 @@ class NoSelfRecovery final : public rocksdb::EventListener {
   void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* automatic) override {
     *automatic = false;
   }
-  // A write can meet a log whose sync has just failed before RocksDB has noted why. What it says then ("previous error")
-  // would be fatal and outlast recover(), which the sync's own error may not be.
+  // A write can meet a log whose sync has just failed before RocksDB has noted why. What it says then, "previous
+  // error", would be fatal and outlast recover(), which the sync's own error may not be.
   void OnBackgroundError(rocksdb::BackgroundErrorReason, rocksdb::Status* error) override {
     const char* text = error->getState();
     if (error->IsIOError() && error->severity() >= rocksdb::Status::Severity::kFatalError && text != nullptr &&
