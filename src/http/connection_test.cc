@@ -346,6 +346,12 @@ TEST(Listener, WithoutFreeDescriptorsItWaitsAndThenServesWhoKnocked) {
   auto& failures = metrics::counter("verbena_http_accept_failures_total", "");
   const uint64_t before = failures.value();
   // clang's check of virtual calls reads an object by way of a pipe when it first meets it: now there are descriptors.
+  ASSERT_EQ(old.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
+  {
+    TestClient gone(server.port());
+    ASSERT_EQ(gone.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
+  }
+  ASSERT_TRUE(server.wait_for_connections(1));
   EXPECT_FALSE(boost::system::error_code(EMFILE, boost::system::system_category()).message().empty());
   Ballast ballast;
   ballast.drop_one();

@@ -168,7 +168,7 @@ void BatchReader::read_key(BatchItem& item) {
   const size_t shared = in_.u16();
   const std::string_view rest = get_text16(in_, 0xffff);
   if (shared > key_size_ || shared + rest.size() > key_size_max || shared + rest.size() == 0) return in_.fail();
-  std::memcpy(key_ + shared, rest.data(), rest.size());
+  if (!rest.empty()) std::memcpy(key_ + shared, rest.data(), rest.size());
   key_size_ = shared + rest.size();
   item.key = {key_, key_size_};
 }
