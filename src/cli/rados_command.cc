@@ -1,12 +1,11 @@
 // `verbena rados`: a store in a Ceph cluster, for whoever runs the cluster. Needs no server.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/config.h"
 #include "base/log.h"
+#include "cli/configuration.h"
 #include "cli/exit_code.h"
 #include "cli/server_command.h"
 #ifdef VERBENA_RADOS
@@ -37,23 +36,10 @@ using store::rados::Survey;
 
 // File, environment and --set, as the server's.
 std::expected<store::rados::Options, std::string> read_options(const RadosFlags& flags) {
-  Config config;
-  if (!flags.config_path.empty()) {
-    std::ifstream file(flags.config_path, std::ios::binary);
-    std::ostringstream text;
-    if (!file || !(text << file.rdbuf())) return std::unexpected("cannot read " + flags.config_path);
-    if (auto done = apply_yaml(config, text.str(), flags.config_path); !done) return std::unexpected(done.error());
-  }
-  static constexpr std::string_view other_variables[] = {"VERBENA_ROOT_ACCESS_KEY", "VERBENA_ROOT_SECRET_KEY",
-                                                         "VERBENA_ROOT_ACCESS_KEY_FILE", "VERBENA_ROOT_SECRET_KEY_FILE",
-                                                         "VERBENA_CACHE"};
-  if (auto done = apply_environment(config, environ, other_variables); !done) return std::unexpected(done.error());
-  for (const auto& assignment : flags.set) {
-    const size_t equals = assignment.find('=');
-    if (equals == std::string::npos) return std::unexpected("--set wants KEY=VALUE");
-    auto done = apply_value(config, assignment.substr(0, equals), assignment.substr(equals + 1));
-    if (!done) return std::unexpected("--set " + done.error());
-  }
+  auto read = read_file_and_environment(flags.config_path);
+  if (!read) return std::unexpected(read.error());
+  Config config = std::move(*read);
+  if (auto done = apply_assignments(config, flags.set); !done) return std::unexpected(done.error());
   return store::rados::Options{.conf = config.rados.conf,
                                .user = config.rados.user,
                                .pool = config.rados.pool,

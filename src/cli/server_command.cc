@@ -7,11 +7,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 
 #include "auth/keyring.h"
 #include "base/config.h"
+#include "cli/configuration.h"
 #include "cli/exit_code.h"
 #include "cli/ready_line.h"
 #include "server/data_directory.h"
@@ -54,27 +53,14 @@ ConfigResult apply_endpoint(Config& config, const std::string& section, const st
 }
 
 std::expected<Config, std::string> read_config(const Flags& flags) {
-  Config config;
-  if (!flags.config_path.empty()) {
-    std::ifstream file(flags.config_path, std::ios::binary);
-    std::ostringstream text;
-    if (!file || !(text << file.rdbuf())) return std::unexpected("cannot read " + flags.config_path);
-    if (auto done = apply_yaml(config, text.str(), flags.config_path); !done) return std::unexpected(done.error());
-  }
-  static constexpr std::string_view other_variables[] = {"VERBENA_ROOT_ACCESS_KEY", "VERBENA_ROOT_SECRET_KEY",
-                                                         "VERBENA_ROOT_ACCESS_KEY_FILE", "VERBENA_ROOT_SECRET_KEY_FILE",
-                                                         "VERBENA_CACHE"};
-  if (auto done = apply_environment(config, environ, other_variables); !done) return std::unexpected(done.error());
+  auto read = read_file_and_environment(flags.config_path);
+  if (!read) return std::unexpected(read.error());
+  Config config = std::move(*read);
   for (const auto& [section, text] : {std::pair{"http", flags.http}, std::pair{"rdma", flags.rdma}}) {
     if (text.empty()) continue;
     if (auto done = apply_endpoint(config, section, text); !done) return std::unexpected(done.error());
   }
-  for (const auto& assignment : flags.set) {
-    const size_t equals = assignment.find('=');
-    if (equals == std::string::npos) return std::unexpected("--set wants KEY=VALUE");
-    auto done = apply_value(config, assignment.substr(0, equals), assignment.substr(equals + 1));
-    if (!done) return std::unexpected("--set " + done.error());
-  }
+  if (auto done = apply_assignments(config, flags.set); !done) return std::unexpected(done.error());
   if (!flags.engine.empty()) {
     if (auto done = apply_value(config, "engine", flags.engine); !done)
       return std::unexpected("--engine " + done.error());
