@@ -63,7 +63,7 @@ void verify_signature(benchmark::State& state) {
 BENCHMARK(verify_signature);
 
 struct Entry final : cache::Entry {
-  size_t charge() const override { return 4096; }
+  size_t held_bytes() const override { return 4096; }
 };
 
 void hot_tier_find(benchmark::State& state) {
@@ -85,16 +85,16 @@ void arena_lease(benchmark::State& state) {
 }
 BENCHMARK(arena_lease)->Arg(4096)->Arg(1 << 20);
 
-void budget_grant(benchmark::State& state) {
+void budget_charge(benchmark::State& state) {
   const auto arena = std::move(*memory::Arena::create(64 * MiB));
   const auto size = static_cast<size_t>(state.range(0));
   for (auto _ : state) {
     memory::Share share(*arena, "127.0.0.1", size);
-    auto grant = share.try_take(size);
-    if (!grant) state.SkipWithError("refused");
+    auto charge = share.try_take(size);
+    if (!charge) state.SkipWithError("refused");
   }
 }
-BENCHMARK(budget_grant)->Arg(4096)->Arg(1 << 20);
+BENCHMARK(budget_charge)->Arg(4096)->Arg(1 << 20);
 
 }  // namespace
 }  // namespace verbena

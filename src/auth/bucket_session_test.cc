@@ -60,7 +60,7 @@ TEST_F(BucketSessions, AreTakenForNothingElse) {
   EXPECT_EQ(verify(bare, "s3", {{"x-amz-s3session-token", session.session_token}}).error(), Errc::invalid_token);
   EXPECT_EQ(verify(session, "s3express", {{"x-amz-security-token", session.session_token}}).error(),
             Errc::invalid_token);
-  SessionGrant grant;
+  SessionContents grant;
   grant.kind = Principal::Kind::account_root;
   grant.account_id = root_account_id;
   grant.expires_s = clock_.now_s() + 900;
@@ -79,7 +79,7 @@ TEST_F(BucketSessions, WhereTheyAreTurnedOffTheScopeIsAnotherService) {
 }
 
 TEST_F(BucketSessions, OfASessionHaveItsEndAndItsAge) {
-  SessionGrant grant;
+  SessionContents grant;
   grant.kind = Principal::Kind::account_root;
   grant.account_id = root_account_id;
   grant.expires_s = clock_.now_s() + 100;

@@ -7,9 +7,9 @@ namespace {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-void add_policies(const AccountEntry& account, const Grants& grants, std::vector<PolicyPtr>& out) {
-  for (const auto& [name, document] : grants.inline_policies) out.push_back(document.policy);
-  for (const std::string& arn : grants.attached) {
+void add_policies(const AccountEntry& account, const PolicySet& policy_set, std::vector<PolicyPtr>& out) {
+  for (const auto& [name, document] : policy_set.inline_policies) out.push_back(document.policy);
+  for (const std::string& arn : policy_set.attached) {
     if (const ManagedPolicy* policy = find_policy(account, arn)) out.push_back(policy->document.policy);
   }
 }
@@ -100,9 +100,9 @@ PrincipalPtr principal_of(const AccountEntry& account, const User& user) {
   made.arn = user_arn(account, user);
   made.user_id = user.id;
   made.name = user.name;
-  add_policies(account, user.grants, made.policies);
+  add_policies(account, user.policy_set, made.policies);
   for (const auto& [name, group] : account.groups) {
-    if (group.members.contains(user.name)) add_policies(account, group.grants, made.policies);
+    if (group.members.contains(user.name)) add_policies(account, group.policy_set, made.policies);
   }
   return std::make_shared<const Principal>(std::move(made));
 }
@@ -114,7 +114,7 @@ Principal role_session(const AccountEntry& account, const Role& role, std::strin
   made.arn = "arn:aws:sts::" + account.account->id + ":assumed-role/" + role.name + "/" + std::string(session_name);
   made.user_id = role.id + ":" + std::string(session_name);
   made.name = session_name;
-  add_policies(account, role.grants, made.policies);
+  add_policies(account, role.policy_set, made.policies);
   return made;
 }
 

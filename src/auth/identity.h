@@ -42,7 +42,7 @@ struct StoredKey {
 };
 
 // What a user, group or role may do.
-struct Grants {
+struct PolicySet {
   ByName<PolicyDocument> inline_policies;
   std::set<std::string> attached;  // ARNs of managed policies
 };
@@ -51,14 +51,14 @@ struct User {
   std::string name, path = "/", id;
   int64_t created_s = 0;
   std::vector<StoredKey> keys;
-  Grants grants;
+  PolicySet policy_set;
   TagMap tags;
 };
 
 struct Group {
   std::string name, path = "/", id;
   int64_t created_s = 0;
-  Grants grants;
+  PolicySet policy_set;
   std::set<std::string, NameOrder> members;
 };
 
@@ -67,7 +67,7 @@ struct Role {
   int64_t created_s = 0;
   int64_t session_max_s = 3600;
   PolicyDocument trust;
-  Grants grants;
+  PolicySet policy_set;
   TagMap tags;
 };
 

@@ -29,10 +29,10 @@ Json encode_common(const T& from) {
   return {{"name", from.name}, {"path", from.path}, {"id", from.id}, {"created", from.created_s}};
 }
 
-Json encode_grants(const Grants& grants) {
+Json encode_policy_set(const PolicySet& policy_set) {
   Json documents = Json::object();
-  for (const auto& [name, document] : grants.inline_policies) documents[name] = document.text;
-  return {{"inline", std::move(documents)}, {"attached", grants.attached}};
+  for (const auto& [name, document] : policy_set.inline_policies) documents[name] = document.text;
+  return {{"inline", std::move(documents)}, {"attached", policy_set.attached}};
 }
 
 Json encode_tags(const TagMap& tags) {
@@ -76,19 +76,19 @@ Json encode_account(const AccountEntry& entry) {
   for (const auto& [name, user] : entry.users) {
     Json json = encode_common(user);
     json["keys"] = encode_keys(user.keys);
-    json["grants"] = encode_grants(user.grants);
+    json["grants"] = encode_policy_set(user.policy_set);
     json["tags"] = encode_tags(user.tags);
     users.push_back(std::move(json));
   }
   for (const auto& [name, group] : entry.groups) {
     Json json = encode_common(group);
-    json["grants"] = encode_grants(group.grants);
+    json["grants"] = encode_policy_set(group.policy_set);
     json["members"] = group.members;
     groups.push_back(std::move(json));
   }
   for (const auto& [name, role] : entry.roles) {
     Json json = encode_common(role);
-    json["grants"] = encode_grants(role.grants);
+    json["grants"] = encode_policy_set(role.policy_set);
     json["trust"] = role.trust.text;
     json["description"] = role.description;
     json["session_max"] = role.session_max_s;
@@ -181,22 +181,22 @@ Result<std::vector<StoredKey>> decode_keys(const Json& list, const KeyRing& ring
   return keys;
 }
 
-Result<Grants> decode_grants(const Json& json) {
+Result<PolicySet> decode_policy_set(const Json& json) {
   Reader read(json);
-  Grants grants;
+  PolicySet policy_set;
   for (const auto& [name, text] : read.object("inline").items()) {
     if (!text.is_string()) return fail(Errc::malformed, "identity file: an inline policy");
     VB_ASSIGN(auto document, decode_document(text.get<std::string>(), PolicyKind::identity));
-    if (!grants.inline_policies.emplace(name, std::move(document)).second) {
+    if (!policy_set.inline_policies.emplace(name, std::move(document)).second) {
       return fail(Errc::malformed, "identity file: two inline policies of one name");
     }
   }
   for (const Json& arn : read.list("attached")) {
     if (!arn.is_string()) return fail(Errc::malformed, "identity file: an attached policy");
-    grants.attached.insert(arn.get<std::string>());
+    policy_set.attached.insert(arn.get<std::string>());
   }
   if (!read.sound()) return fail(Errc::malformed, "identity file: the policies of a user, group or role");
-  return grants;
+  return policy_set;
 }
 
 Result<TagMap> decode_tags(Reader& read) {
@@ -267,7 +267,7 @@ Result<void> decode_one(const Json& json, const KeyRing& ring, User& out) {
   Reader read(json);
   decode_common(read, out);
   VB_ASSIGN(out.keys, decode_keys(read.list("keys"), ring));
-  VB_ASSIGN(out.grants, decode_grants(read.object("grants")));
+  VB_ASSIGN(out.policy_set, decode_policy_set(read.object("grants")));
   VB_ASSIGN(out.tags, decode_tags(read));
   return read.sound() ? Result<void>{} : fail(Errc::malformed, "identity file: a user");
 }
@@ -275,7 +275,7 @@ Result<void> decode_one(const Json& json, const KeyRing& ring, User& out) {
 Result<void> decode_one(const Json& json, const KeyRing&, Group& out) {
   Reader read(json);
   decode_common(read, out);
-  VB_ASSIGN(out.grants, decode_grants(read.object("grants")));
+  VB_ASSIGN(out.policy_set, decode_policy_set(read.object("grants")));
   for (const Json& member : read.list("members")) {
     if (!member.is_string()) return fail(Errc::malformed, "identity file: a group's member");
     out.members.insert(member.get<std::string>());
@@ -289,7 +289,7 @@ Result<void> decode_one(const Json& json, const KeyRing&, Role& out) {
   out.description = read.text("description");
   out.session_max_s = read.number("session_max");
   VB_ASSIGN(out.trust, decode_document(read.text("trust"), PolicyKind::trust));
-  VB_ASSIGN(out.grants, decode_grants(read.object("grants")));
+  VB_ASSIGN(out.policy_set, decode_policy_set(read.object("grants")));
   VB_ASSIGN(out.tags, decode_tags(read));
   return read.sound() ? Result<void>{} : fail(Errc::malformed, "identity file: a role");
 }

@@ -275,8 +275,8 @@ Result<AccessKeyPtr> IdentityStore::find_session(std::string_view access_key, st
     if (kept.generation == generation && equal_constant_time(as_bytes(kept.token), as_bytes(token))) key = kept.key;
   }
   if (key == nullptr) {
-    VB_ASSIGN(const SessionGrant grant, open_session(ring_, token));
-    VB_ASSIGN(key, resolve(grant, token));
+    VB_ASSIGN(const SessionContents contents, open_session(ring_, token));
+    VB_ASSIGN(key, resolve(contents, token));
     std::unique_lock lock(opened_mutex_);
     opened_[slot] = {std::string(token), key, generation};
   }
@@ -287,47 +287,47 @@ Result<AccessKeyPtr> IdentityStore::find_session(std::string_view access_key, st
   return key;
 }
 
-bool IdentityStore::has_parent(const SessionGrant& grant) const {
+bool IdentityStore::has_parent(const SessionContents& contents) const {
   const auto now = snapshot();
-  const auto found = now->keys.find(grant.parent_key);
+  const auto found = now->keys.find(contents.parent_key);
   return found != now->keys.end() && found->second != nullptr &&
-         equal_constant_time(as_bytes(tag_of(found->second->credentials)), as_bytes(grant.parent_tag));
+         equal_constant_time(as_bytes(tag_of(found->second->credentials)), as_bytes(contents.parent_tag));
 }
 
 // The one that the session is of, or the key that it goes back to, may have gone or be another one of the same name.
-Result<AccessKeyPtr> IdentityStore::resolve(const SessionGrant& grant, std::string_view token) const {
+Result<AccessKeyPtr> IdentityStore::resolve(const SessionContents& contents, std::string_view token) const {
   const auto gone = fail(Errc::invalid_access_key_id, "auth: the session's principal is gone");
-  const AccountEntryPtr entry = account(grant.account_id);
-  if (entry == nullptr || !has_parent(grant)) return gone;
+  const AccountEntryPtr entry = account(contents.account_id);
+  if (entry == nullptr || !has_parent(contents)) return gone;
   Principal principal;
-  if (grant.kind == Principal::Kind::account_root) {
+  if (contents.kind == Principal::Kind::account_root) {
     principal = *root_of(*entry);
-  } else if (grant.kind == Principal::Kind::user) {
-    const auto user = entry->users.find(grant.subject);
-    if (user == entry->users.end() || user->second.id != grant.subject_id) return gone;
+  } else if (contents.kind == Principal::Kind::user) {
+    const auto user = entry->users.find(contents.subject);
+    if (user == entry->users.end() || user->second.id != contents.subject_id) return gone;
     principal = *principal_of(*entry, user->second);
   } else {
-    const auto role = entry->roles.find(grant.subject);
-    if (role == entry->roles.end() || role->second.id != grant.subject_id) return gone;
-    principal = role_session(*entry, role->second, grant.session_name);
+    const auto role = entry->roles.find(contents.subject);
+    if (role == entry->roles.end() || role->second.id != contents.subject_id) return gone;
+    principal = role_session(*entry, role->second, contents.session_name);
   }
-  if (!grant.policy.empty()) {
-    VB_ASSIGN(auto policy, parse_policy(grant.policy, PolicyKind::identity));
+  if (!contents.policy.empty()) {
+    VB_ASSIGN(auto policy, parse_policy(contents.policy, PolicyKind::identity));
     principal.session.push_back(std::move(policy));
   }
-  for (const std::string& arn : grant.policy_arns) {
+  for (const std::string& arn : contents.policy_arns) {
     // Without a policy that limited it, the session would be allowed more than it was given: so it has ended.
     const ManagedPolicy* policy = find_policy(*entry, arn);
     if (policy == nullptr) return gone;
     principal.session.push_back(policy->document.policy);
   }
-  principal.token_issued_s = grant.issued_s;
-  AccessKey key{{grant.access_key, grant.secret_key, std::string(token)},
+  principal.token_issued_s = contents.issued_s;
+  AccessKey key{{contents.access_key, contents.secret_key, std::string(token)},
                 std::make_shared<const Principal>(std::move(principal)),
-                grant.expires_s,
-                grant.parent_key,
-                grant.parent_tag,
-                grant.limits};
+                contents.expires_s,
+                contents.parent_key,
+                contents.parent_tag,
+                contents.limits};
   return std::make_shared<const AccessKey>(std::move(key));
 }
 
@@ -340,15 +340,15 @@ StoredKey IdentityStore::make_key(std::string access_key, std::string secret_key
   return key;
 }
 
-Credentials IdentityStore::make_session(SessionGrant& grant, const AccessKey& by, int64_t now_s) const {
-  grant.access_key = make_temporary_key_id();
-  grant.secret_key = make_secret_key();
+Credentials IdentityStore::make_session(SessionContents& contents, const AccessKey& by, int64_t now_s) const {
+  contents.access_key = make_temporary_key_id();
+  contents.secret_key = make_secret_key();
   // A session of a bucket that a session opened is as old as that one, for policies that end old sessions.
-  if (!grant.limits || grant.issued_s == 0) grant.issued_s = now_s;
+  if (!contents.limits || contents.issued_s == 0) contents.issued_s = now_s;
   const bool lasting = by.credentials.session_token.empty();
-  grant.parent_key = lasting ? by.credentials.access_key : by.parent_key;
-  grant.parent_tag = lasting ? tag_of(by.credentials) : by.parent_tag;
-  return {grant.access_key, grant.secret_key, seal_session(ring_, grant)};
+  contents.parent_key = lasting ? by.credentials.access_key : by.parent_key;
+  contents.parent_tag = lasting ? tag_of(by.credentials) : by.parent_tag;
+  return {contents.access_key, contents.secret_key, seal_session(ring_, contents)};
 }
 
 // As AWS has it: too short to be worth stealing, and clients open the next one in good time.
@@ -357,25 +357,25 @@ constexpr int64_t bucket_session_s = 300;
 Result<CredentialStore::BucketCredentials> IdentityStore::open_bucket_session(const AccessKey& by,
                                                                               const BucketSession& limits,
                                                                               int64_t now_s) const {
-  SessionGrant grant;
+  SessionContents contents;
   if (by.credentials.session_token.empty()) {
     const Principal& principal = *by.principal;
-    grant.kind = principal.kind;
-    grant.account_id = principal.account->id;
+    contents.kind = principal.kind;
+    contents.account_id = principal.account->id;
     if (principal.kind != Principal::Kind::account_root) {
-      grant.subject = principal.name;
-      grant.subject_id = principal.user_id;
+      contents.subject = principal.name;
+      contents.subject_id = principal.user_id;
     }
-    grant.expires_s = now_s + bucket_session_s;
+    contents.expires_s = now_s + bucket_session_s;
   } else {
     // A session in a session: with that one's policies, and not longer.
-    VB_ASSIGN(grant, open_session(ring_, by.credentials.session_token));
-    if (grant.limits) return fail(Errc::access_denied, "auth: a session of a bucket opens no other one");
-    grant.expires_s = std::min(grant.expires_s, now_s + bucket_session_s);
+    VB_ASSIGN(contents, open_session(ring_, by.credentials.session_token));
+    if (contents.limits) return fail(Errc::access_denied, "auth: a session of a bucket opens no other one");
+    contents.expires_s = std::min(contents.expires_s, now_s + bucket_session_s);
   }
-  grant.limits = limits;
-  Credentials made = make_session(grant, by, now_s);
-  return BucketCredentials{std::move(made), grant.expires_s};
+  contents.limits = limits;
+  Credentials made = make_session(contents, by, now_s);
+  return BucketCredentials{std::move(made), contents.expires_s};
 }
 
 }  // namespace verbena::auth

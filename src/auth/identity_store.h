@@ -56,9 +56,9 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
 
   // A key for a user's list: random where an argument is empty.
   StoredKey make_key(std::string access_key, std::string secret_key, int64_t now_s) const;
-  // Completes `grant` and seals it: credentials with their session token. `by`: the key that asks for them; the session
-  // ends with it, or with the lasting key that it goes back to itself.
-  Credentials make_session(SessionGrant& grant, const AccessKey& by, int64_t now_s) const;
+  // Completes `contents` and seals it: credentials with their session token. `by`: the key that asks for them; the
+  // session ends with it, or with the lasting key that it goes back to itself.
+  Credentials make_session(SessionContents& contents, const AccessKey& by, int64_t now_s) const;
 
  private:
   IdentityStore(std::filesystem::path file, const KeyRing& keys, Credentials root, uint64_t file_bytes_max);
@@ -68,8 +68,8 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   Result<IdentitiesPtr> compile(AccountMap accounts, const Identities* before) const;
   Result<void> save(const AccountMap& accounts) const;
   Result<AccessKeyPtr> find_session(std::string_view access_key, std::string_view token, int64_t now_s) const;
-  bool has_parent(const SessionGrant& grant) const;
-  Result<AccessKeyPtr> resolve(const SessionGrant& grant, std::string_view token) const;
+  bool has_parent(const SessionContents& contents) const;
+  Result<AccessKeyPtr> resolve(const SessionContents& contents, std::string_view token) const;
 
   // Session tokens of late, opened. Direct-mapped: nothing grows. Only tokens that opened are put here.
   struct OpenedToken {

@@ -85,7 +85,7 @@ class IdentityStoreTest : public testing::Test {
       user.name = name;
       user.id = make_id("AIDA");
       user.keys.push_back(store_->make_key(access_key, "user's secret", now));
-      user.grants.inline_policies.emplace("own", document(allow_list));
+      user.policy_set.inline_policies.emplace("own", document(allow_list));
       entry.users.emplace(name, user);
     }));
   }
@@ -95,25 +95,25 @@ class IdentityStoreTest : public testing::Test {
       role.name = name;
       role.id = make_id("AROA");
       role.trust = document(trust_of("*"), PolicyKind::trust);
-      role.grants.attached.insert("arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess");
+      role.policy_set.attached.insert("arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess");
       entry.roles.insert_or_assign(name, role);
     }));
   }
-  SessionGrant role_grant(const std::string& account, const std::string& role) {
-    SessionGrant grant;
-    grant.kind = Principal::Kind::assumed_role;
-    grant.account_id = id_of(account);
-    grant.subject = role;
-    grant.subject_id = store_->account_named(account)->roles.find(role)->second.id;
-    grant.session_name = "job";
-    grant.expires_s = now + 900;
-    return grant;
+  SessionContents role_contents(const std::string& account, const std::string& role) {
+    SessionContents contents;
+    contents.kind = Principal::Kind::assumed_role;
+    contents.account_id = id_of(account);
+    contents.subject = role;
+    contents.subject_id = store_->account_named(account)->roles.find(role)->second.id;
+    contents.session_name = "job";
+    contents.expires_s = now + 900;
+    return contents;
   }
   // Made by the user or root whose key `access_key` is.
-  Credentials session(SessionGrant& grant, const std::string& access_key = "AKALICE") {
+  Credentials session(SessionContents& contents, const std::string& access_key = "AKALICE") {
     const auto by = store_->find(access_key, "", now);
     EXPECT_TRUE(by);
-    return store_->make_session(grant, by ? **by : AccessKey{}, now);
+    return store_->make_session(contents, by ? **by : AccessKey{}, now);
   }
   Errc error_of(const Credentials& credentials, int64_t when = now) {
     const auto found = store_->find(credentials.access_key, credentials.session_token, when);
@@ -188,7 +188,7 @@ TEST_F(IdentityStoreTest, AnAccountIsThereAfterARestartAndItsSecretIsNotInTheFil
     ASSERT_TRUE(reader);
     EXPECT_EQ((*reader)->principal->arn, "arn:aws:iam::" + id_of("alice") + ":user/reader");
     EXPECT_EQ((*reader)->principal->policies.size(), 1u);
-    EXPECT_EQ(store_->account_named("alice")->roles.at("JOBS").grants.attached.size(), 1u);
+    EXPECT_EQ(store_->account_named("alice")->roles.at("JOBS").policy_set.attached.size(), 1u);
     open();
   }
   EXPECT_EQ(text().find("secret of AKALICE"), std::string::npos);
@@ -246,7 +246,7 @@ TEST_F(IdentityStoreTest, PoliciesOfGroupsCountForTheirMembers) {
     Group group;
     group.name = "staff";
     group.members.insert("Reader");
-    group.grants.attached.insert("arn:aws:iam::aws:policy/AmazonS3FullAccess");
+    group.policy_set.attached.insert("arn:aws:iam::aws:policy/AmazonS3FullAccess");
     entry.groups.emplace(group.name, group);
   }));
   EXPECT_EQ((*store_->find("AKREADER", "", now))->principal->policies.size(), 2u);
@@ -426,10 +426,10 @@ TEST_F(IdentityStoreTest, AChangeThatCannotBeWrittenIsNotShown) {
 TEST_F(IdentityStoreTest, ARolesSessionActsAsTheRoleUntilItEnds) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
   add_role("alice", "jobs");
-  SessionGrant grant = role_grant("alice", "jobs");
-  grant.policy = allow_list;
-  grant.policy_arns = {"arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"};
-  const Credentials made = session(grant);
+  SessionContents contents = role_contents("alice", "jobs");
+  contents.policy = allow_list;
+  contents.policy_arns = {"arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"};
+  const Credentials made = session(contents);
   for (int round = 0; round < 3; ++round) {  // the second is answered from memory, the third after a restart
     const auto key = store_->find(made.access_key, made.session_token, now);
     ASSERT_TRUE(key) << key.error().context;
@@ -438,7 +438,7 @@ TEST_F(IdentityStoreTest, ARolesSessionActsAsTheRoleUntilItEnds) {
     const Principal& principal = *(*key)->principal;
     EXPECT_EQ(principal.kind, Principal::Kind::assumed_role);
     EXPECT_EQ(principal.arn, "arn:aws:sts::" + id_of("alice") + ":assumed-role/jobs/job");
-    EXPECT_EQ(principal.user_id, grant.subject_id + ":job");
+    EXPECT_EQ(principal.user_id, contents.subject_id + ":job");
     EXPECT_EQ(principal.policies.size(), 1u);
     EXPECT_EQ(principal.session.size(), 2u);
     EXPECT_EQ(error_of(made, now + 899), Errc::ok);
@@ -450,8 +450,8 @@ TEST_F(IdentityStoreTest, ARolesSessionActsAsTheRoleUntilItEnds) {
 TEST_F(IdentityStoreTest, ATokenIsGoodForItsOwnKeyAloneAndOnlyWhole) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
   add_role("alice", "jobs");
-  SessionGrant grant = role_grant("alice", "jobs");
-  const Credentials made = session(grant);
+  SessionContents contents = role_contents("alice", "jobs");
+  const Credentials made = session(contents);
   EXPECT_EQ(error_of({made.access_key, "", ""}), Errc::invalid_access_key_id);
   EXPECT_EQ(error_of({"ASIAOTHER", "", made.session_token}), Errc::invalid_token);
   EXPECT_EQ(error_of({"AKALICE", "", made.session_token}), Errc::invalid_token);
@@ -470,8 +470,8 @@ TEST_F(IdentityStoreTest, ASessionEndsWithWhoeverItIsOf) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
   add_role("alice", "jobs");
   add_user("alice", "reader", "AKREADER");
-  SessionGrant of_role = role_grant("alice", "jobs");
-  SessionGrant of_user = of_role;
+  SessionContents of_role = role_contents("alice", "jobs");
+  SessionContents of_user = of_role;
   of_user.kind = Principal::Kind::user;
   of_user.subject = "reader";
   of_user.subject_id = store_->account_named("alice")->users.at("reader").id;
@@ -494,7 +494,7 @@ TEST_F(IdentityStoreTest, ASessionEndsWithTheKeyThatItWasMadeBy) {
   const auto edit_key = [&](const std::function<void(std::vector<StoredKey>&)>& edit) {
     ASSERT_TRUE(change("alice", [&](AccountEntry& entry) { edit(entry.users.at("reader").keys); }));
   };
-  SessionGrant of_role = role_grant("alice", "jobs"), of_user = of_role, chained = of_role, others = of_role;
+  SessionContents of_role = role_contents("alice", "jobs"), of_user = of_role, chained = of_role, others = of_role;
   of_user.kind = Principal::Kind::user;
   of_user.subject = "reader";
   of_user.subject_id = store_->account_named("alice")->users.at("reader").id;
@@ -517,11 +517,11 @@ TEST_F(IdentityStoreTest, ASessionEndsWithTheKeyThatItWasMadeBy) {
 }
 
 TEST_F(IdentityStoreTest, ASessionOfTheRootEndsWhenTheRootKeyChanges) {
-  SessionGrant grant;
-  grant.kind = Principal::Kind::account_root;
-  grant.account_id = root_account_id;
-  grant.expires_s = now + 900;
-  const Credentials made = session(grant, "ROOTKEY");
+  SessionContents contents;
+  contents.kind = Principal::Kind::account_root;
+  contents.account_id = root_account_id;
+  contents.expires_s = now + 900;
+  const Credentials made = session(contents, "ROOTKEY");
   ASSERT_EQ(error_of(made), Errc::ok);
   EXPECT_TRUE((*store_->find(made.access_key, made.session_token, now))->principal->superuser);
   root_.secret_key = "another secret";
@@ -532,25 +532,25 @@ TEST_F(IdentityStoreTest, ASessionOfTheRootEndsWhenTheRootKeyChanges) {
 TEST_F(IdentityStoreTest, ASessionPolicyThatHasGoneIsNotNoLimit) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
   add_role("alice", "jobs");
-  SessionGrant grant = role_grant("alice", "jobs");
-  grant.policy_arns = {"arn:aws:iam::" + id_of("alice") + ":policy/limits"};
-  EXPECT_EQ(error_of(session(grant)), Errc::invalid_access_key_id);
+  SessionContents contents = role_contents("alice", "jobs");
+  contents.policy_arns = {"arn:aws:iam::" + id_of("alice") + ":policy/limits"};
+  EXPECT_EQ(error_of(session(contents)), Errc::invalid_access_key_id);
 }
 
-TEST(SessionToken, AGrantIsReadBackTheSameAndNothingLessIsRead) {
-  SessionGrant grant;
-  grant.access_key = "ASIAX";
-  grant.secret_key = "s\"e\\cret";
-  grant.expires_s = now;
-  grant.account_id = "123456789012";
-  grant.kind = Principal::Kind::assumed_role;
-  grant.subject = "role";
-  grant.policy_arns = {"arn:aws:iam::aws:policy/AmazonS3FullAccess"};
-  const std::string text = encode_grant(grant);
-  EXPECT_EQ(decode_grant(text), grant);
-  for (size_t size = 0; size < text.size(); ++size) EXPECT_FALSE(decode_grant(text.substr(0, size)));
-  grant.expires_s = 0;
-  EXPECT_FALSE(decode_grant(encode_grant(grant))) << "a session without an end";
+TEST(SessionToken, ASessionIsReadBackTheSameAndNothingLessIsRead) {
+  SessionContents contents;
+  contents.access_key = "ASIAX";
+  contents.secret_key = "s\"e\\cret";
+  contents.expires_s = now;
+  contents.account_id = "123456789012";
+  contents.kind = Principal::Kind::assumed_role;
+  contents.subject = "role";
+  contents.policy_arns = {"arn:aws:iam::aws:policy/AmazonS3FullAccess"};
+  const std::string text = encode_session(contents);
+  EXPECT_EQ(decode_session(text), contents);
+  for (size_t size = 0; size < text.size(); ++size) EXPECT_FALSE(decode_session(text.substr(0, size)));
+  contents.expires_s = 0;
+  EXPECT_FALSE(decode_session(encode_session(contents))) << "a session without an end";
 }
 
 }  // namespace

@@ -50,57 +50,58 @@ bool read_limits(const Json& json, std::optional<BucketSession>& out) {
 
 }  // namespace
 
-std::string encode_grant(const SessionGrant& grant) {
+std::string encode_session(const SessionContents& contents) {
   Json json = {{"v", format},
-               {"key", grant.access_key},
-               {"secret", grant.secret_key},
-               {"expires", grant.expires_s},
-               {"account", grant.account_id},
-               {"kind", static_cast<int>(grant.kind)},
-               {"subject", grant.subject},
-               {"id", grant.subject_id},
-               {"session", grant.session_name},
-               {"policy", grant.policy},
-               {"arns", grant.policy_arns},
-               {"issued", grant.issued_s},
-               {"parent", grant.parent_key},
-               {"tag", grant.parent_tag}};
-  if (grant.limits) {
-    json["limits"] = {{"bucket", grant.limits->bucket},
-                      {"read_only", grant.limits->read_only},
-                      {"sse", grant.limits->encryption},
-                      {"kms", grant.limits->kms_key_id}};
+               {"key", contents.access_key},
+               {"secret", contents.secret_key},
+               {"expires", contents.expires_s},
+               {"account", contents.account_id},
+               {"kind", static_cast<int>(contents.kind)},
+               {"subject", contents.subject},
+               {"id", contents.subject_id},
+               {"session", contents.session_name},
+               {"policy", contents.policy},
+               {"arns", contents.policy_arns},
+               {"issued", contents.issued_s},
+               {"parent", contents.parent_key},
+               {"tag", contents.parent_tag}};
+  if (contents.limits) {
+    json["limits"] = {{"bucket", contents.limits->bucket},
+                      {"read_only", contents.limits->read_only},
+                      {"sse", contents.limits->encryption},
+                      {"kms", contents.limits->kms_key_id}};
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::optional<SessionGrant> decode_grant(std::string_view text) {
+std::optional<SessionContents> decode_session(std::string_view text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
-  SessionGrant grant;
+  SessionContents contents;
   int64_t version = 0, kind = 0;
   const bool whole = read_number(json, "v", version) && version == format && read_number(json, "kind", kind) &&
-                     read_number(json, "expires", grant.expires_s) && read_text(json, "key", grant.access_key) &&
-                     read_text(json, "secret", grant.secret_key) && read_text(json, "account", grant.account_id) &&
-                     read_text(json, "subject", grant.subject) && read_text(json, "id", grant.subject_id) &&
-                     read_text(json, "session", grant.session_name) && read_text(json, "policy", grant.policy) &&
-                     read_number(json, "issued", grant.issued_s) && read_text(json, "parent", grant.parent_key) &&
-                     read_text(json, "tag", grant.parent_tag) && read_arns(json, grant.policy_arns);
-  // Every session has an end: a grant without one was not made by this server.
-  if (!whole || grant.expires_s <= 0 || kind < 0 || kind > static_cast<int>(Principal::Kind::assumed_role)) {
+                     read_number(json, "expires", contents.expires_s) && read_text(json, "key", contents.access_key) &&
+                     read_text(json, "secret", contents.secret_key) &&
+                     read_text(json, "account", contents.account_id) && read_text(json, "subject", contents.subject) &&
+                     read_text(json, "id", contents.subject_id) && read_text(json, "session", contents.session_name) &&
+                     read_text(json, "policy", contents.policy) && read_number(json, "issued", contents.issued_s) &&
+                     read_text(json, "parent", contents.parent_key) && read_text(json, "tag", contents.parent_tag) &&
+                     read_arns(json, contents.policy_arns);
+  // Every session has an end: contents without one were not made by this server.
+  if (!whole || contents.expires_s <= 0 || kind < 0 || kind > static_cast<int>(Principal::Kind::assumed_role)) {
     return std::nullopt;
   }
-  grant.kind = static_cast<Principal::Kind>(kind);
-  if (!read_limits(json, grant.limits)) return std::nullopt;
-  return grant;
+  contents.kind = static_cast<Principal::Kind>(kind);
+  if (!read_limits(json, contents.limits)) return std::nullopt;
+  return contents;
 }
 
-std::string seal_session(const KeyRing& keys, const SessionGrant& grant) {
-  const std::string_view context = grant.limits ? bucket_seal_context : token_seal_context;
-  return to_base64(as_bytes(keys.seal(as_bytes(encode_grant(grant)), context)));
+std::string seal_session(const KeyRing& keys, const SessionContents& contents) {
+  const std::string_view context = contents.limits ? bucket_seal_context : token_seal_context;
+  return to_base64(as_bytes(keys.seal(as_bytes(encode_session(contents)), context)));
 }
 
-Result<SessionGrant> open_session(const KeyRing& keys, std::string_view token) {
+Result<SessionContents> open_session(const KeyRing& keys, std::string_view token) {
   if (token.size() > session_token_bytes_max) return fail(Errc::invalid_token, "auth: session token too long");
   const auto sealed = from_base64(token);
   if (!sealed) return fail(Errc::invalid_token, "auth: session token is not base64");
@@ -108,10 +109,10 @@ Result<SessionGrant> open_session(const KeyRing& keys, std::string_view token) {
   const bool limited = !plain;
   if (limited) plain = keys.unseal(*sealed, bucket_seal_context);
   if (!plain) return fail(Errc::invalid_token, "auth: session token does not open");
-  auto grant = decode_grant(plain->text());
-  if (!grant || grant->limits.has_value() != limited)
+  auto contents = decode_session(plain->text());
+  if (!contents || contents->limits.has_value() != limited)
     return fail(Errc::invalid_token, "auth: session token's contents");
-  return std::move(*grant);
+  return std::move(*contents);
 }
 
 }  // namespace verbena::auth

@@ -14,7 +14,7 @@
 
 namespace verbena::auth {
 
-struct SessionGrant {
+struct SessionContents {
   std::string access_key, secret_key;
   int64_t expires_s = 0;
   std::string account_id;
@@ -27,18 +27,18 @@ struct SessionGrant {
   // The lasting key that it goes back to: it ends when that key is gone, turned off or made anew.
   std::string parent_key, parent_tag;
   std::optional<BucketSession> limits{};  // a session of a directory bucket
-  bool operator==(const SessionGrant&) const = default;
+  bool operator==(const SessionContents&) const = default;
 };
 
 inline constexpr size_t session_token_bytes_max = 16 * 1024;
 inline constexpr size_t session_policy_arns_max = 10;
 
-std::string seal_session(const KeyRing& keys, const SessionGrant& grant);
+std::string seal_session(const KeyRing& keys, const SessionContents& contents);
 // invalid_token: not one of ours, or not whole.
-Result<SessionGrant> open_session(const KeyRing& keys, std::string_view token);
+Result<SessionContents> open_session(const KeyRing& keys, std::string_view token);
 
 // The text that a session token carries encrypted, and back.
-std::string encode_grant(const SessionGrant& grant);
-std::optional<SessionGrant> decode_grant(std::string_view text);
+std::string encode_session(const SessionContents& contents);
+std::optional<SessionContents> decode_session(std::string_view text);
 
 }  // namespace verbena::auth

@@ -138,25 +138,25 @@ void HotTier::end_change(const Ticket& ticket, Key key, EntryPtr entry) {
 
 // The newest of the small queue; of the main one when it was let go not long ago.
 void HotTier::place(Shard& s, uint64_t h, Key key, EntryPtr entry, Victims& victims) {
-  const size_t charge = entry->charge();
-  if (charge > options_.capacity) return;
+  const size_t held_bytes = entry->held_bytes();
+  if (held_bytes > options_.capacity) return;
   if (const auto found = s.index.find(h); found != s.index.end()) remove(s, found->second, victims);
   const auto ghost = s.ghost_count.find(h);
   const bool wanted = ghost != s.ghost_count.end();
   Queue& queue = wanted ? s.main : s.small;
-  (wanted ? s.main_bytes : s.small_bytes) += charge;
-  queue.push_front({h, std::string(key.bucket), std::string(key.name), std::move(entry), charge, 0, wanted});
+  (wanted ? s.main_bytes : s.small_bytes) += held_bytes;
+  queue.push_front({h, std::string(key.bucket), std::string(key.name), std::move(entry), held_bytes, 0, wanted});
   s.index[h] = queue.begin();
-  bytes_.fetch_add(charge, std::memory_order_relaxed);
+  bytes_.fetch_add(held_bytes, std::memory_order_relaxed);
   meters().inserts.add();
-  meters().bytes.add(static_cast<int64_t>(charge));
+  meters().bytes.add(static_cast<int64_t>(held_bytes));
   meters().entries.add(1);
 }
 
 void HotTier::remove(Shard& s, Queue::iterator node, Victims& victims) {
-  (node->main ? s.main_bytes : s.small_bytes) -= node->charge;
-  bytes_.fetch_sub(node->charge, std::memory_order_relaxed);
-  meters().bytes.add(-static_cast<int64_t>(node->charge));
+  (node->main ? s.main_bytes : s.small_bytes) -= node->held_bytes;
+  bytes_.fetch_sub(node->held_bytes, std::memory_order_relaxed);
+  meters().bytes.add(-static_cast<int64_t>(node->held_bytes));
   meters().entries.add(-1);
   victims.push_back(std::move(node->entry));
   s.index.erase(node->hash);
@@ -186,8 +186,8 @@ bool HotTier::evict_one(Shard& s, Victims& victims) {
         remove(s, node, victims);
         return true;
       }
-      s.small_bytes -= node->charge;
-      s.main_bytes += node->charge;
+      s.small_bytes -= node->held_bytes;
+      s.main_bytes += node->held_bytes;
       node->uses = 0;
       node->main = true;
       s.main.splice(s.main.begin(), s.small, node);
@@ -216,7 +216,7 @@ size_t HotTier::evict_until(size_t bytes_max) {
       const bool more = s.small_bytes + s.main_bytes > share;
       spared = more && evict_one(s, victims) ? 0 : spared + 1;
     }
-    for (const auto& victim : victims) freed += victim->charge();
+    for (const auto& victim : victims) freed += victim->held_bytes();
     meters().evictions.add(victims.size());
   }
   return freed;

@@ -22,7 +22,7 @@ namespace verbena::cache {
 class Entry {
  public:
   virtual ~Entry() = default;
-  virtual size_t charge() const = 0;  // bytes of memory held; constant
+  virtual size_t held_bytes() const = 0;  // bytes of memory held; constant
 };
 using EntryPtr = std::shared_ptr<const Entry>;
 
@@ -107,7 +107,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     uint64_t hash = 0;
     std::string bucket, name;
     EntryPtr entry;
-    size_t charge = 0;
+    size_t held_bytes = 0;
     uint8_t uses = 0;  // since it came, or since the main queue let it pass; at most 3
     bool main = false;
   };
@@ -122,7 +122,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     std::unordered_map<uint64_t, Queue::iterator> index;
     Queue small, main;  // newest first
     size_t small_bytes = 0, main_bytes = 0;
-    // Hashes of what the small queue let go lately: who comes back is wanted.
+    // Hashes of what the small queue let go lately: an object that comes back goes into the main queue.
     std::deque<uint64_t> ghosts;
     std::unordered_map<uint64_t, uint32_t> ghost_count;
     std::array<Slot, slot_count> slots;

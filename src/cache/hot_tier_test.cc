@@ -10,20 +10,20 @@ namespace {
 
 class Sized final : public Entry {
  public:
-  explicit Sized(size_t charge, int value = 0) : value(value), charge_(charge) {}
-  size_t charge() const override { return charge_; }
+  explicit Sized(size_t held_bytes, int value = 0) : value(value), held_bytes_(held_bytes) {}
+  size_t held_bytes() const override { return held_bytes_; }
   const int value;
 
  private:
-  const size_t charge_;
+  const size_t held_bytes_;
 };
 
-EntryPtr entry(size_t charge, int value = 0) { return std::make_shared<Sized>(charge, value); }
+EntryPtr entry(size_t held_bytes, int value = 0) { return std::make_shared<Sized>(held_bytes, value); }
 int value(const EntryPtr& e) { return e == nullptr ? -1 : static_cast<const Sized&>(*e).value; }
 
-void put(HotTier& tier, const std::string& name, size_t charge, int v = 0) {
+void put(HotTier& tier, const std::string& name, size_t held_bytes, int v = 0) {
   const Key key{"b", name};
-  tier.insert(tier.ticket(key), key, entry(charge, v));
+  tier.insert(tier.ticket(key), key, entry(held_bytes, v));
 }
 
 TEST(HotTier, WhatWasPutIsFoundUnderItsOwnNameOnly) {

@@ -63,24 +63,24 @@ class BenchBucket {
   bool own_;
 };
 
-struct Lane {
+struct Route {
   std::string door, provider;
 };
 
-std::vector<Lane> lanes_of(const BenchPlan& plan) {
-  std::vector<Lane> lanes;
+std::vector<Route> routes_of(const BenchPlan& plan) {
+  std::vector<Route> routes;
   for (const std::string& door : plan.doors) {
     if (door == "native") {
-      for (const std::string& provider : plan.providers) lanes.push_back({door, provider});
+      for (const std::string& provider : plan.providers) routes.push_back({door, provider});
     } else if (door == "token") {
       for (const std::string& provider : plan.providers) {
-        if (provider != "local") lanes.push_back({door, provider});
+        if (provider != "local") routes.push_back({door, provider});
       }
     } else {
-      lanes.push_back({door, "auto"});
+      routes.push_back({door, "auto"});
     }
   }
-  return lanes;
+  return routes;
 }
 
 std::optional<BenchPlan> plan_of(const BenchArguments& arguments) {
@@ -134,14 +134,14 @@ Outcome<BenchRow> measure_op(const Client& client, const ClientOptions& options,
 }
 
 // All rows of one door and provider. Returns the exit code.
-int run_lane(const Lane& lane, const BenchServer& server, const std::string& bucket, const BenchPlan& plan,
-             Printer& printer) {
+int run_route(const Route& route, const BenchServer& server, const std::string& bucket, const BenchPlan& plan,
+              Printer& printer) {
   ClientOptions options = server.options();
-  options.via = *parse_via(lane.door);
-  options.provider = lane.provider;
+  options.via = *parse_via(route.door);
+  options.provider = route.provider;
   options.verify_checksums = plan.checksums;
   options.multipart_threshold = 5 * GiB;  // one object, one transfer
-  const std::string name = lane.provider == "auto" ? lane.door : lane.door + " (" + lane.provider + ")";
+  const std::string name = route.provider == "auto" ? route.door : route.door + " (" + route.provider + ")";
   auto client = Client::connect(options);
   if (!client) return report(name, client.error());
   int worst = exit_ok;
@@ -154,7 +154,7 @@ int run_lane(const Lane& lane, const BenchServer& server, const std::string& buc
           continue;
         }
         row->provider =
-            lane.door == "http" ? (options.endpoint.starts_with("https") ? "https" : "http") : lane.provider;
+            route.door == "http" ? (options.endpoint.starts_with("https") ? "https" : "http") : route.provider;
         printer.row(*row);
       }
     }
@@ -219,9 +219,9 @@ int run_bench(const BenchArguments& arguments) {
   }
   Printer printer(arguments.json);
   int worst = exit_ok;
-  for (const Lane& lane : lanes_of(*plan)) {
-    const int code = lane.door == "anonymous" ? run_anonymous(*client, *server, *plan, printer)
-                                              : run_lane(lane, *server, (*bucket)->name(), *plan, printer);
+  for (const Route& route : routes_of(*plan)) {
+    const int code = route.door == "anonymous" ? run_anonymous(*client, *server, *plan, printer)
+                                               : run_route(route, *server, (*bucket)->name(), *plan, printer);
     if (code != exit_ok) worst = code;
   }
   return worst;

@@ -13,8 +13,8 @@ bool same_provider(std::string_view wanted, std::string_view offered) {
 
 NativeDial make_native_dial(const NativeOptions& options) {
   auto pool = fabric::local::make_pool();
-  return [pool, timeout = options.connect_timeout](
-             const NativeEndpoint& endpoint, const NativeGrant& grant) -> Result<std::unique_ptr<fabric::Link>> {
+  return [pool, timeout = options.connect_timeout](const NativeEndpoint& endpoint,
+                                                   const SessionTerms& terms) -> Result<std::unique_ptr<fabric::Link>> {
     if (endpoint.provider == "local") {
       fabric::local::Options local;
       local.handshake_timeout = std::min(local.handshake_timeout, timeout);
@@ -23,9 +23,9 @@ NativeDial make_native_dial(const NativeOptions& options) {
     }
     if (endpoint.provider == "tcp") {
       return fabric::tcp::connect({.address = endpoint.address,
-                                   .host = grant.server_ip,
-                                   .session = grant.session,
-                                   .key = {native::wire::derive_connection(grant.master, endpoint.index)},
+                                   .host = terms.server_ip,
+                                   .session = terms.session,
+                                   .key = {native::wire::derive_connection(terms.master, endpoint.index)},
                                    .encrypt = endpoint.encrypted,
                                    .message_size_max = endpoint.message_size_max,
                                    .timeout = timeout});

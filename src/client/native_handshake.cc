@@ -87,26 +87,26 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
     return fail(Errc::unsupported, "native: protocol version");
 
   NativeAnswer answer;
-  answer.grant.version = static_cast<unsigned>(*version);
-  const auto [end, ec] = std::from_chars(session->data(), session->data() + session->size(), answer.grant.session, 16);
+  answer.terms.version = static_cast<unsigned>(*version);
+  const auto [end, ec] = std::from_chars(session->data(), session->data() + session->size(), answer.terms.session, 16);
   const auto raw_nonce = from_hex(*nonce);
   if (ec != std::errc() || end != session->data() + session->size()) return std::unexpected(bad);
   if (!raw_nonce || raw_nonce->size() != answer.server_nonce.size()) return std::unexpected(bad);
   std::ranges::copy(*raw_nonce, answer.server_nonce.begin());
-  answer.grant.credits = static_cast<uint32_t>(*credits);
-  answer.grant.cores = static_cast<uint32_t>(*cores);
-  answer.grant.idle_timeout = std::chrono::seconds(*idle_s);
+  answer.terms.credits = static_cast<uint32_t>(*credits);
+  answer.terms.cores = static_cast<uint32_t>(*cores);
+  answer.terms.idle_timeout = std::chrono::seconds(*idle_s);
   const auto list = json.find("endpoints");
   if (list == json.end() || !list->is_array() || list->size() > endpoints_max) return std::unexpected(bad);
   for (const Json& item : *list) {
     const auto parsed = endpoint(item);
     if (!parsed) return std::unexpected(bad);
-    answer.grant.endpoints.push_back(*parsed);
+    answer.terms.endpoints.push_back(*parsed);
   }
   return answer;
 }
 
-Result<NativeGrant> request_session(const NativeOptions& options) {
+Result<SessionTerms> request_session(const NativeOptions& options) {
   VB_ASSIGN(auto http, HttpClient::create({.host = options.host,
                                            .port = options.port,
                                            .tls = options.tls,
@@ -126,14 +126,14 @@ Result<NativeGrant> request_session(const NativeOptions& options) {
   if (reply.status != 200) return std::unexpected(refusal(reply));
 
   VB_ASSIGN(NativeAnswer answer, parse_session_answer(reply.body));
-  NativeGrant& grant = answer.grant;
-  grant.master = wire::derive_master(options.credentials.secret_key, nonce, answer.server_nonce, grant.session);
+  SessionTerms& terms = answer.terms;
+  terms.master = wire::derive_master(options.credentials.secret_key, nonce, answer.server_nonce, terms.session);
   const auto proof = reply.header("x-verbena-proof");
-  if (!proof || !equal_constant_time(as_bytes(*proof), as_bytes(wire::answer_proof(grant.master, reply.body)))) {
+  if (!proof || !equal_constant_time(as_bytes(*proof), as_bytes(wire::answer_proof(terms.master, reply.body)))) {
     return fail(Errc::malformed, "native: the session answer's proof does not fit the secret key");
   }
-  grant.server_ip = http->peer_address();
-  return std::move(grant);
+  terms.server_ip = http->peer_address();
+  return std::move(terms);
 }
 
 }  // namespace verbena::client

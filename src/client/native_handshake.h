@@ -9,8 +9,8 @@
 
 namespace verbena::client {
 
-// What the server granted; its answer has been authenticated.
-struct NativeGrant {
+// The terms on which the server has opened a session; its answer has been authenticated.
+struct SessionTerms {
   unsigned version = 1;  // of the protocol
   uint64_t session = 0;
   native::wire::MasterKey master;
@@ -23,12 +23,12 @@ struct NativeGrant {
 
 // The server's Errc for a refusal; connection_failed; unsupported: something else answers there; malformed: the answer
 // is none, or its proof does not fit.
-Result<NativeGrant> request_session(const NativeOptions& options);
+Result<SessionTerms> request_session(const NativeOptions& options);
 
 // For tests and the fuzzer: the answer's body, whose proof was checked or does not matter. Fills all but master and
 // server_ip.
 struct NativeAnswer {
-  NativeGrant grant;
+  SessionTerms terms;
   native::wire::Nonce server_nonce{};
 };
 Result<NativeAnswer> parse_session_answer(std::string_view body);

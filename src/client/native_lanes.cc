@@ -10,19 +10,19 @@ namespace verbena::client {
 
 namespace wire = native::wire;
 
-Result<std::vector<std::unique_ptr<NativeLane>>> NativeLanes::connect(const NativeGrant& grant,
+Result<std::vector<std::unique_ptr<NativeLane>>> NativeLanes::connect(const SessionTerms& terms,
                                                                       const NativeOptions& options,
                                                                       const NativeDial& dial,
                                                                       std::string_view provider) {
   std::vector<std::unique_ptr<NativeLane>> lanes;
-  for (const NativeEndpoint& endpoint : grant.endpoints) {
+  for (const NativeEndpoint& endpoint : terms.endpoints) {
     if (!same_provider(provider, endpoint.provider)) continue;
     if (options.encrypted_only && provider != "local" && !endpoint.encrypted) continue;
-    VB_ASSIGN(auto link, dial(endpoint, grant));
+    VB_ASSIGN(auto link, dial(endpoint, terms));
     NativeLane::Setup setup{.endpoint = endpoint,
-                            .session = grant.session,
-                            .keys = wire::derive_lane(grant.master, endpoint.index),
-                            .credits = grant.credits,
+                            .session = terms.session,
+                            .keys = wire::derive_lane(terms.master, endpoint.index),
+                            .credits = terms.credits,
                             .spin_for = options.spin_for};
     lanes.push_back(std::make_unique<NativeLane>(std::move(link), std::move(setup)));
     VB_TRY(lanes.back()->hello(deadline_in(options.connect_timeout)));
@@ -32,25 +32,25 @@ Result<std::vector<std::unique_ptr<NativeLane>>> NativeLanes::connect(const Nati
 
 Result<std::shared_ptr<NativeLanes>> NativeLanes::open(const NativeOptions& options, const NativeDial& dial) {
   Error last{.code = Errc::connection_failed, .sys = 0, .context = "native: no common provider"};
-  std::optional<NativeGrant> grant;
+  std::optional<SessionTerms> terms;
   for (const std::string& provider : options.providers) {
-    if (!grant) {
-      VB_ASSIGN(grant, request_session(options));
+    if (!terms) {
+      VB_ASSIGN(terms, request_session(options));
     }
-    auto lanes = connect(*grant, options, dial, provider);
+    auto lanes = connect(*terms, options, dial, provider);
     if (!lanes) {
       log::debug("native: provider {} does not connect: {}", provider, describe(lanes.error()));
       last = lanes.error();
-      grant.reset();  // it may have ended with the lanes that did connect
+      terms.reset();  // it may have ended with the lanes that did connect
       continue;
     }
     if (lanes->empty()) continue;
     std::shared_ptr<NativeLanes> all(new NativeLanes);
     all->lanes_ = std::move(*lanes);
-    all->credits_ = grant->credits;
-    all->version_ = grant->version;
-    all->idle_timeout_ = grant->idle_timeout;
-    all->by_core_.resize(std::max(1u, grant->cores), 0);
+    all->credits_ = terms->credits;
+    all->version_ = terms->version;
+    all->idle_timeout_ = terms->idle_timeout;
+    all->by_core_.resize(std::max(1u, terms->cores), 0);
     for (uint32_t i = 0; i < all->lanes_.size(); ++i) {
       const uint32_t core = all->lanes_[i]->endpoint().core;
       if (core < all->by_core_.size()) all->by_core_[core] = i;

@@ -1,5 +1,5 @@
-// One session as granted, with a lane to each of the server's cores over one provider. Replaced as a whole when it
-// breaks.
+// One session as the server opened it, with a lane to each of the server's cores over one provider. Replaced as a whole
+// when it breaks.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ class NativeLanes {
 
  private:
   NativeLanes() = default;
-  static Result<std::vector<std::unique_ptr<NativeLane>>> connect(const struct NativeGrant& grant,
+  static Result<std::vector<std::unique_ptr<NativeLane>>> connect(const struct SessionTerms& terms,
                                                                   const NativeOptions& options, const NativeDial& dial,
                                                                   std::string_view provider);
 

@@ -40,8 +40,8 @@ struct NativeEndpoint {
   bool encrypted = false;
 };
 
-struct NativeGrant;
-using NativeDial = std::function<Result<std::unique_ptr<fabric::Link>>(const NativeEndpoint&, const NativeGrant&)>;
+struct SessionTerms;
+using NativeDial = std::function<Result<std::unique_ptr<fabric::Link>>(const NativeEndpoint&, const SessionTerms&)>;
 
 struct NativeOptions {
   std::string host = "127.0.0.1";

@@ -335,9 +335,9 @@ TEST_P(NativeSessionTest, AShortIdleTimeIsNotOneSessionForEachRequest) {
   NativeTestServer server({.provider = GetParam(), .cores = 1, .door = door});
   NativeOptions options = server.options();
   std::atomic<int> dialled{0};
-  options.dial = [&, dial = make_native_dial(options)](const NativeEndpoint& endpoint, const NativeGrant& grant) {
+  options.dial = [&, dial = make_native_dial(options)](const NativeEndpoint& endpoint, const SessionTerms& terms) {
     ++dialled;
-    return dial(endpoint, grant);
+    return dial(endpoint, terms);
   };
   auto opened = NativeSession::open(options);
   ASSERT_TRUE(opened) << describe(opened.error());

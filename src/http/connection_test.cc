@@ -357,8 +357,8 @@ TEST(Listener, WithoutFreeDescriptorsItWaitsAndThenServesWhoKnocked) {
   ASSERT_TRUE(server.wait_for_connections(1));
   EXPECT_FALSE(boost::system::error_code(EMFILE, boost::system::system_category()).message().empty());
   Ballast ballast;
-  // A connection leaves the count before the last of it is destroyed, which that check looks at, too: what it held while
-  // the descriptors were taken is free by the time of another answer from the same core.
+  // A connection leaves the count before the last of it is destroyed, which that check looks at, too: what it held
+  // while the descriptors were taken is free by the time of another answer from the same core.
   ASSERT_EQ(old.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
   ballast.fill();
   ballast.drop_one();

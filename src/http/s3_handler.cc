@@ -92,7 +92,7 @@ Result<void> charge_answer(const Context& context, const Exchange& exchange, s3:
   memory::Share share(*context.arena, exchange.peer_address(), bytes);
   auto granted = share.try_whole(bytes);
   if (!granted) return fail(Errc::slow_down, "http: too many answers of this client wait to be taken");
-  response.charged = std::make_shared<const memory::Grant>(std::move(*granted));
+  response.charged = std::make_shared<const memory::Charge>(std::move(*granted));
   return {};
 }
 
@@ -260,9 +260,8 @@ Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
 
 Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3HandlerOptions options) {
   const WallClock& clock = options.clock != nullptr ? *options.clock : system_clock();
-  auto context =
-      std::make_shared<Context>(Context{verifier, router, options.access_log, clock, options.iam, options.arena,
-                                        options.domain, options.stopping, {}});
+  auto context = std::make_shared<Context>(Context{
+      verifier, router, options.access_log, clock, options.iam, options.arena, options.domain, options.stopping, {}});
   return [context = std::move(context)](Exchange& exchange) { return handle(context, exchange); };
 }
 

@@ -291,10 +291,10 @@ Result<Json> serve_key_rm(const Request& request) {
 }
 
 // Only users have policies.
-Result<void> change_grants(const Request& request,
-                           const std::function<Result<void>(const AccountEntry&, auth::Grants&)>& edit) {
+Result<void> change_policies(const Request& request,
+                             const std::function<Result<void>(const AccountEntry&, auth::PolicySet&)>& edit) {
   return change(request, [&](AccountEntry& entry, User* user) -> Result<void> {
-    if (user != nullptr) return edit(entry, user->grants);
+    if (user != nullptr) return edit(entry, user->policy_set);
     return request.refuse(
         Errc::validation_error,
         "The root of an account is not limited by policies. Make a user in it: " + entry.name + "/NAME.");
@@ -323,10 +323,10 @@ Result<auth::PolicyDocument> policy_document(const Request& request) {
 Result<Json> serve_policy_put(const Request& request) {
   VB_ASSIGN(const std::string name, policy_name(request));
   VB_ASSIGN(const auth::PolicyDocument document, policy_document(request));
-  VB_TRY(change_grants(request, [&](const AccountEntry&, auth::Grants& grants) -> Result<void> {
-    grants.inline_policies.insert_or_assign(name, document);
+  VB_TRY(change_policies(request, [&](const AccountEntry&, auth::PolicySet& policy_set) -> Result<void> {
+    policy_set.inline_policies.insert_or_assign(name, document);
     size_t bytes = 0;
-    for (const auto& [other, kept] : grants.inline_policies) bytes += kept.text.size();
+    for (const auto& [other, kept] : policy_set.inline_policies) bytes += kept.text.size();
     if (bytes <= auth::user_policies_bytes_max) return {};
     return request.refuse(Errc::limit_exceeded, "The inline policies of a user may have 2048 bytes together.");
   }));
@@ -345,8 +345,8 @@ Result<Json> serve_policy_get(const Request& request) {
   VB_ASSIGN(const std::string name, policy_name(request));
   VB_ASSIGN(const auto account, find_account(request));
   VB_ASSIGN(const User* user, find_user(request, *account));
-  const auto policy = user->grants.inline_policies.find(name);
-  if (policy == user->grants.inline_policies.end()) {
+  const auto policy = user->policy_set.inline_policies.find(name);
+  if (policy == user->policy_set.inline_policies.end()) {
     return request.refuse(Errc::no_such_entity, request.whole_name() + " has no policy " + name + ".");
   }
   return Json{{"policy", policy->first}, {"document", policy->second.text}};
@@ -354,8 +354,8 @@ Result<Json> serve_policy_get(const Request& request) {
 
 Result<Json> serve_policy_rm(const Request& request) {
   VB_ASSIGN(const std::string name, policy_name(request));
-  VB_TRY(change_grants(request, [&](const AccountEntry&, auth::Grants& grants) -> Result<void> {
-    if (grants.inline_policies.erase(name) != 0) return {};
+  VB_TRY(change_policies(request, [&](const AccountEntry&, auth::PolicySet& policy_set) -> Result<void> {
+    if (policy_set.inline_policies.erase(name) != 0) return {};
     return request.refuse(Errc::no_such_entity, request.whole_name() + " has no policy " + name + ".");
   }));
   return Json::object();
@@ -363,11 +363,11 @@ Result<Json> serve_policy_rm(const Request& request) {
 
 Result<Json> serve_policy_attach(const Request& request) {
   VB_ASSIGN(const std::string arn, request.text("arn", true));
-  VB_TRY(change_grants(request, [&](const AccountEntry& entry, auth::Grants& grants) -> Result<void> {
+  VB_TRY(change_policies(request, [&](const AccountEntry& entry, auth::PolicySet& policy_set) -> Result<void> {
     if (find_policy(entry, arn) == nullptr)
       return request.refuse(Errc::no_such_entity, "There is no policy " + arn + ".");
-    grants.attached.insert(arn);
-    if (grants.attached.size() <= auth::attached_max) return {};
+    policy_set.attached.insert(arn);
+    if (policy_set.attached.size() <= auth::attached_max) return {};
     return request.refuse(Errc::limit_exceeded, "A user may have 10 attached policies.");
   }));
   return Json::object();
@@ -375,8 +375,8 @@ Result<Json> serve_policy_attach(const Request& request) {
 
 Result<Json> serve_policy_detach(const Request& request) {
   VB_ASSIGN(const std::string arn, request.text("arn", true));
-  VB_TRY(change_grants(request, [&](const AccountEntry&, auth::Grants& grants) -> Result<void> {
-    if (grants.attached.erase(arn) != 0) return {};
+  VB_TRY(change_policies(request, [&](const AccountEntry&, auth::PolicySet& policy_set) -> Result<void> {
+    if (policy_set.attached.erase(arn) != 0) return {};
     return request.refuse(Errc::no_such_entity, request.whole_name() + " has no policy " + arn + " attached.");
   }));
   return Json::object();
@@ -386,8 +386,8 @@ Result<Json> serve_policy_list(const Request& request) {
   VB_ASSIGN(const auto account, find_account(request));
   VB_ASSIGN(const User* user, find_user(request, *account));
   Json names = Json::array();
-  for (const auto& [name, document] : user->grants.inline_policies) names.push_back(name);
-  return Json{{"inline", std::move(names)}, {"attached", user->grants.attached}};
+  for (const auto& [name, document] : user->policy_set.inline_policies) names.push_back(name);
+  return Json{{"inline", std::move(names)}, {"attached", user->policy_set.attached}};
 }
 
 struct Operation {

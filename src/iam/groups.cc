@@ -100,7 +100,7 @@ Result<void> delete_group(Call& call) {
     if (!group->members.empty()) {
       return call.refuse(Errc::delete_conflict, "Cannot delete entity, must remove users from group first.");
     }
-    if (!group->grants.inline_policies.empty() || !group->grants.attached.empty()) {
+    if (!group->policy_set.inline_policies.empty() || !group->policy_set.attached.empty()) {
       return call.refuse(Errc::delete_conflict, "Cannot delete entity, must delete or detach its policies first.");
     }
     account.groups.erase(group->name);

@@ -15,7 +15,8 @@ using auth::PolicyDocument;
 
 size_t attachments(const AccountEntry& account, const std::string& arn) {
   const auto among = [&](const auto& items) {
-    return std::ranges::count_if(items, [&](const auto& item) { return item.second.grants.attached.contains(arn); });
+    return std::ranges::count_if(items,
+                                 [&](const auto& item) { return item.second.policy_set.attached.contains(arn); });
   };
   return static_cast<size_t>(among(account.users) + among(account.groups) + among(account.roles));
 }

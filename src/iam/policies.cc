@@ -7,30 +7,30 @@
 namespace verbena::iam {
 
 using auth::AccountEntry;
-using auth::Grants;
+using auth::PolicySet;
 
 Result<Subject> find_subject(const Call& call, AccountEntry& account) {
   const std::string_view name = call.target_name();
   if (name.empty()) return call.refuse(Errc::validation_error, "The request names no user, group or role.");
   if (call.action.target == Target::user) {
     VB_ASSIGN(auth::User * user, find_one(call, account.users, "user", name));
-    return Subject{&user->grants, auth::user_policies_bytes_max, "user", user->name};
+    return Subject{&user->policy_set, auth::user_policies_bytes_max, "user", user->name};
   }
   if (call.action.target == Target::group) {
     VB_ASSIGN(auth::Group * group, find_one(call, account.groups, "group", name));
-    return Subject{&group->grants, auth::group_policies_bytes_max, "group", group->name};
+    return Subject{&group->policy_set, auth::group_policies_bytes_max, "group", group->name};
   }
   VB_ASSIGN(auth::Role * role, find_one(call, account.roles, "role", name));
-  return Subject{&role->grants, auth::role_policies_bytes_max, "role", role->name};
+  return Subject{&role->policy_set, auth::role_policies_bytes_max, "role", role->name};
 }
 
 namespace {
 
 // For calls that only look: the same on a snapshot.
-Result<Grants> grants_now(const Call& call) {
+Result<PolicySet> policies_now(const Call& call) {
   AccountEntry copy = *call.account;
   VB_ASSIGN(const Subject subject, find_subject(call, copy));
-  return std::move(*subject.grants);
+  return std::move(*subject.policy_set);
 }
 
 // "UserName", "GroupName", "RoleName".
@@ -53,22 +53,22 @@ Result<void> put_inline_policy(Call& call) {
   return call.change([&](AccountEntry& account) -> Result<void> {
     VB_ASSIGN(const Subject subject, find_subject(call, account));
     size_t bytes = document.text.size();
-    for (const auto& [other, kept] : subject.grants->inline_policies) {
+    for (const auto& [other, kept] : subject.policy_set->inline_policies) {
       if (auth::NameOrder()(other, name) || auth::NameOrder()(name, other)) bytes += kept.text.size();
     }
     if (bytes > subject.inline_bytes_max) {
       return call.refuse(Errc::limit_exceeded, "Maximum policy size of " + std::to_string(subject.inline_bytes_max) +
                                                    " bytes exceeded for " + subject.kind + " " + subject.name);
     }
-    subject.grants->inline_policies.insert_or_assign(name, document);
+    subject.policy_set->inline_policies.insert_or_assign(name, document);
     return {};
   });
 }
 
 Result<void> get_inline_policy(Call& call) {
-  VB_ASSIGN(const Grants grants, grants_now(call));
-  const auto found = grants.inline_policies.find(call.get("PolicyName"));
-  if (found == grants.inline_policies.end()) return missing_policy(call, call.get("PolicyName"));
+  VB_ASSIGN(const PolicySet policy_set, policies_now(call));
+  const auto found = policy_set.inline_policies.find(call.get("PolicyName"));
+  if (found == policy_set.inline_policies.end()) return missing_policy(call, call.get("PolicyName"));
   call.xml.element(name_element(call), call.target_name());
   call.xml.element("PolicyName", found->first);
   call.xml.element("PolicyDocument", auth::uri_encode(found->second.text, false));
@@ -76,17 +76,18 @@ Result<void> get_inline_policy(Call& call) {
 }
 
 Result<void> list_inline_policies(Call& call) {
-  VB_ASSIGN(const Grants grants, grants_now(call));
+  VB_ASSIGN(const PolicySet policy_set, policies_now(call));
   return write_page(
-      call, "PolicyNames", grants.inline_policies, [](const auto& item) -> const std::string& { return item.first; },
-      [](const auto&) { return true; }, [&](const auto& item) { call.xml.element("member", item.first); });
+      call, "PolicyNames", policy_set.inline_policies,
+      [](const auto& item) -> const std::string& { return item.first; }, [](const auto&) { return true; },
+      [&](const auto& item) { call.xml.element("member", item.first); });
 }
 
 Result<void> delete_inline_policy(Call& call) {
   VB_ASSIGN(const std::string name, call.name("PolicyName", policy_name_max));
   return call.change([&](AccountEntry& account) -> Result<void> {
     VB_ASSIGN(const Subject subject, find_subject(call, account));
-    if (subject.grants->inline_policies.erase(name) == 0) return missing_policy(call, name);
+    if (subject.policy_set->inline_policies.erase(name) == 0) return missing_policy(call, name);
     return {};
   });
 }
@@ -98,10 +99,10 @@ Result<void> attach_policy(Call& call) {
     if (find_policy(account, arn) == nullptr) {
       return call.refuse(Errc::no_such_entity, "Policy " + arn + " does not exist or is not attachable.");
     }
-    if (!subject.grants->attached.contains(arn) && subject.grants->attached.size() >= auth::attached_max) {
+    if (!subject.policy_set->attached.contains(arn) && subject.policy_set->attached.size() >= auth::attached_max) {
       return call.too_many("PoliciesPer" + subject.kind, auth::attached_max);
     }
-    subject.grants->attached.insert(arn);
+    subject.policy_set->attached.insert(arn);
     return {};
   });
 }
@@ -110,7 +111,7 @@ Result<void> detach_policy(Call& call) {
   const std::string arn(call.get("PolicyArn"));
   return call.change([&](AccountEntry& account) -> Result<void> {
     VB_ASSIGN(const Subject subject, find_subject(call, account));
-    if (subject.grants->attached.erase(arn) == 0) {
+    if (subject.policy_set->attached.erase(arn) == 0) {
       return call.refuse(Errc::no_such_entity, "Policy " + arn + " was not found.");
     }
     return {};
@@ -118,10 +119,10 @@ Result<void> detach_policy(Call& call) {
 }
 
 Result<void> list_attached_policies(Call& call) {
-  VB_ASSIGN(const Grants grants, grants_now(call));
+  VB_ASSIGN(const PolicySet policy_set, policies_now(call));
   const std::string_view prefix = call.get("PathPrefix");
   auth::ByName<std::string> by_name;
-  for (const std::string& arn : grants.attached) {
+  for (const std::string& arn : policy_set.attached) {
     const auth::ManagedPolicy* policy = find_policy(*call.account, arn);
     if (policy != nullptr && policy->path.starts_with(prefix)) by_name.emplace(policy->name + " " + arn, arn);
   }

@@ -108,7 +108,7 @@ TEST_F(QueryTest, APolicysSizeIsWhatIsKept) {
         "{" + between + R"("Statement": {"Effect":"Allow","Action":"s3:*","Resource":")" + resource + R"("}})", true);
   };
   EXPECT_EQ(code(ask(put + document(std::string(5000, ' '), R"(arn:aws:s3:::a b\"\\)"))), "");
-  const auto kept = store_->account("000000000000")->users.find("a")->second.grants.inline_policies;
+  const auto kept = store_->account("000000000000")->users.find("a")->second.policy_set.inline_policies;
   EXPECT_EQ(kept.find("p")->second.text,
             R"({"Statement":{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws:s3:::a b\"\\"}})");
   EXPECT_EQ(code(ask(put + document("", "arn:aws:s3:::" + std::string(5000, ' ')))), "LimitExceeded");

@@ -97,10 +97,10 @@ Result<void> update_assume_role_policy(Call& call) {
 Result<void> delete_role(Call& call) {
   return call.change([&](AccountEntry& account) -> Result<void> {
     VB_ASSIGN(const Role* role, find_one(call, account.roles, "role", call.get("RoleName")));
-    if (!role->grants.inline_policies.empty()) {
+    if (!role->policy_set.inline_policies.empty()) {
       return call.refuse(Errc::delete_conflict, "Cannot delete entity, must delete policies first.");
     }
-    if (!role->grants.attached.empty()) {
+    if (!role->policy_set.attached.empty()) {
       return call.refuse(Errc::delete_conflict, "Cannot delete entity, must detach all policies first.");
     }
     account.roles.erase(role->name);

@@ -7,7 +7,7 @@ namespace verbena::iam {
 namespace {
 
 using auth::Principal;
-using auth::SessionGrant;
+using auth::SessionContents;
 
 constexpr int64_t session_min_s = 900;
 constexpr int64_t user_session_max_s = 129'600, user_session_default_s = 43'200;
@@ -64,13 +64,13 @@ Result<void> authorize_role(const Call& call, const RoleOfArn& wanted) {
                                               " is not authorized to perform: sts:AssumeRole on resource: " + arn);
 }
 
-Result<void> add_session_policies(const Call& call, const RoleOfArn& wanted, SessionGrant& grant) {
+Result<void> add_session_policies(const Call& call, const RoleOfArn& wanted, SessionContents& contents) {
   if (call.parameters.get("Policy")) {
     VB_ASSIGN(const auto document, call.document("Policy", auth::PolicyKind::identity, auth::session_policy_bytes_max));
-    grant.policy = document.text;
+    contents.policy = document.text;
   }
-  VB_ASSIGN(grant.policy_arns, call.parameters.members("PolicyArns", "arn", auth::session_policy_arns_max));
-  for (const std::string& arn : grant.policy_arns) {
+  VB_ASSIGN(contents.policy_arns, call.parameters.members("PolicyArns", "arn", auth::session_policy_arns_max));
+  for (const std::string& arn : contents.policy_arns) {
     if (find_policy(*wanted.account, arn) == nullptr) {
       return call.refuse(Errc::validation_error, "Policy " + arn + " does not exist.");
     }
@@ -78,8 +78,8 @@ Result<void> add_session_policies(const Call& call, const RoleOfArn& wanted, Ses
   return {};
 }
 
-Result<void> finish(Call& call, SessionGrant& grant, auth::Credentials& made) {
-  made = call.store.make_session(grant, call.key, call.now_s());
+Result<void> finish(Call& call, SessionContents& contents, auth::Credentials& made) {
+  made = call.store.make_session(contents, call.key, call.now_s());
   if (made.session_token.size() > auth::session_token_bytes_max) {
     return call.refuse(Errc::packed_policy_too_large, "The session policy is too large.");
   }
@@ -99,17 +99,17 @@ Result<void> assume_role(Call& call) {
   const int64_t longest = chained ? chained_session_max_s : wanted.role->session_max_s;
   VB_ASSIGN(const int64_t duration,
             call.number("DurationSeconds", session_min_s, longest, std::min<int64_t>(3'600, longest)));
-  SessionGrant grant;
-  grant.kind = Principal::Kind::assumed_role;
-  grant.account_id = wanted.account->account->id;
-  grant.subject = wanted.role->name;
-  grant.subject_id = wanted.role->id;
-  grant.session_name = session;
-  grant.expires_s = call.now_s() + duration;
-  VB_TRY(add_session_policies(call, wanted, grant));
+  SessionContents contents;
+  contents.kind = Principal::Kind::assumed_role;
+  contents.account_id = wanted.account->account->id;
+  contents.subject = wanted.role->name;
+  contents.subject_id = wanted.role->id;
+  contents.session_name = session;
+  contents.expires_s = call.now_s() + duration;
+  VB_TRY(add_session_policies(call, wanted, contents));
   auth::Credentials made;
-  VB_TRY(finish(call, grant, made));
-  write_credentials(call.xml, made, grant.expires_s);
+  VB_TRY(finish(call, contents, made));
+  write_credentials(call.xml, made, contents.expires_s);
   const Principal shown = role_session(*wanted.account, *wanted.role, session);
   call.xml.open("AssumedRoleUser");
   call.xml.element("AssumedRoleId", shown.user_id);
@@ -128,15 +128,15 @@ Result<void> get_session_token(Call& call) {
   VB_ASSIGN(int64_t duration, call.number("DurationSeconds", session_min_s, user_session_max_s,
                                           std::min(user_session_default_s, longest)));
   duration = std::min(duration, longest);  // a root's is cut short, as AWS does
-  SessionGrant grant;
-  grant.kind = caller.kind;
-  grant.account_id = call.account->account->id;
-  grant.subject = caller.name;
-  grant.subject_id = root ? "" : caller.user_id;
-  grant.expires_s = call.now_s() + duration;
+  SessionContents contents;
+  contents.kind = caller.kind;
+  contents.account_id = call.account->account->id;
+  contents.subject = caller.name;
+  contents.subject_id = root ? "" : caller.user_id;
+  contents.expires_s = call.now_s() + duration;
   auth::Credentials made;
-  VB_TRY(finish(call, grant, made));
-  write_credentials(call.xml, made, grant.expires_s);
+  VB_TRY(finish(call, contents, made));
+  write_credentials(call.xml, made, contents.expires_s);
   return {};
 }
 

@@ -22,9 +22,9 @@ auto find_one(const Call& call, Map& map, std::string_view kind, std::string_vie
   return &found->second;
 }
 
-// Whose grants the action is about.
+// Whose policies the action is about.
 struct Subject {
-  auth::Grants* grants = nullptr;
+  auth::PolicySet* policy_set = nullptr;
   size_t inline_bytes_max = 0;
   std::string kind, name;
 };

@@ -117,10 +117,10 @@ Result<void> delete_user(Call& call) {
     VB_ASSIGN(const User* user, find_one(call, account.users, "user", name));
     if (!user->keys.empty())
       return call.refuse(Errc::delete_conflict, "Cannot delete entity, must delete access keys first.");
-    if (!user->grants.inline_policies.empty()) {
+    if (!user->policy_set.inline_policies.empty()) {
       return call.refuse(Errc::delete_conflict, "Cannot delete entity, must delete policies first.");
     }
-    if (!user->grants.attached.empty()) {
+    if (!user->policy_set.attached.empty()) {
       return call.refuse(Errc::delete_conflict, "Cannot delete entity, must detach all policies first.");
     }
     for (const auto& [group_name, group] : account.groups) {

@@ -16,7 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "memory/grant.h"
+#include "memory/charge.h"
 
 namespace verbena::memory {
 
@@ -31,7 +31,7 @@ class Lease {
         data_(other.data_),
         size_(other.size_),
         block_(other.block_),
-        grant_(std::move(other.grant_)) {
+        charge_(std::move(other.charge_)) {
     other.arena_ = nullptr;
     other.data_ = nullptr;
     other.size_ = 0;
@@ -42,7 +42,7 @@ class Lease {
     std::swap(data_, taken.data_);
     std::swap(size_, taken.size_);
     std::swap(block_, taken.block_);
-    std::swap(grant_, taken.grant_);
+    std::swap(charge_, taken.charge_);
     return *this;
   }
   ~Lease() { release(); }
@@ -53,13 +53,13 @@ class Lease {
   size_t capacity() const { return block_; }  // the size class, a multiple of 4096
   MutableBytes bytes() const { return {data_, size_}; }
   void release();
-  // What the budget granted for these bytes, given back together with them. Of a larger grant the rest comes back now.
-  void attach(Grant grant) {
-    grant.shrink(block_);
-    grant_ = std::move(grant);
+  // What the budget charged for these bytes, given back together with them. Of a larger charge the rest comes back now.
+  void attach(Charge charge) {
+    charge.shrink(block_);
+    charge_ = std::move(charge);
   }
-  // For whoever keeps the bytes for others than the peer that they were granted to.
-  Grant detach_grant() { return std::move(grant_); }
+  // For whoever keeps the bytes for others than the peer that they were charged to.
+  Charge detach_charge() { return std::move(charge_); }
 
  private:
   friend class Arena;
@@ -69,7 +69,7 @@ class Lease {
   std::byte* data_ = nullptr;
   size_t size_ = 0;
   size_t block_ = 0;
-  Grant grant_;
+  Charge charge_;
 };
 
 // Bytes to hand on, with what keeps them alive: `lease`, where they are the holder's alone, or `shared`, where others
@@ -78,17 +78,17 @@ struct Chunk {
   Lease lease;
   Bytes bytes;
   std::shared_ptr<const void> shared = {};
-  Grant grant = {};  // of shared bytes, for as long as this holder keeps them
+  Charge charge = {};  // of shared bytes, for as long as this holder keeps them
 
-  void attach(Grant granted) {
-    if (lease) return lease.attach(std::move(granted));
-    granted.shrink(bytes.size());
-    grant = std::move(granted);
+  void attach(Charge charged) {
+    if (lease) return lease.attach(std::move(charged));
+    charged.shrink(bytes.size());
+    charge = std::move(charged);
   }
   void release() {
     lease.release();
     shared.reset();
-    grant.release();
+    charge.release();
   }
 };
 
@@ -141,7 +141,7 @@ inline void Lease::release() {
   arena_ = nullptr;
   data_ = nullptr;
   size_ = 0;
-  grant_.release();  // after the bytes: whoever was waiting finds them
+  charge_.release();  // after the bytes: whoever was waiting finds them
 }
 
 }  // namespace verbena::memory

@@ -35,9 +35,9 @@ metrics::Counter& refused(const char* reason) {
 
 }  // namespace
 
-struct Grant::Peer {
+struct Charge::Peer {
   std::string address;
-  std::atomic<size_t> granted{0};
+  std::atomic<size_t> charged{0};
   std::deque<Budget::WaiterPtr> queue;  // guarded by the budget's mutex
 };
 
@@ -50,7 +50,7 @@ struct Budget::Waiter {
   std::atomic<bool> served{false};  // the bytes are reserved for it
 };
 
-void Grant::give_back(size_t bytes) { budget_->give_back(peer_.get(), bytes); }
+void Charge::give_back(size_t bytes) { budget_->give_back(peer_.get(), bytes); }
 
 Budget::Limits Budget::Limits::of(size_t free_bytes, size_t peer_max) {
   Limits limits;
@@ -90,34 +90,34 @@ std::shared_ptr<Budget::Peer> Budget::peer(std::string_view address) {
 size_t Budget::offer(const Peer& peer) const {
   const auto left = [](size_t most, size_t held) { return most > held ? most - held : 0; };
   const size_t of_all = left(limits_.total_max, total_.load(std::memory_order_relaxed));
-  const size_t of_peer = left(limits_.peer_max, peer.granted.load(std::memory_order_relaxed));
+  const size_t of_peer = left(limits_.peer_max, peer.charged.load(std::memory_order_relaxed));
   return std::bit_floor(std::clamp(std::min(of_all / 64, of_peer / 32), unit, chunk_max));
 }
 
-std::optional<Grant> Budget::try_small(size_t bytes) {
+std::optional<Charge> Budget::try_small(size_t bytes) {
   if (!add_below(small_, bytes, limits_.small_max)) return std::nullopt;
-  return Grant(this, nullptr, bytes);
+  return Charge(this, nullptr, bytes);
 }
 
 bool Budget::reserve(Peer& peer, size_t bytes) {
-  if (!add_below(peer.granted, bytes, limits_.peer_max)) return false;
+  if (!add_below(peer.charged, bytes, limits_.peer_max)) return false;
   if (add_below(total_, bytes, limits_.total_max)) return true;
-  peer.granted.fetch_sub(bytes);
+  peer.charged.fetch_sub(bytes);
   return false;
 }
 
 // Nobody overtakes those who wait: not its peer's others, and nobody at all when everything is given out. The order of
 // the two atomics (a waiter counts itself, then looks at the sums; a giver lowers the sums, then looks for waiters)
 // makes sure that one of them sees the other.
-std::optional<Grant> Budget::try_take(const std::shared_ptr<Peer>& peer, size_t bytes) {
+std::optional<Charge> Budget::try_take(const std::shared_ptr<Peer>& peer, size_t bytes) {
   if (waiters_.load() == 0) {
-    if (reserve(*peer, bytes)) return Grant(this, peer, bytes);
+    if (reserve(*peer, bytes)) return Charge(this, peer, bytes);
     if (waiters_.load() != 0) serve();  // what reserve() took for a moment may have been what somebody waits for
     return std::nullopt;
   }
   const std::lock_guard lock(mutex_);
   if (starved_ || !peer->queue.empty() || !reserve(*peer, bytes)) return std::nullopt;
-  return Grant(this, peer, bytes);
+  return Charge(this, peer, bytes);
 }
 
 void Budget::give_back(Peer* peer, size_t bytes) {
@@ -125,7 +125,7 @@ void Budget::give_back(Peer* peer, size_t bytes) {
     small_.fetch_sub(bytes);
     return;
   }
-  peer->granted.fetch_sub(bytes);
+  peer->charged.fetch_sub(bytes);
   total_.fetch_sub(bytes);
   if (waiters_.load() != 0) serve();
 }
@@ -162,14 +162,14 @@ std::vector<Budget::WaiterPtr> Budget::serve_locked() {
   for (size_t barren = 0; barren < ring_.size();) {
     Peer* peer = ring_.front();
     const WaiterPtr first = peer->queue.front();
-    if (!add_below(peer->granted, first->bytes, limits_.peer_max)) {
+    if (!add_below(peer->charged, first->bytes, limits_.peer_max)) {
       ring_.pop_front();
       ring_.push_back(peer);
       ++barren;
       continue;
     }
     if (!add_below(total_, first->bytes, limits_.total_max)) {
-      peer->granted.fetch_sub(first->bytes);
+      peer->charged.fetch_sub(first->bytes);
       starved_ = true;
       break;
     }
@@ -207,7 +207,7 @@ void Budget::leave(const WaiterPtr& waiter) {
   if (waiter->served) give_back(waiter->peer.get(), waiter->bytes);
 }
 
-Task<Result<Grant>> Budget::wait(std::shared_ptr<Peer> peer, size_t bytes) {
+Task<Result<Charge>> Budget::wait(std::shared_ptr<Peer> peer, size_t bytes) {
   const auto waiter = std::make_shared<Waiter>(co_await asio::this_coro::executor, std::move(peer), bytes);
   waits_.add();
   if (!enqueue(waiter)) {
@@ -234,57 +234,57 @@ Task<Result<Grant>> Budget::wait(std::shared_ptr<Peer> peer, size_t bytes) {
     co_return fail(Errc::slow_down, "memory: waited too long for it");
   }
   leaving.waiter.reset();
-  co_return Grant(this, waiter->peer, bytes);
+  co_return Charge(this, waiter->peer, bytes);
 }
 
 Share::Share(Arena& arena, std::string_view peer, std::optional<uint64_t> size)
     : arena_(arena), budget_(arena.budget()), address_(peer), small_(size && *size <= Budget::unit) {}
 
-const std::shared_ptr<Grant::Peer>& Share::account() {
+const std::shared_ptr<Charge::Peer>& Share::account() {
   if (!account_) account_ = budget_.peer(address_);
   return account_;
 }
 
 size_t Share::offer() { return small_ ? Budget::unit : budget_.offer(*account()); }
 
-std::optional<Grant> Share::try_take(size_t wanted) {
+std::optional<Charge> Share::try_take(size_t wanted) {
   if (small_) {
-    if (auto granted = budget_.try_small(Arena::class_size(std::min(wanted, Budget::unit)))) return granted;
+    if (auto charged = budget_.try_small(Arena::class_size(std::min(wanted, Budget::unit)))) return charged;
   }
   const auto& peer = account();
   return budget_.try_take(peer, Arena::class_size(std::min(wanted, budget_.offer(*peer))));
 }
 
-Task<Result<Grant>> Share::take(size_t wanted) {
-  if (auto granted = try_take(wanted)) co_return std::move(*granted);
+Task<Result<Charge>> Share::take(size_t wanted) {
+  if (auto charged = try_take(wanted)) co_return std::move(*charged);
   co_return co_await budget_.wait(account(), Arena::class_size(std::min(wanted, Budget::unit)));
 }
 
-std::optional<Grant> Share::try_whole(size_t bytes) {
+std::optional<Charge> Share::try_whole(size_t bytes) {
   if (small_) {
-    if (auto granted = budget_.try_small(bytes)) return granted;
+    if (auto charged = budget_.try_small(bytes)) return charged;
   }
   return budget_.try_take(account(), std::min(bytes, budget_.limits().peer_max));
 }
 
-Task<Result<Grant>> Share::take_whole(size_t bytes) {
-  if (auto granted = try_whole(bytes)) co_return std::move(*granted);
+Task<Result<Charge>> Share::take_whole(size_t bytes) {
+  if (auto charged = try_whole(bytes)) co_return std::move(*charged);
   co_return co_await budget_.wait(account(), std::min(bytes, budget_.limits().peer_max));
 }
 
 Task<Result<Lease>> Share::lease(size_t wanted) {
   const Deadline end = deadline_in(budget_.limits().wait_max);
   for (;;) {
-    VB_CO_ASSIGN(Grant grant, co_await take(wanted));
-    auto leased = arena_.lease(std::min(wanted, grant.bytes()));
+    VB_CO_ASSIGN(Charge charge, co_await take(wanted));
+    auto leased = arena_.lease(std::min(wanted, charge.bytes()));
     if (leased) {
-      leased->attach(std::move(grant));
+      leased->attach(std::move(charge));
       co_return leased;
     }
     if (leased.error() != Errc::slow_down || SteadyClock::now() >= end) co_return leased;
-    // Granted, but the free parts of the arena are too small, or somebody without a grant has them: as little as can
+    // Charged, but the free parts of the arena are too small, or somebody without a charge has them: as little as can
     // be, and a little later.
-    grant.release();
+    charge.release();
     wanted = std::min(wanted, Budget::unit);
     asio::steady_timer pause(co_await asio::this_coro::executor, lease_again_after);
     co_await pause.async_wait(use_tuple);

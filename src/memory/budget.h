@@ -1,4 +1,4 @@
-// Who may hold how much of the arena. Memory for a transfer is granted before it is leased, so that slow peers cannot
+// Who may hold how much of the arena. Memory for a transfer is charged before it is leased, so that slow peers cannot
 // take it from the others:
 //
 //  - A peer (a client's address; of IPv6 the /64 that it lies in) holds at most `peer_max`, all transfers together at
@@ -6,7 +6,8 @@
 //  - The less is left, the smaller the pieces: a transfer's next chunk is at most 1/64 of what is left to all and
 //    1/32 of what is left to its peer, between `unit` and `chunk_max`. So a few slow transfers never hold
 //    everything, and hundreds fit.
-//  - Who does not fit waits. Peers have turns, requests of one peer go in order; whoever waits gets one unit.
+//  - A request that does not fit waits. Peers have turns, requests of one peer go in order; whoever waits gets one
+//  unit.
 //    The wait is bounded in time and the waiters in number; past either the answer is slow_down (503).
 //  - Requests of at most one unit have a part of their own first, so that they need no account and no lock.
 //
@@ -27,7 +28,7 @@
 #include "base/bytes.h"
 #include "base/metrics.h"
 #include "base/task.h"
-#include "memory/grant.h"
+#include "memory/charge.h"
 
 namespace verbena::memory {
 
@@ -51,28 +52,28 @@ class Budget {
     static Limits of(size_t free_bytes, size_t peer_max = 0);
   };
   explicit Budget(const Limits& limits);
-  ~Budget();  // every grant is back and nobody waits
+  ~Budget();  // every charge is back and nobody waits
   Budget(const Budget&) = delete;
 
-  void set_limits(const Limits& limits) { limits_ = limits; }  // before the first grant
+  void set_limits(const Limits& limits) { limits_ = limits; }  // before the first charge
   const Limits& limits() const { return limits_; }
 
-  size_t granted_bytes() const { return total_.load() + small_.load(); }
+  size_t charged_bytes() const { return total_.load() + small_.load(); }
   size_t waiters() const { return waiters_.load(); }
 
  private:
-  friend class Grant;
+  friend class Charge;
   friend class Share;
-  using Peer = Grant::Peer;
+  using Peer = Charge::Peer;
   struct Waiter;
   using WaiterPtr = std::shared_ptr<Waiter>;
 
   std::shared_ptr<Peer> peer(std::string_view address);
   // For a request that needs at most one unit in all. nullopt: ask as a transfer does.
-  std::optional<Grant> try_small(size_t bytes);
+  std::optional<Charge> try_small(size_t bytes);
   size_t offer(const Peer& peer) const;
-  std::optional<Grant> try_take(const std::shared_ptr<Peer>& peer, size_t bytes);
-  Task<Result<Grant>> wait(std::shared_ptr<Peer> peer, size_t bytes);
+  std::optional<Charge> try_take(const std::shared_ptr<Peer>& peer, size_t bytes);
+  Task<Result<Charge>> wait(std::shared_ptr<Peer> peer, size_t bytes);
 
   bool reserve(Peer& peer, size_t bytes);
   void give_back(Peer* peer, size_t bytes);
@@ -109,26 +110,26 @@ class Share {
   bool scarce() { return offer() <= Budget::unit; }
 
   // Of `wanted` bytes (1 .. chunk_max) as many as are offered now, rounded up to what a lease takes. nullopt: wait.
-  std::optional<Grant> try_take(size_t wanted);
+  std::optional<Charge> try_take(size_t wanted);
   // Waits for at least min(wanted, unit). slow_down: too many wait, or it took too long.
-  Task<Result<Grant>> take(size_t wanted);
+  Task<Result<Charge>> take(size_t wanted);
   // All of `bytes` (of no more than a peer may have), at once or after a wait: for what is held on the heap and made in
   // one go, so that a part of it is of no use, and who has one part never waits for another.
-  Task<Result<Grant>> take_whole(size_t bytes);
+  Task<Result<Charge>> take_whole(size_t bytes);
   // The same without a wait. nullopt: it does not fit now.
-  std::optional<Grant> try_whole(size_t bytes);
-  // take(), and a lease of as much of `wanted` as was granted. Tries again while the free parts of the arena are all
+  std::optional<Charge> try_whole(size_t bytes);
+  // take(), and a lease of as much of `wanted` as was charged. Tries again while the free parts of the arena are all
   // too small.
   Task<Result<Lease>> lease(size_t wanted);
 
  private:
-  const std::shared_ptr<Grant::Peer>& account();
+  const std::shared_ptr<Charge::Peer>& account();
 
   Arena& arena_;
   Budget& budget_;
   std::string_view address_;
-  bool small_;                            // the transfer needs one unit at most
-  std::shared_ptr<Grant::Peer> account_;  // made when it is first needed
+  bool small_;                             // the transfer needs one unit at most
+  std::shared_ptr<Charge::Peer> account_;  // made when it is first needed
 };
 
 }  // namespace verbena::memory

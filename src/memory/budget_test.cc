@@ -33,15 +33,15 @@ class BudgetTest : public ::testing::Test {
   }
   Budget& budget() { return arena_->budget(); }
 
-  // Takes grants of the largest size until the share has none left.
-  std::vector<Grant> take_all(Share& share) {
-    std::vector<Grant> all;
-    while (auto grant = share.try_take(Budget::chunk_max)) all.push_back(std::move(*grant));
+  // Takes charges of the largest size until the share has none left.
+  std::vector<Charge> take_all(Share& share) {
+    std::vector<Charge> all;
+    while (auto charge = share.try_take(Budget::chunk_max)) all.push_back(std::move(*charge));
     return all;
   }
-  static size_t sum(const std::vector<Grant>& grants) {
+  static size_t sum(const std::vector<Charge>& charges) {
     size_t bytes = 0;
-    for (const auto& grant : grants) bytes += grant.bytes();
+    for (const auto& charge : charges) bytes += charge.bytes();
     return bytes;
   }
 
@@ -49,7 +49,7 @@ class BudgetTest : public ::testing::Test {
   asio::io_context io_;
 };
 
-Task<> wait_for(Share& share, size_t wanted, std::function<void(Result<Grant>)> done) {
+Task<> wait_for(Share& share, size_t wanted, std::function<void(Result<Charge>)> done) {
   done(co_await share.take(wanted));
 }
 
@@ -64,7 +64,7 @@ TEST_F(BudgetTest, NoPeerHoldsMoreThanItsLimitAndAllTogetherNotMoreThanTheirs) {
   EXPECT_FALSE(c.try_take(1)) << "nothing is left";
   of_a.clear();
   of_b.clear();
-  EXPECT_EQ(budget().granted_bytes(), 0u);
+  EXPECT_EQ(budget().charged_bytes(), 0u);
   EXPECT_TRUE(again.try_take(1));
 }
 
@@ -75,11 +75,11 @@ TEST_F(BudgetTest, PiecesBecomeSmallerAsLessIsLeft) {
   EXPECT_EQ(share.offer(), Budget::chunk_max);
   EXPECT_FALSE(share.scarce());
   size_t before = Budget::chunk_max;
-  std::vector<Grant> held;
-  while (auto grant = share.try_take(Budget::chunk_max)) {
-    EXPECT_LE(grant->bytes(), before);
-    before = grant->bytes();
-    held.push_back(std::move(*grant));
+  std::vector<Charge> held;
+  while (auto charge = share.try_take(Budget::chunk_max)) {
+    EXPECT_LE(charge->bytes(), before);
+    before = charge->bytes();
+    held.push_back(std::move(*charge));
   }
   EXPECT_EQ(before, Budget::unit);
   EXPECT_TRUE(share.scarce());
@@ -88,19 +88,19 @@ TEST_F(BudgetTest, PiecesBecomeSmallerAsLessIsLeft) {
   EXPECT_GT(held.size(), 200u) << "many transfers fit";
 }
 
-TEST_F(BudgetTest, ALeaseGivesItsGrantBackAndTheRestOfALargerOneAtOnce) {
+TEST_F(BudgetTest, ALeaseGivesItsChargeBackAndTheRestOfALargerOneAtOnce) {
   Share share(*arena_, "10.0.0.1", {});
-  auto grant = share.try_take(256 * KiB);
-  ASSERT_TRUE(grant);
-  const size_t granted = budget().granted_bytes();
+  auto charge = share.try_take(256 * KiB);
+  ASSERT_TRUE(charge);
+  const size_t charged = budget().charged_bytes();
   auto lease = arena_->lease(4096).value();
-  lease.attach(std::move(*grant));
-  EXPECT_LT(budget().granted_bytes(), granted);
-  EXPECT_EQ(budget().granted_bytes(), 4096u);
+  lease.attach(std::move(*charge));
+  EXPECT_LT(budget().charged_bytes(), charged);
+  EXPECT_EQ(budget().charged_bytes(), 4096u);
   Lease moved = std::move(lease);
-  EXPECT_EQ(budget().granted_bytes(), 4096u);
+  EXPECT_EQ(budget().charged_bytes(), 4096u);
   moved = Lease();
-  EXPECT_EQ(budget().granted_bytes(), 0u);
+  EXPECT_EQ(budget().charged_bytes(), 0u);
 }
 
 TEST_F(BudgetTest, SmallRequestsHaveAPartOfTheirOwn) {
@@ -121,13 +121,13 @@ TEST_F(BudgetTest, WhoWaitsIsServedWhenBytesComeBackPeersInTurn) {
   auto of_a = take_all(a);
   auto of_b = take_all(b);
   std::string order;
-  std::vector<Grant> served;
+  std::vector<Charge> served;
   auto note = [&](char who) {
-    return [&, who](Result<Grant> grant) {
-      ASSERT_TRUE(grant);
-      EXPECT_EQ(grant->bytes(), Budget::unit) << "whoever waits gets one unit";
+    return [&, who](Result<Charge> charge) {
+      ASSERT_TRUE(charge);
+      EXPECT_EQ(charge->bytes(), Budget::unit) << "whoever waits gets one unit";
       order += who;
-      served.push_back(std::move(*grant));
+      served.push_back(std::move(*charge));
     };
   };
   Share c2(*arena_, "10.0.0.3", {}), d(*arena_, "10.0.0.4", {});
@@ -153,7 +153,7 @@ TEST_F(BudgetTest, APeerAtItsLimitWaitsForItsOwnOthersAndHoldsUpNobody) {
   Share a(*arena_, "10.0.0.1", {}), b(*arena_, "10.0.0.2", {});
   auto of_a = take_all(a);
   bool a_served = false;
-  asio::co_spawn(io_, wait_for(a, 1, [&](Result<Grant> grant) { a_served = grant.has_value(); }), asio::detached);
+  asio::co_spawn(io_, wait_for(a, 1, [&](Result<Charge> charge) { a_served = charge.has_value(); }), asio::detached);
   io_.poll();
   EXPECT_FALSE(a_served);
   EXPECT_TRUE(b.try_take(Budget::chunk_max)) << "others are served past it";
@@ -169,7 +169,7 @@ TEST_F(BudgetTest, TheWaitIsBoundedInTime) {
   Share a(*arena_, "10.0.0.1", {});
   auto of_a = take_all(a);
   Errc outcome = Errc::ok;
-  asio::co_spawn(io_, wait_for(a, 1, [&](Result<Grant> grant) { outcome = grant.error().code; }), asio::detached);
+  asio::co_spawn(io_, wait_for(a, 1, [&](Result<Charge> charge) { outcome = charge.error().code; }), asio::detached);
   io_.run();
   EXPECT_EQ(outcome, Errc::slow_down);
   EXPECT_EQ(budget().waiters(), 0u);
@@ -180,7 +180,7 @@ TEST_F(BudgetTest, TheWaitersAreBoundedInNumber) {
   auto of_a = take_all(a);
   int refused = 0, served = 0;
   for (size_t i = 0; i < budget().limits().waiters_max + 3; ++i) {
-    asio::co_spawn(io_, wait_for(a, 1, [&](Result<Grant> grant) { ++(grant ? served : refused); }), asio::detached);
+    asio::co_spawn(io_, wait_for(a, 1, [&](Result<Charge> charge) { ++(charge ? served : refused); }), asio::detached);
   }
   io_.poll();
   EXPECT_EQ(refused, 3);
@@ -189,7 +189,7 @@ TEST_F(BudgetTest, TheWaitersAreBoundedInNumber) {
   EXPECT_EQ(served, 8);
 }
 
-Task<> wait_for_whole(Share& share, size_t bytes, std::function<void(Result<Grant>)> done) {
+Task<> wait_for_whole(Share& share, size_t bytes, std::function<void(Result<Charge>)> done) {
   done(co_await share.take_whole(bytes));
 }
 
@@ -201,9 +201,10 @@ TEST_F(BudgetTest, WhatIsOfUseAsAWholeIsGivenAsAWhole) {
   EXPECT_EQ(held->bytes(), 3 * MiB / 2);
   EXPECT_FALSE(second.try_whole(MiB));
   size_t got = 0;
-  asio::co_spawn(io_, wait_for_whole(second, MiB, [&](Result<Grant> grant) { got = grant->bytes(); }), asio::detached);
+  asio::co_spawn(io_, wait_for_whole(second, MiB, [&](Result<Charge> charge) { got = charge->bytes(); }),
+                 asio::detached);
   io_.poll();
-  EXPECT_EQ(budget().granted_bytes(), 3 * MiB / 2);
+  EXPECT_EQ(budget().charged_bytes(), 3 * MiB / 2);
   held.reset();
   io_.run();
   EXPECT_EQ(got, MiB);
@@ -219,7 +220,7 @@ TEST_F(BudgetTest, OnePeerDoesNotTakeAllPlacesOfThoseWhoWait) {
   auto of_a = take_all(a);
   auto of_b = take_all(b);
   int refused = 0, served = 0;
-  const auto count = [&](const Result<Grant>& grant) { ++(grant ? served : refused); };
+  const auto count = [&](const Result<Charge>& charge) { ++(charge ? served : refused); };
   for (int i = 0; i < 20; ++i) asio::co_spawn(io_, wait_for(a, 1, count), asio::detached);
   io_.poll();
   EXPECT_EQ(refused, 17);
@@ -237,20 +238,20 @@ TEST_F(BudgetTest, AWaiterThatIsDestroyedLeavesNothingBehind) {
   auto of_a = take_all(a);
   {
     asio::io_context other;
-    asio::co_spawn(other, wait_for(a, 1, [](Result<Grant>) { FAIL(); }), asio::detached);
+    asio::co_spawn(other, wait_for(a, 1, [](Result<Charge>) { FAIL(); }), asio::detached);
     other.poll();
     EXPECT_EQ(budget().waiters(), 1u);
   }
   EXPECT_EQ(budget().waiters(), 0u);
   {
-    // A waiter that was served and destroyed before its coroutine ran must give its grant back.
+    // A waiter that was served and destroyed before its coroutine ran must give its charge back.
     asio::io_context other;
-    asio::co_spawn(other, wait_for(a, 1, [](Result<Grant>) { FAIL(); }), asio::detached);
+    asio::co_spawn(other, wait_for(a, 1, [](Result<Charge>) { FAIL(); }), asio::detached);
     other.poll();
     of_a.pop_back();
   }
   of_a.clear();
-  EXPECT_EQ(budget().granted_bytes(), 0u);
+  EXPECT_EQ(budget().charged_bytes(), 0u);
 }
 
 Task<> lease_one(Share& share, size_t wanted, std::function<void(Result<Lease>)> done) {
@@ -258,7 +259,7 @@ Task<> lease_one(Share& share, size_t wanted, std::function<void(Result<Lease>)>
 }
 
 TEST_F(BudgetTest, ALeaseThatFindsNoRoomInOnePieceIsTakenInSmallerOnes) {
-  // Somebody without a grant has left holes of 64 KiB only.
+  // Somebody without a charge has left holes of 64 KiB only.
   std::vector<Lease> all;
   while (auto lease = arena_->lease(64 * KiB)) all.push_back(std::move(*lease));
   for (size_t i = 0; i < all.size(); i += 2) all[i] = Lease();
@@ -268,7 +269,7 @@ TEST_F(BudgetTest, ALeaseThatFindsNoRoomInOnePieceIsTakenInSmallerOnes) {
                  asio::detached);
   io_.run();
   EXPECT_EQ(got, Budget::unit);
-  EXPECT_EQ(budget().granted_bytes(), 0u);
+  EXPECT_EQ(budget().charged_bytes(), 0u);
 }
 
 Task<> churn(Arena& arena, std::string peer, int rounds, std::atomic<int>& done) {
@@ -303,7 +304,7 @@ TEST_F(BudgetTest, ManyThreadsTakeAndWaitAndEverythingComesBack) {
   }
   for (auto& thread : running) thread.join();
   EXPECT_EQ(done, transfers * threads);
-  EXPECT_EQ(budget().granted_bytes(), 0u);
+  EXPECT_EQ(budget().charged_bytes(), 0u);
   EXPECT_EQ(budget().waiters(), 0u);
   EXPECT_EQ(arena_->leased_bytes(), 0u);
 }

@@ -23,9 +23,9 @@ Task<Result<WholeBody>> read_whole(Source& body, Arena& arena, std::string_view 
   for (;;) {
     VB_CO_TRY(co_await body.ready());
     const size_t have = whole.text.size();
-    VB_CO_ASSIGN(Grant grant, co_await share.take(next_step(size, have)));
-    const size_t step = std::min(next_step(size, have), grant.bytes());
-    whole.charged.push_back(std::move(grant));
+    VB_CO_ASSIGN(Charge charge, co_await share.take(next_step(size, have)));
+    const size_t step = std::min(next_step(size, have), charge.bytes());
+    whole.charged.push_back(std::move(charge));
     whole.text.resize(have + step);
     const MutableBytes room = std::as_writable_bytes(std::span(whole.text)).subspan(have);
     VB_CO_ASSIGN(const size_t got, co_await body.read(room));

@@ -17,7 +17,7 @@ struct WholeBody {
   WholeBody(WholeBody&&) = default;
   WholeBody& operator=(WholeBody&&) = default;
   std::string text;
-  std::vector<Grant> charged;  // kept for as long as the text, or what was made of it
+  std::vector<Charge> charged;  // kept for as long as the text, or what was made of it
 };
 
 // Reads `body` to its end. Takes memory only as bytes come. too_large: more than `bytes_max`, also when that is

@@ -18,8 +18,7 @@ class WholeBodyTest : public ::testing::Test {
  protected:
   WholeBodyTest() : arena_(std::move(*Arena::create(16 * MiB))) {}
   Result<WholeBody> read(Source& text, size_t bytes_max, std::string_view peer = "10.0.0.1") {
-    auto future =
-        boost::asio::co_spawn(io_, read_whole(text, *arena_, peer, bytes_max), boost::asio::use_future);
+    auto future = boost::asio::co_spawn(io_, read_whole(text, *arena_, peer, bytes_max), boost::asio::use_future);
     io_.restart();
     io_.run();
     return future.get();
@@ -46,9 +45,9 @@ TEST_F(WholeBodyTest, IsChargedForAsLongAsItIsHeld) {
   {
     const auto whole = read(text, 2 * MiB);
     ASSERT_TRUE(whole);
-    EXPECT_GE(budget().granted_bytes(), 1 * MiB);
+    EXPECT_GE(budget().charged_bytes(), 1 * MiB);
   }
-  EXPECT_EQ(budget().granted_bytes(), 0u);
+  EXPECT_EQ(budget().charged_bytes(), 0u);
 }
 
 TEST_F(WholeBodyTest, IsRefusedWhereItIsTooLargeBeforeMuchIsTaken) {
@@ -57,7 +56,7 @@ TEST_F(WholeBodyTest, IsRefusedWhereItIsTooLargeBeforeMuchIsTaken) {
   EXPECT_EQ(declared.taken(), 0u);
   EXPECT_EQ(read(not_declared, 1000).error(), Errc::too_large);
   EXPECT_LE(not_declared.taken(), 16 * KiB);
-  EXPECT_EQ(budget().granted_bytes(), 0u);
+  EXPECT_EQ(budget().charged_bytes(), 0u);
 }
 
 // Documents of one peer took all memory that there was: they were charged to nobody.

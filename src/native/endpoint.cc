@@ -19,7 +19,7 @@ constexpr uint32_t listings_max = 4;  // with values, of a lane at once
 
 }  // namespace
 
-Endpoint::Endpoint(std::shared_ptr<Door> door, Core& core, fabric::Port& port, uint16_t index)
+Endpoint::Endpoint(std::shared_ptr<DoorState> door, Core& core, fabric::Port& port, uint16_t index)
     : door_(std::move(door)), core_(core), port_(port), index_(index) {
   fill_random(std::as_writable_bytes(std::span(&request_ids_, 1)));
 }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/core.h"
-#include "native/door.h"
+#include "native/door_state.h"
 #include "native/lane.h"
 #include "native/op.h"
 
@@ -19,7 +19,7 @@ namespace verbena::native {
 
 class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Pollable {
  public:
-  Endpoint(std::shared_ptr<Door> door, Core& core, fabric::Port& port, uint16_t index);
+  Endpoint(std::shared_ptr<DoorState> door, Core& core, fabric::Port& port, uint16_t index);
   ~Endpoint();
 
   void start();  // hooks into the port and starts the sweep
@@ -28,7 +28,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   // The core has stopped for good: lets go of the replies that still wait. Any thread.
   void abandon();
 
-  Door& door() { return *door_; }
+  DoorState& door() { return *door_; }
   fabric::Port& port() { return port_; }
   const EndpointInfo& info() const { return door_->endpoints[index_]; }
   Core& core() { return core_; }
@@ -94,7 +94,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   void want_polls();
   void disarm() override {}
 
-  std::shared_ptr<Door> door_;
+  std::shared_ptr<DoorState> door_;
   Core& core_;
   fabric::Port& port_;
   const uint16_t index_;

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "native/door.h"
+#include "native/door_state.h"
 #include "native/test_door.h"
 #include "s3/access/access.h"
 

@@ -3,21 +3,21 @@
 #include <algorithm>
 #include <limits>
 
-#include "native/door.h"
+#include "native/door_state.h"
 #include "native/endpoint.h"
 #include "native/session_http.h"
 
 namespace verbena::native {
 
 struct NativeDoor::State {
-  std::shared_ptr<Door> door;
+  std::shared_ptr<DoorState> door;
   std::vector<std::shared_ptr<Endpoint>> endpoints;
 };
 
 NativeDoor::NativeDoor(s3::Service& service, const auth::Verifier& verifier, const auth::CredentialStore& credentials,
                        Options options)
     : state_(std::make_shared<State>()) {
-  state_->door = std::make_shared<Door>(service, verifier, credentials, std::move(options));
+  state_->door = std::make_shared<DoorState>(service, verifier, credentials, std::move(options));
 }
 
 NativeDoor::~NativeDoor() {
@@ -26,7 +26,7 @@ NativeDoor::~NativeDoor() {
 }
 
 Result<void> NativeDoor::attach(Core& core, fabric::Port& port, std::string_view provider, std::string address) {
-  Door& door = *state_->door;
+  DoorState& door = *state_->door;
   const size_t message_size_max = std::min<size_t>(port.message_size_max(), std::numeric_limits<uint32_t>::max());
   if (message_size_max < wire::message_size_min)
     return fail(Errc::bad_config, "native: the port's messages are too short");

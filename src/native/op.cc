@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "native/door.h"
+#include "native/door_state.h"
 #include "native/endpoint.h"
 #include "native/read_batch.h"
 #include "native/wire/list_values.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "memory/grant.h"
+#include "memory/charge.h"
 #include "native/lane.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
@@ -54,7 +54,8 @@ struct Op {
   std::string bucket, key;
   store::CommitConditions conditions;
   store::ListRequest list;
-  memory::Grant page;  // LIST and LIST_VALUES: what their client was charged for what was listed, while they are served
+  memory::Charge
+      page;  // LIST and LIST_VALUES: what their client was charged for what was listed, while they are served
   // LIST_VALUES, beside the window
   uint64_t value_size_max = 0;
   uint8_t details = 0;

@@ -277,11 +277,11 @@ bool ReadBatch::gather(size_t index) {
   if (!run_) {
     s3::Service& service = op_->endpoint->door().service;
     memory::Share share(service.arena, op_->caller.peer_address, most);
-    auto grant = share.try_take(most);
-    if (!grant) return false;
+    auto charge = share.try_take(most);
+    if (!charge) return false;
     auto lease = service.arena.lease(most);
     if (!lease) return false;
-    lease->attach(std::move(*grant));
+    lease->attach(std::move(*charge));
     run_.emplace(Run());  // clang takes no default initializers of a nested class that is not complete yet
     run_->lease = std::move(*lease);
     run_->window = slot.place.window;

@@ -16,11 +16,10 @@ using Json = nlohmann::json;
 
 constexpr size_t body_size_max = 16 * KiB;
 
-Task<Result<memory::WholeBody>> read_body(Door& door, http::Exchange& exchange) {
+Task<Result<memory::WholeBody>> read_body(DoorState& door, http::Exchange& exchange) {
   const auto length = exchange.content_length();
   if (!length) co_return fail(Errc::missing_content_length, "native: session request");
-  auto body =
-      co_await memory::read_whole(exchange.body(), door.service.arena, exchange.peer_address(), body_size_max);
+  auto body = co_await memory::read_whole(exchange.body(), door.service.arena, exchange.peer_address(), body_size_max);
   if (!body && body.error() == Errc::too_large) co_return fail(Errc::entity_too_large, "native: session request");
   if (!body) co_return std::unexpected(body.error());
   if (body->text.size() != *length) co_return fail(Errc::incomplete_body, "native: session request");
@@ -72,7 +71,7 @@ bool wants(const Wanted& wanted, std::string_view provider) {
   });
 }
 
-Json endpoints_json(const Door& door, const Wanted& wanted) {
+Json endpoints_json(const DoorState& door, const Wanted& wanted) {
   Json list = Json::array();
   for (size_t i = 0; i < door.endpoints.size(); ++i) {
     const EndpointInfo& endpoint = door.endpoints[i];
@@ -88,7 +87,8 @@ Json endpoints_json(const Door& door, const Wanted& wanted) {
   return list;
 }
 
-Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Response& response, auth::Identity& who) {
+Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::Response& response,
+                                auth::Identity& who) {
   // The body is hashed into the signature, so that the nonce and the wishes are the signer's own.
   VB_CO_ASSIGN(const auto verified, http::verify_signed(door.verifier, exchange));
   who = verified.identity;
@@ -138,8 +138,8 @@ Task<Result<void>> make_session(Door& door, http::Exchange& exchange, s3::Respon
   co_return Result<void>{};
 }
 
-void note_session(Door& door, const http::Exchange& exchange, const s3::Response& response, const auth::Identity& who,
-                  SteadyClock::time_point began) {
+void note_session(DoorState& door, const http::Exchange& exchange, const s3::Response& response,
+                  const auth::Identity& who, SteadyClock::time_point began) {
   http::AccessLine line;
   const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - began);
   line.duration_us = taken.count();
@@ -156,7 +156,7 @@ void note_session(Door& door, const http::Exchange& exchange, const s3::Response
 
 }  // namespace
 
-Task<void> serve_http(std::shared_ptr<Door> door, http::Exchange& exchange) {
+Task<void> serve_http(std::shared_ptr<DoorState> door, http::Exchange& exchange) {
   const auto began = SteadyClock::now();
   s3::Response response;
   auth::Identity who;

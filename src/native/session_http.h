@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "http/server.h"
-#include "native/door.h"
+#include "native/door_state.h"
 
 namespace verbena::native {
 
-Task<void> serve_http(std::shared_ptr<Door> door, http::Exchange& exchange);
+Task<void> serve_http(std::shared_ptr<DoorState> door, http::Exchange& exchange);
 
 }  // namespace verbena::native

@@ -61,8 +61,8 @@ void Context::reply_xml(std::string xml) {
 
 Task<Result<void>> reserve_answer(Context& context, size_t bytes) {
   memory::Share share(context.service.arena, context.caller().peer_address, bytes);
-  VB_CO_ASSIGN(memory::Grant grant, co_await share.take_whole(bytes));
-  context.response.charged = std::make_shared<const memory::Grant>(std::move(grant));
+  VB_CO_ASSIGN(memory::Charge charge, co_await share.take_whole(bytes));
+  context.response.charged = std::make_shared<const memory::Charge>(std::move(charge));
   co_return Result<void>();
 }
 
@@ -76,7 +76,7 @@ Task<Result<std::string>> read_text(Context& context, size_t bytes_max) {
       co_await memory::read_whole(context.body, context.service.arena, context.caller().peer_address, bytes_max);
   if (!whole && whole.error() == Errc::too_large) co_return fail(Errc::entity_too_large, "Your request was too big.");
   if (!whole) co_return std::unexpected(whole.error());
-  for (memory::Grant& grant : whole->charged) context.charged.push_back(std::move(grant));
+  for (memory::Charge& charge : whole->charged) context.charged.push_back(std::move(charge));
   VB_CO_TRY(verify_document(context, whole->text));
   co_return std::move(whole->text);
 }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "memory/grant.h"
+#include "memory/charge.h"
 #include "memory/stream.h"
 #include "rdma/token_windows.h"
 #include "s3/access/actions.h"
@@ -69,7 +69,7 @@ struct Context {
   const Context* form_of = nullptr;
   std::string_view form_signature{};
   int64_t arrived_us = 0;  // when the head was there, which is when conditions on time are judged; 0: now
-  std::vector<memory::Grant> charged{};  // for what is held of the request's documents
+  std::vector<memory::Charge> charged{};  // for what is held of the request's documents
   // The caller as he stood when the body had come, where that was looked up again.
   std::optional<Caller> renewed{};
 

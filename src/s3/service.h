@@ -101,7 +101,7 @@ struct OpenObject {
   uint64_t offset = 0;    // first byte to send
   uint64_t length = 0;    // bytes to send
   bool partial = false;   // 206
-  std::string peer = {};  // the client's address: its memory is granted in this name
+  std::string peer = {};  // the client's address: its memory is charged in this name
   const store::ObjectInfo& info() const { return reader->info(); }
 };
 

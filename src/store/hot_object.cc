@@ -16,8 +16,8 @@ bool wasteful(const memory::Lease& lease, size_t bytes) {
 }  // namespace
 
 HotObject::HotObject(memory::Arena& arena, ObjectInfo info, std::vector<Piece> pieces)
-    : arena_(arena), info_(std::move(info)), pieces_(std::move(pieces)), charge_(overhead) {
-  for (const Piece& piece : pieces_) charge_ += piece.lease->capacity();
+    : arena_(arena), info_(std::move(info)), pieces_(std::move(pieces)), held_bytes_(overhead) {
+  for (const Piece& piece : pieces_) held_bytes_ += piece.lease->capacity();
 }
 
 memory::Chunk HotObject::peek(uint64_t offset, uint64_t length) const {
@@ -59,7 +59,7 @@ HotObject::Piece HotPieces::make_piece(memory::Chunk& chunk) {
   }
   const Bytes bytes = chunk.bytes;
   // The peer that sent or asked for them answers for them only as long as its transfer does.
-  chunk.grant = chunk.lease.detach_grant();
+  chunk.charge = chunk.lease.detach_charge();
   auto lease = std::make_shared<const memory::Lease>(std::move(chunk.lease));
   chunk.shared = lease;
   return {std::move(lease), bytes};

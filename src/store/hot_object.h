@@ -20,7 +20,7 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
 
   HotObject(memory::Arena& arena, ObjectInfo info, std::vector<Piece> pieces);
 
-  size_t charge() const override { return charge_; }
+  size_t held_bytes() const override { return held_bytes_; }
   const ObjectInfo& info() const override { return info_; }
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
   memory::Chunk peek(uint64_t offset, uint64_t length) const override;
@@ -30,7 +30,7 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
   memory::Arena& arena_;
   const ObjectInfo info_;
   const std::vector<Piece> pieces_;
-  size_t charge_ = 0;
+  size_t held_bytes_ = 0;
 };
 
 // Collects the pieces of an object as they pass, in any order.

@@ -41,7 +41,7 @@ Result<memory::Chunk> own(memory::Arena& arena, memory::Chunk& chunk, std::byte*
   place = lease.data();
   const Bytes bytes = lease.bytes();
   memory::Chunk owned{std::move(lease), bytes};
-  owned.lease.attach(std::move(chunk.grant));
+  owned.lease.attach(std::move(chunk.charge));
   return owned;
 }
 

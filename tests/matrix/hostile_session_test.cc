@@ -29,16 +29,16 @@ client::NativeOptions session_options(const World& world, const std::string& pro
   return options;
 }
 
-client::NativeGrant grant_of(const World& world, const std::string& provider) {
-  auto granted = client::request_session(session_options(world, provider));
-  EXPECT_TRUE(granted) << describe(granted.error());
-  return granted ? std::move(*granted) : client::NativeGrant{};
+client::SessionTerms terms_of(const World& world, const std::string& provider) {
+  auto agreed = client::request_session(session_options(world, provider));
+  EXPECT_TRUE(agreed) << describe(agreed.error());
+  return agreed ? std::move(*agreed) : client::SessionTerms{};
 }
 
-// The endpoints of a grant that are of `provider`.
-std::vector<client::NativeEndpoint> endpoints_of(const client::NativeGrant& grant, const std::string& provider) {
+// The endpoints of the terms that are of `provider`.
+std::vector<client::NativeEndpoint> endpoints_of(const client::SessionTerms& terms, const std::string& provider) {
   std::vector<client::NativeEndpoint> out;
-  for (const auto& endpoint : grant.endpoints) {
+  for (const auto& endpoint : terms.endpoints) {
     if (client::same_provider(provider, endpoint.provider)) out.push_back(endpoint);
   }
   EXPECT_FALSE(out.empty()) << "the server does not offer " << provider;
@@ -48,9 +48,9 @@ std::vector<client::NativeEndpoint> endpoints_of(const client::NativeGrant& gran
 // A session on one endpoint in the hands of somebody who says what he likes.
 class Liar {
  public:
-  Liar(const client::NativeDial& dial, const client::NativeEndpoint& endpoint, const client::NativeGrant& grant)
-      : session_(grant.session), keys_(wire::derive_lane(grant.master, endpoint.index)) {
-    auto made = dial(endpoint, grant);
+  Liar(const client::NativeDial& dial, const client::NativeEndpoint& endpoint, const client::SessionTerms& terms)
+      : session_(terms.session), keys_(wire::derive_lane(terms.master, endpoint.index)) {
+    auto made = dial(endpoint, terms);
     EXPECT_TRUE(made) << describe(made.error());
     if (made) link_ = std::move(*made);
   }
@@ -171,14 +171,14 @@ TEST(HostileSession, MaySayAnythingOnEveryFabricAndCostsItselfAlone) {
     SCOPED_TRACE(provider);
     const auto dial = client::make_native_dial(session_options(world, provider));
     // A session ends with its last lane, so each liar has one of its own.
-    for (const auto& endpoint : endpoints_of(grant_of(world, provider), provider)) {
-      const auto grant = grant_of(world, provider);
-      Liar liar(dial, endpoint, grant);
+    for (const auto& endpoint : endpoints_of(terms_of(world, provider), provider)) {
+      const auto terms = terms_of(world, provider);
+      Liar liar(dial, endpoint, terms);
       say_everything(liar);
     }
-    for (const auto& endpoint : endpoints_of(grant_of(world, provider), provider)) {
-      const auto grant = grant_of(world, provider);
-      Liar liar(dial, endpoint, grant);
+    for (const auto& endpoint : endpoints_of(terms_of(world, provider), provider)) {
+      const auto terms = terms_of(world, provider);
+      Liar liar(dial, endpoint, terms);
       liar.hello();
       ASSERT_TRUE(liar.hears(1));
       lend_what_is_not(liar);
@@ -262,10 +262,10 @@ TEST(HostileSession, BreaksTheFramesOfTcpAndLosesItsConnection) {
     const auto frames = hostile_tcp_frames(16 * KiB);
     for (const auto& [name, bytes] : frames) {
       SCOPED_TRACE(name);
-      const auto grant = grant_of(world, "tcp");
-      const auto endpoint = endpoints_of(grant, "tcp").front();
+      const auto terms = terms_of(world, "tcp");
+      const auto endpoint = endpoints_of(terms, "tcp").front();
       tcp::RawSocket socket(endpoint.address);
-      ASSERT_TRUE(socket.shake_hands(grant.session, {wire::derive_connection(grant.master, endpoint.index)}, encrypt));
+      ASSERT_TRUE(socket.shake_hands(terms.session, {wire::derive_connection(terms.master, endpoint.index)}, encrypt));
       say_on(socket, encrypt, bytes);
       ::shutdown(socket.fd(), SHUT_WR);  // what is half said stays half said
       EXPECT_TRUE(socket.is_closed());
@@ -281,8 +281,8 @@ TEST(HostileSession, OpensNoSecondSessionOnAConnectionOfTcp) {
   if (!tested("tcp")) GTEST_SKIP() << "tcp is not among the fabrics";
   World world;
   const auto dial = client::make_native_dial(session_options(world, "tcp"));
-  const auto first = grant_of(world, "tcp");
-  const auto second = grant_of(world, "tcp");
+  const auto first = terms_of(world, "tcp");
+  const auto second = terms_of(world, "tcp");
   const auto endpoint = endpoints_of(first, "tcp").front();
   Liar own(dial, endpoint, first);
   Liar other(dial, endpoint, second);
@@ -305,8 +305,8 @@ TEST(HostileSession, ScribblesOverSharedMemoryAndIsThrownOut) {
   if (!tested("local")) GTEST_SKIP() << "local is not among the fabrics";
   World world;
   Bucket bucket(world);
-  const auto grant = grant_of(world, "local");
-  for (const auto& endpoint : endpoints_of(grant, "local")) {
+  const auto terms = terms_of(world, "local");
+  for (const auto& endpoint : endpoints_of(terms, "local")) {
     for (const uint64_t head : {uint64_t{1}, ~uint64_t{0}, uint64_t{1} << 40, uint64_t{64}}) {
       auto raw = fabric::local::testing::RawClient::join(endpoint.address);
       raw.region.control().to_server.head.store(head);

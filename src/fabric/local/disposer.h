@@ -1,7 +1,7 @@
 // Closes descriptors and unmaps memory that came from clients, on a thread of its own. close() of a descriptor that
 // somebody else made can block (a FUSE file's flush, a TCP socket that lingers, and a Unix socket with either of them
 // unread in its queue), and unmapping gigabytes takes milliseconds: neither may happen on a core's thread or hold up
-// the door.
+// the listener.
 #pragma once
 
 #include "fabric/local/fd.h"

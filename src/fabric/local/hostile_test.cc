@@ -71,7 +71,7 @@ TEST_F(HostileTest, AClientThatScribblesRandomBytesEverywhereHurtsNobodyElse) {
           control.server_sleeps.store(static_cast<uint32_t>(value)), raw.ring();
           break;
         case 6:
-          raw.region.grant(value % grants_max).grant.store(random());
+          raw.region.permit(value % permits_max).permit.store(random());
           break;
         default:
           std::memcpy(raw.region.to_server().data + value % (1 * MiB), &value, sizeof value);

@@ -42,20 +42,16 @@ void ring(int eventfd) {
 
 class LocalLent final : public Lent {
  public:
-  LocalLent(std::shared_ptr<Lending> lending, Lending::Granted granted, std::shared_ptr<Slab> slab,
+  LocalLent(std::shared_ptr<Lending> lending, Lending::Held held, std::shared_ptr<Slab> slab,
             const WindowDescriptor& descriptor, MutableBytes bytes)
-      : lending_(std::move(lending)),
-        granted_(granted),
-        slab_(std::move(slab)),
-        descriptor_(descriptor),
-        bytes_(bytes) {}
-  ~LocalLent() override { lending_->withdraw(granted_); }
+      : lending_(std::move(lending)), held_(held), slab_(std::move(slab)), descriptor_(descriptor), bytes_(bytes) {}
+  ~LocalLent() override { lending_->withdraw(held_); }
   const WindowDescriptor& descriptor() const override { return descriptor_; }
   MutableBytes bytes() const override { return bytes_; }
 
  private:
   std::shared_ptr<Lending> lending_;
-  Lending::Granted granted_;
+  Lending::Held held_;
   std::shared_ptr<Slab> slab_;
   WindowDescriptor descriptor_;
   MutableBytes bytes_;
@@ -66,8 +62,8 @@ class LocalLent final : public Lent {
 // --- Lending ---------------------------------------------------------------------------------------------------------
 
 Lending::Lending(Fd socket, SharedRegion region)
-    : socket_(std::move(socket)), region_(std::move(region)), generations_(grants_max) {
-  for (size_t slot = grants_max; slot-- > 0;) free_.push_back(static_cast<uint16_t>(slot));
+    : socket_(std::move(socket)), region_(std::move(region)), generations_(permits_max) {
+  for (size_t slot = permits_max; slot-- > 0;) free_.push_back(static_cast<uint16_t>(slot));
 }
 
 bool Lending::server_is_gone() const {
@@ -75,19 +71,20 @@ bool Lending::server_is_gone() const {
   return ::poll(&fd, 1, 0) > 0 && (fd.revents & (POLLHUP | POLLERR | POLLRDHUP | POLLNVAL)) != 0;
 }
 
-Result<Lending::Granted> Lending::grant(Access access) {
+Result<Lending::Held> Lending::permit(Access access) {
   std::lock_guard lock(mutex_);
   if (free_.empty()) return fail(Errc::slow_down, "local: too many windows are lent");
   const uint32_t slot = free_.back();
   free_.pop_back();
   const uint32_t generation = ++generations_[slot] == 0 ? ++generations_[slot] : generations_[slot];
-  region_.grant(slot).grant.store(uint64_t{generation} << 8 | static_cast<uint8_t>(access), std::memory_order_release);
-  return Granted{slot, generation};
+  region_.permit(slot).permit.store(uint64_t{generation} << 8 | static_cast<uint8_t>(access),
+                                    std::memory_order_release);
+  return Held{slot, generation};
 }
 
-void Lending::withdraw(Granted granted) {
-  Grant& shared = region_.grant(granted.slot);
-  shared.grant.store(0, std::memory_order_relaxed);
+void Lending::withdraw(Held held) {
+  Permit& shared = region_.permit(held.slot);
+  shared.permit.store(0, std::memory_order_relaxed);
   // The other half of LocalWindow::copy's fence.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // One slice of a copy at most, unless the server is stopped in the middle of it: then nothing but waiting is right.
@@ -101,7 +98,7 @@ void Lending::withdraw(Granted granted) {
     }
   }
   std::lock_guard lock(mutex_);
-  free_.push_back(static_cast<uint16_t>(granted.slot));
+  free_.push_back(static_cast<uint16_t>(held.slot));
 }
 
 // --- Link ------------------------------------------------------------------------------------------------------------
@@ -234,10 +231,10 @@ Result<std::unique_ptr<Lent>> LocalLink::lend(MutableBytes memory, Access access
   const auto place = pool_->find(memory);
   if (!place) return fail(Errc::unsupported, "local: only memory from allocate() can be lent");
   VB_ASSIGN(const uint32_t key, share(place->slab));
-  VB_ASSIGN(const Lending::Granted granted, lending_->grant(access));
-  const WindowKey window{.memory = key, .slot = granted.slot, .generation = granted.generation};
+  VB_ASSIGN(const Lending::Held held, lending_->permit(access));
+  const WindowKey window{.memory = key, .slot = held.slot, .generation = held.generation};
   const WindowDescriptor descriptor{.base = place->offset, .size = memory.size(), .key = window.pack()};
-  return std::make_unique<LocalLent>(lending_, granted, place->slab, descriptor, memory);
+  return std::make_unique<LocalLent>(lending_, held, place->slab, descriptor, memory);
 }
 
 // The server's key for a slab; at first use the slab is handed over.

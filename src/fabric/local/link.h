@@ -16,7 +16,7 @@
 namespace verbena::fabric::local {
 
 // What outlives the link while something is lent: the socket (to see whether the server lives), the shared region, and
-// who has which grant.
+// who has which permit.
 class Lending {
  public:
   Lending(Fd socket, SharedRegion region);
@@ -25,14 +25,14 @@ class Lending {
   SharedRegion& region() { return region_; }
   bool server_is_gone() const;
 
-  struct Granted {
+  struct Held {
     uint32_t slot;
     uint32_t generation;
   };
-  // slow_down when grants_max windows are lent already.
-  Result<Granted> grant(Access access);
+  // slow_down when permits_max windows are lent already.
+  Result<Held> permit(Access access);
   // Returns when the server does not touch the window any more and will not again.
-  void withdraw(Granted granted);
+  void withdraw(Held held);
 
  private:
   Fd socket_;

@@ -47,20 +47,20 @@ Result<void> LocalPort::open(const std::string& socket_path) {
   doorbells_.assign(epoll.get(), error);
   if (error) return fail(Errc::io_error, "local: watch doorbells", error.value());
   epoll.release();
-  VB_ASSIGN(door_, Door::open(core_, socket_path, options_, this, alive_));
+  VB_ASSIGN(listener_, LocalListener::open(core_, socket_path, options_, this, alive_));
   wait_for_doorbells();
   core_.add(this);
   return {};
 }
 
 LocalPort::~LocalPort() {
-  if (door_) core_.remove(this);
-  door_.reset();
+  if (listener_) core_.remove(this);
+  listener_.reset();
   for (auto& [id, peer] : peers_) peer->memory->gone = true;
   copies_->drop();
 }
 
-// --- What the door saw -----------------------------------------------------------------------------------------------
+// --- What the listener saw ------------------------------------------------------------------------------------------
 
 void LocalPort::joined(PeerId id, std::shared_ptr<Socket> socket, SharedRegion region, Fd doorbell) {
   const int descriptors[] = {region.memfd(), doorbell.get()};
@@ -70,7 +70,7 @@ void LocalPort::joined(PeerId id, std::shared_ptr<Socket> socket, SharedRegion r
                                .c = options_.client_memory_size_max};
   if (!watch_edges(doorbells_.native_handle(), doorbell.get(), id) ||
       !send_control(socket->get(), welcome, descriptors)) {
-    door_->drop(id);
+    listener_->drop(id);
     return;
   }
   region.close_memfd();
@@ -124,7 +124,7 @@ Result<PeerId> LocalPort::add_peer(std::string_view) {
 void LocalPort::remove_peer(PeerId id) {
   Peer* peer = find(id);
   if (peer == nullptr) return;
-  door_->drop(id);
+  listener_->drop(id);
   remove(*peer, false);
   sweep();
 }
@@ -158,17 +158,17 @@ Result<std::unique_ptr<Window>> LocalPort::open_window(PeerId id, const WindowDe
   if (peer == nullptr) return fail(Errc::closed, "local: no such peer");
   const WindowKey key = WindowKey::unpack(lent.key);
   const auto memory = peer->windows.find(key.memory);
-  if (memory == peer->windows.end() || key.slot >= grants_max) {
+  if (memory == peer->windows.end() || key.slot >= permits_max) {
     return fail(Errc::invalid_argument, "local: no such window");
   }
   if (lent.size > memory->second->size() || lent.base > memory->second->size() - lent.size) {
     return fail(Errc::invalid_argument, "local: window lies outside its memory");
   }
-  uint64_t grant = 0;
-  const Grant& shared = peer->memory->region.grant(key.slot);
-  survives_bus_error([&] { grant = shared.grant.load(std::memory_order_acquire); });
-  if (grant >> 8 != key.generation || grant == 0) return fail(Errc::invalid_argument, "local: window is not lent");
-  if ((grant & 0xff) != static_cast<uint8_t>(access)) {
+  uint64_t permit = 0;
+  const Permit& shared = peer->memory->region.permit(key.slot);
+  survives_bus_error([&] { permit = shared.permit.load(std::memory_order_acquire); });
+  if (permit >> 8 != key.generation || permit == 0) return fail(Errc::invalid_argument, "local: window is not lent");
+  if ((permit & 0xff) != static_cast<uint8_t>(access)) {
     return fail(Errc::access_denied, "local: window is lent for the other direction");
   }
   return std::make_unique<LocalWindow>(peer->memory, memory->second, copies_, lent, access);
@@ -180,7 +180,7 @@ void LocalPort::violated(Peer& peer, const char* what) {
   if (peer.removed) return;
   Counters::get().violations.add();
   log::warn("local: client broke the protocol peer={} what=\"{}\"", peer.id, what);
-  door_->drop(peer.id);
+  listener_->drop(peer.id);
   remove(peer, true);
 }
 
@@ -208,7 +208,7 @@ void LocalPort::sweep() {
 
 void LocalPort::wake(Peer& peer) {
   Counters::get().wakes.add();
-  // A full socket buffer is fine (there are wake-ups in it), a closed socket is the door's business.
+  // A full socket buffer is fine (there are wake-ups in it), a closed socket is the listener's business.
   [[maybe_unused]] auto sent = send_control(peer.socket->get(), ControlMessage{.type = ControlType::wake});
 }
 

@@ -9,12 +9,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fabric/local/door.h"
+#include "fabric/local/local_listener.h"
 #include "fabric/local/window.h"
 
 namespace verbena::fabric::local {
 
-class LocalPort final : public Port, public Pollable, private DoorEvents {
+class LocalPort final : public Port, public Pollable, private ListenerEvents {
  public:
   LocalPort(Core& core, const Options& options) : core_(core), options_(options), doorbells_(core.io()) {}
   Result<void> open(const std::string& socket_path);
@@ -23,9 +23,9 @@ class LocalPort final : public Port, public Pollable, private DoorEvents {
   void on_message(OnMessage handler) override { on_message_ = std::move(handler); }
   void on_gone(OnGone handler) override { on_gone_ = std::move(handler); }
   size_t message_size_max() const override { return options_.message_size_max; }
-  std::string address() const override { return door_->path(); }
+  std::string address() const override { return listener_->path(); }
   bool admit(PeerId peer, uint64_t) override {
-    door_->admit(peer);
+    listener_->admit(peer);
     return true;
   }
   Result<PeerId> add_peer(std::string_view address) override;
@@ -88,7 +88,7 @@ class LocalPort final : public Port, public Pollable, private DoorEvents {
   size_t hand_ = 0;  // of the clock that make_room() turns over active_
   bool polling_ = false;
   std::shared_ptr<char> alive_ = std::make_shared<char>();
-  std::unique_ptr<Door> door_;
+  std::unique_ptr<LocalListener> listener_;
 };
 
 }  // namespace verbena::fabric::local

@@ -11,7 +11,7 @@ namespace {
 
 // A multiple of every page size in use (some machines have 64 KiB), so that the rings can be mapped by themselves.
 constexpr size_t head_size = 128 * KiB;
-static_assert(4096 + grants_max * sizeof(Grant) <= head_size);
+static_assert(4096 + permits_max * sizeof(Permit) <= head_size);
 
 constexpr int region_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 

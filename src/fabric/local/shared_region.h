@@ -1,7 +1,7 @@
-// The memfd that a server makes for one peer: control words, grants, and two rings.
+// The memfd that a server makes for one peer: control words, permits, and two rings.
 //
 //   0          Control (one page)
-//   4 KiB      Grants: one cache line for each window the client can lend at once
+//   4 KiB      Permits: one cache line for each window the client can lend at once
 //   128 KiB    ring client -> server, then ring server -> client, `ring_size` bytes each
 //
 // The server makes and seals it (no shrinking, no growing, no more seals), so its size is what the server chose. It is
@@ -30,17 +30,17 @@ struct Control {
 };
 static_assert(sizeof(Control) <= 4096);
 
-// The right to touch one lent window, revocable at once: the client sets `grant` when it lends and clears it when it
-// withdraws, then waits while `busy`. The server sets `busy`, fences, and compares `grant` before each slice it copies.
-// A client that lies here gives itself late bytes or waits for itself.
-struct Grant {
-  alignas(64) std::atomic<uint64_t> grant;  // generation << 8 | Access bits; 0: nothing is lent
+// The right to touch one lent window, revocable at once: the client sets `permit` when it lends and clears it when it
+// withdraws, then waits while `busy`. The server sets `busy`, fences, and compares `permit` before each slice it
+// copies. A client that lies here gives itself late bytes or waits for itself.
+struct Permit {
+  alignas(64) std::atomic<uint64_t> permit;  // generation << 8 | Access bits; 0: nothing is lent
   std::atomic<uint32_t> busy;
 };
-static_assert(sizeof(Grant) == 64);
-inline constexpr size_t grants_max = 1024;
+static_assert(sizeof(Permit) == 64);
+inline constexpr size_t permits_max = 1024;
 
-// WindowDescriptor::key of this transport: which memfd, which grant, and the grant's generation.
+// WindowDescriptor::key of this transport: which memfd, which permit, and the permit's generation.
 struct WindowKey {
   uint32_t memory = 0;      // 20 bits
   uint32_t slot = 0;        // 12 bits
@@ -63,7 +63,7 @@ class SharedRegion {
   int memfd() const { return memfd_.get(); }
   void close_memfd() { memfd_ = Fd(); }
   Control& control() const { return *reinterpret_cast<Control*>(head_.data()); }
-  Grant& grant(size_t slot) const { return reinterpret_cast<Grant*>(head_.data() + 4096)[slot]; }
+  Permit& permit(size_t slot) const { return reinterpret_cast<Permit*>(head_.data() + 4096)[slot]; }
   RingMemory to_server() const { return {&control().to_server, to_server_.data(), ring_size_, message_size_max_}; }
   RingMemory to_client() const { return {&control().to_client, to_client_.data(), ring_size_, message_size_max_}; }
 

@@ -43,24 +43,24 @@ Result<void> LocalWindow::check(Access wanted, size_t size, uint64_t at) const {
 
 Result<void> LocalWindow::copy(std::byte* to, const std::byte* from, size_t size) {
   if (peer_->gone) return fail(Errc::closed, "local: the window's client is gone");
-  Grant& grant = peer_->region.grant(key_.slot);
+  Permit& permit = peer_->region.permit(key_.slot);
   const uint64_t wanted = uint64_t{key_.generation} << 8 | static_cast<uint8_t>(access_);
-  bool granted = false;
+  bool permitted = false;
   const bool whole = survives_bus_error([&] {
-    grant.busy.store(1, std::memory_order_relaxed);
+    permit.busy.store(1, std::memory_order_relaxed);
     // Either the client's withdrawal is seen here, or `busy` is seen by the client, which then waits for it.
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (grant.grant.load(std::memory_order_acquire) == wanted) {
+    if (permit.permit.load(std::memory_order_acquire) == wanted) {
       std::memcpy(to, from, size);
-      granted = true;
+      permitted = true;
     }
-    grant.busy.store(0, std::memory_order_release);
+    permit.busy.store(0, std::memory_order_release);
   });
   if (!whole) {
-    survives_bus_error([&] { grant.busy.store(0, std::memory_order_release); });
+    survives_bus_error([&] { permit.busy.store(0, std::memory_order_release); });
     return fail(Errc::rdma_transfer_failed, "local: a page of the window is gone");
   }
-  if (!granted) return fail(Errc::cancelled, "local: the client withdrew the window");
+  if (!permitted) return fail(Errc::cancelled, "local: the client withdrew the window");
   return {};
 }
 

@@ -51,7 +51,7 @@ class LocalWindow final : public Window {
 
  private:
   Result<void> check(Access wanted, size_t size, uint64_t at) const;
-  // Copies while the grant is there. Both directions; one memcpy.
+  // Copies while the permit is there. Both directions; one memcpy.
   Result<void> copy(std::byte* to, const std::byte* from, size_t size);
 
   std::shared_ptr<PeerMemory> peer_;

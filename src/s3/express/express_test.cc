@@ -43,7 +43,7 @@ class Express : public test::Rig {
     user.keys.push_back(accounts->make_key("AK" + name, "secret of " + name, now_s()));
     auto parsed = auth::parse_policy(policy, auth::PolicyKind::identity);
     EXPECT_TRUE(parsed);
-    user.grants.inline_policies.emplace("own", auth::PolicyDocument{policy, *parsed});
+    user.policy_set.inline_policies.emplace("own", auth::PolicyDocument{policy, *parsed});
     const auto edit = [&](auth::AccountEntry& entry) -> Result<void> {
       entry.users.insert_or_assign(name, user);
       return {};
@@ -332,7 +332,7 @@ TEST_F(Express, RightsThatAreTakenAwayEndASession) {
   EXPECT_EQ(as(key_of(access_key, token), "GET", at + "/k").status, 200);
   // Her policy is another one now; her key is the same.
   const auto take_right = [&](auth::AccountEntry& entry) -> Result<void> {
-    entry.users.find("alice")->second.grants.inline_policies.clear();
+    entry.users.find("alice")->second.policy_set.inline_policies.clear();
     return {};
   };
   ASSERT_TRUE(accounts->change_account(auth::root_account_id, take_right));

@@ -102,12 +102,12 @@ TEST_F(Lists, ACostlyPolicyLeavesOthersTheirTurnsInADeletionOfMany) {
 // Answers are whole before they are sent: those of a client that takes none added up without end.
 TEST_F(Lists, APageIsChargedToItsClientUntilItIsSent) {
   put("k", "x");
-  const size_t before = arena->budget().granted_bytes();
+  const size_t before = arena->budget().charged_bytes();
   size_t held = 0;
-  when_answered = [&] { held = arena->budget().granted_bytes() - before; };
+  when_answered = [&] { held = arena->budget().charged_bytes() - before; };
   EXPECT_EQ(call("GET", "/bucket?list-type=2&max-keys=500").status, 200);
   EXPECT_GE(held, 500 * KiB);
-  EXPECT_EQ(arena->budget().granted_bytes(), before);
+  EXPECT_EQ(arena->budget().charged_bytes(), before);
 }
 
 TEST_F(Lists, V2ListsKeysInOrder) {

@@ -8,11 +8,11 @@
 #include "base/text.h"
 #include "memory/budget.h"
 #include "s3/access/authorize.h"
-#include "s3/objects/checksums.h"
 #include "s3/door_metrics.h"
-#include "s3/objects/form.h"
 #include "s3/headers.h"
 #include "s3/names.h"
+#include "s3/objects/checksums.h"
+#include "s3/objects/form.h"
 #include "s3/objects/post_policy.h"
 #include "s3/objects/put.h"
 #include "s3/verbs.h"
@@ -146,7 +146,7 @@ Task<Result<void>> serve_post_object(Context& context) {
   VB_CO_TRY(co_await bucket_access(context.service, context.bucket));
   memory::Share share(context.service.arena, context.caller().peer_address, std::nullopt);
   VB_CO_TRY(co_await context.body.ready());
-  VB_CO_ASSIGN(const memory::Grant held, co_await share.take(FormReader::buffer_size));
+  VB_CO_ASSIGN(const memory::Charge held, co_await share.take(FormReader::buffer_size));
   FormReader reader(context.body, *boundary);
   VB_CO_ASSIGN(Form form, co_await reader.read_fields());
   if (!form.get("key")) {

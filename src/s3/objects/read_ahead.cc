@@ -11,9 +11,9 @@ constexpr std::chrono::milliseconds again_after{5};
 
 // Owns the reader: it may outlive the request that started it.
 Task<Result<memory::Chunk>> read_chunk(std::shared_ptr<store::ObjectReader> reader, uint64_t offset, size_t length,
-                                       memory::Grant grant) {
+                                       memory::Charge charge) {
   auto chunk = co_await reader->read(offset, length);
-  if (chunk) chunk->attach(std::move(grant));
+  if (chunk) chunk->attach(std::move(charge));
   co_return chunk;
 }
 
@@ -47,11 +47,11 @@ void ReadAhead::start() {
   while (rest_.length > 0 && pending_.size() < depth_max && !in_memory(rest_)) {
     const size_t offer = share_.offer();
     if (offer < memory::Budget::chunk_max && (offer < memory::Budget::chunk_max / 4 || !pending_.empty())) return;
-    auto grant = share_.try_take(std::max(memory_for(rest_.offset, rest_.length), memory::Budget::unit));
-    if (!grant) return;
-    const size_t length = reader_->fit(rest_.offset, at_most_a_chunk(rest_.length), grant->bytes());
+    auto charge = share_.try_take(std::max(memory_for(rest_.offset, rest_.length), memory::Budget::unit));
+    if (!charge) return;
+    const size_t length = reader_->fit(rest_.offset, at_most_a_chunk(rest_.length), charge->bytes());
     pending_.push_back(
-        {{rest_.offset, length}, {executor_, read_chunk(reader_, rest_.offset, length, std::move(*grant))}});
+        {{rest_.offset, length}, {executor_, read_chunk(reader_, rest_.offset, length, std::move(*charge))}});
     rest_.skip(length);
   }
 }
@@ -85,8 +85,8 @@ Task<Result<memory::Chunk>> ReadAhead::read_now() {
   size_t most = memory::Budget::chunk_max;
   for (;;) {
     const size_t wanted = std::max(std::min(memory_for(now_.offset, now_.length), most), memory::Budget::unit);
-    VB_CO_ASSIGN(memory::Grant grant, co_await share_.take(wanted));
-    const size_t length = reader_->fit(now_.offset, at_most_a_chunk(now_.length), grant.bytes());
+    VB_CO_ASSIGN(memory::Charge charge, co_await share_.take(wanted));
+    const size_t length = reader_->fit(now_.offset, at_most_a_chunk(now_.length), charge.bytes());
     Result<memory::Chunk> chunk = reader_->peek(now_.offset, length);
     if (chunk->bytes.empty() && (rest_.length == 0 || length != now_.length)) {
       chunk = co_await reader_->read(now_.offset, length);
@@ -97,13 +97,13 @@ Task<Result<memory::Chunk>> ReadAhead::read_now() {
     }
     if (chunk) {
       now_.skip(chunk->bytes.size());
-      chunk->attach(std::move(grant));
+      chunk->attach(std::move(charge));
       if (now_.length == 0) start();
       co_return chunk;
     }
     if (chunk.error() != Errc::slow_down || SteadyClock::now() >= end) co_return chunk;
-    // The free parts of the arena are too small, or somebody has them without a grant, or what was started ahead.
-    grant.release();
+    // The free parts of the arena are too small, or somebody has them without a charge, or what was started ahead.
+    charge.release();
     give_back();
     most = memory::Budget::unit;
     boost::asio::steady_timer pause(executor_, again_after);

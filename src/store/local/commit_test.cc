@@ -1,4 +1,4 @@
-// The two lanes of the committer beside each other, and what readers see meanwhile.
+// The two queues of the committer beside each other, and what readers see meanwhile.
 #include <future>
 
 #include "store/local/test_store.h"
@@ -116,7 +116,7 @@ TEST_F(CommitTest, WhatALogSyncRefusedIsTakenBackAndMemoryWritesMeanwhileStay) {
   t_.expect_no_leak();
 }
 
-// Else both lanes would change one key at a time, and a failing sync of the one would take back what the other wrote.
+// Else both queues would change one key at a time, and a failing sync of the one would take back what the other wrote.
 TEST_F(CommitTest, ABucketThatIsNoLongerDurableTakesWhatIsQueuedOfItAlong) {
   fs_.hold_syncs(index_folder);
   auto change = std::async(std::launch::async,
@@ -130,7 +130,7 @@ TEST_F(CommitTest, ABucketThatIsNoLongerDurableTakesWhatIsQueuedOfItAlong) {
   fs_.release_one_sync();
   ASSERT_TRUE(change.get());
   const bool in_time = queued.wait_for(long_enough) == std::future_status::ready;
-  EXPECT_TRUE(in_time) << "it went through the durable lane";
+  EXPECT_TRUE(in_time) << "it went through the durable queue";
   fs_.release_syncs();
   EXPECT_TRUE(queued.get());
   EXPECT_EQ(*t_.get("sync", "k"), "queued");

@@ -26,22 +26,22 @@ bool is_durable(const Mutation& mutation) {
 
 Committer::Committer(Index& index, Volumes& volumes, Garbage& garbage, Options options)
     : index_(index), volumes_(volumes), garbage_(garbage), options_(options) {
-  lanes_[1].durable = false;
+  queues_[1].durable = false;
 }
 
 void Committer::start() {
-  for (Lane& lane : lanes_) lane.thread = std::thread(&Committer::loop, this, std::ref(lane));
+  for (CommitQueue& queue : queues_) queue.thread = std::thread(&Committer::loop, this, std::ref(queue));
 }
 
 void Committer::stop() {
-  // The written-behind lane first: it may hand work to the durable one.
-  for (Lane* lane : {&lanes_[1], &lanes_[0]}) {
+  // The written-behind queue first: it may hand work to the durable one.
+  for (CommitQueue* queue : {&queues_[1], &queues_[0]}) {
     {
-      std::lock_guard lock(lane->mutex);
-      lane->stopping = true;
-      lane->wake.notify_all();
+      std::lock_guard lock(queue->mutex);
+      queue->stopping = true;
+      queue->wake.notify_all();
     }
-    if (lane->thread.joinable()) lane->thread.join();
+    if (queue->thread.joinable()) queue->thread.join();
   }
 }
 
@@ -60,15 +60,15 @@ Task<Result<void>> Committer::submit(Mutation mutation) {
 }
 
 void Committer::enqueue(Pending pending) {
-  Lane& lane = lanes_[is_durable(pending.mutation) ? 0 : 1];
+  CommitQueue& queue = queues_[is_durable(pending.mutation) ? 0 : 1];
   Error refusal{Errc::slow_down, 0, "commit queue is full"};
   {
-    std::lock_guard lock(lane.mutex);
-    if (lane.stopping) {
+    std::lock_guard lock(queue.mutex);
+    if (queue.stopping) {
       refusal = {Errc::closed, 0, "store is closed"};
-    } else if (lane.queue.size() < options_.queue_max) {
-      lane.queue.push_back(std::move(pending));
-      lane.wake.notify_one();
+    } else if (queue.waiting.size() < options_.queue_max) {
+      queue.waiting.push_back(std::move(pending));
+      queue.wake.notify_one();
       return;
     }
   }
@@ -76,26 +76,26 @@ void Committer::enqueue(Pending pending) {
   pending.done(std::unexpected(refusal));
 }
 
-void Committer::loop(Lane& lane) {
-  std::unique_lock lock(lane.mutex);
+void Committer::loop(CommitQueue& queue) {
+  std::unique_lock lock(queue.mutex);
   for (;;) {
-    lane.wake.wait(lock, [&] { return lane.stopping || !lane.queue.empty(); });
-    if (lane.queue.empty()) return;
+    queue.wake.wait(lock, [&] { return queue.stopping || !queue.waiting.empty(); });
+    if (queue.waiting.empty()) return;
     std::vector<Pending> group;
-    while (!lane.queue.empty() && group.size() < options_.group_max) {
-      group.push_back(std::move(lane.queue.front()));
-      lane.queue.pop_front();
+    while (!queue.waiting.empty() && group.size() < options_.group_max) {
+      group.push_back(std::move(queue.waiting.front()));
+      queue.waiting.pop_front();
     }
     lock.unlock();
-    process(lane, std::move(group));
+    process(queue, std::move(group));
     lock.lock();
   }
 }
 
-void Committer::process(Lane& lane, std::vector<Pending> group) {
-  if (lane.durable) sync_data(group);
+void Committer::process(CommitQueue& queue, std::vector<Pending> group) {
+  if (queue.durable) sync_data(group);
   refuse_without_space(group);
-  write_index(lane, group);
+  write_index(queue, group);
   hand_over(group);
   for (Pending& pending : group) {
     // Only a refused mutation still has its runs.
@@ -107,11 +107,11 @@ void Committer::process(Lane& lane, std::vector<Pending> group) {
 }
 
 // A bucket that has become durable meanwhile gets what it promises. One that has become a `memory` bucket must not have
-// its keys changed by both lanes at a time: what one of them takes back, the other may have replaced.
+// its keys changed by both queues at a time: what one of them takes back, the other may have replaced.
 void Committer::hand_over(std::vector<Pending>& group) {
   std::erase_if(group, [&](Pending& pending) {
-    if (!pending.other_lane) return false;
-    pending.other_lane = false;
+    if (!pending.other_queue) return false;
+    pending.other_queue = false;
     enqueue(std::move(pending));
     return true;
   });
@@ -151,13 +151,14 @@ Result<void> Committer::recover_index() {
 }
 
 // The members of the group that hold, in the batch.
-std::vector<size_t> Committer::apply(const Lane& lane, std::vector<Pending>& group, IndexTransaction& transaction) {
+std::vector<size_t> Committer::apply(const CommitQueue& queue, std::vector<Pending>& group,
+                                     IndexTransaction& transaction) {
   std::vector<size_t> applied;
   for (size_t i = 0; i < group.size(); ++i) {
     Pending& pending = group[i];
     if (!pending.outcome) continue;
-    pending.other_lane = is_durable(pending.mutation) != lane.durable;
-    if (pending.other_lane) continue;
+    pending.other_queue = is_durable(pending.mutation) != queue.durable;
+    if (pending.other_queue) continue;
     const size_t dead = transaction.dead_.size(), abandoned = transaction.abandoned_.size(),
                  effects = transaction.effects_.size();
     transaction.batch_.save();
@@ -175,14 +176,14 @@ std::vector<size_t> Committer::apply(const Lane& lane, std::vector<Pending>& gro
   return applied;
 }
 
-void Committer::write_index(Lane& lane, std::vector<Pending>& group) {
+void Committer::write_index(CommitQueue& queue, std::vector<Pending>& group) {
   std::unique_lock lock(index_mutex_);
   IndexTransaction transaction(index_, options_.next_id, options_.clock->now_us());
   Batch& batch = transaction.batch_;
   if (auto ready = recover_index(); !ready) return fail_all(group, {}, ready.error());
-  const std::vector<size_t> applied = apply(lane, group, transaction);
+  const std::vector<size_t> applied = apply(queue, group, transaction);
   Result<void> written;
-  if (!batch.empty() && lane.durable) {
+  if (!batch.empty() && queue.durable) {
     written = index_.write_hidden(batch);
     lock.unlock();
     if (written) written = index_.make_durable(batch);
@@ -191,18 +192,18 @@ void Committer::write_index(Lane& lane, std::vector<Pending>& group) {
     written = index_.write(batch);
   }
   if (!written) return fail_all(group, applied, written.error());
-  succeed(lane, group, applied, transaction);
+  succeed(queue, group, applied, transaction);
 }
 
-// Effects are under the mutex: a bucket changes its lane between two groups of the other lane, not within one.
-void Committer::succeed(Lane& lane, std::vector<Pending>& group, const std::vector<size_t>& applied,
+// Effects are under the mutex: a bucket changes its queue between two groups of the other queue, not within one.
+void Committer::succeed(CommitQueue& queue, std::vector<Pending>& group, const std::vector<size_t>& applied,
                         IndexTransaction& transaction) {
   for (size_t i : applied) {
     for (const Run& run : group[i].mutation.runs) volumes_.settle(run);
     group[i].mutation.runs.clear();
   }
   for (auto& effect : transaction.effects_) effect();
-  garbage_.add_dead(transaction.dead_, lane.durable);
+  garbage_.add_dead(transaction.dead_, queue.durable);
   for (const uint64_t bucket : transaction.abandoned_) garbage_.add_removed_bucket(bucket);
   groups().add();
   commits().add(applied.size());

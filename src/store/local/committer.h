@@ -1,12 +1,12 @@
-// Group commit, and the one place where the index changes. Mutations queue in a lane; its thread takes all that wait,
+// Group commit, and the one place where the index changes. Mutations wait in a queue; its thread takes all that wait,
 // makes their data durable with one fdatasync per volume, evaluates each one's conditions in order against the index
 // and against those before it, writes one batch with one log sync, and answers all.
 //
-// There are two lanes: `durable`, and `written_behind` for buckets with Durability::memory, which neither syncs nor
+// There are two queues: `durable`, and `written_behind` for buckets with Durability::memory, which neither syncs nor
 // waits for those who do. Conditions are evaluated and batches written under one mutex, which makes "one owner per key"
-// hold; it is not held while the log is synced. What the durable lane has written is hidden until then from calls that
-// read (Visible::durable); the other lane's conditions, which are on keys of other buckets, may see it. A bucket that
-// changes its durability takes what is queued of it along to the other lane, so that a key always belongs to one of
+// hold; it is not held while the log is synced. What the durable queue has written is hidden until then from calls that
+// read (Visible::durable); the other queue's conditions, which are on keys of other buckets, may see it. A bucket that
+// changes its durability takes what is queued of it along to the other queue, so that a key always belongs to one of
 // them.
 #pragma once
 
@@ -35,10 +35,10 @@ namespace verbena::store::local {
 class VolumeBlobWriter;
 
 struct Mutation {
-  Judge judge;                             // on the lane's thread, once
+  Judge judge;                             // on the queue's thread, once
   std::shared_ptr<VolumeBlobWriter> blob;  // its records go into the batch; null: none
   std::vector<Run> runs;                   // named by the index if this succeeds; the committer's from here on
-  std::shared_ptr<const Bucket> bucket;    // decides the lane; null: durable
+  std::shared_ptr<const Bucket> bucket;    // decides the queue; null: durable
   bool takes_space = false;                // refused when the disk is nearly full; deletes are not
 };
 
@@ -70,34 +70,34 @@ class Committer {
     Mutation mutation;
     std::function<void(Result<void>)> done;
     Result<void> outcome;
-    bool other_lane = false;  // its bucket has changed its durability meanwhile
+    bool other_queue = false;  // its bucket has changed its durability meanwhile
   };
-  struct Lane {
+  struct CommitQueue {
     bool durable = true;
     std::mutex mutex;
     std::condition_variable wake;
-    std::deque<Pending> queue;
+    std::deque<Pending> waiting;
     bool stopping = false;
     std::thread thread;
   };
   void enqueue(Pending pending);
-  void loop(Lane& lane);
-  void process(Lane& lane, std::vector<Pending> group);
+  void loop(CommitQueue& queue);
+  void process(CommitQueue& queue, std::vector<Pending> group);
   void sync_data(std::vector<Pending>& group);
   void refuse_without_space(std::vector<Pending>& group);
   void hand_over(std::vector<Pending>& group);
-  void write_index(Lane& lane, std::vector<Pending>& group);
-  void succeed(Lane& lane, std::vector<Pending>& group, const std::vector<size_t>& applied,
+  void write_index(CommitQueue& queue, std::vector<Pending>& group);
+  void succeed(CommitQueue& queue, std::vector<Pending>& group, const std::vector<size_t>& applied,
                IndexTransaction& transaction);
   void fail_all(std::vector<Pending>& group, const std::vector<size_t>& applied, const Error& why);
-  std::vector<size_t> apply(const Lane& lane, std::vector<Pending>& group, IndexTransaction& transaction);
+  std::vector<size_t> apply(const CommitQueue& queue, std::vector<Pending>& group, IndexTransaction& transaction);
   Result<void> recover_index();
 
   Index& index_;
   Volumes& volumes_;
   Garbage& garbage_;
   const Options options_;
-  Lane lanes_[2];
+  CommitQueue queues_[2];
   std::mutex index_mutex_;
   std::vector<Run> limbo_;  // of batches whose outcome is unknown; guarded by index_mutex_
 };

@@ -93,21 +93,21 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
   auto object = std::make_shared<Acknowledged>();
   object->bucket = bucket;
   object->key = key;
-  object->charge = held + key.size() + overhead;
+  object->held_bytes = held + key.size() + overhead;
   std::string name(Name(*bucket, key).text());
   AcknowledgedPtr replaced;  // let go when no lock is held
   ObjectInfo stored;
   {
     std::unique_lock lock(mutex_);
     if (trouble_ || stopping_ || bucket->shut != 0 || !suits(*bucket)) return std::nullopt;
-    if (bytes_ + object->charge > bytes_max_ || newest_.size() >= entries_max) {
+    if (bytes_ + object->held_bytes > bytes_max_ || newest_.size() >= entries_max) {
       hurry_upto_ = last_sequence_;
       wake_.notify_one();
       return std::nullopt;
     }
     // Nobody waits with the sender any more: its bytes are ours now.
-    bytes.lease.detach_grant().release();
-    bytes.grant.release();
+    bytes.lease.detach_charge().release();
+    bytes.charge.release();
     object->bytes = std::move(bytes);
     object->info = std::move(info);
     object->info.modified_us = engine_.options.clock->now_us();
@@ -115,7 +115,7 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     object->info.delete_marker = false;
     object->info.parts.clear();
     stored = object->info;
-    bytes_ += object->charge;
+    bytes_ += object->held_bytes;
     auto& newest = newest_[std::move(name)];
     if (newest == nullptr) bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
     const auto old = newest == nullptr ? waiting_.end() : waiting_.find(newest->sequence);
@@ -126,7 +126,7 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
       object->sequence = replaced->sequence;
       object->since = replaced->since;
       old->second = object;
-      bytes_ -= replaced->charge;
+      bytes_ -= replaced->held_bytes;
       replaced_.add();
     } else {
       object->sequence = ++last_sequence_;
@@ -167,7 +167,7 @@ std::optional<ObjectInfo> WriteBehind::stat(const Bucket& bucket, std::string_vi
 }
 
 void WriteBehind::forget_locked(const Acknowledged& object) {
-  bytes_ -= object.charge;
+  bytes_ -= object.held_bytes;
   bytes_gauge_.set(static_cast<int64_t>(bytes_));
   const auto newest = newest_.find(Name(*object.bucket, object.key).text());
   if (newest == newest_.end() || newest->second->sequence != object.sequence) return;

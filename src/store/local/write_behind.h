@@ -36,7 +36,7 @@ struct Acknowledged {
   std::string key;
   ObjectInfo info;
   memory::Chunk bytes;
-  size_t charge = 0;      // bytes of memory
+  size_t held_bytes = 0;  // bytes of memory
   uint64_t sequence = 0;  // in the order of the acknowledgements, from 1; what replaces a waiting one has its number
   SteadyClock::time_point since{};  // when that number was given
 };

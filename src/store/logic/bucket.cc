@@ -56,7 +56,7 @@ DocumentRoom::DocumentRoom(const Documents& documents, std::string_view name, ui
     : owners_(documents.owners_) {
   const uint64_t before = documents.size_of(name);
   bytes_ = size > before ? size - before : 0;
-  granted_ = owners_->fetch_add(bytes_) + bytes_ <= documents_bytes_max || bytes_ == 0;
+  fits_ = owners_->fetch_add(bytes_) + bytes_ <= documents_bytes_max || bytes_ == 0;
 }
 
 DocumentRoom::~DocumentRoom() { owners_->fetch_sub(bytes_); }

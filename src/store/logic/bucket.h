@@ -50,12 +50,12 @@ class DocumentRoom {
   DocumentRoom(const Documents& documents, std::string_view name, uint64_t size);
   ~DocumentRoom();
   DocumentRoom(const DocumentRoom&) = delete;
-  explicit operator bool() const { return granted_; }
+  explicit operator bool() const { return fits_; }
 
  private:
   std::shared_ptr<ByteCount> owners_;
   uint64_t bytes_;
-  bool granted_;
+  bool fits_;
 };
 
 struct Bucket {

@@ -37,7 +37,7 @@ class StoreObjectWriter final : public ObjectWriter {
 
   Task<Result<void>> append(memory::Chunk chunk) override {
     if (committed_) co_return fail(Errc::invalid_argument, "writer: already committed");
-    // What comes in one piece may never need a place on disk. The first of several is not kept: its memory is granted,
+    // What comes in one piece may never need a place on disk. The first of several is not kept: its memory is charged,
     // and the next might wait for just that.
     const size_t whole_max = size_hint_ ? Early::object_size_max : 64 * KiB;
     const bool all = chunk.bytes.size() == size_hint_.value_or(chunk.bytes.size());

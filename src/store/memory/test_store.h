@@ -36,10 +36,10 @@ class TestStore final : private HasClock, public MemoryStore {
  public:
   explicit TestStore(memory::Arena& arena) : MemoryStore({.arena = &arena, .clock = &clock}), arena_(arena) {}
 
-  std::optional<uint64_t> rot_at;         // reads that touch this offset are corrupt
-  std::optional<Errc> append_error;       // the next append fails so
+  std::optional<uint64_t> rot_at;                // reads that touch this offset are corrupt
+  std::optional<Errc> append_error;              // the next append fails so
   std::function<bool(std::string_view)> is_hot;  // which keys' objects lie in memory; empty: none
-  std::function<Task<>()> before_update;  // happens once, between the request for a change and the change
+  std::function<Task<>()> before_update;         // happens once, between the request for a change and the change
   int64_t now_us() const { return clock.now_us(); }
 
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
@@ -170,7 +170,7 @@ class TestStore final : private HasClock, public MemoryStore {
    public:
     using TamperedReader::TamperedReader;
     memory::Chunk peek(uint64_t offset, uint64_t length) const override {
-      return {.lease = {}, .bytes = as_bytes(object_->data).subspan(offset, length), .shared = object_, .grant = {}};
+      return {.lease = {}, .bytes = as_bytes(object_->data).subspan(offset, length), .shared = object_, .charge = {}};
     }
   };
 

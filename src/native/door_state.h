@@ -1,4 +1,4 @@
-// What all parts of the door share. Private to this room.
+// What all parts of the native door share. Private to this room.
 #pragma once
 
 #include <atomic>
@@ -37,8 +37,9 @@ struct EndpointInfo {
   bool encrypted = false;
 };
 
-struct Door {
-  Door(s3::Service& service, const auth::Verifier& verifier, const auth::CredentialStore& credentials, Options options)
+struct DoorState {
+  DoorState(s3::Service& service, const auth::Verifier& verifier, const auth::CredentialStore& credentials,
+            Options options)
       : service(service),
         verifier(verifier),
         credentials(credentials),

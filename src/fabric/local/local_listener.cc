@@ -1,4 +1,4 @@
-#include "fabric/local/door.h"
+#include "fabric/local/local_listener.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -39,37 +39,38 @@ void log_joined(PeerId peer, int socket) {
 }  // namespace
 
 template <class Event>
-void Door::post(Event event) {
+void LocalListener::post(Event event) {
   auto guarded = [alive = alive_, event = std::move(event)]() mutable {
     if (auto held = alive.lock()) event();
   };
   boost::asio::post(core_.io(), std::move(guarded));
 }
 
-Result<std::unique_ptr<Door>> Door::open(Core& core, const std::string& socket_path, const Options& options,
-                                         DoorEvents* events, std::weak_ptr<void> alive) {
-  std::unique_ptr<Door> door(new Door(core, options, events, std::move(alive)));
-  door->memory_bytes_ = std::make_shared<Budget>(options.memory_size_max);
-  door->epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
-  door->wakeup_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!door->epoll_ || !door->wakeup_) return fail(Errc::io_error, "local: epoll", errno);
-  VB_TRY(door->bind(socket_path));
-  watch(door->epoll_.get(), door->wakeup_.get());
-  watch(door->epoll_.get(), door->listener_.get());
-  door->thread_ = std::thread(&Door::run, door.get());
-  return door;
+Result<std::unique_ptr<LocalListener>> LocalListener::open(Core& core, const std::string& socket_path,
+                                                           const Options& options, ListenerEvents* events,
+                                                           std::weak_ptr<void> alive) {
+  std::unique_ptr<LocalListener> listener(new LocalListener(core, options, events, std::move(alive)));
+  listener->memory_bytes_ = std::make_shared<Budget>(options.memory_size_max);
+  listener->epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  listener->wakeup_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!listener->epoll_ || !listener->wakeup_) return fail(Errc::io_error, "local: epoll", errno);
+  VB_TRY(listener->bind(socket_path));
+  watch(listener->epoll_.get(), listener->wakeup_.get());
+  watch(listener->epoll_.get(), listener->listening_.get());
+  listener->thread_ = std::thread(&LocalListener::run, listener.get());
+  return listener;
 }
 
-Result<void> Door::bind(const std::string& path) {
+Result<void> LocalListener::bind(const std::string& path) {
   VB_ASSIGN(Listener listener, listen_at(path));
-  listener_ = std::move(listener.socket);
+  listening_ = std::move(listener.socket);
   device_ = listener.device;
   inode_ = listener.inode;
   path_ = path;
   return {};
 }
 
-Door::~Door() {
+LocalListener::~LocalListener() {
   if (!path_.empty()) remove_socket_file(path_, device_, inode_);
   if (!thread_.joinable()) return;
   stopping_.store(true);
@@ -78,7 +79,7 @@ Door::~Door() {
   for (auto& [fd, connection] : connections_) ::shutdown(fd, SHUT_RDWR);
 }
 
-void Door::drop(PeerId peer) {
+void LocalListener::drop(PeerId peer) {
   {
     std::lock_guard lock(mutex_);
     dropped_.push_back(peer);
@@ -86,7 +87,7 @@ void Door::drop(PeerId peer) {
   signal(wakeup_.get());
 }
 
-void Door::admit(PeerId peer) {
+void LocalListener::admit(PeerId peer) {
   {
     std::lock_guard lock(mutex_);
     admitted_.push_back(peer);
@@ -94,7 +95,7 @@ void Door::admit(PeerId peer) {
   signal(wakeup_.get());
 }
 
-void Door::run() {
+void LocalListener::run() {
   while (!stopping_.load()) {
     epoll_event events[64];
     // With handshakes under way, look for slow ones now and then.
@@ -106,7 +107,7 @@ void Door::run() {
       if (fd == wakeup_.get()) {
         uint64_t drained;
         [[maybe_unused]] const ssize_t got = ::read(fd, &drained, sizeof drained);
-      } else if (fd == listener_.get()) {
+      } else if (fd == listening_.get()) {
         accept_all();
       } else {
         serve(fd);
@@ -118,11 +119,11 @@ void Door::run() {
   }
 }
 
-size_t Door::handshakes() const { return connections_.size() - descriptors_.size(); }
+size_t LocalListener::handshakes() const { return connections_.size() - descriptors_.size(); }
 
-void Door::accept_all() {
+void LocalListener::accept_all() {
   for (int taken = 0; taken < 64; ++taken) {
-    Fd accepted(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Fd accepted(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!accepted) {
       // Out of descriptors: the listener stays readable, so do not spin on it.
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
@@ -153,7 +154,7 @@ void Door::accept_all() {
 }
 
 // One packet a turn: a client that sends many does not keep the others waiting.
-void Door::serve(int fd) {
+void LocalListener::serve(int fd) {
   const auto found = connections_.find(fd);
   if (found == connections_.end()) return;
   auto packet = receive_packet(fd);
@@ -165,7 +166,7 @@ void Door::serve(int fd) {
 }
 
 // False: close the connection.
-bool Door::handle(Connection& connection, Packet packet) {
+bool LocalListener::handle(Connection& connection, Packet packet) {
   auto message = parse_control(packet.bytes, packet.descriptors.size());
   const bool has_joined = connection.peer != 0;
   if (message && !has_joined && message->type == ControlType::hello) return welcome(connection);
@@ -185,7 +186,7 @@ bool Door::handle(Connection& connection, Packet packet) {
 }
 
 // A client that has joined and does not say which session is its own must not keep out those that would.
-bool Door::make_room() {
+bool LocalListener::make_room() {
   if (options_.admission_timeout.count() == 0 || waiting_ == 0) return false;
   int oldest = -1;
   Deadline first{};
@@ -202,7 +203,7 @@ bool Door::make_room() {
   return true;
 }
 
-void Door::note_admitted() {
+void LocalListener::note_admitted() {
   std::vector<PeerId> admitted;
   {
     std::lock_guard lock(mutex_);
@@ -217,7 +218,7 @@ void Door::note_admitted() {
   }
 }
 
-bool Door::welcome(Connection& connection) {
+bool LocalListener::welcome(Connection& connection) {
   if (descriptors_.size() >= options_.peers_max && !make_room()) {
     refuse(connection, Errc::slow_down);
     return false;
@@ -244,7 +245,7 @@ bool Door::welcome(Connection& connection) {
   return true;
 }
 
-bool Door::share(Connection& connection, const ControlMessage& message, Fd fd) {
+bool LocalListener::share(Connection& connection, const ControlMessage& message, Fd fd) {
   ControlMessage reply{.type = ControlType::shared, .request = message.request};
   if (connection.key_next > memory_key_max) return false;  // a million in one connection: it can reconnect
   auto memory = ClientMemory::map(std::move(fd), message.a, connection.budgets);
@@ -266,7 +267,7 @@ bool Door::share(Connection& connection, const ControlMessage& message, Fd fd) {
   return true;
 }
 
-bool Door::withdraw(Connection& connection, const ControlMessage& message) {
+bool LocalListener::withdraw(Connection& connection, const ControlMessage& message) {
   const auto found = std::find(connection.keys.begin(), connection.keys.end(), message.a);
   if (found == connection.keys.end()) return false;
   post([events = events_, peer = connection.peer, key = *found,
@@ -277,13 +278,13 @@ bool Door::withdraw(Connection& connection, const ControlMessage& message) {
   return true;
 }
 
-void Door::refuse(Connection& connection, Errc code) {
+void LocalListener::refuse(Connection& connection, Errc code) {
   Counters::get().refused.add();
   const ControlMessage refusal{.type = ControlType::refused, .status = static_cast<uint32_t>(code)};
   [[maybe_unused]] auto sent = send_control(connection.socket->get(), refusal);  // it may not be listening any more
 }
 
-void Door::close(int fd, bool tell) {
+void LocalListener::close(int fd, bool tell) {
   auto node = connections_.extract(fd);
   if (node.empty()) return;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
@@ -297,7 +298,7 @@ void Door::close(int fd, bool tell) {
   }
 }
 
-void Door::close_slow_ones() {
+void LocalListener::close_slow_ones() {
   const bool deadlines = waiting_ != 0 && options_.admission_timeout.count() != 0;
   if (handshakes() == 0 && !deadlines) return;
   const auto now = SteadyClock::now();
@@ -312,7 +313,7 @@ void Door::close_slow_ones() {
   }
 }
 
-void Door::close_dropped() {
+void LocalListener::close_dropped() {
   std::vector<PeerId> dropped;
   {
     std::lock_guard lock(mutex_);

@@ -10,21 +10,21 @@ namespace verbena::memory {
 class Budget;
 
 // Move-only; its destructor gives the bytes back, on any thread.
-class Grant {
+class Charge {
  public:
-  Grant() = default;
-  Grant(Grant&& other) noexcept
+  Charge() = default;
+  Charge(Charge&& other) noexcept
       : budget_(std::exchange(other.budget_, nullptr)),
         peer_(std::move(other.peer_)),
         bytes_(std::exchange(other.bytes_, 0)) {}
-  Grant& operator=(Grant&& other) noexcept {
-    Grant taken(std::move(other));
+  Charge& operator=(Charge&& other) noexcept {
+    Charge taken(std::move(other));
     std::swap(budget_, taken.budget_);
     std::swap(peer_, taken.peer_);
     std::swap(bytes_, taken.bytes_);
     return *this;
   }
-  ~Grant() { release(); }
+  ~Charge() { release(); }
 
   size_t bytes() const { return bytes_; }
   void shrink(size_t bytes) {
@@ -43,7 +43,7 @@ class Grant {
 
  private:
   friend class Budget;
-  Grant(Budget* budget, std::shared_ptr<Peer> peer, size_t bytes)
+  Charge(Budget* budget, std::shared_ptr<Peer> peer, size_t bytes)
       : budget_(budget), peer_(std::move(peer)), bytes_(bytes) {}
   void give_back(size_t bytes);
 

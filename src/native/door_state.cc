@@ -1,4 +1,4 @@
-#include "native/door.h"
+#include "native/door_state.h"
 
 #include <ifaddrs.h>
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
-// The door of a port: a thread that accepts connections, shakes hands, and takes the memory that clients share. All
+// The listener of a port: a thread that accepts connections, shakes hands, and takes the memory that clients share. All
 // that may block or take long (receiving and closing foreign descriptors, mapping memory) happens here; the core's
-// thread sees finished things, in order, through DoorEvents.
+// thread sees finished things, in order, through ListenerEvents.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,8 @@
 
 namespace verbena::fabric::local {
 
-// A connected client's socket. The door receives on it; door and core send (packets are atomic, and never block).
+// A connected client's socket. The listener receives on it; listener and core send (packets are atomic, and never
+// block).
 class Socket {
  public:
   explicit Socket(Fd fd) : fd_(std::move(fd)) {}
@@ -32,8 +33,8 @@ class Socket {
   Fd fd_;
 };
 
-// Called on the core's thread, in the order in which the door saw things happen.
-class DoorEvents {
+// Called on the core's thread, in the order in which the listener saw things happen.
+class ListenerEvents {
  public:
   // A client shook hands. It was not welcomed yet: whoever implements this does, once it is ready for messages.
   virtual void joined(PeerId peer, std::shared_ptr<Socket> socket, SharedRegion region, Fd doorbell) = 0;
@@ -45,15 +46,15 @@ class DoorEvents {
   virtual void gone(PeerId peer) = 0;
 
  protected:
-  ~DoorEvents() = default;
+  ~ListenerEvents() = default;
 };
 
-class Door {
+class LocalListener {
  public:
   // `events` is called through `core` while `alive` is.
-  static Result<std::unique_ptr<Door>> open(Core& core, const std::string& socket_path, const Options& options,
-                                            DoorEvents* events, std::weak_ptr<void> alive);
-  ~Door();  // joins the thread, closes all connections and removes the socket file
+  static Result<std::unique_ptr<LocalListener>> open(Core& core, const std::string& socket_path, const Options& options,
+                                                     ListenerEvents* events, std::weak_ptr<void> alive);
+  ~LocalListener();  // joins the thread, closes all connections and removes the socket file
 
   // From any thread: that client may stay.
   void admit(PeerId peer);
@@ -74,7 +75,7 @@ class Door {
     std::vector<uint32_t> keys;
   };
 
-  Door(Core& core, const Options& options, DoorEvents* events, std::weak_ptr<void> alive)
+  LocalListener(Core& core, const Options& options, ListenerEvents* events, std::weak_ptr<void> alive)
       : core_(core), options_(options), events_(events), alive_(std::move(alive)) {}
   Result<void> bind(const std::string& path);
   void run();
@@ -96,11 +97,11 @@ class Door {
 
   Core& core_;
   const Options options_;
-  DoorEvents* const events_;
+  ListenerEvents* const events_;
   const std::weak_ptr<void> alive_;
   std::string path_;
   uint64_t device_ = 0, inode_ = 0;  // of our socket file
-  Fd listener_;
+  Fd listening_;
   Fd epoll_;
   Fd wakeup_;
   std::shared_ptr<Budget> memory_bytes_;
