@@ -117,6 +117,47 @@ std::expected<std::unique_ptr<IdentityStore>, std::string> IdentityStore::open(c
   return store;
 }
 
+std::expected<std::unique_ptr<IdentityStore>, std::string> IdentityStore::open(SharedText& shared, const KeyRing& keys,
+                                                                               Credentials root) {
+  std::unique_ptr<IdentityStore> store(new IdentityStore({}, keys, std::move(root), identity_file_bytes_max));
+  store->shared_ = &shared;
+  auto text = shared.read();
+  auto taken = text ? store->take(*text) : Result<void>(std::unexpected(text.error()));
+  if (!taken) {
+    return std::unexpected("cannot read the accounts that all servers share, do they have the same master keys? " +
+                           describe(taken.error()));
+  }
+  return store;
+}
+
+Result<AccountMap> IdentityStore::decode(const std::optional<std::string>& text) const {
+  if (!text) return first_accounts();
+  VB_ASSIGN(AccountMap accounts, decode_accounts(*text, ring_));
+  if (!accounts.contains(std::string(root_account_id))) return fail(Errc::malformed, "identities: no root account");
+  return accounts;
+}
+
+Result<void> IdentityStore::take(const std::optional<std::string>& text) {
+  VB_ASSIGN(AccountMap accounts, decode(text));
+  VB_ASSIGN(auto next, compile(std::move(accounts), nullptr));
+  show(std::move(next));
+  return {};
+}
+
+// Over what is there now, whatever this server has heard of. It is shown when it is heard of, as on the others: so what
+// is shown never goes back.
+Result<void> IdentityStore::change_shared(const std::function<Result<void>(AccountMap&)>& edit) {
+  VB_ASSIGN(const auto before, shared_->read());
+  VB_ASSIGN(AccountMap accounts, decode(before));
+  VB_TRY(edit(accounts));
+  VB_ASSIGN(const auto next, compile(std::move(accounts), nullptr));
+  const std::string text = encode_accounts(*next->accounts);
+  if (text.size() > file_bytes_max_) return fail(Errc::limit_exceeded, "The accounts take more room than they may.");
+  VB_ASSIGN(const bool replaced, shared_->replace(before, text));
+  if (!replaced) return fail(Errc::slow_down, "Another server changes the accounts, too.");
+  return {};
+}
+
 std::expected<void, std::string> IdentityStore::load() {
   const auto cannot = [&](const Error& error) {
     return std::unexpected("cannot read the accounts in " + file_.string() + ": " + describe(error));
@@ -191,6 +232,7 @@ void IdentityStore::show(IdentitiesPtr next) {
 
 Result<void> IdentityStore::change(const std::function<Result<void>(AccountMap&)>& edit) {
   std::lock_guard lock(change_mutex_);
+  if (shared_ != nullptr) return change_shared(edit);
   const IdentitiesPtr before = snapshot();
   AccountMap accounts = *before->accounts;
   VB_TRY(edit(accounts));

@@ -22,6 +22,16 @@ namespace verbena::auth {
 struct Identities;
 using IdentitiesPtr = std::shared_ptr<const Identities>;
 
+// Where accounts lie that several servers share, instead of in a file. Thread-safe; both calls block.
+class SharedText {
+ public:
+  virtual ~SharedText() = default;
+  virtual Result<std::optional<std::string>> read() = 0;  // nullopt: there is none yet
+  // What was read becomes `text`, and every server has heard of it (IdentityStore::take()), this one too. False: it is
+  // another text by now.
+  virtual Result<bool> replace(const std::optional<std::string>& before, const std::string& text) = 0;
+};
+
 // Thread-safe. What blocks says so.
 class IdentityStore final : public CredentialStore, public AccountDirectory {
  public:
@@ -31,7 +41,13 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   static std::expected<std::unique_ptr<IdentityStore>, std::string> open(
       const std::filesystem::path& file, const KeyRing& keys, Credentials root,
       uint64_t file_bytes_max = identity_file_bytes_max);
+  // Likewise of accounts that other servers change, too; `shared` outlives the store. Of two changes at the same moment
+  // one gets slow_down.
+  static std::expected<std::unique_ptr<IdentityStore>, std::string> open(SharedText& shared, const KeyRing& keys,
+                                                                         Credentials root);
   ~IdentityStore() override;
+  // The shared text is this one now. Errors leave everything as it was.
+  Result<void> take(const std::optional<std::string>& text);
 
   Result<AccessKeyPtr> find(std::string_view access_key, std::string_view session_token, int64_t now_s) const override;
   // For five minutes, or for as long as the session that asks.
@@ -67,6 +83,8 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   void show(IdentitiesPtr next);
   Result<IdentitiesPtr> compile(AccountMap accounts, const Identities* before) const;
   Result<void> save(const AccountMap& accounts) const;
+  Result<void> change_shared(const std::function<Result<void>(AccountMap&)>& edit);
+  Result<AccountMap> decode(const std::optional<std::string>& text) const;
   Result<AccessKeyPtr> find_session(std::string_view access_key, std::string_view token, int64_t now_s) const;
   bool has_parent(const SessionContents& contents) const;
   Result<AccessKeyPtr> resolve(const SessionContents& contents, std::string_view token) const;
@@ -80,6 +98,7 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   static constexpr size_t opened_slots = 256;
 
   const std::filesystem::path file_;
+  SharedText* shared_ = nullptr;
   const KeyRing& ring_;
   const uint64_t file_bytes_max_;
   const AccessKeyPtr root_;

@@ -116,6 +116,25 @@ std::filesystem::path key_file(const Config& config, const std::filesystem::path
                                             : std::filesystem::path(config.encryption.key_file);
 }
 
+#ifdef VERBENA_RADOS
+namespace {
+
+// The accounts of all servers of a cluster.
+class AccountsInCluster final : public auth::SharedText {
+ public:
+  explicit AccountsInCluster(store::rados::RadosStore& store) : store_(store) {}
+  Result<std::optional<std::string>> read() override { return store_.read_accounts(); }
+  Result<bool> replace(const std::optional<std::string>& before, const std::string& text) override {
+    return store_.replace_accounts(before, text);
+  }
+
+ private:
+  store::rados::RadosStore& store_;
+};
+
+}  // namespace
+#endif
+
 // Destroyed from the last member to the first: threads are joined by then, cores go before what their coroutines use.
 struct Server::State {
   State(const Config& config, std::optional<DataDirectory> directory, auth::Credentials root)
@@ -132,6 +151,7 @@ struct Server::State {
   ~State() {
     const std::lock_guard lock(told_mutex);
     told_service = nullptr;
+    told_identities = nullptr;
   }
 
   std::expected<void, std::string> open_transports();
@@ -139,6 +159,7 @@ struct Server::State {
   std::expected<void, std::string> open_store();
   std::expected<void, std::string> open_engine();
   std::expected<void, std::string> open_rados();
+  std::expected<void, std::string> open_shared_identities();
   std::expected<void, std::string> open_access_log();
   std::expected<void, std::string> open_cores();
   std::expected<void, std::string> put_contents(const FirstContents& contents);
@@ -162,12 +183,14 @@ struct Server::State {
   auth::Credentials root;
   Endpoints endpoints;
   std::unique_ptr<auth::KeyRing> keys;
+  std::unique_ptr<auth::SharedText> accounts;  // of all servers of a cluster
   std::unique_ptr<auth::IdentityStore> identities;
   std::unique_ptr<memory::Arena> arena;
   std::unique_ptr<BlockingPool> pool;
   // Is told what other servers of a cluster change, by a thread of the engine that outlives it.
   std::mutex told_mutex;
   s3::Service* told_service = nullptr;
+  auth::IdentityStore* told_identities = nullptr;
   std::unique_ptr<store::Store> store;
   std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
@@ -235,9 +258,26 @@ std::expected<void, std::string> Server::State::open_identities() {
   } else {
     return std::unexpected("encryption.key_file: a server in memory makes a master key of its own");
   }
+  if (directory && config.engine == EngineChoice::rados) return open_shared_identities();
   auto opened = auth::IdentityStore::open(directory ? directory->identities() : "", *keys, root);
   if (!opened) return std::unexpected(opened.error());
   identities = std::move(*opened);
+  return {};
+}
+
+// They lie where the objects do.
+std::expected<void, std::string> Server::State::open_shared_identities() {
+  if (auto made = open_rados(); !made) return made;
+  auto opened = auth::IdentityStore::open(*accounts, *keys, root);
+  if (!opened) return std::unexpected(opened.error());
+  identities = std::move(*opened);
+  {
+    const std::lock_guard lock(told_mutex);
+    told_identities = identities.get();
+  }
+  // What was changed before it was told.
+  auto text = accounts->read();
+  if (!text || !identities->take(*text)) return std::unexpected("cannot read the accounts that all servers share");
   return {};
 }
 
@@ -247,7 +287,7 @@ std::expected<void, std::string> Server::State::open_engine() {
         store::in_memory::Options{.arena = arena.get(), .bytes_max = memory_max});
     return {};
   }
-  if (config.engine == EngineChoice::rados) return open_rados();
+  if (store != nullptr) return {};  // where the accounts are, too
   pool = std::make_unique<BlockingPool>(config.blocking_threads, blocking_queue_max);
   store::local::Options options;
   options.directory = directory->path();
@@ -283,8 +323,13 @@ std::expected<void, std::string> Server::State::open_rados() {
     const std::lock_guard lock(told_mutex);
     if (told_service != nullptr) told_service->access->changed();
   };
+  options.on_accounts = [this](const std::optional<std::string>& text) {
+    const std::lock_guard lock(told_mutex);
+    return told_identities == nullptr || told_identities->take(text).has_value();
+  };
   auto opened = store::rados::RadosStore::connect(options);
   if (!opened) return std::unexpected("cannot open the store in the Ceph cluster: " + opened.error());
+  accounts = std::make_unique<AccountsInCluster>(**opened);
   store = std::move(*opened);
   return {};
 #else
@@ -487,7 +532,9 @@ void Server::State::run() {
   log::info("server: http={} native={} admin={} providers=[{}] cores={} arena={}{} disk_io={} data={}", endpoints.http,
             endpoints.native, endpoints.admin, providers, cores.size(), format_size(arena->mapping().size()),
             arena->huge_pages() ? " (huge pages)" : "", has_disk() ? tell_disk_io(cores) : "none",
-            !directory ? "memory" : has_disk() ? directory->path().string() : "rados:" + config.rados.pool);
+            !directory   ? "memory"
+            : has_disk() ? directory->path().string()
+                         : "rados:" + config.rados.pool);
 }
 
 void Server::State::stop(std::chrono::milliseconds drain) {

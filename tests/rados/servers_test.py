@@ -10,10 +10,11 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import boto3  # noqa: E402
 import ceph_cluster  # noqa: E402
 import verbena_server  # noqa: E402
 from botocore.exceptions import ClientError  # noqa: E402
-from verbena_server import boto3_client  # noqa: E402
+from verbena_server import ACCESS_KEY, SECRET_KEY, boto3_client  # noqa: E402
 
 SERVERS = 3
 ROUNDS = 30
@@ -118,6 +119,24 @@ class Cluster(unittest.TestCase):
             self.s3[(i + 1) % SERVERS].delete_bucket_policy(Bucket="secret")
             self.assertEqual([status_of(url) for url in urls], [403] * SERVERS)
 
+    def test_a_user_and_a_key_are_everywhere_at_once_and_nowhere_when_they_are_gone(self):
+        self.s3[0].create_bucket(Bucket="users")
+        iam = [boto3.client("iam", endpoint_url=server.http, region_name="us-east-1", aws_access_key_id=ACCESS_KEY,
+                            aws_secret_access_key=SECRET_KEY) for server in self.servers]
+        allow = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]})
+        for i in range(ROUNDS // 3):
+            name = f"user-{i}"
+            iam[0].create_user(UserName=name)
+            iam[1].put_user_policy(UserName=name, PolicyName="all", PolicyDocument=allow)
+            key = iam[2].create_access_key(UserName=name)["AccessKey"]
+            mine = [boto3.client("s3", endpoint_url=server.http, region_name="us-east-1", aws_access_key_id=key["AccessKeyId"],
+                                 aws_secret_access_key=key["SecretAccessKey"]) for server in self.servers]
+            self.assertEqual([code_of(s3.list_objects_v2, Bucket="users") for s3 in mine], ["ok"] * SERVERS)
+            iam[i % SERVERS].delete_user_policy(UserName=name, PolicyName="all")
+            self.assertEqual([code_of(s3.list_objects_v2, Bucket="users") for s3 in mine], ["AccessDenied"] * SERVERS)
+            iam[(i + 1) % SERVERS].delete_access_key(UserName=name, AccessKeyId=key["AccessKeyId"])
+            self.assertEqual([code_of(s3.list_objects_v2, Bucket="users") for s3 in mine], ["InvalidAccessKeyId"] * SERVERS)
+
     def test_versioning_holds_on_every_server_when_it_is_acknowledged(self):
         for i in range(ROUNDS // 3):
             bucket = f"versions-{i}"
@@ -153,6 +172,16 @@ class Cluster(unittest.TestCase):
         while piece := body.read(1 << 20):
             read.append(piece)
         self.assertEqual(b"".join(read), whole)
+
+    def test_a_server_with_other_master_keys_does_not_start(self):
+        iam = boto3.client("iam", endpoint_url=self.servers[0].http, region_name="us-east-1", aws_access_key_id=ACCESS_KEY,
+                           aws_secret_access_key=SECRET_KEY)
+        iam.create_user(UserName="sealed")
+        iam.create_access_key(UserName="sealed")
+        stranger = Server("shared")
+        with self.assertRaisesRegex(RuntimeError, "same master keys"):
+            stranger.start()
+        stranger.__exit__(None, None, None)
 
     def test_a_killed_server_holds_up_no_other_for_long(self):
         killed = Server("shared", self.key_file).start()

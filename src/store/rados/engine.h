@@ -34,9 +34,13 @@ class Engine final : public Context {
   Task<Result<void>> reload(uint64_t bucket);
   Task<Result<void>> reload_one(uint64_t id);
   void forget(const Bucket& bucket);
+  Task<Result<std::optional<std::string>>> read_accounts();
+  Task<Result<bool>> replace_accounts(std::optional<std::string> before, std::string text);
+  Task<Result<void>> reload_accounts();
 
   const WallClock& clock_source;
   const std::function<void()> on_change;
+  const std::function<bool(const std::optional<std::string>&)> on_accounts;
   const std::unique_ptr<Cluster> cluster;
   boost::asio::io_context io{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard{io.get_executor()};

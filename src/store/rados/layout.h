@@ -4,6 +4,7 @@
 //   root         omap: "b" bucket's name -> id; "x" id -> a removed bucket that is still to be swept; "next" -> the
 //                next id of buckets and of incarnations. Every server watches it.
 //   servers      omap: "era" -> the era; "s" server -> the oldest era that it has readers of (garbage.h)
+//   accounts     users and their keys, sealed; xattr "h": SHA-256 of it
 //   b.ID         a bucket. xattr "e": its epoch. omap: "r" its record, "t" lowest key -> tablet, "c" name -> document,
 //                "p" what happens to it as a whole (removing, splitting), and whose doing that is
 //   t.ID.N       a tablet: the rows of the keys from one on up to another. xattr "e": the bucket's epoch; every call
@@ -29,7 +30,7 @@
 
 namespace verbena::store::rados {
 
-inline constexpr std::string_view root_object = "root", servers_object = "servers";
+inline constexpr std::string_view root_object = "root", servers_object = "servers", accounts_object = "accounts";
 inline constexpr const char* epoch_attribute = "e";
 inline constexpr const char* checksums_attribute = "c";
 inline constexpr uint64_t stripe_size = 4 * MiB;

@@ -22,7 +22,8 @@ class Neighbours final : public librados::WatchCtx2, public std::enable_shared_f
   static constexpr std::chrono::seconds watch_max{15};  // of silence; the cluster then ends the watch
   static constexpr std::chrono::seconds lease{9};       // from the last sign that it stands
   static constexpr std::chrono::seconds tell_max{40};   // until a watcher that does not answer is gone
-  static constexpr uint64_t everything = 0;             // as a bucket: what is known of all of them
+  static constexpr uint64_t everything = 0;             // as a bucket: what is known of all of them, and the accounts
+  static constexpr uint64_t accounts = UINT64_MAX;      // as a bucket: the accounts
 
   // Reads anew what is kept of a bucket. Others wait for it.
   using Hear = std::function<Task<Result<void>>(uint64_t bucket)>;

@@ -4,18 +4,26 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/use_future.hpp>
 
+#include <cerrno>
 #include <set>
 #include <thread>
 
+#include "base/checksum.h"
 #include "base/log.h"
 #include "store/rados/engine.h"
 #include "store/rados/survey.h"
 
 namespace verbena::store::rados {
+namespace {
+
+constexpr uint64_t accounts_max = 64 * MiB;
+
+}  // namespace
 
 Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
     : clock_source(*options.clock),
       on_change(options.on_change),
+      on_accounts(options.on_accounts),
       cluster(std::move(connected)),
       splitter(registry, io, options.split_rows) {}
 
@@ -79,9 +87,12 @@ void Engine::close() {
 Task<Result<void>> Engine::reload(uint64_t bucket) {
   KeyLocks::Name name(0, "");
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(name)));
-  if (bucket != Neighbours::everything) {
+  if (bucket == Neighbours::accounts) {
+    VB_CO_TRY(co_await reload_accounts());
+  } else if (bucket != Neighbours::everything) {
     VB_CO_TRY(co_await reload_one(bucket));
   } else {
+    VB_CO_TRY(co_await reload_accounts());
     VB_CO_ASSIGN(auto named, co_await registry.all(std::string(root_object), "b"));
     std::set<uint64_t> there;
     for (const auto& [row, value] : named) {
@@ -96,6 +107,45 @@ Task<Result<void>> Engine::reload(uint64_t bucket) {
   }
   on_change();
   co_return Result<void>{};
+}
+
+Task<Result<void>> Engine::reload_accounts() {
+  VB_CO_ASSIGN(const auto text, co_await read_accounts());
+  if (!on_accounts(text)) co_return fail(Errc::corrupt_object, "rados: accounts");
+  co_return Result<void>{};
+}
+
+Task<Result<std::optional<std::string>>> Engine::read_accounts() {
+  struct Reply {
+    Buffer text;
+    int code = 0;
+  };
+  auto reply = std::make_shared<Reply>();
+  librados::ObjectReadOperation op;
+  op.read(0, accounts_max, &reply->text, &reply->code);
+  const int code = co_await cluster->read(Cluster::Pool::index, std::string(accounts_object), std::move(op), reply);
+  if (code == -ENOENT) co_return std::nullopt;
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: accounts"));
+  co_return to_text(reply->text);
+}
+
+// By the digest of what is there, which lies beside it.
+Task<Result<bool>> Engine::replace_accounts(std::optional<std::string> before, std::string text) {
+  if (text.size() > accounts_max) co_return fail(Errc::limit_exceeded, "rados: accounts");
+  librados::ObjectWriteOperation op;
+  if (before) {
+    op.cmpxattr("h", LIBRADOS_CMPXATTR_OP_EQ, to_buffer(sha256(as_bytes(*before))));
+  } else {
+    op.create(true);
+  }
+  op.write_full(to_buffer(text));
+  op.setxattr("h", to_buffer(sha256(as_bytes(text))));
+  const int code =
+      co_await cluster->write(Cluster::Pool::index, std::string(accounts_object), std::move(op), text.size());
+  if (code == -ECANCELED || code == -EEXIST) co_return false;
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: accounts"));
+  VB_CO_TRY(co_await neighbours->tell(Neighbours::accounts));
+  co_return true;
 }
 
 void Engine::forget(const Bucket& bucket) {
@@ -149,6 +199,10 @@ std::expected<std::unique_ptr<RadosStore>, std::string> RadosStore::connect(cons
 RadosStore::RadosStore(std::shared_ptr<Engine> engine) : EngineStore(engine), engine_(std::move(engine)) {}
 RadosStore::~RadosStore() { engine_->close(); }
 
+Result<std::optional<std::string>> RadosStore::read_accounts() { return engine_->run(engine_->read_accounts()); }
+Result<bool> RadosStore::replace_accounts(const std::optional<std::string>& before, const std::string& text) {
+  return engine_->run(engine_->replace_accounts(before, text));
+}
 Result<Survey> RadosStore::survey() { return survey_store(*engine_); }
 bool RadosStore::settled() const { return engine_->garbage->settled(); }
 uint64_t RadosStore::calls() const { return engine_->cluster->calls(); }

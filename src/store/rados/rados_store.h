@@ -6,6 +6,7 @@
 #include <expected>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct Options {
   const WallClock* clock = &system_clock();
   // Another server has changed a bucket or one of its documents; runs before that change is acknowledged.
   std::function<void()> on_change = [] {};
+  // A server, this one too, has replaced the accounts that all share. Before that is acknowledged, and whenever all is
+  // read anew; false: nothing may be answered from what is known.
+  std::function<bool(const std::optional<std::string>&)> on_accounts = [](const auto&) { return true; };
 };
 
 // What a look at everything finds. Of a store that is written to meanwhile, bytes that no row names may be on their
@@ -42,6 +46,10 @@ class RadosStore final : public EngineStore {
   // Blocks. The error is a sentence for people.
   static std::expected<std::unique_ptr<RadosStore>, std::string> connect(const Options& options);
   ~RadosStore() override;
+
+  // A text that all servers share. These block, and must not be called by on_accounts. False: it is not `before`.
+  Result<std::optional<std::string>> read_accounts();
+  Result<bool> replace_accounts(const std::optional<std::string>& before, const std::string& text);
 
   // Blocks, and looks at every row and the name of every stripe.
   Result<Survey> survey();
