@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstdlib>
-#include <thread>
+#include <iostream>
 
+#include "base/test_core.h"
 #include "store/conformance/rig.h"
 #include "store/rados/cluster.h"
 #include "store/rados/rados_store.h"
@@ -46,18 +47,24 @@ class RadosRig : public Rig {
     return survey ? survey->stripe_bytes + survey->small_bytes : UINT64_MAX;
   }
   bool leaks() override {
-    settle();
+    const bool settled = settle();
     const auto survey = store_->survey();
-    return !survey || survey->lost_count != 0 || survey->unnamed_stripes != 0 || survey->waiting_blobs != 0;
+    const bool leaks = !survey || survey->lost_count != 0 || survey->unnamed_stripes != 0 || survey->waiting_blobs != 0;
+    if (leaks && survey) {
+      std::cerr << "lost: " << survey->lost_count << ", stripes of nobody: " << survey->unnamed_stripes
+                << ", still to be removed: " << survey->waiting_blobs << (settled ? "" : "; not settled in time") << '\n';
+    }
+    return leaks;
   }
+  bool renames() const override { return false; }
   rados::RadosStore& store() { return *store_; }
 
   rados::Options options;
 
  private:
   // Until what was removed has gone; a reader may hold it back.
-  void settle() {
-    for (int i = 0; i < 5000 && !store_->settled(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  bool settle() {
+    return eventually([this] { return store_->settled(); });
   }
   // The cluster lives in memory.
   void clean() const {

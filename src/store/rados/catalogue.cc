@@ -171,6 +171,7 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change) {
   rows.set_bucket(bucket);
   std::unique_ptr<KeyTransaction> judged;
   VB_CO_TRY(co_await judge_all(change.judge, rows, clock_, judged));
+  if (judged->changes_objects()) co_return fail(Errc::not_implemented, "A Ceph cluster's objects are not renamed.");
   if (judged->abandoned()) {
     VB_CO_TRY(co_await remove_bucket(change, bucket));
     co_return true;

@@ -118,6 +118,10 @@ bool KeyTransaction::empty() const {
   return rows && dead_.empty() && dead_inline_.empty() && !abandoned_;
 }
 
+bool KeyTransaction::changes_objects() const {
+  return !written(Table::objects).empty() || !written(Table::uploads).empty() || !written(Table::versions).empty();
+}
+
 void KeyTransaction::run_effects() {
   for (auto& effect : effects_) effect();
 }

@@ -33,6 +33,7 @@ class KeyTransaction final : public Transaction {
   using Written = std::map<std::string, std::optional<std::string>>;  // nullopt: erased
   const Written& written(Table table) const { return written_[static_cast<size_t>(table)]; }
   bool empty() const;
+  bool changes_objects() const;  // rows that belong to keys
   // The id of a bucket that is to be made; without one next_id() says would_block, and wants_bucket_id() yes.
   void set_bucket_id(uint64_t id) { bucket_id_ = id; }
   bool wants_bucket_id() const { return wants_bucket_id_; }

@@ -264,9 +264,10 @@ std::shared_ptr<BlobWriter> StripedBlobs::create(const Bucket&, std::optional<ui
 
 Result<std::shared_ptr<ObjectReader>> StripedBlobs::open(View& rows, std::string name, ObjectInfo info,
                                                          std::span<const BlobRef> blobs) {
-  auto& found = static_cast<Rows&>(rows);
-  auto reader = std::make_shared<StripeReader>(space_, found.hold(), std::move(name), std::move(info));
-  VB_ASSIGN(const bool there, reader->prepare(found, blobs));
+  auto* const found = dynamic_cast<Rows*>(&rows);  // none: what is at hand, which is nothing
+  if (found == nullptr) return fail(Errc::would_block, "rados");
+  auto reader = std::make_shared<StripeReader>(space_, found->hold(), std::move(name), std::move(info));
+  VB_ASSIGN(const bool there, reader->prepare(*found, blobs));
   if (!there) return nullptr;
   return reader;
 }
