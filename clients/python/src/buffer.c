@@ -83,14 +83,20 @@ static PyObject* buffer_item(PyObject* self, PyObject* key) {
   return item;
 }
 
-// Fresh memory of many MiB costs more to have than to fill: huge pages, where the kernel gives them, and no GIL meanwhile.
+PyObject* new_large_bytes(Py_ssize_t size) {
+  PyObject* made = PyBytes_FromStringAndSize(NULL, size);
+  if (made == NULL) return NULL;
+  const uintptr_t page = 4096, into = (uintptr_t)PyBytes_AsString(made);
+  const uintptr_t begin = (into + page - 1) / page * page, end = (into + (size_t)size) / page * page;
+  madvise((void*)begin, end - begin, MADV_HUGEPAGE);  // a wish
+  return made;
+}
+
+// No GIL meanwhile.
 static PyObject* large_bytes(Buffer* buffer) {
-  PyObject* made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)buffer->size);
+  PyObject* made = new_large_bytes((Py_ssize_t)buffer->size);
   if (made == NULL) return NULL;
   char* into = PyBytes_AsString(made);
-  const uintptr_t page = 4096, begin = ((uintptr_t)into + page - 1) / page * page;
-  const uintptr_t end = ((uintptr_t)into + buffer->size) / page * page;
-  madvise((void*)begin, end - begin, MADV_HUGEPAGE);  // a wish
   ++buffer->exports;
   Py_BEGIN_ALLOW_THREADS
   memcpy(into, verbena_buffer_data(buffer->buffer), buffer->size);
@@ -99,7 +105,7 @@ static PyObject* large_bytes(Buffer* buffer) {
   return made;
 }
 
-static PyObject* buffer_tobytes(PyObject* self, PyObject* unused) {
+PyObject* buffer_tobytes(PyObject* self, PyObject* unused) {
   (void)unused;
   Buffer* buffer = (Buffer*)self;
   if (released(buffer)) return NULL;

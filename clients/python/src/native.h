@@ -30,6 +30,7 @@ typedef struct {
   verbena_client* leaving;             // closed while calls were under way: the last of them ends it
   verbena_cancellation* cancellation;  // of all calls, by close()
   size_t users;
+  bool far;  // the server is on another host, or will not tell: large objects do not come in pieces
   Pool pool;
 } Client;
 
@@ -100,6 +101,9 @@ bool open_memory(Memory* memory, PyObject* object, bool writable);
 void close_memory(Memory* memory);
 // Memory of at least that size, out of the pool if it has some. Called without the GIL around the allocation.
 Buffer* new_buffer(Client* client, size_t size);
+PyObject* buffer_tobytes(PyObject* self, PyObject* unused);
+// Bytes to be filled, where the kernel gives it in huge pages: fresh memory of many MiB costs more to have than to fill.
+PyObject* new_large_bytes(Py_ssize_t size);
 PyObject* buffer_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords);
 
 // ---- Clients (client.c) ----
@@ -109,10 +113,20 @@ void end_use(Client* client, verbena_client* used);
 void pool_put(Client* client, verbena_buffer* buffer);
 verbena_buffer* pool_take(Client* client, size_t size);
 size_t pool_class(size_t size);
+// Bucket and key of a call with that many positional arguments.
+bool names_of(PyObject* const* values, Py_ssize_t nargs, Py_ssize_t wanted, const char* usage, const char** bucket, const char** key);
+// GET into memory of the pool.
+Buffer* get_buffer(Client* client, verbena_client* used, const char* bucket, const char* key, Request* request);
 
 // One call's worth of get_many, put_many, head_many, remove_many (batch.c).
 PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 PyTypeObject* make_results_type(void);
+
+// pieces.c
+PyObject* client_get_bytes(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
+// GET into the caller's own memory. NULL: this is not for it, or something has failed, and an ordinary GET says what.
+Reply* get_pieces(Client* client, verbena_client* used, const char* bucket, const char* key, const Request* request, void* into,
+                  size_t room);
 
 // part.c
 PyObject* client_put_part(PyObject* self, PyObject* arguments, PyObject* keywords);
