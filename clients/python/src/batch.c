@@ -84,7 +84,7 @@ static bool transfer(verbena_client* used, BatchKind kind, const Memory* memory,
 static Results* new_results(size_t count) {
   Results* made = (Results*)PyType_GenericAlloc(results_type, 0);
   if (made == NULL) return NULL;
-  made->results = PyMem_Calloc(count, sizeof *made->results);
+  made->results = PyMem_Malloc(count * sizeof *made->results);  // looked at when all are filled
   made->count = count;
   if (made->results != NULL) return made;
   Py_DECREF((PyObject*)made);
