@@ -195,6 +195,7 @@ class Boto(PythonCase):
         begun = self.fast.create_multipart_upload(Bucket="bucket", Key="bad", ChecksumAlgorithm="CRC32C")
         where = {"Bucket": "bucket", "Key": "bad", "UploadId": begun["UploadId"], "PartNumber": 1}
         self.assertEqual(self.same("upload_part", **where, Body=b"x", ChecksumCRC32="AAAAAA==")["status"], 400)
+        where["UploadId"] = self.fast.create_multipart_upload(Bucket="bucket", Key="bad")["UploadId"]
         self.assertEqual(self.same("upload_part", **where, Body=b"x", ContentMD5="AAAAAAAAAAAAAAAAAAAAAA==")["Error"]["Code"], "BadDigest")
 
     def test_parts_go_by_http_where_there_is_no_token(self):

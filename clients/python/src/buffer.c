@@ -1,5 +1,7 @@
 // Buffer: memory that is ready for RDMA.
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include "native.h"
 
 #include <sys/mman.h>
@@ -166,7 +168,7 @@ static PyGetSetDef buffer_attributes[] = {
 
 PyTypeObject* make_buffer_type(void) {
   static PyType_Slot slots[] = {
-      {Py_tp_dealloc, buffer_dealloc},
+      {Py_tp_new, made_by_calls}, {Py_tp_dealloc, buffer_dealloc},
       {Py_tp_methods, buffer_methods},
       {Py_tp_getset, buffer_attributes},
       {Py_tp_repr, buffer_repr},
@@ -178,6 +180,6 @@ PyTypeObject* make_buffer_type(void) {
                   "(torch.from_dlpack); neither copies. The memory lives as long as any view of it."},
       {0, NULL}};
   static PyType_Spec spec = {"verbena._native.Buffer", sizeof(Buffer), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+                             Py_TPFLAGS_DEFAULT, slots};
   return (PyTypeObject*)PyType_FromSpec(&spec);
 }

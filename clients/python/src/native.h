@@ -1,7 +1,7 @@
 // The extension module verbena._native: clients, memory and queues over verbena.h. One file per type.
 //
-// Of CPython's API only what is stable since 3.11, so that one build serves every later release (3.9 and 3.10 have builds of their
-// own). State of an object is read and written while the GIL is held; it is released while bytes move.
+// Of CPython's API only what is stable since 3.11, so that one build serves every later release; and nothing that 3.9 does not have, for
+// which, as for 3.10, it is compiled without the limited API. State of an object is read and written while the GIL is held; it is released while bytes move.
 #ifndef VERBENA_PYTHON_NATIVE_H
 #define VERBENA_PYTHON_NATIVE_H
 
@@ -60,6 +60,8 @@ PyTypeObject* make_buffer_type(void);
 PyTypeObject* make_reply_type(void);
 PyTypeObject* make_queue_type(void);
 PyTypeObject* make_operation_type(void);
+// tp_new of the types that only calls make.
+PyObject* made_by_calls(PyTypeObject* type, PyObject* arguments, PyObject* keywords);
 
 // ---- Errors (module.c) ----
 // Raises the exception of verbena.errors for the failure of this thread's last call. Always returns NULL.

@@ -16,7 +16,8 @@ _HARMLESS = {
     ("botocore.client", "ClientCreator._default_s3_presign_to_sigv2"), ("botocore.client", "ClientCreator._default_signer_overrides"),
     ("botocore.handlers", "set_operation_specific_signer"), ("botocore.handlers", "remove_arn_from_signing_path"),
     ("botocore.handlers", "_set_extra_headers_for_unsigned_request"), ("botocore.handlers", "_handle_200_error"),
-    ("botocore.handlers", "handle_expires_header"), ("botocore.utils", "S3ExpressIdentityResolver.inject_signing_cache_key"),
+    ("botocore.handlers", "handle_expires_header"), ("botocore.handlers", "_update_status_code"),
+    ("botocore.useragent", "UserAgentString.rebuild_and_replace_user_agent_handler"), ("botocore.utils", "S3ExpressIdentityResolver.inject_signing_cache_key"),
     ("botocore.utils", "S3ExpressIdentityResolver.apply_signing_cache_key"), ("botocore.utils", "S3ExpressIdentityResolver.resolve_s3express_identity"),
     ("botocore.retries.standard", "RetryHandler.needs_retry"), ("botocore.retryhandler", "RetryHandler"),
     ("botocore.utils", "S3RegionRedirectorv2.redirect_from_error"), ("botocore.utils", "S3RegionRedirector.redirect_from_error")}
