@@ -79,10 +79,10 @@ def child_get_many(key, size, seconds):
 
 def child_botocore(size, seconds):
     """What botocore does for a GetObject, with an answer that is there already: no transport, no copy of the bytes."""
-    import verbena.boto as boto
+    import verbena._answers as answers
     s3, body = boto3_client(os.environ["AWS_ENDPOINT_URL"]), os.urandom(MIB) * (size // MIB)
     headers = {"ETag": '"0"', "Content-Length": str(size), "Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT", "Content-Type": "text/x"}
-    s3.meta.events.register_last("before-send.s3.GetObject", lambda request, **_: boto._response(request, 200, headers, body))
+    s3.meta.events.register_last("before-send.s3.GetObject", lambda request, **_: answers.response(request.url, 200, headers, body))
     return timed(lambda: s3.get_object(Bucket=BUCKET, Key="any")["Body"].read(), seconds, size)
 
 

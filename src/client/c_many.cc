@@ -13,9 +13,7 @@ using verbena::client::fault;
 
 std::string_view view(const char* value) { return value == nullptr ? std::string_view() : std::string_view(value); }
 
-Outcome<verbena::BatchItem> item_of(const verbena_item& item) {
-  if (item.bucket == nullptr || item.key == nullptr) return null_argument();
-  verbena::BatchItem out;
+void item_of(const verbena_item& item, verbena::BatchItem& out) {
   out.bucket = item.bucket;
   out.key = item.key;
   out.offset = item.offset;
@@ -26,21 +24,44 @@ Outcome<verbena::BatchItem> item_of(const verbena_item& item) {
   out.if_match = view(item.if_match);
   out.if_none_match = view(item.if_none_match);
   out.content_type = view(item.content_type);
-  return out;
 }
 
+// Those that lie `apart` from each other. What this library is built with is read where it lies; other sizes are copied.
+Outcome<> read_items(const verbena_batch& batch, size_t apart, std::vector<verbena::BatchItem>& items) {
+  items.resize(batch.count);
+  verbena_item copied;
+  for (size_t i = 0; i < batch.count; ++i) {
+    const auto* item = reinterpret_cast<const verbena_item*>(reinterpret_cast<const std::byte*>(batch.items) + i * apart);
+    if (item->struct_size != sizeof *item) {
+      OUT_ASSIGN(copied, known(item));
+      item = &copied;
+    }
+    if (item->bucket == nullptr || item->key == nullptr) return null_argument();
+    item_of(*item, items[i]);
+  }
+  return {};
+}
+
+void put_result(verbena_item_result& into, const verbena::BatchResult& from) {
+  into.code = from.error ? static_cast<int>(*from.error) : VERBENA_OK;
+  into.bytes = from.bytes;
+  into.size = from.size;
+  into.modified_us = microseconds(from.last_modified);
+  copy_text(into.etag, from.etag);
+  copy_text(into.version_id, from.version_id);
+}
+
+// Straight into the caller's where they have the size that this library knows.
 void put_results(const verbena_batch& batch, std::span<const verbena::BatchResult> results) {
   for (size_t i = 0; i < results.size(); ++i) {
-    const verbena::BatchResult& from = results[i];
+    auto* const at = reinterpret_cast<std::byte*>(batch.results) + i * batch.result_size;
+    if (batch.result_size == sizeof(verbena_item_result)) {
+      put_result(*reinterpret_cast<verbena_item_result*>(at), results[i]);
+      continue;
+    }
     verbena_item_result result{};
-    result.code = from.error ? static_cast<int>(*from.error) : VERBENA_OK;
-    result.bytes = from.bytes;
-    result.size = from.size;
-    result.modified_us = microseconds(from.last_modified);
-    copy_text(result.etag, from.etag);
-    copy_text(result.version_id, from.version_id);
-    std::memcpy(reinterpret_cast<std::byte*>(batch.results) + i * batch.result_size, &result,
-                std::min(batch.result_size, sizeof result));
+    put_result(result, results[i]);
+    std::memcpy(at, &result, std::min(batch.result_size, sizeof result));
   }
 }
 
@@ -78,12 +99,7 @@ int run(verbena_client* client, const verbena_batch* given, verbena_transfer* tr
       return fault(ErrorCode::invalid_argument, "struct_size is not the size of the structure");
     }
     std::vector<verbena::BatchItem> items;
-    for (size_t i = 0; i < batch.count; ++i) {
-      const auto* const at = reinterpret_cast<const std::byte*>(batch.items) + i * apart;
-      OUT_ASSIGN(const verbena_item item, known(reinterpret_cast<const verbena_item*>(at)));
-      OUT_ASSIGN(const verbena::BatchItem one, item_of(item));
-      items.push_back(one);
-    }
+    OUT_TRY(read_items(batch, apart, items));
     std::vector<verbena::Buffer> windows;
     for (size_t i = 0; i < batch.window_count; ++i) {
       if (batch.windows[i] == nullptr) return null_argument();

@@ -257,6 +257,12 @@ Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, ui
   result.last_modified = std::chrono::system_clock::time_point(std::chrono::microseconds(entry.modified_us));
   if (!is_get()) return {};
   const bool carried = in_message(item);
+  // The server is not told of places for what rides in the reply: that this one is too small is for us to say.
+  if (carried && entry.in_reply && entry.length > item.size) {
+    result.error = ErrorCode::buffer_too_small;
+    result.bytes = 0;
+    return {};
+  }
   if (entry.length > item.size || (carried && !entry.in_reply && entry.length != 0)) {
     return fail(Errc::malformed, "native: more bytes than there is room for");
   }

@@ -115,6 +115,29 @@ TEST_P(NativeManyTest, AnItemsFailureIsItsOwn) {
   EXPECT_EQ(as_text(Bytes(window).subspan(3000, 12)), std::string(10, 'd') + std::string(2, '\0'));
 }
 
+// What is small rides in the reply, whose sender knows no places: the whole batch failed as malformed.
+TEST_P(NativeManyTest, AnItemThatIsTooLongForItsPlaceFailsAloneInAReplyToo) {
+  ASSERT_TRUE(session_);
+  name(3, 10);
+  const MutableBytes window = memory(true);
+  std::ranges::fill(window, std::byte{7});
+  std::vector<BatchResult> results(items_.size());
+  ManyCall put = call_of(wire::Type::put_many, std::span(&window, 1), results);
+  ASSERT_TRUE(run(put));
+  for (const size_t room : {size_t{9}, size_t{0}}) {
+    std::ranges::fill(window, std::byte{0});
+    items_[1].size = room;
+    ManyCall get = call_of(wire::Type::get_many, std::span(&window, 1), results);
+    ASSERT_TRUE(run(get));
+    EXPECT_FALSE(results[0].error);
+    EXPECT_EQ(results[1].error, ErrorCode::buffer_too_small);
+    EXPECT_EQ(results[1].bytes, 0u);
+    EXPECT_FALSE(results[2].error);
+    EXPECT_EQ(std::ranges::count(window, std::byte{7}), 20);
+    EXPECT_EQ(std::ranges::count(window.subspan(10, 10), std::byte{0}), 10);
+  }
+}
+
 TEST_P(NativeManyTest, SeveralCallersShareTheCredits) {
   ASSERT_TRUE(session_);
   name(1000, 400);

@@ -84,6 +84,47 @@ class Boto(PythonCase):
         self.assertGreaterEqual(self.acceleration.counts["native"], 10)
         self.assertGreaterEqual(self.acceleration.counts["http"], 5)
 
+    def test_large_answers_and_their_parts_are_the_same(self):
+        data = os.urandom(1 << 20) * 9
+        for stored in ({}, {"ChecksumAlgorithm": "CRC32"}, {"ChecksumAlgorithm": "SHA256"}):
+            self.fast.put_object(Bucket="bucket", Key="large", Body=data, ContentType="text/x", Metadata={"a": "b"}, **stored)
+            for asked in ({}, {"ChecksumMode": "ENABLED"}, {"Range": "bytes=1-6000000"}, {"Range": "bytes=9437183-"}, {"Range": "bytes=9437184-"}):
+                self.same("get_object", Bucket="bucket", Key="large", **asked)
+        self.assertEqual(set(self.acceleration.reasons), {"GetObject: invalid_range"})
+        body = self.fast.get_object(Bucket="bucket", Key="large")["Body"]
+        self.assertEqual(body.read(5) + b"".join(body.iter_chunks(1 << 20)), data)
+
+    def test_hooks_are_called_and_see_the_request(self):
+        self.plain.put_object(Bucket="bucket", Key="hooked", Body=b"1")
+        for event in ("request-created", "before-sign", "before-send", "response-received", "needs-retry", "after-call"):
+            with self.subTest(event):
+                seen, before = [], self.acceleration.counts["native"]
+                self.assertTrue(self.acceleration._early.possible("GetObject"))
+                self.fast.meta.events.register(f"{event}.s3.GetObject", lambda **given: seen.append(sorted(given)), unique_id="test")
+                self.assertEqual(self.fast.get_object(Bucket="bucket", Key="hooked")["Body"].read(), b"1")
+                self.fast.meta.events.unregister(f"{event}.s3.GetObject", unique_id="test")
+                self.assertEqual((len(seen), self.acceleration.counts["native"] - before), (1, 1))
+        self.fast.meta.events.register("before-send.s3.GetObject", lambda request, **_: seen.append(request.headers["Authorization"]))
+        self.fast.get_object(Bucket="bucket", Key="hooked")
+        self.assertIn(b"SignedHeaders" if isinstance(seen[-1], bytes) else "SignedHeaders", seen[-1])
+
+    def test_what_is_declined_early_is_not_tried_twice(self):
+        with self.assertRaises(self.fast.exceptions.NoSuchKey):
+            self.fast.get_object(Bucket="bucket", Key="nothing")
+        self.assertEqual((self.acceleration.counts, self.acceleration.reasons), ({"http": 1}, {"GetObject: no_such_key": 1}))
+
+    def test_times_are_read_as_botocore_reads_them(self):
+        from botocore.utils import parse_timestamp
+        from verbena._answers import timestamp
+        for value in ("Fri, 02 Jan 2026 03:04:05 GMT", "Thu, 29 Feb 2024 23:59:59 GMT", "2026-01-02T03:04:05Z", "Fri, 02 Foo 2026 03:04:05 GMT", "1767323045"):
+            try:
+                expected = parse_timestamp(value)
+            except ValueError:
+                with self.assertRaises(ValueError):
+                    timestamp(value)
+                continue
+            self.assertEqual((timestamp(value), timestamp(value).tzinfo), (expected, expected.tzinfo))
+
     def test_puts_of_the_simple_kind_travel_natively(self):
         for body in (DATA, b"", bytearray(b"array"), io.BytesIO(b"stream" * 1000)):
             put = self.fast.put_object(Bucket="bucket", Key="body", Body=body)
@@ -154,6 +195,7 @@ class Boto(PythonCase):
         begun = self.fast.create_multipart_upload(Bucket="bucket", Key="bad", ChecksumAlgorithm="CRC32C")
         where = {"Bucket": "bucket", "Key": "bad", "UploadId": begun["UploadId"], "PartNumber": 1}
         self.assertEqual(self.same("upload_part", **where, Body=b"x", ChecksumCRC32="AAAAAA==")["status"], 400)
+        where["UploadId"] = self.fast.create_multipart_upload(Bucket="bucket", Key="bad")["UploadId"]
         self.assertEqual(self.same("upload_part", **where, Body=b"x", ContentMD5="AAAAAAAAAAAAAAAAAAAAAA==")["Error"]["Code"], "BadDigest")
 
     def test_parts_go_by_http_where_there_is_no_token(self):

@@ -3,6 +3,7 @@
 import asyncio
 import mmap
 import os
+import threading
 import unittest
 
 from python_case import ACCESS_KEY, SECRET_KEY, PythonCase
@@ -70,6 +71,60 @@ class Doors(PythonCase):
         self.client.put("bucket", "empty", b"")
         self.assertEqual(bytes(self.client.get("bucket", "empty")), b"")
         self.assertEqual(buffer[1:4], memoryview(BIG)[1:4])
+
+    def test_large_objects_arrive_whole_in_memory_of_ones_own(self):
+        whole = os.urandom(9 << 20) + b"end"
+        for size in (4 << 20, (4 << 20) - 1, (6 << 20) + 1, len(whole)):
+            self.client.put("bucket", "large", memoryview(whole)[:size], content_type="text/x", metadata={"colour": "green"})
+            for via in ("native", "http"):
+                with self.connect(via=via) as client:
+                    got, reply = client.get_bytes("bucket", "large", metadata=True)
+                    self.assertTrue(type(got) is bytes and got == whole[:size], size)
+                    self.assertEqual((reply.bytes, reply.size, reply.door, reply.content_type, reply.metadata), (size, size, via, "text/x", {"colour": "green"}))
+                    self.assertEqual((reply.etag, reply.checksum), (client.get("bucket", "large").reply.etag, client.get("bucket", "large", metadata=True).reply.checksum))
+                    into = bytearray(size + 5)
+                    self.assertEqual(client.get_into("bucket", "large", into).bytes, size)
+                    self.assertEqual((into[:size] == whole[:size], into[size:]), (True, bytes(5)))
+                    with self.assertRaises(verbena.errors.BufferTooSmall):
+                        client.get_into("bucket", "large", bytearray(size - 1))
+        for wanted in ((1, 5 << 20), (3, 0), (1 << 20, 100 << 20), (len(whole) - 3, 0), (len(whole) - 3, 9)):
+            expected = whole[wanted[0]:wanted[0] + wanted[1] if wanted[1] else None]
+            got, reply = self.client.get_bytes("bucket", "large", range=wanted)
+            self.assertTrue(got == expected, wanted)
+            self.assertEqual((reply.bytes, reply.size), (len(expected), len(whole)))
+        self.assertEqual(self.client.get_bytes("bucket", "large", ranges=[(0, 2), (len(whole) - 3, 3)])[0], whole[:2] + b"end")
+        for etag in (reply.etag, "*"):
+            self.assertTrue(self.client.get_bytes("bucket", "large", if_match=etag)[0] == whole)
+        for call, error in ((lambda: self.client.get_bytes("bucket", "large", if_match="other"), verbena.errors.PreconditionFailed),
+                            (lambda: self.client.get_bytes("bucket", "large", if_none_match=reply.etag), verbena.errors.NotModified),
+                            (lambda: self.client.get_bytes("bucket", "nothing"), verbena.errors.NoSuchKey),
+                            (lambda: self.client.get_into("bucket", "nothing", bytearray(5 << 20)), verbena.errors.NoSuchKey),
+                            (lambda: self.client.get_bytes("bucket", "large", range=(10 << 20, 1)), verbena.errors.InvalidRange)):
+            with self.assertRaises(error):
+                call()
+        self.client.put("bucket", "large", b"")
+        self.assertEqual(self.client.get_bytes("bucket", "large")[0], b"")
+
+    def test_a_large_object_that_changes_meanwhile_is_one_of_the_two(self):
+        bodies, done = [bytes([i]) * ((8 << 20) + i) for i in (1, 2)], threading.Event()
+
+        def change():
+            with self.connect() as client:
+                while not done.is_set():
+                    for body in bodies:
+                        client.put("bucket", "changing", body)
+        self.client.put("bucket", "changing", bodies[0])
+        changing = threading.Thread(target=change)
+        changing.start()
+        try:
+            for _ in range(30):
+                self.assertIn(self.client.get_bytes("bucket", "changing")[0], bodies)
+                into = bytearray(9 << 20)
+                n = self.client.get_into("bucket", "changing", into).bytes
+                self.assertIn(into[:n], bodies)
+        finally:
+            done.set()
+            changing.join()
 
     def test_many_objects_at_once_each_into_its_place(self):
         for i in range(5):

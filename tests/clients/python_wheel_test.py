@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 """The wheel installs without an index into a bare environment, brings its libraries along, and the README's lines work there."""
+import ast
 import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,27 @@ def run(*command, **options):
     return done.stdout
 
 
+def check_sources():
+    """Nothing that CPython 3.9 does not know."""
+    sources = list((ROOT / "clients" / "python").rglob("*.py"))
+    assert len(sources) > 8
+    for path in sources:
+        ast.parse(path.read_text(), str(path), feature_version=(3, 9))
+
+
+def older_releases():
+    """Interpreters of 3.9 and 3.10 with headers, where the machine has them."""
+    for release in ("3.9", "3.10"):
+        for python in filter(None, [shutil.which(f"python{release}"), *sorted(map(str, pathlib.Path.home().glob(f".pyenv/versions/{release}.*/bin/python")))]):
+            said = subprocess.run([python, "-c", "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sysconfig.get_paths()['include'])"], capture_output=True, text=True)
+            found, _, headers = said.stdout.strip().partition(" ")
+            if found == release and pathlib.Path(headers, "Python.h").exists():
+                yield release, python
+                break
+
+
 def main():
+    check_sources()
     if not os.access("/usr/bin/patchelf", os.X_OK):
         skip("no patchelf")
     build = pathlib.Path(os.environ.get("CLIENT_PYTHON") or ROOT / "build" / "python").parent
@@ -46,6 +68,15 @@ def main():
         points = run(f"{folder}/venv/bin/python", "-c",
                      "import importlib.metadata as m; print([e.value for e in m.distribution('verbena').entry_points])", env=clean, cwd=folder)
         assert "verbena.fs:VerbenaFileSystem" in points, points
+        for release, python in older_releases():
+            run("/usr/bin/python3", ROOT / "tools" / "build_wheel.py", build, f"{folder}/{release}", python)
+            run(python, "-m", "venv", f"{folder}/venv{release}")
+            run(f"{folder}/venv{release}/bin/pip", "install", "--no-index", next(pathlib.Path(folder, release).glob("*.whl")))
+            with Server() as server:
+                env = dict(clean, AWS_ENDPOINT_URL=server.http, VERBENA_NATIVE=server.native, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY)
+                said = run(f"{folder}/venv{release}/bin/python", "-c", lines[0], env=env, cwd=folder)
+                assert "by native" in said, said
+            print(f"Python {release}: {said.strip()}")
         if not importlib.util.find_spec("pytest"):
             return
         run("/usr/bin/python3", "-m", "venv", "--system-site-packages", f"{folder}/with-pytest")

@@ -176,3 +176,57 @@ static inline int vb_remove_bucket(verbena_client* client, const char* names, vb
 static inline int vb_alloc(verbena_client* client, size_t size, verbena_buffer** buffer, vb_answer* answer) {
   return vb_end(answer, verbena_buffer_alloc(client, size, buffer));
 }
+
+// Where an item of a batch lies in the batch's memory, and what of the object it is.
+typedef struct {
+  size_t offset, size;
+  uint64_t range_first, range_length;
+} vb_place;
+
+enum { vb_get_many, vb_put_many, vb_head_many, vb_delete_many };
+
+static inline int vb_run_many(verbena_client* client, int kind, const verbena_batch* batch) {
+  switch (kind) {
+    case vb_get_many: return verbena_get_many(client, batch, NULL);
+    case vb_put_many: return verbena_put_many(client, batch, NULL);
+    case vb_head_many: return verbena_head_many(client, batch, NULL);
+    default: return verbena_delete_many(client, batch, NULL);
+  }
+}
+
+// names, of each item: bucket, key, version, if-match, if-none-match, content type. With `buffer`, or with `memory`, or with neither.
+static inline int vb_many(verbena_client* client, int kind, const char* names, const vb_place* places, size_t count,
+                          verbena_buffer* buffer, void* memory, size_t size, verbena_item_result* results, vb_answer* answer) {
+  verbena_item* items = calloc(count, sizeof *items);
+  if (items == NULL) return vb_end(answer, VERBENA_LOCAL_ERROR);
+  for (size_t i = 0; i < count; ++i) {
+    verbena_item* item = &items[i];
+    item->struct_size = sizeof *item;
+    item->bucket = vb_next(&names);
+    item->key = vb_next(&names);
+    item->version_id = vb_next(&names);
+    item->if_match = vb_next(&names);
+    item->if_none_match = vb_next(&names);
+    item->content_type = vb_next(&names);
+    item->offset = places[i].offset;
+    item->size = places[i].size;
+    item->range_first = places[i].range_first;
+    item->range_length = places[i].range_length;
+  }
+  verbena_buffer* own = NULL;
+  int code = VERBENA_OK;
+  if (buffer == NULL && size != 0) {
+    const verbena_memory given = {.struct_size = sizeof given, .address = memory, .size = size};
+    code = verbena_buffer_register(client, &given, &own);
+  }
+  verbena_buffer* const window = buffer != NULL ? buffer : own;
+  if (code == VERBENA_OK) {
+    const verbena_batch batch = {.struct_size = sizeof batch, .items = items, .count = count, .windows = &window,
+                                 .window_count = window == NULL ? 0 : 1, .results = results, .result_size = sizeof *results};
+    code = vb_run_many(client, kind, &batch);
+  }
+  const int ended = vb_end(answer, code);
+  verbena_buffer_free(own);
+  free(items);
+  return ended;
+}

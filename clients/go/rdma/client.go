@@ -144,6 +144,20 @@ func (k call) end() {
 	k.client.mutex.RUnlock()
 }
 
+// One call into C: `work` gets the names as C takes them. Its failure is an error, and the answer is what else it said.
+func (c *Client) do(ctx context.Context, names []byte, work func(*C.char, *C.verbena_cancellation, *C.vb_answer) C.int) (*C.vb_answer, error) {
+	call, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer call.end()
+	answer := new(C.vb_answer)
+	if err := failure(ctx, work(text(names), call.cancellation, answer), answer); err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
 // Texts with a zero byte after each, as C takes them.
 func join(texts ...string) ([]byte, error) {
 	size := 0

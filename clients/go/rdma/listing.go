@@ -74,15 +74,10 @@ func (i *Iterator) page() error {
 	if err != nil {
 		return err
 	}
-	call, err := i.client.begin(i.ctx)
-	if err != nil {
-		return err
-	}
-	defer call.end()
-	var answer C.vb_answer
 	var page *C.verbena_page
-	code := C.vb_list(i.client.handle, text(names), C.uint(i.options.PageSize), &page, call.cancellation, &answer)
-	if err := failure(i.ctx, code, &answer); err != nil {
+	if _, err := i.client.do(i.ctx, names, func(names *C.char, cancellation *C.verbena_cancellation, answer *C.vb_answer) C.int {
+		return C.vb_list(i.client.handle, names, C.uint(i.options.PageSize), &page, cancellation, answer)
+	}); err != nil {
 		return err
 	}
 	defer C.verbena_page_free(page)
@@ -147,11 +142,6 @@ func (c *Client) onBucket(ctx context.Context, bucket string, run func(*C.char, 
 	if err != nil {
 		return err
 	}
-	call, err := c.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer call.end()
-	var answer C.vb_answer
-	return failure(ctx, run(text(names), &answer), &answer)
+	_, err = c.do(ctx, names, func(names *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int { return run(names, answer) })
+	return err
 }

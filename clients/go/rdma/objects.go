@@ -93,12 +93,6 @@ func (c *Client) get(ctx context.Context, bucket, key string, into []byte, buffe
 	if err != nil {
 		return Object{}, err
 	}
-	call, err := c.begin(ctx)
-	if err != nil {
-		return Object{}, err
-	}
-	defer call.end()
-	var answer C.vb_answer
 	var info *C.verbena_info
 	var wanted **C.verbena_info
 	if options.Metadata {
@@ -108,12 +102,14 @@ func (c *Client) get(ctx context.Context, bucket, key string, into []byte, buffe
 	if options.Range != nil {
 		offset, length = C.uint64_t(options.Range.Offset), C.uint64_t(options.Range.Length)
 	}
-	code := C.vb_get(c.handle, text(names), buffer, start(into), C.size_t(len(into)), flag(options.Range != nil), offset, length, wanted,
-		call.cancellation, &answer)
-	if err := failure(ctx, code, &answer); err != nil {
+	answer, err := c.do(ctx, names, func(names *C.char, cancellation *C.verbena_cancellation, answer *C.vb_answer) C.int {
+		return C.vb_get(c.handle, names, buffer, start(into), C.size_t(len(into)), flag(options.Range != nil), offset, length, wanted,
+			cancellation, answer)
+	})
+	if err != nil {
 		return Object{}, err
 	}
-	return object(key, &answer, info), nil
+	return object(key, answer, info), nil
 }
 
 // GetInto fills the caller's memory: BufferTooSmall when the bytes do not fit. options may be nil.
@@ -191,19 +187,15 @@ func (c *Client) put(ctx context.Context, bucket, key string, from source, optio
 	if err != nil {
 		return Object{}, err
 	}
-	call, err := c.begin(ctx)
+	answer, err := c.do(ctx, names, func(names *C.char, cancellation *C.verbena_cancellation, answer *C.vb_answer) C.int {
+		return C.vb_put(c.handle, names, C.uintptr_t(from.reader), from.buffer, start(from.bytes), C.size_t(len(from.bytes)),
+			C.size_t(len(options.Metadata)), flag(options.MD5ETag), cancellation, answer)
+	})
 	if err != nil {
 		return Object{}, err
 	}
-	defer call.end()
-	var answer C.vb_answer
-	code := C.vb_put(c.handle, text(names), C.uintptr_t(from.reader), from.buffer, start(from.bytes), C.size_t(len(from.bytes)),
-		C.size_t(len(options.Metadata)), flag(options.MD5ETag), call.cancellation, &answer)
-	if err := failure(ctx, code, &answer); err != nil {
-		return Object{}, err
-	}
 	answer.bytes = answer.transfer.bytes
-	return object(key, &answer, nil), nil
+	return object(key, answer, nil), nil
 }
 
 func (c *Client) head(ctx context.Context, bucket, key, version string, all bool) (Object, error) {
@@ -211,22 +203,18 @@ func (c *Client) head(ctx context.Context, bucket, key, version string, all bool
 	if err != nil {
 		return Object{}, err
 	}
-	call, err := c.begin(ctx)
-	if err != nil {
-		return Object{}, err
-	}
-	defer call.end()
-	var answer C.vb_answer
 	var info *C.verbena_info
 	var wanted **C.verbena_info
 	if all {
 		wanted = &info
 	}
-	code := C.vb_head(c.handle, text(names), wanted, call.cancellation, &answer)
-	if err := failure(ctx, code, &answer); err != nil {
+	answer, err := c.do(ctx, names, func(names *C.char, cancellation *C.verbena_cancellation, answer *C.vb_answer) C.int {
+		return C.vb_head(c.handle, names, wanted, cancellation, answer)
+	})
+	if err != nil {
 		return Object{}, err
 	}
-	return object(key, &answer, info), nil
+	return object(key, answer, info), nil
 }
 
 // HeadObject tells what is known of an object.
@@ -240,14 +228,10 @@ func (c *Client) DeleteObject(ctx context.Context, bucket, key string) error {
 	if err != nil {
 		return err
 	}
-	call, err := c.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer call.end()
-	var answer C.vb_answer
-	code := C.vb_delete(c.handle, text(names), call.cancellation, &answer)
-	return failure(ctx, code, &answer)
+	_, err = c.do(ctx, names, func(names *C.char, cancellation *C.verbena_cancellation, answer *C.vb_answer) C.int {
+		return C.vb_delete(c.handle, names, cancellation, answer)
+	})
+	return err
 }
 
 // Reader reads an object in ranges, all of the version that was there when it was opened. It is an io.ReadSeeker and io.ReaderAt.

@@ -108,16 +108,12 @@ func (c *Client) PutPart(ctx context.Context, bucket, key, upload string, number
 	if err != nil {
 		return Object{}, err
 	}
-	call, err := c.begin(ctx)
+	answer, err := c.do(ctx, names, func(names *C.char, cancellation *C.verbena_cancellation, answer *C.vb_answer) C.int {
+		return C.vb_put_part(c.handle, names, C.uint(number), start(data), C.size_t(len(data)), cancellation, answer)
+	})
 	if err != nil {
 		return Object{}, err
 	}
-	defer call.end()
-	var answer C.vb_answer
-	code := C.vb_put_part(c.handle, text(names), C.uint(number), start(data), C.size_t(len(data)), call.cancellation, &answer)
-	if err := failure(ctx, code, &answer); err != nil {
-		return Object{}, err
-	}
 	answer.bytes = answer.transfer.bytes
-	return object(key, &answer, nil), nil
+	return object(key, answer, nil), nil
 }

@@ -84,7 +84,7 @@ static bool transfer(verbena_client* used, BatchKind kind, const Memory* memory,
 static Results* new_results(size_t count) {
   Results* made = (Results*)PyType_GenericAlloc(results_type, 0);
   if (made == NULL) return NULL;
-  made->results = PyMem_Calloc(count, sizeof *made->results);
+  made->results = PyMem_Malloc(count * sizeof *made->results);  // looked at when all are filled
   made->count = count;
   if (made->results != NULL) return made;
   Py_DECREF((PyObject*)made);
@@ -169,14 +169,14 @@ static PyGetSetDef results_attributes[] = {{"failed", get_failed, NULL, "How man
 
 PyTypeObject* make_results_type(void) {
   static PyType_Slot slots[] = {
-      {Py_tp_dealloc, results_dealloc},
+      {Py_tp_new, made_by_calls}, {Py_tp_dealloc, results_dealloc},
       {Py_tp_getset, results_attributes},
       {Py_sq_length, results_length},
       {Py_sq_item, results_item},
       {Py_tp_doc, "Of each item (code, bytes, size, modified_us, etag, version_id), made when it is looked at."},
       {0, NULL}};
   static PyType_Spec spec = {"verbena._native.Results", sizeof(Results), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+                             Py_TPFLAGS_DEFAULT, slots};
   results_type = (PyTypeObject*)PyType_FromSpec(&spec);
   return results_type;
 }

@@ -1,5 +1,7 @@
 // Buffer: memory that is ready for RDMA.
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include "native.h"
 
 #include <sys/mman.h>
@@ -83,14 +85,20 @@ static PyObject* buffer_item(PyObject* self, PyObject* key) {
   return item;
 }
 
-// Fresh memory of many MiB costs more to have than to fill: huge pages, where the kernel gives them, and no GIL meanwhile.
+PyObject* new_large_bytes(Py_ssize_t size) {
+  PyObject* made = PyBytes_FromStringAndSize(NULL, size);
+  if (made == NULL) return NULL;
+  const uintptr_t page = 4096, into = (uintptr_t)PyBytes_AsString(made);
+  const uintptr_t begin = (into + page - 1) / page * page, end = (into + (size_t)size) / page * page;
+  madvise((void*)begin, end - begin, MADV_HUGEPAGE);  // a wish
+  return made;
+}
+
+// No GIL meanwhile.
 static PyObject* large_bytes(Buffer* buffer) {
-  PyObject* made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)buffer->size);
+  PyObject* made = new_large_bytes((Py_ssize_t)buffer->size);
   if (made == NULL) return NULL;
   char* into = PyBytes_AsString(made);
-  const uintptr_t page = 4096, begin = ((uintptr_t)into + page - 1) / page * page;
-  const uintptr_t end = ((uintptr_t)into + buffer->size) / page * page;
-  madvise((void*)begin, end - begin, MADV_HUGEPAGE);  // a wish
   ++buffer->exports;
   Py_BEGIN_ALLOW_THREADS
   memcpy(into, verbena_buffer_data(buffer->buffer), buffer->size);
@@ -99,7 +107,7 @@ static PyObject* large_bytes(Buffer* buffer) {
   return made;
 }
 
-static PyObject* buffer_tobytes(PyObject* self, PyObject* unused) {
+PyObject* buffer_tobytes(PyObject* self, PyObject* unused) {
   (void)unused;
   Buffer* buffer = (Buffer*)self;
   if (released(buffer)) return NULL;
@@ -160,7 +168,7 @@ static PyGetSetDef buffer_attributes[] = {
 
 PyTypeObject* make_buffer_type(void) {
   static PyType_Slot slots[] = {
-      {Py_tp_dealloc, buffer_dealloc},
+      {Py_tp_new, made_by_calls}, {Py_tp_dealloc, buffer_dealloc},
       {Py_tp_methods, buffer_methods},
       {Py_tp_getset, buffer_attributes},
       {Py_tp_repr, buffer_repr},
@@ -172,6 +180,6 @@ PyTypeObject* make_buffer_type(void) {
                   "(torch.from_dlpack); neither copies. The memory lives as long as any view of it."},
       {0, NULL}};
   static PyType_Spec spec = {"verbena._native.Buffer", sizeof(Buffer), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+                             Py_TPFLAGS_DEFAULT, slots};
   return (PyTypeObject*)PyType_FromSpec(&spec);
 }

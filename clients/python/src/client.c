@@ -167,8 +167,7 @@ static PyObject* get_closed(PyObject* self, void* unused) {
 
 // ---- Objects ----
 
-static bool names_of(PyObject* const* values, Py_ssize_t nargs, Py_ssize_t wanted, const char* usage, const char** bucket,
-                     const char** key) {
+bool names_of(PyObject* const* values, Py_ssize_t nargs, Py_ssize_t wanted, const char* usage, const char** bucket, const char** key) {
   if (nargs != wanted) {
     PyErr_SetString(PyExc_TypeError, usage);
     return false;
@@ -207,8 +206,9 @@ static PyObject* client_get_into(PyObject* self, PyObject* const* values, Py_ssi
   verbena_client* used = ok ? begin_use((Client*)self) : NULL;
   if (used != NULL) {
     if (open_memory(&memory, values[2], true)) {
-      reply = new_reply();
-      const int code = reply == NULL ? 0 : move_in((Client*)self, used, bucket, key, &memory, &request, reply);
+      if (memory.buffer == NULL) reply = get_pieces((Client*)self, used, bucket, key, &request, memory.data, memory.size);
+      const bool done = reply != NULL || PyErr_Occurred() || (reply = new_reply()) == NULL;
+      const int code = done ? 0 : move_in((Client*)self, used, bucket, key, &memory, &request, reply);
       if (code != VERBENA_OK) {
         raise_last(code);
         Py_CLEAR(reply);
@@ -281,6 +281,20 @@ static Buffer* get_once(Client* client, verbena_client* used, const char* bucket
   return buffer;
 }
 
+Buffer* get_buffer(Client* client, verbena_client* used, const char* bucket, const char* key, Request* request) {
+  for (int attempt = 0;; ++attempt) {
+    uint64_t room = 0;
+    int code = 0;
+    if (!room_for(client, used, bucket, key, request, &room)) return NULL;
+    Buffer* buffer = get_once(client, used, bucket, key, request, room, &code);
+    if (buffer != NULL || code < 0) return buffer;
+    if (code != VERBENA_BUFFER_TOO_SMALL || attempt == 8) {  // it may have grown between the two
+      raise_last(code);
+      return NULL;
+    }
+  }
+}
+
 static PyObject* client_get(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names) {
   const char *bucket, *key;
   if (!names_of(values, nargs, 2, "get(bucket, key, *, ...)", &bucket, &key)) return NULL;
@@ -289,17 +303,7 @@ static PyObject* client_get(PyObject* self, PyObject* const* values, Py_ssize_t 
   Buffer* buffer = NULL;
   verbena_client* used = parse_get(&request, values, nargs, names) ? begin_use(client) : NULL;
   if (used != NULL) {
-    for (int attempt = 0; buffer == NULL; ++attempt) {
-      uint64_t room = 0;
-      int code = 0;
-      if (!room_for(client, used, bucket, key, &request, &room)) break;
-      buffer = get_once(client, used, bucket, key, &request, room, &code);
-      if (buffer != NULL || code < 0) break;
-      if (code != VERBENA_BUFFER_TOO_SMALL || attempt == 8) {  // it may have grown between the two
-        raise_last(code);
-        break;
-      }
-    }
+    buffer = get_buffer(client, used, bucket, key, &request);
     end_use(client, used);
   }
   free_request(&request);
@@ -624,6 +628,8 @@ static PyMethodDef client_methods[] = {
     FAST("get", client_get,
          "get(bucket, key, *, range=None, ranges=None, if_match=None, if_none_match=None, version_id=None, metadata=False)\n"
          "    -> Buffer\n\nThe object's bytes in memory of the client's. Its `reply` says what else is known."),
+    FAST("get_bytes", client_get_bytes,
+         "get_bytes(bucket, key, *, ...) -> (bytes, Reply)\n\nAs get, for those who need `bytes`."),
     FAST("batch", client_batch,
          "batch(kind, items, memory) -> Results\n\n"
          "What get_many (kind 0), put_many (1), head_many (2) and remove_many (3) are made of: at most 4096 items."),

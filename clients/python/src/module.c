@@ -42,6 +42,21 @@ PyObject* raise_closed(void) {
   return NULL;
 }
 
+PyObject* made_by_calls(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
+  (void)type, (void)arguments, (void)keywords;
+  PyErr_SetString(PyExc_TypeError, "this type is made by the calls of a client");
+  return NULL;
+}
+
+// As PyModule_AddObjectRef, which 3.9 does not have.
+static bool add(PyObject* module, const char* name, PyTypeObject* type) {
+  if (type == NULL) return false;
+  Py_INCREF((PyObject*)type);
+  if (PyModule_AddObject(module, name, (PyObject*)type) == 0) return true;
+  Py_DECREF((PyObject*)type);
+  return false;
+}
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, .m_name = "verbena._native", .m_doc = "Verbena's client library (libverbena).", .m_size = -1};
 
@@ -53,14 +68,8 @@ PyMODINIT_FUNC PyInit__native(void) {
   reply_type = make_reply_type();
   queue_type = make_queue_type();
   operation_type = make_operation_type();
-  PyTypeObject* results = make_results_type();
-  if (!client_type || !buffer_type || !reply_type || !queue_type || !operation_type || !results) return NULL;
-  if (PyModule_AddObjectRef(module, "Client", (PyObject*)client_type) < 0 ||
-      PyModule_AddObjectRef(module, "Buffer", (PyObject*)buffer_type) < 0 ||
-      PyModule_AddObjectRef(module, "Reply", (PyObject*)reply_type) < 0 ||
-      PyModule_AddObjectRef(module, "Queue", (PyObject*)queue_type) < 0 ||
-      PyModule_AddObjectRef(module, "Operation", (PyObject*)operation_type) < 0 ||
-      PyModule_AddObjectRef(module, "Results", (PyObject*)results) < 0 ||
+  if (!add(module, "Client", client_type) || !add(module, "Buffer", buffer_type) || !add(module, "Reply", reply_type) ||
+      !add(module, "Queue", queue_type) || !add(module, "Operation", operation_type) || !add(module, "Results", make_results_type()) ||
       PyModule_AddStringConstant(module, "version", verbena_version()) < 0) {
     return NULL;
   }

@@ -1,7 +1,7 @@
 // The extension module verbena._native: clients, memory and queues over verbena.h. One file per type.
 //
-// Of CPython's API only what is stable since 3.11, so that one build serves every later release (3.9 and 3.10 have builds of their
-// own). State of an object is read and written while the GIL is held; it is released while bytes move.
+// Of CPython's API only what is stable since 3.11, so that one build serves every later release; and nothing that 3.9 does not have, for
+// which, as for 3.10, it is compiled without the limited API. State of an object is read and written while the GIL is held; it is released while bytes move.
 #ifndef VERBENA_PYTHON_NATIVE_H
 #define VERBENA_PYTHON_NATIVE_H
 
@@ -30,6 +30,7 @@ typedef struct {
   verbena_client* leaving;             // closed while calls were under way: the last of them ends it
   verbena_cancellation* cancellation;  // of all calls, by close()
   size_t users;
+  bool far;  // the server is on another host, or will not tell: large objects do not come in pieces
   Pool pool;
 } Client;
 
@@ -59,6 +60,8 @@ PyTypeObject* make_buffer_type(void);
 PyTypeObject* make_reply_type(void);
 PyTypeObject* make_queue_type(void);
 PyTypeObject* make_operation_type(void);
+// tp_new of the types that only calls make.
+PyObject* made_by_calls(PyTypeObject* type, PyObject* arguments, PyObject* keywords);
 
 // ---- Errors (module.c) ----
 // Raises the exception of verbena.errors for the failure of this thread's last call. Always returns NULL.
@@ -100,6 +103,9 @@ bool open_memory(Memory* memory, PyObject* object, bool writable);
 void close_memory(Memory* memory);
 // Memory of at least that size, out of the pool if it has some. Called without the GIL around the allocation.
 Buffer* new_buffer(Client* client, size_t size);
+PyObject* buffer_tobytes(PyObject* self, PyObject* unused);
+// Bytes to be filled, where the kernel gives it in huge pages: fresh memory of many MiB costs more to have than to fill.
+PyObject* new_large_bytes(Py_ssize_t size);
 PyObject* buffer_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords);
 
 // ---- Clients (client.c) ----
@@ -109,10 +115,20 @@ void end_use(Client* client, verbena_client* used);
 void pool_put(Client* client, verbena_buffer* buffer);
 verbena_buffer* pool_take(Client* client, size_t size);
 size_t pool_class(size_t size);
+// Bucket and key of a call with that many positional arguments.
+bool names_of(PyObject* const* values, Py_ssize_t nargs, Py_ssize_t wanted, const char* usage, const char** bucket, const char** key);
+// GET into memory of the pool.
+Buffer* get_buffer(Client* client, verbena_client* used, const char* bucket, const char* key, Request* request);
 
 // One call's worth of get_many, put_many, head_many, remove_many (batch.c).
 PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 PyTypeObject* make_results_type(void);
+
+// pieces.c
+PyObject* client_get_bytes(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
+// GET into the caller's own memory. NULL: this is not for it, or something has failed, and an ordinary GET says what.
+Reply* get_pieces(Client* client, verbena_client* used, const char* bucket, const char* key, const Request* request, void* into,
+                  size_t room);
 
 // part.c
 PyObject* client_put_part(PyObject* self, PyObject* arguments, PyObject* keywords);

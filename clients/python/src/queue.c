@@ -196,8 +196,8 @@ PyTypeObject* make_queue_type(void) {
 }
 
 PyTypeObject* make_operation_type(void) {
-  static PyType_Slot slots[] = {{Py_tp_dealloc, operation_dealloc}, {Py_tp_methods, operation_methods}, {0, NULL}};
+  static PyType_Slot slots[] = {{Py_tp_new, made_by_calls}, {Py_tp_dealloc, operation_dealloc}, {Py_tp_methods, operation_methods}, {0, NULL}};
   static PyType_Spec spec = {"verbena._native.Operation", sizeof(Operation), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+                             Py_TPFLAGS_DEFAULT, slots};
   return (PyTypeObject*)PyType_FromSpec(&spec);
 }

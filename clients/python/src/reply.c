@@ -94,12 +94,12 @@ static PyGetSetDef reply_attributes[] = {
     {NULL, NULL, NULL, NULL, NULL}};
 
 PyTypeObject* make_reply_type(void) {
-  static PyType_Slot slots[] = {{Py_tp_dealloc, reply_dealloc},
+  static PyType_Slot slots[] = {{Py_tp_new, made_by_calls}, {Py_tp_dealloc, reply_dealloc},
                                 {Py_tp_getset, reply_attributes},
                                 {Py_tp_repr, reply_repr},
                                 {Py_tp_doc, "What a call has to say: sizes, the ETag, and which way the bytes went."},
                                 {0, NULL}};
   static PyType_Spec spec = {"verbena._native.Reply", sizeof(Reply), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+                             Py_TPFLAGS_DEFAULT, slots};
   return (PyTypeObject*)PyType_FromSpec(&spec);
 }

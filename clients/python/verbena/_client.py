@@ -63,7 +63,7 @@ class Outcomes(collections.abc.Sequence):
     @property
     def failed(self):
         """How many items have an error."""
-        return sum(part.failed for part in self._parts)
+        return self._parts[0].failed if len(self._parts) == 1 else sum(part.failed for part in self._parts)
 
     def check(self):
         """Raises the first item's error, if any has one; gives itself."""

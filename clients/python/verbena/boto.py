@@ -5,14 +5,13 @@ A request that these answer exactly goes there; every other one, and every one t
 its errors, retries and events are botocore's own.
 """
 import collections
-import email.utils
 import logging
-import re
 import threading
 import time
 import urllib.parse
 
 from . import errors
+from ._answers import RANGE, Early, get_answer, response
 from ._client import Client
 
 _log = logging.getLogger("verbena.boto")
@@ -27,9 +26,7 @@ _PART = _PASSED | _SUMMED
 _REST_S = 10  # before tokens are tried again
 _UNSIGNED = {"authorization", "content-length", "amz-sdk-invocation-id", "amz-sdk-request"}  # or added after it was signed
 _LATER = "verbena-later"  # where a Content-MD5 will be
-_RANGE = re.compile(r"bytes=(\d+)-(\d*)$")
 _CHECKSUMS = ("CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256")
-_NO_HEADERS = {"content-length", "date", "server", "connection", "x-amz-request-id", "x-amz-id-2", "content-range", "etag", "last-modified"}
 
 
 class Acceleration:
@@ -41,9 +38,9 @@ class Acceleration:
         self.counts, self.reasons = collections.Counter(), collections.Counter()
         self._lock = threading.Lock()
         self._endpoint = urllib.parse.urlsplit(s3.meta.endpoint_url)
-        self._later = threading.local()
+        self._later, self._early = threading.local(), Early(s3)
         events = s3.meta.events
-        self._registered = [(events.register_last, "before-send.s3.GetObject", self._get), (events.register_last, "before-send.s3.PutObject", self._put),
+        self._registered = [(events.register_last, "before-call.s3.GetObject", self._get_early), (events.register_last, "before-send.s3.GetObject", self._get), (events.register_last, "before-send.s3.PutObject", self._put),
                             (events.register_last, "before-send.s3.UploadPart", self._part)]
         for operation in ("PutObject", "UploadPart"):
             self._registered += [(events.register_first, f"before-call.s3.{operation}", self._leave_md5),
@@ -118,9 +115,9 @@ class Acceleration:
             if name in again.headers:
                 request.headers[name] = again.headers[name]
 
-    def _address(self, request):
+    def _address(self, given):
         """Bucket and key of a URL without parameters, or None."""
-        url = urllib.parse.urlsplit(request.url)
+        url = urllib.parse.urlsplit(given)
         if url.query and url.query not in ("x-id=GetObject", "x-id=PutObject"):
             return None
         return self._names(url)
@@ -135,28 +132,43 @@ class Acceleration:
             return None
         return (bucket, key) if bucket and key and "\0" not in key else None
 
+    def _get_early(self, model, params, **_):
+        self._later.declined = False
+        if not self._early.possible("GetObject"):
+            return None
+        answer = self._fetch(params["url"], _headers(params))
+        self._later.declined = answer is None
+        return answer and self._early.answer(model, params, *answer)
+
     def _get(self, request, **_):
-        headers, address = _headers(request), self._address(request)
-        others = set(headers) - _GET
+        if getattr(self._later, "declined", False):  # and counted: a retry is tried again
+            self._later.declined = False
+            return None
+        answer = self._fetch(request.url, _headers(request))
+        return answer and response(request.url, *answer)
+
+    def _fetch(self, url, headers):
+        """Status, headers and body of a GetObject; None, and counted, when it has to go another way."""
+        address, others = self._address(url), set(headers) - _GET
         if address is None or others:
             return self._decline(f"GetObject with {', '.join(sorted(others)) or 'query parameters'}")
         options = {"if_match": _etag(headers.get("if-match")), "if_none_match": _etag(headers.get("if-none-match"))}
         asked = headers.get("range")
         if asked is not None:
-            match = _RANGE.match(asked)
+            match = RANGE.match(asked)
             if match is None or (match[2] and int(match[2]) < int(match[1])):
                 return self._decline("GetObject with another kind of range")
             first = int(match[1])
             options["range"] = (first, int(match[2]) - first + 1 if match[2] else 0)
         try:
-            got = self.client.get(*address, metadata=True, **options)
+            got, reply = self.client.get_bytes(*address, metadata=True, **options)
         except (errors.VerbenaError, ValueError) as error:
             return self._decline(f"GetObject: {getattr(error, 'code', 'invalid')}")
-        self._count("native" if got.reply.door == "native" else got.reply.door)
-        return _response(request, *_get_answer(got, asked, "x-amz-checksum-mode" in headers), got)
+        self._count(reply.door)
+        return (*get_answer(reply, len(got), asked, "x-amz-checksum-mode" in headers), got)
 
     def _put(self, request, **_):
-        headers, address = _headers(request), self._address(request)
+        headers, address = _headers(request), self._address(request.url)
         others = {name for name in set(headers) - _PUT if not name.startswith("x-amz-meta-") and not _is_checksum(name)}
         if address is None or others:
             return self._decline(f"PutObject with {', '.join(sorted(others)) or 'query parameters'}", None, request)
@@ -220,7 +232,7 @@ class Acceleration:
         if body.checksum:
             name, _, value = body.checksum.partition(":")
             answer[f"x-amz-checksum-{name.lower()}"] = value
-        return _response(request, 200, answer, b"")
+        return response(request.url, 200, answer, b"")
 
     def _token_client(self):
         """The client of tokens, made when it is first needed; else None and why not."""
@@ -263,7 +275,9 @@ def _text(value):
 
 
 def _headers(request):
-    return {_text(name).lower(): _text(value) for name, value in request.headers.items()}
+    """Of a prepared request, or of what one is made of."""
+    found = request["headers"] if isinstance(request, dict) else request.headers
+    return {_text(name).lower(): _text(value) for name, value in found.items()}
 
 
 def _etag(value):
@@ -306,76 +320,3 @@ def _md5_is(body, expected):
     import base64
     import hashlib
     return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode() == expected
-
-
-def _get_answer(got, asked, checksums):
-    reply = got.reply
-    answer = {_title(name): value for name, value in reply.headers.items() if name not in _NO_HEADERS}
-    answer.update({"ETag": f'"{reply.etag}"', "Content-Length": str(len(got)), "Accept-Ranges": "bytes",
-                   "Last-Modified": email.utils.formatdate(reply.modified_us // 1_000_000, usegmt=True)})
-    answer["Content-Type"] = reply.content_type or "binary/octet-stream"
-    if reply.version_id:
-        answer["x-amz-version-id"] = reply.version_id
-    for name, value in reply.metadata.items():
-        answer[f"x-amz-meta-{name}"] = value
-    if checksums and not asked and reply.checksum:
-        name, _, value = reply.checksum.partition(":")
-        answer[f"x-amz-checksum-{name.lower()}"] = value
-        answer["x-amz-checksum-type"] = "FULL_OBJECT"
-    if asked is None:
-        return 200, answer
-    first = int(_RANGE.match(asked)[1])
-    answer["Content-Range"] = f"bytes {first}-{first + len(got) - 1}/{reply.size}"
-    return 206, answer
-
-
-def _title(name):
-    return name if name.startswith("x-amz-") else name.title()
-
-
-class _Raw:
-    """What botocore reads an answer's body from: urllib3's shape over memory."""
-
-    def __init__(self, memory):
-        self._memory, self._view, self._at, self.closed = memory, memoryview(memory), 0, False
-
-    def read(self, amt=None, decode_content=None):
-        end = len(self._view) if amt is None or amt < 0 else min(self._at + amt, len(self._view))
-        whole = self._at == 0 and end == len(self._view) and not self.closed
-        piece = bytes(self._memory if whole else self._view[self._at:end])
-        self._at = end
-        if end == len(self._view):
-            self.close()
-        return piece
-
-    def readinto(self, into):
-        n = min(len(into), len(self._view) - self._at)
-        into[:n] = self._view[self._at:self._at + n]
-        self._at += n
-        return n
-
-    def stream(self, amt=65536, decode_content=None):
-        while self._at < len(self._view):
-            yield self.read(amt)
-
-    def tell(self):
-        return self._at
-
-    def readable(self):
-        return True
-
-    def close(self):
-        if not self.closed:
-            self.closed, self._at = True, 0
-            self._view, self._memory = memoryview(b""), None
-
-    release_conn = close
-
-
-def _response(request, status, headers, body):
-    import botocore.awsrequest
-    import botocore.compat
-    found = botocore.compat.HTTPHeaders()
-    for name, value in headers.items():
-        found[name] = value
-    return botocore.awsrequest.AWSResponse(request.url, status, found, _Raw(body))

@@ -1,0 +1,208 @@
+package rdma
+
+// #include "calls.h"
+import "C"
+
+import (
+	"context"
+	"time"
+)
+
+const batchMax = 4096 // items of one call into the library
+
+// Item is one object of a batch. Its bytes go to, or come from, [Offset, Offset+Size) of the batch's memory; HeadMany and RemoveMany
+// look at neither. ETags are without quotes, or "*".
+type Item struct {
+	Bucket, Key  string
+	Offset, Size int
+	Range        *Range // get
+	VersionID    string // not put
+	IfMatch      string
+	IfNoneMatch  string // not remove
+	ContentType  string // put
+}
+
+// Outcome is what became of one item.
+type Outcome struct {
+	Bytes        uint64 // delivered or stored
+	Size         uint64 // of the whole object; not known of what is stored or removed
+	ETag         string
+	VersionID    string
+	LastModified time.Time
+	Err          error // *Error; the other items are not touched by it
+}
+
+// FirstError is the error of the first item that has one.
+func FirstError(outcomes []Outcome) error {
+	for _, one := range outcomes {
+		if one.Err != nil {
+			return one.Err
+		}
+	}
+	return nil
+}
+
+// GetMany fetches many objects in few messages, each into its place of `into`; places must not overlap. An object that is not there, or
+// longer than its place, has an error of its own.
+func (c *Client) GetMany(ctx context.Context, items []Item, into []byte) ([]Outcome, error) {
+	if ctx.Done() == nil {
+		return c.many(ctx, C.vb_get_many, items, into, nil)
+	}
+	return c.detached(ctx, C.vb_get_many, items, into)
+}
+
+// PutMany stores many objects in few messages, each as atomically and durably as PutObject does. A key may be named once in 4096 items.
+func (c *Client) PutMany(ctx context.Context, items []Item, from []byte) ([]Outcome, error) {
+	if ctx.Done() == nil {
+		return c.many(ctx, C.vb_put_many, items, from, nil)
+	}
+	return c.detached(ctx, C.vb_put_many, items, from)
+}
+
+// HeadMany tells what is known of many objects.
+func (c *Client) HeadMany(ctx context.Context, items []Item) ([]Outcome, error) {
+	return c.detached(ctx, C.vb_head_many, items, nil)
+}
+
+// RemoveMany removes many objects; one that is not there is no error.
+func (c *Client) RemoveMany(ctx context.Context, items []Item) ([]Outcome, error) {
+	return c.detached(ctx, C.vb_delete_many, items, nil)
+}
+
+// GetMany fetches into the buffer. The context is looked at before each 4096 items; what is under way then ends first.
+func (b *Buffer) GetMany(ctx context.Context, items []Item) ([]Outcome, error) {
+	return b.many(ctx, C.vb_get_many, items)
+}
+
+// PutMany stores from the buffer. Contexts as in GetMany.
+func (b *Buffer) PutMany(ctx context.Context, items []Item) ([]Outcome, error) {
+	return b.many(ctx, C.vb_put_many, items)
+}
+
+func (b *Buffer) many(ctx context.Context, kind C.int, items []Item) ([]Outcome, error) {
+	b.mutex.RLock()
+	defer b.mutex.RUnlock()
+	if b.handle == nil {
+		return nil, errClosed
+	}
+	return b.client.many(ctx, kind, items, b.bytes, b.handle)
+}
+
+func placed(kind C.int) bool { return kind == C.vb_get_many || kind == C.vb_put_many }
+
+func checkPlaces(kind C.int, items []Item, size int) error {
+	if len(items) == 0 {
+		return &Error{Code: InvalidArgument, Message: "a batch has at least one item"}
+	}
+	for _, item := range items {
+		if placed(kind) && (item.Offset < 0 || item.Size < 0 || item.Offset > size || item.Size > size-item.Offset) {
+			return &Error{Code: InvalidArgument, Message: "an item lies outside the memory"}
+		}
+	}
+	return nil
+}
+
+// A batch whose end the context need not wait for: until it has ended by itself it works on memory of its own.
+func (c *Client) detached(ctx context.Context, kind C.int, items []Item, memory []byte) ([]Outcome, error) {
+	if err := checkPlaces(kind, items, len(memory)); err != nil {
+		return nil, err
+	}
+	own := &Buffer{}
+	if len(memory) > 0 {
+		var err error
+		if own, err = c.Alloc(len(memory)); err != nil {
+			return nil, err
+		}
+	}
+	if kind == C.vb_put_many {
+		for _, item := range items {
+			copy(own.bytes[item.Offset:item.Offset+item.Size], memory[item.Offset:])
+		}
+	}
+	kept := append([]Item(nil), items...)
+	type end struct {
+		outcomes []Outcome
+		err      error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		outcomes, err := c.many(ctx, kind, kept, own.bytes, own.handle)
+		ended <- end{outcomes, err}
+	}()
+	var cause error
+	select {
+	case found := <-ended:
+		for i, one := range found.outcomes {
+			if kind == C.vb_get_many && one.Err == nil {
+				copy(memory[kept[i].Offset:kept[i].Offset+kept[i].Size], own.bytes[kept[i].Offset:kept[i].Offset+int(one.Bytes)])
+			}
+		}
+		own.Free()
+		return found.outcomes, found.err
+	case <-ctx.Done():
+		cause = ctx.Err()
+	case <-c.closing:
+	}
+	go func() {
+		<-ended
+		own.Free()
+	}()
+	return nil, &Error{Code: Cancelled, Message: "cancelled by the caller", cause: cause}
+}
+
+func (c *Client) many(ctx context.Context, kind C.int, items []Item, memory []byte, buffer *C.verbena_buffer) ([]Outcome, error) {
+	if err := checkPlaces(kind, items, len(memory)); err != nil {
+		return nil, err
+	}
+	outcomes := make([]Outcome, 0, len(items))
+	for first := 0; first < len(items); first += batchMax {
+		some := items[first:]
+		if len(some) > batchMax {
+			some = some[:batchMax]
+		}
+		results, err := c.batch(ctx, kind, some, memory, buffer)
+		if err != nil {
+			return nil, err
+		}
+		for i := range results {
+			outcomes = append(outcomes, outcome(&some[i], &results[i]))
+		}
+	}
+	return outcomes, nil
+}
+
+func (c *Client) batch(ctx context.Context, kind C.int, items []Item, memory []byte, buffer *C.verbena_buffer) ([]C.verbena_item_result, error) {
+	texts, places := make([]string, 0, 6*len(items)), make([]C.vb_place, len(items))
+	for i, item := range items {
+		if item.Bucket == "" || item.Key == "" {
+			return nil, &Error{Code: InvalidArgument, Message: "the bucket or key is empty"}
+		}
+		texts = append(texts, item.Bucket, item.Key, item.VersionID, item.IfMatch, item.IfNoneMatch, item.ContentType)
+		if placed(kind) {
+			places[i].offset, places[i].size = C.size_t(item.Offset), C.size_t(item.Size)
+		}
+		if item.Range != nil && kind == C.vb_get_many {
+			places[i].range_first, places[i].range_length = C.uint64_t(item.Range.Offset), C.uint64_t(item.Range.Length)
+		}
+	}
+	names, err := join(texts...)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]C.verbena_item_result, len(items))
+	_, err = c.do(ctx, names, func(names *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int {
+		return C.vb_many(c.handle, kind, names, &places[0], C.size_t(len(items)), buffer, start(memory), C.size_t(len(memory)), &results[0], answer)
+	})
+	return results, err
+}
+
+func outcome(item *Item, result *C.verbena_item_result) Outcome {
+	if code := Code(result.code); code != 0 {
+		return Outcome{Err: &Error{Code: code, Message: code.Error() + ": " + item.Bucket + "/" + item.Key}}
+	}
+	made := Outcome{Bytes: uint64(result.bytes), Size: uint64(result.size), ETag: C.GoString(&result.etag[0]), VersionID: C.GoString(&result.version_id[0])}
+	if result.modified_us != 0 {
+		made.LastModified = time.UnixMicro(int64(result.modified_us)).UTC()
+	}
+	return made
+}

@@ -1,0 +1,282 @@
+"""Storage for torch.distributed.checkpoint: each rank's tensors go as they lie in memory, and come straight into the tensors that are loaded.
+
+    import torch.distributed.checkpoint as dcp
+    dcp.save(state, storage_writer=verbena.checkpoint.StorageWriter({"endpoint": "http://127.0.0.1:9000"}, "bucket", "checkpoints/7"))
+    dcp.load(state, storage_reader=verbena.checkpoint.StorageReader({"endpoint": "http://127.0.0.1:9000"}, "bucket", "checkpoints/7"))
+
+A checkpoint is PREFIX/.metadata, which is stored last and makes it whole, and objects below PREFIX/data-* that it names.
+"""
+import concurrent.futures
+import dataclasses
+import io
+import math
+import pickle
+import uuid
+
+import torch
+import torch.distributed.checkpoint.metadata as metadata_module
+from torch.distributed.checkpoint import storage
+from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
+from torch.futures import Future
+
+from .torch import _bytes_of, _Source
+
+_PACKED_MAX = 64 << 20  # of one object that holds small items, and of one GET of them
+_RANGES_MAX = 64
+_ALIGN = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where an item lies: in [offset, offset + length) of an object below the checkpoint. Of a tensor with its shape and type."""
+
+    key: str
+    offset: int
+    length: int
+    dtype: str = ""
+    shape: tuple = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Folder:
+    name: str
+
+
+class _Checkpoint:
+    def __init__(self, options, bucket, prefix="", in_flight=4):
+        self._source, self._bucket, self._prefix, self._in_flight = _Source(options), bucket, prefix.strip("/"), max(1, in_flight)
+
+    def reset(self, checkpoint_id=None):
+        """Another checkpoint: "bucket/prefix" or "verbena://bucket/prefix"."""
+        if checkpoint_id is not None:
+            bucket, _, prefix = str(checkpoint_id).removeprefix("verbena://").partition("/")
+            self._bucket, self._prefix = bucket, prefix.strip("/")
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id):
+        return isinstance(checkpoint_id, str) and "/" in checkpoint_id.removeprefix("verbena://")
+
+    def _key(self, name):
+        return f"{self._prefix}/{name}" if self._prefix else name
+
+    def _each(self, call, given):
+        """Side by side; the first failure is everyone's."""
+        with concurrent.futures.ThreadPoolExecutor(self._in_flight) as pool:
+            return [one.result() for one in [pool.submit(call, *one) for one in given]]
+
+
+class StorageWriter(_Checkpoint, storage.StorageWriter):
+    """`options` are those of verbena.connect, or a client of this process."""
+
+    def set_up_storage_writer(self, is_coordinator, *_, **__):
+        pass
+
+    def prepare_local_plan(self, plan):
+        return plan
+
+    def prepare_global_plan(self, plans):
+        """Each save has a folder of its own: what is there stays whole until the new one is."""
+        name = f"data-{uuid.uuid4().hex}"
+        return [dataclasses.replace(plan, storage_data=_Folder(f"{name}/{rank}")) for rank, plan in enumerate(plans)]
+
+    def write_data(self, plan, planner):
+        """Large tensors are objects of their own, straight from where they lie; the others share some."""
+        groups, room = [], _PACKED_MAX
+        for item in plan.items:
+            body = _body_of(item, planner) if item.type == WriteItemType.BYTE_IO else None
+            size = _room(_tensor_size(item) if body is None else body.numel())
+            if room + size > _PACKED_MAX:
+                groups.append([])
+                room = 0
+            groups[-1].append((item, body))
+            room += size
+        written = self._each(self._write, [(f"{plan.storage_data.name}-{number}", some, planner) for number, some in enumerate(groups)])
+        done = Future()
+        done.set_result([one for some in written for one in some])
+        return done
+
+    def _write(self, name, items, planner):
+        items = [(item, _body_of(item, planner) if body is None else body) for item, body in items]
+        client, key = self._source.client, self._key(name)
+        places, at = [], 0
+        for _, body in items:
+            places.append(at)
+            at += _room(body.numel())
+        if len(items) == 1:
+            body = items[0][1]
+            client.put(self._bucket, key, body if body.numel() else b"")
+        else:
+            with client.allocate(max(at, 1)) as memory:
+                whole = torch.from_dlpack(memory)
+                for place, (_, body) in zip(places, items):
+                    whole[place:place + body.numel()] = body
+                del whole
+                client.put(self._bucket, key, memory)
+        return [storage.WriteResult(index=item.index, size_in_bytes=body.numel(), storage_data=_place_of(item, name, place, body.numel()))
+                for place, (item, body) in zip(places, items)]
+
+    def finish(self, metadata, results):
+        metadata.storage_data = {one.index: one.storage_data for some in results for one in some}
+        meta = self.storage_meta()
+        if meta is not None and hasattr(metadata, "storage_meta"):
+            metadata.storage_meta = meta
+        client = self._source.client
+        client.put(self._bucket, self._key(".metadata"), pickle.dumps(metadata, protocol=4))
+        current = {place.key.partition("/")[0] for place in metadata.storage_data.values()}
+        old = [entry.key for entry in client.list(self._bucket, self._key("data-"))]
+        old = [key for key in old if key[len(self._key("")):].partition("/")[0] not in current]
+        client.remove_many((self._bucket, key) for key in old).check()
+
+    def storage_meta(self):
+        known = getattr(metadata_module, "StorageMeta", None)
+        return None if known is None else known(checkpoint_id=f"{self._bucket}/{self._prefix}")
+
+
+class StorageReader(_Checkpoint, storage.StorageReader):
+    """`options` are those of verbena.connect, or a client of this process."""
+
+    _places = None
+
+    def read_metadata(self, *_, **__):
+        found = self._source.client.get_bytes(self._bucket, self._key(".metadata"))[0]
+        return _Unpickler(io.BytesIO(found)).load()
+
+    def set_up_storage_reader(self, metadata, is_coordinator, *_, **__):
+        self._places = metadata.storage_data
+
+    def prepare_local_plan(self, plan):
+        return plan
+
+    def prepare_global_plan(self, plans):
+        return plans
+
+    def read_data(self, plan, planner):
+        by_key = {}
+        for item in plan.items:
+            piece = _Piece(item, self._places[item.storage_index])
+            by_key.setdefault(piece.place.key, []).append(piece)
+        self._each(self._read, [(key, some, planner) for key, pieces in by_key.items() for some in _portions(pieces)])
+        done = Future()
+        done.set_result(None)
+        return done
+
+    def _read(self, key, pieces, planner):
+        targets = [piece.target(planner) for piece in pieces]
+        full = [piece for piece in pieces if piece.size]
+        if len(full) == 1 and len(pieces) == 1 and pieces[0].fits(targets[0]):
+            got = self._source.client.get_into(self._bucket, self._key(key), targets[0], range=(full[0].offset, full[0].size)).bytes
+            _expect(got, full[0].size, key)
+            planner.commit_tensor(pieces[0].item, targets[0])
+            return
+        whole = torch.empty(0, dtype=torch.uint8)
+        if full:
+            whole = torch.from_dlpack(self._source.client.get(self._bucket, self._key(key), ranges=[(piece.offset, piece.size) for piece in full]))
+        _expect(whole.numel(), sum(piece.size for piece in full), key)
+        at = 0
+        for piece, target in zip(pieces, targets):
+            piece.put(whole[at:at + piece.size], target, planner)
+            at += piece.size
+
+
+class _Piece:
+    """What is read for one item: its bytes, or of a tensor those rows that are asked for."""
+
+    def __init__(self, item, place):
+        self.item, self.place, self.offset, self.size, self.shape = item, place, place.offset, place.length, tuple(place.shape)
+        self.starts, self.lengths = list(item.storage_offsets), list(item.lengths)
+        if item.type == LoadItemType.BYTE_IO:
+            return
+        self.dtype = getattr(torch, place.dtype, None)
+        if not isinstance(self.dtype, torch.dtype) or math.prod(self.shape) * _width(self.dtype) != place.length:
+            raise ValueError(f"{place.key}: a tensor of {place.dtype} and {self.shape} does not have {place.length} bytes")
+        if self.shape and self.shape[0] and 0 <= self.starts[0] and self.starts[0] + self.lengths[0] <= self.shape[0]:
+            row = place.length // self.shape[0]
+            self.offset, self.size = place.offset + self.starts[0] * row, self.lengths[0] * row
+            self.shape, self.starts[0] = (self.lengths[0], *self.shape[1:]), 0
+
+    def target(self, planner):
+        return None if self.item.type == LoadItemType.BYTE_IO else planner.resolve_tensor(self.item).detach()
+
+    def fits(self, target):
+        """The bytes are the target's as they come."""
+        return (target is not None and target.device.type == "cpu" and target.is_contiguous() and target.dtype == self.dtype and
+                tuple(target.shape) == self.shape and list(self.shape) == self.lengths)
+
+    def put(self, found, target, planner):
+        if target is None:
+            return planner.load_bytes(self.item, io.BytesIO(bytes(found.numpy())))
+        # Of packed tensors the beginning may lie between the type's own steps.
+        tensor = found.clone().view(self.dtype).reshape(self.shape) if self.size else torch.empty(self.shape, dtype=self.dtype)
+        for dimension, (start, length) in enumerate(zip(self.starts, self.lengths)):
+            tensor = tensor.narrow(dimension, start, length)
+        if target.shape != tensor.shape:
+            raise ValueError(f"{self.place.key}: {tuple(tensor.shape)} where {tuple(target.shape)} is to be filled")
+        target.copy_(tensor)
+        planner.commit_tensor(self.item, target)
+        return None
+
+
+def _portions(pieces):
+    """What one GET asks for, in the order in which it lies."""
+    some, size = [], 0
+    for piece in sorted(pieces, key=lambda one: one.offset):
+        if some and (len(some) == _RANGES_MAX or size + piece.size > _PACKED_MAX):
+            yield some
+            some, size = [], 0
+        some.append(piece)
+        size += piece.size
+    yield some
+
+
+def _expect(found, wanted, key):
+    if found != wanted:
+        raise ValueError(f"{key}: {found} bytes where the checkpoint has {wanted}")
+
+
+def _width(dtype):
+    return torch.empty(0, dtype=dtype).element_size()
+
+
+def _room(size):
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def _tensor_size(item):
+    return math.prod(item.tensor_data.chunk.sizes) * _width(item.tensor_data.properties.dtype)
+
+
+def _body_of(item, planner):
+    found = planner.resolve_data(item)
+    if item.type == WriteItemType.BYTE_IO:
+        data = found.getbuffer()
+        return torch.frombuffer(bytearray(data), dtype=torch.uint8) if len(data) else torch.empty(0, dtype=torch.uint8)
+    return _bytes_of(found.detach().cpu().contiguous())
+
+
+def _place_of(item, name, at, size):
+    if item.type == WriteItemType.BYTE_IO:
+        return Place(name, at, size)
+    return Place(name, at, size, str(item.tensor_data.properties.dtype).removeprefix("torch."), tuple(item.tensor_data.chunk.sizes))
+
+
+class _Unpickler(pickle.Unpickler):
+    """Of what a checkpoint's metadata is made of, and of nothing that could be called to do something else."""
+
+    def find_class(self, module, name):
+        found = None
+        if module == "torch.distributed.checkpoint.metadata":
+            found = getattr(metadata_module, name, None)
+            found = found if isinstance(found, type) and found.__module__ == module else None
+        elif module == "torch":
+            found = getattr(torch, name, None)
+            found = found if found is torch.Size or isinstance(found, (torch.dtype, torch.layout, torch.memory_format)) else None
+        elif module == __name__ and name == "Place":
+            found = Place
+        elif (module, name) in _BUILT:
+            found = super().find_class(module, name)
+        if found is None:
+            raise pickle.UnpicklingError(f"{module}.{name} has no place in a checkpoint's metadata")
+        return found
+
+
+_BUILT = {("collections", "OrderedDict"), ("builtins", "set"), ("builtins", "frozenset"), ("torch.serialization", "_get_layout")}
