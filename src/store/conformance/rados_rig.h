@@ -52,7 +52,8 @@ class RadosRig : public Rig {
     const bool leaks = !survey || survey->lost_count != 0 || survey->unnamed_stripes != 0 || survey->waiting_blobs != 0;
     if (leaks && survey) {
       std::cerr << "lost: " << survey->lost_count << ", stripes of nobody: " << survey->unnamed_stripes
-                << ", still to be removed: " << survey->waiting_blobs << (settled ? "" : "; not settled in time") << '\n';
+                << ", still to be removed: " << survey->waiting_blobs << (settled ? "" : "; not settled in time")
+                << '\n';
     }
     return leaks;
   }
