@@ -102,6 +102,12 @@ struct KeyRing::Key {
     wipe(derived);
     return made;
   }
+  Secret derived(std::string_view purpose) const {
+    std::string text = hmac_sha256(key.bytes(), as_bytes("verbena derive " + std::string(purpose)));
+    Secret made(as_bytes(text));
+    wipe(text);
+    return made;
+  }
 };
 
 KeyRing::KeyRing(std::filesystem::path keys, std::filesystem::path known)
@@ -228,6 +234,23 @@ size_t KeyRing::size() const {
 }
 
 std::string KeyRing::newest_id() const { return to_hex(newest()->id); }
+
+KeyRing::Derived KeyRing::derive(std::string_view purpose) const {
+  const auto key = newest();
+  return {key->id, key->derived(purpose)};
+}
+
+Result<Secret> KeyRing::derive_again(Bytes id_start, std::string_view purpose) const {
+  std::shared_ptr<const Key> key;
+  {
+    std::shared_lock lock(mutex_);
+    const auto starts = [&](const auto& one) { return std::ranges::equal(Bytes(one->id).first(id_start.size()), id_start); };
+    const auto found = id_start.size() > id_size ? keys_.end() : std::ranges::find_if(keys_, starts);
+    if (found == keys_.end()) return fail(Errc::key_unavailable, "derive: no such master key");
+    key = *found;
+  }
+  return key->derived(purpose);
+}
 
 std::string KeyRing::seal(Bytes plain, std::string_view context) const {
   const auto key = newest();

@@ -149,6 +149,33 @@ TEST_P(Appends, ManySmallOnesMakeFewParts) {
   if (t.get("b", "log")) expect("log", all);
 }
 
+// Parts of an upload stay parts of their own, so only they and large appends ever come to so many.
+TEST_P(Appends, EndAtTenThousandParts) {
+  const auto upload = t.start_upload("b", "full"), nearly = t.start_upload("b", "nearly");
+  ASSERT_TRUE(upload && nearly);
+  std::vector<std::decay_t<decltype(*t.put_part(*upload, 1, "x"))>> parts, fewer;
+  for (int number = 1; number <= part_number_max; ++number) {
+    auto part = t.put_part(*upload, number, "x");
+    ASSERT_TRUE(part) << describe(part.error());
+    parts.push_back(*part);
+  }
+  for (int number = 1; number < part_number_max; ++number) {
+    auto part = t.put_part(*nearly, number, "x");
+    ASSERT_TRUE(part) << describe(part.error());
+    fewer.push_back(*part);
+  }
+  ASSERT_TRUE(t.complete(*upload, parts));
+  ASSERT_TRUE(t.complete(*nearly, fewer));
+  EXPECT_EQ(append("full", "y", 10'000).error(), Errc::too_many_parts);
+  EXPECT_EQ(append("full", pattern(300'000, 1), 10'000).error(), Errc::too_many_parts) << "written as it came";
+  EXPECT_TRUE(t.get("b", "full") == std::string(10'000, 'x'));
+  ASSERT_TRUE(append("nearly", "y", 9'999)) << "the ten thousandth";
+  ASSERT_TRUE(append("nearly", "z", 10'000)) << "goes into that one";
+  EXPECT_EQ(append("nearly", pattern(300'000, 1), 10'001).error(), Errc::too_many_parts);
+  EXPECT_TRUE(t.get("b", "nearly") == std::string(9'999, 'x') + "yz");
+  t.expect_no_leak();
+}
+
 TEST_P(Appends, TheChecksumIsThatOfTheWhole) {
   std::string all;
   ObjectInfo last;
