@@ -9,7 +9,6 @@
 usage: bench/express.py [--build build] [--seconds N]
 """
 import argparse
-import json
 import os
 import pathlib
 import socket
@@ -21,7 +20,7 @@ import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "express"))
-from express_case import ZONE, Express  # noqa: E402
+from express_case import ZONE, Express, make_user  # noqa: E402
 from verbena_server import ACCESS_KEY, SECRET_KEY, Server  # noqa: E402
 
 BUCKET, GENERAL = f"bench--{ZONE}--x-s3", "bench-general"
@@ -37,21 +36,6 @@ POLICY = {"Version": "2012-10-17", "Statement": [
 def cpu_seconds(pid):
     """Of all its threads, to the nanosecond."""
     return sum(int(one.read_text().split()[0]) for one in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
-
-
-def user_keys(endpoint):
-    """Of a user who may read and write both buckets."""
-    iam = Express(endpoint, service="iam")
-
-    def call(action, **arguments):
-        body = urllib.parse.urlencode({"Action": action, "Version": "2010-05-08", "UserName": "bench", **arguments})
-        answer = iam.call("POST", "/", body, {"content-type": "application/x-www-form-urlencoded"})
-        assert answer.status == 200, answer.body
-        return answer
-    call("CreateUser")
-    call("PutUserPolicy", PolicyName="p", PolicyDocument=json.dumps(POLICY))
-    made = call("CreateAccessKey")
-    return made.element("AccessKeyId"), made.element("SecretAccessKey")
 
 
 def raw_request(client, path):
@@ -133,7 +117,7 @@ def main():
         assert plain.call("PUT", f"/{GENERAL}").status == 200
         for bucket, client in ((BUCKET, root), (GENERAL, plain)):
             assert client.call("PUT", f"/{bucket}/4k", os.urandom(4096)).status == 200
-        keys = user_keys(server.http)
+        keys = make_user(server.http, "bench", POLICY)
         streams = []
         for who in ({}, {"keys": keys}):
             session = Express(server.http, **who).open_session(BUCKET)

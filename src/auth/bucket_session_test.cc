@@ -98,7 +98,8 @@ TEST_F(BucketSessions, OfASessionHaveItsEndAndItsAge) {
 
 // Every byte of a token is hashed for each request: three blocks of SHA-256 at most.
 TEST_F(BucketSessions, HaveAShortTokenThatSaysWhatWasAgreed) {
-  const BucketSession limits{.bucket = "b--local1-az1--x-s3", .read_only = true, .encryption = "aws:kms", .kms_key_id = "k"};
+  const BucketSession limits{
+      .bucket = "b--local1-az1--x-s3", .read_only = true, .encryption = "aws:kms", .kms_key_id = "k"};
   const Credentials made = open(limits);
   EXPECT_LE(open().session_token.size(), 128u);
   EXPECT_TRUE(is_bucket_token(made.session_token));
@@ -127,6 +128,19 @@ TEST_F(BucketSessions, OfWhoseTokenABitIsAnotherDoNotOpen) {
   EXPECT_TRUE(store_->find(made.access_key, made.session_token, clock_.now_s()));
   const auto others = KeyRing::in_memory();
   EXPECT_EQ(open_bucket_token(*others, made.session_token).error(), Errc::invalid_token) << "of another server";
+}
+
+// What is kept of them is bounded: whoever opens very many takes nothing from others but their place.
+TEST_F(BucketSessions, ThatAreVeryManyAreTakenAllTheSame) {
+  const Credentials first = open();
+  std::vector<Credentials> many;
+  for (int i = 0; i < 2'000; ++i) many.push_back(open());
+  for (const Credentials& one : many) {
+    ASSERT_TRUE(store_->find(one.access_key, one.session_token, clock_.now_s()));
+  }
+  EXPECT_TRUE(store_->find(first.access_key, first.session_token, clock_.now_s()));
+  EXPECT_EQ(store_->find(first.access_key, many[0].session_token, clock_.now_s()).error(), Errc::invalid_token)
+      << "another session's key";
 }
 
 TEST_F(BucketSessions, EndAtTheirTime) {

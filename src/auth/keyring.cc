@@ -50,7 +50,7 @@ std::expected<std::optional<Secret>, std::string> read_file(const std::filesyste
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file && errno == ENOENT) return std::nullopt;
   if (!file) return cannot("read", path);
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) return cannot("read", path);
   if (!S_ISREG(status.st_mode)) return std::unexpected(path.string() + " is not a file");
   if (is_secret && (status.st_mode & 077) != 0) {
@@ -244,7 +244,9 @@ Result<Secret> KeyRing::derive_again(Bytes id_start, std::string_view purpose) c
   std::shared_ptr<const Key> key;
   {
     std::shared_lock lock(mutex_);
-    const auto starts = [&](const auto& one) { return std::ranges::equal(Bytes(one->id).first(id_start.size()), id_start); };
+    const auto starts = [&](const auto& one) {
+      return std::ranges::equal(Bytes(one->id).first(id_start.size()), id_start);
+    };
     const auto found = id_start.size() > id_size ? keys_.end() : std::ranges::find_if(keys_, starts);
     if (found == keys_.end()) return fail(Errc::key_unavailable, "derive: no such master key");
     key = *found;
