@@ -10,8 +10,8 @@ namespace verbena::auth {
 namespace {
 
 constexpr std::byte token_format{2};  // what the ring seals begins with 1
-constexpr size_t id_size = 4, nonce_size = 6, expires_size = 5, code_size = 16;
-constexpr size_t fixed_size = 1 + id_size + nonce_size + expires_size + 1 + KeyTag().size();
+constexpr size_t key_id_size = 4, nonce_size = 6, expires_size = 5, code_size = 16;
+constexpr size_t fixed_size = 1 + key_id_size + nonce_size + expires_size + 1 + KeyTag().size();
 constexpr std::string_view purpose = "sessions of buckets";
 constexpr uint8_t read_only_flag = 1, aes_flag = 2, kms_flag = 4;
 
@@ -66,7 +66,7 @@ Credentials keys_of(const HmacSha256& key, const Sha256& digest, std::string_vie
 std::optional<BucketToken> read_body(std::string_view body) {
   if (body.size() < fixed_size) return std::nullopt;
   BucketToken out;
-  const std::string_view expires = body.substr(1 + id_size + nonce_size, expires_size);
+  const std::string_view expires = body.substr(1 + key_id_size + nonce_size, expires_size);
   for (const char c : expires) out.expires_s = out.expires_s << 8 | static_cast<uint8_t>(c);
   if (!read_flags(static_cast<uint8_t>(body[fixed_size - 1 - out.parent_tag.size()]), out.limits)) return std::nullopt;
   std::memcpy(out.parent_tag.data(), body.data() + fixed_size - out.parent_tag.size(), out.parent_tag.size());
@@ -86,7 +86,7 @@ std::optional<Credentials> make_bucket_token(const KeyRing& keys, const BucketTo
   }
   const KeyRing::Derived derived = keys.derive(purpose);
   std::string body(1, static_cast<char>(token_format));
-  body += as_text(Bytes(derived.id).first(id_size));
+  body += as_text(Bytes(derived.id).first(key_id_size));
   std::array<std::byte, nonce_size> nonce;
   fill_random(nonce);
   body += as_text(nonce);
@@ -117,7 +117,7 @@ Result<MadeBucketToken> open_bucket_token(const KeyRing& keys, std::string_view 
   if (token.size() > bucket_token_bytes_max) return wrong;
   const auto raw = from_base64(token);
   if (!raw || raw->size() < fixed_size + code_size || (*raw)[0] != token_format) return wrong;
-  const auto secret = keys.derive_again(Bytes(*raw).subspan(1, id_size), purpose);
+  const auto secret = keys.derive_again(Bytes(*raw).subspan(1, key_id_size), purpose);
   if (!secret) return wrong;
   const HmacSha256 key(secret->bytes());
   const std::string_view body = as_text(Bytes(*raw).first(raw->size() - code_size));
