@@ -151,6 +151,8 @@ TEST_P(Appends, ManySmallOnesMakeFewParts) {
 
 // Parts of an upload stay parts of their own, so only they and large appends ever come to so many.
 TEST_P(Appends, EndAtTenThousandParts) {
+  // The logic is the same for all of them; the others take long to put so many parts.
+  if (std::string_view(GetParam().name) != "Local") GTEST_SKIP() << "one engine does";
   const std::string large = pattern(300'000, 1);  // written as it comes
   const auto upload = t.start_upload("b", "log");
   ASSERT_TRUE(upload);
