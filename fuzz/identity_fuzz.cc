@@ -2,6 +2,7 @@
 // written as it was read; a token that nobody sealed never opens.
 #include <cstdlib>
 
+#include "auth/bucket_token.h"
 #include "auth/identity_file.h"
 #include "auth/session_token.h"
 
@@ -19,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else if (data[0] % 3 == 1) {
     const auto contents = decode_session(text);
     if (contents && decode_session(encode_session(*contents)) != contents) std::abort();
-  } else if (open_session(*keys, text)) {
+  } else if (open_session(*keys, text) || open_bucket_token(*keys, text)) {
     std::abort();
   }
   return 0;

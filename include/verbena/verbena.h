@@ -256,6 +256,26 @@ int verbena_head(verbena_client* client, const char* bucket, const char* key, co
 /* Succeeds for a key that does not exist, as S3 does. */
 int verbena_delete(verbena_client* client, const char* bucket, const char* key, const verbena_delete_options* options);
 
+/* Appends `size` bytes to an object in a directory bucket (or one that takes appends), which must be `at` bytes long,
+ * or VERBENA_APPEND_AT_END: however long it is; 0 makes the object where there is none. One change: readers see the
+ * object before it or after it. Not repeated once it may have happened. `object` gets the size of the whole. Of the
+ * options metadata and content type are for the append that makes the object. */
+#define VERBENA_APPEND_AT_END UINT64_MAX
+int verbena_append(verbena_client* client, const char* bucket, const char* key, const void* from, size_t size,
+                   uint64_t at, const verbena_put_options* options, verbena_object* object, verbena_transfer* transfer);
+
+typedef struct verbena_rename_options {
+  size_t struct_size;
+  const char* source_if_match;
+  const char* if_match;      /* of what is at the new name */
+  const char* if_none_match; /* "*": nothing may be there */
+  const char* token;         /* 1 to 64 visible characters: asked for again under it, it is not done again */
+  verbena_cancellation* cancellation;
+} verbena_rename_options;
+/* Gives an object of a directory bucket another name: one change, no byte is copied, what was there goes. */
+int verbena_rename(verbena_client* client, const char* bucket, const char* from, const char* to,
+                   const verbena_rename_options* options);
+
 /* What is known of an object beside verbena_object. Strings are valid until the info is freed. */
 const char* verbena_info_content_type(const verbena_info* info);
 const char* verbena_info_checksum(const verbena_info* info); /* "CRC32C:yZRlqg=="; "" when none is known */

@@ -1,6 +1,7 @@
 // Sessions of directory buckets: their tokens, and which requests take them.
 #include <gtest/gtest.h>
 
+#include "auth/bucket_token.h"
 #include "auth/identity_store.h"
 #include "auth/policy_dependence.h"
 #include "auth/test_clock.h"
@@ -93,6 +94,103 @@ TEST_F(BucketSessions, OfASessionHaveItsEndAndItsAge) {
   ASSERT_TRUE(found);
   EXPECT_EQ((*found)->principal->token_issued_s, clock_.now_s() - 50);
   EXPECT_EQ(store_->open_bucket_session(**found, {.bucket = "b"}, clock_.now_s()).error(), Errc::access_denied);
+}
+
+// Every byte of a token is hashed for each request: three blocks of SHA-256 at most.
+TEST_F(BucketSessions, HaveAShortTokenThatSaysWhatWasAgreed) {
+  const BucketSession limits{
+      .bucket = "b--local1-az1--x-s3", .read_only = true, .encryption = "aws:kms", .kms_key_id = "k"};
+  const Credentials made = open(limits);
+  EXPECT_LE(open().session_token.size(), 128u);
+  EXPECT_TRUE(is_bucket_token(made.session_token));
+  const auto found = store_->find(made.access_key, made.session_token, clock_.now_s());
+  ASSERT_TRUE(found);
+  EXPECT_EQ((*found)->limits, limits);
+  EXPECT_EQ((*found)->credentials.secret_key, made.secret_key);
+  EXPECT_EQ(made.secret_key.size(), 40u);
+  EXPECT_EQ((*found)->principal->token_issued_s, clock_.now_s());
+  EXPECT_NE(open(limits).secret_key, made.secret_key) << "each session has keys of its own";
+}
+
+TEST_F(BucketSessions, OfWhoseTokenABitIsAnotherDoNotOpen) {
+  const Credentials made = open();
+  auto raw = *from_base64(made.session_token);
+  for (size_t bit = 0; bit < raw.size() * 8; ++bit) {
+    raw[bit / 8] ^= std::byte{1} << bit % 8;
+    const std::string forged = to_base64(raw);
+    raw[bit / 8] ^= std::byte{1} << bit % 8;
+    EXPECT_EQ(store_->find(made.access_key, forged, clock_.now_s()).error(), Errc::invalid_token) << bit;
+  }
+  for (size_t size = 0; size < raw.size(); ++size) {
+    const std::string cut = to_base64(Bytes(raw).first(size));
+    if (!cut.empty()) EXPECT_FALSE(store_->find(made.access_key, cut, clock_.now_s())) << size;
+  }
+  EXPECT_TRUE(store_->find(made.access_key, made.session_token, clock_.now_s()));
+  const auto others = KeyRing::in_memory();
+  EXPECT_EQ(open_bucket_token(*others, made.session_token).error(), Errc::invalid_token) << "of another server";
+}
+
+// What is kept of them is bounded: whoever opens very many takes nothing from others but their place.
+TEST_F(BucketSessions, ThatAreVeryManyAreTakenAllTheSame) {
+  const Credentials first = open();
+  std::vector<Credentials> many;
+  for (int i = 0; i < 2'000; ++i) many.push_back(open());
+  for (const Credentials& one : many) {
+    ASSERT_TRUE(store_->find(one.access_key, one.session_token, clock_.now_s()));
+  }
+  EXPECT_TRUE(store_->find(first.access_key, first.session_token, clock_.now_s()));
+  EXPECT_EQ(store_->find(first.access_key, many[0].session_token, clock_.now_s()).error(), Errc::invalid_token)
+      << "another session's key";
+}
+
+TEST_F(BucketSessions, EndAtTheirTime) {
+  const Credentials made = open();
+  EXPECT_TRUE(store_->find(made.access_key, made.session_token, clock_.now_s() + 299));
+  EXPECT_EQ(store_->find(made.access_key, made.session_token, clock_.now_s() + 300).error(), Errc::expired_token);
+}
+
+TEST_F(BucketSessions, EndWithTheKeyThatOpenedThem) {
+  std::string name;
+  ASSERT_TRUE(store_->change([&](AccountMap& accounts) -> Result<void> {
+    auto entry = std::make_shared<AccountEntry>(*accounts.at(std::string(root_account_id)));
+    User user;
+    user.name = "alice";
+    user.id = "AIDAALICE";
+    user.keys.push_back(store_->make_key("AKALICE", "alice's secret", clock_.now_s()));
+    entry->users.emplace("alice", user);
+    accounts[std::string(root_account_id)] = std::move(entry);
+    return {};
+  }));
+  const auto edit = [&](auto change) {
+    ASSERT_TRUE(store_->change([&](AccountMap& accounts) -> Result<void> {
+      auto entry = std::make_shared<AccountEntry>(*accounts.at(std::string(root_account_id)));
+      change(*entry);
+      accounts[std::string(root_account_id)] = std::move(entry);
+      return {};
+    }));
+  };
+  const auto key = store_->find("AKALICE", "", clock_.now_s());
+  ASSERT_TRUE(key);
+  const auto made = store_->open_bucket_session(**key, {.bucket = "b"}, clock_.now_s());
+  ASSERT_TRUE(made);
+  const auto use = [&] {
+    return store_->find(made->credentials.access_key, made->credentials.session_token, clock_.now_s());
+  };
+  ASSERT_TRUE(use());
+  EXPECT_EQ((*use())->principal->name, "alice");
+  edit([](AccountEntry& entry) { entry.users.at("alice").keys[0].active = false; });
+  EXPECT_EQ(use().error(), Errc::invalid_access_key_id) << "turned off";
+  edit([](AccountEntry& entry) { entry.users.at("alice").keys[0].active = true; });
+  EXPECT_TRUE(use()) << "turned on again";
+  edit([](AccountEntry& entry) { entry.users.at("alice").id = "AIDAANOTHER"; });
+  EXPECT_EQ(use().error(), Errc::invalid_access_key_id) << "of another user of that name";
+  edit([&](AccountEntry& entry) {
+    entry.users.at("alice").id = "AIDAALICE";
+    entry.users.at("alice").keys[0] = store_->make_key("AKALICE", "made anew", clock_.now_s());
+  });
+  EXPECT_EQ(use().error(), Errc::invalid_access_key_id) << "another key of that name";
+  edit([](AccountEntry& entry) { entry.users.erase("alice"); });
+  EXPECT_EQ(use().error(), Errc::invalid_access_key_id);
 }
 
 TEST_F(BucketSessions, HostsOfZonesNameTheirBuckets) {

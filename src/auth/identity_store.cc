@@ -5,8 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstring>
 
+#include "auth/bucket_token.h"
 #include "auth/identifiers.h"
 #include "auth/identity_file.h"
 #include "base/bytes.h"
@@ -57,12 +61,44 @@ AccountMap first_accounts() {
   return {{root_account()->id, std::move(root)}};
 }
 
+// As AWS has it: too short to be worth stealing, and clients open the next one in good time.
+constexpr int64_t bucket_session_s = 300;
+
 // Tells a key from another one that is made under its name later, and gives nothing of its secret away.
 std::string tag_of(const Credentials& key) {
   return to_hex(as_bytes(hmac_sha256(as_bytes(key.secret_key), as_bytes("sessions of " + key.access_key))));
 }
 
-size_t slot_of(std::string_view token, size_t slots) { return std::hash<std::string_view>()(token) % slots; }
+// The same of a session of a bucket, and of whose key it is: a user of another id is another one.
+KeyTag short_tag_of(const AccessKey& key) {
+  const std::string what = "sessions of buckets of " + key.credentials.access_key + " " + key.principal->user_id;
+  const std::string digest = hmac_sha256(as_bytes(key.credentials.secret_key), as_bytes(what));
+  KeyTag tag;
+  std::memcpy(tag.data(), digest.data(), tag.size());
+  return tag;
+}
+
+// Session tokens of late, opened: each thread has its own, so that no look-up takes a lock. Direct-mapped: a collision
+// evicts, nothing grows, and who is evicted costs a few hashes. Only tokens that opened are put here.
+struct OpenedToken {
+  uint64_t store = 0;  // several may be in a process
+  uint64_t generation = 0;
+  std::string token;
+  AccessKeyPtr key;
+};
+constexpr size_t opened_slots = 256;
+
+// A token ends with what a secret key made of it: nobody chooses where it lies.
+OpenedToken& slot_of(std::string_view token) {
+  thread_local const auto opened = std::make_unique<std::array<OpenedToken, opened_slots>>();
+  return (*opened)[std::hash<std::string_view>()(token.substr(token.size() - std::min<size_t>(token.size(), 16))) %
+                   opened_slots];
+}
+
+uint64_t next_store_number() {
+  static std::atomic<uint64_t> stores{0};
+  return stores.fetch_add(1) + 1;
+}
 
 }  // namespace
 
@@ -105,7 +141,8 @@ IdentityStore::IdentityStore(std::filesystem::path file, const KeyRing& keys, Cr
     : file_(std::move(file)),
       ring_(keys),
       file_bytes_max_(file_bytes_max),
-      root_(std::make_shared<const AccessKey>(AccessKey{root, superuser(), 0})) {}
+      root_(std::make_shared<const AccessKey>(AccessKey{root, superuser(), 0})),
+      number_(next_store_number()) {}
 
 IdentityStore::~IdentityStore() = default;
 
@@ -309,24 +346,46 @@ Result<AccessKeyPtr> IdentityStore::find_session(std::string_view access_key, st
                                                  int64_t now_s) const {
   // Before the snapshot is read: a change in between makes what is kept here stale at once.
   const uint64_t generation = this->generation();
-  const size_t slot = slot_of(token, opened_slots);
-  AccessKeyPtr key;
-  {
-    std::shared_lock lock(opened_mutex_);
-    const OpenedToken& kept = opened_[slot];
-    if (kept.generation == generation && equal_constant_time(as_bytes(kept.token), as_bytes(token))) key = kept.key;
+  OpenedToken& slot = slot_of(token);
+  const bool known = slot.store == number_ && slot.generation == generation &&
+                     equal_constant_time(as_bytes(slot.token), as_bytes(token));
+  if (!known) {
+    VB_ASSIGN(AccessKeyPtr opened, open_token(token));
+    slot = {number_, generation, std::string(token), std::move(opened)};
   }
-  if (key == nullptr) {
-    VB_ASSIGN(const SessionContents contents, open_session(ring_, token));
-    VB_ASSIGN(key, resolve(contents, token));
-    std::unique_lock lock(opened_mutex_);
-    opened_[slot] = {std::string(token), key, generation};
-  }
+  const AccessKeyPtr& key = slot.key;
   if (key->credentials.access_key != access_key) {
     return fail(Errc::invalid_token, "The session token does not belong to this access key.");
   }
   if (key->expired(now_s)) return fail(Errc::expired_token, "auth: session token");
   return key;
+}
+
+Result<AccessKeyPtr> IdentityStore::open_token(std::string_view token) const {
+  if (is_bucket_token(token)) return open_short(token);
+  VB_ASSIGN(const SessionContents contents, open_session(ring_, token));
+  return resolve(contents, token);
+}
+
+// Who opened it is who its key belongs to now.
+Result<AccessKeyPtr> IdentityStore::open_short(std::string_view token) const {
+  VB_ASSIGN(MadeBucketToken made, open_bucket_token(ring_, token));
+  BucketToken& contents = made.contents;
+  const auto now = snapshot();
+  const auto parent = now->keys.find(contents.parent_key);
+  if (parent == now->keys.end() || parent->second == nullptr ||
+      !equal_constant_time(short_tag_of(*parent->second), contents.parent_tag)) {
+    return fail(Errc::invalid_access_key_id, "auth: the key that opened the session is gone");
+  }
+  Principal principal = *parent->second->principal;
+  principal.token_issued_s = contents.expires_s - bucket_session_s;
+  AccessKey key{std::move(made.credentials),
+                std::make_shared<const Principal>(std::move(principal)),
+                contents.expires_s,
+                std::move(contents.parent_key),
+                {},
+                std::move(contents.limits)};
+  return std::make_shared<const AccessKey>(std::move(key));
 }
 
 bool IdentityStore::has_parent(const SessionContents& contents) const {
@@ -393,28 +452,19 @@ Credentials IdentityStore::make_session(SessionContents& contents, const AccessK
   return {contents.access_key, contents.secret_key, seal_session(ring_, contents)};
 }
 
-// As AWS has it: too short to be worth stealing, and clients open the next one in good time.
-constexpr int64_t bucket_session_s = 300;
-
 Result<CredentialStore::BucketCredentials> IdentityStore::open_bucket_session(const AccessKey& by,
                                                                               const BucketSession& limits,
                                                                               int64_t now_s) const {
   SessionContents contents;
   if (by.credentials.session_token.empty()) {
-    const Principal& principal = *by.principal;
-    contents.kind = principal.kind;
-    contents.account_id = principal.account->id;
-    if (principal.kind != Principal::Kind::account_root) {
-      contents.subject = principal.name;
-      contents.subject_id = principal.user_id;
-    }
-    contents.expires_s = now_s + bucket_session_s;
-  } else {
-    // A session in a session: with that one's policies, and not longer.
-    VB_ASSIGN(contents, open_session(ring_, by.credentials.session_token));
-    if (contents.limits) return fail(Errc::access_denied, "auth: a session of a bucket opens no other one");
-    contents.expires_s = std::min(contents.expires_s, now_s + bucket_session_s);
+    const BucketToken wanted{by.credentials.access_key, short_tag_of(by), now_s + bucket_session_s, limits};
+    if (auto made = make_bucket_token(ring_, wanted)) return BucketCredentials{std::move(*made), wanted.expires_s};
+    return fail(Errc::invalid_argument, "auth: a session of such names");
   }
+  // A session in a session: with that one's policies, and not longer.
+  if (by.limits) return fail(Errc::access_denied, "auth: a session of a bucket opens no other one");
+  VB_ASSIGN(contents, open_session(ring_, by.credentials.session_token));
+  contents.expires_s = std::min(contents.expires_s, now_s + bucket_session_s);
   contents.limits = limits;
   Credentials made = make_session(contents, by, now_s);
   return BucketCredentials{std::move(made), contents.expires_s};

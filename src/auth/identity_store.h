@@ -5,7 +5,6 @@
 // it: whoever was told "done" finds it after a crash, and a crash leaves the old file or the new one.
 #pragma once
 
-#include <array>
 #include <expected>
 #include <filesystem>
 #include <functional>
@@ -50,7 +49,8 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   Result<void> take(const std::optional<std::string>& text);
 
   Result<AccessKeyPtr> find(std::string_view access_key, std::string_view session_token, int64_t now_s) const override;
-  // For five minutes, or for as long as the session that asks.
+  // For five minutes, or for as long as the session that asks. What a lasting key opens has a short token
+  // (bucket_token.h).
   Result<BucketCredentials> open_bucket_session(const AccessKey& by, const BucketSession& limits,
                                                 int64_t now_s) const override;
   AccountPtr by_canonical_id(std::string_view canonical_id) const override;
@@ -88,14 +88,8 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   Result<AccessKeyPtr> find_session(std::string_view access_key, std::string_view token, int64_t now_s) const;
   bool has_parent(const SessionContents& contents) const;
   Result<AccessKeyPtr> resolve(const SessionContents& contents, std::string_view token) const;
-
-  // Session tokens of late, opened. Direct-mapped: nothing grows. Only tokens that opened are put here.
-  struct OpenedToken {
-    std::string token;
-    AccessKeyPtr key;
-    uint64_t generation = 0;
-  };
-  static constexpr size_t opened_slots = 256;
+  Result<AccessKeyPtr> open_token(std::string_view token) const;
+  Result<AccessKeyPtr> open_short(std::string_view token) const;
 
   const std::filesystem::path file_;
   SharedText* shared_ = nullptr;
@@ -105,8 +99,7 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   std::mutex change_mutex_;
   mutable std::shared_mutex mutex_;  // of snapshot_: held for a pointer's copy
   IdentitiesPtr snapshot_;
-  mutable std::shared_mutex opened_mutex_;
-  mutable std::array<OpenedToken, opened_slots> opened_;
+  const uint64_t number_;  // among the stores of this process
 };
 
 }  // namespace verbena::auth

@@ -50,7 +50,7 @@ std::expected<std::optional<Secret>, std::string> read_file(const std::filesyste
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file && errno == ENOENT) return std::nullopt;
   if (!file) return cannot("read", path);
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) return cannot("read", path);
   if (!S_ISREG(status.st_mode)) return std::unexpected(path.string() + " is not a file");
   if (is_secret && (status.st_mode & 077) != 0) {
@@ -100,6 +100,12 @@ struct KeyRing::Key {
     std::string derived = hmac_sha256(key.bytes(), as_bytes(purpose));
     Aead made(as_bytes(derived));
     wipe(derived);
+    return made;
+  }
+  Secret derived(std::string_view purpose) const {
+    std::string text = hmac_sha256(key.bytes(), as_bytes("verbena derive " + std::string(purpose)));
+    Secret made(as_bytes(text));
+    wipe(text);
     return made;
   }
 };
@@ -228,6 +234,25 @@ size_t KeyRing::size() const {
 }
 
 std::string KeyRing::newest_id() const { return to_hex(newest()->id); }
+
+KeyRing::Derived KeyRing::derive(std::string_view purpose) const {
+  const auto key = newest();
+  return {key->id, key->derived(purpose)};
+}
+
+Result<Secret> KeyRing::derive_again(Bytes id_start, std::string_view purpose) const {
+  std::shared_ptr<const Key> key;
+  {
+    std::shared_lock lock(mutex_);
+    const auto starts = [&](const auto& one) {
+      return std::ranges::equal(Bytes(one->id).first(id_start.size()), id_start);
+    };
+    const auto found = id_start.size() > id_size ? keys_.end() : std::ranges::find_if(keys_, starts);
+    if (found == keys_.end()) return fail(Errc::key_unavailable, "derive: no such master key");
+    key = *found;
+  }
+  return key->derived(purpose);
+}
 
 std::string KeyRing::seal(Bytes plain, std::string_view context) const {
   const auto key = newest();

@@ -49,6 +49,16 @@ class KeyRing {
   // key_unavailable: no such key here; corrupt_object: not what was sealed, or for another context.
   Result<Secret> unseal(Bytes sealed, std::string_view context) const;
 
+  // A key of its own for `purpose`, which the ring makes and makes again: for codes that it knows as its own. The id is
+  // the master key's; its first bytes find it again.
+  struct Derived {
+    std::array<std::byte, 8> id;
+    Secret key;
+  };
+  Derived derive(std::string_view purpose) const;
+  // key_unavailable: no master key whose id begins so.
+  Result<Secret> derive_again(Bytes id_start, std::string_view purpose) const;
+
   size_t size() const;
   std::string newest_id() const;  // 16 hex digits
 

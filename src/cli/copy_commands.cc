@@ -1,8 +1,12 @@
-// put and get.
+// put, append, mv and get.
 #include <fmt/core.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <span>
 
+#include "base/bytes.h"
 #include "cli/object_commands.h"
 #include "cli/report.h"
 #include "cli/s3_address.h"
@@ -114,6 +118,64 @@ int run_put(const CopyArguments& arguments) {
   if (!client) return exit_code;
   return arguments.recursive ? put_folder(*client, arguments, *to, options)
                              : put_one(*client, arguments, arguments.from, *to, options);
+}
+
+namespace {
+
+constexpr size_t append_piece_bytes = 16 * MiB;  // each is one change
+
+// Of a stream, until it ends or the piece is full. Negative: it cannot be read.
+ssize_t fill_piece(std::istream& from, std::span<std::byte> piece) {
+  from.read(reinterpret_cast<char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
+  return from.bad() ? -1 : static_cast<ssize_t>(from.gcount());
+}
+
+// The first piece goes to the end, wherever that is; the others behind it, or nowhere.
+int append_stream(const Client& client, std::istream& from, const CopyArguments& arguments, const S3Address& to) {
+  auto buffer = client.allocate(append_piece_bytes);
+  if (!buffer) return report(arguments.from, buffer.error());
+  PutOptions options;
+  options.append_at = append_at_end;
+  for (;;) {
+    const ssize_t filled = fill_piece(from, buffer->bytes());
+    if (filled < 0) return report(arguments.from, "cannot be read", exit_not_found);
+    if (filled == 0) return exit_ok;
+    const auto put = client.put(to.bucket, to.key, buffer->slice(0, static_cast<size_t>(filled)), options);
+    if (!put) return report(to.text(), put.error());
+    options.append_at = put->object_size;
+  }
+}
+
+}  // namespace
+
+int run_append(const CopyArguments& arguments) {
+  const auto to = parse_s3_address(arguments.to);
+  if (!to) return report(arguments.to, to.error(), exit_usage);
+  if (to->key.empty()) return report(arguments.to, "the key is missing", exit_usage);
+  std::ifstream file;
+  if (arguments.from != "-") {
+    file.open(arguments.from, std::ios::binary);
+    if (!file) return report(arguments.from, "cannot be read", exit_not_found);
+  }
+  int exit_code = exit_ok;
+  auto client = arguments.client.connect(exit_code);
+  if (!client) return exit_code;
+  return append_stream(*client, arguments.from == "-" ? std::cin : file, arguments, *to);
+}
+
+int run_mv(const CopyArguments& arguments) {
+  const auto from = parse_s3_address(arguments.from), to = parse_s3_address(arguments.to);
+  if (!from) return report(arguments.from, from.error(), exit_usage);
+  if (!to) return report(arguments.to, to.error(), exit_usage);
+  if (from->key.empty() || to->key.empty()) return report(arguments.from, "mv takes one object", exit_usage);
+  if (from->bucket != to->bucket) {
+    return report(arguments.to, "an object gets another name in its own bucket; else use cp and rm", exit_usage);
+  }
+  int exit_code = exit_ok;
+  auto client = arguments.client.connect(exit_code);
+  if (!client) return exit_code;
+  const auto renamed = client->rename(from->bucket, from->key, to->key);
+  return renamed ? exit_ok : report(from->text(), renamed.error());
 }
 
 int run_get(const CopyArguments& arguments) {

@@ -45,6 +45,18 @@ void add_object_commands(CLI::App& app, int& exit_code) {
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
 
+  auto [append, append_to] = add<CopyArguments>(
+      app, exit_code, "append",
+      "Add a file or standard input to the end of an object in a directory bucket, or one that takes appends",
+      run_append);
+  append->add_option("FILE", append_to->from, "a file, or - for standard input")->required();
+  append->add_option("S3", append_to->to, "s3://BUCKET/KEY; made where it is not there")->required();
+
+  auto [mv, mv_to] =
+      add<CopyArguments>(app, exit_code, "mv", "Give an object of a directory bucket another name, at once", run_mv);
+  mv->add_option("FROM", mv_to->from, "s3://BUCKET/KEY")->required();
+  mv->add_option("TO", mv_to->to, "s3://BUCKET/KEY in the same bucket; what is there goes")->required();
+
   auto [get, get_to] = add<CopyArguments>(app, exit_code, "get", "Fetch an object, or all below a prefix", run_get);
   get->add_option("S3", get_to->from, "s3://BUCKET/KEY")->required();
   get->add_option("FILE", get_to->to, "a file, a folder, or - for standard output (default: the key's last part)");

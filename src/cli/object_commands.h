@@ -8,7 +8,7 @@
 
 namespace verbena::cli {
 
-struct CopyArguments {  // put, get
+struct CopyArguments {  // put, append, mv, get
   ClientFlags client;
   std::string from, to;
   bool recursive = false;
@@ -17,6 +17,8 @@ struct CopyArguments {  // put, get
   std::string many;                   // get: a file that names keys, or "-"
 };
 int run_put(const CopyArguments& arguments);
+int run_append(const CopyArguments& arguments);
+int run_mv(const CopyArguments& arguments);
 int run_get(const CopyArguments& arguments);
 int run_get_many(const CopyArguments& arguments);  // with `many`
 

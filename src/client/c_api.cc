@@ -264,6 +264,32 @@ int verbena_delete(verbena_client* client, const char* bucket, const char* key, 
   });
 }
 
+int verbena_append(verbena_client* client, const char* bucket, const char* key, const void* from, size_t size,
+                   uint64_t at, const verbena_put_options* options, verbena_object* object,
+                   verbena_transfer* transfer) {
+  return guarded([&]() -> Outcome<> {
+    OUT_TRY(all_there(client, bucket, key));
+    if (from == nullptr && size > 0) return null_argument();
+    OUT_TRY(fillable(object));
+    OUT_TRY(fillable(transfer));
+    OUT_ASSIGN(auto request, put_request(options));
+    request.append_at = at;
+    const std::span<const std::byte> memory(static_cast<const std::byte*>(from), size);
+    OUT_ASSIGN(const auto put, client->client.put(bucket, key, memory, request));
+    finish_put(put, object, transfer);
+    return {};
+  });
+}
+
+int verbena_rename(verbena_client* client, const char* bucket, const char* from, const char* to,
+                   const verbena_rename_options* options) {
+  return guarded([&]() -> Outcome<> {
+    OUT_TRY(all_there(client, bucket, from, to));
+    OUT_ASSIGN(const auto request, rename_request(options));
+    return client->client.rename(bucket, from, to, request);
+  });
+}
+
 const char* verbena_info_content_type(const verbena_info* info) {
   return info == nullptr ? "" : info->info.content_type.c_str();
 }

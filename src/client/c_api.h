@@ -123,7 +123,7 @@ inline void fill(verbena_object* out, const verbena::ObjectInfo& info) {
 inline void fill(verbena_object* out, const verbena::PutReply& put) {
   if (out == nullptr) return;
   verbena_object object{};
-  object.size = put.transfer.bytes;
+  object.size = put.object_size != 0 ? put.object_size : put.transfer.bytes;  // of an append: the whole
   copy_text(object.etag, put.etag);
   copy_text(object.version_id, put.version_id);
   give(out, object);
@@ -156,6 +156,7 @@ struct HeadRequest {
 };
 Outcome<HeadRequest> head_request(const verbena_head_options* options);
 Outcome<verbena::RemoveOptions> delete_request(const verbena_delete_options* options);
+Outcome<verbena::RenameOptions> rename_request(const verbena_rename_options* options);
 Outcome<verbena::ListOptions> list_request(const verbena_list_options* options);
 
 Outcome<verbena::Buffer> part_of(const verbena_buffer* buffer, size_t offset, size_t size);

@@ -81,6 +81,17 @@ Outcome<verbena::RemoveOptions> delete_request(const verbena_delete_options* opt
   return out;
 }
 
+Outcome<verbena::RenameOptions> rename_request(const verbena_rename_options* options) {
+  OUT_ASSIGN(const verbena_rename_options given, known(options));
+  verbena::RenameOptions out;
+  out.source_if_match = text(given.source_if_match);
+  out.if_match = text(given.if_match);
+  out.if_none_match = text(given.if_none_match);
+  out.token = text(given.token);
+  out.cancel = token_of(given.cancellation);
+  return out;
+}
+
 Outcome<verbena::ListOptions> list_request(const verbena_list_options* options) {
   OUT_ASSIGN(const verbena_list_options given, known(options));
   verbena::ListOptions out;

@@ -5,6 +5,7 @@
 #include <future>
 
 #include "client/native_test_server.h"
+#include "client/s3_xml.h"
 #include "client/scripted_server.h"
 #include "verbena/client.h"
 
@@ -92,6 +93,92 @@ TEST_F(Repeat, ABatchOfRemovesWithoutAnAnswerIsNotMadeAgainByHttp) {
 TEST_F(Repeat, AHeadWithoutAnAnswerIsAskedAgainByHttp) {
   (void)client_->head("bucket", "k");
   EXPECT_FALSE(http_.requests().empty());
+}
+
+// A directory bucket's server: `ends` answers say that the session has ended.
+std::string in_directory(const ScriptedRequest& request, std::string_view code_of_first) {
+  static std::atomic<int> serial{0};
+  if (request.has("?session")) {
+    const std::string number = std::to_string(++serial);
+    return http_reply(200, "",
+                      "<CreateSessionResult><Credentials><SessionToken>token" + number +
+                          "</SessionToken><SecretAccessKey>s</SecretAccessKey><AccessKeyId>ASIA" + number +
+                          "</AccessKeyId></Credentials></CreateSessionResult>");
+  }
+  static std::atomic<int> asked{0};
+  if (!code_of_first.empty() && asked++ == 0) {
+    return http_reply(400, "", "<Error><Code>" + std::string(code_of_first) + "</Code></Error>");
+  }
+  return http_reply(204, "", "");
+}
+
+Client http_client(const ScriptedServer& server) {
+  ClientOptions options;
+  options.endpoint = server.url();
+  options.access_key = "AKROOT";
+  options.secret_key = "secret/root";
+  options.via = Via::http;
+  options.attempts_max = 1;
+  return *Client::connect(options);
+}
+
+constexpr const char* directory = "b--z1--x-s3";
+
+TEST(BucketSessions, SignWhatIsAboutObjectsOfADirectoryBucket) {
+  ScriptedServer server([](const ScriptedRequest& request, int) { return in_directory(request, ""); });
+  const Client client = http_client(server);
+  ASSERT_TRUE(client.remove(directory, "k"));
+  ASSERT_TRUE(client.remove(directory, "k"));
+  ASSERT_TRUE(client.remove("general", "k"));
+  ASSERT_TRUE(client.remove_bucket(directory));
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 5u);
+  EXPECT_TRUE(requests[0].has("GET /b--z1--x-s3?session")) << requests[0].head;
+  EXPECT_TRUE(requests[0].has("Credential=AKROOT/"));
+  for (const size_t i : {1, 2}) {
+    EXPECT_TRUE(requests[i].has("Credential=ASIA") && requests[i].has("/s3express/aws4_request")) << requests[i].head;
+    EXPECT_TRUE(requests[i].has("x-amz-s3session-token: token")) << "one session for both";
+  }
+  for (const size_t i : {3, 4}) {
+    EXPECT_TRUE(requests[i].has("Credential=AKROOT/") && requests[i].has("/s3/aws4_request")) << requests[i].head;
+    EXPECT_FALSE(requests[i].has("session-token"));
+  }
+}
+
+TEST(BucketSessions, AreOpenedAnewWhenTheServerTakesThemNoMore) {
+  ScriptedServer server([](const ScriptedRequest& request, int) { return in_directory(request, "ExpiredToken"); });
+  const Client client = http_client(server);
+  const auto removed = client.remove(directory, "k");
+  ASSERT_TRUE(removed) << removed.error().message;
+  EXPECT_EQ(server.requests().size(), 4u) << "a session, an error, a session, and again";
+}
+
+TEST(BucketSessions, WithoutOneTheLastingKeysSign) {
+  ScriptedServer server([](const ScriptedRequest& request, int) {
+    if (request.has("?session")) return http_reply(501, "", "<Error><Code>NotImplemented</Code></Error>");
+    return http_reply(204, "", "");
+  });
+  const Client client = http_client(server);
+  ASSERT_TRUE(client.remove(directory, "k"));
+  ASSERT_TRUE(client.remove(directory, "k"));
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 3u) << "asked for once";
+  EXPECT_TRUE(requests[2].has("Credential=AKROOT/"));
+}
+
+TEST(BucketSessions, WhatIsNoAnswerToCreateSessionIsNotSentOn) {
+  const auto made = [](std::string_view token) {
+    return "<CreateSessionResult><Credentials><SessionToken>" + std::string(token) +
+           "</SessionToken><SecretAccessKey>s</SecretAccessKey><AccessKeyId>A</AccessKeyId></Credentials>"
+           "</CreateSessionResult>";
+  };
+  EXPECT_TRUE(parse_session_xml(made("abc")));
+  for (const std::string& bad :
+       {std::string(), std::string("a&#13;&#10;x-evil: 1"), std::string("a b"), std::string(20'000, 'x')}) {
+    EXPECT_FALSE(parse_session_xml(made(bad))) << bad.substr(0, 20);
+  }
+  EXPECT_FALSE(parse_session_xml("<CreateSessionResult/>"));
+  EXPECT_FALSE(parse_session_xml("no XML"));
 }
 
 }  // namespace

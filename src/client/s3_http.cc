@@ -1,9 +1,11 @@
 #include "client/s3_http.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/checksum.h"
 #include "base/text.h"
+#include "base/xml_escape.h"
 
 namespace verbena::client {
 namespace {
@@ -98,9 +100,56 @@ Outcome<> check_names(const S3Call& call) {
   return {};
 }
 
+// What CreateBucket wants of a directory bucket, whose name has its zone; empty for others.
+std::string directory_document(std::string_view bucket) {
+  if (!BucketSessions::is_directory(bucket)) return {};
+  const std::string_view stem = bucket.substr(0, bucket.size() - std::string_view("--x-s3").size());
+  const size_t dashes = stem.rfind("--");
+  if (dashes == std::string_view::npos) return {};  // the server says so
+  std::string out("<CreateBucketConfiguration><Location><Name>");
+  append_xml_escaped(out, stem.substr(dashes + 2));
+  return out +=
+         "</Name><Type>AvailabilityZone</Type></Location><Bucket><DataRedundancy>SingleAvailabilityZone</"
+         "DataRedundancy>"
+         "<Type>Directory</Type></Bucket></CreateBucketConfiguration>";
+}
+
+// What a session of a directory bucket may do: what is about objects, and listings of them.
+bool goes_in_session(const S3Call& call) {
+  if (!BucketSessions::is_directory(call.bucket)) return false;
+  if (!call.key.empty()) return true;
+  constexpr std::string_view listings[] = {"list-type", "uploads", "delete"};
+  return std::ranges::any_of(
+      call.query, [&](const auto& one) { return std::ranges::find(listings, one.first) != std::end(listings); });
+}
+
+// Answers to a session that has ended. Nothing was done.
+bool ended(const ClientError& error) {
+  return error.s3_code == "ExpiredToken" || error.s3_code == "InvalidToken" || error.s3_code == "InvalidAccessKeyId";
+}
+
 }  // namespace
 
+Outcome<auth::Credentials> S3Http::open_session(const std::string& bucket, const std::stop_token& stop) {
+  S3Call request{.method = "GET", .bucket = bucket, .query = {{"session", ""}}};
+  request.stop = stop;
+  OUT_ASSIGN(const HttpReply reply, call_signed(request, nullptr));
+  return parse_session_xml(reply.body);
+}
+
 Outcome<HttpReply> S3Http::call(const S3Call& call) {
+  if (options_.credentials.access_key.empty() || !goes_in_session(call)) return call_signed(call, nullptr);
+  OUT_TRY(check_names(call));
+  const auto open = [&] { return open_session(call.bucket, call.stop); };
+  for (bool again = false;; again = true) {
+    const BucketSessions::Credentials session = sessions_.get(call.bucket, open);
+    auto reply = call_signed(call, session.get());
+    if (reply || again || session == nullptr || !ended(reply.error())) return reply;
+    sessions_.forget(call.bucket, session);
+  }
+}
+
+Outcome<HttpReply> S3Http::call_signed(const S3Call& call, const auth::Credentials* session) {
   OUT_TRY(check_names(call));
   const std::string path = path_of(call);
   const std::string query = query_of(call);
@@ -121,7 +170,8 @@ Outcome<HttpReply> S3Http::call(const S3Call& call) {
       const bool sign = options_.sign_payload && !http_.options().tls;
       hash = sign ? to_hex(verbena::as_bytes(sha256(call.body))) : std::string(unsigned_payload);
     }
-    auth::sign(options_.credentials, options_.region, "s3", system_clock(), request.method, path, query, hash,
+    auth::sign(session != nullptr ? *session : options_.credentials, options_.region,
+               session != nullptr ? "s3express" : "s3", system_clock(), request.method, path, query, hash,
                request.headers);
   }
   request.deadline = deadline_of(request, http_.options().stall_timeout);
@@ -241,6 +291,8 @@ Outcome<ListPage> S3Http::list(const std::string& bucket, const ListOptions& opt
 Outcome<> S3Http::make_bucket(const std::string& bucket, BucketDurability durability) {
   if (bucket.empty()) return fault(ErrorCode::invalid_argument, "the bucket name is empty");
   S3Call request{.method = "PUT", .bucket = bucket, .replayable = false};
+  const std::string document = directory_document(bucket);
+  request.body = as_bytes(document);
   if (durability == BucketDurability::memory) request.headers.emplace_back("x-verbena-durability", "memory");
   OUT_TRY(call(request));
   return {};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "auth/auth.h"
+#include "client/bucket_sessions.h"
 #include "client/http_client.h"
 #include "client/object_headers.h"
 #include "client/outcome.h"
@@ -49,7 +50,8 @@ class S3Http {
  public:
   S3Http(HttpClient& http, S3Options options) : http_(http), options_(std::move(options)) {}
 
-  // The reply when its status is 2xx, else the error it stands for.
+  // The reply when its status is 2xx, else the error it stands for. In directory buckets what a session may do is
+  // signed with one, which is opened for it.
   Outcome<HttpReply> call(const S3Call& call);
 
   Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into,
@@ -77,7 +79,11 @@ class S3Http {
   std::string provider() const { return http_.options().tls ? "https" : "http"; }
 
  private:
+  Outcome<HttpReply> call_signed(const S3Call& call, const auth::Credentials* session);
+  Outcome<auth::Credentials> open_session(const std::string& bucket, const std::stop_token& stop);
+
   HttpClient& http_;
+  BucketSessions sessions_;
   S3Options options_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <pugixml.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -135,6 +136,21 @@ Outcome<std::string> parse_initiate_upload_xml(std::string_view xml) {
   std::string id(text(document.child("InitiateMultipartUploadResult"), "UploadId"));
   if (id.empty() || id.size() > 2048) return malformed("upload");
   return id;
+}
+
+Outcome<auth::Credentials> parse_session_xml(std::string_view xml) {
+  constexpr size_t longest = 16 * 1024;
+  pugi::xml_document document;
+  if (!load(document, xml)) return malformed("session");
+  const pugi::xml_node made = document.child("CreateSessionResult").child("Credentials");
+  auth::Credentials out{std::string(text(made, "AccessKeyId")), std::string(text(made, "SecretAccessKey")),
+                        std::string(text(made, "SessionToken"))};
+  for (const std::string* one : {&out.access_key, &out.secret_key, &out.session_token}) {
+    // They go into headers.
+    const auto visible = [](char c) { return c > ' ' && c < 0x7f; };
+    if (one->empty() || one->size() > longest || !std::ranges::all_of(*one, visible)) return malformed("session");
+  }
+  return out;
 }
 
 Outcome<std::string> parse_complete_upload_xml(std::string_view xml) {

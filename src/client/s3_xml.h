@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "auth/auth.h"
 #include "client/outcome.h"
 
 namespace verbena::client {
@@ -23,6 +24,9 @@ Outcome<std::vector<BucketInfo>> parse_buckets_xml(std::string_view xml);
 Outcome<std::string> parse_initiate_upload_xml(std::string_view xml);
 // The object's ETag. A 200 reply may still hold an <Error>: that is returned as an error.
 Outcome<std::string> parse_complete_upload_xml(std::string_view xml);
+
+// CreateSession's credentials. Whole, or malformed_reply.
+Outcome<auth::Credentials> parse_session_xml(std::string_view xml);
 
 // The body of CompleteMultipartUpload. Checksums are base64 CRC32C, empty for none.
 struct CompletedPart {

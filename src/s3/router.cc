@@ -247,7 +247,9 @@ Result<const Operation*> resolve(Context& context) {
   context.hoisted = hoisted_headers(context.request, context.query);
   const Scope scope = context.bucket.empty() ? Scope::service : context.key.empty() ? Scope::bucket : Scope::object;
   VB_ASSIGN(const Operation* operation, find_allowed(scope, context));
-  if (scope != Scope::service) VB_TRY(check_bucket_name(context.bucket));
+  // A bucket that there is has a name that may be.
+  const bool known = scope != Scope::service && cached_access(context.service, context.bucket) != nullptr;
+  if (scope != Scope::service && !known) VB_TRY(check_bucket_name(context.bucket));
   if (scope == Scope::object) VB_TRY(check_key(context.key));
   VB_TRY(check_express(context, *operation));
   VB_TRY(refuse_unimplemented_headers(context));

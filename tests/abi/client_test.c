@@ -195,6 +195,30 @@ static int64_t give_failure(void* context, void* into, size_t size) {
   return -1;
 }
 
+/* Directory buckets: logs that grow, and objects that get other names. */
+static void logs(verbena_client* maker, verbena_client* client, const char* bucket) {
+  CHECK(verbena_make_bucket(maker, bucket, NULL) == 0);
+  verbena_object object = {.struct_size = sizeof object};
+  CHECK(verbena_append(client, bucket, "log", "one ", 4, 0, NULL, &object, NULL) == 0 && object.size == 4);
+  CHECK(verbena_append(client, bucket, "log", "two", 3, VERBENA_APPEND_AT_END, NULL, &object, NULL) == 0 && object.size == 7);
+  CHECK(verbena_append(client, bucket, "log", "x", 1, 6, NULL, NULL, NULL) != 0);
+  verbena_error error = {.struct_size = sizeof error};
+  verbena_error_details(&error);
+  CHECK(strcmp(error.s3_code, "InvalidWriteOffset") == 0);
+  CHECK(verbena_append(client, bucket, "log", NULL, 1, 7, NULL, NULL, NULL) == VERBENA_INVALID_ARGUMENT);
+  verbena_rename_options rename = {.struct_size = sizeof rename, .if_none_match = "*"};
+  CHECK(verbena_append(client, bucket, "there", "-", 1, 0, NULL, NULL, NULL) == 0);
+  CHECK(verbena_rename(client, bucket, "log", "there", &rename) == VERBENA_PRECONDITION_FAILED);
+  CHECK(verbena_rename(client, bucket, "log", "there", NULL) == 0);
+  char got[8] = {0};
+  uint64_t bytes = 0;
+  CHECK(verbena_get_bytes(client, bucket, "there", got, sizeof got, NULL, &bytes, NULL, NULL) == 0);
+  CHECK(bytes == 7 && strcmp(got, "one two") == 0);
+  CHECK(verbena_rename(client, bucket, "log", "there", NULL) == VERBENA_NO_SUCH_KEY);
+  CHECK(verbena_rename(client, bucket, "log", NULL, NULL) == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_delete(client, bucket, "there", NULL) == 0 && verbena_remove_bucket(maker, bucket) == 0);
+}
+
 static void listings(verbena_client* client, const char* bucket) {
   size_t left = 300000;
   CHECK(verbena_put_stream(client, bucket, "d/streamed", give_bytes, &left, NULL, NULL, NULL) == 0);
@@ -411,6 +435,7 @@ int main(int argc, char** argv) {
   objects(client, bucket);
   sizes(client, bucket);
   listings(client, bucket);
+  logs(http, client, "abi-logs--local1-az1--x-s3");
   batches(client, bucket);
   parts(client, bucket, via);
   queues(client, bucket);

@@ -32,6 +32,8 @@ int main(void) {
   AT(verbena_head_options, cancellation);
   SIZE(verbena_delete_options);
   AT(verbena_delete_options, cancellation);
+  SIZE(verbena_rename_options);
+  AT(verbena_rename_options, cancellation);
   SIZE(verbena_bucket_options);
   SIZE(verbena_item);
   AT(verbena_item, content_type);

@@ -263,6 +263,26 @@ class CommandLine(unittest.TestCase):
             self.run_program("cp", *wrong, expect=USAGE)
         self.run_program("cp", f"{bucket}/nothing", f"{bucket}/x", expect=NOT_FOUND)
 
+    def test_logs_grow_and_objects_get_other_names(self):
+        bucket = "s3://cli-logs--local1-az1--x-s3"
+        self.run_program("mb", bucket)
+        line = self.home / "line"
+        line.write_bytes(b"from a file\n")
+        for via in ("native", "http"):
+            log = f"{bucket}/{via}"
+            self.run_program("append", "--via", via, str(line), log)
+            self.run_program("append", "--via", via, "-", log, input=b"from a pipe\n")
+            self.assertEqual(self.run_program("cat", log).stdout, b"from a file\nfrom a pipe\n")
+            self.run_program("mv", "--via", via, log, log + ".1")
+            self.run_program("mv", "--via", via, log, log + ".1", expect=NOT_FOUND)
+            self.assertEqual(self.run_program("cat", log + ".1").stdout, b"from a file\nfrom a pipe\n")
+            large = os.urandom(17 << 20)  # two changes
+            self.run_program("append", "--via", via, "-", log, input=large)
+            self.assertEqual(self.run_program("cat", log).stdout, large)
+        self.run_program("append", str(self.home / "nothing"), f"{bucket}/k", expect=NOT_FOUND)
+        self.run_program("append", str(line), bucket, expect=USAGE)
+        self.run_program("mv", f"{bucket}/native.1", f"{self.bucket('elsewhere')}/k", expect=USAGE)
+
     def test_du_sums(self):
         bucket = self.bucket("du-sums")
         for key, size in (("a/1", 1000), ("a/2", 500), ("b", 24)):

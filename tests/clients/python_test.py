@@ -40,6 +40,23 @@ class Doors(PythonCase):
         with self.assertRaises(verbena.errors.InvalidRange):
             self.client.get("bucket", "k", range=(10, 5))
 
+    def test_logs_grow_and_objects_get_other_names(self):
+        bucket = "py-logs--local1-az1--x-s3"
+        self.connect(via="http").make_bucket(bucket)
+        for via in ("native", "http", "auto"):
+            client = self.connect(via=via)
+            self.assertEqual(client.append(bucket, via, b"one ", at=0).size, 4)
+            self.assertEqual(client.append(bucket, via, bytearray(b"two")).size, 7)
+            with self.assertRaises(verbena.VerbenaError):
+                client.append(bucket, via, b"x", 6)
+            client.rename(bucket, via, via + "-2", if_none_match="*")
+            with self.assertRaises(FileNotFoundError):
+                client.rename(bucket, via, via + "-2")
+            self.assertEqual(bytes(client.get(bucket, via + "-2")), b"one two")
+        for wrong in ((bucket,), (bucket, "k", 7), (bucket, "k", b"x", -1), (bucket, "k", b"x", 2**64), (bucket, "k", b"x", 2**64 - 1)):
+            with self.assertRaises((TypeError, ValueError, OverflowError)):
+                client.append(*wrong)
+
     def test_missing_things_are_typed(self):
         for missing in (lambda: self.client.get("bucket", "nothing"), lambda: self.client.head("bucket", "nothing"),
                         lambda: self.client.get_into("bucket", "nothing", bytearray(9))):

@@ -1,14 +1,16 @@
 #!/usr/bin/python3
 """Directory buckets over HTTP, in sessions that are opened and signed by hand, and what strangers try with them."""
+import base64
 import json
 import os
 import pathlib
 import sys
+import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from express_case import ZONE, Express  # noqa: E402
-from verbena_server import Server, boto3_client  # noqa: E402
+from express_case import ZONE, Express, iam_call, make_user  # noqa: E402
+from verbena_server import ACCESS_KEY, Server, boto3_client  # noqa: E402
 
 BUCKET = f"by-hand--{ZONE}--x-s3"
 OTHER = f"other--{ZONE}--x-s3"
@@ -125,6 +127,142 @@ class Directory(unittest.TestCase):
             answer = s.call("PUT", f"/{BUCKET}/limits", "y", {"x-amz-write-offset-bytes": offset})
             self.assertEqual(answer.code, "InvalidArgument", offset)
         self.assertEqual(s.call("GET", f"/{BUCKET}/limits").body, b"x")
+
+
+class ATenantWithOneRight(unittest.TestCase):
+    """May read one bucket, in sessions, and nothing else."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server().start()
+        cls.root = Express(cls.server.http)
+        for bucket in (BUCKET, OTHER):
+            cls.root.make_bucket(bucket)
+            assert cls.root.call("PUT", f"/{bucket}/k", "data").status == 200
+        cls.keys = make_user(cls.server.http, "reader", cls.policy())
+        cls.tenant = Express(cls.server.http, keys=cls.keys)
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop() == 0
+
+    @staticmethod
+    def policy(effect="Allow"):
+        return {"Version": "2012-10-17", "Statement": {
+            "Effect": effect, "Action": "s3express:CreateSession", "Resource": f"arn:aws:s3express:us-east-1:000000000000:bucket/{BUCKET}",
+            "Condition": {"StringEquals": {"s3express:SessionMode": "ReadOnly"}}}}
+
+    def refused(self, session, code="AccessDenied", bucket=BUCKET):
+        for method, path, headers in (("PUT", "/k", {}), ("PUT", "/k", {"x-amz-write-offset-bytes": "4"}), ("DELETE", "/k", {}),
+                                      ("PUT", "/k2?renameObject", {"x-amz-rename-source": "k"}), ("POST", "/k?uploads", {})):
+            answer = session.call(method, f"/{bucket}{path}", "x" if method == "PUT" and "?" not in path else b"", headers)
+            self.assertEqual(answer.code, code, f"{method} {path}")
+
+    def test_reads_and_does_nothing_else(self):
+        session = self.tenant.open_session(BUCKET, "ReadOnly")
+        self.assertEqual(session.call("GET", f"/{BUCKET}/k").body, b"data")
+        self.refused(session)
+        self.refused(session, bucket=OTHER)
+        for bucket, mode in ((BUCKET, "ReadWrite"), (OTHER, "ReadOnly")):
+            refused = self.tenant.call("GET", f"/{bucket}?session", headers={"x-amz-create-session-mode": mode})
+            self.assertEqual(refused.code, "AccessDenied", f"{bucket} {mode}")
+
+    def test_what_stands_open_in_a_token_cannot_be_written_anew(self):
+        session = self.tenant.open_session(BUCKET, "ReadOnly")
+        access, secret, token = session.session
+        body = base64.b64decode(token)
+        self.assertIn(BUCKET.encode(), body)
+        longer = bytearray(body)
+        longer[11:16] = (2**40 - 1).to_bytes(5, "big")
+        writer = bytearray(body)
+        self.assertEqual(writer[16], 1, "read-only")
+        writer[16] = 0
+        other_bucket = body.replace(BUCKET.encode(), OTHER.encode().ljust(len(BUCKET), b"-"))
+        roots = body.replace(self.keys[0].encode(), ACCESS_KEY.encode().ljust(len(self.keys[0]), b"A"))
+        for forged in (bytes(longer), bytes(writer), other_bucket, roots, body[:-16] + bytes(16), body + b"\0", body[1:], b"\2" * 200):
+            answer = Express(self.server.http, (access, secret, base64.b64encode(forged).decode())).call("GET", f"/{BUCKET}/k")
+            self.assertEqual(answer.code, "InvalidToken", forged)
+        own = Express(self.server.http, (*self.keys, token)).call("GET", f"/{BUCKET}/k")
+        self.assertEqual(own.code, "InvalidToken", "the lasting key takes no token")
+        theirs = self.root.open_session(BUCKET).session
+        for mixed in ((access, secret, theirs[2]), (theirs[0], secret, theirs[2])):
+            answer = Express(self.server.http, mixed).call("GET", f"/{BUCKET}/k")
+            self.assertIn(answer.code, ("InvalidToken", "SignatureDoesNotMatch"))
+
+    def test_very_many_sessions_end_with_the_right(self):
+        sessions = [self.tenant.open_session(BUCKET, "ReadOnly") for _ in range(60)]
+        for session in sessions:
+            self.assertEqual(session.call("GET", f"/{BUCKET}/k").status, 200)
+        roots = self.root.open_session(BUCKET)
+        iam_call(self.server.http, "PutUserPolicy", UserName="reader", PolicyName="p", PolicyDocument=json.dumps(self.policy("Deny")))
+        try:
+            for session in sessions:
+                self.assertEqual(session.call("GET", f"/{BUCKET}/k").code, "AccessDenied")
+            self.assertEqual(roots.call("GET", f"/{BUCKET}/k").status, 200)
+        finally:
+            for session in sessions:
+                session.connection.close()
+            iam_call(self.server.http, "PutUserPolicy", UserName="reader", PolicyName="p", PolicyDocument=json.dumps(self.policy()))
+
+
+class AppendsRace(unittest.TestCase):
+    """Appends of several writers, while others remove the log and give it another name: a reader sees whole records, in the
+    order in which each writer's were acknowledged, none twice."""
+    RECORD, WRITERS, ROUNDS = 50, 3, 60
+
+    def write(self, session, number, acknowledged):
+        for serial in range(self.ROUNDS):
+            head = session.call("HEAD", f"/{BUCKET}/log")
+            size = int(head.headers["content-length"]) if head.status == 200 else 0
+            answer = session.call("PUT", f"/{BUCKET}/log", f"{number} {serial}".ljust(self.RECORD - 1) + "\n",
+                                  {"x-amz-write-offset-bytes": str(size)})
+            if answer.status == 200:
+                acknowledged.append((number, serial, int(answer.headers["x-amz-object-size"])))
+            else:
+                self.refusals.add(answer.code)
+
+    def disturb(self, session, done):
+        while not done.is_set():
+            session.call("DELETE", f"/{BUCKET}/log")
+            session.call("PUT", f"/{BUCKET}/log", headers={"x-amz-write-offset-bytes": "0"})  # without bytes: refused
+            session.call("PUT", f"/{BUCKET}/kept?renameObject", headers={"x-amz-rename-source": "log"})
+            for key in ("log", "kept"):
+                self.check(session.call("GET", f"/{BUCKET}/{key}"))
+
+    def check(self, answer):
+        if answer.status == 404:
+            return
+        assert answer.status == 200, answer.body
+        assert len(answer.body) % self.RECORD == 0, len(answer.body)
+        records = [tuple(map(int, line.split())) for line in answer.body.decode().splitlines()]
+        assert len(set(records)) == len(records), records
+        for number in range(self.WRITERS):
+            mine = [serial for writer, serial in records if writer == number]
+            assert mine == sorted(mine), records
+
+    def test_with_removals_and_renames(self):
+        with Server() as server:
+            self.root, self.refusals = Express(server.http), set()
+            self.root.make_bucket(BUCKET)
+            acknowledged, done, failures = [], threading.Event(), []
+
+            def guarded(work, *args):
+                try:
+                    work(*args)
+                except Exception as error:  # told by the test's own thread
+                    failures.append(error)
+            writers = [threading.Thread(target=guarded, args=(self.write, self.root.open_session(BUCKET), n, acknowledged)) for n in range(self.WRITERS)]
+            others = threading.Thread(target=guarded, args=(self.disturb, self.root.open_session(BUCKET), done))
+            for thread in (*writers, others):
+                thread.start()
+            for thread in writers:
+                thread.join()
+            done.set()
+            others.join()
+            self.assertEqual(failures, [])
+            self.assertGreater(len(acknowledged), 0)
+            self.assertTrue(all(size % self.RECORD == 0 for _, _, size in acknowledged))
+            self.assertLessEqual(self.refusals, {"InvalidWriteOffset"})
 
 
 class TurnedOff(unittest.TestCase):

@@ -1,6 +1,7 @@
 """Requests in a session of a directory bucket, signed by hand with botocore's signer: boto3 as Debian 12 has it knows
 no sessions."""
 import http.client
+import json
 import pathlib
 import re
 import sys
@@ -71,3 +72,18 @@ class Express:
         assert answer.status == 200, answer.body
         return Express(self.endpoint, (answer.element("AccessKeyId"), answer.element("SecretAccessKey"),
                                        answer.element("SessionToken")))
+
+
+def iam_call(endpoint, action, **arguments):
+    body = urllib.parse.urlencode({"Action": action, "Version": "2010-05-08", **arguments})
+    answer = Express(endpoint, service="iam").call("POST", "/", body, {"content-type": "application/x-www-form-urlencoded"})
+    assert answer.status == 200, answer.body
+    return answer
+
+
+def make_user(endpoint, name, policy):
+    """The keys of a new user of the root's account, who may do what the policy (an object) says."""
+    iam_call(endpoint, "CreateUser", UserName=name)
+    iam_call(endpoint, "PutUserPolicy", UserName=name, PolicyName="p", PolicyDocument=json.dumps(policy))
+    made = iam_call(endpoint, "CreateAccessKey", UserName=name)
+    return made.element("AccessKeyId"), made.element("SecretAccessKey")

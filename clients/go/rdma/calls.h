@@ -146,6 +146,29 @@ static inline int vb_delete(verbena_client* client, const char* names, verbena_c
   return vb_end(answer, verbena_delete(client, bucket, key, &options));
 }
 
+// names: bucket, key, content type.
+static inline int vb_append(verbena_client* client, const char* names, const void* from, size_t size, uint64_t at,
+                            verbena_cancellation* cancellation, vb_answer* answer) {
+  vb_begin(answer);
+  const char *bucket = vb_next(&names), *key = vb_next(&names);
+  verbena_put_options options = {.struct_size = sizeof options};
+  options.content_type = vb_next(&names);
+  options.cancellation = cancellation;
+  return vb_end(answer, verbena_append(client, bucket, key, from, size, at, &options, &answer->object, &answer->transfer));
+}
+
+// names: bucket, from, to, source's if-match, if-match, if-none-match, token.
+static inline int vb_rename(verbena_client* client, const char* names, verbena_cancellation* cancellation, vb_answer* answer) {
+  const char *bucket = vb_next(&names), *from = vb_next(&names), *to = vb_next(&names);
+  verbena_rename_options options = {.struct_size = sizeof options};
+  options.source_if_match = vb_next(&names);
+  options.if_match = vb_next(&names);
+  options.if_none_match = vb_next(&names);
+  options.token = vb_next(&names);
+  options.cancellation = cancellation;
+  return vb_end(answer, verbena_rename(client, bucket, from, to, &options));
+}
+
 // names: bucket, prefix, delimiter, after, continuation.
 static inline int vb_list(verbena_client* client, const char* names, unsigned max_keys, verbena_page** page,
                           verbena_cancellation* cancellation, vb_answer* answer) {

@@ -222,6 +222,55 @@ func (c *Client) HeadObject(ctx context.Context, bucket, key string) (Object, er
 	return c.head(ctx, bucket, key, "", true)
 }
 
+// AtEnd is the place of an append to an object of whatever size.
+const AtEnd = ^uint64(0)
+
+// AppendObject adds data to the end of an object in a directory bucket, which must be `at` bytes long, or AtEnd; it is made where it
+// is not there. What it returns has the size of the whole.
+func (c *Client) AppendObject(ctx context.Context, bucket, key string, data []byte, at uint64, contentType string) (Object, error) {
+	names, err := named(bucket, key, contentType)
+	if err != nil {
+		return Object{}, err
+	}
+	call, err := c.begin(ctx)
+	if err != nil {
+		return Object{}, err
+	}
+	defer call.end()
+	var answer C.vb_answer
+	code := C.vb_append(c.handle, text(names), start(data), C.size_t(len(data)), C.uint64_t(at), call.cancellation, &answer)
+	if err := failure(ctx, code, &answer); err != nil {
+		return Object{}, err
+	}
+	answer.bytes = answer.transfer.bytes
+	return object(key, &answer, nil), nil
+}
+
+// RenameOptions say when an object may get another name. ETags are without quotes, or "*".
+type RenameOptions struct {
+	SourceIfMatch, IfMatch, IfNoneMatch string
+	Token                               string // asked for again under it, it is not done again
+}
+
+// RenameObject gives an object of a directory bucket another name, at once; what was there goes. options may be nil.
+func (c *Client) RenameObject(ctx context.Context, bucket, from, to string, options *RenameOptions) error {
+	if options == nil {
+		options = &RenameOptions{}
+	}
+	names, err := named(bucket, from, to, options.SourceIfMatch, options.IfMatch, options.IfNoneMatch, options.Token)
+	if err != nil {
+		return err
+	}
+	call, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer call.end()
+	var answer C.vb_answer
+	code := C.vb_rename(c.handle, text(names), call.cancellation, &answer)
+	return failure(ctx, code, &answer)
+}
+
 // DeleteObject succeeds for a key that does not exist, as S3 does.
 func (c *Client) DeleteObject(ctx context.Context, bucket, key string) error {
 	names, err := named(bucket, key, "", "")

@@ -66,6 +66,32 @@ func TestObjectsTravelByEachDoorAndSaySo(t *testing.T) {
 	}
 }
 
+func TestLogsGrowAndObjectsGetOtherNames(t *testing.T) {
+	name := bucket(t, connect(t, "auto"), "go-logs--local1-az1--x-s3")
+	for _, via := range []string{"native", "http", "auto"} {
+		client := connect(t, via)
+		for i, at := range []uint64{0, 4, AtEnd} {
+			made, err := client.AppendObject(background, name, via, []byte("abc\n"), at, "text/x")
+			if err != nil || made.Size != uint64(4*(i+1)) {
+				t.Fatalf("%s: %+v %v", via, made, err)
+			}
+		}
+		if _, err := client.AppendObject(background, name, via, []byte("x"), 5, ""); err == nil {
+			t.Fatal(via, "appended where the object does not end")
+		}
+		if err := client.RenameObject(background, name, via, via+"-2", &RenameOptions{IfNoneMatch: "*"}); err != nil {
+			t.Fatal(via, err)
+		}
+		got, err := client.GetObject(background, name, via+"-2")
+		if err != nil || string(got) != "abc\nabc\nabc\n" {
+			t.Fatal(via, string(got), err)
+		}
+		if err := client.RenameObject(background, name, via, via+"-3", nil); !errors.Is(err, NoSuchKey) {
+			t.Fatal(via, err)
+		}
+	}
+}
+
 func TestErrorsAreFound(t *testing.T) {
 	client := connect(t, "auto")
 	name := bucket(t, client, "go-errors")

@@ -469,6 +469,71 @@ static PyObject* client_delete(PyObject* self, PyObject* const* values, Py_ssize
   return finish((Client*)self, used, code);
 }
 
+// `at`: None for wherever the object ends.
+static bool place_of(PyObject* at, uint64_t* place) {
+  *place = VERBENA_APPEND_AT_END;
+  if (at == NULL || at == Py_None) return true;
+  *place = PyLong_AsUnsignedLongLong(at);
+  if (PyErr_Occurred()) return false;
+  if (*place != VERBENA_APPEND_AT_END) return true;
+  PyErr_SetString(PyExc_ValueError, "no object is so long");
+  return false;
+}
+
+static PyObject* client_append(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  static char* names[] = {"bucket", "key", "data", "at", "content_type", NULL};
+  const char *bucket = NULL, *key = NULL;
+  PyObject *data = NULL, *at = NULL;
+  verbena_put_options options = {.struct_size = sizeof options};
+  uint64_t place = 0;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "ssO|O$z:append", names, &bucket, &key, &data, &at, &options.content_type) ||
+      !place_of(at, &place)) {
+    return NULL;
+  }
+  Client* client = (Client*)self;
+  Memory memory;
+  Reply* reply = NULL;
+  verbena_client* used = begin_use(client);
+  if (used == NULL) return NULL;
+  if (open_memory(&memory, data, false)) {
+    reply = new_reply();
+    int code = 0;
+    options.cancellation = client->cancellation;
+    if (reply != NULL) {
+      const void* from = memory.buffer != NULL ? verbena_buffer_data(memory.buffer->buffer) : memory.data;
+      Py_BEGIN_ALLOW_THREADS
+      code = verbena_append(used, bucket, key, from, memory.size, place, &options, &reply->object, &reply->transfer);
+      Py_END_ALLOW_THREADS
+      reply->bytes = memory.size;
+    }
+    if (code != VERBENA_OK) {
+      raise_last(code);
+      Py_CLEAR(reply);
+    }
+    close_memory(&memory);
+  }
+  end_use(client, used);
+  return (PyObject*)reply;
+}
+
+static PyObject* client_rename(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  static char* names[] = {"bucket", "source", "target", "source_if_match", "if_match", "if_none_match", "token", NULL};
+  const char *bucket = NULL, *from = NULL, *to = NULL;
+  verbena_rename_options options = {.struct_size = sizeof options};
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "sss|$zzzz:rename", names, &bucket, &from, &to, &options.source_if_match,
+                                   &options.if_match, &options.if_none_match, &options.token)) {
+    return NULL;
+  }
+  verbena_client* used = begin_use((Client*)self);
+  if (used == NULL) return NULL;
+  options.cancellation = ((Client*)self)->cancellation;
+  int code = 0;
+  Py_BEGIN_ALLOW_THREADS
+  code = verbena_rename(used, bucket, from, to, &options);
+  Py_END_ALLOW_THREADS
+  return finish((Client*)self, used, code);
+}
+
 static PyObject* client_make_bucket(PyObject* self, PyObject* arguments, PyObject* keywords) {
   static char* names[] = {"bucket", "memory", NULL};
   const char* bucket = NULL;
@@ -641,6 +706,13 @@ static PyMethodDef client_methods[] = {
          "    md5_etag=False) -> Reply\n\nStores a Buffer, or what any contiguous buffer or DLPack tensor in host memory holds."),
     FAST("put_stream", client_put_stream,
          "put_stream(bucket, key, read, *, ...) -> Reply\n\nStores what read(size) gives until it gives nothing, in bounded memory."),
+    KEYWORDS("append", client_append,
+             "append(bucket, key, data, at=None, *, content_type=None) -> Reply\n\n"
+             "Adds to the end of an object in a directory bucket, which must be `at` bytes long where that is given; its `size` is\n"
+             "then that of the whole. Makes the object where there is none."),
+    KEYWORDS("rename", client_rename,
+             "rename(bucket, source, target, *, source_if_match=None, if_match=None, if_none_match=None, token=None)\n\n"
+             "Gives an object of a directory bucket another name, at once. What was there goes."),
     FAST("head", client_head, "head(bucket, key, *, version_id=None) -> Reply"),
     FAST("delete", client_delete,
          "delete(bucket, key, *, version_id=None, if_match=None)\n\nSucceeds for a key that does not exist, as S3 does."),

@@ -149,6 +149,31 @@ TEST_P(Appends, ManySmallOnesMakeFewParts) {
   if (t.get("b", "log")) expect("log", all);
 }
 
+// Parts of an upload stay parts of their own, so only they and large appends ever come to so many.
+TEST_P(Appends, EndAtTenThousandParts) {
+  // The logic is the same for all of them; the others take long to put so many parts.
+  if (std::string_view(GetParam().name) != "Local") GTEST_SKIP() << "one engine does";
+  const std::string large = pattern(300'000, 1);  // written as it comes
+  const auto upload = t.start_upload("b", "log");
+  ASSERT_TRUE(upload);
+  std::vector<PartInfo> parts;
+  for (int number = 1; number < part_number_max; ++number) {
+    auto part = t.put_part(*upload, number, "x");
+    ASSERT_TRUE(part) << describe(part.error());
+    parts.push_back(*part);
+  }
+  ASSERT_TRUE(t.complete(*upload, parts));
+  ASSERT_TRUE(append("log", "y", 9'999)) << "the ten thousandth";
+  ASSERT_TRUE(append("log", "z", 10'000)) << "goes into that one";
+  EXPECT_EQ(append("log", large, 10'001).error(), Errc::too_many_parts);
+  const std::string rest = pattern(20'000, 2);  // more than is taken along by the next
+  ASSERT_TRUE(append("log", rest, 10'001));
+  EXPECT_EQ(append("log", "!", 30'001).error(), Errc::too_many_parts);
+  EXPECT_EQ(append("log", large, 30'001).error(), Errc::too_many_parts);
+  EXPECT_TRUE(t.get("b", "log") == std::string(9'999, 'x') + "yz" + rest);
+  t.expect_no_leak();
+}
+
 TEST_P(Appends, TheChecksumIsThatOfTheWhole) {
   std::string all;
   ObjectInfo last;

@@ -1,0 +1,59 @@
+// Sessions of directory buckets (S3 Express): credentials of five minutes that the client asks for by itself, as SDKs
+// do, and signs its requests about objects with. Bounded; thread-safe.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "auth/auth.h"
+#include "client/outcome.h"
+
+namespace verbena::client {
+
+class BucketSessions {
+ public:
+  using Credentials = std::shared_ptr<const auth::Credentials>;  // null: the lasting keys sign
+  static constexpr auto life = std::chrono::minutes(4), rest = std::chrono::minutes(1);
+  static constexpr size_t buckets_max = 64;
+
+  static bool is_directory(std::string_view bucket) { return bucket.ends_with("--x-s3"); }
+
+  // `open()` asks for a session: called where there is none that is good for a while. Where it gets none, be it that
+  // the server knows no sessions or that the keys may open none that writes, the lasting keys do for a time.
+  template <class Open>
+  Credentials get(const std::string& bucket, const Open& open) {
+    const auto now = std::chrono::steady_clock::now();
+    const std::lock_guard lock(mutex_);  // one asks, the others wait for what it gets
+    if (const auto known = kept_.find(bucket); known != kept_.end() && now < known->second.until) {
+      return known->second.credentials;
+    }
+    if (kept_.size() >= buckets_max) kept_.clear();
+    Outcome<auth::Credentials> opened = open();
+    const bool made = opened.has_value();
+    Kept& kept = kept_[bucket];
+    kept.credentials = made ? std::make_shared<const auth::Credentials>(std::move(*opened)) : nullptr;
+    kept.until = now + (made ? std::chrono::duration_cast<std::chrono::seconds>(life) : rest);
+    return kept.credentials;
+  }
+
+  // The server does not take them any more.
+  void forget(const std::string& bucket, const Credentials& ended) {
+    const std::lock_guard lock(mutex_);
+    const auto known = kept_.find(bucket);
+    if (known != kept_.end() && known->second.credentials == ended) kept_.erase(known);
+  }
+
+ private:
+  struct Kept {
+    Credentials credentials;
+    std::chrono::steady_clock::time_point until;
+  };
+  std::mutex mutex_;
+  std::map<std::string, Kept> kept_;
+};
+
+}  // namespace verbena::client
