@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
+#include <functional>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/socket_events.h"
 
 namespace verbena {
 namespace {
@@ -42,6 +44,31 @@ constexpr auto eager_for = 2us;  // after the last progress
 constexpr auto stay_max = 20us;  // sockets and timers wait meanwhile
 constexpr unsigned vain_max = 3, eager_again_every = 256;
 
+// The looks of the loop that this thread runs. io_.poll() goes on for as long as any socket has something, so those who
+// serve sockets count what they serve.
+struct Looks {
+  std::function<size_t()> look;
+  size_t events = 0;    // of sockets, since the last look
+  size_t progress = 0;  // that looks between events made
+  bool looking = false;
+};
+thread_local Looks* looks_of_this_thread = nullptr;
+
+class Looking {
+ public:
+  Looking() {
+    if (looks_ == nullptr) return;
+    looks_->looking = true;
+    looks_->events = 0;
+  }
+  ~Looking() {
+    if (looks_ != nullptr) looks_->looking = false;
+  }
+
+ private:
+  Looks* const looks_ = looks_of_this_thread;
+};
+
 void pause_briefly() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -51,6 +78,13 @@ void pause_briefly() {
 }
 
 }  // namespace
+
+void note_socket_event(size_t count) {
+  Looks* const looks = looks_of_this_thread;
+  if (looks == nullptr) return;
+  looks->events += count;
+  if (looks->events >= socket_events_per_look && !looks->looking) looks->progress += looks->look();
+}
 
 Core::Core(Options options) : options_(options), io_(1) {}
 Core::~Core() = default;
@@ -64,6 +98,7 @@ void Core::remove(Pollable* pollable) {
 }
 
 size_t Core::poll_all() {
+  const Looking looking;
   size_t progress = 0;
   for (size_t i = 0; i < pollables_.size(); ++i) {
     if (pollables_[i] != nullptr) progress += pollables_[i]->poll();
@@ -120,12 +155,15 @@ void Core::run() {
   Deadline last_polled{};  // progress of a pollable
   PoliteSpin spin;
   bool eager = false;  // the last progress was a pollable's
+  Looks looks{.look = [this] { return armed_ ? 0 : poll_all(); }};
+  looks_of_this_thread = &looks;
   while (!stopping_.load(std::memory_order_relaxed)) {
     size_t polled = 0;
     const bool posted = !pollables_.empty();
     // Inside the loop's own context, so that a coroutine which a message starts may run at once.
     if (posted) boost::asio::post(io_, [&] { polled = eager ? poll_eagerly() : poll_all(); });
     const size_t handled = io_.poll() - (posted ? 1 : 0);
+    polled += std::exchange(looks.progress, 0);
     const auto now = SteadyClock::now();
     if (handled + polled != 0) {
       eager = polled != 0;
@@ -159,6 +197,7 @@ void Core::run() {
     }
     if (woken) last_progress = SteadyClock::now();
   }
+  looks_of_this_thread = nullptr;
 }
 
 void Core::stop() {

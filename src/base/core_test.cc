@@ -10,6 +10,7 @@
 
 #include "base/blocking.h"
 #include "base/metrics.h"
+#include "base/socket_events.h"
 
 namespace verbena {
 namespace {
@@ -39,6 +40,33 @@ TEST(Core, PollsThenSleepsAndWakesForPostedWork) {
   core.stop();
   thread.join();
   EXPECT_EQ(pollable.arms, pollable.disarms);
+}
+
+class IdlePollable : public Pollable {
+ public:
+  size_t poll() override { return ++polls, 0; }
+  bool busy() const override { return false; }
+  bool arm() override { return true; }
+  void disarm() override {}
+  int polls = 0;
+};
+
+// Each event has its next one ready, as sockets of a flood have.
+void serve_events(Core& core, int left) {
+  note_socket_event();
+  if (left == 0) return core.stop();
+  boost::asio::post(core.io(), [&core, left] { serve_events(core, left - 1); });
+}
+
+TEST(Core, SocketsThatAlwaysHaveSomethingLeaveThePollablesTheirTurns) {
+  constexpr int events = 1600;
+  Core core({});
+  IdlePollable pollable;
+  core.add(&pollable);
+  boost::asio::post(core.io(), [&] { serve_events(core, events); });
+  core.run();
+  EXPECT_GE(pollable.polls, events / static_cast<int>(socket_events_per_look));
+  core.remove(&pollable);
 }
 
 Task<> on_the_pool(BlockingPool& pool, Core& core, std::thread::id& worker, Result<int>& answer, bool& back_home) {

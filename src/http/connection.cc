@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "base/log.h"
+#include "base/socket_events.h"
 #include "http/request_id.h"
 #include "http/response_head.h"
 #include "s3/router.h"
@@ -54,7 +55,10 @@ Task<void> Connection::serve(std::shared_ptr<Connection> self) {
     if (!co_await self->wire_.handshake(self->listener_->limits().header_timeout)) co_return;
   }
   Next next = Next::keep;
-  while (next == Next::keep && !self->listener_->stopping()) next = co_await self->exchange();
+  while (next == Next::keep && !self->listener_->stopping()) {
+    next = co_await self->exchange();
+    note_socket_event();  // pipelined requests need no read
+  }
   if (next == Next::linger) co_await self->linger();
   self->wire_.close();
 }

@@ -15,6 +15,7 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "base/socket_events.h"
 #include "http/connection.h"
 #include "http/tls.h"
 
@@ -174,6 +175,7 @@ Task<void> ListenerState::accept_loop(std::shared_ptr<ListenerState> self) {
     auto [ec, socket] = co_await self->acceptor_.async_accept(with_tuple);
     if (self->stopping_) co_return;
     if (!ec) {
+      note_socket_event();
       self->admit(std::move(socket));
       continue;
     }

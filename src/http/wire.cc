@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "base/metrics.h"
+#include "base/socket_events.h"
 
 namespace verbena::http {
 namespace {
@@ -33,6 +34,7 @@ Task<Result<void>> Wire::handshake(std::chrono::nanoseconds timeout) {
   deadline_ = deadline_in(timeout);
   auto [ec] = co_await tls_->async_handshake(asio::ssl::stream_base::server, use_tuple);
   deadline_ = Deadline::max();
+  note_socket_event(socket_events_per_look);  // a millisecond's work
   if (timed_out_) co_return fail(Errc::timed_out, "TLS handshake");
   if (ec) co_return fail(Errc::closed, "TLS handshake");
   co_return Result<void>{};
@@ -52,6 +54,7 @@ Task<Result<size_t>> Wire::read_some(MutableBytes into, std::chrono::nanoseconds
   }
   deadline_ = Deadline::max();
   moved_ += n;
+  note_socket_event();
   if (!ec || n != 0) co_return n;
   if (timed_out_) co_return fail(Errc::timed_out, "connection timed out");
   if (cancelled_) co_return fail(Errc::cancelled, "connection is closing");

@@ -109,7 +109,7 @@ Result<std::unique_ptr<OfiLink>> OfiLink::open(const Options& options, std::stri
   VB_ASSIGN(state.domain, Domain::open(std::move(info)));
 
   MessageEndpoint::Shape shape;
-  shape.message_size_max = options.message_size_max;
+  shape.message_size_max = ofi::message_size_max(options, state.domain->info());
   shape.receives = limits.receives;
   shape.sends = limits.sends;
   shape.completions = limits.completions;
@@ -121,7 +121,7 @@ Result<std::unique_ptr<OfiLink>> OfiLink::open(const Options& options, std::stri
   VB_TRY(state.domain->register_local(*state.memory));
   VB_ASSIGN(state.messages, MessageEndpoint::open(*state.domain, shape, std::span(state.memory.get(), 1)));
   self->name_ = state.messages->name();
-  self->message_size_max_ = options.message_size_max;
+  self->message_size_max_ = shape.message_size_max;
   if (!server.empty()) {
     if (has_socket_addresses(state.domain->info()) ? !decode_socket_name(server)
                                                    : server.size() != self->name_.size()) {

@@ -74,7 +74,8 @@ std::vector<ProviderInfo> discover();
 // aloud.
 bool available(const Options& options);
 
-// The libfabric in use is the one that tools/build-libfabric.sh makes: it checks what peers of `tcp` send.
+// The libfabric in use is the one that tools/build-libfabric.sh makes: it checks what peers of `tcp` and `verbs`
+// send.
 bool checks_peers();
 
 // From now on the metrics hold what the kernel counts of RDMA ports (port_counters.h).

@@ -40,7 +40,7 @@ Result<std::unique_ptr<OfiCoreFabric>> OfiCoreFabric::open(Core& core, memory::A
 Result<void> OfiCoreFabric::listen(const Options& options, const Depths& limits, memory::Arena& arena) {
   MessageEndpoint::Shape shape;
   shape.dial_only = options.dial_only;
-  shape.message_size_max = options.message_size_max;
+  shape.message_size_max = ofi::message_size_max(options, domain_->info());
   shape.receives = limits.receives;
   shape.sends = limits.sends;
   shape.completions = limits.completions;

@@ -21,6 +21,7 @@ namespace {
 
 constexpr uint32_t api_version = FI_VERSION(2, 0);
 constexpr char verbs_name[] = "verbs;ofi_rxm";
+constexpr size_t rxm_packet_max = 16 * KiB;  // both sides of a connection must have the same
 
 // Beside threads that read the environment, as every log line does for its time: setenv() would free the array that
 // they are reading. The array before this one, of a process that has not changed it, is never freed. "NAME=value" each.
@@ -52,6 +53,9 @@ void set_environment(const Depths& depths, std::optional<size_t> max_sge = std::
     // Without a shared receive context, rxm 2.1 crashes when a connection with unread messages closes: it flushes its
     // queue after closing the connection's endpoint, and posts receives to that again (rxm_close_conn).
     set("FI_OFI_RXM_USE_SRX", "1");
+    // Our messages fit into a packet each (message_size_max). With the library that checks its peers, rxm takes nothing
+    // else from them: what it has for others (pieces, rendezvous, atomics) believes every number in them.
+    set("FI_OFI_RXM_EAGER_ONLY", "1");
     // Windows are registered once per request and withdrawn by closing: a cache would keep them reachable. Its
     // monitors would also patch this process's munmap.
     set("FI_MR_CACHE_MAX_COUNT", "0");
@@ -181,6 +185,11 @@ Result<Depths> depths(const Options& options) {
   return d;
 }
 
+size_t message_size_max(const Options& options, const fi_info& info) {
+  return provider_name(info) == verbs_name ? std::min(options.message_size_max, rxm_packet_max)
+                                           : options.message_size_max;
+}
+
 bool has_socket_addresses(const fi_info& info) {
   return info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN || info.addr_format == FI_SOCKADDR_IN6;
 }
@@ -298,7 +307,7 @@ bool available(const Options& options) {
 bool checks_peers() {
   char version[256] = {};
   fi_tostr_r(version, sizeof version, version, FI_TYPE_VERSION);  // looks at no data, but wants some
-  return std::string_view(version).find("-checked") != std::string_view::npos;
+  return std::string_view(version).find("-checked2") != std::string_view::npos;
 }
 
 std::vector<ProviderInfo> discover() {

@@ -32,6 +32,9 @@ Result<std::string> source_address(const Options& options);
 // "tcp", "verbs;ofi_rxm": the name that tokens carry.
 inline std::string_view provider_name(const fi_info& info) { return info.fabric_attr->prov_name; }
 
+// Longest message: what is asked, or what the provider carries in one packet.
+size_t message_size_max(const Options& options, const fi_info& info);
+
 // Names are socket addresses (else their format is the provider's own: efa, cxi).
 bool has_socket_addresses(const fi_info& info);
 
