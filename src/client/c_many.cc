@@ -26,12 +26,14 @@ void item_of(const verbena_item& item, verbena::BatchItem& out) {
   out.content_type = view(item.content_type);
 }
 
-// Those that lie `apart` from each other. What this library is built with is read where it lies; other sizes are copied.
+// Those that lie `apart` from each other. What this library is built with is read where it lies; other sizes are
+// copied.
 Outcome<> read_items(const verbena_batch& batch, size_t apart, std::vector<verbena::BatchItem>& items) {
   items.resize(batch.count);
   verbena_item copied;
   for (size_t i = 0; i < batch.count; ++i) {
-    const auto* item = reinterpret_cast<const verbena_item*>(reinterpret_cast<const std::byte*>(batch.items) + i * apart);
+    const auto* item =
+        reinterpret_cast<const verbena_item*>(reinterpret_cast<const std::byte*>(batch.items) + i * apart);
     if (item->struct_size != sizeof *item) {
       OUT_ASSIGN(copied, known(item));
       item = &copied;
