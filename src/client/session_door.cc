@@ -238,20 +238,21 @@ Outcome<GetReply> SessionDoor::get(const std::string& bucket, const std::string&
                                    std::span<const Range> ranges) {
   if (ranges.size() > ranges_max) return fault(ErrorCode::unsupported, "native: more than 64 ranges");
   OUT_ASSIGN(auto session, this->session());
-  std::string provider = session->provider();
-  const bool verify = verify_checksums_ && provider != "local";
   const GetCall call(bucket, key, into, memory, options, ranges, options_.request_timeout);
-  return finish_get(session->get(call.request), key, into, verify && call.whole, options.metadata, std::move(provider));
+  auto reply = session->get(call.request);
+  std::string provider = session->provider();  // of the channels as they are now: the call may have opened them again
+  const bool verify = verify_checksums_ && call.whole && provider != "local";
+  return finish_get(std::move(reply), key, into, verify, options.metadata, std::move(provider));
 }
 
 Outcome<PutReply> SessionDoor::put(const std::string& bucket, const std::string& key, Bytes from,
                                    const NativeMemory* memory, const PutOptions& options) {
   OUT_ASSIGN(auto session, this->session());
   OUT_ASSIGN(auto headers, put_headers(options));
-  std::string provider = session->provider();
-  PutCall call(bucket, key, from, memory, options, provider != "local", options_.request_timeout);
+  PutCall call(bucket, key, from, memory, options, session->provider() != "local", options_.request_timeout);
   call.seal(std::move(headers));
-  return finish_put(session->put(call.request), from.size(), std::move(provider));
+  auto reply = session->put(call.request);
+  return finish_put(std::move(reply), from.size(), session->provider());
 }
 
 Outcome<ObjectInfo> SessionDoor::head(const std::string& bucket, const std::string& key, const HeadOptions& options) {
