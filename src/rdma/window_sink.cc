@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "rdma/token_windows.h"
+#include "rdma/transfer_times.h"
 
 namespace verbena::rdma {
 namespace {
@@ -34,7 +35,9 @@ struct WindowSink::State {
 };
 
 Task<void> WindowSink::State::write(std::shared_ptr<State> state, memory::Chunk chunk, uint64_t at) {
+  const uint64_t began = ticks();
   const auto done = co_await state->window->write(chunk.bytes, at, deadline_in(state->deadline));
+  TransferTimes::get().write.observe_since(began);
   chunk.release();
   if (done) {
     state->written += chunk.bytes.size();
@@ -56,7 +59,9 @@ Task<void> WindowSink::State::wait_below(std::shared_ptr<State> state, unsigned 
 }
 
 WindowSink::WindowSink(std::unique_ptr<fabric::Window> window, std::chrono::milliseconds deadline)
-    : window_(std::move(window)), deadline_(deadline) {}
+    : window_(std::move(window)), deadline_(deadline) {
+  TransferTimes::get();  // before the time is read
+}
 
 WindowSink::~WindowSink() = default;
 
@@ -72,6 +77,7 @@ Task<Result<void>> WindowSink::begin(uint64_t length) {
 
 std::optional<Result<bool>> WindowSink::send_at_once(uint64_t length, memory::Pieces& pieces) {
   if (window_ == nullptr || length > window_->size() || length > window_->immediate_size_max()) return std::nullopt;
+  const metrics::Timer timer(TransferTimes::get().write);
   for (uint64_t at = 0; at < length;) {
     const memory::Chunk piece = pieces.next();
     if (piece.bytes.empty() || !window_->write_now(piece.bytes, at)) return std::nullopt;
