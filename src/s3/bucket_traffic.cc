@@ -118,10 +118,11 @@ class Table {
   }
 
   LiveCounts& of(std::string_view bucket) {
-    Slot& slot = slots_[std::hash<std::string_view>{}(bucket) % slots];
-    if (slot.bucket != bucket) [[unlikely]]
-      take(slot, bucket);
-    return slot.live;
+    if (last_->bucket == bucket) return last_->live;
+    last_ = &slots_[std::hash<std::string_view>{}(bucket) % slots];
+    if (last_->bucket != bucket) [[unlikely]]
+      take(*last_, bucket);
+    return last_->live;
   }
   // What was counted since the last time, to the process's table. Any thread.
   void move_all() {
@@ -149,7 +150,16 @@ class Table {
 
   std::mutex mutex_;
   std::array<Slot, slots> slots_;
+  Slot* last_ = &slots_[0];  // requests of one bucket come in rows
 };
+
+thread_local constinit Table* table_of_thread = nullptr;
+
+[[gnu::noinline]] Table& make_table() {
+  thread_local const std::unique_ptr<Table> table = std::make_unique<Table>();
+  table_of_thread = table.get();
+  return *table;
+}
 
 void Process::collect(std::vector<metrics::Collected>& out) {
   {
@@ -176,8 +186,7 @@ void Process::collect(std::vector<metrics::Collected>& out) {
 
 void count_traffic(std::string_view bucket, Traffic kind, uint64_t bytes_in, uint64_t bytes_out) {
   if (bucket.empty() || shown_max.load(std::memory_order_relaxed) == 0) return;
-  thread_local const std::unique_ptr<Table> table = std::make_unique<Table>();
-  LiveCounts& counts = table->of(bucket);
+  LiveCounts& counts = (table_of_thread != nullptr ? *table_of_thread : make_table()).of(bucket);
   LiveCounts::bump(counts.requests[static_cast<size_t>(kind)], 1);
   if (bytes_in != 0) LiveCounts::bump(counts.bytes_in, bytes_in);
   if (bytes_out != 0) LiveCounts::bump(counts.bytes_out, bytes_out);
