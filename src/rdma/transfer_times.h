@@ -1,4 +1,5 @@
-// How long one-sided operations took: verbena_fabric_transfer_seconds{op}. Private to this room.
+// How long one-sided operations took: verbena_fabric_transfer_seconds{op}; not those that are a copy
+// made at once, which would notice being measured. Private to this room.
 #pragma once
 
 #include "base/histogram.h"

@@ -59,15 +59,14 @@ Task<void> WindowSink::State::wait_below(std::shared_ptr<State> state, unsigned 
 }
 
 WindowSink::WindowSink(std::unique_ptr<fabric::Window> window, std::chrono::milliseconds deadline)
-    : window_(std::move(window)), deadline_(deadline) {
-  TransferTimes::get();  // before the time is read
-}
+    : window_(std::move(window)), deadline_(deadline) {}
 
 WindowSink::~WindowSink() = default;
 
 Task<Result<void>> WindowSink::begin(uint64_t length) {
   if (window_ == nullptr) co_return fail(Errc::internal, "window sink: begun twice");
   if (length > window_->size()) co_return fail(Errc::rdma_not_supported, "the window is smaller than the object");
+  TransferTimes::get();  // before the time is read
   state_ = std::make_shared<State>();
   state_->window = std::move(window_);
   state_->deadline = deadline_;
@@ -77,7 +76,6 @@ Task<Result<void>> WindowSink::begin(uint64_t length) {
 
 std::optional<Result<bool>> WindowSink::send_at_once(uint64_t length, memory::Pieces& pieces) {
   if (window_ == nullptr || length > window_->size() || length > window_->immediate_size_max()) return std::nullopt;
-  const metrics::Timer timer(TransferTimes::get().write);
   for (uint64_t at = 0; at < length;) {
     const memory::Chunk piece = pieces.next();
     if (piece.bytes.empty() || !window_->write_now(piece.bytes, at)) return std::nullopt;
