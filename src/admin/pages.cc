@@ -2,7 +2,7 @@
 
 #include <boost/asio/ip/address.hpp>
 
-#include "base/metrics.h"
+#include "base/exposition.h"
 #include "http/health.h"
 #include "http/request_id.h"
 #include "http/signed_exchange.h"
@@ -16,6 +16,13 @@ Task<void> refuse(http::Exchange& exchange, const Error& error) {
   s3::fill_error(response, error, exchange.path(), http::make_request_id());
   exchange.close_after();  // the body may not have been read
   (void)co_await exchange.reply(response);
+}
+
+std::string_view header_of(const http::Exchange& exchange, std::string_view wanted) {
+  for (const auto& [name, value] : exchange.headers()) {
+    if (name == wanted) return value;
+  }
+  return {};
 }
 
 }  // namespace
@@ -61,8 +68,10 @@ Result<void> Pages::show_metrics(Metrics metrics, const http::Exchange& exchange
     VB_ASSIGN(const auto verified, http::verify_signed(verifier_, exchange));
     if (!verified.identity.principal->superuser) return fail(Errc::access_denied, "admin: metrics");
   }
-  response.headers.emplace_back("content-type", "text/plain; version=0.0.4");
-  response.body = metrics::exposition();
+  const metrics::Format format = metrics::format_of(header_of(exchange, "accept"));
+  response.headers.emplace_back("content-type", std::string(metrics::content_type(format)));
+  response.headers.emplace_back("vary", "Accept");
+  response.body = metrics::exposition(format);
   return {};
 }
 

@@ -21,6 +21,7 @@ class PagesTest : public testing::Test {
     http::FakeExchange exchange(method, path, "");
     exchange.peer = peer;
     exchange.request_headers = {{"host", "server"}};
+    if (!accept_.empty()) exchange.request_headers.emplace_back("accept", accept_);
     if (signer_) {
       auth::sign(*signer_, "us-east-1", "s3", system_clock(), method, path, "", to_hex(as_bytes(sha256(as_bytes("")))),
                  exchange.request_headers);
@@ -37,6 +38,7 @@ class PagesTest : public testing::Test {
   std::atomic<bool> stopping_{false};
   Pages pages_{verifier_, stopping_};
   std::optional<auth::Credentials> signer_;
+  std::string accept_;
 };
 
 TEST_F(PagesTest, HealthIsOpenAndSaysWhenTheServerStops) {
@@ -64,6 +66,16 @@ TEST_F(PagesTest, OpenMetricsAreOpenOnTheListenerThatSaysSo) {
   const auto open = pages_.handler({}, Pages::Metrics::open);
   EXPECT_EQ(ask(open, "GET", "/-/metrics", "192.0.2.7").status, 200);
   EXPECT_EQ(ask(pages_.handler(), "GET", "/-/metrics", "192.0.2.7").status, 403);
+}
+
+TEST_F(PagesTest, MetricsAreInTheFormatThatTheScraperAccepts) {
+  metrics::counter("verbena_pages_test_total", "A metric that is there").add();
+  const auto handler = pages_.handler();
+  EXPECT_NE(ask(handler, "GET", "/-/metrics").body.find("# TYPE verbena_pages_test_total counter"), std::string::npos);
+  accept_ = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+  const auto open_metrics = ask(handler, "GET", "/-/metrics").body;
+  EXPECT_NE(open_metrics.find("# TYPE verbena_pages_test counter"), std::string::npos);
+  EXPECT_TRUE(open_metrics.ends_with("# EOF\n"));
 }
 
 TEST_F(PagesTest, OtherPathsGoOnOrAreRefused) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/metrics.h"
+#include "base/histogram.h"
 
 namespace verbena {
 
@@ -16,7 +16,10 @@ struct BlockingPool::State {
   struct Work {
     const char* reason;
     std::function<void()> run;
+    uint64_t queued;  // ticks()
   };
+  metrics::Histogram& waits = metrics::histogram("verbena_queue_wait_seconds", "Waits for what there is not enough of",
+                                                 {{"queue", "blocking"}});
   std::mutex mutex;
   std::condition_variable ready;
   std::deque<Work> queue;
@@ -60,6 +63,7 @@ void BlockingPool::State::work() {
     Work next = std::move(queue.front());
     queue.pop_front();
     lock.unlock();
+    waits.observe_since(next.queued);
     const auto started = SteadyClock::now();
     next.run();
     const auto& m = metrics_of(next.reason);
@@ -89,7 +93,7 @@ bool BlockingPool::submit(const char* reason, std::function<void()> work) {
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->queue.size() >= state_->queue_max || state_->stopping) return false;
-    state_->queue.push_back({reason, std::move(work)});
+    state_->queue.push_back({reason, std::move(work), ticks()});
   }
   state_->ready.notify_one();
   return true;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "base/hand_over.h"
 #include "base/result.h"
 #include "base/task.h"
 
@@ -33,7 +34,10 @@ class BlockingPool {
       // The handler is shared because std::function copies what it holds.
       auto shared = std::make_shared<decltype(handler)>(std::move(handler));
       auto done = [executor, shared](R result) {
-        boost::asio::post(executor, [shared, result = std::move(result)]() mutable { (*shared)(std::move(result)); });
+        boost::asio::post(executor, [shared, result = std::move(result), given = HandOver()]() mutable {
+          given.taken();
+          (*shared)(std::move(result));
+        });
       };
       // What the work holds goes before the caller hears: it may take down next what the work was using.
       auto job = [done, work = std::make_shared<Fn>(std::move(work))]() mutable {

@@ -82,6 +82,7 @@ struct Config {
     std::string address = "127.0.0.1";
     std::optional<uint16_t> port;  // unset: 9001, or any free one where that is taken or http.port is 0
     bool open_metrics = false;
+    unsigned bucket_metrics = 20;  // buckets with series of their own: those with most traffic
   } admin;
 
   struct Encryption {
@@ -123,9 +124,9 @@ struct Config {
     uint16_t token_port_first = 32768;        // ports that a token may make the server dial
     uint16_t token_port_last = 65535;
     std::chrono::milliseconds operation_timeout{5000};
-    uint64_t inline_bytes_max = 4 * KiB;        // native: bytes that ride in a message
-    uint64_t connections_max = 2'048;           // of the native door's HTTP listener
-    uint64_t connections_per_client_max = 512;  // of one address or IPv6 /64; 0: no limit
+    uint64_t inline_bytes_max = 4 * KiB;               // native: bytes that ride in a message
+    uint64_t connections_max = 2'048;                  // of the native door's HTTP listener
+    uint64_t connections_per_client_max = 512;         // of one address or IPv6 /64; 0: no limit
     std::optional<uint64_t> sessions_max;              // none: what memory and open files allow
     std::optional<uint64_t> sessions_per_account_max;  // none: half of all; 0: no limit; not for root
     std::optional<uint64_t> sessions_per_client_max;

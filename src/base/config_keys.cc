@@ -273,6 +273,8 @@ const std::array keys{
     ConfigKey{"admin.open_metrics", "false",
               "metrics without a signature for all who reach this listener, as Prometheus reads them",
               [](C& c, S& t) { return parse_bool(c.admin.open_metrics, t); }},
+    ConfigKey{"admin.bucket_metrics", "20", "buckets that metrics name: those with most traffic; 0: none",
+              [](C& c, S& t) { return parse_number(c.admin.bucket_metrics, t, 0, 1000); }},
 
     ConfigKey{"encryption.key_file", "", "file of the master keys, mode 0600; empty: DIR/master.keys",
               [](C& c, S& t) { return parse_text(c.encryption.key_file, t); }},

@@ -2,11 +2,13 @@
 
 #include <prometheus/client_metric.h>
 #include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
 
 #include <deque>
 #include <mutex>
 #include <vector>
+
+#include "base/exposition.h"
+#include "base/metric_families.h"
 
 namespace verbena::metrics {
 namespace {
@@ -78,24 +80,23 @@ void before_exposition(std::function<void()> read) {
   r.readers.push_back(std::move(read));
 }
 
-std::string exposition() {
-  {
-    auto& r = registry();
-    const std::lock_guard lock(r.readers_mutex);
-    for (const auto& read : r.readers) read();
-  }
-  std::vector<prometheus::MetricFamily> families;
-  {
-    auto& r = registry();
-    const std::lock_guard lock(r.mutex);
-    collect(
-        r.counter_families, prometheus::MetricType::Counter,
-        [](prometheus::ClientMetric& m, double v) { m.counter.value = v; }, families);
-    collect(
-        r.gauge_families, prometheus::MetricType::Gauge,
-        [](prometheus::ClientMetric& m, double v) { m.gauge.value = v; }, families);
-  }
-  return prometheus::TextSerializer().Serialize(families);
+void run_readers() {
+  auto& r = registry();
+  const std::lock_guard lock(r.readers_mutex);
+  for (const auto& read : r.readers) read();
 }
+
+void add_values(Families& families) {
+  auto& r = registry();
+  const std::lock_guard lock(r.mutex);
+  collect(
+      r.counter_families, prometheus::MetricType::Counter,
+      [](prometheus::ClientMetric& m, double v) { m.counter.value = v; }, families.all);
+  collect(
+      r.gauge_families, prometheus::MetricType::Gauge, [](prometheus::ClientMetric& m, double v) { m.gauge.value = v; },
+      families.all);
+}
+
+std::string exposition() { return exposition(Format::text); }
 
 }  // namespace verbena::metrics

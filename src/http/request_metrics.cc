@@ -11,8 +11,6 @@ RequestMetrics::RequestMetrics()
       rdma_bytes_(metrics::counter("verbena_http_rdma_bytes_total", "Bytes moved by RDMA for HTTP requests")) {
   for (size_t d = 0; d < doors.size(); ++d) {
     const std::string door(doors[d]);
-    duration_us_[d] = &metrics::counter("verbena_http_request_microseconds_total",
-                                        "Time from a request's head to its answer's end", {{"door", door}});
     for (size_t m = 0; m < methods.size(); ++m) {
       for (size_t c = 0; c < classes; ++c) {
         requests_[d][m][c] = &metrics::counter(
@@ -23,16 +21,16 @@ RequestMetrics::RequestMetrics()
   }
 }
 
-void RequestMetrics::note(bool token_door, std::string_view method, int status, uint64_t bytes_in, uint64_t bytes_out,
-                          uint64_t rdma_bytes, int64_t duration_us) {
-  const auto found = std::find(methods.begin(), methods.end() - 1, method);
+void RequestMetrics::note(const Request& request) {
+  const auto found = std::find(methods.begin(), methods.end() - 1, request.method);
   const auto m = static_cast<size_t>(found - methods.begin());
-  const auto c = static_cast<size_t>(std::clamp(status / 100, 0, int(classes) - 1));
-  requests_[token_door][m][c]->add();
-  duration_us_[token_door]->add(static_cast<uint64_t>(std::max<int64_t>(duration_us, 0)));
-  bytes_in_.add(bytes_in);
-  bytes_out_.add(bytes_out);
-  rdma_bytes_.add(rdma_bytes);
+  const auto c = static_cast<size_t>(std::clamp(request.status / 100, 0, int(classes) - 1));
+  requests_[request.token_door][m][c]->add();
+  bytes_in_.add(request.bytes_in);
+  bytes_out_.add(request.bytes_out);
+  rdma_bytes_.add(request.rdma_bytes);
+  const uint64_t moved = request.bytes_in + request.bytes_out + request.rdma_bytes;
+  times_[request.token_door].note(s3::verb_of(request.action), moved, request.duration_ns, request.request_id);
 }
 
 }  // namespace verbena::http

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/metrics.h"
+#include "s3/request_times.h"
 
 namespace verbena::http {
 
@@ -13,15 +14,22 @@ namespace verbena::http {
 class RequestMetrics {
  public:
   RequestMetrics();
-  void note(bool token_door, std::string_view method, int status, uint64_t bytes_in, uint64_t bytes_out,
-            uint64_t rdma_bytes, int64_t duration_us);
+  struct Request {
+    bool token_door = false;
+    std::string_view method, action, request_id;
+    int status = 0;
+    uint64_t bytes_in = 0, bytes_out = 0, rdma_bytes = 0;
+    uint64_t duration_ns = 0;
+  };
+  void note(const Request& request);
 
  private:
   static constexpr std::array<std::string_view, 6> methods{"GET", "PUT", "HEAD", "DELETE", "POST", "other"};
   static constexpr std::array<std::string_view, 2> doors{"http", "token"};
   static constexpr size_t classes = 6;  // "0xx" stands for no answer
   std::array<std::array<std::array<metrics::Counter*, classes>, methods.size()>, doors.size()> requests_{};
-  std::array<metrics::Counter*, doors.size()> duration_us_{};
+  std::array<s3::RequestTimes, doors.size()> times_{s3::RequestTimes(s3::Door::http),
+                                                    s3::RequestTimes(s3::Door::token)};
   metrics::Counter& bytes_in_;
   metrics::Counter& bytes_out_;
   metrics::Counter& rdma_bytes_;

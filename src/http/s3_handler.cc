@@ -8,6 +8,7 @@
 #include "http/request_metrics.h"
 #include "memory/budget.h"
 #include "memory/whole_body.h"
+#include "s3/bucket_traffic.h"
 #include "s3/router.h"
 #include "s3/workers/request_log.h"
 
@@ -170,12 +171,33 @@ Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchan
   co_return who;
 }
 
+void count_for_bucket(const s3::Response& response, const Exchange::Progress& progress) {
+  if (response.bucket.empty() || response.status >= 400) return;
+  switch (s3::verb_of(response.action)) {
+    case s3::Verb::get:
+      return s3::count_traffic(response.bucket, s3::Traffic::get, 0, progress.bytes_out + response.rdma_bytes);
+    case s3::Verb::put:
+      return s3::count_traffic(response.bucket, s3::Traffic::put, progress.bytes_in + response.rdma_bytes, 0);
+    default:
+      return s3::count_traffic(response.bucket, s3::Traffic::other, 0, 0);
+  }
+}
+
 void note(Context& context, const Exchange& exchange, const auth::Identity& who, const s3::Response& response,
-          std::string_view request_id, int64_t time_us, int64_t duration_us) {
+          std::string_view request_id, int64_t time_us, std::chrono::nanoseconds taken) {
   const bool token_door = response.by_token;
   const auto progress = exchange.progress();
-  context.metrics.note(token_door, exchange.method(), response.status, progress.bytes_in, progress.bytes_out,
-                       response.rdma_bytes, duration_us);
+  const int64_t duration_us = taken.count() / 1000;
+  context.metrics.note({.token_door = token_door,
+                        .method = exchange.method(),
+                        .action = response.action,
+                        .request_id = request_id,
+                        .status = response.status,
+                        .bytes_in = progress.bytes_in,
+                        .bytes_out = progress.bytes_out,
+                        .rdma_bytes = response.rdma_bytes,
+                        .duration_ns = static_cast<uint64_t>(taken.count())});
+  count_for_bucket(response, progress);
   if (response.log) {
     const s3::LogOutcome outcome{response.status, response.error_code, progress.bytes_out, duration_us};
     s3::finish_log(*response.log, outcome);
@@ -252,8 +274,8 @@ Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
   } else {
     who = co_await serve_s3(*context, exchange, request_id, response);
   }
-  const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - started);
-  note(*context, exchange, who, response, request_id, time_us, taken.count());
+  const std::chrono::nanoseconds taken = SteadyClock::now() - started;
+  note(*context, exchange, who, response, request_id, time_us, taken);
 }
 
 }  // namespace

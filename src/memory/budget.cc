@@ -11,6 +11,7 @@
 
 #include "base/client_counts.h"
 #include "base/clock.h"
+#include "base/histogram.h"
 #include "memory/arena.h"
 
 namespace verbena::memory {
@@ -31,6 +32,12 @@ bool add_below(std::atomic<size_t>& sum, size_t bytes, size_t most) {
 
 metrics::Counter& refused(const char* reason) {
   return metrics::counter("verbena_memory_refusals_total", "Requests that were given no memory", {{"reason", reason}});
+}
+
+metrics::Histogram& waited() {
+  static auto& histogram =
+      metrics::histogram("verbena_queue_wait_seconds", "Waits for what there is not enough of", {{"queue", "memory"}});
+  return histogram;
 }
 
 }  // namespace
@@ -65,7 +72,9 @@ Budget::Budget(const Limits& limits)
       waiting_gauge_(metrics::gauge("verbena_memory_waiting", "Transfers that wait for memory")),
       waits_(metrics::counter("verbena_memory_waits_total", "Times that a transfer had to wait for memory")),
       refused_full_(refused("too_many_wait")),
-      refused_late_(refused("waited_too_long")) {}
+      refused_late_(refused("waited_too_long")) {
+  waited();
+}
 
 Budget::~Budget() = default;
 
@@ -224,6 +233,7 @@ Task<Result<Charge>> Budget::wait(std::shared_ptr<Peer> peer, size_t bytes) {
     }
   } leaving{*this, waiter};
   waiting_gauge_.add(1);
+  const metrics::Timer timer(waited());
   waiter->timer.expires_at(deadline_in(limits_.wait_max));
   while (!waiter->served) {
     const auto [ec] = co_await waiter->timer.async_wait(use_tuple);

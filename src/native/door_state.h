@@ -9,6 +9,7 @@
 #include "native/native.h"
 #include "native/session_table.h"
 #include "native/wire/message.h"
+#include "s3/request_times.h"
 
 namespace verbena::native {
 
@@ -25,6 +26,7 @@ struct Metrics {
   metrics::Counter& sessions_made;
   metrics::Counter& sessions_refused;
   metrics::Gauge& sessions;
+  s3::RequestTimes times{s3::Door::native};
 
   void drop(wire::Drop reason) { dropped[static_cast<size_t>(reason)]->add(); }
 };

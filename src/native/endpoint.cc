@@ -45,6 +45,7 @@ void Endpoint::abandon() {
 
 // Checks in the order of their cost. Nothing but a counter tells a hostile sender what was wrong.
 void Endpoint::receive(fabric::PeerId from, Bytes message) {
+  received_ = ticks();
   Metrics& metrics = door_->metrics;
   const auto header = wire::parse_header(message, info().message_size_max);
   if (!header) return metrics.drop(header.error());
@@ -220,6 +221,8 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   op->header = header;
   op->outcome = Errc::ok;
   op->body_size = 0;
+  op->began = received_;
+  op->noted.bytes_in = op->noted.bytes_out = 0;
   if (op->reply.size() < lane.message_size_max) op->reply.resize(lane.message_size_max);
   op->caller = lane.caller;
   static constexpr char digits[] = "0123456789ABCDEF";
@@ -312,7 +315,9 @@ Task<void> Endpoint::turn() {
 }
 
 Result<void> Endpoint::send(Op& op) {
-  return port_.send(op.lane->peer, Bytes(op.reply).first(op.body_size + wire::frame_size));
+  auto sent = port_.send(op.lane->peer, Bytes(op.reply).first(op.body_size + wire::frame_size));
+  if (sent) measure(op);
+  return sent;
 }
 
 size_t Endpoint::poll() {

@@ -80,6 +80,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   void sweep();
   static Task<void> sweep_forever(std::weak_ptr<Endpoint> endpoint);
 
+  void measure(const Op& op) const;  // once its reply is out
   void begin_note(Op& op) const;
   void note(const Op& op) const;
   void note_line(const Op& op, http::AccessLine& line, std::string_view bucket, std::string_view key,
@@ -116,6 +117,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   std::vector<std::unique_ptr<WriteBatch>> spare_writes_;
   std::atomic<size_t> in_flight_{0};
   uint64_t request_ids_ = 0;
+  uint64_t received_ = 0;  // ticks(): when the message came that is being looked at
 };
 
 }  // namespace verbena::native

@@ -1,7 +1,8 @@
-// What the access log says of the native door's requests.
+// What the access log and the metrics say of the native door's requests.
 #include "base/clock.h"
 #include "native/endpoint.h"
 #include "native/wire/batch.h"
+#include "s3/bucket_traffic.h"
 #include "s3/errors.h"
 
 namespace verbena::native {
@@ -53,14 +54,53 @@ void tell_outcome(http::AccessLine& line, Errc code) {
   line.error_code = form.code;
 }
 
+s3::Verb verb_of(wire::Type type) {
+  switch (type) {
+    case wire::Type::get:
+      return s3::Verb::get;
+    case wire::Type::head:
+      return s3::Verb::head;
+    case wire::Type::put:
+      return s3::Verb::put;
+    case wire::Type::append:
+      return s3::Verb::append;
+    case wire::Type::del:
+      return s3::Verb::remove;
+    case wire::Type::list:
+      return s3::Verb::list;
+    case wire::Type::get_many:
+    case wire::Type::head_many:
+    case wire::Type::list_values:
+      return s3::Verb::read_batch;
+    case wire::Type::put_many:
+    case wire::Type::delete_many:
+      return s3::Verb::write_batch;
+    default:
+      return s3::Verb::other;
+  }
+}
+
 }  // namespace
+
+void Endpoint::measure(const Op& op) const {
+  const auto type = static_cast<wire::Type>(op.header.type);
+  const s3::Verb verb = verb_of(type);
+  const uint64_t bytes_in = op.noted.bytes_in, bytes_out = op.noted.bytes_out;
+  door_->metrics.times.note(verb, bytes_in + bytes_out, ns_between(op.began, ticks()), op.caller.request_id);
+  // Of a batch each item counts for its bucket.
+  if (op.outcome != Errc::ok || wire::is_batch(type)) return;
+  if (verb == s3::Verb::get) return s3::count_traffic(op.get.bucket, s3::Traffic::get, 0, bytes_out);
+  const bool adds = verb == s3::Verb::put || verb == s3::Verb::append;
+  const std::string& bucket = verb == s3::Verb::head ? op.get.bucket : op.bucket;
+  s3::count_traffic(bucket, adds ? s3::Traffic::put : s3::Traffic::other, bytes_in, 0);
+}
 
 // The arguments of a PUT go on to those who store it.
 void Endpoint::begin_note(Op& op) const {
   Op::Noted& noted = op.noted;
   noted.time_us = door_->service.clock.now_us();
   noted.began = SteadyClock::now();
-  noted.bytes_in = noted.bytes_out = noted.rdma_bytes = 0;
+  noted.rdma_bytes = 0;
   noted.version.clear();
   switch (static_cast<wire::Type>(op.header.type)) {
     case wire::Type::get:

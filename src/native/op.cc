@@ -95,6 +95,7 @@ bool take_put(Op& op, const std::optional<wire::Put>& put) {
   op.put.append.reset();
   op.put.continues.clear();
   op.put.bucket.assign(put->bucket);
+  op.bucket.assign(put->bucket);
   op.put.key.assign(put->key);
   op.put.md5_etag = op.has(wire::flag_md5_etag);
   op.put.compute = put->compute;
@@ -132,6 +133,7 @@ bool load_rename(Op& op, Bytes body) {
   if (!rename) return false;
   op.rename = {};
   op.rename.bucket.assign(rename->bucket);
+  op.bucket.assign(rename->bucket);
   op.rename.from.assign(rename->from);
   op.rename.to.assign(rename->to);
   op.rename.token.assign(rename->token);

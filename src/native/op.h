@@ -29,7 +29,8 @@ struct Op {
   std::shared_ptr<Lane> lane;
   wire::Header header;
   s3::Caller caller;
-  Deadline reply_by;  // set when the reply has to wait for the peer's queue
+  uint64_t began = 0;  // ticks(), when its message came
+  Deadline reply_by;   // set when the reply has to wait for the peer's queue
 
   // The whole reply message: body_size bytes of body at wire::header_size.
   std::vector<std::byte> reply;
@@ -50,7 +51,7 @@ struct Op {
   uint64_t put_size = 0;
   // RENAME
   s3::RenameObjectRequest rename;
-  // DELETE and LIST
+  // DELETE and LIST; the bucket of PUT and RENAME, too, whose requests are given away
   std::string bucket, key;
   store::CommitConditions conditions;
   store::ListRequest list;
@@ -64,7 +65,7 @@ struct Op {
   std::unique_ptr<ReadBatch> read;
   std::unique_ptr<WriteBatch> write;
 
-  // For the access log; kept where there is one.
+  // For the access log, kept where there is one; the payload's bytes always.
   struct Noted {
     int64_t time_us = 0;
     SteadyClock::time_point began;

@@ -9,6 +9,7 @@
 #include "native/range_fan_out.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
+#include "s3/bucket_traffic.h"
 #include "s3/door_metrics.h"
 #include "s3/objects/open.h"
 #include "s3/objects/send.h"
@@ -410,6 +411,9 @@ void ReadBatch::told(Slot& slot) {
   const bool ok = slot.code == Errc::ok;
   const uint64_t bytes = ok && is_get() ? slot.length : 0;
   (slot.in_reply ? inline_bytes_ : window_bytes_) += bytes;
+  if (ok && !slot.listed_alone) {
+    s3::count_traffic(slot.request.bucket, is_get() ? s3::Traffic::get : s3::Traffic::other, 0, bytes);
+  }
   if (op_->endpoint->door().options.access_log != nullptr && !slot.listed_alone) {
     op_->endpoint->note_item(*op_, slot.request, slot.code, bytes, slot.in_reply ? 0 : bytes);
   }

@@ -9,6 +9,7 @@
 #include "native/endpoint.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
+#include "s3/bucket_traffic.h"
 #include "s3/door_metrics.h"
 
 namespace verbena::native {
@@ -187,6 +188,10 @@ Task<void> WriteBatch::remove(Shared shared, CallerPtr caller, size_t index, std
 
 void WriteBatch::complete(size_t index, Written written, std::string_view bucket, std::string_view key,
                           uint64_t window_bytes) {
+  const bool puts = static_cast<wire::Type>(op_->header.type) == wire::Type::put_many;
+  if (written.code == Errc::ok) {
+    s3::count_traffic(bucket, puts ? s3::Traffic::put : s3::Traffic::other, written.size, 0);
+  }
   if (op_->endpoint->door().options.access_log != nullptr) {
     op_->endpoint->note_write(*op_, bucket, key, written.version, written.code, written.size, window_bytes);
   }

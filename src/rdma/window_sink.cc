@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "rdma/token_windows.h"
+#include "rdma/transfer_times.h"
 
 namespace verbena::rdma {
 namespace {
@@ -34,7 +35,9 @@ struct WindowSink::State {
 };
 
 Task<void> WindowSink::State::write(std::shared_ptr<State> state, memory::Chunk chunk, uint64_t at) {
+  const uint64_t began = ticks();
   const auto done = co_await state->window->write(chunk.bytes, at, deadline_in(state->deadline));
+  TransferTimes::get().write.observe_since(began);
   chunk.release();
   if (done) {
     state->written += chunk.bytes.size();
@@ -63,6 +66,7 @@ WindowSink::~WindowSink() = default;
 Task<Result<void>> WindowSink::begin(uint64_t length) {
   if (window_ == nullptr) co_return fail(Errc::internal, "window sink: begun twice");
   if (length > window_->size()) co_return fail(Errc::rdma_not_supported, "the window is smaller than the object");
+  TransferTimes::get();  // before the time is read
   state_ = std::make_shared<State>();
   state_->window = std::move(window_);
   state_->deadline = deadline_;

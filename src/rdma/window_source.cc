@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "rdma/token_windows.h"
+#include "rdma/transfer_times.h"
 
 namespace verbena::rdma {
 
@@ -17,6 +18,7 @@ WindowSource::WindowSource(std::unique_ptr<fabric::Window> window, uint64_t size
   state_->window = std::move(window);
   state_->size = size;
   state_->deadline = deadline;
+  TransferTimes::get();  // before the time is read
   if (size > state_->window->size()) {
     state_->outcome = fail(Errc::invalid_argument, "window source: more bytes than the window has");
   }
@@ -32,7 +34,9 @@ Task<Result<size_t>> WindowSource::read(MutableBytes into) {
   if (!state.outcome) co_return std::unexpected(state.outcome.error());
   const size_t n = std::min<uint64_t>(into.size(), state.size - state.taken);
   if (n == 0) co_return size_t{0};
+  const uint64_t began = ticks();
   const auto done = co_await state.window->read(into.first(n), state.taken, deadline_in(state.deadline));
+  TransferTimes::get().read.observe_since(began);
   if (!done) {
     state.outcome = done;
     co_return std::unexpected(done.error());

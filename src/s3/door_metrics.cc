@@ -17,32 +17,35 @@ metrics::Counter& decline_counter(const char* direction) {
                           {{"direction", direction}});
 }
 
-}  // namespace
-
-void count_bytes(Door door, Direction direction, uint64_t bytes) {
-  static const std::array<std::array<metrics::Counter*, 2>, 3> counters = {{
+struct DoorMetrics {
+  const std::array<std::array<metrics::Counter*, 2>, 3> bytes = {{
       {&bytes_counter("http", "in"), &bytes_counter("http", "out")},
       {&bytes_counter("token", "in"), &bytes_counter("token", "out")},
       {&bytes_counter("native", "in"), &bytes_counter("native", "out")},
   }};
-  counters[static_cast<size_t>(door)][static_cast<size_t>(direction)]->add(bytes);
-}
-
-void count_decline(Direction direction) {
-  static const std::array<metrics::Counter*, 2> counters = {&decline_counter("in"), &decline_counter("out")};
-  counters[static_cast<size_t>(direction)]->add();
-}
-
-void count_fallback() {
-  static metrics::Counter& counter =
+  const std::array<metrics::Counter*, 2> declines = {&decline_counter("in"), &decline_counter("out")};
+  metrics::Counter& fallbacks =
       metrics::counter("verbena_token_fallbacks_total", "GETs whose RDMA transfer failed and went on as HTTP bodies.");
-  counter.add();
+  metrics::Counter& failures = metrics::counter("verbena_token_failures_total", "PUTs whose RDMA transfer failed.");
+
+  static const DoorMetrics& get() {
+    static const DoorMetrics all;
+    return all;
+  }
+};
+
+}  // namespace
+
+void register_door_metrics() { DoorMetrics::get(); }
+
+void count_bytes(Door door, Direction direction, uint64_t bytes) {
+  DoorMetrics::get().bytes[static_cast<size_t>(door)][static_cast<size_t>(direction)]->add(bytes);
 }
 
-void count_failure() {
-  static metrics::Counter& counter =
-      metrics::counter("verbena_token_failures_total", "PUTs whose RDMA transfer failed.");
-  counter.add();
-}
+void count_decline(Direction direction) { DoorMetrics::get().declines[static_cast<size_t>(direction)]->add(); }
+
+void count_fallback() { DoorMetrics::get().fallbacks.add(); }
+
+void count_failure() { DoorMetrics::get().failures.add(); }
 
 }  // namespace verbena::s3

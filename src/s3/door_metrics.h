@@ -9,6 +9,8 @@ namespace verbena::s3 {
 
 enum class Direction : uint8_t { in, out };  // PUT, GET
 
+// All of these are there from the start: what goes from nothing to one is seen as a change of a series that was there.
+void register_door_metrics();
 // verbena_door_bytes_total{door,direction}. Called by whoever owns the door's end of a verb.
 void count_bytes(Door door, Direction direction, uint64_t bytes);
 // verbena_token_declines_total{direction}: a token was answered with x-amz-rdma-reply: 501 before any transfer.

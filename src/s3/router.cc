@@ -10,6 +10,7 @@
 #include "s3/address.h"
 #include "s3/buckets/preflight.h"
 #include "s3/context.h"
+#include "s3/door_metrics.h"
 #include "s3/errors.h"
 #include "s3/express/directory.h"
 #include "s3/headers.h"
@@ -376,7 +377,9 @@ Task<bool> answer(Context& context) {
 }  // namespace
 
 Router::Router(Service& service, rdma::TokenWindows* windows, Options options)
-    : service_(service), windows_(windows), options_(std::move(options)) {}
+    : service_(service), windows_(windows), options_(std::move(options)) {
+  register_door_metrics();
+}
 
 Task<bool> Router::handle(Request& request, memory::Source& body, std::function<Headers()> trailing, Response& response,
                           memory::Sink& sink) {

@@ -26,12 +26,14 @@
 #include "native/native.h"
 #include "rdma/fabric_token_windows.h"
 #include "s3/access/access.h"
+#include "s3/bucket_traffic.h"
 #include "s3/router.h"
 #include "s3/workers/lifecycle_worker.h"
 #include "s3/workers/request_log.h"
 #include "server/core_parts.h"
 #include "server/data_directory.h"
 #include "server/descriptors.h"
+#include "server/process_metrics.h"
 #include "server/socket_folder.h"
 #include "store/hot_store.h"
 #include "store/local/local_store.h"
@@ -467,6 +469,8 @@ std::expected<void, std::string> Server::State::listen() {
   uint16_t http_port = config.http.port;
   uint16_t native_port = config.rdma.port;
   pages = std::make_unique<admin::Pages>(*verifier, stopping);
+  s3::show_buckets(config.admin.bucket_metrics);
+  export_process_metrics(directory ? directory->path() : std::filesystem::path());
   for (auto& parts : cores) {
     auto opened = http::listen(*parts.core, config.http.address, http_port, limits, tls,
                                http::make_s3_handler(*verifier, *parts.router,

@@ -14,6 +14,12 @@ constexpr size_t tag_size = sealed_tag_size;
 constexpr uint64_t tags_kept_max = 4096;  // of one reader: 64 KiB, for 256 MiB of the object
 static_assert(tag_size == aead_tag_size && object_key_size == aead_key_size);
 
+metrics::Counter& corrupt_blocks() {
+  static auto& counter = metrics::counter("verbena_sealed_corrupt_reads_total",
+                                          "Blocks of encrypted objects that are not what was encrypted");
+  return counter;
+}
+
 Aead part_cipher(const Secret& object_key, const Salt& salt) {
   std::string purpose("verbena sealed part ");
   purpose += as_text(salt);
@@ -127,6 +133,7 @@ class OpeningReader final : public ObjectReader {
   OpeningReader(std::shared_ptr<ObjectReader> below, memory::Arena& arena, const Secret& object_key,
                 const std::vector<SealedPart>& parts, std::string name)
       : below_(std::move(below)), arena_(arena), object_key_(object_key.copy()), name_(std::move(name)) {
+    corrupt_blocks();  // there before the first of them
     uint64_t start = 0, stored = 0;
     for (const SealedPart& part : parts) {
       if (part.size != 0) pieces_.push_back({part, start, stored});
@@ -247,9 +254,7 @@ class OpeningReader final : public ObjectReader {
   }
 
   std::unexpected<Error> corrupt() const {
-    static auto& counter = metrics::counter("verbena_sealed_corrupt_reads_total",
-                                            "Blocks of encrypted objects that are not what was encrypted");
-    counter.add();
+    corrupt_blocks().add();
     log::error("store: {}: an encrypted block is not what was encrypted", log::printable(name_));
     return fail(Errc::corrupt_object, "sealed block");
   }

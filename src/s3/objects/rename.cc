@@ -16,7 +16,7 @@ namespace {
 constexpr size_t token_size_max = 64;
 
 // 1 to 64 visible characters.
-Result<std::string> read_token(const Context& context) {
+Result<std::string> read_client_token(const Context& context) {
   const auto token = context.header("x-amz-client-token");
   if (!token) return std::string();
   const auto visible = [](char c) { return c >= 33 && c <= 126; };
@@ -119,7 +119,7 @@ Task<Result<void>> serve_rename_object(Context& context) {
   request.bucket = context.bucket;
   request.to = context.key;
   VB_CO_ASSIGN(request.from, read_source(context));
-  VB_CO_ASSIGN(request.token, read_token(context));
+  VB_CO_ASSIGN(request.token, read_client_token(context));
   request.source = read_preconditions(context, "x-amz-rename-source-");
   request.target = read_preconditions(context, "");
   auto renamed = co_await rename_object(context.service, context.caller(), std::move(request));

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "base/hand_over.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/local/blob_writer.h"
+#include "store/local/disk_times.h"
 
 namespace verbena::store::local {
 namespace {
@@ -18,6 +20,12 @@ metrics::Counter& groups() {
   return counter;
 }
 
+metrics::Histogram& waits() {
+  static auto& histogram =
+      metrics::histogram("verbena_queue_wait_seconds", "Waits for what there is not enough of", {{"queue", "commit"}});
+  return histogram;
+}
+
 bool is_durable(const Mutation& mutation) {
   return mutation.bucket == nullptr || mutation.bucket->durability.load(std::memory_order_acquire) == Durability::sync;
 }
@@ -27,6 +35,7 @@ bool is_durable(const Mutation& mutation) {
 Committer::Committer(Index& index, Volumes& volumes, Garbage& garbage, Options options)
     : index_(index), volumes_(volumes), garbage_(garbage), options_(options) {
   queues_[1].durable = false;
+  waits();
 }
 
 void Committer::start() {
@@ -51,9 +60,12 @@ Task<Result<void>> Committer::submit(Mutation mutation) {
     // The handler is shared because std::function copies what it holds.
     auto shared = std::make_shared<decltype(handler)>(std::move(handler));
     auto done = [executor, shared](Result<void> result) {
-      boost::asio::post(executor, [shared, result]() mutable { (*shared)(result); });
+      boost::asio::post(executor, [shared, result, given = HandOver()]() mutable {
+        given.taken();
+        (*shared)(result);
+      });
     };
-    enqueue({std::move(work), std::move(done), {}});
+    enqueue({std::move(work), std::move(done), {}, ticks()});
   };
   co_return co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(Result<void>)>(
       std::move(initiate), boost::asio::use_awaitable, std::move(mutation));
@@ -93,6 +105,7 @@ void Committer::loop(CommitQueue& queue) {
 }
 
 void Committer::process(CommitQueue& queue, std::vector<Pending> group) {
+  for (const Pending& pending : group) waits().observe_since(pending.queued);
   if (queue.durable) sync_data(group);
   refuse_without_space(group);
   write_index(queue, group);
@@ -186,7 +199,10 @@ void Committer::write_index(CommitQueue& queue, std::vector<Pending>& group) {
   if (!batch.empty() && queue.durable) {
     written = index_.write_hidden(batch);
     lock.unlock();
-    if (written) written = index_.make_durable(batch);
+    if (written) {
+      const metrics::Timer timer(DiskTimes::get().log_sync);
+      written = index_.make_durable(batch);
+    }
     lock.lock();
   } else if (!batch.empty()) {
     written = index_.write(batch);

@@ -70,6 +70,7 @@ class Committer {
     Mutation mutation;
     std::function<void(Result<void>)> done;
     Result<void> outcome;
+    uint64_t queued = 0;       // ticks()
     bool other_queue = false;  // its bucket has changed its durability meanwhile
   };
   struct CommitQueue {

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "base/metrics.h"
+#include "store/local/disk_times.h"
 
 namespace verbena::store::local {
 namespace {
@@ -35,6 +36,7 @@ bool is_final(int error) { return error == EIO; }
 }  // namespace
 
 Task<Result<size_t>> DataIo::read_by_ring(IoRing& ring, File& file, int fd, uint64_t offset, MutableBytes into) {
+  const metrics::Timer timer(DiskTimes::get().read);
   size_t done = 0;
   while (done < into.size()) {
     const MutableBytes rest = into.subspan(done);
@@ -68,13 +70,19 @@ Task<Result<void>> DataIo::read(std::shared_ptr<Volume> volume, uint64_t offset,
   }
   if (done == into.size()) co_return Result<void>{};
   Ways::get().threads.add();
-  auto work = [volume, offset, into, done] { return read_fully(volume->file(), into.subspan(done), offset + done); };
+  auto work = [volume, offset, into, done] {
+    const metrics::Timer timer(DiskTimes::get().read);
+    return read_fully(volume->file(), into.subspan(done), offset + done);
+  };
   co_return co_await pool_.run("volume read", std::move(work));
 }
 
 Task<Result<void>> DataIo::write(std::shared_ptr<Volume> volume, uint64_t offset, Bytes from) {
   operations_.fetch_add(1, std::memory_order_relaxed);
-  auto work = [volume, offset, from] { return write_fully(volume->file(), from, offset); };
+  auto work = [volume, offset, from] {
+    const metrics::Timer timer(DiskTimes::get().write);
+    return write_fully(volume->file(), from, offset);
+  };
   co_return co_await pool_.run("volume write", std::move(work));
 }
 

@@ -8,8 +8,8 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
-#include "base/metrics.h"
 #include "store/local/blob_writer.h"
+#include "store/local/disk_times.h"
 
 namespace verbena::store::local {
 namespace {
@@ -106,8 +106,7 @@ class VolumeReader final : public ObjectReader {
 };
 
 std::unexpected<Error> VolumeReader::corrupt(const char* what) const {
-  static auto& counter = metrics::counter("verbena_store_corrupt_reads_total", "Reads that met damaged data");
-  counter.add();
+  DiskTrouble::get().corrupt.add();
   log::error("store: {} is damaged: {}", log::printable(name_), what);
   return fail(Errc::corrupt_object, what);
 }
@@ -115,9 +114,7 @@ std::unexpected<Error> VolumeReader::corrupt(const char* what) const {
 // What is missing is damage; what the disk or the system refuses to read may be sound.
 std::unexpected<Error> VolumeReader::not_read(const Error& error) const {
   if (is_missing(error)) return corrupt("a volume is missing or ends early");
-  static auto& counter = metrics::counter("verbena_store_failed_reads_total",
-                                          "Reads that the disk or the system refused; the data may be sound");
-  counter.add();
+  DiskTrouble::get().failed.add();
   log::error("store: {} could not be read: {}", log::printable(name_), describe(error));
   return std::unexpected(error);
 }

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "store/local/disk_times.h"
 #include "store/local/engine.h"
 #include "store/local/index_check.h"
 #include "store/local/reader.h"
@@ -47,6 +48,8 @@ Engine::Engine(Options o) : options(std::move(o)) {}
 Engine::~Engine() { stop(); }
 
 Result<void> Engine::start() {
+  DiskTimes::get();
+  DiskTrouble::get();
   fs = options.fs != nullptr ? options.fs : &real_file_system();
   VB_TRY(open_directory());
   auto ids = [this] { return next_id(); };

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "store/local/disk_times.h"
 
 namespace verbena::store::local {
 namespace {
@@ -15,12 +16,6 @@ constexpr std::string_view suffix = ".volume";
 metrics::Counter& syncs() {
   static auto& counter = metrics::counter("verbena_store_volume_syncs_total", "fdatasync calls on volumes");
   return counter;
-}
-
-metrics::Gauge& undurable_gauge() {
-  static auto& gauge = metrics::gauge("verbena_store_undurable_volumes",
-                                      "Volumes of memory buckets that could not be synced: what they hold may be gone");
-  return gauge;
 }
 
 }  // namespace
@@ -40,7 +35,11 @@ Result<void> Volume::sync_holes() {
 
 Result<void> Volume::sync_locked(uint64_t upto) {
   syncs().add();
-  if (auto done = file_->datasync(); !done) {
+  const auto sync = [this] {
+    const metrics::Timer timer(DiskTimes::get().sync);
+    return file_->datasync();
+  };
+  if (auto done = sync(); !done) {
     distrust();
     log::error("store: volume {:016x} is sealed: {}", id_, describe(done.error()));
     return done;
@@ -191,7 +190,7 @@ void Volumes::leave(const Ended& ended, bool clean) {
   std::lock_guard lock(mutex_);
   if (!clean && ended.kind == VolumeKind::written_behind && ended.volume->dirty()) {
     undurable_.insert(ended.volume->id());
-    undurable_gauge().set(static_cast<int64_t>(undurable_.size()));
+    DiskTrouble::get().undurable_volumes.set(static_cast<int64_t>(undurable_.size()));
   }
   std::erase_if(ended_, [&](const Ended& other) { return other.volume == ended.volume; });
 }
@@ -229,7 +228,7 @@ bool Volumes::drop(uint64_t id) {
     for (const Ended& ended : ended_) {
       if (ended.volume->id() == id) return false;
     }
-    if (undurable_.erase(id) != 0) undurable_gauge().set(static_cast<int64_t>(undurable_.size()));
+    if (undurable_.erase(id) != 0) DiskTrouble::get().undurable_volumes.set(static_cast<int64_t>(undurable_.size()));
   }
   open_.remove(id);
   if (auto done = options_.fs->unlink(path(id)); !done && done.error() != Errc::not_found) {

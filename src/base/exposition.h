@@ -1,0 +1,34 @@
+// The metrics as a scraper reads them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/metrics.h"
+
+namespace verbena::metrics {
+
+enum class Format : uint8_t {
+  text,          // Prometheus' text format 0.0.4
+  open_metrics,  // OpenMetrics 1.0, which has exemplars
+};
+// What an Accept header asks for: OpenMetrics where it is named and not refused (q=0).
+Format format_of(std::string_view accept);
+std::string_view content_type(Format format);
+std::string exposition(Format format);
+
+// Counters whose labels come and go, as names of buckets do. `collect` runs at each exposition, one at a time, for the
+// whole program.
+struct Collected {
+  std::string name, help;
+  struct Sample {
+    Labels labels;
+    double value = 0;
+  };
+  std::vector<Sample> samples;
+};
+void collect_counters(std::function<void(std::vector<Collected>&)> collect);
+
+}  // namespace verbena::metrics

@@ -1,0 +1,18 @@
+// Work that one thread has finished, or taken in, for another: how long it lies there until that one takes it up.
+// Measured as verbena_queue_wait_seconds{queue="core"}.
+#pragma once
+
+#include <cstdint>
+
+namespace verbena {
+
+class HandOver {
+ public:
+  HandOver();
+  void taken() const;
+
+ private:
+  uint64_t given_;
+};
+
+}  // namespace verbena

@@ -1,0 +1,41 @@
+// How long the disk takes (verbena_disk_duration_seconds{op}), and how often it fails. Private to this room.
+#pragma once
+
+#include "base/histogram.h"
+
+namespace verbena::store::local {
+
+struct DiskTimes {
+  metrics::Histogram& read = of("read");          // of a volume: what one call asked for
+  metrics::Histogram& write = of("write");        // to a volume
+  metrics::Histogram& sync = of("sync");          // of a volume
+  metrics::Histogram& log_sync = of("log_sync");  // of the index's log, with what a group of commits wrote to it
+
+  static DiskTimes& get() {
+    static DiskTimes all;
+    return all;
+  }
+
+ private:
+  static metrics::Histogram& of(const char* op) {
+    return metrics::histogram("verbena_disk_duration_seconds", "Time that calls to the disk took", {{"op", op}});
+  }
+};
+
+// What a disk is replaced for. All of it is there from the start: what goes from nothing to one is then seen as a
+// change.
+struct DiskTrouble {
+  metrics::Counter& corrupt = metrics::counter("verbena_store_corrupt_reads_total", "Reads that met damaged data");
+  metrics::Counter& failed = metrics::counter("verbena_store_failed_reads_total",
+                                              "Reads that the disk or the system refused; the data may be sound");
+  metrics::Gauge& undurable_volumes =
+      metrics::gauge("verbena_store_undurable_volumes",
+                     "Volumes of memory buckets that could not be synced: what they hold may be gone");
+
+  static DiskTrouble& get() {
+    static DiskTrouble all;
+    return all;
+  }
+};
+
+}  // namespace verbena::store::local
