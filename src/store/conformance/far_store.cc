@@ -5,6 +5,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "store/logic/keys.h"
+#include "store/nothing_at_hand.h"
 
 namespace verbena::store::conformance {
 namespace {
@@ -77,23 +78,6 @@ class FarTransaction final : public Transaction {
  private:
   Transaction& near_;
   FarView view_;
-};
-
-class NothingAtHand final : public View {
- public:
-  Result<std::string> get(Table, std::string_view) override { return fail(Errc::would_block, "far"); }
-  std::unique_ptr<Cursor> cursor(Table, std::string, std::string_view) override { return std::make_unique<None>(); }
-
- private:
-  class None final : public Cursor {
-   public:
-    bool valid() const override { return false; }
-    std::string_view key() const override { return {}; }
-    std::string_view value() const override { return {}; }
-    void next() override {}
-    void seek(std::string_view) override {}
-    Result<void> status() const override { return fail(Errc::would_block, "far"); }
-  };
 };
 
 }  // namespace

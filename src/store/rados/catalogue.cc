@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "store/logic/keys.h"
+#include "store/nothing_at_hand.h"
 
 namespace verbena::store::rados {
 namespace {
@@ -12,24 +13,6 @@ using Pool = Cluster::Pool;
 constexpr std::chrono::seconds look_max{30}, change_max{30};
 constexpr int lost_together_max = 2;  // races that a change loses among others before it goes by itself
 constexpr int bucket_attempts_max = 50;
-
-// Nothing is here before it was fetched.
-class NothingAtHand final : public View {
- public:
-  Result<std::string> get(Table, std::string_view) override { return fail(Errc::would_block, "rados"); }
-  std::unique_ptr<Cursor> cursor(Table, std::string, std::string_view) override { return std::make_unique<None>(); }
-
- private:
-  class None final : public Cursor {
-   public:
-    bool valid() const override { return false; }
-    std::string_view key() const override { return {}; }
-    std::string_view value() const override { return {}; }
-    void next() override {}
-    void seek(std::string_view) override {}
-    Result<void> status() const override { return fail(Errc::would_block, "rados"); }
-  };
-};
 
 bool would_block(const Result<void>& result) { return !result && result.error() == Errc::would_block; }
 
