@@ -333,13 +333,8 @@ static PyObject* client_put(PyObject* self, PyObject* const* values, Py_ssize_t 
                                    &reply->transfer);
         }
         Py_END_ALLOW_THREADS
-        reply->bytes = memory.size;
       }
-      if (code != VERBENA_OK) {
-        raise_last(code);
-        Py_CLEAR(reply);
-      }
-      close_memory(&memory);
+      reply = end_store(reply, code, &memory);
     }
     end_use(client, used);
   }
@@ -500,17 +495,11 @@ static PyObject* client_append(PyObject* self, PyObject* arguments, PyObject* ke
     int code = 0;
     options.cancellation = client->cancellation;
     if (reply != NULL) {
-      const void* from = memory.buffer != NULL ? verbena_buffer_data(memory.buffer->buffer) : memory.data;
       Py_BEGIN_ALLOW_THREADS
-      code = verbena_append(used, bucket, key, from, memory.size, place, &options, &reply->object, &reply->transfer);
+      code = verbena_append(used, bucket, key, memory.data, memory.size, place, &options, &reply->object, &reply->transfer);
       Py_END_ALLOW_THREADS
-      reply->bytes = memory.size;
     }
-    if (code != VERBENA_OK) {
-      raise_last(code);
-      Py_CLEAR(reply);
-    }
-    close_memory(&memory);
+    reply = end_store(reply, code, &memory);
   }
   end_use(client, used);
   return (PyObject*)reply;

@@ -134,6 +134,9 @@ Reply* get_pieces(Client* client, verbena_client* used, const char* bucket, cons
 PyObject* client_put_part(PyObject* self, PyObject* arguments, PyObject* keywords);
 
 Reply* new_reply(void);
+// What a call that stored `memory` gives: the reply, or NULL with the exception set. Takes the reply, which may be NULL,
+// and closes the memory.
+Reply* end_store(Reply* reply, int code, Memory* memory);
 // Object, prefixes, continuation of a page as Python has them.
 PyObject* page_as_tuple(const verbena_page* page);
 

@@ -24,13 +24,8 @@ PyObject* client_put_part(PyObject* self, PyObject* arguments, PyObject* keyword
       code = verbena_put_part(used, bucket, key, upload_id, number, memory.data, memory.size, &options, &reply->object,
                               &reply->transfer);
       Py_END_ALLOW_THREADS
-      reply->bytes = memory.size;
     }
-    if (code != VERBENA_OK) {
-      raise_last(code);
-      Py_CLEAR(reply);
-    }
-    close_memory(&memory);
+    reply = end_store(reply, code, &memory);
   }
   end_use((Client*)self, used);
   return (PyObject*)reply;

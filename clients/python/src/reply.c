@@ -9,6 +9,16 @@ Reply* new_reply(void) {
   return reply;
 }
 
+Reply* end_store(Reply* reply, int code, Memory* memory) {
+  if (reply != NULL) reply->bytes = memory->size;
+  if (code != VERBENA_OK) {
+    raise_last(code);
+    Py_CLEAR(reply);
+  }
+  close_memory(memory);
+  return reply;
+}
+
 static void reply_dealloc(PyObject* self) {
   verbena_info_free(((Reply*)self)->info);
   PyTypeObject* type = Py_TYPE(self);
