@@ -250,7 +250,7 @@ TEST_F(TcpHostileFrames, DataOutsideOfWhatWasAskedForEndsTheConnectionAndTheRead
     auto lease = server_.lease(4096, 1);
     const std::vector<std::byte> before(lease.bytes().begin(), lease.bytes().end());
     std::future<Result<void>> read;
-    std::unique_ptr<Window> window;
+    std::shared_ptr<Window> window;
     expect_cut([&](RawSocket& socket) {
       ASSERT_TRUE(socket.send_frame({.type = FrameType::message, .payload = 2}, as_bytes("hi")));
       Frame frame;

@@ -108,7 +108,7 @@ TEST_P(TcpPortTest, ManyTransfersAtOnceDoNotMixUp) {
   constexpr size_t count = 12, size = 1'500'000;
   std::vector<std::vector<std::byte>> out(count), in(count);
   std::vector<std::unique_ptr<Lent>> lent;
-  std::vector<std::unique_ptr<Window>> windows;
+  std::vector<std::shared_ptr<Window>> windows;
   std::vector<memory::Lease> leases;
   std::vector<std::future<Result<void>>> done;
   for (size_t i = 0; i < count; ++i) {

@@ -67,10 +67,12 @@ class TestServer {
   auto spawn(Task<T> task) {
     return spawn_on(core, std::move(task));
   }
-  std::unique_ptr<Window> window(const WindowDescriptor& lent, Access access) {
+  // A window belongs to its core: it ends there, too.
+  std::shared_ptr<Window> window(const WindowDescriptor& lent, Access access) {
     auto opened = call([&] { return port->open_window(last, lent, access); });
     EXPECT_TRUE(opened) << describe(opened.error());
-    return opened ? std::move(*opened) : nullptr;
+    if (!opened) return nullptr;
+    return {opened->release(), [this](Window* window) { call([window] { delete window; }); }};
   }
   Result<void> write(Window& window, Bytes from, uint64_t at = 0,
                      std::chrono::seconds limit = std::chrono::seconds(20)) {

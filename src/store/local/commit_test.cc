@@ -35,7 +35,7 @@ class Core {
 
  private:
   TestStore& t_;
-  boost::asio::io_context io_;
+  boost::asio::io_context& io_ = loop_that_stays();
 };
 
 class CommitTest : public testing::Test {

@@ -178,7 +178,7 @@ TEST(Races, ExactlyOneOfManyCreatorsWins) {
     std::string key = "k" + std::to_string(round);
     std::atomic<int> won{0}, lost{0};
     on_threads(4, [&](int i) {
-      boost::asio::io_context io;
+      auto& io = loop_that_stays();
       size_t size = i % 2 == 0 ? 100 : 70'000;
       auto done = put_on(io, t, key, pattern(size, static_cast<uint64_t>(i)), {{}, "*"});
       if (done) ++won;
@@ -200,7 +200,7 @@ TEST(Races, ReadersOfAKeyThatIsOverwrittenAllTheTimeSeeWholeObjects) {
   ASSERT_TRUE(t.put("b", "k", values[0]));
   std::atomic<bool> stop{false};
   on_threads(4, [&](int i) {
-    boost::asio::io_context io;
+    auto& io = loop_that_stays();
     if (i < 2) {
       for (int n = 0; n < 100; ++n) EXPECT_TRUE(put_on(io, t, "k", values[static_cast<size_t>(n + i) % 4], {}));
       stop = true;

@@ -4,13 +4,24 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <deque>
 #include <filesystem>
+#include <mutex>
 
 #include "store/conformance/rig.h"
 #include "store/local/faulty_file_system.h"
 #include "store/local/local_store.h"
 
 namespace verbena::store::local {
+
+// A loop for a thread of a test. When its work is done the store's threads may still be in the midst of waking it, so
+// it stays, as a core's does, until they have ended.
+inline boost::asio::io_context& loop_that_stays() {
+  static std::mutex mutex;
+  static std::deque<boost::asio::io_context> loops;
+  const std::lock_guard lock(mutex);
+  return loops.emplace_back();
+}
 
 using conformance::pattern;
 using conformance::TestClock;

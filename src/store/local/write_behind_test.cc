@@ -250,7 +250,7 @@ TEST_F(WriteBehindTest, APowerLossTakesTheNewestAndNeverGivesWrongBytes) {
 
 // Runs tasks to their end on the thread that it belongs to, as TestStore::run() does on its own.
 struct OwnLoop {
-  boost::asio::io_context io;
+  boost::asio::io_context& io = loop_that_stays();
   template <class T>
   T operator()(Task<T> task) {
     auto future = boost::asio::co_spawn(io, std::move(task), boost::asio::use_future);
