@@ -459,7 +459,7 @@ TEST_F(BatchTest, SessionsOfOneClientHaveOnlySoMuchUnderWayTogether) {
 
 // A turn was so many items, and what one of them costs is up to who wrote the bucket's policy.
 TEST_F(BatchTest, ACostlyPolicyLeavesOthersTheirTurns) {
-  constexpr size_t count = 128;
+  constexpr size_t count = 48;
   std::vector<Item> items;
   for (size_t i = 0; i < count; ++i) {
     items.push_back({std::string(900, 'a') + fmt::format("{:04}", i)});

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -44,8 +45,8 @@ class TestStore final : private HasClock, public MemoryStore {
 
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                    std::string_view version_id) override {
-    if (const auto found = tampered_.find({std::string(bucket), std::string(key)}); found != tampered_.end()) {
-      std::shared_ptr<ObjectReader> other = std::make_shared<TamperedReader>(arena_, found->second);
+    if (auto instead = tampered({std::string(bucket), std::string(key)})) {
+      std::shared_ptr<ObjectReader> other = std::make_shared<TamperedReader>(arena_, std::move(*instead));
       co_return other;
     }
     VB_CO_ASSIGN(auto reader, co_await MemoryStore::open(bucket, key, version_id));
@@ -58,9 +59,7 @@ class TestStore final : private HasClock, public MemoryStore {
     return stored ? std::make_shared<HotReader>(arena_, std::move(*stored)) : nullptr;
   }
   Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key, std::string_view version_id) override {
-    if (const auto found = tampered_.find({std::string(bucket), std::string(key)}); found != tampered_.end()) {
-      co_return found->second.info;
-    }
+    if (const auto instead = tampered({std::string(bucket), std::string(key)})) co_return instead->info;
     co_return co_await MemoryStore::stat(bucket, key, version_id);
   }
   Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
@@ -79,14 +78,14 @@ class TestStore final : private HasClock, public MemoryStore {
   }
   Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override {
     clock.step();
-    tampered_.erase(Name{bucket, key});
+    replaced(Name{bucket, key});
     return MemoryStore::remove(bucket, key, std::move(request));
   }
   Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
                                            std::vector<PartInfo> parts, ObjectInfo info,
                                            CommitConditions conditions) override {
     clock.step();
-    tampered_.erase(Name{bucket, key});
+    replaced(Name{bucket, key});
     return MemoryStore::complete_upload(bucket, key, upload_id, std::move(parts), std::move(info),
                                         std::move(conditions));
   }
@@ -185,7 +184,7 @@ class TestStore final : private HasClock, public MemoryStore {
     }
     Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
       store_.clock.step();
-      if (name_) store_.tampered_.erase(*name_);
+      if (name_) store_.replaced(*name_);
       co_return co_await writer_->commit(std::move(info), std::move(conditions));
     }
 
@@ -226,7 +225,19 @@ class TestStore final : private HasClock, public MemoryStore {
     }
     co_return stored;
   }
+  // Several cores may use the store.
+  std::optional<Stored> tampered(const Name& name) {
+    const std::lock_guard lock(tampered_mutex_);
+    const auto found = tampered_.find(name);
+    return found == tampered_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void replaced(const Name& name) {
+    const std::lock_guard lock(tampered_mutex_);
+    tampered_.erase(name);
+  }
+
   memory::Arena& arena_;
+  std::mutex tampered_mutex_;
   std::map<Name, Stored> tampered_;
 
   template <class T>
