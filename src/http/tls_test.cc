@@ -82,9 +82,7 @@ class TlsClient {
     return {reinterpret_cast<const char*>(text), size};
   }
   // False: the server is gone.
-  bool update_keys() {
-    return SSL_key_update(ssl_, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(ssl_) == 1;
-  }
+  bool update_keys() { return SSL_key_update(ssl_, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(ssl_) == 1; }
   std::string ask(std::string_view request, size_t body_size) {
     size_t done = 0;
     if (SSL_write_ex(ssl_, request.data(), request.size(), &done) != 1 || done != request.size()) return {};

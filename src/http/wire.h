@@ -101,7 +101,7 @@ class Wire {
   std::string flat_;      // TLS: small pieces joined into one record
   bool writing_ = false;  // an asynchronous write or wait is under way
   bool cancelled_ = false;
-  bool timed_out_ = false;  // the wait that is under way, or was last
+  bool timed_out_ = false;      // the wait that is under way, or was last
   std::optional<Error> error_;  // of writing; it stays
 };
 

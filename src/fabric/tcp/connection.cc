@@ -8,7 +8,7 @@
 namespace verbena::fabric::tcp {
 namespace {
 
-// Of one connection, before the next has its turn. Who keeps to the credits of his session has fewer messages under way.
+// Of one connection, before the next has its turn. Who keeps to the credits of a session has fewer messages under way.
 constexpr size_t receives_per_turn = 2;
 constexpr size_t messages_per_turn = 64;
 

@@ -57,9 +57,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
 
   // Small frames. Without an error the message goes out, unless the connection ends before.
   Result<void> send(Bytes first, Bytes second);
-  bool may_write_now() const {
-    return open_ && outbox_.empty() && !stream_.backlogged() && ready_ && !crowded();
-  }
+  bool may_write_now() const { return open_ && outbox_.empty() && !stream_.backlogged() && ready_ && !crowded(); }
   Result<void> write_now(Bytes from, uint64_t window, uint64_t at);
 
   // May be done when this returns.
@@ -108,7 +106,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   bool open_ = true;
   bool ready_ = false;  // TLS, where there is some, is done
   bool left_ = false;
-  bool drained_ = false;   // the last read() brought all there was
+  bool drained_ = false;  // the last read() brought all there was
   bool has_more_ = true;  // it may have spoken before it was ours
 };
 

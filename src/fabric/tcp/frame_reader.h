@@ -54,9 +54,9 @@ class FrameReader {
 
   const Side side_;
   const size_t message_size_max_;
-  Frame frame_;                   // whose payload is under way
-  uint32_t left_ = 0;             // of it
-  std::byte* into_ = nullptr;     // where the next of it goes
+  Frame frame_;                // whose payload is under way
+  uint32_t left_ = 0;          // of it
+  std::byte* into_ = nullptr;  // where the next of it goes
   // A frame's beginning, less than a head and a message; when paused, whole frames, too.
   std::vector<std::byte> begun_;
   bool paused_ = false;

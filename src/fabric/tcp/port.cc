@@ -23,8 +23,8 @@ constexpr int accepts_per_turn = 64;
 constexpr size_t hot_max = 4;  // more are asked for together, by epoll
 constexpr unsigned quiet_turns_max = 512;
 constexpr unsigned turns_between_epolls = 4;
-constexpr size_t messages_per_turn = 256;   // of all connections, before the core looks at something else
-constexpr unsigned handshakes_per_turn = 2;  // steps of TLS's, the dearest thing that a connection asks for
+constexpr size_t all_messages_per_turn = 256;  // of all connections, before the core looks at something else
+constexpr unsigned handshakes_per_turn = 2;    // steps of TLS's, the dearest thing that a connection asks for
 constexpr auto look_every = std::chrono::milliseconds(20);
 constexpr auto session_look_every = std::chrono::seconds(5);
 
@@ -182,7 +182,7 @@ size_t TcpPort::poll() {
   size_t progress = resume_done();
   ++turns_;
   handshakes_left_ = handshakes_per_turn;
-  shared_->messages_left = messages_per_turn;
+  shared_->messages_left = all_messages_per_turn;
   const bool ask = ask_kernel_ || hot_.empty() || hot_.size() > hot_max || turns_ % turns_between_epolls == 0;
   progress += poll_hot();
   if (ask) progress += poll_kernel();
@@ -208,7 +208,7 @@ size_t TcpPort::poll_hot() {
   const bool all = hot_.size() <= hot_max;
   size_t progress = 0;
   bool quiet = false;
-  // The first of this turn were not the first of the last one: messages of a turn may be at an end before all were asked.
+  // Messages of a turn may be at an end before all were asked: the first of this turn is not that of the last one.
   if (hot_.size() > 1) std::ranges::rotate(hot_, hot_.begin() + 1);
   for (Hot& hot : hot_) {
     Connection& connection = *hot.connection;
