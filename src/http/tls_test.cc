@@ -1,12 +1,15 @@
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <signal.h>
 
 #include <filesystem>
 
 #include "http/test_server.h"
+#include "http/tls.h"
 
 namespace verbena::http {
 namespace {
@@ -48,16 +51,22 @@ class Certificate {
 // A blocking TLS client over TestClient's socket.
 class TlsClient {
  public:
-  explicit TlsClient(uint16_t port, int version_max = TLS1_3_VERSION, std::string_view alpn = "\x08http/1.1")
+  explicit TlsClient(uint16_t port, int version_max = TLS1_3_VERSION, std::string_view alpn = "\x08http/1.1",
+                     const char* groups = nullptr)
       : socket_(port), context_(SSL_CTX_new(TLS_client_method())), ssl_(nullptr) {
     SSL_CTX_set_min_proto_version(context_, TLS1_VERSION);
     SSL_CTX_set_max_proto_version(context_, version_max);
     SSL_CTX_set_security_level(context_, 0);
+    if (groups != nullptr) {
+      EXPECT_EQ(SSL_CTX_set1_groups_list(context_, groups), 1);
+    }
     ssl_ = SSL_new(context_);
     if (!alpn.empty()) {
       SSL_set_alpn_protos(ssl_, reinterpret_cast<const unsigned char*>(alpn.data()),
                           static_cast<unsigned>(alpn.size()));
     }
+    const int on = 1;
+    ::setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     SSL_set_fd(ssl_, socket_.fd());
     connected_ = SSL_connect(ssl_) == 1;
   }
@@ -72,6 +81,8 @@ class TlsClient {
     SSL_get0_alpn_selected(ssl_, &text, &size);
     return {reinterpret_cast<const char*>(text), size};
   }
+  // False: the server is gone.
+  bool update_keys() { return SSL_key_update(ssl_, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(ssl_) == 1; }
   std::string ask(std::string_view request, size_t body_size) {
     size_t done = 0;
     if (SSL_write_ex(ssl_, request.data(), request.size(), &done) != 1 || done != request.size()) return {};
@@ -149,6 +160,35 @@ TEST_F(Tls, AReaderThatLeavesMidAnswerCostsNoLease) {
   }
   EXPECT_TRUE(server.wait_for_connections(0));
   EXPECT_EQ(test_arena().leased_bytes(), 0u);
+}
+
+// Nobody needs a key for that: one connection held its core for as long as it liked.
+TEST_F(Tls, NewKeysWithoutEndEndTheConnection) {
+  ::signal(SIGPIPE, SIG_IGN);  // of OpenSSL's writes to who hung up
+  TestServer server({}, certificate_.files());
+  TlsClient client(server.port());
+  ASSERT_TRUE(client.connected());
+  int updates = 0;
+  while (updates < 100'000 && client.update_keys()) ++updates;
+  EXPECT_LT(updates, 100'000);
+  EXPECT_TRUE(server.wait_for_connections(0));
+}
+
+TEST_F(Tls, NewKeysBeforeEachRequestAreFine) {
+  TestServer server({}, certificate_.files());
+  TlsClient client(server.port());
+  for (unsigned i = 0; i < 2 * TlsRecords::most; ++i) {
+    ASSERT_TRUE(client.update_keys());
+    ASSERT_EQ(client.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n", 5), "hello") << i;
+  }
+}
+
+TEST_F(Tls, NoGroupThatCostsMuchIsTaken) {
+  TestServer server({}, certificate_.files());
+  EXPECT_FALSE(TlsClient(server.port(), TLS1_3_VERSION, "", "ffdhe8192").connected());
+  for (const char* groups : {"X25519", "P-256", "P-384", "ffdhe8192:P-521"}) {
+    EXPECT_TRUE(TlsClient(server.port(), TLS1_3_VERSION, "", groups).connected()) << groups;
+  }
 }
 
 TEST_F(Tls, FilesThatAreNoneAreBadConfiguration) {

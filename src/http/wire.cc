@@ -27,7 +27,9 @@ metrics::Counter& too_slow_counter() {
 }  // namespace
 
 Wire::Wire(tcp::socket socket, asio::ssl::context* tls) : socket_(std::move(socket)), waiter_(socket_.get_executor()) {
-  if (tls != nullptr) tls_ = std::make_unique<TlsStream>(socket_, *tls);
+  if (tls == nullptr) return;
+  tls_ = std::make_unique<TlsStream>(socket_, *tls);
+  watch_records(tls_->native_handle(), tls_records_);
 }
 
 Task<Result<void>> Wire::handshake(std::chrono::nanoseconds timeout) {
@@ -48,6 +50,7 @@ Task<Result<size_t>> Wire::read_some(MutableBytes into, std::chrono::nanoseconds
   boost::system::error_code ec;
   size_t n = 0;
   if (tls_) {
+    tls_records_.count = 0;
     std::tie(ec, n) = co_await tls_->async_read_some(buffer, use_tuple);
   } else {
     std::tie(ec, n) = co_await socket_.async_read_some(buffer, use_tuple);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/task.h"
+#include "http/tls.h"
 #include "memory/arena.h"
 
 namespace verbena::http {
@@ -84,6 +85,7 @@ class Wire {
 
   tcp::socket socket_;
   std::unique_ptr<TlsStream> tls_;
+  TlsRecords tls_records_;
   std::weak_ptr<void> owner_;
   boost::asio::steady_timer waiter_;  // fires when cancelled: the queue has moved
   Deadline deadline_ = Deadline::max();
@@ -99,7 +101,7 @@ class Wire {
   std::string flat_;      // TLS: small pieces joined into one record
   bool writing_ = false;  // an asynchronous write or wait is under way
   bool cancelled_ = false;
-  bool timed_out_ = false;  // the wait that is under way, or was last
+  bool timed_out_ = false;      // the wait that is under way, or was last
   std::optional<Error> error_;  // of writing; it stays
 };
 

@@ -11,7 +11,7 @@ import threading
 import guest
 from guest import KIB, MIB, Mover, Server, until, verbena
 
-SIZES = (0, 1, 4 * KIB, 4 * KIB + 1, 1 * MIB + 1, 16 * MIB)
+SIZES = (0, 1, 4 * KIB, 4 * KIB + 1, 1 * MIB + 1, 8 * MIB)
 WIRE = {"get": "tx", "put": "rx"}  # the server's side of it
 PORTS = range(9101, 9103)          # one for each core
 server = Server("rdma.fabric_ports=9101-9102", "rdma.token_provider=none", device=None)
@@ -37,27 +37,28 @@ def in_mid_transfer(op, before, size):
 
 # Without faults.
 
-def sizes_from_nothing_to_16_mib():
+def sizes_from_nothing_to_8_mib():
     for op in ("get", "put"):
-        # An emulated CPU that others want, too, encrypts slowly: 64 MiB took longer than a client waits by default.
+        # An emulated CPU that others want, too, encrypts slowly.
         done = mover(op=op, size=",".join(map(str, SIZES)), part_size=64 * MIB, timeout=60,
                      seconds=150).must_succeed("native tcp", 200)
         assert len(done.said("ok")) == len(SIZES), done.lines
 
 
 def many_clients():
-    movers = [mover(op=op, size=300 * KIB, threads=4, count=3) for op in ("get", "put") for _ in range(2)]
+    movers = [mover(op=op, size=300 * KIB, threads=4, count=2, timeout=30, seconds=150)
+              for op in ("get", "put") for _ in range(2)]
     for one in movers:
-        one.must_succeed("native tcp")
+        one.must_succeed("native tcp", 160)
 
 
 # Clients that go.
 
 def killed(op):
-    size = 16 * MIB
-    guest.shape("rate 80mbit")
+    size = 8 * MIB
+    guest.shape("rate 40mbit")
     before = guest.on_the_wire(WIRE[op])
-    one = mover(op=op, size=size, part_size=64 * MIB)
+    one = mover(op=op, size=size, part_size=64 * MIB, timeout=30)
     in_mid_transfer(op, before, size)
     one.signal(signal.SIGKILL)
     one.end()
@@ -76,11 +77,11 @@ def a_client_dies_while_the_server_reads():
 def frozen(op):
     """A stopped client takes nothing and gives nothing: its connection is cut at a deadline, others notice nothing, and
     when it goes on it begins again by itself."""
-    size = 64 * MIB  # more than both kernels take for it
-    guest.shape("rate 200mbit")
+    size = 8 * MIB  # more than both kernels take for it
+    guest.shape("rate 40mbit")
     before = guest.on_the_wire(WIRE[op])
     stalled = server.metric("verbena_tcp_stalled_total")
-    one = mover(op=op, size=size, part_size=64 * MIB, timeout=30, seconds=100)
+    one = mover(op=op, size=size, part_size=64 * MIB, timeout=30, seconds=150)
     in_mid_transfer(op, before, size)
     one.signal(signal.SIGSTOP)
     try:
@@ -91,7 +92,7 @@ def frozen(op):
         assert not one.said("ok")
     finally:
         one.signal(signal.SIGCONT)
-    one.must_succeed("native tcp")
+    one.must_succeed("native tcp", 160)
 
 
 def a_client_freezes_while_the_server_writes():
@@ -105,8 +106,8 @@ def a_client_freezes_while_the_server_reads():
 def nothing_lands_in_memory_whose_request_was_given_up():
     """The cable is pulled in the middle of a GET; the client gives up and uses the memory for something else. When the
     cable is back, what waited in both kernels comes."""
-    size = 16 * MIB
-    guest.shape("rate 80mbit delay 40ms")
+    size = 8 * MIB
+    guest.shape("rate 40mbit delay 40ms")
     before = guest.on_the_wire("tx")
     one = mover(op="abandon", size=size, part_size=64 * MIB, timeout=2, watch=8)
     in_mid_transfer("get", before, size)
@@ -218,10 +219,12 @@ def the_end():
 
 if __name__ == "__main__":
     guest.prepare()
+    # What the kernels take for a client that has stopped is less than an object, although that is soon encrypted.
+    guest.sh("sysctl -q -w net.ipv4.tcp_rmem='4096 131072 1048576' net.ipv4.tcp_wmem='4096 16384 1048576'")
     start()
-    Mover(via="http", op="seed", size=",".join(map(str, (*SIZES, 100 * KIB, 256 * KIB, 300 * KIB, 1 * MIB, 2 * MIB,
-                                                         64 * MIB)))).must_succeed()
-    guest.run([sizes_from_nothing_to_16_mib, many_clients, a_client_dies_while_the_server_writes,
+    seeds = (*SIZES, 100 * KIB, 256 * KIB, 300 * KIB, 1 * MIB, 2 * MIB)
+    Mover(via="http", op="seed", size=",".join(map(str, seeds)), seconds=240).must_succeed(limit_s=260)
+    guest.run([sizes_from_nothing_to_8_mib, many_clients, a_client_dies_while_the_server_writes,
                a_client_dies_while_the_server_reads, a_client_freezes_while_the_server_writes,
                a_client_freezes_while_the_server_reads, nothing_lands_in_memory_whose_request_was_given_up, packets_get_lost,
                packets_are_late, the_link_goes_down_and_comes_back, strangers_at_its_ports_cost_nobody_else_anything,

@@ -9,6 +9,11 @@
 #include "fabric/tcp/counters.h"
 
 namespace verbena::fabric::tcp {
+namespace {
+
+constexpr size_t named_per_session_max = 4;
+
+}  // namespace
 
 std::string counted_as(const sockaddr_storage& address) {
   const auto* raw = reinterpret_cast<const char*>(&address);
@@ -25,15 +30,35 @@ void Arrivals::add(Fd socket, uint64_t id, const sockaddr_storage& address) {
   arrival.id = id;
   arrival.address = counted_as(address);
   arrival.deadline = deadline_in(options_.arrival_timeout);
-  const auto known = per_address_.find(arrival.address);
-  if (known != per_address_.end() && known->second >= options_.arrivals_per_address_max) {
-    refuse(std::ranges::find(by_age_, arrival.address, &Arrival::address));
-  } else if (by_age_.size() >= options_.arrivals_max) {
-    refuse(by_age_.begin());
-  }
+  make_room(arrival.address);
   ++per_address_[arrival.address];
-  by_age_.push_back(std::move(arrival));
-  by_id_.emplace(id, std::prev(by_age_.end()));
+  silent_.push_back(std::move(arrival));
+  by_id_.emplace(id, std::prev(silent_.end()));
+}
+
+void Arrivals::make_room(const std::string& address) {
+  const auto known = per_address_.find(address);
+  const bool too_many = known != per_address_.end() && known->second >= options_.arrivals_per_address_max;
+  if (!too_many && size() < options_.arrivals_max) return;
+  const std::string* of = too_many ? &address : nullptr;
+  if (!refuse_oldest(silent_, of)) refuse_oldest(named_, of);
+}
+
+bool Arrivals::refuse_oldest(List& list, const std::string* address) {
+  const auto oldest = address == nullptr ? list.begin() : std::ranges::find(list, *address, &Arrival::address);
+  if (oldest == list.end()) return false;
+  refuse(oldest);
+  return true;
+}
+
+// The session's own connections, too, are no more than a few.
+void Arrivals::note_named(List::iterator arrival) {
+  const uint64_t session = arrival->session;
+  if (std::ranges::count(named_, session, &Arrival::session) >= static_cast<ptrdiff_t>(named_per_session_max)) {
+    refuse(std::ranges::find(named_, session, &Arrival::session));
+  }
+  arrival->named = true;
+  named_.splice(named_.end(), silent_, arrival);
 }
 
 std::optional<Arrivals::Welcome> Arrivals::progress(uint64_t id, const Port::FindKey& find_key) {
@@ -52,6 +77,7 @@ std::optional<Arrivals::Welcome> Arrivals::progress(uint64_t id, const Port::Fin
     arrival.filled = 0;
     if (!arrival.handshake) {
       if (!answer_hello(arrival, find_key)) break;
+      note_named(found->second);
       continue;
     }
     const Proof expected = arrival.handshake->proof();
@@ -82,11 +108,16 @@ bool Arrivals::answer_hello(Arrival& arrival, const Port::FindKey& find_key) {
 }
 
 void Arrivals::expire(Deadline now) {
-  while (!by_age_.empty() && by_age_.front().deadline <= now) refuse(by_age_.begin());
+  while (!silent_.empty() && silent_.front().deadline <= now) refuse(silent_.begin());
+  // These have their places by when they named a session, not by when they came.
+  for (auto arrival = named_.begin(); arrival != named_.end();) {
+    const auto next = std::next(arrival);
+    if (arrival->deadline <= now) refuse(arrival);
+    arrival = next;
+  }
 }
 
 void Arrivals::refuse(List::iterator arrival) {
-  if (arrival == by_age_.end()) return;
   Counters::get().refused.add();
   remove(arrival);
 }
@@ -95,7 +126,7 @@ void Arrivals::remove(List::iterator arrival) {
   const auto count = per_address_.find(arrival->address);
   if (--count->second == 0) per_address_.erase(count);
   by_id_.erase(arrival->id);
-  by_age_.erase(arrival);
+  (arrival->named ? named_ : silent_).erase(arrival);
 }
 
 }  // namespace verbena::fabric::tcp

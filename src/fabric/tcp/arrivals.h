@@ -1,5 +1,6 @@
 // Connections that have not shown a session's key yet. Bounded, overall and per address; each has the bytes of a hello
-// and a few seconds. Who comes too much takes the place of the oldest, so that silence cannot keep others out.
+// and a few seconds. Who comes too much takes the place of the oldest, so that silence cannot keep others out; who has
+// named a session, which nobody guesses, is the last to go, so that a flood of strangers cannot either.
 #pragma once
 
 #include <sys/socket.h>
@@ -31,6 +32,7 @@ class Arrivals {
     size_t filled = 0;
     uint64_t session = 0;
     std::optional<Handshake> handshake;  // the challenge went out
+    bool named = false;                  // on the list of those that named a session
   };
 
   explicit Arrivals(const Options& options) : options_(options) {}
@@ -38,8 +40,7 @@ class Arrivals {
   // `id`: as the port names it in its epoll.
   void add(Fd socket, uint64_t id, const sockaddr_storage& address);
   bool has(uint64_t id) const { return by_id_.contains(id); }
-  bool empty() const { return by_age_.empty(); }
-  size_t size() const { return by_age_.size(); }
+  size_t size() const { return by_id_.size(); }
 
   // Its socket has something. What comes back has shown the key of its session, and is not here any more.
   struct Welcome {
@@ -54,11 +55,14 @@ class Arrivals {
  private:
   using List = std::list<Arrival>;  // the oldest first
   bool answer_hello(Arrival& arrival, const Port::FindKey& find_key);
+  void make_room(const std::string& address);
+  void note_named(List::iterator arrival);
+  bool refuse_oldest(List& list, const std::string* address);
   void refuse(List::iterator arrival);
   void remove(List::iterator arrival);
 
   const Options options_;
-  List by_age_;
+  List silent_, named_;  // named: a session that there is
   std::unordered_map<uint64_t, List::iterator> by_id_;
   std::unordered_map<std::string, size_t> per_address_;
 };

@@ -8,7 +8,9 @@
 namespace verbena::fabric::tcp {
 namespace {
 
-constexpr size_t receives_per_turn = 2;  // of one connection, before the next has its turn
+// Of one connection, before the next has its turn. Who keeps to the credits of a session has fewer messages under way.
+constexpr size_t receives_per_turn = 2;
+constexpr size_t messages_per_turn = 64;
 
 }  // namespace
 
@@ -27,6 +29,7 @@ Connection::Connection(std::shared_ptr<PortShared> shared, PeerId peer, uint64_t
 Connection::~Connection() {
   if (open_) Counters::get().connections.add(-1);
   shared_->queued -= queued_;
+  Counters::get().queued.add(-static_cast<int64_t>(queued_));
 }
 
 // --- Receiving -------------------------------------------------------------------------------------------------------
@@ -46,6 +49,7 @@ Result<void> Connection::shake_hands() {
 size_t Connection::receive() {
   size_t total = 0;
   has_more_ = false;
+  messages_left_ = messages_per_turn;
   const auto self = shared_from_this();  // a message may be this connection's end
   for (size_t turn = 0; open_; ++turn) {
     if (!ready_) {
@@ -56,32 +60,44 @@ size_t Connection::receive() {
       }
       if (!ready_) return total;
     }
-    if (turn == receives_per_turn) {
+    if (turn == receives_per_turn || !may_go_on()) {
       has_more_ = true;
       break;
     }
-    const auto got = stream_.read(reader_.targets(shared_->scratch));
+    const auto got = read();
     if (!got) {
+      if (open_ && got.error().code != Errc::closed) note_violation(got.error());
       close(got.error());
       return total + 1;
     }
-    if (got->size != 0) {
-      total += got->size;
-      if (auto taken = reader_.received(got->size, shared_->scratch, *this); !taken) {
-        if (open_) {
-          Counters::get().violations.add();
-          log::warn("tcp: a peer broke the protocol session={:016x} what=\"{}\"", session_, taken.error().context);
-          close(taken.error());
-        }
-        return total;
-      }
-    }
-    if (got->drained && !left_) break;
+    total += *got;
+    if (drained_ && !left_) break;
   }
   return total;
 }
 
+// What was left of the last turn, or else what has come. Returns how much that was.
+Result<size_t> Connection::read() {
+  if (reader_.paused()) {
+    VB_TRY(reader_.resume(shared_->scratch, *this));
+    drained_ = false;
+    return size_t{1};
+  }
+  VB_ASSIGN(const Stream::Got got, stream_.read(reader_.targets(shared_->scratch)));
+  drained_ = got.drained;
+  if (got.size != 0) VB_TRY(reader_.received(got.size, shared_->scratch, *this));
+  if (reader_.paused()) drained_ = false;
+  return got.size;
+}
+
+void Connection::note_violation(const Error& what) {
+  Counters::get().violations.add();
+  log::warn("tcp: a peer broke the protocol session={:016x} what=\"{}\"", session_, what.context);
+}
+
 Result<void> Connection::message(Bytes message) {
+  --messages_left_;
+  --shared_->messages_left;
   if (shared_->on_message) shared_->on_message(peer_, message);
   if (!open_) return fail(Errc::closed, "tcp: closed");
   return {};
@@ -126,15 +142,20 @@ Result<void> Connection::queue(const Frame& frame, std::span<const Bytes> pieces
   if (!outbox_.empty() && shared_->queued > shared_->options.queued_max) {
     return fail(Errc::would_block, "tcp: too much waits for slow peers");
   }
+  stream_.seal_little(crowded());
   auto sent = outbox_.send(stream_, frame, pieces, more);
   count_queued();
   if (!sent && sent.error().code != Errc::would_block) close(sent.error());
+  // Sealed were so many bytes as are at once, and the socket has room: it will not say so again.
+  if (sent && stream_.encrypted() && !outbox_.empty() && !stream_.backlogged()) flush();
   return sent;
 }
 
 void Connection::count_queued() {
-  shared_->queued += outbox_.copied() - queued_;
-  queued_ = outbox_.copied();
+  const size_t now = outbox_.copied() + stream_.waiting();
+  shared_->queued += now - queued_;
+  Counters::get().queued.add(static_cast<int64_t>(now) - static_cast<int64_t>(queued_));
+  queued_ = now;
 }
 
 Result<void> Connection::send(Bytes first, Bytes second) {
@@ -173,6 +194,7 @@ void Connection::start(Transfer& read, Frame frame) {
 }
 
 void Connection::flush() {
+  stream_.seal_little(crowded());
   auto flushed = outbox_.flush(stream_, sent_);
   count_queued();
   for (Outgoing* out : sent_) {

@@ -23,8 +23,9 @@ struct PortShared {
   Port::OnMessage on_message;
   std::vector<Transfer*> done;                    // to be resumed by the port's next poll
   std::vector<std::weak_ptr<Connection>> closed;  // to be taken off the list by it
-  size_t queued = 0;                              // bytes of small frames that wait, of all connections
+  size_t queued = 0;                              // bytes, copied or sealed, that wait for all peers' sockets
   uint64_t operations = 0;                        // ids of reads given out
+  size_t messages_left = SIZE_MAX;                // of all connections, in this turn of the port
   bool gone = false;                              // the port was destroyed
 };
 
@@ -42,6 +43,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   uint64_t session() const { return session_; }
   int fd() const { return stream_.fd(); }
   bool open() const { return open_; }
+  bool ready() const { return ready_; }
 
   // The socket has something, or takes something, or perhaps so. Returns how much happened.
   size_t progress();
@@ -50,10 +52,12 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void peer_left() { left_ = true; }
   // There may be more than one turn's worth to receive.
   bool has_more() const { return has_more_; }
+  // It has something and others have their turn first.
+  void postpone() { has_more_ = true; }
 
   // Small frames. Without an error the message goes out, unless the connection ends before.
   Result<void> send(Bytes first, Bytes second);
-  bool may_write_now() const { return open_ && outbox_.empty() && !stream_.backlogged() && ready_; }
+  bool may_write_now() const { return open_ && outbox_.empty() && !stream_.backlogged() && ready_ && !crowded(); }
   Result<void> write_now(Bytes from, uint64_t window, uint64_t at);
 
   // May be done when this returns.
@@ -74,12 +78,18 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   Result<std::byte*> landing(const Frame& frame) override;
   Result<void> landed(const Frame& frame) override;
   Result<void> control(const Frame& frame) override;
+  bool may_go_on() override { return messages_left_ != 0 && shared_->messages_left != 0; }
 
+  Result<size_t> read();
   Result<void> queue(const Frame& frame, std::span<const Bytes> pieces, bool more);
   void flush();
   void complete(Transfer& transfer, const Result<void>& outcome);
   Transfer* find(uint64_t operation);
+  // Peers that take nothing hold half of what they may all together: from here on nobody's bytes are copied or sealed
+  // ahead of the socket but those of messages. Payload waits in its lease, which is charged to its client.
+  bool crowded() const { return shared_->queued >= shared_->options.queued_max / 2; }
   void count_queued();
+  void note_violation(const Error& what);
   Result<void> shake_hands();
 
   std::shared_ptr<PortShared> shared_;
@@ -90,11 +100,13 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   Outbox outbox_;
   std::vector<Transfer*> transfers_;
   std::vector<Outgoing*> sent_;
-  size_t queued_ = 0;  // of PortShared::queued
+  size_t queued_ = 0;         // of PortShared::queued
+  size_t messages_left_ = 0;  // of this connection, in this receive()
   Deadline ready_by_;
   bool open_ = true;
   bool ready_ = false;  // TLS, where there is some, is done
   bool left_ = false;
+  bool drained_ = false;  // the last read() brought all there was
   bool has_more_ = true;  // it may have spoken before it was ours
 };
 

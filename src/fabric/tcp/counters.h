@@ -17,6 +17,8 @@ struct Counters {
   metrics::Counter& stalled =
       metrics::counter("verbena_tcp_stalled_total", "Peers cut off because they took or sent nothing in time");
   metrics::Gauge& connections = metrics::gauge("verbena_tcp_connections", "Authenticated connections now open");
+  metrics::Gauge& queued =
+      metrics::gauge("verbena_tcp_queued_bytes", "Bytes copied or sealed that wait for peers to take them");
 
   static Counters& get() {
     static Counters counters;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace verbena::fabric::tcp {
 
@@ -28,6 +29,13 @@ Result<void> FrameReader::received(size_t size, MutableBytes scratch, FrameRecei
   return parse(scratch.first(in_scratch), receiver);
 }
 
+Result<void> FrameReader::resume(MutableBytes scratch, FrameReceiver& receiver) {
+  paused_ = false;
+  const auto waited = std::exchange(begun_, {});
+  std::ranges::copy(waited, scratch.begin());
+  return parse(scratch.first(waited.size()), receiver);
+}
+
 Result<void> FrameReader::took(size_t size, FrameReceiver& receiver) {
   left_ -= static_cast<uint32_t>(size);
   if (into_ != nullptr) into_ += size;
@@ -45,7 +53,11 @@ Result<void> FrameReader::parse(Bytes bytes, FrameReceiver& receiver) {
       VB_TRY(took(size, receiver));
       continue;
     }
-    VB_ASSIGN(const size_t taken, begin_frame(bytes, receiver));
+    paused_ = !receiver.may_go_on();
+    size_t taken = 0;
+    if (!paused_) {
+      VB_ASSIGN(taken, begin_frame(bytes, receiver));
+    }
     if (taken == 0) {
       begun_.assign(bytes.begin(), bytes.end());
       return {};

@@ -19,6 +19,8 @@ class FrameReceiver {
   virtual Result<std::byte*> landing(const Frame& frame) = 0;
   virtual Result<void> landed(const Frame& frame) = 0;   // its last byte came, or was skipped
   virtual Result<void> control(const Frame& frame) = 0;  // read, refused
+  // False: others have their turn first. What has come already waits until resume().
+  virtual bool may_go_on() { return true; }
 
  protected:
   ~FrameReceiver() = default;
@@ -36,6 +38,9 @@ class FrameReader {
   std::span<iovec> targets(MutableBytes scratch);
   // malformed, or what the receiver said: the connection is of no use any more.
   Result<void> received(size_t size, MutableBytes scratch, FrameReceiver& receiver);
+  // The receiver had enough for a turn: nothing is to be received before resume() has gone through the rest.
+  bool paused() const { return paused_; }
+  Result<void> resume(MutableBytes scratch, FrameReceiver& receiver);
 
   // The payload that is being received, if any.
   const Frame* under_way() const { return left_ != 0 ? &frame_ : nullptr; }
@@ -49,10 +54,12 @@ class FrameReader {
 
   const Side side_;
   const size_t message_size_max_;
-  Frame frame_;                   // whose payload is under way
-  uint32_t left_ = 0;             // of it
-  std::byte* into_ = nullptr;     // where the next of it goes
-  std::vector<std::byte> begun_;  // a frame's beginning, less than a head and a message
+  Frame frame_;                // whose payload is under way
+  uint32_t left_ = 0;          // of it
+  std::byte* into_ = nullptr;  // where the next of it goes
+  // A frame's beginning, less than a head and a message; when paused, whole frames, too.
+  std::vector<std::byte> begun_;
+  bool paused_ = false;
   iovec targets_[2];
   size_t direct_ = 0;  // bytes of the first target that are payload's own place
 };

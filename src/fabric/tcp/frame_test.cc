@@ -26,6 +26,8 @@ struct Notes final : FrameReceiver {
     said.emplace_back("control " + std::to_string(frame.id) + " " + std::to_string(frame.operation));
     return {};
   }
+  bool may_go_on() override { return said.size() < said_max; }
+  size_t said_max = SIZE_MAX;
   std::vector<std::string> said;
   std::vector<std::byte> place = std::vector<std::byte>(4096);
   bool refuse = false, skip = false;
@@ -40,9 +42,9 @@ void append(std::string& to, const Frame& frame, std::string_view payload = {}) 
   to += payload;
 }
 
-// As a socket would, in pieces of these sizes.
-Result<void> feed(FrameReader& reader, std::string_view bytes, const std::vector<size_t>& pieces,
-                  FrameReceiver& notes) {
+// As a socket would, in pieces of these sizes. Where the receiver has had enough it gets a turn of so many more.
+Result<void> feed(FrameReader& reader, std::string_view bytes, const std::vector<size_t>& pieces, FrameReceiver& notes,
+                  size_t per_turn = 1) {
   std::vector<std::byte> scratch(FrameReader::scratch_size(1024));
   for (size_t turn = 0; !bytes.empty(); ++turn) {
     size_t left = std::min(bytes.size(), pieces[turn % pieces.size()]);
@@ -55,6 +57,10 @@ Result<void> feed(FrameReader& reader, std::string_view bytes, const std::vector
       done += size;
     }
     VB_TRY(reader.received(done, scratch, notes));
+    while (reader.paused()) {
+      dynamic_cast<Notes&>(notes).said_max += per_turn;
+      VB_TRY(reader.resume(scratch, notes));
+    }
   }
   return {};
 }
@@ -129,6 +135,11 @@ RC_GTEST_PROP(TcpFrameReader, SeesTheSameFramesHoweverTheyArrive, ()) {
   Notes notes;
   RC_ASSERT(feed(reader, bytes, pieces, notes).has_value());
   RC_ASSERT(notes.said == expected);
+  FrameReader slow(Side::client, 1024);
+  Notes turns;
+  turns.said_max = 0;
+  RC_ASSERT(feed(slow, bytes, pieces, turns, *rc::gen::inRange<size_t>(1, 4)).has_value());
+  RC_ASSERT(turns.said == expected);
 }
 
 TEST(TcpFrameReader, SkipsPayloadThatHasNoPlace) {

@@ -23,6 +23,8 @@ constexpr int accepts_per_turn = 64;
 constexpr size_t hot_max = 4;  // more are asked for together, by epoll
 constexpr unsigned quiet_turns_max = 512;
 constexpr unsigned turns_between_epolls = 4;
+constexpr size_t all_messages_per_turn = 256;  // of all connections, before the core looks at something else
+constexpr unsigned handshakes_per_turn = 2;    // steps of TLS's, the dearest thing that a connection asks for
 constexpr auto look_every = std::chrono::milliseconds(20);
 constexpr auto session_look_every = std::chrono::seconds(5);
 
@@ -111,6 +113,8 @@ void TcpPort::accept_all() {
     const uint64_t id = id_next_++;
     if (!watch(epoll_.native_handle(), socket.get(), id, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) continue;
     arrivals_.add(std::move(socket), id, address);
+    // Most have spoken by now. Looked at before the next ones come, they are not taken for silent.
+    if (auto arrived = arrivals_.progress(id, find_key_)) welcome(std::move(*arrived));
   }
   accept_again_ = true;
 }
@@ -177,6 +181,8 @@ void TcpPort::forget_closed() {
 size_t TcpPort::poll() {
   size_t progress = resume_done();
   ++turns_;
+  handshakes_left_ = handshakes_per_turn;
+  shared_->messages_left = all_messages_per_turn;
   const bool ask = ask_kernel_ || hot_.empty() || hot_.size() > hot_max || turns_ % turns_between_epolls == 0;
   progress += poll_hot();
   if (ask) progress += poll_kernel();
@@ -186,13 +192,27 @@ size_t TcpPort::poll() {
   return progress;
 }
 
-// Few are simply read. Of many, those that had more than a turn's worth; of the others epoll knows more.
+// Hundreds that come together are not to hold up those that are there.
+size_t TcpPort::progress(Connection& connection) {
+  if (!connection.ready() && handshakes_left_ == 0) {
+    connection.postpone();
+    return 1;
+  }
+  if (!connection.ready()) --handshakes_left_;
+  return connection.progress();
+}
+
+// Few are simply read. Of many, those that had more than a turn's worth; of the others, and of those in a handshake,
+// epoll knows more.
 size_t TcpPort::poll_hot() {
   const bool all = hot_.size() <= hot_max;
   size_t progress = 0;
   bool quiet = false;
+  // Messages of a turn may be at an end before all were asked: the first of this turn is not that of the last one.
+  if (hot_.size() > 1) std::ranges::rotate(hot_, hot_.begin() + 1);
   for (Hot& hot : hot_) {
-    const size_t served = all || hot.connection->has_more() ? hot.connection->progress() : 0;
+    Connection& connection = *hot.connection;
+    const size_t served = (all && connection.ready()) || connection.has_more() ? this->progress(connection) : 0;
     progress += served;
     hot.quiet_turns = served != 0 ? 0 : hot.quiet_turns + 1;
     quiet = quiet || hot.quiet_turns > quiet_turns_max;
@@ -219,7 +239,7 @@ size_t TcpPort::poll_kernel() {
     } else if (const auto peer = peers_.find(id); peer != peers_.end()) {
       if ((events[static_cast<size_t>(i)].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) peer->second->peer_left();
       heat(peer->second);
-      progress += peer->second->progress();
+      progress += this->progress(*peer->second);
     } else if (auto arrived = arrivals_.progress(id, find_key_)) {
       welcome(std::move(*arrived));
       ++progress;
@@ -275,9 +295,9 @@ bool TcpPort::busy() const {
 
 bool TcpPort::arm() {
   if (!shared_->done.empty() || !shared_->closed.empty() || ask_kernel_) return false;
-  if (std::ranges::any_of(hot_, [](const Hot& hot) { return hot.connection->has_more(); })) return false;
   // Events of what was read without epoll's word are stale; with them it would wake the loop at once.
   if (poll_kernel() != 0 || ask_kernel_) return false;
+  if (std::ranges::any_of(hot_, [](const Hot& hot) { return hot.connection->has_more(); })) return false;
   if (!shared_->done.empty() || !shared_->closed.empty()) return false;
   if (waiting_) return true;
   waiting_ = true;

@@ -51,6 +51,7 @@ class TcpPort final : public Port, private Pollable {
 
   size_t poll_kernel();
   size_t poll_hot();
+  size_t progress(Connection& connection);
   void heat(const std::shared_ptr<Connection>& connection);
   size_t resume_done();
   void forget_closed();
@@ -73,6 +74,7 @@ class TcpPort final : public Port, private Pollable {
   std::vector<Hot> hot_;  // heard of lately: read without asking epoll first
   uint64_t id_next_ = 1;  // of arrivals and peers; 0 is the listener
   unsigned turns_ = 0;
+  unsigned handshakes_left_ = 0;  // of this turn
   bool ask_kernel_ = true;
   bool accept_again_ = false;
   SteadyClock::time_point next_look_{}, next_session_look_{};

@@ -11,6 +11,7 @@ namespace verbena::fabric::tcp {
 namespace {
 
 constexpr size_t sealed_at_once_max = 256 * KiB;  // plain bytes that one write() takes
+constexpr size_t sealed_little = record_size;     // likewise, where memory is short
 constexpr size_t backlog_kept_max = 32 * KiB;     // of capacity, once it is empty
 constexpr size_t places_max = 16;
 
@@ -81,27 +82,39 @@ Result<bool> Stream::handshake() {
   return done;
 }
 
+// TLS answers some of what it reads by itself: new keys, what is no record. That lies where this thread's connections
+// seal what they send, and must be gone before another one does.
 Result<Stream::Got> Stream::read(std::span<const iovec> into) {
+  if (tls_ == nullptr) return read_plain(into);
+  auto got = read_sealed(into);
+  auto sent = send_cipher_text();
+  if (got && !sent) return std::unexpected(sent.error());
+  return got;
+}
+
+Result<Stream::Got> Stream::read_plain(std::span<const iovec> into) {
+  size_t room = 0;
+  for (const iovec& place : into) room += place.iov_len;
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(into.data());
+  message.msg_iovlen = into.size();
+  const ssize_t size = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+  if (size == 0) return fail(Errc::closed, "tcp: the peer left");
+  if (size < 0 && errno != EAGAIN && errno != EINTR) return fail(Errc::closed, "tcp: receive", errno);
+  Got got{.size = static_cast<size_t>(std::max<ssize_t>(size, 0))};
+  got.drained = got.size < room;
+  return got;
+}
+
+Result<Stream::Got> Stream::read_sealed(std::span<const iovec> into) {
   Got got;
-  if (tls_ == nullptr) {
-    size_t room = 0;
-    for (const iovec& place : into) room += place.iov_len;
-    msghdr message{};
-    message.msg_iov = const_cast<iovec*>(into.data());
-    message.msg_iovlen = into.size();
-    const ssize_t size = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
-    if (size == 0) return fail(Errc::closed, "tcp: the peer left");
-    if (size < 0 && errno != EAGAIN && errno != EINTR) return fail(Errc::closed, "tcp: receive", errno);
-    got.size = static_cast<size_t>(std::max<ssize_t>(size, 0));
-    got.drained = got.size < room;
-    return got;
-  }
   for (const iovec& place : into) {
-    auto size = tls_->open({static_cast<std::byte*>(place.iov_base), place.iov_len});
-    if (!size && got.size == 0) return std::unexpected(size.error());
-    got.size += size.value_or(0);
-    got.drained = !size || *size < place.iov_len;
-    if (got.drained) break;
+    const auto opened = tls_->open({static_cast<std::byte*>(place.iov_base), place.iov_len});
+    if (!opened && got.size == 0) return std::unexpected(opened.error());
+    got.drained = opened && opened->drained;  // an error is told at the next call
+    if (!opened) break;
+    got.size += opened->size;
+    if (opened->size < place.iov_len) break;
   }
   return got;
 }
@@ -122,10 +135,14 @@ Result<size_t> Stream::write_plain(std::span<const iovec> from, bool more) {
 Result<size_t> Stream::write_sealed(std::span<const iovec> from) {
   Gather gather(from);
   size_t size = 0;
-  while (size < sealed_at_once_max) {
-    const Bytes plain = gather.next(record_size);
+  const size_t most = little_ ? sealed_little : sealed_at_once_max;
+  while (size < most) {
+    const Bytes plain = gather.next(most - size);
     if (plain.empty()) break;
-    VB_TRY(tls_->seal(plain));
+    if (auto sealed = tls_->seal(plain); !sealed) {
+      clear_cipher_text();
+      return std::unexpected(sealed.error());
+    }
     size += plain.size();
   }
   VB_TRY(send_cipher_text());

@@ -26,7 +26,7 @@ class Stream {
   Result<bool> handshake();
 
   // Fills the places one after the other. `drained`: there is nothing more until the socket says so. 0 bytes with
-  // drained: nothing was there. closed: the peer left, or the socket broke.
+  // drained: nothing was there. closed: the peer left, or the socket broke. malformed: what it sends is no TLS.
   struct Got {
     size_t size = 0;
     bool drained = true;
@@ -36,10 +36,15 @@ class Stream {
   // `more`: something follows at once.
   Result<size_t> write(std::span<const iovec> from, bool more = false);
   // Sealed bytes wait for the socket. Then write() takes none until flush() has brought them out.
-  bool backlogged() const { return sent_ != backlog_.size(); }
+  bool backlogged() const { return waiting() != 0; }
+  size_t waiting() const { return backlog_.size() - sent_; }
+  // Memory is short: no more is sealed ahead of the socket than one record.
+  void seal_little(bool little) { little_ = little; }
   Result<void> flush();
 
  private:
+  Result<Got> read_plain(std::span<const iovec> into);
+  Result<Got> read_sealed(std::span<const iovec> into);
   Result<size_t> write_plain(std::span<const iovec> from, bool more);
   Result<size_t> write_sealed(std::span<const iovec> from);
   Result<void> send_cipher_text();
@@ -48,6 +53,7 @@ class Stream {
   std::unique_ptr<Tls> tls_;
   std::vector<std::byte> backlog_;
   size_t sent_ = 0;  // of it
+  bool little_ = false;
 };
 
 }  // namespace verbena::fabric::tcp

@@ -16,6 +16,13 @@ namespace verbena::fabric::tcp {
 
 inline constexpr size_t record_size = 16 * KiB;  // plain bytes of one TLS record at most
 
+// What a peer that has the key may cost. All of a handshake that it sends; records that one call opens, however short;
+// messages of TLS's own afterwards (new keys): so many, and one more for each so many records.
+inline constexpr size_t handshake_bytes_max = 16 * KiB;
+inline constexpr size_t records_at_once_max = 64;
+inline constexpr uint64_t own_messages_max = 8;
+inline constexpr uint64_t records_per_own_message = 1024;
+
 struct SslFree {
   void operator()(SSL* ssl) const { SSL_free(ssl); }
 };
@@ -36,8 +43,16 @@ class Tls {
   Result<bool> handshake();
   // Seals `plain` (at most a record) into cipher_text().
   Result<void> seal(Bytes plain);
-  // 0: nothing more now. closed: the peer ended the stream.
-  Result<size_t> open(MutableBytes into);
+  // `drained`: nothing more until the socket says so. closed: the peer ended the stream. malformed: no TLS any more.
+  // May leave something for the peer in cipher_text(), also with an error.
+  struct Opened {
+    size_t size = 0;
+    bool drained = false;
+  };
+  Result<Opened> open(MutableBytes into);
+
+  // New keys after so many records: AES-GCM is good for 2^24.5 of the longest (RFC 8446, section 5.5).
+  uint64_t records_per_key = uint64_t{1} << 23;
 
  private:
   friend struct TlsAccess;
@@ -46,7 +61,13 @@ class Tls {
   SslPtr ssl_;
   Sha256 key_{};
   int socket_ = -1;
+  bool ready_ = false;
   bool ended_ = false;
+  bool flooded_ = false;  // messages of TLS's own without end
+  size_t handshake_bytes_ = 0;
+  uint64_t sealed_ = 0;  // records under this key
+  uint64_t opened_ = 0;  // records
+  uint64_t own_messages_ = 0;
 };
 
 }  // namespace verbena::fabric::tcp
