@@ -274,6 +274,10 @@ class Awaited(PythonCase):
                 self.assertEqual(bytes(await client.get("bucket", "a/7", range=(49_990, 0))), bytes([7]) * 10)
                 await client.put("bucket", "a/empty", b"")
                 self.assertEqual((await client.head("bucket", "a/empty")).size, 0)
+                await client.put("bucket", "a/typed", b"x", content_type="text/x", metadata={"colour": "green"})
+                for known in (await client.head("bucket", "a/typed"), await client.get_into("bucket", "a/typed", bytearray(1), metadata=True)):
+                    self.assertEqual((known.content_type, known.metadata), ("text/x", {"colour": "green"}))
+                await client.delete("bucket", "a/typed")
                 self.assertEqual(len([one async for one in client.list("bucket", "a/")]), 61)
                 self.assertEqual([one async for one in client.list("bucket", "", delimiter="/")], ["a/"])
                 await client.delete("bucket", "a/7")

@@ -52,6 +52,7 @@ typedef struct {
   verbena_object object;
   verbena_transfer transfer;
   verbena_info* info;
+  verbena_operation* operation;  // whose the info is; NULL: the reply's own
 } Reply;
 
 extern PyTypeObject *client_type, *buffer_type, *reply_type, *queue_type, *operation_type;
