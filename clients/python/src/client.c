@@ -17,6 +17,7 @@ static void end_client(Client* client, verbena_client* last) {
   memset(&client->pool, 0, sizeof client->pool);
   verbena_cancellation* cancellation = client->cancellation;
   client->cancellation = NULL;
+  forget_large_bytes(client);
   Py_BEGIN_ALLOW_THREADS
   for (size_t i = 0; i < pool.count; ++i) verbena_buffer_free(pool.buffer[i]);
   verbena_close(last);
