@@ -162,6 +162,8 @@ struct PutOptions {
   // not repeated; of append_at_end the native door is told which, the others learn the size first.
   std::optional<uint64_t> append_at = {};
   std::stop_token cancel = {};  // as GetOptions::cancel
+  // Fill PutReply::headers, too (the HTTP doors always do).
+  bool describe = false;
 };
 inline constexpr uint64_t append_at_end = ~uint64_t{0};
 
@@ -187,6 +189,8 @@ struct PutReply {
   std::string version_id = {};
   uint64_t object_size = 0;  // of an append: with these bytes at its end
   Transfer transfer = {};
+  // What the server says of the object, lower-case names: x-amz-server-side-encryption and its like, x-amz-expiration.
+  std::map<std::string, std::string> headers = {};
 };
 
 struct ListOptions {

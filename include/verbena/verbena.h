@@ -199,6 +199,7 @@ typedef struct verbena_put_options {
   const char* checksum; /* "CRC32C:yZRlqg==": what the bytes must have, else nothing is stored */
   int md5_etag;         /* the ETag is to be the MD5 of the bytes whichever way they go */
   verbena_cancellation* cancellation;
+  verbena_info** info; /* as in verbena_get_options: its headers are what the server says of the new object */
 } verbena_put_options;
 
 typedef struct verbena_head_options {
@@ -243,6 +244,7 @@ typedef struct verbena_part_options {
   const char* checksum; /* as in verbena_put_options: that of the part */
   int md5_etag;
   verbena_cancellation* cancellation;
+  verbena_info** info; /* as in verbena_put_options */
 } verbena_part_options;
 
 /* One part, number 1 to 10,000, of an upload that someone began by CreateMultipartUpload and will complete: by token
@@ -282,7 +284,8 @@ const char* verbena_info_checksum(const verbena_info* info); /* "CRC32C:yZRlqg==
 size_t verbena_info_metadata_count(const verbena_info* info);
 /* VERBENA_INVALID_ARGUMENT past the end. */
 int verbena_info_metadata(const verbena_info* info, size_t index, verbena_pair* pair);
-/* What else is stored with the object or said of it, lower-case names: "cache-control", "content-encoding". */
+/* What else is stored with the object or said of it, lower-case names: "cache-control",
+ * "x-amz-server-side-encryption", "x-amz-expiration". */
 size_t verbena_info_header_count(const verbena_info* info);
 int verbena_info_header(const verbena_info* info, size_t index, verbena_pair* pair);
 void verbena_info_free(verbena_info* info);
@@ -387,8 +390,9 @@ void verbena_queue_free(verbena_queue* queue);
 
 /* Each starts an operation: it is done when verbena_queue_next hands it out, not before, and is then the caller's to
  * free. `context` is the caller's. `operation` may be NULL; what it gives serves verbena_operation_cancel alone until
- * then. Memory stays until the operation is done; names and options need to last for the call alone. The fields `info`
- * and `cancellation` of options are not looked at. When starting fails there is no operation. */
+ * then. Memory stays until the operation is done; names and options need to last for the call alone. Of options,
+ * `cancellation` is not looked at, and with `info` the operation has one (verbena_operation_info), where that is told
+ * to put NULL. When starting fails there is no operation. */
 int verbena_start_get(verbena_client* client, verbena_queue* queue, const char* bucket, const char* key,
                       verbena_buffer* buffer, size_t offset, size_t size, const verbena_get_options* options,
                       void* context, verbena_operation** operation);
@@ -408,7 +412,7 @@ void* verbena_operation_context(const verbena_operation* operation);
 /* What the call would have returned; verbena_last_error tells why. The others may be NULL. */
 int verbena_operation_result(verbena_operation* operation, uint64_t* bytes, verbena_object* object,
                              verbena_transfer* transfer);
-/* The operation's own until it is freed: of get and head; of list. NULL where it has none. */
+/* The operation's own until it is freed: of get, put and head; of list. NULL where it has none. */
 const verbena_info* verbena_operation_info(const verbena_operation* operation);
 const verbena_page* verbena_operation_page(const verbena_operation* operation);
 void verbena_operation_free(verbena_operation* operation);

@@ -79,6 +79,8 @@ void add_object_commands(CLI::App& app, int& exit_code) {
   sync->add_option("FROM", sync_to->from, "a folder, or s3://BUCKET/PREFIX")->required();
   sync->add_option("TO", sync_to->to, "s3://BUCKET/PREFIX, or a folder")->required();
   sync->add_flag("--delete", sync_to->remove, "also remove from TO what FROM does not have");
+  sync->add_flag("--allow-empty", sync_to->allow_empty,
+                 "with --delete: also where no key begins with FROM, so that all of TO is removed");
   sync->add_flag("--size-only", sync_to->size_only, "files of the same size are the same, whatever their times say");
   add_tree_options(*sync, *sync_to);
 

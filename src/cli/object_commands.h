@@ -25,7 +25,7 @@ int run_get_many(const CopyArguments& arguments);  // with `many`
 struct TreeArguments {  // cp, sync
   ClientFlags client;
   std::string from, to;
-  bool recursive = false, remove = false, dry_run = false, size_only = false;
+  bool recursive = false, remove = false, allow_empty = false, dry_run = false, size_only = false;
   unsigned jobs = 8;
 };
 int run_cp(const TreeArguments& arguments);

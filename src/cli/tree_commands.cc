@@ -27,6 +27,7 @@ int copy_or_sync(const TreeArguments& arguments, bool always) {
                                   {.always = always,
                                    .size_only = arguments.size_only,
                                    .remove = arguments.remove,
+                                   .allow_empty = arguments.allow_empty,
                                    .dry_run = arguments.dry_run,
                                    .jobs = arguments.jobs,
                                    .progress = !arguments.client.quiet,

@@ -108,9 +108,8 @@ class TreeCopy {
     OUT_ASSIGN(const auto source, walk(from_, false));
     OUT_ASSIGN(const auto target, walk(to_, true));
     OUT_ASSIGN(Found here, source->next());
-    // A name that was mistyped must not empty the target.
-    if (!here && from_.s3) return fault(ErrorCode::no_such_key, "no key begins with this");
     OUT_ASSIGN(Found there, target->next());
+    if (!here && !source->exists()) OUT_TRY(may_be_empty(there.has_value()));
     while (here || there) {
       const int order = !here ? 1 : !there ? -1 : here->relative.compare(there->relative);
       if (order > 0) {
@@ -129,6 +128,15 @@ class TreeCopy {
     }
     done_.same = same_;
     return {};
+  }
+
+  // Nothing is a tree, too, and what is made like it loses all that it has. Whether a prefix is empty or mistyped
+  // nobody can tell, so that has to be said.
+  Outcome<> may_be_empty(bool target_has_any) const {
+    if (options_.always) return fault(ErrorCode::no_such_key, "no key begins with this");
+    if (!options_.remove || !target_has_any || options_.allow_empty) return {};
+    return fault(ErrorCode::no_such_key, "no key begins with this, so --delete would remove all of " + to_.text("") +
+                                             "; where that is meant, add --allow-empty");
   }
 
   bool differs(const TreeEntry& source, const TreeEntry& target) const {

@@ -24,7 +24,9 @@ struct TreeOptions {
   bool always = false;     // copy also what is the same
   bool size_only = false;  // times say nothing
   bool remove = false;     // what the source does not have
-  bool dry_run = false;    // say what would be done
+  // With `remove`: also when the source is a prefix that no key begins with, so that all of the target goes.
+  bool allow_empty = false;
+  bool dry_run = false;  // say what would be done
   unsigned jobs = 8;
   bool progress = true, verbose = false;
 };

@@ -54,6 +54,8 @@ class FolderWalk : public TreeWalk {
     return std::nullopt;
   }
 
+  bool exists() const override { return true; }
+
  private:
   struct Level {
     fs::path folder;
@@ -84,6 +86,7 @@ class PrefixWalk : public TreeWalk {
       if (!info.key.starts_with(below_.key)) {
         return fault(ErrorCode::malformed_reply, "the server lists keys that were not asked for");
       }
+      seen_ = true;
       std::string relative = info.key.substr(below_.key.size());
       if (relative.empty() || relative.ends_with('/')) continue;
       const auto when = info.last_modified.time_since_epoch();
@@ -92,9 +95,12 @@ class PrefixWalk : public TreeWalk {
     }
   }
 
+  bool exists() const override { return seen_ || below_.key.empty(); }
+
  private:
   const Client& client_;
   const S3Address below_;
+  bool seen_ = false;
   ListOptions options_;
   ListPage page_;
   size_t at_ = 0;

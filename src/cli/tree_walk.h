@@ -24,6 +24,8 @@ class TreeWalk {
   virtual ~TreeWalk() = default;
   // nullopt at the end.
   virtual Outcome<std::optional<TreeEntry>> next() = 0;
+  // At the end: whether there is such a place, empty or not. A prefix that no key begins with may as well be mistyped.
+  virtual bool exists() const = 0;
 };
 
 // Regular files, also those that a link shows; folders that are links are left alone. A folder that is not there is

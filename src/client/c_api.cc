@@ -61,9 +61,13 @@ Outcome<> finish_get(verbena::GetReply got, const GetRequest& request, uint64_t*
   return {};
 }
 
-void finish_put(const verbena::PutReply& put, verbena_object* object, verbena_transfer* transfer) {
-  fill(object, put);
-  fill(transfer, put.transfer);
+Outcome<> finish_put(Outcome<verbena::PutReply> put, const PutRequest& request, verbena_object* object,
+                     verbena_transfer* transfer) {
+  if (!put) return std::unexpected(std::move(put).error());
+  fill(object, *put);
+  fill(transfer, put->transfer);
+  if (request.info != nullptr) *request.info = make_info(*put);
+  return {};
 }
 
 Outcome<> pair_at(const std::vector<verbena_pair>& pairs, size_t index, verbena_pair* pair) {
@@ -208,9 +212,7 @@ int verbena_put(verbena_client* client, const char* bucket, const char* key, ver
     OUT_TRY(fillable(transfer));
     OUT_ASSIGN(const auto request, put_request(options));
     OUT_ASSIGN(const auto from, part_of(buffer, offset, size));
-    OUT_ASSIGN(const auto put, client->client.put(bucket, key, from, request));
-    finish_put(put, object, transfer);
-    return {};
+    return finish_put(client->client.put(bucket, key, from, request.options), request, object, transfer);
   });
 }
 
@@ -223,9 +225,7 @@ int verbena_put_bytes(verbena_client* client, const char* bucket, const char* ke
     OUT_TRY(fillable(transfer));
     OUT_ASSIGN(const auto request, put_request(options));
     const std::span<const std::byte> memory(static_cast<const std::byte*>(from), size);
-    OUT_ASSIGN(const auto put, client->client.put(bucket, key, memory, request));
-    finish_put(put, object, transfer);
-    return {};
+    return finish_put(client->client.put(bucket, key, memory, request.options), request, object, transfer);
   });
 }
 
@@ -237,9 +237,8 @@ int verbena_put_stream(verbena_client* client, const char* bucket, const char* k
     OUT_TRY(fillable(object));
     OUT_TRY(fillable(transfer));
     OUT_ASSIGN(const auto request, put_request(options));
-    OUT_ASSIGN(const auto put, client->client.put_stream(bucket, key, reader_of(reader, context), request));
-    finish_put(put, object, transfer);
-    return {};
+    return finish_put(client->client.put_stream(bucket, key, reader_of(reader, context), request.options), request,
+                      object, transfer);
   });
 }
 
@@ -273,11 +272,9 @@ int verbena_append(verbena_client* client, const char* bucket, const char* key, 
     OUT_TRY(fillable(object));
     OUT_TRY(fillable(transfer));
     OUT_ASSIGN(auto request, put_request(options));
-    request.append_at = at;
+    request.options.append_at = at;
     const std::span<const std::byte> memory(static_cast<const std::byte*>(from), size);
-    OUT_ASSIGN(const auto put, client->client.put(bucket, key, memory, request));
-    finish_put(put, object, transfer);
-    return {};
+    return finish_put(client->client.put(bucket, key, memory, request.options), request, object, transfer);
   });
 }
 

@@ -141,6 +141,7 @@ inline void fill(verbena_transfer* out, const verbena::Transfer& transfer) {
 }
 
 verbena_info* make_info(verbena::ObjectInfo info);
+verbena_info* make_info(verbena::PutReply& put);  // takes its headers
 
 // Requests as C has them, taken over. The pointers in them are read once, here.
 struct GetRequest {
@@ -149,7 +150,11 @@ struct GetRequest {
   verbena_info** info = nullptr;
 };
 Outcome<GetRequest> get_request(const verbena_get_options* options);
-Outcome<verbena::PutOptions> put_request(const verbena_put_options* options);
+struct PutRequest {
+  verbena::PutOptions options;
+  verbena_info** info = nullptr;
+};
+Outcome<PutRequest> put_request(const verbena_put_options* options);
 struct HeadRequest {
   verbena::HeadOptions options;
   verbena_info** info = nullptr;

@@ -23,7 +23,10 @@ Outcome<verbena::client::UploadPart> part_of_upload(const char* bucket, const ch
   part.md5_etag = given.md5_etag != 0;
   if (given.cancellation != nullptr) part.stop = given.cancellation->source.get_token();
   if (given.checksum == nullptr) {
-    part.checksum = {verbena::Algorithm::crc32c, verbena::client::crc32c_base64(verbena::crc32c(from))};
+    // The one that the server makes of a part that comes without.
+    verbena::Digest digest(verbena::Algorithm::crc64nvme);
+    digest.update(from);
+    part.checksum = {verbena::Algorithm::crc64nvme, digest.finish_base64()};
   } else {
     OUT_ASSIGN(part.checksum, verbena::client::parse_checksum(given.checksum));
   }
@@ -42,10 +45,12 @@ extern "C" int verbena_put_part(verbena_client* client, const char* bucket, cons
     OUT_TRY(fillable(transfer));
     OUT_ASSIGN(const auto given, known(options));
     const verbena::Bytes bytes(static_cast<const std::byte*>(from), size);
+    if (given.info != nullptr) *given.info = nullptr;
     OUT_ASSIGN(const auto part, part_of_upload(bucket, key, upload_id, number, bytes, given));
-    OUT_ASSIGN(const auto put, verbena::Client::Inside::impl(client->client).put_part(part));
+    OUT_ASSIGN(auto put, verbena::Client::Inside::impl(client->client).put_part(part));
     fill(object, put);
     fill(transfer, put.transfer);
+    if (given.info != nullptr) *given.info = make_info(put);
     return {};
   });
 }

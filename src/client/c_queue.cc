@@ -118,12 +118,13 @@ void got(verbena_operation* operation, Outcome<GetReply> reply, bool info) {
   complete(operation);
 }
 
-void was_put(verbena_operation* operation, Outcome<PutReply> reply) {
+void was_put(verbena_operation* operation, Outcome<PutReply> reply, bool info) {
   if (reply) {
     operation->bytes = operation->object.size = reply->transfer.bytes;
     operation->object.etag = std::move(reply->etag);
     operation->object.version_id = std::move(reply->version_id);
     operation->transfer = std::move(reply->transfer);
+    if (info) operation->info.reset(make_info(*reply));
   } else {
     operation->outcome = std::unexpected(std::move(reply).error());
   }
@@ -230,11 +231,12 @@ int verbena_start_put(verbena_client* client, verbena_queue* queue, const char* 
     OUT_ASSIGN(auto request, put_request(options));
     OUT_ASSIGN(auto from, part_of(buffer, offset, size));
     auto made = begin(queue, context, operation);
-    request.cancel = made->stop.get_token();
+    request.options.cancel = made->stop.get_token();
     verbena_operation* const raw = made.release();
+    const bool info = request.info != nullptr;
     impl->put_async(
-        bucket, key, std::move(from), std::move(request),
-        [raw](Outcome<verbena::PutReply> reply) { was_put(raw, std::move(reply)); }, true);
+        bucket, key, std::move(from), std::move(request.options),
+        [raw, info](Outcome<verbena::PutReply> reply) { was_put(raw, std::move(reply), info); }, true);
     return {};
   });
 }

@@ -21,6 +21,12 @@ verbena_info* make_info(verbena::ObjectInfo info) {
   return made.release();
 }
 
+verbena_info* make_info(verbena::PutReply& put) {
+  verbena::ObjectInfo info;
+  info.headers = std::move(put.headers);
+  return make_info(std::move(info));
+}
+
 Outcome<GetRequest> get_request(const verbena_get_options* options) {
   OUT_ASSIGN(const verbena_get_options given, known(options));
   if (given.ranges == nullptr && given.range_count != 0) return null_argument();
@@ -45,10 +51,14 @@ Outcome<GetRequest> get_request(const verbena_get_options* options) {
   return out;
 }
 
-Outcome<verbena::PutOptions> put_request(const verbena_put_options* options) {
+Outcome<PutRequest> put_request(const verbena_put_options* options) {
   OUT_ASSIGN(const verbena_put_options given, known(options));
   if (given.metadata == nullptr && given.metadata_count != 0) return null_argument();
-  verbena::PutOptions out;
+  PutRequest request;
+  request.info = given.info;
+  if (request.info != nullptr) *request.info = nullptr;
+  verbena::PutOptions& out = request.options;
+  out.describe = given.info != nullptr;
   out.content_type = text(given.content_type);
   for (size_t i = 0; i < given.metadata_count; ++i) {
     if (given.metadata[i].name == nullptr || given.metadata[i].value == nullptr) return null_argument();
@@ -59,7 +69,7 @@ Outcome<verbena::PutOptions> put_request(const verbena_put_options* options) {
   out.checksum = text(given.checksum);
   out.md5_etag = given.md5_etag != 0;
   out.cancel = token_of(given.cancellation);
-  return out;
+  return request;
 }
 
 Outcome<HeadRequest> head_request(const verbena_head_options* options) {

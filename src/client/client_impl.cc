@@ -290,6 +290,7 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
   const ObjectInfo info = client::object_info(*reply, key);
   out.etag = info.etag;
   out.version_id = info.version_id;
+  out.headers = client::said_headers(*reply);
   out.transfer.door = Via::token;
   out.transfer.provider = token_->provider();
   out.transfer.bytes = from.size();

@@ -133,7 +133,7 @@ class Client::Impl {
   // `next` gives part after part; `helpers_max` threads besides the caller's send them.
   Outcome<PutReply> run_upload(const std::string& bucket, const std::string& key, unsigned helpers_max,
                                const NextPart& next, const PutOptions& options);
-  Outcome<std::string> put_part_once(const client::UploadPart& part, Transfer& transfer);
+  Outcome<PutReply> put_part_once(const client::UploadPart& part);
   Outcome<PutReply> finish_upload(Upload& upload, const PutOptions& options);
 
   ClientOptions options_;

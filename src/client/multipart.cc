@@ -32,16 +32,18 @@ struct Client::Impl::Upload {
   std::optional<ClientError> failure;
 };
 
-Outcome<std::string> Client::Impl::put_part_once(const client::UploadPart& part, Transfer& transfer) {
+Outcome<PutReply> Client::Impl::put_part_once(const client::UploadPart& part) {
   std::string reason;
   if (wants_token(part.from.size())) {
     auto reply = token_->put(client::part_call(part), part.from, part.checksum, part.md5_etag, reason);
     if (reply && *reply) {
-      transfer.door = Via::token;
-      transfer.provider = token_->provider();
-      std::string etag = client::object_info(**reply, {}).etag;
-      if (etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
-      return etag;
+      PutReply put;
+      put.etag = client::object_info(**reply, {}).etag;
+      if (put.etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
+      put.headers = client::said_headers(**reply);
+      put.transfer.door = Via::token;
+      put.transfer.provider = token_->provider();
+      return put;
     }
     if (part.stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
     if (options_.via == Via::token) {
@@ -50,24 +52,24 @@ Outcome<std::string> Client::Impl::put_part_once(const client::UploadPart& part,
     if (!reply) reason = reply.error().message;
     rest_token(reason);
   }
-  transfer.door = Via::http;
-  transfer.provider = s3_->provider();
-  if (!reason.empty()) transfer.fell_back_reason = reason;
-  return s3_->put_part(part);
+  OUT_ASSIGN(PutReply put, s3_->put_part(part));
+  put.transfer.door = Via::http;
+  put.transfer.provider = s3_->provider();
+  put.transfer.fell_back_reason = reason;
+  return put;
 }
 
 Outcome<PutReply> Client::Impl::put_part(const client::UploadPart& part) {
   OUT_TRY(usable());
   if (options_.via == Via::native) return fault(ErrorCode::unsupported, "the native door has no parts of uploads");
   if (part.stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
-  PutReply put;
   unsigned attempts = 0;
-  const auto once = [&] { return put_part_once(part, put.transfer); };
-  auto etag = client::with_retries(retry_, true, attempts, once, part.stop);
-  if (!etag && part.stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
-  OUT_ASSIGN(put.etag, std::move(etag));
-  put.transfer.bytes = part.from.size();
-  put.transfer.attempts = attempts;
+  const auto once = [&] { return put_part_once(part); };
+  auto put = client::with_retries(retry_, true, attempts, once, part.stop);
+  if (!put && part.stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
+  if (!put) return put;
+  put->transfer.bytes = part.from.size();
+  put->transfer.attempts = attempts;
   return put;
 }
 
@@ -148,9 +150,10 @@ Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std:
                                     .checksum = {Algorithm::crc32c, checksum},
                                     .md5_etag = options.md5_etag,
                                     .stop = upload.stop};
-      auto etag = retried(true, [&] { return put_part_once(part, sent.transfer); });
-      if (!etag) return fail_upload(std::move(etag).error());
-      sent.part = {number, std::move(*etag), checksum};
+      auto put = retried(true, [&] { return put_part_once(part); });
+      if (!put) return fail_upload(std::move(put).error());
+      sent.transfer = std::move(put->transfer);
+      sent.part = {number, std::move(put->etag), checksum};
       std::lock_guard lock(upload.mutex);
       upload.sent.push_back(std::move(sent));
     }

@@ -74,7 +74,7 @@ Result<void> prepare_get(const NativeGet& request, uint32_t inline_max_bytes, Ob
   if (request.into.size() > inline_max_bytes) {
     VB_ASSIGN(get.window, lend(body, call, request.into, fabric::Access::server_writes));
   }
-  if (request.full_headers) body.flags |= wire::flag_full_headers;
+  if (request.full_headers) body.flags |= wire::flag_full_headers | wire::flag_said_headers;
   encode(body.out, get);
   return {};
 }
@@ -82,7 +82,7 @@ Result<void> prepare_get(const NativeGet& request, uint32_t inline_max_bytes, Ob
 Result<void> prepare_head(const NativeGet& request, NativeLane::Body& body) {
   wire::Get get;
   fill(request, get);
-  if (request.full_headers) body.flags |= wire::flag_full_headers;
+  if (request.full_headers) body.flags |= wire::flag_full_headers | wire::flag_said_headers;
   encode(body.out, get);
   return {};
 }
@@ -105,6 +105,7 @@ Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, Ob
     VB_ASSIGN(put.window, lend(body, call, memory, fabric::Access::server_reads));
   }
   if (request.md5_etag) body.flags |= wire::flag_md5_etag;
+  if (request.said_headers) body.flags |= wire::flag_said_headers;
   if (request.append_at) {
     const wire::Append append{.offset = *request.append_at, .put = put};
     encode(body.out, append);

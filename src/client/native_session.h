@@ -89,7 +89,7 @@ struct NativeGet {
   int part_number = 0;
   std::span<const std::string> if_match, if_none_match;  // at most 8 each
   std::optional<int64_t> if_modified_since_s, if_unmodified_since_s;
-  bool full_headers = false;             // give back all stored headers
+  bool full_headers = false;             // give back all stored headers, and those that S3 works out
   std::chrono::milliseconds timeout{0};  // 0: the session's
   std::stop_token stop = {};             // a stop ends the request with `cancelled`; the memory has been withdrawn then
 };
@@ -103,6 +103,7 @@ struct NativePut {
   std::optional<Algorithm> compute;
   std::string_view if_match, if_none_match;
   bool md5_etag = false;              // the ETag is to be the MD5 of the bytes
+  bool said_headers = false;          // give back the headers that S3 works out
   std::optional<uint64_t> append_at;  // an APPEND; all ones: at the object's end
   std::chrono::milliseconds timeout{0};
   std::stop_token stop = {};
@@ -118,7 +119,7 @@ struct NativeObject {
   std::string etag, version_id;
   std::vector<NativeChecksum> checksums;
   std::vector<std::pair<uint64_t, uint64_t>> ranges;         // offset and length, as resolved
-  std::vector<std::pair<std::string, std::string>> headers;  // with full_headers
+  std::vector<std::pair<std::string, std::string>> headers;  // with full_headers, said_headers
 };
 
 struct NativeList {

@@ -108,6 +108,16 @@ ObjectInfo object_info(const HttpReply& reply, std::string_view key) {
   return info;
 }
 
+std::map<std::string, std::string> said_headers(const HttpReply& reply) {
+  std::map<std::string, std::string> said;
+  for (const auto& [name, value] : reply.headers) {
+    const bool of_object = name.starts_with("x-amz-server-side-encryption") || name.starts_with("x-amz-checksum-") ||
+                           name == "x-amz-expiration";
+    if (of_object) said.emplace(name, value);
+  }
+  return said;
+}
+
 std::optional<KnownChecksum> checksum_of(const HttpReply& reply) {
   if (reply.header("x-amz-checksum-type") == "COMPOSITE") return std::nullopt;
   for (Algorithm algorithm : by_cost) {

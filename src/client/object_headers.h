@@ -1,6 +1,7 @@
 // What HTTP headers say of objects, both ways, and the checksums in them.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,9 @@ HttpHeaders get_headers(const GetOptions& options);
 
 // Of a GET, HEAD or ranged GET. `key` is copied into it.
 ObjectInfo object_info(const HttpReply& reply, std::string_view key);
+
+// What a PUT's answer says of the object: PutReply::headers.
+std::map<std::string, std::string> said_headers(const HttpReply& reply);
 
 struct KnownChecksum {
   Algorithm algorithm = Algorithm::crc32c;

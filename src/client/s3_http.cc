@@ -81,6 +81,7 @@ PutReply put_reply(const HttpReply& reply) {
   out.etag = object_info(reply, {}).etag;
   out.version_id = std::string(reply.header("x-amz-version-id").value_or(""));
   out.object_size = parse_size(reply.header("x-amz-object-size").value_or(""));
+  out.headers = said_headers(reply);
   return out;
 }
 
@@ -330,14 +331,14 @@ S3Call part_call(const UploadPart& part) {
           .stop = part.stop};
 }
 
-Outcome<std::string> S3Http::put_part(const UploadPart& part) {
+Outcome<PutReply> S3Http::put_part(const UploadPart& part) {
   S3Call request = part_call(part);
   request.headers.emplace_back(checksum_header(part.checksum.algorithm), part.checksum.base64);
   request.body = part.from;
   OUT_ASSIGN(const HttpReply reply, call(request));
-  std::string etag = put_reply(reply).etag;
-  if (etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
-  return etag;
+  PutReply put = put_reply(reply);
+  if (put.etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
+  return put;
 }
 
 Outcome<PutReply> S3Http::complete_upload(const std::string& bucket, const std::string& key,

@@ -67,8 +67,7 @@ class S3Http {
   Outcome<std::vector<BucketInfo>> buckets();
 
   Outcome<std::string> create_upload(const std::string& bucket, const std::string& key, const PutOptions& options);
-  // The part's ETag.
-  Outcome<std::string> put_part(const UploadPart& part);
+  Outcome<PutReply> put_part(const UploadPart& part);
   Outcome<PutReply> complete_upload(const std::string& bucket, const std::string& key, const std::string& upload_id,
                                     const std::vector<CompletedPart>& parts, uint32_t whole_crc32c,
                                     const PutOptions& options);

@@ -134,6 +134,7 @@ struct PutCall {
     request.if_match = options.if_match;
     request.if_none_match = options.if_none_match;
     request.md5_etag = options.md5_etag;
+    request.said_headers = options.describe;
     request.append_at = options.append_at;
     request.timeout = time_for(timeout, from.size());
     request.stop = options.cancel;
@@ -170,12 +171,22 @@ Outcome<GetReply> finish_get(Result<NativeObject> object, const std::string& key
   return out;
 }
 
-Outcome<PutReply> finish_put(Result<NativeObject> object, uint64_t bytes, std::string provider) {
+// As HTTP has them.
+void describe(NativeObject& object, std::map<std::string, std::string>& headers) {
+  for (auto& [name, value] : object.headers) headers.emplace(std::move(name), std::move(value));
+  for (const NativeChecksum& sum : object.checksums) {
+    headers.emplace(checksum_header(sum.algorithm), to_base64(verbena::as_bytes(sum.value)));
+    headers.emplace("x-amz-checksum-type", sum.parts == 0 ? "FULL_OBJECT" : "COMPOSITE");
+  }
+}
+
+Outcome<PutReply> finish_put(Result<NativeObject> object, uint64_t bytes, std::string provider, bool described) {
   if (!object) return std::unexpected(native_error(object.error(), bytes));
   PutReply out;
   out.etag = object->etag;
   out.version_id = object->version_id;
   out.object_size = object->object_size;
+  if (described) describe(*object, out.headers);
   out.transfer.door = Via::native;
   out.transfer.provider = std::move(provider);
   out.transfer.bytes = bytes;
@@ -252,7 +263,7 @@ Outcome<PutReply> SessionDoor::put(const std::string& bucket, const std::string&
   PutCall call(bucket, key, from, memory, options, session->provider() != "local", options_.request_timeout);
   call.seal(std::move(headers));
   auto reply = session->put(call.request);
-  return finish_put(std::move(reply), from.size(), session->provider());
+  return finish_put(std::move(reply), from.size(), session->provider(), options.describe);
 }
 
 Outcome<ObjectInfo> SessionDoor::head(const std::string& bucket, const std::string& key, const HeadOptions& options) {
@@ -395,8 +406,9 @@ void SessionDoor::put_async(const std::string& bucket, const std::string& key, B
   std::string provider = (*session)->provider();
   PutCall call(bucket, key, from, memory, options, provider != "local", options_.request_timeout);
   call.seal(std::move(*headers));
-  (*session)->put_async(call.request, [size = from.size(), provider, done = std::move(done)](Result<NativeObject> put) {
-    done(finish_put(std::move(put), size, provider));
+  (*session)->put_async(call.request, [size = from.size(), provider, described = options.describe,
+                                       done = std::move(done)](Result<NativeObject> put) {
+    done(finish_put(std::move(put), size, provider, described));
   });
 }
 

@@ -2,6 +2,7 @@
 #include <netinet/in.h>
 
 #include <chrono>
+#include <map>
 #include <thread>
 
 #include "native/door_state.h"
@@ -63,6 +64,34 @@ TEST_F(EndpointTest, ThePutsEtagIsAnMd5WhereTheClientAsksForIt) {
   const auto stored = wire::decode_object_reply(body);
   ASSERT_TRUE(stored);
   EXPECT_EQ(stored->etag, "5d41402abc4b2a76b9719d911017c592");
+}
+
+TEST_F(EndpointTest, WhatS3WorksOutIsToldWhereTheClientAsksForIt) {
+  FakePeer peer = hello();
+  store_.put("bucket", "a", "hello");
+  store::ObjectChange change;
+  change.tags = store::Tags{{"one", "1"}, {"two", "2"}};
+  boost::asio::co_spawn(core_.io(), store_.update("bucket", "a", "", change), boost::asio::detached);
+  run();
+  const std::map<std::string, std::string> expected{{"x-amz-tagging-count", "2"}};
+  uint64_t request = 1;
+  for (const bool hot : {false, true, true}) {
+    if (hot) store_.is_hot = [](std::string_view) { return true; };
+    for (const auto type : {wire::Type::get, wire::Type::head}) {
+      for (const uint8_t flags : {uint8_t{wire::flag_said_headers}, uint8_t{0}, uint8_t{wire::flag_full_headers}}) {
+        wire::Get get = get_of("a");
+        if (type == wire::Type::head) get.inline_max = 0;
+        deliver(peer, peer.seal(type, ++request, get, flags));
+        const auto body = reply_body(peer);
+        const auto reply = wire::decode_object_reply(body);
+        ASSERT_TRUE(reply);
+        std::map<std::string, std::string> said;
+        for (const auto& header : reply->headers) said.emplace(header.name, header.value);
+        const bool asked = (flags & wire::flag_said_headers) != 0;
+        EXPECT_EQ(said, asked ? expected : decltype(expected){}) << hot;
+      }
+    }
+  }
 }
 
 // Who recorded the HELLO of a session, or has two, could open it on a connection that is encrypted under another key

@@ -3,7 +3,7 @@
 namespace verbena::native {
 
 bool encode_answer(wire::Writer& out, const store::ObjectInfo& info, const ObjectAnswer& answer, uint32_t inline_size,
-                   bool full_headers) {
+                   bool full_headers, const s3::ReplyHeaders& said) {
   wire::ObjectReply reply;
   reply.partial = answer.partial;
   reply.length = answer.length;
@@ -21,6 +21,9 @@ bool encode_answer(wire::Writer& out, const store::ObjectInfo& info, const Objec
     for (const auto& [name, value] : info.headers) {
       if (!reply.headers.add({name, value})) return false;
     }
+  }
+  for (const auto [name, value] : said) {
+    if (!reply.headers.add({name, value})) return false;
   }
   return encode(out, reply);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "native/wire/bodies.h"
+#include "s3/reply_headers.h"
 #include "store/store.h"
 
 namespace verbena::native {
@@ -12,8 +13,8 @@ struct ObjectAnswer {
   wire::Few<wire::Placed, wire::ranges_max> ranges;
 };
 
-// False when it does not fit. `inline_size` bytes are to follow.
+// False when it does not fit. `inline_size` bytes are to follow. `said`: what S3 works out, none if nobody asked.
 bool encode_answer(wire::Writer& out, const store::ObjectInfo& info, const ObjectAnswer& answer, uint32_t inline_size,
-                   bool full_headers);
+                   bool full_headers, const s3::ReplyHeaders& said);
 
 }  // namespace verbena::native

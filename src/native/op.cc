@@ -68,6 +68,7 @@ void assign(std::optional<std::string>& to, std::string_view from) {
 bool load_get(Op& op, Bytes body) {
   const auto get = wire::decode_get(body);
   if (!get) return false;
+  op.said.clear();
   op.get.bucket.assign(get->bucket);
   op.get.key.assign(get->key);
   op.get.part_number.reset();
@@ -92,11 +93,13 @@ namespace {
 
 bool take_put(Op& op, const std::optional<wire::Put>& put) {
   if (!put) return false;
+  op.said.clear();
   op.put.append.reset();
   op.put.continues.clear();
   op.put.bucket.assign(put->bucket);
   op.bucket.assign(put->bucket);
   op.put.key.assign(put->key);
+  op.key.assign(put->key);
   op.put.md5_etag = op.has(wire::flag_md5_etag);
   op.put.compute = put->compute;
   assign(op.put.content_md5, put->content_md5);

@@ -14,6 +14,7 @@
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
 #include "rdma/token_windows.h"
+#include "s3/reply_headers.h"
 #include "s3/service.h"
 
 namespace verbena::native {
@@ -44,6 +45,7 @@ struct Op {
   // By serve_hot_get(), when the bytes could not go at once: what was opened, and the lent window if they go there.
   std::optional<s3::OpenObject> opened;
   std::optional<rdma::WindowSink> sink;
+  s3::ReplyHeaders said;  // with flag_said_headers; of PUT, too
   std::vector<wire::Range> ranges;
   // PUT
   s3::PutRequest put;
@@ -51,7 +53,7 @@ struct Op {
   uint64_t put_size = 0;
   // RENAME
   s3::RenameObjectRequest rename;
-  // DELETE and LIST; the bucket of PUT and RENAME, too, whose requests are given away
+  // DELETE and LIST; bucket and key of PUT and the bucket of RENAME, too, whose requests are given away
   std::string bucket, key;
   store::CommitConditions conditions;
   store::ListRequest list;

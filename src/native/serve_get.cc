@@ -7,6 +7,7 @@
 #include "s3/door_metrics.h"
 #include "s3/objects/open.h"
 #include "s3/objects/range.h"
+#include "s3/objects/said.h"
 #include "s3/objects/send.h"
 
 namespace verbena::native {
@@ -32,7 +33,7 @@ std::optional<MutableBytes> place_inside(const Op& op, wire::Writer& out, const 
   const uint64_t total = answer.length;
   if (total > op.inline_max || total > op.endpoint->info().inline_max_bytes) return std::nullopt;
   const bool full = op.has(wire::flag_full_headers);
-  if (!encode_answer(out, object.info(), answer, static_cast<uint32_t>(total), full) || out.left() < total) {
+  if (!encode_answer(out, object.info(), answer, static_cast<uint32_t>(total), full, op.said) || out.left() < total) {
     out.rewind(0);
     return std::nullopt;
   }
@@ -61,7 +62,7 @@ Result<void> finish_inside(Op& op, const wire::Writer& out, uint64_t total) {
   return {};
 }
 Result<void> finish_window(Op& op, wire::Writer& out, const s3::OpenObject& object, const ObjectAnswer& answer) {
-  if (!encode_answer(out, object.info(), answer, 0, op.has(wire::flag_full_headers))) {
+  if (!encode_answer(out, object.info(), answer, 0, op.has(wire::flag_full_headers), op.said)) {
     return fail(Errc::metadata_too_large, "native: headers exceed a message");
   }
   op.body_size = out.size();
@@ -141,19 +142,32 @@ Task<Result<void>> deliver(Op& op, const s3::OpenObject& object) {
   co_return finish_window(op, out, object, answer);
 }
 
+Task<void> note_said(Op& op, const store::ObjectInfo& info) {
+  op.said.clear();
+  co_await s3::add_said_headers(op.endpoint->door().service, s3::Said::of_read, op.get.bucket, op.get.key, info,
+                                op.said);
+}
+
+bool note_said_now(Op& op, const store::ObjectInfo& info) {
+  return !op.has(wire::flag_said_headers) || s3::add_said_headers_now(op.endpoint->door().service, s3::Said::of_read,
+                                                                      op.get.bucket, op.get.key, info, op.said);
+}
+
 Task<Result<void>> get(Op& op) {
   // The reader pins the object, so that all ranges see one version.
   if (op.ranges.size() > 1) op.get.range.reset();
   if (!op.opened) {
     VB_CO_ASSIGN(op.opened, co_await s3::open_object(op.endpoint->door().service, op.caller, op.get));
   }
+  if (op.has(wire::flag_said_headers)) co_await note_said(op, op.opened->info());
   co_return co_await deliver(op, *op.opened);
 }
 
 Task<Result<void>> head(Op& op) {
   VB_CO_ASSIGN(const s3::HeadReply found, co_await s3::head_object(op.endpoint->door().service, op.caller, op.get));
+  if (op.has(wire::flag_said_headers)) co_await note_said(op, found.info);
   wire::Writer out(op.body_space());
-  if (!encode_answer(out, found.info, one_range(found), 0, op.has(wire::flag_full_headers))) {
+  if (!encode_answer(out, found.info, one_range(found), 0, op.has(wire::flag_full_headers), op.said)) {
     co_return fail(Errc::metadata_too_large, "native: headers exceed a message");
   }
   op.body_size = out.size();
@@ -171,7 +185,7 @@ bool serve_hot_get(Op& op) {
     return true;
   }
   op.opened = std::move(**opened);
-  return deliver_now(op, *op.opened);
+  return note_said_now(op, op.opened->info()) && deliver_now(op, *op.opened);
 }
 
 Task<void> serve_get(OpPtr op) {

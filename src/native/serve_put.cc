@@ -4,6 +4,7 @@
 #include "native/streams.h"
 #include "rdma/token_windows.h"
 #include "s3/door_metrics.h"
+#include "s3/objects/said.h"
 
 namespace verbena::native {
 namespace {
@@ -40,12 +41,17 @@ Task<Result<void>> put(Op& op) {
   if (from_window) op.noted.rdma_bytes = op.put_size;
   ObjectAnswer answer;
   answer.length = added;
+  if (op.has(wire::flag_said_headers)) {
+    co_await s3::add_said_headers(endpoint.door().service, s3::Said::of_write, op.bucket, op.key, stored->info,
+                                  op.said);
+  }
   wire::Writer out(op.body_space());
   // The object is committed: what cannot be told of it must not turn success into an error.
-  if (!encode_answer(out, stored->info, answer, 0, false)) {
+  if (!encode_answer(out, stored->info, answer, 0, false, op.said)) {
     out.rewind(0);
     stored->info.checksums.clear();
-    encode_answer(out, stored->info, answer, 0, false);
+    op.said.clear();
+    encode_answer(out, stored->info, answer, 0, false, op.said);
   }
   op.body_size = out.size();
   co_return Result<void>{};

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,18 @@ static void sizes(verbena_client* client, const char* bucket) {
   char got[8];
   CHECK(verbena_get_bytes(client, bucket, "sized", got, 8, (const verbena_get_options*)&few, NULL, NULL, NULL) ==
         VERBENA_PRECONDITION_FAILED);
+  /* As callers of the release knew it that had no `info` yet. */
+  verbena_put_options before = {.struct_size = offsetof(verbena_put_options, info), .info = (verbena_info**)1};
+  CHECK(verbena_put_bytes(client, bucket, "sized", "1234", 4, &before, NULL, NULL) == 0);
+  verbena_info* said = (verbena_info*)1;
+  before = (verbena_put_options){.struct_size = sizeof before, .info = &said};
+  CHECK(verbena_put_bytes(client, bucket, "sized", "1234", 4, &before, NULL, NULL) == 0);
+  CHECK(said != NULL);
+  for (size_t i = 0; i < verbena_info_header_count(said); ++i) { /* of a bucket that neither encrypts nor expires */
+    verbena_pair header;
+    CHECK(verbena_info_header(said, i, &header) == 0 && strncmp(header.name, "x-amz-checksum-", 15) == 0);
+  }
+  verbena_info_free(said);
   verbena_object unset = {.struct_size = 0};
   CHECK(verbena_head(client, bucket, "sized", NULL, &unset) == VERBENA_INVALID_ARGUMENT);
   unset.struct_size = (size_t)-1;

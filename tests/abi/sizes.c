@@ -26,8 +26,10 @@ int main(void) {
   AT(verbena_get_options, cancellation);
   SIZE(verbena_put_options);
   AT(verbena_put_options, cancellation);
+  AT(verbena_put_options, info);
   SIZE(verbena_part_options);
   AT(verbena_part_options, cancellation);
+  AT(verbena_part_options, info);
   SIZE(verbena_head_options);
   AT(verbena_head_options, cancellation);
   SIZE(verbena_delete_options);

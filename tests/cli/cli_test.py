@@ -198,12 +198,38 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.summary(self.run_program("sync", "--delete", bucket, str(folder)))[1], 2)
         self.assertEqual(self.contents(folder), self.contents(source))
         # What could not be looked at removes nothing.
-        for wrong in (str(self.home / "no-such-folder"), f"{bucket}/no-such-prefix/", "s3://no-such-bucket/"):
+        for wrong in (str(self.home / "no-such-folder"), "s3://no-such-bucket/"):
             self.run_program("sync", "--delete", wrong, f"{bucket}/" if not wrong.startswith("s3:") else str(folder), expect=NOT_FOUND)
         self.assertEqual(len(self.keys(bucket)), 3)
         self.assertEqual(self.contents(folder), self.contents(source))
         for wrong in ((str(source), str(folder)), ("s3://", str(folder)), (str(source), "s3://UPPER/")):
             self.run_program("sync", *wrong, expect=USAGE)
+
+    def test_sync_of_nothing_copies_nothing_and_empties_only_what_it_is_told_to(self):
+        bucket = self.bucket("sync-nothing")
+        folder = self.tree("nothing-kept", {"a": b"1", "sub/b": b"2"})
+        kept = self.contents(folder)
+        nowhere = f"{bucket}/no-such-prefix/"
+        self.assertEqual(self.summary(self.run_program("sync", nowhere, str(folder))), (0, 0, 0))
+        self.assertEqual(self.summary(self.run_program("sync", nowhere, f"{bucket}/there/")), (0, 0, 0))
+        self.assertEqual(self.summary(self.run_program("sync", "--delete", nowhere, str(self.home / "not-there-yet"))), (0, 0, 0))
+        # The name may be mistyped: that is no reason to remove everything.
+        self.run_program("sync", str(folder), f"{bucket}/there/")
+        for target in (str(folder), f"{bucket}/there/"):
+            for more in ((), ("--dry-run",)):
+                done = self.run_program("sync", "--delete", *more, nowhere, target, expect=NOT_FOUND)
+                self.assertIn("--allow-empty", done.stderr.decode())
+        self.assertEqual((self.contents(folder), self.keys(bucket)), (kept, ["there/a", "there/sub/b"]))
+        self.run_program("cp", "-r", nowhere, str(folder), expect=NOT_FOUND)
+        self.assertEqual(self.summary(self.run_program("sync", "--delete", "--allow-empty", "-n", nowhere, str(folder))), (0, 2, 0))
+        self.assertEqual(self.contents(folder), kept)
+        self.assertEqual(self.summary(self.run_program("sync", "--delete", "--allow-empty", nowhere, str(folder))), (0, 2, 0))
+        self.assertEqual((self.contents(folder), self.keys(bucket)), ({}, ["there/a", "there/sub/b"]))
+        # A bucket, or a folder, that is empty is there beyond doubt.
+        self.assertEqual(self.summary(self.run_program("sync", "--delete", str(folder), f"{bucket}/there/")), (0, 2, 0))
+        again = self.tree("nothing-again", {"a": b"1"})
+        self.assertEqual(self.summary(self.run_program("sync", "--delete", bucket, str(again))), (0, 1, 0))
+        self.assertEqual(self.contents(again), {})
 
     def test_a_sync_that_was_killed_goes_on_where_it_was(self):
         bucket = self.bucket("sync-killed")

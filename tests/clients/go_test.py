@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""The Go client: go vet, its tests under the race detector, a module outside of the repository, and minio-go and aws-sdk-go over its transport.
+"""The Go client: go vet, its tests under the race detector, docs/go.md from top to bottom in a module outside of the repository, and minio-go and
+aws-sdk-go over its transport.
 
 usage: go_test.py LIBRARY_FOLDER
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -16,31 +18,24 @@ sys.path.insert(0, str(HERE.parent / "lib"))
 from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client  # noqa: E402
 
 LIBRARIES = pathlib.Path("/usr/share/gocode/src")
-OUTSIDE = """package main
 
-import (
-	"context"
-	"fmt"
-	"os"
 
-	"verbena/rdma"
-)
+def block(kind, number=0):
+    return re.findall(rf"^```{kind}\n(.*?)^```", (ROOT / "docs" / "go.md").read_text(), re.S | re.M)[number]
 
-func main() {
-	client, err := rdma.NewClient(rdma.Config{Endpoint: os.Args[1], AccessKey: os.Args[2], SecretKey: os.Args[3]})
-	if err == nil {
-		err = client.PutObject(context.Background(), "go-example", "outside", []byte("from outside"))
-	}
-	if err == nil {
-		var data []byte
-		data, err = client.GetObject(context.Background(), "go-example", "outside")
-		fmt.Println(string(data))
-	}
-	if err != nil {
-		panic(err)
-	}
-}
-"""
+
+def shell_of_page(libraries):
+    """What the page says to type, with this build's folder."""
+    return block("sh").replace("$(realpath ../verbena)", str(ROOT)).replace("$verbena/build/lib", str(libraries))
+
+
+def follow_the_page(run, server, folder):
+    """The page's module, outside of the repository."""
+    outside = pathlib.Path(folder) / "hello"
+    outside.mkdir()
+    (outside / "go.mod").write_text(block("").replace("../verbena/", f"{ROOT}/"))
+    (outside / "main.go").write_text(block("go").replace("127.0.0.1:9100", server.native).replace("http://127.0.0.1:9000", server.http))
+    return run(outside)
 
 
 def main():
@@ -76,12 +71,10 @@ def main():
                 **{**own, "AWS_ENDPOINT_URL": doomed.http, "VERBENA_NATIVE": doomed.native, "VERBENA_SERVER_PID": str(doomed.process.pid), "VERBENA_MAY_KILL": "1"})
             doomed.kill()
 
-        outside = pathlib.Path(folder) / "outside"
-        outside.mkdir()
-        (outside / "main.go").write_text(OUTSIDE)
-        (outside / "go.mod").write_text(f"module outside\n\ngo 1.19\n\nrequire verbena v0.0.0\n\nreplace verbena => {module}\n")
-        said = run(go, "run", ".", server.native, ACCESS_KEY, SECRET_KEY, cwd=outside)
-        assert said.strip() == "from outside", said
+        def type_it(where):
+            return run("sh", "-c", shell_of_page(libraries), cwd=where, GOFLAGS="", CGO_CFLAGS="", CGO_LDFLAGS="", **own)
+        said = follow_the_page(type_it, server, folder)
+        assert said.strip() == "Hello, RDMA! by native local", said
 
         path = pathlib.Path(folder) / "path"
         (path / "src").mkdir(parents=True)

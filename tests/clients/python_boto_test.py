@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """verbena.accelerate: boto3 gives the same answers and raises the same exceptions with it as without."""
 import base64
+import datetime
 import hashlib
 import io
 import os
@@ -42,8 +43,8 @@ class Boto(PythonCase):
         self.plain.close()
         self.fast.close()
 
-    def same(self, operation, **arguments):
-        """What both clients say, with bodies read; their equal answer."""
+    def same(self, operation, ignore=(), **arguments):
+        """What both clients say, with bodies read; their equal answer, without what `ignore` names."""
         said = []
         for client in (self.plain, self.fast):
             try:
@@ -54,8 +55,8 @@ class Boto(PythonCase):
                 answer = {"Error": error.response["Error"], "ResponseMetadata": error.response["ResponseMetadata"], "is": type(error).__name__}
             meta = answer.pop("ResponseMetadata")
             answer["status"] = meta["HTTPStatusCode"]
-            answer["headers"] = {name: value for name, value in meta["HTTPHeaders"].items() if name not in OWN}
-            said.append(answer)
+            answer["headers"] = {name: value for name, value in meta["HTTPHeaders"].items() if name not in OWN and name not in ignore}
+            said.append({name: value for name, value in answer.items() if name not in ignore})
         self.maxDiff = None
         self.assertEqual(said[0], said[1])
         return said[0]
@@ -93,6 +94,45 @@ class Boto(PythonCase):
         self.assertEqual(set(self.acceleration.reasons), {"GetObject: invalid_range"})
         body = self.fast.get_object(Bucket="bucket", Key="large")["Body"]
         self.assertEqual(body.read(5) + b"".join(body.iter_chunks(1 << 20)), data)
+
+    def test_what_s3_works_out_is_said_by_both(self):
+        rule = {"ID": "the rule", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 3}}
+        kms = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "team-red"}, "BucketKeyEnabled": True}
+        sse = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+        for name, encryption in (("plain", None), ("sse", sse), ("kms", kms)):
+            bucket = f"worked-out-{name}"
+            self.plain.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
+            self.plain.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})
+            expected = {"x-amz-expiration"}
+            if encryption:
+                self.plain.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": [encryption]})
+                expected.add("x-amz-server-side-encryption")
+            if name == "kms":
+                expected |= {f"x-amz-server-side-encryption-{one}" for one in ("aws-kms-key-id", "bucket-key-enabled")}
+            for size in (5, 300_000, 9 << 20):  # in the reply, by a window, in pieces
+                with self.subTest(bucket=bucket, size=size):
+                    self.look_at_what_is_worked_out(bucket, size, expected)
+            if encryption:
+                upload = self.plain.create_multipart_upload(Bucket=bucket, Key="parts")["UploadId"]
+                part = self.same("upload_part", Bucket=bucket, Key="parts", UploadId=upload, PartNumber=1, Body=b"part", ignore={"etag", "ETag"})
+                self.assertIn("x-amz-server-side-encryption", part["headers"])
+        self.assertEqual(self.acceleration.reasons, {})
+
+    def look_at_what_is_worked_out(self, bucket, size, expected):
+        own = {"x-amz-version-id", "VersionId"}  # of each version, and so of each PUT
+        put = self.same("put_object", Bucket=bucket, Key="k", Body=bytes(size), ignore=own | {"etag", "ETag"})
+        self.assertLessEqual(expected, put["headers"].keys())
+        for _ in range(2):  # the second time out of memory
+            self.assertLessEqual(expected, self.same("get_object", Bucket=bucket, Key="k")["headers"].keys())
+        self.plain.put_object_tagging(Bucket=bucket, Key="k", Tagging={"TagSet": [{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}]})
+        self.plain.put_object_legal_hold(Bucket=bucket, Key="k", LegalHold={"Status": "ON"})
+        until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
+        self.plain.put_object_retention(Bucket=bucket, Key="k", Retention={"Mode": "GOVERNANCE", "RetainUntilDate": until})
+        for more in ({}, {"Range": "bytes=1-3"}, {}):
+            said = self.same("get_object", Bucket=bucket, Key="k", **more)
+            self.assertEqual(said["headers"]["x-amz-tagging-count"], "2")
+            self.assertLessEqual(expected | {"x-amz-object-lock-mode", "x-amz-object-lock-retain-until-date", "x-amz-object-lock-legal-hold"},
+                                 said["headers"].keys())
 
     def test_hooks_are_called_and_see_the_request(self):
         self.plain.put_object(Bucket="bucket", Key="hooked", Body=b"1")

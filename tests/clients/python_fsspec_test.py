@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """fsspec's file system: what pandas, dask, zarr and pyarrow call, against a server."""
 import os
+import re
 import sys
 import unittest
+import urllib.request
 
 from python_case import PythonCase, skip
 
@@ -18,6 +20,10 @@ DATA = bytes(range(256)) * 4000
 class Files(PythonCase):
     def setUp(self):
         self.fs = VerbenaFileSystem(client=self.client, skip_instance_cache=True)
+
+    def gets(self):
+        with urllib.request.urlopen(f"http://{self.server.native}/-/metrics") as page:
+            return int(float(re.search(r'^verbena_native_requests_total{op="get"} (\S+)', page.read().decode(), re.M)[1]))
 
     def test_files_are_written_read_listed_and_removed(self):
         with self.fs.open("verbena://bucket/dir/file.bin", "wb") as file:
@@ -53,6 +59,9 @@ class Files(PythonCase):
         self.assertEqual(got[:150], [DATA[a:b] for a, b in zip(starts, ends)])
         self.assertEqual(got[150], b"89")
         self.assertIsInstance(got[151], FileNotFoundError)
+        before = self.gets()
+        self.assertEqual(self.fs.cat_ranges(paths[:64], starts[:64], ends[:64]), [DATA[a:b] for a, b in zip(starts[:64], ends)])
+        self.assertEqual(self.gets() - before, 1, "64 ranges of one object are one message")
         with self.assertRaises(FileNotFoundError):
             self.fs.cat_ranges(["bucket/nothing"], [0], [1], on_error="raise")
         for start, end in ((None, None), (5, None), (None, 5), (-5, None), (0, -5), (3, 3), (len(DATA) + 5, len(DATA) + 9)):

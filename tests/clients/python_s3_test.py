@@ -19,9 +19,6 @@ except ImportError:
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "s3"
 AREAS = ("objects", "versions", "errors", "listing", "buckets", "access", "encryption", "lifecycle")
-# What docs/python.md says of answers by the native door: headers that are worked out for HTTP alone are missing.
-OTHERS = {"encryption": {"test_a_buckets_default", "test_the_other_doors", "test_the_servers_default_and_keys_that_need_tls"},
-          "lifecycle": {"test_the_header_says_when"}}
 
 
 def run(area, how):
@@ -29,21 +26,20 @@ def run(area, how):
                           text=True, timeout=500)
     ran = re.search(r"^Ran (\d+) tests?", done.stderr, re.M)
     failed = set(re.findall(r"^(?:ERROR|FAIL): (\w+)", done.stderr, re.M))
-    expected = OTHERS.get(area, set()) if how == "accelerated" else set()
-    assert ran and failed == expected, f"{area}, {how}: {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-6000:]}"
+    assert ran and not failed and done.returncode == 0, f"{area}, {how}: {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-6000:]}"
     said = re.search(r"^accelerated (.*)$", done.stdout, re.M)
-    return int(ran[1]), len(failed), json.loads(said[1]) if said else ({}, {})
+    return int(ran[1]), json.loads(said[1]) if said else ({}, {})
 
 
 def main():
     sums = {}
-    print(f"{'area':12}{'tests plain':>12}{'accelerated':>12}{'differ':>7}{'native':>8}{'token':>7}{'http':>6}")
+    print(f"{'area':12}{'tests plain':>12}{'accelerated':>12}{'native':>8}{'token':>7}{'http':>6}")
     for area in sys.argv[1:] or AREAS:
-        plain, _, _ = run(area, "plain")
-        fast, differ, (counts, reasons) = run(area, "accelerated")
+        plain, _ = run(area, "plain")
+        fast, (counts, reasons) = run(area, "accelerated")
         assert plain == fast > 0, f"{area}: {plain} tests plain, {fast} accelerated"
         assert counts.get("clients"), f"{area}: nothing was accelerated"
-        print(f"{area:12}{plain:12}{fast:12}{differ:7}" + "".join(f"{counts.get(way, 0):{width}}" for way, width in (("native", 8), ("token", 7), ("http", 6))))
+        print(f"{area:12}{plain:12}{fast:12}" + "".join(f"{counts.get(way, 0):{width}}" for way, width in (("native", 8), ("token", 7), ("http", 6))))
         for reason, n in sorted(reasons.items(), key=lambda entry: -entry[1])[:6]:
             print(f"            by http {n:4}: {reason}")
         for way in ("native", "token", "http"):

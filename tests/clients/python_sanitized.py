@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""By hand: the Python client's tests with its extension under the address and undefined-behaviour sanitizers, on a debug build of Python where
-there is one.
+"""The Python client's tests with its extension under the address and undefined-behaviour sanitizers, on a debug build of Python where there is one.
+Without a name: all of them.
 
 usage: python_sanitized.py BUILD_FOLDER [TEST...]
 """
@@ -21,6 +21,9 @@ FLAGS = ["-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
 
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
+    if shutil.which("gcc") is None:
+        print("skipped: no gcc")
+        sys.exit(77)
     interpreter = shutil.which("python3-dbg") or "/usr/bin/python3"
     with tempfile.TemporaryDirectory(prefix="verbena-sanitized-") as folder:
         package = pathlib.Path(folder) / "verbena"

@@ -1,9 +1,13 @@
 #!/usr/bin/python3
 """The Python client: bytes in and out of all kinds of memory, by each door, awaited too; and the calls that others know."""
 import asyncio
+import io
 import mmap
 import os
+import signal
+import sys
 import threading
+import time
 import unittest
 
 from python_case import ACCESS_KEY, SECRET_KEY, PythonCase
@@ -122,6 +126,52 @@ class Doors(PythonCase):
         self.client.put("bucket", "large", b"")
         self.assertEqual(self.client.get_bytes("bucket", "large")[0], b"")
 
+    def test_large_bytes_are_nobody_elses(self):
+        bodies = [os.urandom(1 << 20) * 5 for _ in range(3)]
+        for i, body in enumerate(bodies):
+            self.client.put("bucket", f"again/{i}", body)
+        kept = []
+        for number in range(40):
+            i = number % 3
+            got = self.client.get_bytes("bucket", f"again/{i}")[0] if number % 2 else bytes(self.client.get("bucket", f"again/{i}"))
+            if number % 5 == 0:
+                kept.append((i, got))
+            elif number % 5 == 1:
+                kept.append((i, memoryview(got)))
+            elif number % 5 == 2:
+                hash(got)  # which it keeps
+        del got
+        for i, held in kept:
+            self.assertTrue(held == bodies[i])
+        first = self.client.get_bytes("bucket", "again/0")[0]
+        known = hash(first)
+        del first
+        others = [self.client.get_bytes("bucket", f"again/{i}")[0] for i in (1, 2, 1)]
+        self.assertEqual([hash(one) for one in others], [hash(bodies[i]) for i in (1, 2, 1)])
+        self.assertEqual(known, hash(bodies[0]))
+        with self.assertRaises(verbena.errors.NoSuchKey):
+            self.client.get_bytes("bucket", "again/none")
+        with self.connect() as other:
+            got = other.get_bytes("bucket", "again/1")[0]
+        self.assertTrue(got == bodies[1])  # bytes outlive their client
+
+    def test_large_bytes_that_nobody_holds_are_filled_again(self):
+        self.client.put("bucket", "filled", bytes(6 << 20))
+        client = self.connect()
+        for how in (lambda: client.get_bytes("bucket", "filled")[0], lambda: bytes(client.get("bucket", "filled"))):
+            got = how()
+            self.assertEqual(sys.getrefcount(got), 3, "its client remembers it, so that no other bytes can be where it is")
+            where = id(got)
+            del got
+            got = how()
+            self.assertEqual(id(got), where)
+            hash(got)
+            self.assertNotEqual(id(how()), where)
+            held = [how() for _ in range(30)]
+            self.assertEqual(len({id(one) for one in held}), 30)
+        client.close()
+        self.assertEqual([sys.getrefcount(one) for one in held], [3] * 30)  # `held`, `one`, the argument
+
     def test_a_large_object_that_changes_meanwhile_is_one_of_the_two(self):
         bodies, done = [bytes([i]) * ((8 << 20) + i) for i in (1, 2)], threading.Event()
 
@@ -212,6 +262,36 @@ class Doors(PythonCase):
         denied = self.client.put_many([("no-such-bucket", "k", b"x"), ("bucket", "k", b"y")])
         self.assertEqual([type(one.error) for one in denied], [verbena.errors.NoSuchBucket, type(None)])
 
+    def test_other_threads_run_while_bytes_are_awaited(self):
+        client, into = self.connect(operation_timeout_ms=60_000, attempts_max=1), bytearray(len(BIG))
+        self.client.put("bucket", "awaited", BIG)
+        self.client.put("bucket", "awaited-large", BIG * 3)
+        calls = [lambda: client.get("bucket", "awaited"), lambda: client.get_into("bucket", "awaited", into), lambda: client.get_bytes("bucket", "awaited-large"),
+                 lambda: client.put("bucket", "stored", BIG), lambda: client.put_stream("bucket", "streamed", io.BytesIO(BIG).read),
+                 lambda: client.get_many([("bucket", "awaited", 0, len(BIG))], bytearray(len(BIG))).check(), lambda: client.put_many([("bucket", "many", BIG)]).check(),
+                 lambda: client.head("bucket", "awaited"), lambda: client.delete("bucket", "not there"), lambda: list(client.list("bucket", "awaited"))]
+        done, wrong = [], []
+
+        def work(call):
+            try:
+                done.append(call())
+            except Exception as error:
+                wrong.append(error)
+        threads = [threading.Thread(target=work, args=(call,)) for call in calls]
+        self.server.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.server.process.pid, os.WSTOPPED)
+        try:
+            for thread in threads:  # had one of them the interpreter while it waits, this would wait for its timeout
+                thread.start()
+            for _ in range(100):
+                time.sleep(0.001)
+            self.assertEqual((done, [repr(one) for one in wrong], [thread.is_alive() for thread in threads]), ([], [], [True] * len(calls)))
+        finally:
+            self.server.process.send_signal(signal.SIGCONT)
+        for thread in threads:
+            thread.join(120)
+        self.assertEqual(([repr(one) for one in wrong], len(done)), ([], len(calls)))
+
     def test_arrays_of_numpy(self):
         try:
             import numpy
@@ -274,6 +354,10 @@ class Awaited(PythonCase):
                 self.assertEqual(bytes(await client.get("bucket", "a/7", range=(49_990, 0))), bytes([7]) * 10)
                 await client.put("bucket", "a/empty", b"")
                 self.assertEqual((await client.head("bucket", "a/empty")).size, 0)
+                await client.put("bucket", "a/typed", b"x", content_type="text/x", metadata={"colour": "green"})
+                for known in (await client.head("bucket", "a/typed"), await client.get_into("bucket", "a/typed", bytearray(1), metadata=True)):
+                    self.assertEqual((known.content_type, known.metadata), ("text/x", {"colour": "green"}))
+                await client.delete("bucket", "a/typed")
                 self.assertEqual(len([one async for one in client.list("bucket", "a/")]), 61)
                 self.assertEqual([one async for one in client.list("bucket", "", delimiter="/")], ["a/"])
                 await client.delete("bucket", "a/7")

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The wheel installs without an index into a bare environment, brings its libraries along, and the README's lines work there."""
+"""The wheel installs without an index into a bare environment, brings its libraries along, the README's lines work there, and so does docs/python.md from
+top to bottom."""
 import ast
 import importlib.util
 import os
@@ -28,6 +29,25 @@ def check_sources():
     assert len(sources) > 8
     for path in sources:
         ast.parse(path.read_text(), str(path), feature_version=(3, 9))
+
+
+def follow_the_page(python, env, server, folder):
+    """docs/python.md from top to bottom: each piece is a program. Those for which a package is missing are named."""
+    pieces = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
+    ran = 0
+    for number, piece in enumerate(pieces):
+        if "def test_" in piece:
+            continue  # pytest's: below
+        path = pathlib.Path(folder, f"piece{number}.py")
+        path.write_text(piece.replace("http://127.0.0.1:9000", server.http).replace("127.0.0.1:9100", server.native)
+                        .replace("verbena.accelerate(s3)", f"verbena.accelerate(s3, native_endpoint={server.native!r})"))
+        done = subprocess.run([python, str(path)], env=env, cwd=folder, capture_output=True, text=True, timeout=120)
+        missing = re.search(r"ModuleNotFoundError: No module named '(\S+)'\s*$", done.stderr)
+        assert done.returncode == 0 or (missing and not missing[1].startswith("verbena")), f"{piece}\n{done.stdout}{done.stderr}"
+        print(f"piece {number}: " + (f"no {missing[1]}" if missing else f"{len(done.stdout.splitlines())} lines"))
+        assert missing or done.stdout, f"{piece}\nsaid nothing"
+        ran += not missing
+    assert ran >= 3 and len(pieces) >= 9, f"{ran} of {len(pieces)} pieces"
 
 
 def older_releases():
@@ -77,12 +97,16 @@ def main():
                 said = run(f"{folder}/venv{release}/bin/python", "-c", lines[0], env=env, cwd=folder)
                 assert "by native" in said, said
             print(f"Python {release}: {said.strip()}")
+        run("/usr/bin/python3", "-m", "venv", "--system-site-packages", f"{folder}/with-packages")
+        run(f"{folder}/with-packages/bin/pip", "install", "--no-index", "--no-deps", wheel)
+        with Server() as server:
+            env = dict(clean, AWS_ENDPOINT_URL=server.http, VERBENA_NATIVE=server.native, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY)
+            follow_the_page(f"{folder}/with-packages/bin/python", env, server, folder)
         if not importlib.util.find_spec("pytest"):
             return
-        run("/usr/bin/python3", "-m", "venv", "--system-site-packages", f"{folder}/with-pytest")
-        run(f"{folder}/with-pytest/bin/pip", "install", "--no-index", "--no-deps", wheel)
-        pathlib.Path(folder, "test_it.py").write_text("def test_it(pytest_verbena, verbena_bucket):\n    pytest_verbena.connect().close()\n")
-        said = run(f"{folder}/with-pytest/bin/python", "-m", "pytest", "-o", f"verbena_program={program()}", f"{folder}/test_it.py", env=clean, cwd=folder)
+        piece = next(piece for piece in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S) if "def test_" in piece)
+        pathlib.Path(folder, "test_it.py").write_text(piece)
+        said = run(f"{folder}/with-packages/bin/python", "-m", "pytest", "-o", f"verbena_program={program()}", f"{folder}/test_it.py", env=clean, cwd=folder)
         assert "1 passed" in said, said
 
 

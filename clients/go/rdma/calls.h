@@ -75,12 +75,13 @@ static inline int vb_get(verbena_client* client, const char* names, verbena_buff
 
 // names: bucket, key, upload, checksum.
 static inline int vb_put_part(verbena_client* client, const char* names, unsigned number, const void* from, size_t size,
-                              verbena_cancellation* cancellation, vb_answer* answer) {
+                              verbena_info** info, verbena_cancellation* cancellation, vb_answer* answer) {
   vb_begin(answer);
   const char *bucket = vb_next(&names), *key = vb_next(&names), *upload = vb_next(&names);
   verbena_part_options options = {.struct_size = sizeof options};
   options.checksum = vb_next(&names);
   options.md5_etag = 1;
+  options.info = info;
   options.cancellation = cancellation;
   return vb_end(answer, verbena_put_part(client, bucket, key, upload, number, from, size, &options, &answer->object, &answer->transfer));
 }
@@ -96,7 +97,8 @@ static inline int vb_put_read(verbena_client* client, const char* bucket, const 
 // names: bucket, key, if-match, if-none-match, content type, checksum, then name and value of each piece of metadata. From `reader`
 // unless that is 0, else from `buffer` or `from`.
 static inline int vb_put(verbena_client* client, const char* names, uintptr_t reader, verbena_buffer* buffer, const void* from,
-                         size_t size, size_t pairs, int md5_etag, verbena_cancellation* cancellation, vb_answer* answer) {
+                         size_t size, size_t pairs, int md5_etag, verbena_info** info, verbena_cancellation* cancellation,
+                         vb_answer* answer) {
   vb_begin(answer);
   const char *bucket = vb_next(&names), *key = vb_next(&names);
   verbena_put_options options = {.struct_size = sizeof options};
@@ -105,6 +107,7 @@ static inline int vb_put(verbena_client* client, const char* names, uintptr_t re
   options.content_type = vb_next(&names);
   options.checksum = vb_next(&names);
   options.md5_etag = md5_etag;
+  options.info = info;
   options.cancellation = cancellation;
   verbena_pair* metadata = pairs == 0 ? NULL : calloc(pairs, sizeof *metadata);
   for (size_t i = 0; metadata != NULL && i < pairs; ++i) {

@@ -32,6 +32,7 @@ type PutOptions struct {
 	IfNoneMatch string
 	Checksum    string // "CRC32C:yZRlqg==": what the bytes must have, else nothing is stored
 	MD5ETag     bool   // the ETag is to be the MD5 of the bytes
+	Describe    bool   // fill Headers with what the server says of the new object
 }
 
 // Object is what a call tells of an object, and how its bytes went.
@@ -45,7 +46,7 @@ type Object struct {
 	ContentType    string
 	Checksum       string
 	Metadata       map[string]string
-	Headers        map[string]string // what else is stored with it, lower-case names
+	Headers        map[string]string // what else is stored with it or said of it, lower-case names
 	Door           string            // "native", "token", "http"
 	Provider       string            // "local", "tcp", "verbs;ofi_rxm", "http"
 	FellBackReason string
@@ -187,15 +188,20 @@ func (c *Client) put(ctx context.Context, bucket, key string, from source, optio
 	if err != nil {
 		return Object{}, err
 	}
+	var info *C.verbena_info
+	var wanted **C.verbena_info
+	if options.Describe {
+		wanted = &info
+	}
 	answer, err := c.do(ctx, names, func(names *C.char, cancellation *C.verbena_cancellation, answer *C.vb_answer) C.int {
 		return C.vb_put(c.handle, names, C.uintptr_t(from.reader), from.buffer, start(from.bytes), C.size_t(len(from.bytes)),
-			C.size_t(len(options.Metadata)), flag(options.MD5ETag), cancellation, answer)
+			C.size_t(len(options.Metadata)), flag(options.MD5ETag), wanted, cancellation, answer)
 	})
 	if err != nil {
 		return Object{}, err
 	}
 	answer.bytes = answer.transfer.bytes
-	return object(key, answer, nil), nil
+	return object(key, answer, info), nil
 }
 
 func (c *Client) head(ctx context.Context, bucket, key, version string, all bool) (Object, error) {

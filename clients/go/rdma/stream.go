@@ -99,7 +99,8 @@ func (w *Writer) Object() Object {
 }
 
 // PutPart stores one part of an upload that a client of S3 began: by token where that works, else over HTTP. A client of the native
-// port alone cannot. checksum ("CRC32C:...") may be empty. The part's ETag is its MD5.
+// port alone cannot. checksum ("CRC32C:...") may be empty. The part's ETag is its MD5;
+// Headers are what the server says of it.
 func (c *Client) PutPart(ctx context.Context, bucket, key, upload string, number int, data []byte, checksum string) (Object, error) {
 	if upload == "" || number < 1 || number > 10000 {
 		return Object{}, &Error{Code: InvalidArgument, Message: "a part has an upload and a number from 1 to 10000"}
@@ -108,12 +109,13 @@ func (c *Client) PutPart(ctx context.Context, bucket, key, upload string, number
 	if err != nil {
 		return Object{}, err
 	}
+	var info *C.verbena_info
 	answer, err := c.do(ctx, names, func(names *C.char, cancellation *C.verbena_cancellation, answer *C.vb_answer) C.int {
-		return C.vb_put_part(c.handle, names, C.uint(number), start(data), C.size_t(len(data)), cancellation, answer)
+		return C.vb_put_part(c.handle, names, C.uint(number), start(data), C.size_t(len(data)), &info, cancellation, answer)
 	})
 	if err != nil {
 		return Object{}, err
 	}
 	answer.bytes = answer.transfer.bytes
-	return object(key, answer, nil), nil
+	return object(key, answer, info), nil
 }

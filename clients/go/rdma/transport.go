@@ -230,7 +230,7 @@ func (t *Transport) put(request *http.Request, bucket, key string) (*http.Respon
 	if err != nil {
 		return nil, request, passedOn(err)
 	}
-	options := &PutOptions{ContentType: request.Header.Get("Content-Type"), Metadata: map[string]string{}, MD5ETag: true, Checksum: body.checksum,
+	options := &PutOptions{ContentType: request.Header.Get("Content-Type"), Metadata: map[string]string{}, MD5ETag: true, Describe: true, Checksum: body.checksum,
 		IfMatch: unquoted(request.Header.Get("If-Match")), IfNoneMatch: unquoted(request.Header.Get("If-None-Match"))}
 	for name := range request.Header {
 		if strings.HasPrefix(name, "X-Amz-Meta-") {
@@ -278,6 +278,9 @@ func passedOn(err error) error {
 
 func stored(request *http.Request, put Object, body payload) *http.Response {
 	header := http.Header{}
+	for name, value := range put.Headers {
+		header.Set(name, value)
+	}
 	header.Set("ETag", `"`+put.ETag+`"`)
 	if put.VersionID != "" && put.VersionID != "null" { // S3 names the version of a PUT where versions are kept
 		header.Set("x-amz-version-id", put.VersionID)

@@ -136,6 +136,8 @@ bool parse_put(Request* request, PyObject* const* values, Py_ssize_t nargs, PyOb
       ok = optional_text(value, "checksum", &request->put.checksum);
     } else if (is(name, "md5_etag")) {
       request->put.md5_etag = PyObject_IsTrue(value) == 1;
+    } else if (is(name, "describe")) {
+      if (PyObject_IsTrue(value) == 1) request->put.info = &request->info;
     } else {
       ok = unknown(name);
     }

@@ -1,10 +1,5 @@
 // Buffer: memory that is ready for RDMA.
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "native.h"
-
-#include <sys/mman.h>
 
 static const size_t large_size = (size_t)4 << 20;
 
@@ -85,18 +80,9 @@ static PyObject* buffer_item(PyObject* self, PyObject* key) {
   return item;
 }
 
-PyObject* new_large_bytes(Py_ssize_t size) {
-  PyObject* made = PyBytes_FromStringAndSize(NULL, size);
-  if (made == NULL) return NULL;
-  const uintptr_t page = 4096, into = (uintptr_t)PyBytes_AsString(made);
-  const uintptr_t begin = (into + page - 1) / page * page, end = (into + (size_t)size) / page * page;
-  madvise((void*)begin, end - begin, MADV_HUGEPAGE);  // a wish
-  return made;
-}
-
 // No GIL meanwhile.
 static PyObject* large_bytes(Buffer* buffer) {
-  PyObject* made = new_large_bytes((Py_ssize_t)buffer->size);
+  PyObject* made = new_large_bytes(buffer->owner, (Py_ssize_t)buffer->size);
   if (made == NULL) return NULL;
   char* into = PyBytes_AsString(made);
   ++buffer->exports;
@@ -104,6 +90,7 @@ static PyObject* large_bytes(Buffer* buffer) {
   memcpy(into, verbena_buffer_data(buffer->buffer), buffer->size);
   Py_END_ALLOW_THREADS
   --buffer->exports;
+  remember_large_bytes(buffer->owner, made);
   return made;
 }
 

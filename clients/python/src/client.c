@@ -17,6 +17,7 @@ static void end_client(Client* client, verbena_client* last) {
   memset(&client->pool, 0, sizeof client->pool);
   verbena_cancellation* cancellation = client->cancellation;
   client->cancellation = NULL;
+  forget_large_bytes(client);
   Py_BEGIN_ALLOW_THREADS
   for (size_t i = 0; i < pool.count; ++i) verbena_buffer_free(pool.buffer[i]);
   verbena_close(last);
@@ -333,6 +334,8 @@ static PyObject* client_put(PyObject* self, PyObject* const* values, Py_ssize_t 
                                    &reply->transfer);
         }
         Py_END_ALLOW_THREADS
+        reply->info = request.info;
+        request.info = NULL;
       }
       reply = end_store(reply, code, &memory);
     }
@@ -387,6 +390,8 @@ static PyObject* client_put_stream(PyObject* self, PyObject* const* values, Py_s
     code = verbena_put_stream(used, bucket, key, read_from, values[2], &request.put, &reply->object, &reply->transfer);
     Py_END_ALLOW_THREADS
     reply->bytes = reply->transfer.bytes;
+    reply->info = request.info;
+    request.info = NULL;
     if (code != VERBENA_OK) {
       raise_last(code);
       Py_CLEAR(reply);
@@ -688,11 +693,12 @@ static PyMethodDef client_methods[] = {
          "batch(kind, items, memory) -> Results\n\n"
          "What get_many (kind 0), put_many (1), head_many (2) and remove_many (3) are made of: at most 4096 items."),
     KEYWORDS("put_part", client_put_part,
-             "put_part(bucket, key, upload_id, number, data, *, checksum=None, md5_etag=False) -> Reply\n\n"
+             "put_part(bucket, key, upload_id, number, data, *, checksum=None, md5_etag=False, describe=False) -> Reply\n\n"
              "A part of an upload that another client of S3 began: by token where that works, else over HTTP."),
     FAST("put", client_put,
          "put(bucket, key, data, *, content_type=None, metadata=None, if_match=None, if_none_match=None, checksum=None,\n"
-         "    md5_etag=False) -> Reply\n\nStores a Buffer, or what any contiguous buffer or DLPack tensor in host memory holds."),
+         "    md5_etag=False, describe=False) -> Reply\n\nStores a Buffer, or what any contiguous buffer or DLPack tensor in host memory holds.\n"
+         "With `describe` the reply's headers are what the server says of the new object: its encryption, when it expires."),
     FAST("put_stream", client_put_stream,
          "put_stream(bucket, key, read, *, ...) -> Reply\n\nStores what read(size) gives until it gives nothing, in bounded memory."),
     KEYWORDS("append", client_append,

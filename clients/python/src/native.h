@@ -24,6 +24,13 @@ typedef struct {
   size_t count, bytes;
 } Pool;
 
+// Large bytes that were given away of late (large.c).
+enum { large_slots = 8 };
+typedef struct {
+  PyObject* given[large_slots];
+  size_t count, bytes;
+} Large;
+
 typedef struct {
   PyObject_HEAD
   verbena_client* client;              // NULL once it is closed
@@ -32,6 +39,7 @@ typedef struct {
   size_t users;
   bool far;  // the server is on another host, or will not tell: large objects do not come in pieces
   Pool pool;
+  Large large;
 } Client;
 
 typedef struct {
@@ -52,6 +60,7 @@ typedef struct {
   verbena_object object;
   verbena_transfer transfer;
   verbena_info* info;
+  verbena_operation* operation;  // whose the info is; NULL: the reply's own
 } Reply;
 
 extern PyTypeObject *client_type, *buffer_type, *reply_type, *queue_type, *operation_type;
@@ -104,9 +113,14 @@ void close_memory(Memory* memory);
 // Memory of at least that size, out of the pool if it has some. Called without the GIL around the allocation.
 Buffer* new_buffer(Client* client, size_t size);
 PyObject* buffer_tobytes(PyObject* self, PyObject* unused);
-// Bytes to be filled, where the kernel gives it in huge pages: fresh memory of many MiB costs more to have than to fill.
-PyObject* new_large_bytes(Py_ssize_t size);
 PyObject* buffer_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords);
+
+// ---- Large bytes (large.c) ----
+// To be filled: fresh ones, or some that nobody holds any more.
+PyObject* new_large_bytes(Client* client, Py_ssize_t size);
+// They are filled, and may serve again when nobody holds them any more.
+void remember_large_bytes(Client* client, PyObject* bytes);
+void forget_large_bytes(Client* client);
 
 // ---- Clients (client.c) ----
 // Between them the client stays, although someone closes it. begin_use raises when it is closed.

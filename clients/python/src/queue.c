@@ -109,17 +109,25 @@ static PyObject* queue_start(PyObject* self, PyObject* const* values, Py_ssize_t
   return NULL;
 }
 
-// What the future gets: a value, or an exception.
-static PyObject* answer_of(Operation* operation, bool* failed) {
+// What the future gets: a value, or an exception. Takes the operation.
+static PyObject* answer_of(verbena_operation* done, int kind, bool* failed) {
   Reply* reply = new_reply();
-  if (reply == NULL) return NULL;
-  const int code = verbena_operation_result(operation->operation, &reply->bytes, &reply->object, &reply->transfer);
+  PyObject* answer = (PyObject*)reply;
+  const int code = reply == NULL ? VERBENA_OK : verbena_operation_result(done, &reply->bytes, &reply->object, &reply->transfer);
   *failed = code != VERBENA_OK;
-  if (*failed || operation->kind == start_list) {
-    Py_DECREF((PyObject*)reply);
-    return *failed ? make_exception() : page_as_tuple(verbena_operation_page(operation->operation));
+  if (reply == NULL || *failed || kind == start_list) {
+    if (reply != NULL) answer = *failed ? make_exception() : page_as_tuple(verbena_operation_page(done));
+    Py_XDECREF((PyObject*)reply);
+    verbena_operation_free(done);
+    return answer;
   }
-  return (PyObject*)reply;
+  reply->info = (verbena_info*)verbena_operation_info(done);
+  if (reply->info != NULL) {
+    reply->operation = done;
+  } else {
+    verbena_operation_free(done);
+  }
+  return answer;
 }
 
 // take(timeout_ms=0) -> [(future, failed, value), ...]
@@ -141,11 +149,9 @@ static PyObject* queue_take(PyObject* self, PyObject* arguments) {
     if (done == NULL) break;
     timeout_ms = 0;
     Operation* operation = verbena_operation_context(done);
-    operation->operation = done;
-    bool failed = false;
-    PyObject* value = answer_of(operation, &failed);
     operation->operation = NULL;
-    verbena_operation_free(done);
+    bool failed = false;
+    PyObject* value = answer_of(done, operation->kind, &failed);
     if (operation->kind == start_get || operation->kind == start_put) --((Buffer*)operation->memory)->exports;
     end_use(operation->client, operation->used);
     operation->used = NULL;

@@ -20,7 +20,9 @@ Reply* end_store(Reply* reply, int code, Memory* memory) {
 }
 
 static void reply_dealloc(PyObject* self) {
-  verbena_info_free(((Reply*)self)->info);
+  const Reply* reply = (const Reply*)self;
+  if (reply->operation == NULL) verbena_info_free(reply->info);
+  verbena_operation_free(reply->operation);
   PyTypeObject* type = Py_TYPE(self);
   PyObject_Free(self);
   Py_DECREF(type);
@@ -99,7 +101,7 @@ static PyGetSetDef reply_attributes[] = {
     {"content_type", get_text, NULL, "Known of HEAD, and of GET with metadata=True.", (void*)text_type},
     {"checksum", get_text, NULL, "'CRC32C:...', or empty. As content_type.", (void*)text_checksum},
     {"metadata", get_metadata, NULL, "x-amz-meta-*, names without the prefix. As content_type.", NULL},
-    {"headers", get_headers, NULL, "What else is stored with it: 'cache-control', 'content-encoding'. As content_type.", NULL},
+    {"headers", get_headers, NULL, "What else is stored with it or said of it: 'cache-control', 'x-amz-expiration'. As content_type; of a PUT with describe=True.", NULL},
     {"attempts", get_attempts, NULL, "How many tries it took.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 

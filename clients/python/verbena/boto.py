@@ -179,14 +179,14 @@ class Acceleration:
         try:
             put = self.client.put(*address, body.bytes, content_type=headers.get("content-type"), metadata=metadata,
                                   if_match=_etag(headers.get("if-match")), if_none_match=_etag(headers.get("if-none-match")),
-                                  checksum=body.checksum, md5_etag=self._md5_etags)
+                                  checksum=body.checksum, md5_etag=self._md5_etags, describe=True)
         except (errors.OutcomeUnknown, errors.TimedOut) as error:
             if headers.get("if-match") or headers.get("if-none-match"):
                 raise _broken(request, error) from error
             return self._decline(f"PutObject: {error.code}", body, request)
         except (errors.VerbenaError, ValueError) as error:
             return self._decline(f"PutObject: {getattr(error, 'code', 'invalid')}", body, request)
-        return self._stored(request, put, body)
+        return self._stored(request, put)
 
     def _part(self, request, **_):
         headers, url = _headers(request), urllib.parse.urlsplit(request.url)
@@ -203,12 +203,12 @@ class Acceleration:
         if body is None:
             return None
         try:
-            put = tokens.put_part(*address, upload, int(number), body.bytes, checksum=body.checksum, md5_etag=True)
+            put = tokens.put_part(*address, upload, int(number), body.bytes, checksum=body.checksum, md5_etag=True, describe=True)
         except (errors.VerbenaError, ValueError, OverflowError) as error:  # a part that is stored twice is as good as once
             if isinstance(error, errors.Unsupported):
                 self._tokens_after = time.monotonic() + _REST_S
             return self._decline(f"UploadPart: {getattr(error, 'code', 'invalid')}", body, request)
-        return self._stored(request, put, body)
+        return self._stored(request, put)
 
     def _payload(self, request, headers, what):
         """The body where it is, with what the request says of it; None, and counted, when it cannot go another way."""
@@ -224,14 +224,11 @@ class Acceleration:
             return self._decline(f"{what} with another MD5", body, request)
         return body
 
-    def _stored(self, request, put, body):
+    def _stored(self, request, put):
         self._count(put.door)
-        answer = {"ETag": f'"{put.etag}"', "Content-Length": "0"}
+        answer = {**put.headers, "ETag": f'"{put.etag}"', "Content-Length": "0"}
         if put.version_id and put.version_id != "null":  # S3 names the version of a PUT where versions are kept
             answer["x-amz-version-id"] = put.version_id
-        if body.checksum:
-            name, _, value = body.checksum.partition(":")
-            answer[f"x-amz-checksum-{name.lower()}"] = value
         return response(request.url, 200, answer, b"")
 
     def _token_client(self):

@@ -57,6 +57,7 @@ enum Flags : uint8_t {
   flag_window = 1,        // GET, PUT: the window descriptor counts
   flag_full_headers = 2,  // GET, HEAD: answer with all stored headers
   flag_md5_etag = 4,      // PUT: the ETag is to be the MD5 of the bytes
+  flag_said_headers = 8,  // GET, HEAD, PUT: answer with the headers that S3 works out, too
 };
 
 struct Header {

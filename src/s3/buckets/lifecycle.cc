@@ -65,17 +65,22 @@ bool may_expire(const Context& context) {
   return access == nullptr || access->lifecycle != nullptr;
 }
 
-Task<> add_expiration_header(Context& context, const store::ObjectInfo& info) {
-  const auto found = co_await bucket_access(context.service, context.bucket);
-  if (!found || (*found)->lifecycle == nullptr) co_return;
-  const BucketAccessPtr& access = *found;
+void add_expiration_header(ReplyHeaders& out, const BucketAccess& access, std::string_view key,
+                           const store::ObjectInfo& info) {
+  if (access.lifecycle == nullptr) return;
   // The header is for clients that plan by the calendar: it keeps days of 24 hours where they are shortened.
   constexpr int64_t day_s = 86'400;
-  const auto expiry = find_expiry(*access->lifecycle, context.key, info, day_s);
-  if (!expiry) co_return;
-  context.reply_header("x-amz-expiration",
-                       fmt::format("expiry-date=\"{}\", rule-id=\"{}\"", format_http_date(expiry->at_us / 1'000'000),
-                                   auth::uri_encode(expiry->rule->id, true)));
+  const auto expiry = find_expiry(*access.lifecycle, key, info, day_s);
+  if (!expiry) return;
+  out.emplace_back("x-amz-expiration",
+                   fmt::format("expiry-date=\"{}\", rule-id=\"{}\"", format_http_date(expiry->at_us / 1'000'000),
+                               auth::uri_encode(expiry->rule->id, true)));
+}
+
+Task<> add_expiration_header(Context& context, const store::ObjectInfo& info) {
+  const auto found = co_await bucket_access(context.service, context.bucket);
+  if (!found) co_return;
+  add_expiration_header(context.response.headers, **found, context.key, info);
 }
 
 Task<Result<void>> serve_bucket_lifecycle(Context& context) {

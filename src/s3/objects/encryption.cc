@@ -335,24 +335,27 @@ Result<void> rename_sealed(const Service& service, store::ObjectInfo& info, std:
   return {};
 }
 
-void add_encryption_headers(Context& context, const store::Attributes& attributes) {
+void add_encryption_headers(ReplyHeaders& out, const store::Attributes& attributes,
+                            std::optional<std::string_view> key_md5) {
   const std::string_view method = attribute(attributes, method_attribute);
   if (method.empty()) return;
   if (method == customer_name) {
     // The MD5 of a key is only ever known from the request that brings the key.
-    context.reply_header("x-amz-server-side-encryption-customer-algorithm", std::string(aes256_name));
-    if (const auto md5 = context.header("x-amz-server-side-encryption-customer-key-md5")) {
-      context.reply_header("x-amz-server-side-encryption-customer-key-MD5", std::string(*md5));
-    }
+    out.emplace_back("x-amz-server-side-encryption-customer-algorithm", aes256_name);
+    if (key_md5) out.emplace_back("x-amz-server-side-encryption-customer-key-MD5", *key_md5);
     return;
   }
-  context.reply_header("x-amz-server-side-encryption", std::string(method));
+  out.emplace_back("x-amz-server-side-encryption", method);
   if (method != kms_name) return;
-  context.reply_header("x-amz-server-side-encryption-aws-kms-key-id",
-                       std::string(attribute(attributes, kms_attribute)));
+  out.emplace_back("x-amz-server-side-encryption-aws-kms-key-id", attribute(attributes, kms_attribute));
   if (!attribute(attributes, bucket_key_attribute).empty()) {
-    context.reply_header("x-amz-server-side-encryption-bucket-key-enabled", "true");
+    out.emplace_back("x-amz-server-side-encryption-bucket-key-enabled", "true");
   }
+}
+
+void add_encryption_headers(Context& context, const store::Attributes& attributes) {
+  add_encryption_headers(context.response.headers, attributes,
+                         context.header("x-amz-server-side-encryption-customer-key-md5"));
 }
 
 store::Attributes encryption_attributes(const store::Attributes& attributes) {

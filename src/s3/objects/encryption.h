@@ -94,7 +94,10 @@ Result<void> rename_sealed(const Service& service, store::ObjectInfo& info, std:
 // The attribute that all encrypted objects have, and no others.
 inline constexpr std::string_view sealed_attribute = "sse";
 
-// x-amz-server-side-encryption* that speak of an object, part or upload with these attributes.
+// x-amz-server-side-encryption* that speak of an object, part or upload with these attributes. `key_md5`: of the key
+// that came with the request.
+void add_encryption_headers(ReplyHeaders& out, const store::Attributes& attributes,
+                            std::optional<std::string_view> key_md5);
 void add_encryption_headers(Context& context, const store::Attributes& attributes);
 // Those attributes that speak of encryption, for the reply to a part.
 store::Attributes encryption_attributes(const store::Attributes& attributes);

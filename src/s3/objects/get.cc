@@ -68,7 +68,8 @@ Result<void> fill_object_response(Context& context, const store::ObjectInfo& inf
   context.response.status = extent.partial ? 206 : 200;
   if (context.response.log) context.response.log->record.object_size = info.size;
   add_object_headers(context.response, info);
-  add_version_headers(context.response, info);
+  add_version_id(context.response, info.version_id);
+  add_tag_and_lock_headers(context.response.headers, info);
   add_encryption_headers(context, info.attributes);
   if (extent.partial) {
     const uint64_t last = extent.offset + extent.length - (extent.length > 0 ? 1 : 0);

@@ -2,8 +2,8 @@
 
 #include "base/date.h"
 #include "s3/access/authorize.h"
-#include "s3/verbs.h"
 #include "s3/objects/versions.h"
+#include "s3/verbs.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
 
@@ -105,12 +105,12 @@ Result<store::ObjectLock> read_lock_headers(const Context& context) {
   return lock;
 }
 
-void add_lock_headers(Response& response, const store::ObjectLock& lock) {
+void add_lock_headers(ReplyHeaders& out, const store::ObjectLock& lock) {
   if (lock.mode != store::LockMode::none) {
-    response.headers.emplace_back("x-amz-object-lock-mode", mode_name(lock.mode));
-    response.headers.emplace_back("x-amz-object-lock-retain-until-date", format_iso8601(lock.retain_until_us));
+    out.emplace_back("x-amz-object-lock-mode", mode_name(lock.mode));
+    out.emplace_back("x-amz-object-lock-retain-until-date", format_iso8601(lock.retain_until_us));
   }
-  if (lock.legal_hold) response.headers.emplace_back("x-amz-object-lock-legal-hold", "ON");
+  if (lock.legal_hold) out.emplace_back("x-amz-object-lock-legal-hold", "ON");
 }
 
 bool bypasses_governance(const Context& context) {

@@ -9,7 +9,7 @@ namespace verbena::s3 {
 Result<store::ObjectLock> read_lock_headers(const Context& context);
 
 // The same headers of a GET or HEAD.
-void add_lock_headers(Response& response, const store::ObjectLock& lock);
+void add_lock_headers(ReplyHeaders& out, const store::ObjectLock& lock);
 
 // x-amz-bypass-governance-retention: true.
 bool bypasses_governance(const Context& context);

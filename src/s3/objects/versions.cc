@@ -43,10 +43,9 @@ void add_new_version_id(Response& response, const std::string& version_id) {
   if (version_id != "null") add_version_id(response, version_id);
 }
 
-void add_version_headers(Response& response, const store::ObjectInfo& info) {
-  add_version_id(response, info.version_id);
-  if (!info.tags.empty()) response.headers.emplace_back("x-amz-tagging-count", std::to_string(info.tags.size()));
-  add_lock_headers(response, info.lock);
+void add_tag_and_lock_headers(ReplyHeaders& out, const store::ObjectInfo& info) {
+  if (!info.tags.empty()) out.emplace_back("x-amz-tagging-count", std::to_string(info.tags.size()));
+  add_lock_headers(out, info.lock);
 }
 
 Task<> describe_missing(Context& context, const Error& error, const std::string& version_id) {

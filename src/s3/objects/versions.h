@@ -9,10 +9,9 @@ namespace verbena::s3 {
 // ?versionId= of the request. invalid_argument when it is there and empty.
 Result<std::string> read_version_id(const Context& context);
 
-// x-amz-version-id, x-amz-tagging-count and the object lock's headers.
-void add_version_headers(Response& response, const store::ObjectInfo& info);
+// x-amz-tagging-count and the object lock's headers.
+void add_tag_and_lock_headers(ReplyHeaders& out, const store::ObjectInfo& info);
 
-// x-amz-version-id alone, for answers that are about a version and not the version itself.
 void add_version_id(Response& response, const std::string& version_id);
 // For the reply to a write: x-amz-version-id where the write made a version.
 void add_new_version_id(Response& response, const std::string& version_id);

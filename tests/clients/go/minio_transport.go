@@ -11,6 +11,9 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/lifecycle"
+	"github.com/minio/minio-go/v7/pkg/sse"
+	"github.com/minio/minio-go/v7/pkg/tags"
 
 	"verbena/rdma"
 )
@@ -61,6 +64,47 @@ func read(from *minio.Client, key string, options minio.GetObjectOptions) ([]byt
 	return got, info
 }
 
+// Answers about a bucket that encrypts, whose objects expire and have tags, say so whichever way the bytes went.
+func saysWhatTheServerWorksOut(transport *rdma.Transport, fast, plain *minio.Client) {
+	must(plain.MakeBucket(ctx, "worked-out", minio.MakeBucketOptions{}), "bucket")
+	must(plain.SetBucketEncryption(ctx, "worked-out", sse.NewConfigurationSSES3()), "encryption")
+	rules := lifecycle.NewConfiguration()
+	rules.Rules = []lifecycle.Rule{{ID: "all", Status: "Enabled", Expiration: lifecycle.Expiration{Days: 3}}}
+	must(plain.SetBucketLifecycle(ctx, "worked-out", rules), "lifecycle")
+	data := []byte("worked out")
+	var put [2]minio.UploadInfo
+	for i, by := range []*minio.Client{plain, fast} {
+		counted(transport, "put", int64(i), 0, func() {
+			var err error
+			put[i], err = by.PutObject(ctx, "worked-out", "k", bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{})
+			must(err, "put")
+		})
+	}
+	if put[0].ExpirationRuleID != "all" || put[1].ExpirationRuleID != "all" || !put[0].Expiration.Equal(put[1].Expiration) {
+		must(fmt.Errorf("%+v\n%+v", put[0], put[1]), "answers to PUTs differ:")
+	}
+	labels, err := tags.NewTags(map[string]string{"a": "1", "b": "2"}, true)
+	must(err, "tags")
+	must(plain.PutObjectTagging(ctx, "worked-out", "k", labels, minio.PutObjectTaggingOptions{}), "tags")
+	var about [2]minio.ObjectInfo
+	for i, by := range []*minio.Client{plain, fast} {
+		counted(transport, "get", int64(i), 0, func() {
+			object, err := by.GetObject(ctx, "worked-out", "k", minio.GetObjectOptions{})
+			must(err, "get")
+			_, err = io.ReadAll(object)
+			must(err, "read")
+			about[i], err = object.Stat()
+			must(err, "stat")
+		})
+	}
+	for i := range about {
+		if about[i].UserTagCount != 2 || about[i].ExpirationRuleID != "all" || about[i].Metadata.Get("X-Amz-Server-Side-Encryption") != "AES256" ||
+			!about[i].Expiration.Equal(about[0].Expiration) {
+			must(fmt.Errorf("%+v\n%+v", about[0], about[1]), "answers to GETs differ:")
+		}
+	}
+}
+
 func main() {
 	transport, err := rdma.NewTransport(rdma.Config{Endpoint: http, NativeEndpoint: os.Getenv("VERBENA_NATIVE"), AccessKey: access,
 		SecretKey: secret, TokenProvider: "tcp"})
@@ -102,6 +146,8 @@ func main() {
 			}
 		}
 	}
+
+	saysWhatTheServerWorksOut(transport, fast, plain)
 
 	// An upload in parts: their payloads go by token, what begins and completes it by Base.
 	large := bytes.Repeat([]byte("fedcba98"), 12<<17)
