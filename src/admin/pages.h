@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "auth/auth.h"
+#include "auth/guesses.h"
 #include "http/server.h"
 
 namespace verbena::admin {
@@ -11,11 +12,13 @@ namespace verbena::admin {
 // One for all listeners of a process; handlers may run on any core and must not outlive it.
 class Pages {
  public:
-  // Health is 503 once `stopping` is set.
-  Pages(const auth::Verifier& verifier, const std::atomic<bool>& stopping) : verifier_(verifier), stopping_(stopping) {}
+  // Health is 503 once `stopping` is set. `guesses` counts wrong signatures; null: nobody does.
+  Pages(const auth::Verifier& verifier, const std::atomic<bool>& stopping, auth::Guesses* guesses = nullptr)
+      : verifier_(verifier), stopping_(stopping), guesses_(guesses) {}
   Pages(const Pages&) = delete;
 
-  enum class Metrics { signed_elsewhere, open };
+  // `signed_always` is for listeners that a proxy on this host may stand before.
+  enum class Metrics { signed_elsewhere, signed_always, open };
   // GET /-/health (open) and GET /-/metrics (open on loopback, elsewhere signed by the superuser, or open). What is
   // none of these goes to `otherwise`, or is method_not_allowed where that is empty.
   http::Handler handler(http::Handler otherwise = {}, Metrics metrics = Metrics::signed_elsewhere);
@@ -28,6 +31,7 @@ class Pages {
 
   const auth::Verifier& verifier_;
   const std::atomic<bool>& stopping_;
+  auth::Guesses* const guesses_;
 };
 
 }  // namespace verbena::admin

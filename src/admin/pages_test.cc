@@ -68,6 +68,25 @@ TEST_F(PagesTest, OpenMetricsAreOpenOnTheListenerThatSaysSo) {
   EXPECT_EQ(ask(pages_.handler(), "GET", "/-/metrics", "192.0.2.7").status, 403);
 }
 
+TEST_F(PagesTest, MetricsThatAProxyMayReachWantASignatureOnLoopbackToo) {
+  const auto handler = pages_.handler({}, Pages::Metrics::signed_always);
+  EXPECT_EQ(ask(handler, "GET", "/-/metrics").status, 403);
+  signer_ = root_;
+  EXPECT_EQ(ask(handler, "GET", "/-/metrics").status, 200);
+}
+
+TEST_F(PagesTest, WhoGuessesAtTheRootKeyIsHeldUp) {
+  auth::Guesses guesses(system_clock(), {.tries_max = 3, .forgiven_s = 1000});
+  Pages pages(verifier_, stopping_, &guesses);
+  const auto handler = pages.handler();
+  signer_ = auth::Credentials{.access_key = "AKROOT", .secret_key = "wrong", .session_token = {}};
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 403);
+  EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 503);
+  signer_ = root_;
+  EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 503);
+  EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.8").status, 200);
+}
+
 TEST_F(PagesTest, MetricsAreInTheFormatThatTheScraperAccepts) {
   metrics::counter("verbena_pages_test_total", "A metric that is there").add();
   const auto handler = pages_.handler();

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace verbena::auth {
 namespace {
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
 void add_policies(const AccountEntry& account, const PolicySet& policy_set, std::vector<PolicyPtr>& out) {
   for (const auto& [name, document] : policy_set.inline_policies) out.push_back(document.policy);
@@ -48,7 +48,8 @@ ByName<ManagedPolicy> make_aws_policies() {
 }  // namespace
 
 bool NameOrder::operator()(std::string_view a, std::string_view b) const {
-  return std::ranges::lexicographical_compare(a, b, {}, lower, lower);
+  const auto small = [](char c) { return lower(c); };
+  return std::ranges::lexicographical_compare(a, b, {}, small, small);
 }
 
 std::string arn_of(std::string_view account_id, std::string_view kind, std::string_view path, std::string_view name) {

@@ -74,7 +74,8 @@ struct Config {
     std::chrono::seconds idle_timeout{75};
     std::chrono::seconds header_timeout{30};
     std::chrono::seconds body_timeout{60};
-    uint64_t body_rate_min = 1 * KiB;  // bytes per second, over body_timeout; 0: none
+    uint64_t body_rate_min = 1 * KiB;    // bytes per second, over body_timeout; 0: none
+    unsigned wrong_signatures_max = 32;  // of one client for one key at once; 0: no limit
   } http;
 
   struct Admin {
@@ -82,6 +83,7 @@ struct Config {
     std::string address = "127.0.0.1";
     std::optional<uint16_t> port;  // unset: 9001, or any free one where that is taken or http.port is 0
     bool open_metrics = false;
+    bool console = false;          // at the S3 door, too
     unsigned bucket_metrics = 20;  // buckets with series of their own: those with most traffic
   } admin;
 

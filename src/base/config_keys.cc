@@ -263,8 +263,13 @@ const std::array keys{
     ConfigKey{"http.body_rate_min", "1 KiB",
               "bytes per second that a body must move on average over body_timeout; 0: none",
               [](C& c, S& t) { return parse_bytes(c.http.body_rate_min, t, 0, GiB); }},
+    ConfigKey{
+        "http.wrong_signatures_max", "32",
+        "wrong signatures that one address (or IPv6 /64) may send for one key at once, then one every 2 s; not of "
+        "loopback; 0: no limit",
+        [](C& c, S& t) { return parse_number(c.http.wrong_signatures_max, t, 0, 100'000); }},
 
-    ConfigKey{"admin.enabled", "true", "health and metrics on a listener of their own",
+    ConfigKey{"admin.enabled", "true", "health, metrics and the console on a listener of their own",
               [](C& c, S& t) { return parse_bool(c.admin.enabled, t); }},
     ConfigKey{"admin.address", "127.0.0.1", "where it listens; metrics want the superuser's signature but on loopback",
               [](C& c, S& t) { return parse_text(c.admin.address, t); }},
@@ -273,6 +278,9 @@ const std::array keys{
     ConfigKey{"admin.open_metrics", "false",
               "metrics without a signature for all who reach this listener, as Prometheus reads them",
               [](C& c, S& t) { return parse_bool(c.admin.open_metrics, t); }},
+    ConfigKey{"admin.console", "false",
+              "the console at `/console` of the S3 door, too; pages that buckets hold then run no scripts in browsers",
+              [](C& c, S& t) { return parse_bool(c.admin.console, t); }},
     ConfigKey{"admin.bucket_metrics", "20", "buckets that metrics name: those with most traffic; 0: none",
               [](C& c, S& t) { return parse_number(c.admin.bucket_metrics, t, 0, 1000); }},
 

@@ -9,6 +9,7 @@
 #include "memory/budget.h"
 #include "memory/whole_body.h"
 #include "s3/bucket_traffic.h"
+#include "s3/errors.h"
 #include "s3/router.h"
 #include "s3/workers/request_log.h"
 
@@ -23,6 +24,7 @@ struct Context {
   iam::Service* iam;
   memory::Arena* arena;
   const std::string domain;
+  auth::Guesses* guesses;
   const std::atomic<bool>* stopping;
   RequestMetrics metrics;
 };
@@ -59,13 +61,21 @@ Result<auth::Verified> authenticate(const Context& context, const Exchange& exch
   // Browsers ask before a presigned request by its URL, whose signature is of another method: a preflight has no
   // caller.
   if (exchange.method() == "OPTIONS") return auth::Verified();
-  return context.verifier.verify(view_of(exchange));
+  const auth::RequestView view = view_of(exchange);
+  if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
+  auto verified = context.verifier.verify(view);
+  if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
+  return verified;
 }
 
 // IAM and STS sign the body of a call, so it has to be read whole before the signature can be checked.
 Result<auth::Verified> authenticate_call(const Context& context, const Exchange& exchange, std::string_view body) {
   const std::string hash = to_hex(as_bytes(sha256(as_bytes(body))));
-  return context.verifier.verify_call(view_of(exchange), hash);
+  const auth::RequestView view = view_of(exchange);
+  if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
+  auto verified = context.verifier.verify_call(view, hash);
+  if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
+  return verified;
 }
 
 s3::Request make_request(const Exchange& exchange, auth::Identity identity, std::string request_id,
@@ -228,10 +238,20 @@ void note(Context& context, const Exchange& exchange, const auth::Identity& who,
   context.access_log->write(line);
 }
 
+// A browser's form, whose signature its verb verifies.
+bool may_be_form(const Exchange& exchange) {
+  return exchange.method() == "POST" && lower(header_of(exchange, "content-type")).starts_with("multipart/form-data");
+}
+
 // Returns who signed, for the log.
 Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::string& request_id,
                               s3::Response& response) {
   auto verified = authenticate(context, exchange);
+  const bool form = context.guesses != nullptr && may_be_form(exchange);
+  if (verified && form) {
+    const auto checked = context.guesses->check_form(exchange.peer_address());
+    if (!checked) verified = std::unexpected(checked.error());
+  }
   if (!verified) {
     co_await refuse(context, exchange, verified.error(), request_id, response);
     co_return auth::Identity();
@@ -245,6 +265,8 @@ Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::s
   auto trailing = [&payload] { return payload.trailers(); };
   const bool whole =
       co_await context.router.handle(request, payload.source(), std::move(trailing), response, exchange.sink(response));
+  const std::string_view wrong = s3::error_form(Errc::signature_does_not_match).code;
+  if (form && response.error_code == wrong) context.guesses->note_form(exchange.peer_address());
   if (!whole) {
     exchange.close_after();  // the connection is cut: a shorter body must not look whole
   } else if (!exchange.progress().begun) {
@@ -282,8 +304,16 @@ Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
 
 Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3HandlerOptions options) {
   const WallClock& clock = options.clock != nullptr ? *options.clock : system_clock();
-  auto context = std::make_shared<Context>(Context{
-      verifier, router, options.access_log, clock, options.iam, options.arena, options.domain, options.stopping, {}});
+  auto context = std::make_shared<Context>(Context{verifier,
+                                                   router,
+                                                   options.access_log,
+                                                   clock,
+                                                   options.iam,
+                                                   options.arena,
+                                                   options.domain,
+                                                   options.guesses,
+                                                   options.stopping,
+                                                   {}});
   return [context = std::move(context)](Exchange& exchange) { return handle(context, exchange); };
 }
 

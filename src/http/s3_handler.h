@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "auth/auth.h"
+#include "auth/guesses.h"
 #include "base/clock.h"
 #include "http/access_log.h"
 #include "http/server.h"
@@ -19,6 +20,7 @@ struct S3HandlerOptions {
   iam::Service* iam = nullptr;       // nullptr: no calls of IAM, STS and the admin API; S3 answers what looks like one
   memory::Arena* arena = nullptr;    // whose budget the bodies of calls are charged to; given where `iam` is
   std::string domain = {};           // of virtual hosts: a bucket's host has no such calls
+  auth::Guesses* guesses = nullptr;  // counts wrong signatures; nullptr: nobody does
   const std::atomic<bool>* stopping = nullptr;  // what /-/health tells; nullptr: it never stops
 };
 

@@ -4,11 +4,15 @@
 
 namespace verbena::http {
 
-Result<auth::Verified> verify_signed(const auth::Verifier& verifier, const Exchange& exchange) {
+Result<auth::Verified> verify_signed(const auth::Verifier& verifier, const Exchange& exchange, auth::Guesses* guesses) {
   std::vector<auth::HeaderView> headers;
   for (const auto& [name, value] : exchange.headers()) headers.push_back({name, value});
-  VB_ASSIGN(auto verified, verifier.verify({exchange.method(), exchange.path(), exchange.query(), headers}));
-  if (verified.identity.anonymous) return fail(Errc::access_denied, "http: this request needs a signature");
+  const auth::RequestView view{exchange.method(), exchange.path(), exchange.query(), headers};
+  if (guesses != nullptr) VB_TRY(guesses->check(exchange.peer_address(), view));
+  auto verified = verifier.verify(view);
+  if (!verified && guesses != nullptr) guesses->note(exchange.peer_address(), view, verified.error());
+  if (verified && verified->identity.anonymous)
+    return fail(Errc::access_denied, "http: this request needs a signature");
   return verified;
 }
 

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "auth/auth.h"
+#include "auth/guesses.h"
 #include "base/core.h"
 #include "fabric/fabric.h"
 #include "http/access_log.h"
@@ -37,6 +38,7 @@ struct Options {
   std::chrono::milliseconds operation_deadline{10'000};  // of one one-sided operation
   std::chrono::milliseconds reply_deadline{10'000};      // a client that does not take its replies for so long is gone
   http::AccessLog* access_log = nullptr;                 // nullptr: none
+  auth::Guesses* guesses = nullptr;                      // counts wrong signatures; nullptr: nobody does
   // May the server dial the fabric address that a client told in HELLO? Default: the address is an IP socket address
   // whose IP is the one its HTTP request came from, or, if that came over loopback, one of this host's own.
   std::function<bool(std::string_view provider, std::string_view address, std::string_view http_peer)> may_dial{};

@@ -11,7 +11,9 @@
 #include <optional>
 #include <thread>
 
+#include "admin/console.h"
 #include "admin/pages.h"
+#include "auth/guesses.h"
 #include "auth/identity_store.h"
 #include "auth/keyring.h"
 #include "base/blocking.h"
@@ -75,8 +77,9 @@ std::shared_ptr<http::ConnectionRoom> make_room(uint64_t connections_max, uint64
   return std::make_shared<http::ConnectionRoom>(limits, door);
 }
 
-native::Options native_options(const Config::Rdma& rdma, http::AccessLog* access_log) {
+native::Options native_options(const Config::Rdma& rdma, http::AccessLog* access_log, auth::Guesses* guesses) {
   native::Options options;
+  options.guesses = guesses;
   options.access_log = access_log;
   options.sessions_max = rdma.sessions_max.value();
   options.account_sessions_max = rdma.sessions_per_account_max.value();
@@ -167,6 +170,7 @@ struct Server::State {
   std::expected<void, std::string> put_contents(const FirstContents& contents);
   std::expected<void, std::string> listen();
   std::expected<void, std::string> listen_admin();
+  http::Handler s3_handler(const CoreParts& parts);
   void run();
   void stop(std::chrono::milliseconds drain);
   // Where same-host sockets lie when the configuration does not say. Empty: it does, or there are none.
@@ -196,6 +200,7 @@ struct Server::State {
   std::unique_ptr<store::Store> store;
   std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
+  std::unique_ptr<auth::Guesses> guesses;  // at secrets
   std::unique_ptr<s3::Service> service;
   std::unique_ptr<BlockingPool> iam_pool;
   std::unique_ptr<iam::Service> iam;
@@ -203,6 +208,7 @@ struct Server::State {
   std::unique_ptr<s3::RequestLog> request_log;
   std::unique_ptr<http::AccessLog> access_log;
   std::unique_ptr<admin::Pages> pages;
+  std::unique_ptr<admin::Console> console;
   std::unique_ptr<native::NativeDoor> door;
   std::unique_ptr<rdma::FabricTokenWindows> windows;
   std::vector<CoreParts> cores;
@@ -345,6 +351,8 @@ std::expected<void, std::string> Server::State::open_store() {
       *identities, system_clock(),
       auth::Verifier::Options{.region = config.region, .express = config.s3_express.enabled, .domain = config.domain});
   // Other servers of a cluster change keys, too, and nobody tells a hot tier here.
+  guesses = std::make_unique<auth::Guesses>(system_clock(),
+                                            auth::Guesses::Limits{.tries_max = config.http.wrong_signatures_max});
   const bool alone = !directory || config.engine == EngineChoice::local;
   const uint64_t hot_bytes = alone ? config.cache.size.value_or(config.arena_size / 2) : 0;
   if (hot_bytes != 0) {
@@ -399,7 +407,7 @@ std::expected<void, std::string> Server::State::open_cores() {
     log::info("native: sessions_max={} per_account={} per_client={}", *config.rdma.sessions_max,
               *config.rdma.sessions_per_account_max, *config.rdma.sessions_per_client_max);
     door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities,
-                                                native_options(config.rdma, access_log.get()));
+                                                native_options(config.rdma, access_log.get(), guesses.get()));
   }
   const FabricChoice choice = choose_fabrics(config.rdma);
   for (auto& parts : cores) {
@@ -459,6 +467,16 @@ std::expected<void, std::string> Server::State::put_contents(const FirstContents
   return {};
 }
 
+http::Handler Server::State::s3_handler(const CoreParts& parts) {
+  return http::make_s3_handler(*verifier, *parts.router,
+                               {.access_log = access_log.get(),
+                                .iam = iam.get(),
+                                .arena = arena.get(),
+                                .domain = config.domain,
+                                .guesses = guesses.get(),
+                                .stopping = &stopping});
+}
+
 std::expected<void, std::string> Server::State::listen() {
   std::optional<http::TlsFiles> tls;
   if (!config.tls.certificate.empty()) tls = http::TlsFiles{config.tls.certificate, config.tls.key};
@@ -468,18 +486,16 @@ std::expected<void, std::string> Server::State::listen() {
   const auto native_room = make_room(config.rdma.connections_max, config.rdma.connections_per_client_max, "native");
   uint16_t http_port = config.http.port;
   uint16_t native_port = config.rdma.port;
-  pages = std::make_unique<admin::Pages>(*verifier, stopping);
+  pages = std::make_unique<admin::Pages>(*verifier, stopping, guesses.get());
+  console = std::make_unique<admin::Console>(config.domain);
   s3::show_buckets(config.admin.bucket_metrics);
   export_process_metrics(directory ? directory->path() : std::filesystem::path());
   for (auto& parts : cores) {
-    auto opened = http::listen(*parts.core, config.http.address, http_port, limits, tls,
-                               http::make_s3_handler(*verifier, *parts.router,
-                                                     {.access_log = access_log.get(),
-                                                      .iam = iam.get(),
-                                                      .arena = arena.get(),
-                                                      .domain = config.domain,
-                                                      .stopping = &stopping}),
-                               s3_room);
+    http::Handler s3 = s3_handler(parts);
+    if (config.admin.console) {
+      s3 = console->handler("/console", pages->handler(std::move(s3), admin::Pages::Metrics::signed_always));
+    }
+    auto opened = http::listen(*parts.core, config.http.address, http_port, limits, tls, std::move(s3), s3_room);
     if (!opened) return std::unexpected("http " + at(config.http.address, http_port) + ": " + describe(opened.error()));
     parts.s3_listener = std::move(*opened);
     http_port = parts.s3_listener->port();
@@ -506,11 +522,12 @@ std::expected<void, std::string> Server::State::listen() {
 std::expected<void, std::string> Server::State::listen_admin() {
   auto& parts = cores.front();
   const auto room = make_room(descriptors.admin, descriptors.admin_each, "admin");
+  const auto metrics =
+      config.admin.open_metrics ? admin::Pages::Metrics::open : admin::Pages::Metrics::signed_elsewhere;
+  // The console calls S3 and IAM where it came from, so that browsers need no leave to call another origin.
   const auto open = [&](uint16_t port) {
     return http::listen(*parts.core, config.admin.address, port, http_limits(config.http), std::nullopt,
-                        pages->handler({}, config.admin.open_metrics ? admin::Pages::Metrics::open
-                                                                     : admin::Pages::Metrics::signed_elsewhere),
-                        room);
+                        console->handler("/", pages->handler(s3_handler(parts), metrics)), room);
   };
   const uint16_t wanted = config.admin.port.value_or(config.http.port == 0 ? 0 : admin_port_default);
   auto opened = open(wanted);

@@ -1,0 +1,81 @@
+// The server's metrics (Prometheus' text format), and what two readings of them say together.
+
+const line = /^([a-zA-Z_:][\w:]*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(\S+)/
+const label = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g
+
+export function read(text) {
+  const samples = []
+  for (const one of text.split('\n')) {
+    if (one === '' || one.startsWith('#')) continue
+    const found = line.exec(one)
+    if (!found) continue
+    const labels = {}
+    for (const [, name, value] of (found[2] || '').matchAll(label)) labels[name] = value.replace(/\\(.)/g, (_, c) => (c === 'n' ? '\n' : c))
+    samples.push({ name: found[1], labels, value: Number(found[3]) })
+  }
+  return new Reading(samples)
+}
+
+export class Reading {
+  constructor(samples) {
+    this.at = performance.now()
+    this.byName = new Map()
+    for (const sample of samples) {
+      if (!this.byName.has(sample.name)) this.byName.set(sample.name, [])
+      this.byName.get(sample.name).push(sample)
+    }
+  }
+
+  has(name) {
+    return this.byName.has(name)
+  }
+
+  all(name, where = {}) {
+    const fits = (sample) => Object.entries(where).every(([key, value]) => sample.labels[key] === value)
+    return (this.byName.get(name) || []).filter(fits)
+  }
+
+  sum(name, where) {
+    return this.all(name, where).reduce((sum, sample) => sum + sample.value, 0)
+  }
+
+  // By a label's value: [[value, sum], ...], largest first.
+  by(name, key, where) {
+    const sums = new Map()
+    for (const sample of this.all(name, where)) sums.set(sample.labels[key], (sums.get(sample.labels[key]) || 0) + sample.value)
+    return [...sums].sort((a, b) => b[1] - a[1])
+  }
+
+  // How many were counted up to each bound: [[bound, count], ...].
+  bounds(name, where) {
+    const sums = new Map()
+    for (const sample of this.all(`${name}_bucket`, where)) {
+      const bound = sample.labels.le === '+Inf' ? Infinity : Number(sample.labels.le)
+      sums.set(bound, (sums.get(bound) || 0) + sample.value)
+    }
+    return [...sums].sort((a, b) => a[0] - b[0])
+  }
+}
+
+// Per second between two readings. A counter that is smaller began anew.
+export function rate(before, now, name, where) {
+  if (!before) return NaN
+  const grown = now.sum(name, where) - before.sum(name, where)
+  return Math.max(0, grown) / ((now.at - before.at) / 1000)
+}
+
+// A quantile of what a histogram got between two readings, or since the start where `before` is null; NaN: nothing.
+export function quantile(before, now, name, where, q) {
+  const old = new Map(before ? before.bounds(name, where) : [])
+  const grown = now.bounds(name, where).map(([bound, count]) => [bound, count - (old.get(bound) || 0)])
+  const total = grown.at(-1)?.[1] || 0
+  if (total <= 0) return NaN
+  let low = 0
+  let below = 0
+  for (const [bound, count] of grown) {
+    if (count >= q * total) return bound === Infinity ? low : low + ((bound - low) * (q * total - below)) / Math.max(1e-9, count - below)
+    low = bound
+    below = count
+  }
+  return low
+}

@@ -1,0 +1,113 @@
+#include "admin/console.h"
+
+#include <algorithm>
+
+#include "admin/sandboxed.h"
+#include "auth/auth.h"
+#include "base/text.h"
+
+namespace verbena::admin {
+namespace {
+
+constexpr std::string_view root = "/-/console/";
+
+// Nothing from elsewhere, nothing inline, in nobody's frame, and no text that becomes HTML: where a browser knows
+// trusted types, the page could not make any if it wanted. `blob:` is for pictures that the page has fetched itself.
+constexpr std::string_view policy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types "
+    "'none'";
+
+std::string_view request_header(const http::Exchange& exchange, std::string_view wanted) {
+  for (const auto& [name, value] : exchange.headers()) {
+    if (name == wanted) return value;
+  }
+  return {};
+}
+
+std::string_view type_of(std::string_view name) {
+  if (name.ends_with(".js")) return "text/javascript; charset=utf-8";
+  if (name.ends_with(".css")) return "text/css; charset=utf-8";
+  if (name.ends_with(".svg")) return "image/svg+xml";
+  return "text/html; charset=utf-8";
+}
+
+void guard_page(s3::Response& response) {
+  response.headers.emplace_back("content-security-policy", policy);
+  response.headers.emplace_back("x-content-type-options", "nosniff");
+  response.headers.emplace_back("x-frame-options", "DENY");
+  response.headers.emplace_back("referrer-policy", "no-referrer");
+  // No window of another page, one of a bucket's among them, has a hand on this one.
+  response.headers.emplace_back("cross-origin-opener-policy", "same-origin");
+  response.headers.emplace_back("cross-origin-resource-policy", "same-origin");
+  response.headers.emplace_back("permissions-policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()");
+}
+
+void answer_file(const ConsoleFile& file, const http::Exchange& exchange, s3::Response& response) {
+  guard_page(response);
+  response.headers.emplace_back("etag", file.etag);
+  response.headers.emplace_back("cache-control", "no-cache");  // asked for again, and then mostly 304
+  if (request_header(exchange, "if-none-match").find(file.etag) != std::string_view::npos) {
+    response.status = 304;
+    response.no_body = true;
+    return;
+  }
+  response.headers.emplace_back("content-type", type_of(file.name));
+  response.headers.emplace_back("content-encoding", "gzip");
+  response.body = file.gzip;
+}
+
+void answer_unknown(s3::Response& response) {
+  guard_page(response);
+  response.status = 404;
+  response.headers.emplace_back("content-type", "text/plain");
+  response.body = "The console has no such file.\n";
+}
+
+// A person's browser on its way to a page, and no client of S3: those sign, or ask with a query.
+bool is_navigation(const http::Exchange& exchange) {
+  const bool asks_page = request_header(exchange, "accept").find("text/html") != std::string_view::npos;
+  return asks_page && exchange.query().empty() && request_header(exchange, "authorization").empty();
+}
+
+}  // namespace
+
+http::Handler Console::handler(std::string entrance, http::Handler otherwise) const {
+  return [this, entrance = std::move(entrance), otherwise = std::move(otherwise)](http::Exchange& exchange) {
+    return answer(entrance, otherwise, exchange);
+  };
+}
+
+bool Console::is_for_page(const http::Exchange& exchange) const {
+  if (exchange.method() != "GET" && exchange.method() != "HEAD") return false;
+  const std::string_view host = request_header(exchange, "host");
+  return auth::virtual_bucket(lower(host.substr(0, host.rfind(':'))), domain_).empty();
+}
+
+Task<void> Console::answer(const std::string& entrance, const http::Handler& otherwise,
+                           http::Exchange& exchange) const {
+  const std::string_view path = exchange.path();
+  const bool entering = path == entrance || path == root.substr(0, root.size() - 1);
+  s3::Response response;
+  if (!is_for_page(exchange) || (!path.starts_with(root) && !(entering && is_navigation(exchange)))) {
+    Sandboxed sandboxed(exchange);
+    co_await otherwise(sandboxed);
+    co_return;
+  }
+  if (entering) {
+    response.status = 307;
+    response.headers.emplace_back("location", root);
+  } else {
+    const std::string_view name = path == root ? "index.html" : path.substr(root.size());
+    const auto files = console_files();
+    const auto found = std::ranges::find(files, name, &ConsoleFile::name);
+    if (found == files.end()) {
+      answer_unknown(response);
+    } else {
+      answer_file(*found, exchange, response);
+    }
+  }
+  (void)co_await exchange.reply(response);
+}
+
+}  // namespace verbena::admin

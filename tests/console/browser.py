@@ -1,0 +1,193 @@
+"""Chromium without a window, driven over its DevTools pipe: no port, nothing else on the machine can reach it."""
+import base64
+import fcntl
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+DEADLINE_S = 60
+KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38, "End": 35, "Home": 36, " ": 32}
+
+
+def chromium():
+    return shutil.which("chromium")
+
+
+def high(descriptor):
+    """The same file under a number that is neither 3 nor 4, which Chromium wants its pipe to have."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
+    os.close(descriptor)
+    return moved
+
+
+class Browser:
+    def __init__(self, width=1240, height=800):
+        self.home = tempfile.mkdtemp(prefix="verbena-browser-")
+        self.count, self.buffer = 0, b""
+        self.events = []
+        into_r, self.into = map(high, os.pipe())
+        self.out, out_w = map(high, os.pipe())
+
+        def pipes():
+            os.dup2(into_r, 3)
+            os.dup2(out_w, 4)
+
+        self.process = subprocess.Popen(
+            [chromium(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
+             "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-default-browser-check", "--hide-scrollbars",
+             "--force-device-scale-factor=1", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", f"--user-data-dir={self.home}/profile",
+             f"--window-size={width},{height}", "--remote-debugging-pipe", "about:blank"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(f"{self.home}/log", "wb"), preexec_fn=pipes, pass_fds=(3, 4),
+            env=dict(os.environ, HOME=self.home), start_new_session=True)
+        os.close(into_r)
+        os.close(out_w)
+        target = self.command("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network", "DOM", "Inspector"):
+            self.tell(f"{domain}.enable")
+        self.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def close(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        os.close(self.into)
+        os.close(self.out)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def command(self, method, session=None, **params):
+        self.count += 1
+        mine = self.count
+        message = {"id": mine, "method": method, "params": params}
+        if session:
+            message["sessionId"] = session
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self.into, data):]
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            answer = self.read(deadline)
+            if answer.get("id") == mine:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+            if answer.get("method") == "Inspector.targetCrashed":
+                raise RuntimeError("the page crashed")
+            if "method" in answer:
+                self.events.append(answer)
+
+    def read(self, deadline):
+        while b"\0" not in self.buffer:
+            ready, _, _ = select.select([self.out], [], [], max(0, deadline - time.monotonic()))
+            data = os.read(self.out, 1 << 20) if ready else b""
+            if not data:
+                log = pathlib.Path(self.home, "log").read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"the browser does not answer\n{log}")
+            self.buffer += data
+        one, self.buffer = self.buffer.split(b"\0", 1)
+        return json.loads(one)
+
+    def tell(self, method, **params):
+        return self.command(method, self.session, **params)
+
+    def run(self, script):
+        """The value of an expression in the page; promises are waited for."""
+        answer = self.tell("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True, userGesture=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(f"{script}\n{answer['exceptionDetails'].get('exception', {}).get('description', answer['exceptionDetails'])}")
+        return answer["result"].get("value")
+
+    def wait(self, script, what=None, seconds=DEADLINE_S):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            value = self.run(script)
+            if value:
+                return value
+            time.sleep(0.05)
+        raise AssertionError(f"did not come: {what or script}\n{self.run('document.body.innerText')[:2000]}")
+
+    def open(self, url):
+        self.tell("Page.navigate", url=url)
+        self.wait("document.readyState === 'complete'")
+
+    # What people do. Things are found as they are named to a screen reader.
+    def find(self, text, tag="button, a, [role=tab], summary"):
+        """An expression: the first visible thing of that name, in the topmost window where there is one."""
+        name, tags = json.dumps(text), json.dumps(tag)
+        return (f"(() => {{ const top = Array.from(document.querySelectorAll('dialog[open]')).at(-1) || document; const fits = (e) => e.getClientRects().length && "
+                f"(e.getAttribute('aria-label') || e.innerText || '').trim() === {name}; "
+                f"return Array.from(top.querySelectorAll({tags})).find(fits) || Array.from(document.querySelectorAll({tags})).find(fits) }})()")
+
+    def click(self, text, tag="button, a, [role=tab], summary"):
+        element = self.find(text, tag)
+        self.wait(f"Boolean({element} && !{element}.disabled)", f"“{text}” to click on")
+        self.run(f"{element}.scrollIntoView({{block: 'nearest'}})")
+        box = self.run(f"(() => {{ const r = {element}.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }})()")
+        for kind in ("mousePressed", "mouseReleased"):
+            self.tell("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
+
+    def field(self, label):
+        name = json.dumps(label)
+        return (f"(() => {{ const top = Array.from(document.querySelectorAll('dialog[open]')).at(-1) || document; "
+                f"return Array.from(top.querySelectorAll('input, textarea, select')).find((e) => (e.getAttribute('aria-label') || e.labels?.[0]?.innerText || '').trim().split('\\n')[0] === {name}) }})()")
+
+    def fill(self, label, text):
+        self.wait(f"Boolean({self.field(label)})", f"a field “{label}”")
+        self.run(f"(() => {{ const e = {self.field(label)}; e.focus(); e.select?.() }})()")
+        self.tell("Input.insertText", text=text)
+
+    def choose(self, label, value):
+        self.wait(f"Boolean({self.field(label)})", f"a choice “{label}”")
+        self.run(f"(() => {{ const e = {self.field(label)}; e.value = {json.dumps(value)}; e.dispatchEvent(new Event('change', {{bubbles: true}})) }})()")
+
+    def press(self, key):
+        text = {"Enter": "\r", " ": " "}.get(key)
+        for kind in ("keyDown", "keyUp"):
+            more = {"text": text} if text and kind == "keyDown" else {}
+            self.tell("Input.dispatchKeyEvent", type=kind, key=key, code="Space" if key == " " else key, windowsVirtualKeyCode=KEYS[key], **more)
+
+    def give(self, selector, paths):
+        """Files to an input, as the window for choosing files does."""
+        root = self.tell("DOM.getDocument")["root"]["nodeId"]
+        node = self.tell("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.tell("DOM.setFileInputFiles", nodeId=node, files=[str(path) for path in paths])
+
+    def drop(self, selector, files):
+        """A drop of files: {name: text}."""
+        self.run(f"""(() => {{ const data = new DataTransfer()
+            for (const [name, text] of Object.entries({json.dumps(files)})) data.items.add(new File([text], name, {{type: 'text/plain'}}))
+            for (const kind of ['dragenter', 'dragover', 'drop'])
+              document.querySelector({json.dumps(selector)}).dispatchEvent(new DragEvent(kind, {{bubbles: true, cancelable: true, dataTransfer: data}})) }})()""")
+
+    def sees(self, text, seconds=DEADLINE_S):
+        self.wait(f"document.body.innerText.includes({json.dumps(text)})", f"the text “{text}”", seconds)
+
+    def dark(self, on):
+        self.tell("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"},
+                                                         {"name": "prefers-reduced-motion", "value": "reduce"}])
+
+    def picture(self, path):
+        data = self.tell("Page.captureScreenshot", format="png")["data"]
+        pathlib.Path(path).write_bytes(base64.b64decode(data))
+
+    def complaints(self):
+        """What the browser found wrong with the page: breaches of its policy, errors of its program."""
+        self.run("1")
+        found = []
+        for event in self.events:
+            if event["method"] == "Runtime.exceptionThrown":
+                found.append(event["params"]["exceptionDetails"].get("exception", {}).get("description", "an exception"))
+            if event["method"] == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
+                entry = event["params"]["entry"]
+                if entry["source"] != "network":  # answers like 403 and 404, which tests ask for
+                    found.append(entry["text"])
+        self.events = []
+        return found
