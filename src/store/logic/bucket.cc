@@ -67,6 +67,13 @@ void Bucket::set(const BucketInfo& info) const {
   lock.store(info.lock);
 }
 
+UsageNow Bucket::usage_now() const {
+  return {.bucket = committed.read() + acknowledged_usage.read(),
+          .owner = owners->committed.read() + owners->acknowledged.read(),
+          .bucket_counted = !uncounted.load(),
+          .owner_counted = owners->uncounted.load() == 0};
+}
+
 std::shared_ptr<const Bucket> Buckets::find(std::string_view name) const {
   std::shared_lock lock(mutex_);
   auto it = buckets_.find(name);
@@ -100,12 +107,20 @@ void Buckets::add(const BucketRecord& record) {
   auto& owners = document_bytes_[record.info.owner];
   if (!owners) owners = std::make_shared<ByteCount>(0);
   bucket->documents.count_for(owners);
+  auto& usage = usage_[record.info.owner];
+  if (!usage) usage = std::make_shared<OwnersUsage>();
+  bucket->owners = usage;
   buckets_[record.info.name] = std::move(bucket);
 }
 
 void Buckets::remove(std::string_view name) {
   std::lock_guard lock(mutex_);
-  if (auto it = buckets_.find(name); it != buckets_.end()) buckets_.erase(it);
+  const auto it = buckets_.find(name);
+  if (it == buckets_.end()) return;
+  const Bucket& bucket = *it->second;
+  bucket.count(-bucket.committed.read());  // its unfinished uploads
+  bucket.set_uncounted(false);
+  buckets_.erase(it);
 }
 
 }  // namespace verbena::store
