@@ -57,10 +57,10 @@ std::string quota_text(const Quota& quota) {
 }
 
 int64_t Meter::cost_ns(uint64_t n, uint64_t rate) {
-  // At most a hundred years: sums stay far from overflowing.
-  constexpr unsigned __int128 longest = static_cast<unsigned __int128>(36'500) * 86'400 * 1'000'000'000;
-  const auto cost = static_cast<unsigned __int128>(n) * 1'000'000'000 / rate;
-  return static_cast<int64_t>(std::min(cost, longest));
+  constexpr uint64_t longest_s = uint64_t{36'500} * 86'400;  // a hundred years: sums stay far from overflowing
+  const uint64_t whole_s = std::min(n / rate, longest_s);
+  const double rest_ns = static_cast<double>(n % rate) * 1e9 / static_cast<double>(rate);
+  return static_cast<int64_t>(whole_s) * 1'000'000'000 + static_cast<int64_t>(rest_ns);
 }
 
 uint64_t Meter::wait_ns(int64_t now_ns) const {

@@ -68,8 +68,10 @@ void Bucket::set(const BucketInfo& info) const {
 }
 
 UsageNow Bucket::usage_now() const {
-  return {.bucket = committed.read() + acknowledged_usage.read(),
-          .owner = owners->committed.read() + owners->acknowledged.read(),
+  // In this order: what leaves these has come into the others before, so it may be seen twice and is never missed.
+  const Usage early = acknowledged_usage.read(), owners_early = owners->acknowledged.read();
+  return {.bucket = committed.read() + early,
+          .owner = owners->committed.read() + owners_early,
           .bucket_counted = !uncounted.load(),
           .owner_counted = owners->uncounted.load() == 0};
 }

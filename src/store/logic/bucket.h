@@ -21,13 +21,13 @@ class LiveUsage {
   void add(const Usage& change) {
     for (size_t i = 0; i < Usage::member_count; ++i) {
       const uint64_t by = change.*Usage::members()[i];
-      if (by != 0) cells_[i].fetch_add(by, std::memory_order_relaxed);
+      if (by != 0) cells_[i].fetch_add(by, std::memory_order_acq_rel);
     }
   }
   Usage read() const {
     Usage usage;
     for (size_t i = 0; i < Usage::member_count; ++i) {
-      usage.*Usage::members()[i] = cells_[i].load(std::memory_order_relaxed);
+      usage.*Usage::members()[i] = cells_[i].load(std::memory_order_acquire);
     }
     return usage;
   }
