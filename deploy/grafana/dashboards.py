@@ -116,6 +116,10 @@ BUCKETS = ("Verbena: buckets", "verbena-buckets", [
           width=24, stacked=True),
     graph("Read from them", "Bps", (by("bucket", rate("verbena_bucket_bytes_total", 'direction="out"')), "{{bucket}}"), stacked=True),
     graph("Written to them", "Bps", (by("bucket", rate("verbena_bucket_bytes_total", 'direction="in"')), "{{bucket}}"), stacked=True),
+    graph("Kept by the largest buckets", "bytes", (f"max by (bucket) (verbena_bucket_stored_bytes{WHERE})", "{{bucket}}"), stacked=True),
+    graph("Objects in them", "none", (f"max by (bucket) (verbena_bucket_stored_objects{WHERE})", "{{bucket}}"), stacked=True),
+    graph("Kept in all", "bytes", (f"sum by (instance) (verbena_stored_bytes{WHERE})", "{{instance}}")),
+    graph("Refused by quotas", "reqps", (by("quota", rate("verbena_quota_refusals_total")), "{{quota}}")),
 ])
 
 

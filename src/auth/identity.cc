@@ -89,6 +89,7 @@ PrincipalPtr root_of(const AccountEntry& account) {
   if (account.account->id == root_account_id) return superuser();
   Principal root;
   root.account = account.account;
+  root.account_limits = account.limits;
   root.arn = "arn:aws:iam::" + account.account->id + ":root";
   root.user_id = account.account->id;
   return std::make_shared<const Principal>(std::move(root));
@@ -101,6 +102,8 @@ PrincipalPtr principal_of(const AccountEntry& account, const User& user) {
   made.arn = user_arn(account, user);
   made.user_id = user.id;
   made.name = user.name;
+  made.limits = user.limits;
+  made.account_limits = account.limits;
   add_policies(account, user.policy_set, made.policies);
   for (const auto& [name, group] : account.groups) {
     if (group.members.contains(user.name)) add_policies(account, group.policy_set, made.policies);
@@ -115,6 +118,7 @@ Principal role_session(const AccountEntry& account, const Role& role, std::strin
   made.arn = "arn:aws:sts::" + account.account->id + ":assumed-role/" + role.name + "/" + std::string(session_name);
   made.user_id = role.id + ":" + std::string(session_name);
   made.name = session_name;
+  made.account_limits = account.limits;
   add_policies(account, role.policy_set, made.policies);
   return made;
 }

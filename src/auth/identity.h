@@ -53,6 +53,7 @@ struct User {
   std::vector<StoredKey> keys;
   PolicySet policy_set;
   TagMap tags;
+  LimitsPtr limits;  // null: none
 };
 
 struct Group {
@@ -104,6 +105,7 @@ struct AccountEntry {
   ByName<Role> roles;
   ByName<ManagedPolicy> policies;
   std::map<std::string, OpenIdProvider> open_id_providers;  // by URL
+  LimitsPtr limits;                                         // null: none
 };
 using AccountEntryPtr = std::shared_ptr<const AccountEntry>;
 using AccountMap = std::map<std::string, AccountEntryPtr>;  // by account id

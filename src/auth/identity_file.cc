@@ -41,6 +41,10 @@ Json encode_tags(const TagMap& tags) {
   return out;
 }
 
+void encode_limits(const LimitsPtr& limits, Json& json) {
+  if (limits != nullptr) json["quota"] = quota_text(limits->quota());
+}
+
 void encode_versions(const ManagedPolicy& policy, Json& json) {
   json["version"] = policy.version;
   json["version_created"] = policy.version_created_s;
@@ -78,6 +82,7 @@ Json encode_account(const AccountEntry& entry) {
     json["keys"] = encode_keys(user.keys);
     json["grants"] = encode_policy_set(user.policy_set);
     json["tags"] = encode_tags(user.tags);
+    encode_limits(user.limits, json);
     users.push_back(std::move(json));
   }
   for (const auto& [name, group] : entry.groups) {
@@ -107,6 +112,7 @@ Json encode_account(const AccountEntry& entry) {
   out["roles"] = std::move(roles);
   out["policies"] = std::move(policies);
   out["open_id_providers"] = encode_providers(entry.open_id_providers);
+  encode_limits(entry.limits, out);
   return out;
 }
 
@@ -210,6 +216,13 @@ Result<TagMap> decode_tags(Reader& read) {
   return tags;
 }
 
+Result<LimitsPtr> decode_limits(Reader& read) {
+  if (!read.has("quota")) return LimitsPtr();
+  const auto quota = parse_quota(read.text("quota"));
+  if (!quota) return fail(Errc::malformed, "identity file: a quota");
+  return make_limits(*quota);
+}
+
 Result<void> decode_versions(Reader& read, ManagedPolicy& out) {
   out.version_created_s = out.created_s;
   if (!read.has("versions_made")) return {};
@@ -269,6 +282,7 @@ Result<void> decode_one(const Json& json, const KeyRing& ring, User& out) {
   VB_ASSIGN(out.keys, decode_keys(read.list("keys"), ring));
   VB_ASSIGN(out.policy_set, decode_policy_set(read.object("grants")));
   VB_ASSIGN(out.tags, decode_tags(read));
+  VB_ASSIGN(out.limits, decode_limits(read));
   return read.sound() ? Result<void>{} : fail(Errc::malformed, "identity file: a user");
 }
 
@@ -333,6 +347,7 @@ Result<AccountEntry> decode_account(const Json& json, const KeyRing& ring) {
   VB_TRY(decode_all(read.list("roles"), ring, entry.roles));
   VB_TRY(decode_all(read.list("policies"), ring, entry.policies));
   VB_TRY(decode_providers(read, entry));
+  VB_ASSIGN(entry.limits, decode_limits(read));
   if (!read.sound()) return fail(Errc::malformed, "identity file: an account");
   return entry;
 }

@@ -125,6 +125,24 @@ void compile_keys(const std::vector<StoredKey>& stored, const PrincipalPtr& prin
   }
 }
 
+// Accounts that were read anew: what was taken of a quota that stays the same stays taken.
+void keep_limits(AccountMap& accounts, const AccountMap& before) {
+  for (auto& [id, entry] : accounts) {
+    const auto old = before.find(id);
+    if (old == before.end()) continue;
+    auto kept = std::make_shared<AccountEntry>(*entry);
+    bool any = entry->limits != nullptr;
+    if (any) kept->limits = make_limits(entry->limits->quota(), old->second->limits);
+    for (auto& [name, user] : kept->users) {
+      const auto old_user = old->second->users.find(name);
+      if (user.limits == nullptr || old_user == old->second->users.end()) continue;
+      user.limits = make_limits(user.limits->quota(), old_user->second.limits);
+      any = true;
+    }
+    if (any) entry = std::move(kept);
+  }
+}
+
 std::shared_ptr<const Identities::Compiled> compile_account(const AccountEntryPtr& entry) {
   auto out = std::make_shared<Identities::Compiled>();
   out->entry = entry;
@@ -176,6 +194,7 @@ Result<AccountMap> IdentityStore::decode(const std::optional<std::string>& text)
 
 Result<void> IdentityStore::take(const std::optional<std::string>& text) {
   VB_ASSIGN(AccountMap accounts, decode(text));
+  if (const auto before = snapshot()) keep_limits(accounts, *before->accounts);
   VB_ASSIGN(auto next, compile(std::move(accounts), nullptr));
   show(std::move(next));
   return {};
@@ -311,6 +330,12 @@ AccountPtr IdentityStore::by_canonical_id(std::string_view canonical_id) const {
   const auto now = snapshot();
   const auto found = now->by_canonical_id.find(canonical_id);
   return found == now->by_canonical_id.end() ? nullptr : found->second->account;
+}
+
+LimitsPtr IdentityStore::limits_of(std::string_view canonical_id) const {
+  const auto now = snapshot();
+  const auto found = now->by_canonical_id.find(canonical_id);
+  return found == now->by_canonical_id.end() ? nullptr : found->second->limits;
 }
 
 AccountPtr IdentityStore::by_email(std::string_view email) const {

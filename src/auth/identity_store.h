@@ -56,6 +56,7 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   AccountPtr by_canonical_id(std::string_view canonical_id) const override;
   AccountPtr by_email(std::string_view email) const override;
   AccountPtr by_id(std::string_view account_id) const override;
+  LimitsPtr limits_of(std::string_view canonical_id) const override;
 
   // As of now; never null, and the root account is always among them.
   std::shared_ptr<const AccountMap> accounts() const;

@@ -553,5 +553,57 @@ TEST(SessionToken, ASessionIsReadBackTheSameAndNothingLessIsRead) {
   EXPECT_FALSE(decode_session(encode_session(contents))) << "a session without an end";
 }
 
+TEST_F(IdentityStoreTest, QuotasAreThereAfterAStartAndHoldForKeysAndOwners) {
+  ASSERT_TRUE(add_account("acme", "acme-id", "AKACME"));
+  add_user("acme", "alice", "AKALICE");
+  const Quota of_account{.bytes = 1000, .objects = {}, .requests_per_s = 50};
+  const Quota of_user{.requests_per_s = 5};
+  ASSERT_TRUE(change("acme", [&](AccountEntry& entry) {
+    entry.limits = make_limits(of_account);
+    entry.users.find("alice")->second.limits = make_limits(of_user);
+  }));
+  for (int start = 0; start < 2; ++start) {
+    ASSERT_NE(store_->limits_of("acme-id"), nullptr);
+    EXPECT_EQ(store_->limits_of("acme-id")->quota(), of_account);
+    EXPECT_EQ(store_->limits_of("nobody"), nullptr);
+    const auto alice = (*store_->find("AKALICE", {}, now))->principal;
+    EXPECT_EQ(alice->limits->quota(), of_user);
+    EXPECT_EQ(alice->account_limits, store_->limits_of("acme-id"));
+    EXPECT_EQ((*store_->find("AKACME", {}, now))->principal->limits, nullptr);
+    EXPECT_EQ((*store_->find("AKACME", {}, now))->principal->account_limits, store_->limits_of("acme-id"));
+    open();
+  }
+}
+
+// Another server's change brings all accounts anew: what was taken of a quota stays taken.
+TEST_F(IdentityStoreTest, AccountsThatAreReadAnewKeepWhatWasTakenOfTheirQuotas) {
+  ASSERT_TRUE(add_account("acme", "acme-id", "AKACME"));
+  add_user("acme", "alice", "AKALICE");
+  const Quota quota{.bytes = {}, .objects = {}, .requests_per_s = {}, .bytes_per_s = 1024};
+  ASSERT_TRUE(change("acme", [&](AccountEntry& entry) {
+    entry.limits = make_limits(quota);
+    entry.users.find("alice")->second.limits = make_limits(quota);
+  }));
+  store_->limits_of("acme-id")->charge(1 * MiB, 0);
+  const auto before = store_->limits_of("acme-id");
+  const auto of_alice = (*store_->find("AKALICE", {}, now))->principal->limits;
+  ASSERT_TRUE(store_->take(text()));
+  EXPECT_EQ(store_->limits_of("acme-id"), before);
+  EXPECT_NE(store_->limits_of("acme-id")->admit(1, 0), 0u);
+  EXPECT_EQ((*store_->find("AKALICE", {}, now))->principal->limits, of_alice);
+}
+
+TEST_F(IdentityStoreTest, AFileWhoseQuotaIsNoneIsNotRead) {
+  ASSERT_TRUE(add_account("acme", "acme-id", "AKACME"));
+  ASSERT_TRUE(change("acme", [&](AccountEntry& entry) { entry.limits = make_limits(Quota{.bytes = 1000}); }));
+  std::string damaged = text();
+  const size_t at = damaged.find("1000");
+  ASSERT_NE(at, std::string::npos);
+  damaged.replace(at, 4, "-100");
+  damaged.replace(damaged.find("\"crc32c\""), 8, "\"crc32d\"");  // as if an older server had written it
+  write(damaged);
+  EXPECT_FALSE(open_with(file(), *keys_, root_));
+}
+
 }  // namespace
 }  // namespace verbena::auth

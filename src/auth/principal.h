@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "auth/limits.h"
 #include "auth/policy.h"
 
 namespace verbena::auth {
@@ -32,6 +33,7 @@ struct Principal {
   std::vector<PolicyPtr> policies;  // identity policies: inline, attached, of groups; of the role
   std::vector<PolicyPtr> session;   // session policies: what they do not allow is denied. Empty: no limit
   std::optional<int64_t> token_issued_s{};  // of a session: when its credentials were made, since the epoch
+  LimitsPtr limits{}, account_limits{};     // of a user; of its account. Null: none
 };
 using PrincipalPtr = std::shared_ptr<const Principal>;
 
@@ -43,6 +45,8 @@ class AccountDirectory {
   virtual AccountPtr by_canonical_id(std::string_view canonical_id) const = 0;
   virtual AccountPtr by_email(std::string_view email) const = 0;
   virtual AccountPtr by_id(std::string_view account_id) const = 0;
+  // What the account may keep; null: as much as there is room for.
+  virtual LimitsPtr limits_of(std::string_view /*canonical_id*/) const { return nullptr; }
 };
 
 }  // namespace verbena::auth

@@ -32,11 +32,12 @@ void add_collected(Families& families) {
     for (const auto& collect : c.all) collect(collected);
   }
   for (const Collected& one : collected) {
-    prometheus::MetricFamily family{one.name, one.help, prometheus::MetricType::Counter, {}};
+    const auto type = one.is_gauge ? prometheus::MetricType::Gauge : prometheus::MetricType::Counter;
+    prometheus::MetricFamily family{one.name, one.help, type, {}};
     for (const auto& sample : one.samples) {
       prometheus::ClientMetric metric;
       for (const auto& [key, value] : sample.labels) metric.label.push_back({key, value});
-      metric.counter.value = sample.value;
+      (one.is_gauge ? metric.gauge.value : metric.counter.value) = sample.value;
       family.metric.push_back(std::move(metric));
     }
     families.all.push_back(std::move(family));

@@ -19,8 +19,8 @@ Format format_of(std::string_view accept);
 std::string_view content_type(Format format);
 std::string exposition(Format format);
 
-// Counters whose labels come and go, as names of buckets do. `collect` runs at each exposition, one at a time, for the
-// whole program.
+// Counters and gauges whose labels come and go, as names of buckets do. `collect` runs at each exposition, one at a
+// time, for the whole program.
 struct Collected {
   std::string name, help;
   struct Sample {
@@ -28,6 +28,7 @@ struct Collected {
     double value = 0;
   };
   std::vector<Sample> samples;
+  bool is_gauge = false;
 };
 void collect_counters(std::function<void(std::vector<Collected>&)> collect);
 

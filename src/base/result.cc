@@ -112,6 +112,7 @@ std::string_view to_string(Errc code) {
     VB_NAME(too_many_parts);
     VB_NAME(idempotency_mismatch);
     VB_NAME(encryption_type_mismatch);
+    VB_NAME(quota_exceeded);
     VB_NAME(too_large);
     VB_NAME(out_of_memory);
     VB_NAME(connection_failed);

@@ -115,6 +115,8 @@ enum class Errc : uint16_t {
   idempotency_mismatch = 93,  // a client token that came with another request
   encryption_type_mismatch = 94,
 
+  quota_exceeded = 95,
+
   // RDMA: S3 with a token (docs/s3.md).
   invalid_rdma_token = 96,
   rdma_not_supported = 97,

@@ -11,6 +11,7 @@ namespace verbena::cli {
 void add_object_commands(CLI::App& app, int& exit_code);  // put, get, cp, sync, cat, ls, stat, du, presign, rm, mb, rb
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_user_command(CLI::App& app, int& exit_code);
+void add_quota_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 void add_health_command(CLI::App& app, int& exit_code);
 void add_manual_commands(CLI::App& app, int& exit_code);  // manual, completion: of all commands in `app`

@@ -97,8 +97,15 @@ void add_object_commands(CLI::App& app, int& exit_code) {
   stat->add_option("S3", stat_to->address, "s3://BUCKET/KEY")->required();
   stat->add_flag("--json", stat_to->json, "one JSON object");
 
-  auto [du, du_to] = add<LookArguments>(app, exit_code, "du", "Sum the sizes of objects", run_du);
-  du->add_option("S3", du_to->address, "s3://BUCKET[/PREFIX]; without it each bucket");
+  auto [du, du_to] = add<LookArguments>(app, exit_code, "du",
+                                        "Sum the sizes of objects: of a bucket as the server keeps count of it, "
+                                        "of a prefix by listing it",
+                                        run_du);
+  auto* place = du->add_option("S3", du_to->address, "s3://BUCKET[/PREFIX]; without it each bucket");
+  du->add_option("--account", du_to->account, "all buckets of this account; takes the server's root keys")
+      ->type_name("NAME")
+      ->excludes(place);
+  du->add_flag("--list", du_to->list, "list and add up buckets, too");
   du->add_flag("--human", du_to->human, "sizes as 1.5 MiB");
   du->add_flag("--json", du_to->json, "one JSON object per line");
 

@@ -39,8 +39,8 @@ int run_presign(const PresignArguments& arguments);
 
 struct LookArguments {  // ls, stat, du
   ClientFlags client;
-  std::string address;
-  bool recursive = false, human = false, json = false;
+  std::string address, account;
+  bool recursive = false, human = false, json = false, list = false;
 };
 int run_ls(const LookArguments& arguments);
 int run_stat(const LookArguments& arguments);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "cli/bucket_usage.h"
 #include "cli/object_commands.h"
 #include "cli/report.h"
 #include "cli/s3_address.h"
@@ -92,7 +93,57 @@ int run_cat(const BucketArguments& arguments) {
   return worst;
 }
 
+namespace {
+
+struct Sum {
+  uint64_t objects = 0, bytes = 0;
+  std::optional<BucketUsage> counted;  // by the server
+};
+
+// As the server has counted it, else by listing.
+std::expected<Sum, ClientError> sum_up(const Client& client, const LookArguments& arguments, const S3Address& place) {
+  Sum sum;
+  if (place.key.empty() && !arguments.list) {
+    const auto options = arguments.client.options();
+    if (options) sum.counted = bucket_usage(*options, place.bucket);
+    if (sum.counted) {
+      sum.objects = sum.counted->objects;
+      sum.bytes = sum.counted->bytes;
+      return sum;
+    }
+  }
+  auto listed = client.for_each(place.bucket, place.key, [&](const ObjectInfo& info) {
+    ++sum.objects;
+    sum.bytes += info.size;
+    return true;
+  });
+  if (!listed) return std::unexpected(listed.error());
+  return sum;
+}
+
+void show_sum(const Sum& sum, const LookArguments& arguments, const S3Address& place) {
+  if (!arguments.json) {
+    fmt::print("{:>14}  {:>10}  {}\n", arguments.human ? format_size(sum.bytes) : fmt::format("{}", sum.bytes),
+               sum.objects, place.text());
+    return;
+  }
+  nlohmann::ordered_json json{{"place", place.text()}, {"objects", sum.objects}, {"bytes", sum.bytes}};
+  if (sum.counted) {
+    json["versions"] = sum.counted->versions;
+    json["version_bytes"] = sum.counted->version_bytes;
+    json["delete_markers"] = sum.counted->delete_markers;
+    json["uploads"] = sum.counted->uploads;
+    json["upload_bytes"] = sum.counted->upload_bytes;
+  }
+  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+}  // namespace
+
 int run_du(const LookArguments& arguments) {
+  if (!arguments.account.empty()) {
+    return show_account_usage(arguments.client, arguments.account, arguments.human, arguments.json);
+  }
   std::vector<S3Address> places;
   if (!arguments.address.empty()) {
     auto address = parse_s3_address(arguments.address);
@@ -108,22 +159,13 @@ int run_du(const LookArguments& arguments) {
     for (const BucketInfo& bucket : *buckets) places.push_back({bucket.name, ""});
   }
   for (const S3Address& place : places) {
-    uint64_t objects = 0, bytes = 0;
-    auto listed = client->for_each(place.bucket, place.key, [&](const ObjectInfo& info) {
-      ++objects;
-      bytes += info.size;
-      return true;
-    });
-    if (!listed) {
-      worst = report(place.text(), listed.error());
-    } else if (objects == 0 && !place.key.empty()) {
+    const auto sum = sum_up(*client, arguments, place);
+    if (!sum) {
+      worst = report(place.text(), sum.error());
+    } else if (sum->objects == 0 && !place.key.empty()) {
       worst = report(place.text(), "no key begins with this", exit_not_found);
-    } else if (arguments.json) {
-      const nlohmann::ordered_json json{{"place", place.text()}, {"objects", objects}, {"bytes", bytes}};
-      fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     } else {
-      fmt::print("{:>14}  {:>10}  {}\n", arguments.human ? format_size(bytes) : fmt::format("{}", bytes), objects,
-                 place.text());
+      show_sum(*sum, arguments, place);
     }
   }
   return worst;

@@ -115,6 +115,7 @@ ErrorCode code_of(Errc code) {
     case Errc::invalid_range:
       return ErrorCode::invalid_range;
     case Errc::access_denied:
+    case Errc::quota_exceeded:
     case Errc::signature_does_not_match:
     case Errc::request_time_too_skewed:
     case Errc::expired_token:
@@ -190,6 +191,7 @@ constexpr std::array known_codes = {
     Known{"EncryptionTypeMismatch", ErrorCode::precondition_failed},
     Known{"InvalidRange", ErrorCode::invalid_range},
     Known{"AccessDenied", ErrorCode::access_denied},
+    Known{"QuotaExceeded", ErrorCode::access_denied},
     Known{"SignatureDoesNotMatch", ErrorCode::access_denied},
     Known{"RequestTimeTooSkewed", ErrorCode::access_denied},
     Known{"ExpiredToken", ErrorCode::access_denied},

@@ -390,6 +390,42 @@ Result<Json> serve_policy_list(const Request& request) {
   return Json{{"inline", std::move(names)}, {"attached", user->policy_set.attached}};
 }
 
+Json describe_quota(const auth::LimitsPtr& limits) {
+  return limits == nullptr ? Json::object() : Json::parse(auth::quota_text(limits->quota()));
+}
+
+Result<Json> serve_quota_set(const Request& request) {
+  const auto given = request.in.find("quota");
+  const auto quota = auth::parse_quota(given == request.in.end() ? "" : given->dump());
+  if (!quota) return request.refuse(Errc::validation_error, quota.error().context);
+  VB_TRY(change(request, [&](AccountEntry& entry, User* user) -> Result<void> {
+    if (user != nullptr && (quota->bytes || quota->objects)) {
+      return request.refuse(Errc::validation_error,
+                            "What is kept belongs to the account: a user's quota has requests_per_second and "
+                            "bytes_per_second.");
+    }
+    auth::LimitsPtr& limits = user != nullptr ? user->limits : entry.limits;
+    limits = auth::make_limits(*quota, limits);
+    return {};
+  }));
+  return Json{{"name", request.whole_name()}, {"quota", Json::parse(auth::quota_text(*quota))}};
+}
+
+Result<Json> serve_quota_get(const Request& request) {
+  VB_ASSIGN(const auto account, find_account(request));
+  if (request.user.empty()) return Json{{"name", request.account}, {"quota", describe_quota(account->limits)}};
+  VB_ASSIGN(const User* user, find_user(request, *account));
+  return Json{{"name", request.whole_name()}, {"quota", describe_quota(user->limits)}};
+}
+
+Result<Json> serve_quota_rm(const Request& request) {
+  VB_TRY(change(request, [&](AccountEntry& entry, User* user) -> Result<void> {
+    (user != nullptr ? user->limits : entry.limits) = nullptr;
+    return {};
+  }));
+  return Json::object();
+}
+
 struct Operation {
   std::string_view name;
   Result<Json> (*serve)(const Request&);
@@ -399,27 +435,15 @@ constexpr Operation operations[] = {
     {"key-add", serve_key_add},         {"key-list", serve_key_list},           {"key-set", serve_key_set},
     {"key-rm", serve_key_rm},           {"policy-put", serve_policy_put},       {"policy-get", serve_policy_get},
     {"policy-rm", serve_policy_rm},     {"policy-attach", serve_policy_attach}, {"policy-detach", serve_policy_detach},
-    {"policy-list", serve_policy_list},
+    {"policy-list", serve_policy_list}, {"quota-set", serve_quota_set},         {"quota-get", serve_quota_get},
+    {"quota-rm", serve_quota_rm},
 };
-
-// Nesting is limited: the library recurses when it writes a value out again.
-Result<Json> read_request(std::string_view body) {
-  bool deep = false;
-  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
-    deep = deep || depth > request_depth_max;
-    return !deep;
-  };
-  Json in = Json::parse(body, watch, /*allow_exceptions=*/false);
-  if (deep) return fail(Errc::validation_error, "The request is nested too deeply.");
-  if (!in.is_object()) return fail(Errc::validation_error, "The request is not a JSON object.");
-  return in;
-}
 
 Result<Json> serve(auth::IdentityStore& store, const WallClock& clock, std::string_view name, std::string_view body,
                    const std::set<std::string>& bucket_owners, std::string& message) {
   const auto operation = std::ranges::find(operations, name, &Operation::name);
   if (operation == std::end(operations)) return fail(Errc::invalid_action, "There is no such admin call.");
-  VB_ASSIGN(const Json in, read_request(body));
+  VB_ASSIGN(const Json in, read_admin_request(body));
   Request request{store, clock, in, bucket_owners, message, {}, {}};
   if (name != "user-list") {
     VB_ASSIGN(const std::string whole, request.text("name", true));
@@ -433,13 +457,26 @@ Result<Json> serve(auth::IdentityStore& store, const WallClock& clock, std::stri
   return operation->serve(request);
 }
 
-void write_json(const Json& json, s3::Response& response) {
+}  // namespace
+
+void write_admin_answer(const Json& json, s3::Response& response) {
   response.body = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   response.headers.emplace_back("content-type", "application/json");
   response.headers.emplace_back("cache-control", "no-store");
 }
 
-}  // namespace
+// Nesting is limited: the library recurses when it writes a value out again.
+Result<Json> read_admin_request(std::string_view body) {
+  bool deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
+    deep = deep || depth > request_depth_max;
+    return !deep;
+  };
+  Json in = Json::parse(body, watch, /*allow_exceptions=*/false);
+  if (deep) return fail(Errc::validation_error, "The request is nested too deeply.");
+  if (!in.is_object()) return fail(Errc::validation_error, "The request is not a JSON object.");
+  return in;
+}
 
 bool removes_accounts(std::string_view call) { return call == "user-rm"; }
 
@@ -449,7 +486,7 @@ void write_admin_error(const Error& error, std::string_view message, s3::Respons
   response.status = form.status;
   response.error_code = form.code;
   const std::string_view text = message.empty() ? s3::error_message(error) : message;
-  write_json({{"error", {{"code", form.code}, {"message", text}}}}, response);
+  write_admin_answer({{"error", {{"code", form.code}, {"message", text}}}}, response);
 }
 
 void answer_admin(auth::IdentityStore& store, const WallClock& clock, std::string_view call, std::string_view body,
@@ -457,7 +494,7 @@ void answer_admin(auth::IdentityStore& store, const WallClock& clock, std::strin
   std::string message;
   const auto out = serve(store, clock, call, body, bucket_owners, message);
   if (!out) return write_admin_error(out.error(), message, response);
-  write_json(*out, response);
+  write_admin_answer(*out, response);
 }
 
 }  // namespace verbena::iam

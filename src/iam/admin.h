@@ -13,10 +13,14 @@
 //   policy-rm    {name, policy}
 //   policy-attach, policy-detach  {name, arn}
 //   policy-list  {name}
+//   quota-set    {name, quota}                       quota as in stored.h; of a user: rates alone
+//   quota-get    {name}
+//   quota-rm     {name}
 //
 // `name` is an account ("acme") or a user in one ("acme/alice"). Policies are of users: an account's root has none.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <string_view>
@@ -37,5 +41,8 @@ void answer_admin(auth::IdentityStore& store, const WallClock& clock, std::strin
 
 // An empty message: the code's own.
 void write_admin_error(const Error& error, std::string_view message, s3::Response& response);
+void write_admin_answer(const nlohmann::json& answer, s3::Response& response);
+// validation_error: it is no JSON object, or nested too deeply.
+Result<nlohmann::json> read_admin_request(std::string_view body);
 
 }  // namespace verbena::iam

@@ -2,6 +2,7 @@
 
 #include "iam/admin.h"
 #include "iam/query.h"
+#include "iam/stored.h"
 
 namespace verbena::iam {
 namespace {
@@ -65,6 +66,16 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
     co_return;
   }
   const std::string name(request.raw_path.substr(admin_prefix.size()));
+  if (is_about_stored(name, body)) {
+    co_await answer_stored(identities_, buckets_, quota_changed_, name, body, response);
+    co_return;
+  }
+  if (sets_sizes(name, body) && !buckets_.keeps_usage()) {
+    write_admin_error(
+        {Errc::not_implemented, 0, "This store does not count what its buckets hold: only rates can be set."}, {},
+        response);
+    co_return;
+  }
   std::set<std::string> owners;
   if (removes_accounts(name)) {
     const auto buckets = co_await buckets_.buckets();
@@ -80,6 +91,7 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
   };
   const auto done = co_await pool_.run("admin", std::move(work));
   if (!done) write_admin_error(done.error(), {}, response);
+  if (name.starts_with("quota-")) quota_changed_();
 }
 
 }  // namespace verbena::iam

@@ -1,6 +1,7 @@
 // IAM and STS as AWS's query APIs, and the admin API: one request in, one answer out.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -24,9 +25,15 @@ Api api_of(std::string_view method, std::string_view path, std::string_view cont
 
 class Service {
  public:
-  // All outlive the service. `buckets` tells whether an account still owns one.
-  Service(auth::IdentityStore& identities, store::Store& buckets, BlockingPool& pool, const WallClock& clock)
-      : identities_(identities), buckets_(buckets), pool_(pool), clock_(clock) {}
+  // All outlive the service. `buckets` tells whether an account still owns one. `quota_changed`: what is kept of a
+  // bucket's quota, or of its owner's, is out of date.
+  Service(auth::IdentityStore& identities, store::Store& buckets, BlockingPool& pool, const WallClock& clock,
+          std::function<void()> quota_changed = [] {})
+      : identities_(identities),
+        buckets_(buckets),
+        pool_(pool),
+        clock_(clock),
+        quota_changed_(std::move(quota_changed)) {}
 
   // A request whose signature was verified: `key` signed it. Never fails: every error becomes an answer. All references
   // outlive the task.
@@ -44,6 +51,7 @@ class Service {
   store::Store& buckets_;
   BlockingPool& pool_;
   const WallClock& clock_;
+  const std::function<void()> quota_changed_;
 };
 
 }  // namespace verbena::iam

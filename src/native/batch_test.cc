@@ -721,5 +721,44 @@ TEST_F(ListValuesTest, WhatIsMalformedIsRefused) {
   }
 }
 
+TEST_F(BatchTest, ItemsThatAQuotaHasNoRoomForAreRefusedOneByOne) {
+  store_.document("bucket", "quota", R"({"bytes":1000,"objects":3})");
+  service_.access->changed();
+  const auto answer = ask(wire::Type::put_many, head(),
+                          {{"a", {}, std::string(600, 'a')},
+                           {"b", {}, std::string(600, 'b')},
+                           {"c", {}, std::string(300, 'c')},
+                           {"d", {}, "d"},
+                           {"e", {}, "e"}});
+  ASSERT_EQ(answer.entries.size(), 5u);
+  const std::vector<Errc> wanted = {Errc::ok, Errc::quota_exceeded, Errc::ok, Errc::ok, Errc::quota_exceeded};
+  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(answer.entries[i].code, wanted[i]) << i;
+  const auto removed = ask(wire::Type::delete_many, head(), {{"a"}, {"c"}});
+  EXPECT_EQ(removed.entries.front().code, Errc::ok);
+  EXPECT_EQ(ask(wire::Type::put_many, head(), {{"b", {}, std::string(600, 'b')}}).entries.front().code, Errc::ok);
+}
+
+// Requests and bytes of the second that has been used up, by single messages and by batches.
+TEST_F(BatchTest, WhatARateDoesNotAdmitIsRefusedAsAWhole) {
+  store_.put("bucket", "k", std::string(4096, 'x'));
+  auth::Principal limited = *auth::superuser();
+  limited.superuser = false;
+  limited.account_limits = auth::make_limits({.bytes_per_s = 1024});
+  credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(limited));
+  peer_ = hello(5, 2);
+  EXPECT_EQ(ask(wire::Type::put_many, head(), {{"big", {}, std::string(8 * KiB, 'x')}}).entries.front().code,
+            Errc::ok);
+  EXPECT_EQ(ask(wire::Type::head_many, head(), {{"k"}, {"big"}}).refused, Errc::slow_down);
+  EXPECT_EQ(ask(wire::Type::delete_many, head(), {{"k"}}).refused, Errc::slow_down);
+  EXPECT_TRUE(store_.contains("bucket", "k"));
+  deliver(peer_, peer_.seal(wire::Type::get, ++request_, wire::Get{.bucket = "bucket", .key = "k", .window = {}}));
+  EXPECT_EQ(reply_code(peer_), Errc::slow_down);
+  deliver(peer_, peer_.seal(wire::Type::del, ++request_, wire::Delete{.bucket = "bucket", .key = "k", .if_match = {}}));
+  EXPECT_EQ(reply_code(peer_), Errc::slow_down);
+  // The root key is never held up.
+  credentials_.set({"AKROOT", "secret/root", ""});
+  EXPECT_EQ(ask(wire::Type::head_many, head(), {{"k"}, {"big"}}).entries.size(), 2u);
+}
+
 }  // namespace
 }  // namespace verbena::native

@@ -10,12 +10,32 @@
 
 #include "native/read_batch.h"
 #include "native/write_batch.h"
+#include "s3/access/quota.h"
 
 namespace verbena::native {
 namespace {
 
 constexpr size_t spare_ops_max = 256;
 constexpr uint32_t listings_max = 4;  // with values, of a lane at once
+
+// How many requests each bucket gets.
+std::vector<std::pair<std::string, uint64_t>> requests_of(const Op& op) {
+  const bool reads = op.header.type == static_cast<uint8_t>(wire::Type::get) ||
+                     op.header.type == static_cast<uint8_t>(wire::Type::head);
+  return {{reads ? op.get.bucket : op.bucket, 1}};
+}
+
+// `body` is that of a batch which was checked.
+std::vector<std::pair<std::string, uint64_t>> requests_of(const Op& op, Bytes body) {
+  auto reader = wire::BatchReader::open(body, static_cast<wire::Type>(op.header.type));
+  std::vector<std::pair<std::string, uint64_t>> requests;
+  for (const std::string_view bucket : reader->head().buckets) requests.emplace_back(bucket, 0);
+  for (wire::BatchItem item; reader->left() != 0;) {
+    reader->next(item);
+    ++requests[item.bucket].second;
+  }
+  return requests;
+}
 
 }  // namespace
 
@@ -150,6 +170,14 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
     op->fail(Errc::invalid_request);
     return reply(std::move(op));
   }
+  if (auth::rates_are_in_use()) {
+    auto requests = requests_of(*op);
+    return start_admitted(std::move(requests), std::move(op), [serve](OpPtr admitted) {
+      if (serve == serve_get && serve_hot_get(*admitted)) return admitted->endpoint->reply(std::move(admitted));
+      boost::asio::io_context& io = admitted->endpoint->core().io();
+      boost::asio::co_spawn(io, serve(std::move(admitted)), boost::asio::detached);
+    });
+  }
   // What lies in memory is answered here and now: no coroutine is made for it.
   if (serve == serve_get && serve_hot_get(*op)) return reply(std::move(op));
   if (at_once_) {
@@ -160,6 +188,28 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
   boost::asio::post(core_.io(), [this, self = shared_from_this(), serve, op = std::move(op)]() mutable {
     boost::asio::co_spawn(core_.io(), serve(std::move(op)), boost::asio::detached);
   });
+}
+
+// Where somebody is limited in requests or bytes a second; nobody else comes this way.
+void Endpoint::start_admitted(Requests requests, OpPtr op, std::function<void(OpPtr)> start) {
+  auto held = std::make_shared<OpPtr>(std::move(op));  // std::function and a handler of asio copy what they hold
+  boost::asio::post(core_.io(), [held, requests = std::move(requests), start = std::move(start)] {
+    boost::asio::co_spawn((*held)->endpoint->core().io(), admit(held, requests, start), boost::asio::detached);
+  });
+}
+
+Task<void> Endpoint::admit(std::shared_ptr<OpPtr> held, Requests requests, std::function<void(OpPtr)> start) {
+  OpPtr op = std::move(*held);
+  const std::shared_ptr<Endpoint> endpoint = op->endpoint;
+  for (const auto& [bucket, count] : requests) {
+    if (count == 0) continue;
+    const auto admitted = co_await s3::admit_requests(endpoint->door().service, op->caller, bucket, count);
+    if (admitted) continue;
+    op->fail(admitted.error().code);
+    endpoint->reply(std::move(op));
+    co_return;
+  }
+  start(std::move(op));
 }
 
 template <class Batch>
@@ -193,8 +243,12 @@ void Endpoint::start_batch(OpPtr op, Bytes body) {
     op->fail(begun.error().code);
     return reply(std::move(op));
   }
-  if (reads && may_serve_at_once() && op->read->serve_at_once()) return reply(std::move(op));
   const auto start = reads ? &ReadBatch::start : &WriteBatch::start;
+  if (auth::rates_are_in_use()) {
+    auto requests = requests_of(*op, body);
+    return start_admitted(std::move(requests), std::move(op), start);
+  }
+  if (reads && may_serve_at_once() && op->read->serve_at_once()) return reply(std::move(op));
   if (at_once_) return start(std::move(op));
   // Providers do not like operations that begin while they hand over a message.
   boost::asio::post(core_.io(),

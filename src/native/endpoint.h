@@ -71,6 +71,10 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   void dispatch(Lane& lane, const wire::Header& header, Bytes body);
   void start_verb(Lane& lane, const wire::Header& header, Bytes body);
   void start_batch(OpPtr op, Bytes body);
+  // Requests by bucket, which quotas may refuse; `start` goes on with what they let in.
+  using Requests = std::vector<std::pair<std::string, uint64_t>>;
+  void start_admitted(Requests requests, OpPtr op, std::function<void(OpPtr)> start);
+  static Task<void> admit(std::shared_ptr<OpPtr> held, Requests requests, std::function<void(OpPtr)> start);
   void hello(fabric::PeerId from, const wire::Header& header, Bytes message);
   Result<fabric::PeerId> dial(const Session& session, std::string_view address);
   void answer(Lane& lane, const wire::Header& header, Errc code);  // a reply that is a code alone

@@ -169,6 +169,8 @@ ErrorForm error_form(Errc code) {
       return {"InvalidBucketAclWithObjectOwnership", 400,
               "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting"};
 
+    case Errc::quota_exceeded:
+      return {"QuotaExceeded", 403, "What may be kept here is used up: the request would exceed the quota."};
     case Errc::access_denied:
       return {"AccessDenied", 403, "Access Denied"};
     case Errc::invalid_access_key_id:

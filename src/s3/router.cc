@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "s3/access/authorize.h"
+#include "s3/access/quota.h"
 #include "s3/address.h"
 #include "s3/buckets/preflight.h"
 #include "s3/context.h"
@@ -292,7 +293,10 @@ void add_standard_fields(Context& context, Errc code) {
 void fill_context_error(Context& context, const Error& error) {
   add_standard_fields(context, error.code);
   fill_error_with(context.response, error, context.request.raw_path, context.caller().request_id, context.error_fields);
-  for (const auto& header : context.error_headers) context.response.headers.push_back(header);
+  for (const auto& header : context.error_headers) {
+    if (header.first == "retry-after") context.response.headers.erase(header.first);  // that of its status
+    context.response.headers.push_back(header);
+  }
   if (context.request.method == "HEAD") {
     context.response.body.clear();
     context.response.no_body = true;
@@ -355,6 +359,16 @@ void note_target(Context& context) {
   }
 }
 
+// Whether callers and bucket have requests left of this second.
+Task<Result<void>> count_request(Context& context) {
+  uint64_t wait_ns = 0;
+  auto admitted = co_await admit_requests(context.service, context.caller(), context.bucket, 1, &wait_ns);
+  if (!admitted && admitted.error() == Errc::slow_down) {
+    context.error_headers.emplace_back("retry-after", std::to_string(wait_ns / 1'000'000'000 + 1));
+  }
+  co_return admitted;
+}
+
 // Fills the response. False: the sink was begun and failed.
 Task<bool> answer(Context& context) {
   const auto operation = resolve(context);
@@ -366,7 +380,8 @@ Task<bool> answer(Context& context) {
   }
   context.response.action = action_name(**operation);
   Result<void> served;
-  if (asks_first(context, **operation)) served = co_await admit(context, **operation);
+  if (auth::rates_are_in_use()) served = co_await count_request(context);
+  if (served && asks_first(context, **operation)) served = co_await admit(context, **operation);
   if (served) served = co_await (*operation)->serve(context);
   if (served) co_return true;
   if (context.sink.begun()) co_return false;

@@ -23,6 +23,8 @@ namespace verbena::s3 {
 class AccessGeneration;
 std::shared_ptr<AccessGeneration> make_access_generation();
 class RequestLog;
+class BucketLimits;
+std::shared_ptr<BucketLimits> make_bucket_limits();
 
 // A key that comes with a request (SSE-C) and goes with it.
 struct CustomerKey {
@@ -69,6 +71,7 @@ struct Service {
   // Where the keys that sign are looked up again when a body has come; nullptr: they never change.
   const auth::CredentialStore* credentials = nullptr;
   ExpressOptions express{};
+  std::shared_ptr<BucketLimits> limits = make_bucket_limits();
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.

@@ -30,6 +30,7 @@
 #include "s3/access/access.h"
 #include "s3/bucket_traffic.h"
 #include "s3/router.h"
+#include "s3/usage_metrics.h"
 #include "s3/workers/lifecycle_worker.h"
 #include "s3/workers/request_log.h"
 #include "server/core_parts.h"
@@ -207,6 +208,7 @@ struct Server::State {
   std::unique_ptr<s3::LifecycleWorker> lifecycle;
   std::unique_ptr<s3::RequestLog> request_log;
   std::unique_ptr<http::AccessLog> access_log;
+  std::unique_ptr<s3::UsageMetrics> usage_metrics;
   std::unique_ptr<admin::Pages> pages;
   std::unique_ptr<admin::Console> console;
   std::unique_ptr<native::NativeDoor> door;
@@ -333,7 +335,9 @@ std::expected<void, std::string> Server::State::open_rados() {
   };
   options.on_accounts = [this](const std::optional<std::string>& text) {
     const std::lock_guard lock(told_mutex);
-    return told_identities == nullptr || told_identities->take(text).has_value();
+    const bool taken = told_identities == nullptr || told_identities->take(text).has_value();
+    if (told_service != nullptr) told_service->access->changed();  // quotas of owners are kept with their buckets
+    return taken;
   };
   auto opened = store::rados::RadosStore::connect(options);
   if (!opened) return std::unexpected("cannot open the store in the Ceph cluster: " + opened.error());
@@ -377,7 +381,8 @@ std::expected<void, std::string> Server::State::open_store() {
                          .kms_default_key = config.encryption.kms_default_key};
   // A thread of its own: changes of accounts come one after the other, and must not hold up the engine's.
   iam_pool = std::make_unique<BlockingPool>(1, iam_queue_max);
-  iam = std::make_unique<iam::Service>(*identities, front, *iam_pool, system_clock());
+  iam = std::make_unique<iam::Service>(*identities, front, *iam_pool, system_clock(),
+                                       [access = service->access] { access->changed(); });
   request_log =
       std::make_unique<s3::RequestLog>(*service, s3::RequestLog::Options{.interval = config.bucket_log_interval});
   service->request_log = request_log.get();
@@ -489,6 +494,7 @@ std::expected<void, std::string> Server::State::listen() {
   pages = std::make_unique<admin::Pages>(*verifier, stopping, guesses.get());
   console = std::make_unique<admin::Console>(config.domain);
   s3::show_buckets(config.admin.bucket_metrics);
+  usage_metrics = std::make_unique<s3::UsageMetrics>(service->store, config.admin.bucket_metrics);
   export_process_metrics(directory ? directory->path() : std::filesystem::path());
   for (auto& parts : cores) {
     http::Handler s3 = s3_handler(parts);

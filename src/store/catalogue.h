@@ -80,6 +80,10 @@ class Transaction : public View {
   // The bucket's record goes with this change. What nothing finds without it (its uploads, their parts) the engine
   // takes away piece by piece (logic/bucket_sweep.h), beside other changes and after a restart, too.
   virtual void abandon(uint64_t bucket) = 0;
+  // What the change adds to the usage of its bucket (Change::bucket). An engine that keeps usage adds it up with the
+  // change, whole or not at all.
+  virtual void count(const Usage& /*change*/) {}
+  virtual void count_from_zero(uint64_t /*bucket*/) {}  // of a bucket that is made with this change
   // A number that no other row of the place has or had, and greater than those of all changes committed there before.
   virtual Result<uint64_t> next_id() = 0;
   virtual int64_t now_us() const = 0;

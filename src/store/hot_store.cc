@@ -198,6 +198,10 @@ Task<Result<void>> HotStore::remove_bucket(std::string_view name) {
   co_return done;
 }
 Task<Result<std::vector<BucketInfo>>> HotStore::buckets() { return below_.buckets(); }
+Task<Result<Usage>> HotStore::bucket_usage(std::string_view bucket) { return below_.bucket_usage(bucket); }
+Result<UsageNow> HotStore::usage_now(std::string_view bucket) { return below_.usage_now(bucket); }
+std::vector<BucketUsage> HotStore::usages_now() { return below_.usages_now(); }
+bool HotStore::keeps_usage() const { return below_.keeps_usage(); }
 Task<Result<Document>> HotStore::document(std::string_view bucket, std::string_view name) {
   return below_.document(bucket, name);
 }

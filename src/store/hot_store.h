@@ -50,6 +50,10 @@ class HotStore final : public Store {
   Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) override;
   Task<Result<void>> remove_bucket(std::string_view name) override;
   Task<Result<std::vector<BucketInfo>>> buckets() override;
+  Task<Result<Usage>> bucket_usage(std::string_view bucket) override;
+  Result<UsageNow> usage_now(std::string_view bucket) override;
+  std::vector<BucketUsage> usages_now() override;
+  bool keeps_usage() const override;
   Task<Result<Document>> document(std::string_view bucket, std::string_view name) override;
   Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
   Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;

@@ -23,6 +23,7 @@
 #include "base/checksum.h"
 #include "base/task.h"
 #include "memory/arena.h"
+#include "store/usage.h"
 
 namespace verbena::store {
 
@@ -299,6 +300,18 @@ class Store {
   virtual Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) = 0;
   virtual Task<Result<void>> remove_bucket(std::string_view name) = 0;  // bucket_not_empty
   virtual Task<Result<std::vector<BucketInfo>>> buckets() = 0;          // by name
+
+  // What the bucket holds, with all that was acknowledged before the call. not_implemented: the engine keeps no such
+  // numbers; service_unavailable: what an older server left is still being counted.
+  virtual Task<Result<Usage>> bucket_usage(std::string_view /*bucket*/) {
+    co_return fail(Errc::not_implemented, "This store keeps no numbers of what its buckets hold.");
+  }
+  // At once, a little too much at most (usage.h). no_such_bucket, not_implemented.
+  virtual Result<UsageNow> usage_now(std::string_view /*bucket*/) {
+    return fail(Errc::not_implemented, "This store keeps no numbers of what its buckets hold.");
+  }
+  virtual std::vector<BucketUsage> usages_now() { return {}; }  // by name; of all buckets
+  virtual bool keeps_usage() const { return false; }            // else none of these tells anything
 
   // Bucket documents: what a bucket is configured with (CORS, tags, lifecycle, ...), opaque to the engine. Setting and
   // removing is atomic and durable whatever the bucket's durability; reading a small one costs no I/O; they go with the

@@ -317,8 +317,10 @@ class CommandLine(unittest.TestCase):
             said = json.loads(self.run_program("du", "--json", place).stdout)
             self.assertEqual((said["objects"], said["bytes"]), (objects, size))
             self.assertEqual(self.run_program("du", place).stdout.split()[:2], [b"%d" % size, b"%d" % objects])
-        self.assertIn({"place": bucket, "objects": 3, "bytes": 1524},
-                      [json.loads(line) for line in self.run_program("du", "--json").stdout.splitlines()])
+        each = [json.loads(line) for line in self.run_program("du", "--json").stdout.splitlines()]
+        self.assertIn((bucket, 3, 1524, 0), [(one["place"], one["objects"], one["bytes"], one["upload_bytes"]) for one in each])
+        listed = [json.loads(line) for line in self.run_program("du", "--json", "--list").stdout.splitlines()]
+        self.assertIn({"place": bucket, "objects": 3, "bytes": 1524}, listed)
         self.run_program("du", f"{bucket}/nothing", expect=NOT_FOUND)
         self.run_program("du", "s3://no-such-bucket", expect=NOT_FOUND)
 

@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
 #endif
   add_object_commands(app, exit_code);
   add_user_command(app, exit_code);
+  add_quota_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_doctor_command(app, exit_code);
   add_health_command(app, exit_code);

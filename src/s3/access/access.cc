@@ -5,6 +5,7 @@
 
 #include "s3/access/ownership.h"
 #include "s3/access/public_access.h"
+#include "s3/access/quota.h"
 #include "s3/buckets/bucket_document.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/names.h"
@@ -78,6 +79,9 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   VB_CO_TRY(read_ownership(ownership, *access));
   VB_CO_ASSIGN(const auto block, co_await optional_document(service, bucket, public_access_document));
   VB_CO_TRY(read_block(block, *access));
+  VB_CO_ASSIGN(const auto quota, co_await optional_document(service, bucket, quota_document));
+  VB_CO_ASSIGN(access->limits, service.limits->of(bucket, info.created_us, quota));
+  if (service.accounts != nullptr) access->owner_limits = service.accounts->limits_of(info.owner);
   access->directory = is_directory_bucket(bucket);
   if (access->directory) {
     access->ownership = Ownership::bucket_owner_enforced;

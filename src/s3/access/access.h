@@ -36,12 +36,14 @@ struct BucketAccess {
   Acl acl;                         // of the bucket
   Ownership ownership = Ownership::object_writer;
   PublicAccessBlock block;
-  bool directory = false;  // a directory bucket: no lists, nothing for everybody
+  auth::LimitsPtr limits, owner_limits;  // quotas of the bucket and of its owner; null: none
+  bool directory = false;                // a directory bucket: no lists, nothing for everybody
   // Not about access, but asked for by every GET as well; null: none, or none that can be read.
   std::shared_ptr<const std::vector<LifecycleRule>> lifecycle;
 
   bool lists_count() const { return ownership != Ownership::bucket_owner_enforced; }
   bool groups_count() const { return !block.ignore_acls; }
+  bool has_quota() const { return limits != nullptr || owner_limits != nullptr; }
 };
 using BucketAccessPtr = std::shared_ptr<const BucketAccess>;
 

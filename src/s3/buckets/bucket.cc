@@ -220,11 +220,26 @@ Task<Result<void>> serve_create_bucket(Context& context) {
   co_return Result<void>();
 }
 
+// What the bucket holds, for who may list it.
+static void add_usage_headers(Context& context) {
+  const auto now = context.service.store.usage_now(context.bucket);
+  if (!now || !now->bucket_counted) return;
+  const store::Usage& usage = now->bucket;
+  context.reply_header("x-verbena-objects", std::to_string(usage.objects));
+  context.reply_header("x-verbena-bytes", std::to_string(usage.bytes));
+  context.reply_header("x-verbena-versions", std::to_string(usage.versions));
+  context.reply_header("x-verbena-version-bytes", std::to_string(usage.version_bytes));
+  context.reply_header("x-verbena-delete-markers", std::to_string(usage.delete_markers));
+  context.reply_header("x-verbena-uploads", std::to_string(usage.uploads));
+  context.reply_header("x-verbena-upload-bytes", std::to_string(usage.upload_bytes));
+}
+
 Task<Result<void>> serve_head_bucket(Context& context) {
   VB_CO_ASSIGN(const store::BucketInfo info, co_await head_bucket(context.service, context.caller(), context.bucket));
   context.reply_header("x-amz-bucket-region", context.service.region);
   context.reply_header("x-amz-access-point-alias", "false");
   add_location_headers(context);
+  add_usage_headers(context);
   const auto appends = co_await context.service.store.document(context.bucket, append_document);
   if (appends) context.reply_header(append_header, "enabled");
   context.reply_header(std::string(durability_header),

@@ -7,6 +7,7 @@
 #include "base/date.h"
 #include "base/hex.h"
 #include "s3/access/authorize.h"
+#include "s3/access/quota.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/express/directory.h"
 #include "s3/headers.h"
@@ -105,6 +106,13 @@ Task<Result<void>> copy_bytes(Context& context, std::shared_ptr<store::ObjectRea
   }
   digests.finish();
   co_return Result<void>();
+}
+
+Task<Result<Reservation>> reserve_copy(Context& context, uint64_t bytes, uint64_t objects) {
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  VB_CO_ASSIGN(Reservation room, Reservation::make(context.service, *access, bytes, objects));
+  charge_bytes(context.caller(), *access, bytes);
+  co_return room;
 }
 
 bool is_md5(std::string_view etag) { return etag.size() == 32 && is_lower_hex(etag); }
@@ -230,6 +238,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   const bool keep_etag = is_md5(from.etag) && !seal.opaque_etag();
   if (!keep_etag && !seal.opaque_etag()) digests.want(Algorithm::md5);
 
+  VB_CO_ASSIGN(const Reservation room, co_await reserve_copy(context, from.size, 1));
   VB_CO_ASSIGN(auto writer,
                co_await context.service.store.create(context.bucket, context.key, seal.stored_size(from.size)));
   writer = seal.writer(context.service, std::move(writer), from.size);
@@ -274,6 +283,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   BodyDigests digests;
   digests.want(Algorithm::md5);
   digests.want(upload.checksum_algorithm.value_or(default_checksum));
+  VB_CO_ASSIGN(const Reservation room, co_await reserve_copy(context, extent.length, 0));
   VB_CO_ASSIGN(auto writer, co_await context.service.store.create_part(context.bucket, context.key, upload_id, number,
                                                                        seal.stored_size(extent.length)));
   writer = seal.writer(context.service, std::move(writer), extent.length);

@@ -107,6 +107,8 @@ Task<Result<void>> serve_create_upload(Context& context) {
   VB_CO_ASSIGN(store::Attributes sealed,
                co_await plan_upload_seal(context.service, context.bucket, context.key, std::move(encryption)));
   store::change_attributes(upload.attributes, sealed);
+  // What it becomes is counted from here on, so that it can be completed.
+  VB_CO_ASSIGN(const Reservation room, Reservation::make(context.service, *access, 0, 1));
   VB_CO_ASSIGN(upload, co_await context.service.store.create_upload(std::move(upload)));
   if (upload.checksum_algorithm) {
     context.reply_header("x-amz-checksum-algorithm", std::string(to_string(*upload.checksum_algorithm)));
@@ -138,11 +140,14 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
   VB_CO_ASSIGN(const store::UploadInfo upload, co_await service.store.upload(put.bucket, put.key, request.upload_id));
   VB_CO_TRY(match_upload_checksum(upload, put));
   VB_CO_ASSIGN(const Seal seal, part_seal(service, upload, put.encryption.customer));
+  VB_CO_ASSIGN(Reservation room, Reservation::make(service, *access, size.value_or(0), 0));
+  charge_bytes(caller, *access, size.value_or(0));
 
   VB_CO_ASSIGN(auto writer, co_await service.store.create_part(put.bucket, put.key, request.upload_id,
                                                                request.part_number, seal.stored_size(size)));
   writer = seal.writer(service, std::move(writer), size);
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body));
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body, room));
+  if (!size) charge_bytes(caller, *access, info.size);
   if (may_have_changed(service, caller, generation)) {
     VB_CO_ASSIGN(const Caller now, caller_now(service, caller));
     VB_CO_ASSIGN(const BucketAccessPtr access_now, co_await same_bucket_access(service, *access));

@@ -1,6 +1,7 @@
 #include "s3/objects/open.h"
 
 #include "s3/access/authorize.h"
+#include "s3/access/quota.h"
 #include "s3/names.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
@@ -52,7 +53,7 @@ std::optional<Result<OpenObject>> Opening::now() {
   if (is_sealed(reader_->info()) || reader_->info().stored_size != 0) return std::nullopt;
   const Asked asked{.action = action::get_object, .key = request_.key, .object = &reader_->info()};
   if (auto allowed = authorize(service_, caller_, *access, asked); !allowed) return std::unexpected(allowed.error());
-  return select();
+  return select(*access);
 }
 
 Task<Result<OpenObject>> Opening::wait() {
@@ -68,13 +69,14 @@ Task<Result<OpenObject>> Opening::wait() {
   VB_CO_TRY(authorize(service_, caller_, *access, asked));
   VB_CO_ASSIGN(reader_,
                open_sealed(service_, std::move(reader_), request_.bucket, request_.key, request_.customer_key));
-  co_return select();
+  co_return select(*access);
 }
 
-Result<OpenObject> Opening::select() {
+Result<OpenObject> Opening::select(const BucketAccess& access) {
   const auto extent = select_extent(reader_->info(), request_);
   refused_ = !extent;
   if (!extent) return std::unexpected(extent.error());
+  charge_bytes(caller_, access, extent->length);
   return OpenObject{std::move(reader_), extent->offset, extent->length, extent->partial, caller_.peer_address};
 }
 

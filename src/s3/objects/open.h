@@ -8,7 +8,7 @@
 
 namespace verbena::s3 {
 
-class BucketAccess;
+struct BucketAccess;
 
 // Opens one object for one request: names, the bucket's record of access, look-up, authorization, seal, conditions,
 // range, in this order. Arguments outlive it.
@@ -27,7 +27,7 @@ class Opening {
   const store::ObjectInfo* refused() const { return refused_ ? &reader_->info() : nullptr; }
 
  private:
-  Result<OpenObject> select();
+  Result<OpenObject> select(const BucketAccess& access);
 
   Service& service_;
   const Caller& caller_;

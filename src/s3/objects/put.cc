@@ -159,6 +159,12 @@ Task<Result<void>> prepare_append(Service& service, PutRequest& request, std::op
   co_return Result<void>();
 }
 
+Task<Result<Reservation>> reserve_for(Service& service, const BucketAccess& access, const PutRequest& request,
+                                  uint64_t bytes) {
+  if (request.append) co_return co_await reserve_append(service, access, request.key, bytes);
+  co_return Reservation::make(service, access, bytes, 1);
+}
+
 Task<Result<std::unique_ptr<store::ObjectWriter>>> make_writer(Service& service, const PutRequest& request,
                                                                std::optional<uint64_t> size) {
   if (request.append) co_return co_await service.store.create_append(request.bucket, request.key, size);
@@ -168,7 +174,7 @@ Task<Result<std::unique_ptr<store::ObjectWriter>>> make_writer(Service& service,
 }  // namespace
 
 Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, store::ObjectWriter& writer,
-                                       const PutRequest& request, memory::Source& body) {
+                                       const PutRequest& request, memory::Source& body, Reservation& room) {
   BodyDigests digests;
   if (request.md5_etag || request.content_md5) digests.want(Algorithm::md5);
   for (const auto& checksum : request.expected) digests.want(checksum.algorithm);
@@ -198,6 +204,7 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
     info.size += chunk.bytes.size();
     if (info.size > put_size_max) co_return fail(Errc::entity_too_large, "put: body");
     if (size && info.size > *size) co_return fail(Errc::incomplete_body, "put: longer than declared");
+    if (!size) VB_CO_TRY(room.grow(chunk.bytes.size()));
     VB_CO_TRY(co_await writer.append(std::move(chunk)));
   }
   if (size && info.size != *size) co_return fail(Errc::incomplete_body, "put: length");
@@ -243,9 +250,15 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
     if (seal) co_return fail(Errc::not_implemented, "Encrypted objects cannot be appended to.");
     VB_CO_TRY(co_await prepare_append(service, request, size));
   }
+  Reservation room;
+  if (access->has_quota()) {
+    VB_CO_ASSIGN(room, co_await reserve_for(service, *access, request, size.value_or(0)));
+  }
+  charge_bytes(caller, *access, size.value_or(0));
   VB_CO_ASSIGN(auto writer, co_await make_writer(service, request, seal.stored_size(size)));
   writer = seal.writer(service, std::move(writer), size);
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body));
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body, room));
+  if (!size) charge_bytes(caller, *access, info.size);
   if (request.append && info.size == 0) {
     co_return fail(Errc::invalid_request, "Request body cannot be empty when 'write offset' is specified.");
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "s3/access/quota.h"
 #include "s3/objects/body_digests.h"
 #include "s3/context.h"
 #include "s3/service.h"
@@ -16,8 +17,10 @@ std::string random_etag();
 
 // Reads the body to its end into the writer and verifies what the request expects. Returns size, etag and checksums.
 // Memory is leased when bytes are there, in the name of the caller's address; slow_down: there was none for too long.
+// `room`: what was set aside for a body of a declared length; for another it grows with what comes, and quota_exceeded
+// is an error, too.
 Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, store::ObjectWriter& writer,
-                                       const PutRequest& request, memory::Source& body);
+                                       const PutRequest& request, memory::Source& body, Reservation& room);
 
 // Bucket, key, checksums and conditions of a PUT or UploadPart. Object headers are read for whole objects only.
 Result<PutRequest> read_put_request(const Context& context, bool whole_object);

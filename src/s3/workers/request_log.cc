@@ -154,7 +154,8 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   const Caller caller;
   PutRequest request;
   request.md5_etag = !seal.opaque_etag();
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service_, caller, *writer, request, source));
+  Reservation no_quota;  // the server's own
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service_, caller, *writer, request, source, no_quota));
   seal.mark_object(service_, rule.target_bucket, key, info);
   info.headers.emplace_back("content-type", "text/plain");
   Acl acl = private_acl(access->owner);

@@ -71,6 +71,8 @@ class FarTransaction final : public Transaction {
   void erase(Table table, std::string_view key) override { near_.erase(table, key); }
   void kill(const BlobRef& blob) override { near_.kill(blob); }
   void abandon(uint64_t bucket) override { near_.abandon(bucket); }
+  void count(const Usage& change) override { near_.count(change); }
+  void count_from_zero(uint64_t bucket) override { near_.count_from_zero(bucket); }
   Result<uint64_t> next_id() override { return near_.next_id(); }
   int64_t now_us() const override { return near_.now_us(); }
   void on_commit(std::function<void()> effect) override { near_.on_commit(std::move(effect)); }
@@ -157,6 +159,7 @@ struct FarStore::FarContext final : Context {
     rows = &catalogue;
     blobs = near->blobs;
     clock = near->clock;
+    keeps_usage = near->keeps_usage;
   }
   const std::shared_ptr<Context> near;
   FarCatalogue catalogue;

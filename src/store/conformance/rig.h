@@ -146,6 +146,27 @@ class Rig {
     return run(engine().list(bucket, std::move(request)));
   }
 
+  Result<Usage> usage(const std::string& bucket) { return run(engine().bucket_usage(bucket)); }
+  // The same by looking at everything there is.
+  Result<Usage> usage_by_listing(const std::string& bucket) {
+    Usage usage;
+    ListVersionsRequest request;
+    for (bool more = true; more;) {
+      VB_ASSIGN(const VersionPage page, list_versions(bucket, request));
+      for (const VersionEntry& entry : page.versions) count_version(entry, usage);
+      more = page.truncated;
+      request.key_marker = page.next_key_marker;
+      request.version_id_marker = page.next_version_id_marker;
+    }
+    VB_ASSIGN(const UploadPage uploads, run(engine().list_uploads(bucket, {})));
+    for (const UploadInfo& upload : uploads.uploads) {
+      ++usage.uploads;
+      VB_ASSIGN(const PartPage parts, run(engine().list_parts(bucket, upload.key, upload.upload_id, 0, 10'000)));
+      for (const PartInfo& part : parts.parts) usage.upload_bytes += part.size;
+    }
+    return usage;
+  }
+
   Result<void> set_document(const std::string& bucket, const std::string& name, const std::string& bytes) {
     return run(engine().set_document(bucket, name, bytes));
   }
@@ -176,6 +197,19 @@ class Rig {
     info.etag = "multi-" + std::to_string(parts.size());
     return run(
         engine().complete_upload(upload.bucket, upload.key, upload.upload_id, std::move(parts), info, conditions));
+  }
+
+ private:
+  static void count_version(const VersionEntry& entry, Usage& usage) {
+    if (entry.info.delete_marker) {
+      ++usage.delete_markers;
+    } else if (entry.latest) {
+      ++usage.objects;
+      usage.bytes += entry.info.size;
+    } else {
+      ++usage.versions;
+      usage.version_bytes += entry.info.size;
+    }
   }
 
  protected:

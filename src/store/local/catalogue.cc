@@ -1,7 +1,10 @@
 #include "store/local/catalogue.h"
 
+#include <algorithm>
+
 #include "store/local/blob_writer.h"
 #include "store/local/engine.h"
+#include "store/logic/usage.h"
 
 namespace verbena::store::local {
 
@@ -27,7 +30,37 @@ void IndexTransaction::kill(const BlobRef& blob) {
 
 void IndexTransaction::abandon(uint64_t bucket) {
   batch_.put(Family::meta, keys::removed_bucket(bucket), "");
+  batch_.erase(Family::meta, keys::usage(bucket));
   abandoned_.push_back(bucket);
+}
+
+void IndexTransaction::count_from_zero(uint64_t bucket) {
+  batch_.put(Family::meta, keys::usage(bucket), encode(Usage()));
+}
+
+void IndexTransaction::keep_count(const std::shared_ptr<const Bucket>& bucket) {
+  if (bucket != nullptr && (counted_ != Usage() || completes_)) {
+    auto own = std::ranges::find(usage_, bucket, &Counted::bucket);
+    if (own == usage_.end()) own = usage_.insert(own, Counted{.bucket = bucket, .change = {}});
+    own->change += counted_;
+    own->completes |= completes_;
+  }
+  forget_count();
+}
+
+void IndexTransaction::forget_count() {
+  counted_ = {};
+  completes_ = false;
+}
+
+// The numbers in memory are those of the last batch that was written: a bucket's changes all come by one queue.
+void IndexTransaction::put_usage() {
+  for (const Counted& counted : usage_) {
+    const Bucket& bucket = *counted.bucket;
+    if (bucket.uncounted.load() && !counted.completes) continue;
+    if (std::ranges::find(abandoned_, bucket.id) != abandoned_.end()) continue;
+    batch_.put(Family::meta, keys::usage(bucket.id), encode(bucket.committed.read() + counted.change));
+  }
 }
 
 IndexCatalogue::IndexCatalogue(Engine& engine)

@@ -8,6 +8,7 @@
 
 #include "store/catalogue.h"
 #include "store/local/index.h"
+#include "store/logic/bucket.h"
 
 namespace verbena::store::local {
 
@@ -47,6 +48,10 @@ class IndexTransaction final : public Transaction {
   void erase(Table table, std::string_view key) override { batch_.erase(family(table), key); }
   void kill(const BlobRef& blob) override;
   void abandon(uint64_t bucket) override;
+  void count(const Usage& change) override { counted_ += change; }
+  void count_from_zero(uint64_t bucket) override;
+  // What the change adds is all that the bucket held before its changes were counted.
+  void complete_count() { completes_ = true; }
   Result<uint64_t> next_id() override { return next_id_(); }
   int64_t now_us() const override { return now_us_; }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
@@ -56,11 +61,25 @@ class IndexTransaction final : public Transaction {
 
  private:
   friend class Committer;
+  struct Counted {
+    std::shared_ptr<const Bucket> bucket;
+    Usage change;
+    bool completes = false;
+  };
+  // What one judge counted, after it: kept with that of the others, or forgotten.
+  void keep_count(const std::shared_ptr<const Bucket>& bucket);
+  void forget_count();
+  // The rows of usage as they are with the batch. One for each bucket, however many changes there are.
+  void put_usage();
+
   Batch batch_;
   const std::function<uint64_t()>& next_id_;
   const int64_t now_us_;
   std::vector<uint64_t> dead_, abandoned_;
   std::vector<std::function<void()>> effects_;
+  Usage counted_;
+  bool completes_ = false;
+  std::vector<Counted> usage_;
 };
 
 class IndexCatalogue final : public Catalogue {

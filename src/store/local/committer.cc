@@ -178,9 +178,11 @@ std::vector<size_t> Committer::apply(const CommitQueue& queue, std::vector<Pendi
     pending.outcome = pending.mutation.judge(transaction);
     if (pending.outcome) {
       if (pending.mutation.blob) add_blob(transaction.batch_, pending.mutation.blob->written());
+      transaction.keep_count(pending.mutation.bucket);
       applied.push_back(i);
     } else {
       transaction.batch_.roll_back();
+      transaction.forget_count();
       transaction.dead_.resize(dead);
       transaction.abandoned_.resize(abandoned);
       transaction.effects_.resize(effects);
@@ -195,6 +197,7 @@ void Committer::write_index(CommitQueue& queue, std::vector<Pending>& group) {
   Batch& batch = transaction.batch_;
   if (auto ready = recover_index(); !ready) return fail_all(group, {}, ready.error());
   const std::vector<size_t> applied = apply(queue, group, transaction);
+  transaction.put_usage();
   Result<void> written;
   if (!batch.empty() && queue.durable) {
     written = index_.write_hidden(batch);
@@ -217,6 +220,10 @@ void Committer::succeed(CommitQueue& queue, std::vector<Pending>& group, const s
   for (size_t i : applied) {
     for (const Run& run : group[i].mutation.runs) volumes_.settle(run);
     group[i].mutation.runs.clear();
+  }
+  for (const auto& counted : transaction.usage_) {
+    counted.bucket->count(counted.change);
+    if (counted.completes) counted.bucket->set_uncounted(false);
   }
   for (auto& effect : transaction.effects_) effect();
   garbage_.add_dead(transaction.dead_, queue.durable);

@@ -17,6 +17,7 @@ namespace verbena::store::local {
 class VolumeBlobs;
 class WriteBehind;
 class Scrub;
+class Recount;
 
 struct Engine final : Context, std::enable_shared_from_this<Engine> {
   explicit Engine(Options o);
@@ -41,6 +42,7 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   // In the order of what needs what.
   std::unique_ptr<FileLock> lock;
   bool had_version = false;  // the directory was one of ours before
+  bool usage_lost = false;   // changes are missing in the index: its numbers may be others than those of its rows
   std::unique_ptr<rocksdb::Env> env;
   std::unique_ptr<Index> index;
   std::unique_ptr<Volumes> volumes;
@@ -52,8 +54,10 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unique_ptr<VolumeBlobs> volume_blobs;
   std::unique_ptr<WriteBehind> behind;
   std::unique_ptr<Scrub> scrub;
+  std::unique_ptr<Recount> recount;
 
  private:
+  Result<void> load_usage();
   void supply_seams();
   Result<void> open_directory();
   Result<void> open_index();

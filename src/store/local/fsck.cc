@@ -13,6 +13,7 @@
 #include "store/local/index_check.h"
 #include "store/local/record.h"
 #include "store/local/seam_env.h"
+#include "store/logic/usage.h"
 
 namespace verbena::store::local {
 namespace {
@@ -95,6 +96,7 @@ class Check {
     std::string trouble;
     if (!index_->check_tables(trouble)) wrong("A table of the index is damaged: " + trouble);
     walk_buckets();
+    index_is_whole_ = report_.index.empty();
     for (const auto& [id, name] : buckets_) walk_bucket(id, name);
     walk_dead();
     walk_space();
@@ -177,11 +179,29 @@ class Check {
   }
 
   void walk_bucket(uint64_t id, const std::string& bucket) {
+    const uint64_t lost_before = report_.lost_count;
+    usage_ = {};
+    walk_rows(id, bucket);
+    // Of what cannot be read nobody knows what it was counted as; behind damage of the log the next start counts anew.
+    if (report_.lost_count == lost_before && index_is_whole_) check_usage(id, bucket);
+  }
+
+  void check_usage(uint64_t id, const std::string& bucket) {
+    const auto row = index_->get(Family::meta, keys::usage(id));
+    if (!row && row.error() == Errc::not_found) return;  // the next start counts it
+    const auto kept = row ? decode_usage(*row) : Result<Usage>(std::unexpected(row.error()));
+    if (!kept) return wrong("The record of what bucket " + bucket + " holds is damaged.");
+    if (*kept == usage_) return;
+    wrong(fmt::format("Bucket {} is said to hold {} objects, versions and uploads of {} bytes, and holds {} of {}.",
+                      bucket, kept->all_objects(), kept->all_bytes(), usage_.all_objects(), usage_.all_bytes()));
+  }
+
+  void walk_rows(uint64_t id, const std::string& bucket) {
     const std::string prefix = keys::object_prefix(id);
     Cursor objects = index_->cursor(Family::objects, prefix);
     for (; objects.valid(); objects.next()) {
       ++report_.objects;
-      check_record(bucket + "/" + std::string(objects.key().substr(prefix.size())), objects.value());
+      check_record(bucket + "/" + std::string(objects.key().substr(prefix.size())), objects.value(), as_current);
     }
     ended(objects, "objects");
     Cursor versions = index_->cursor(Family::versions, keys::version_bucket(id));
@@ -190,7 +210,7 @@ class Check {
       const auto key = keys::parse_version(versions.key());
       const auto record = decode_object(versions.value());
       const std::string version = record && !record->info.version_id.empty() ? record->info.version_id : "null";
-      check_record(bucket + "/" + (key ? key->first : "?") + " version " + version, versions.value());
+      check_record(bucket + "/" + (key ? key->first : "?") + " version " + version, versions.value(), as_version);
     }
     ended(versions, "versions");
     Cursor uploads = index_->cursor(Family::uploads, keys::upload_prefix(id));
@@ -202,6 +222,7 @@ class Check {
         lose(name, "its record is damaged");
         continue;
       }
+      usage_ += {.uploads = 1};
       walk_parts(record->id, name);
     }
     ended(uploads, "uploads");
@@ -216,6 +237,7 @@ class Check {
         lose(name, "the record of a part is damaged");
         continue;
       }
+      usage_ += as_parts(part->info.size);
       if (auto why = check_blob(part->blob); !why.empty()) {
         lose(name + " part " + std::to_string(part->info.number), std::move(why));
       }
@@ -223,9 +245,10 @@ class Check {
     ended(cursor, "parts");
   }
 
-  void check_record(const std::string& name, std::string_view value) {
+  void check_record(const std::string& name, std::string_view value, Usage (*counts_as)(const ObjectRecord&)) {
     const auto record = decode_object(value);
     if (!record) return lose(name, "its record is damaged");
+    usage_ += counts_as(*record);
     if (record->part_count == 0) {
       if (auto why = check_blob(record->blob); !why.empty()) lose(name, std::move(why));
       return;
@@ -328,6 +351,8 @@ class Check {
   std::unique_ptr<rocksdb::Env> env_;
   std::unique_ptr<Index> index_;
   std::map<uint64_t, std::string> buckets_;
+  Usage usage_;  // of the bucket that is walked
+  bool index_is_whole_ = false;
   std::unordered_set<uint64_t> named_;  // blobs that somebody names
   FsckReport report_;
 };

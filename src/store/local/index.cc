@@ -342,9 +342,16 @@ Cursor Index::cursor(Family family, std::string prefix, std::string_view from, T
   }
 }
 
+Index::Snapshot Index::snapshot() {
+  return {db_->GetSnapshot(), [this](const rocksdb::Snapshot* snapshot) { db_->ReleaseSnapshot(snapshot); }};
+}
+
+Cursor Index::cursor_of(Snapshot snapshot, Family family, std::string prefix, std::string_view from) {
+  return cursor_in(std::move(snapshot), family, std::move(prefix), from, Tier::disk);
+}
+
 void Index::hide() {
-  const auto release = [this](const rocksdb::Snapshot* snapshot) { db_->ReleaseSnapshot(snapshot); };
-  Snapshot before(db_->GetSnapshot(), release);
+  Snapshot before = snapshot();
   const std::lock_guard lock(before_mutex_);
   before_ = std::move(before);
   hidings_.fetch_add(1, std::memory_order_acq_rel);

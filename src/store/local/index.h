@@ -121,6 +121,10 @@ class Index {
                           Visible visible = Visible::newest);
   Cursor cursor(Family family, std::string prefix, std::string_view from = {}, Tier tier = Tier::disk,
                 Visible visible = Visible::newest);
+  // What is there now, for as long as somebody holds it; goes before the index.
+  using Snapshot = std::shared_ptr<const rocksdb::Snapshot>;
+  Snapshot snapshot();
+  Cursor cursor_of(Snapshot snapshot, Family family, std::string prefix, std::string_view from = {});
 
   // Atomic, not durable. After an error the outcome is unknown (a crash may bring the batch back) until recover() has
   // succeeded; then it is certain that the batch did not happen. Until then all writes fail.
@@ -141,7 +145,6 @@ class Index {
 
  private:
   friend class Batch;
-  using Snapshot = std::shared_ptr<const rocksdb::Snapshot>;
   Index() = default;
   void flush_long_log();
   void count_removals(const Batch& batch);

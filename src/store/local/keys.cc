@@ -19,6 +19,8 @@ std::optional<uint64_t> parse_removed_bucket(std::string_view key) {
   return read_number(key.substr(1));
 }
 
+std::string usage(uint64_t bucket) { return tagged('u', bucket); }
+
 std::string segment_prefix(uint64_t blob) { return number(blob); }
 std::string segment(uint64_t blob, uint32_t n) {
   std::string key = number(blob);

@@ -37,6 +37,7 @@ std::optional<uint64_t> parse_dead(std::string_view key);
 std::string removed_bucket_prefix();
 std::string removed_bucket(uint64_t bucket);  // what it leaves behind is still being taken away
 std::optional<uint64_t> parse_removed_bucket(std::string_view key);
+std::string usage(uint64_t bucket);  // what it holds (store/logic/usage.h); none: nobody has counted it yet
 
 // segments, extents, in_index
 std::string segment_prefix(uint64_t blob);

@@ -15,15 +15,18 @@
 #include "store/local/engine.h"
 #include "store/local/index_check.h"
 #include "store/local/reader.h"
+#include "store/local/recount.h"
 #include "store/local/scrub.h"
 #include "store/local/seam_env.h"
 #include "store/local/write_behind.h"
+#include "store/logic/usage.h"
 
 namespace verbena::store::local {
 namespace {
 
-// 1: no versions. 2 reads everything of 1, so such a directory becomes one of 2 when it is opened.
-constexpr int format_number = 3;
+// 1: no versions. 4 keeps usage with each change, which an older program would not. Each reads everything of those
+// before it, so such a directory becomes one of its own when it is opened.
+constexpr int format_number = 4;
 constexpr std::string_view version_head = "verbena local store, format ";
 
 // Starts that damage to the log may have made the index forget, at the very most.
@@ -70,12 +73,15 @@ Result<void> Engine::start() {
   supply_seams();
   IndexView all(*index, Tier::disk, Visible::newest);
   VB_TRY(load_buckets(all));
+  VB_TRY(load_usage());
   VB_TRY(check_volumes());
   VB_TRY(recover_volumes());
   VB_TRY(queue_dead_blobs());
   VB_TRY(queue_removed_buckets());
   garbage->start();
+  recount = std::make_unique<Recount>(*this);  // what it counts is what is there before the first change
   committer->start();
+  recount->start();
   behind->start();
   scrub = std::make_unique<Scrub>(*this);
   scrub->start();
@@ -90,10 +96,12 @@ void Engine::supply_seams() {
   blobs = volume_blobs.get();
   early = behind.get();
   clock = options.clock;
+  keeps_usage = true;
 }
 
 void Engine::stop() {
   kept.close();
+  if (recount) recount->stop();
   if (scrub) scrub->stop();
   if (behind) behind->stop();  // first: it hands its work to the committer
   if (committer) committer->stop();
@@ -119,6 +127,26 @@ Result<void> Engine::open_directory() {
   VB_TRY(fs->make_directory(directory / "volumes"));
   VB_TRY(fs->make_directory(directory / "index"));
   return {};
+}
+
+// Of a bucket without a row nobody knows yet what it holds; Recount finds out.
+Result<void> Engine::load_usage() {
+  Batch wrong(*index);
+  for (const auto& bucket : buckets.all()) {
+    const std::string key = keys::usage(bucket->id);
+    auto row = index->get(Family::meta, key);
+    if (!row && !(row.error() == Errc::not_found)) return std::unexpected(row.error());
+    if (row && !usage_lost) {
+      VB_ASSIGN(const Usage usage, decode_usage(*row));
+      bucket->count(usage);
+      continue;
+    }
+    bucket->set_uncounted(true);
+    if (row) wrong.erase(Family::meta, key);
+  }
+  if (wrong.empty()) return {};
+  VB_TRY(index->write(wrong));
+  return index->sync();
 }
 
 std::unexpected<Error> Engine::refuse(std::string sentence) const {
@@ -196,7 +224,8 @@ Result<void> Engine::open_index() {
   // RocksDB drops all of a block behind damage in it: what can be read there comes again.
   VB_TRY(index->replay(behind_damage));
   VB_TRY(read_epoch());
-  if (log == LogMode::around_damage) epoch += starts_forgotten_max;
+  usage_lost = log == LogMode::around_damage;
+  if (usage_lost) epoch += starts_forgotten_max;
   Batch batch(*index);
   batch.put(Family::meta, keys::epoch(), std::to_string(epoch));
   VB_TRY(index->write(batch));

@@ -117,7 +117,12 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     stored = object->info;
     bytes_ += object->held_bytes;
     auto& newest = newest_[std::move(name)];
-    if (newest == nullptr) bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
+    if (newest == nullptr) {
+      bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
+      bucket->count_acknowledged({.objects = 1, .bytes = stored.size});
+    } else {
+      bucket->count_acknowledged({.bytes = stored.size - newest->info.size});
+    }
     const auto old = newest == nullptr ? waiting_.end() : waiting_.find(newest->sequence);
     if (old != waiting_.end()) {
       // It takes the older one's place: whoever waits for that one waits for this one then, and a key that is written
@@ -172,6 +177,7 @@ void WriteBehind::forget_locked(const Acknowledged& object) {
   const auto newest = newest_.find(Name(*object.bucket, object.key).text());
   if (newest == newest_.end() || newest->second->sequence != object.sequence) return;
   newest_.erase(newest);
+  object.bucket->count_acknowledged(-Usage{.objects = 1, .bytes = object.info.size});
   object.bucket->acknowledged.fetch_sub(1, std::memory_order_acq_rel);
 }
 

@@ -13,6 +13,7 @@
 #include "store/logic/append_layout.h"
 #include "store/logic/lookup.h"
 #include "store/logic/object_ops.h"
+#include "store/logic/usage.h"
 
 namespace verbena::store {
 namespace {
@@ -187,6 +188,8 @@ Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::o
   VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(object.info), transaction.now_us()));
   put_parts(transaction, record, plan.kept, job.blob, absorbed + plan.added);
   transaction.put(Table::objects, keys::object(bucket.id, job.key), encode(record));
+  if (current) transaction.count(-as_current(*current));
+  transaction.count(as_current(record));
   for (ObjectInfo& answer : job.answers) answer.modified_us = record.info.modified_us;
   return {};
 }

@@ -67,6 +67,15 @@ void Bucket::set(const BucketInfo& info) const {
   lock.store(info.lock);
 }
 
+UsageNow Bucket::usage_now() const {
+  // In this order: what leaves these has come into the others before, so it may be seen twice and is never missed.
+  const Usage early = acknowledged_usage.read(), owners_early = owners->acknowledged.read();
+  return {.bucket = committed.read() + early,
+          .owner = owners->committed.read() + owners_early,
+          .bucket_counted = !uncounted.load(),
+          .owner_counted = owners->uncounted.load() == 0};
+}
+
 std::shared_ptr<const Bucket> Buckets::find(std::string_view name) const {
   std::shared_lock lock(mutex_);
   auto it = buckets_.find(name);
@@ -100,12 +109,20 @@ void Buckets::add(const BucketRecord& record) {
   auto& owners = document_bytes_[record.info.owner];
   if (!owners) owners = std::make_shared<ByteCount>(0);
   bucket->documents.count_for(owners);
+  auto& usage = usage_[record.info.owner];
+  if (!usage) usage = std::make_shared<OwnersUsage>();
+  bucket->owners = usage;
   buckets_[record.info.name] = std::move(bucket);
 }
 
 void Buckets::remove(std::string_view name) {
   std::lock_guard lock(mutex_);
-  if (auto it = buckets_.find(name); it != buckets_.end()) buckets_.erase(it);
+  const auto it = buckets_.find(name);
+  if (it == buckets_.end()) return;
+  const Bucket& bucket = *it->second;
+  bucket.count(-bucket.committed.read());  // its unfinished uploads
+  bucket.set_uncounted(false);
+  buckets_.erase(it);
 }
 
 }  // namespace verbena::store

@@ -1,6 +1,7 @@
 // A bucket as the running store knows it. All buckets are in memory; the catalogue has them for the next start.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -13,6 +14,33 @@
 namespace verbena::store {
 
 using ByteCount = std::atomic<uint64_t>;
+
+// Usage that one changes at a time and everybody reads: each number is as it was at some moment of the reading.
+class LiveUsage {
+ public:
+  void add(const Usage& change) {
+    for (size_t i = 0; i < Usage::member_count; ++i) {
+      const uint64_t by = change.*Usage::members()[i];
+      if (by != 0) cells_[i].fetch_add(by, std::memory_order_acq_rel);
+    }
+  }
+  Usage read() const {
+    Usage usage;
+    for (size_t i = 0; i < Usage::member_count; ++i) {
+      usage.*Usage::members()[i] = cells_[i].load(std::memory_order_acquire);
+    }
+    return usage;
+  }
+
+ private:
+  std::array<std::atomic<uint64_t>, Usage::member_count> cells_{};
+};
+
+// Of all buckets of one owner.
+struct OwnersUsage {
+  LiveUsage committed, acknowledged;
+  std::atomic<uint64_t> uncounted{0};  // buckets whose numbers are not known yet
+};
 
 // A bucket's documents. The small ones are in memory; of the large ones only how large they are, so that nobody's
 // documents stay there for good. Thread-safe; a reader's document stays as it was when read.
@@ -71,8 +99,25 @@ struct Bucket {
   // Of early.h: keys whose newest object the catalogue does not have yet; how many keep new ones out (guarded there).
   mutable std::atomic<uint32_t> acknowledged{0};
   mutable uint32_t shut = 0;
+  // What committed changes made of it; `uncounted`: since the start of the server. Of those keys of early.h: what they
+  // hold, besides what the catalogue has of them.
+  mutable LiveUsage committed, acknowledged_usage;
+  mutable std::atomic<bool> uncounted{false};
+  std::shared_ptr<OwnersUsage> owners = std::make_shared<OwnersUsage>();
 
   void set(const BucketInfo& info) const;  // what may change of a bucket
+  void count(const Usage& change) const {
+    committed.add(change);
+    owners->committed.add(change);
+  }
+  void count_acknowledged(const Usage& change) const {
+    acknowledged_usage.add(change);
+    owners->acknowledged.add(change);
+  }
+  void set_uncounted(bool is) const {
+    if (uncounted.exchange(is) != is) owners->uncounted.fetch_add(is ? 1 : uint64_t(0) - 1);
+  }
+  UsageNow usage_now() const;
   BucketInfo info() const { return {name, created_us, owner, durability.load(), versioning.load(), lock.load()}; }
 };
 
@@ -89,6 +134,7 @@ class Buckets {
   mutable std::shared_mutex mutex_;
   std::map<std::string, std::shared_ptr<const Bucket>, std::less<>> buckets_;
   std::map<std::string, std::shared_ptr<ByteCount>> document_bytes_;  // by owner
+  std::map<std::string, std::shared_ptr<OwnersUsage>> usage_;         // likewise
 };
 
 }  // namespace verbena::store

@@ -27,6 +27,7 @@ Change create_bucket_change(Buckets& buckets, BucketInfo info) {
     BucketRecord record{.id = id, .info = info};
     if (record.info.created_us == 0) record.info.created_us = transaction.now_us();
     transaction.put(Table::meta, key, encode(record));
+    transaction.count_from_zero(id);
     transaction.on_commit([&buckets, record] { buckets.add(record); });
     return {};
   };

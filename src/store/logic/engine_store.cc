@@ -103,6 +103,35 @@ Task<Result<void>> EngineStore::remove_bucket(std::string_view name) {
 
 Task<Result<std::vector<BucketInfo>>> EngineStore::buckets() { co_return context_->buckets.list(); }
 
+Task<Result<Usage>> EngineStore::bucket_usage(std::string_view bucket) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  if (!context->keeps_usage) co_return fail(Errc::not_implemented, "This store keeps no numbers of its buckets.");
+  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
+  if (found->uncounted.load()) {
+    co_return fail(Errc::service_unavailable, "What the bucket holds is still being counted.");
+  }
+  co_return found->committed.read();
+}
+
+bool EngineStore::keeps_usage() const { return context_->keeps_usage; }
+
+Result<UsageNow> EngineStore::usage_now(std::string_view bucket) {
+  VB_ASSIGN(const auto found, context_->find_bucket(bucket));
+  if (!context_->keeps_usage) return fail(Errc::not_implemented, "This store keeps no numbers of its buckets.");
+  return found->usage_now();
+}
+
+std::vector<BucketUsage> EngineStore::usages_now() {
+  std::vector<BucketUsage> usages;
+  if (!context_->keeps_usage) return usages;
+  for (const auto& bucket : context_->buckets.all()) {
+    const UsageNow now = bucket->usage_now();
+    usages.push_back({bucket->name, bucket->owner, now.bucket, now.bucket_counted});
+  }
+  return usages;
+}
+
 Task<Result<Document>> EngineStore::document(std::string_view bucket, std::string_view name) {
   auto context = context_;
   VB_CO_ASSIGN(auto found, context->find_bucket(bucket));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "store/logic/usage.h"
 #include "store/logic/versions.h"
 
 namespace verbena::store {
@@ -55,11 +56,16 @@ Result<Chosen> choose(std::vector<StoredPart> stored, const std::vector<PartInfo
   return chosen;
 }
 
-// What becomes of the parts: those that the object names are its own, the others go.
-void take_parts(Transaction& transaction, const UploadRecord& upload, const std::vector<StoredPart>& stored,
-                const Chosen& chosen) {
-  for (const StoredPart& part : stored) transaction.erase(Table::uploads, keys::part(upload.id, part.info.number));
-  for (const StoredPart& part : chosen.unused) transaction.kill(part.blob);
+// The upload and its parts are no longer there; what becomes of the parts' bytes is the caller's matter.
+void erase_upload(Transaction& transaction, const Bucket& bucket, const UploadRecord& upload,
+                  const std::vector<StoredPart>& stored) {
+  Usage gone{.uploads = 1};
+  for (const StoredPart& part : stored) {
+    transaction.erase(Table::uploads, keys::part(upload.id, part.info.number));
+    gone += as_parts(part.info.size);
+  }
+  transaction.erase(Table::uploads, keys::upload(bucket.id, upload.info.key, upload.info.upload_id));
+  transaction.count(-gone);
 }
 
 // Of the object that the upload becomes.
@@ -84,13 +90,15 @@ Result<void> judge_completion(Transaction& transaction, Completion& c) {
   VB_TRY(check_conditions(current, c.conditions));
 
   VB_TRY(step_aside(transaction, bucket, c.key, current));
-  take_parts(transaction, upload, stored, chosen);
-  transaction.erase(Table::uploads, keys::upload(c.bucket->id, c.key, c.upload_id));
+  // Of the parts, those that the object names are its own, the others go.
+  erase_upload(transaction, *c.bucket, upload, stored);
+  for (const StoredPart& part : chosen.unused) transaction.kill(part.blob);
   ObjectInfo info = completed_info(c, upload, chosen);
   VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(info), transaction.now_us()));
   record.part_count = static_cast<uint32_t>(chosen.parts.size());
   transaction.put(Table::uploads, keys::object_parts(record.id), encode(chosen.parts));
   transaction.put(Table::objects, keys::object(c.bucket->id, c.key), encode(record));
+  transaction.count(as_current(record));
   c.stored = std::move(record.info);
   name_version(c.stored, bucket.info.versioning);
   for (StoredPart& part : chosen.parts) c.stored.parts.push_back(std::move(part.info));
@@ -111,9 +119,11 @@ Result<void> judge_part(Transaction& transaction, PutPart& put) {
   if (earlier) {
     VB_ASSIGN(StoredPart part, decode_part(*earlier));
     transaction.kill(part.blob);
+    transaction.count(-as_parts(part.info.size));
   }
   put.info.modified_us = transaction.now_us();
   transaction.put(Table::uploads, row, encode(StoredPart{put.info, put.blob}));
+  transaction.count(as_parts(put.info.size));
   return {};
 }
 
@@ -218,6 +228,7 @@ Change create_upload_change(std::shared_ptr<const Bucket> bucket, std::shared_pt
     VB_ASSIGN(const uint64_t id, transaction.next_id());
     const UploadRecord record{.id = id, .info = *info};
     transaction.put(Table::uploads, keys::upload(bucket->id, info->key, info->upload_id), encode(record));
+    transaction.count({.uploads = 1});
     return {};
   };
   return {.judge = std::move(judge), .bucket = bucket, .place = {bucket->id, info->key}, .takes_space = true};
@@ -232,11 +243,8 @@ Change abort_upload_change(std::shared_ptr<const Bucket> bucket, std::string key
   auto judge = [abort](Transaction& transaction) -> Result<void> {
     VB_ASSIGN(UploadRecord upload, upload_in(transaction, *abort->bucket, abort->key, abort->upload_id));
     VB_ASSIGN(auto parts, stored_parts(transaction, upload));
-    for (const StoredPart& part : parts) {
-      transaction.erase(Table::uploads, keys::part(upload.id, part.info.number));
-      transaction.kill(part.blob);
-    }
-    transaction.erase(Table::uploads, keys::upload(abort->bucket->id, abort->key, abort->upload_id));
+    for (const StoredPart& part : parts) transaction.kill(part.blob);
+    erase_upload(transaction, *abort->bucket, upload, parts);
     return {};
   };
   return {.judge = std::move(judge), .bucket = abort->bucket, .place = {abort->bucket->id, abort->key}};

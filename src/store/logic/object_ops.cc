@@ -1,5 +1,6 @@
 #include "store/logic/object_ops.h"
 
+#include "store/logic/usage.h"
 #include "store/logic/versions.h"
 
 namespace verbena::store {
@@ -39,6 +40,7 @@ Result<ObjectRecord> replace_current(Transaction& transaction, const BucketRecor
   VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(info), at_us));
   record.blob = blob;
   transaction.put(Table::objects, keys::object(bucket.id, key), encode(record));
+  transaction.count(as_current(record));
   return record;
 }
 

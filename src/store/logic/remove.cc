@@ -1,6 +1,7 @@
 #include "store/logic/remove.h"
 
 #include "store/logic/object_ops.h"
+#include "store/logic/usage.h"
 #include "store/logic/versions.h"
 
 namespace verbena::store {
@@ -39,6 +40,7 @@ Result<void> put_delete_marker(Transaction& transaction, Removal& r, const Bucke
   marker.info.delete_marker = true;
   marker.info.modified_us = transaction.now_us();
   put_version(transaction, bucket.id, r.key, {marker, /*current=*/false});
+  transaction.count(as_version(marker));
   r.removed.delete_marker = true;
   name_version(marker.info, bucket.info.versioning);
   r.removed.version_id = marker.info.version_id;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "store/logic/object_ops.h"
+#include "store/logic/usage.h"
 
 namespace verbena::store {
 namespace {
@@ -78,6 +79,7 @@ Result<void> judge_rename(Transaction& transaction, Renaming& r) {
   VB_TRY(remember_token(transaction, r));
   if (r.request.from == r.request.to) return {};
   VB_TRY(bury(transaction, target));
+  if (target) transaction.count(-as_current(*target));
   source->info.attributes = r.info.attributes;
   transaction.erase(Table::objects, keys::object(bucket.id, r.request.from));
   // Under its old id: what it names by that (its list of parts) need not be touched.

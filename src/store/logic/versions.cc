@@ -1,6 +1,7 @@
 #include "store/logic/versions.h"
 
 #include "base/bytes.h"
+#include "store/logic/usage.h"
 
 namespace verbena::store {
 namespace {
@@ -60,6 +61,7 @@ Result<void> remove_null_version(Transaction& transaction, uint64_t bucket, std:
   if (!record) return fail(Errc::corrupt_object, "index: null version is missing");
   VB_TRY(bury(transaction, record));
   erase_from_versions(transaction, bucket, key, *record);
+  transaction.count(-as_version(*record));
   return {};
 }
 
@@ -125,18 +127,22 @@ void put_version(Transaction& transaction, uint64_t bucket, std::string_view key
 Result<void> step_aside(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
                         const std::optional<ObjectRecord>& current) {
   const Versioning versioning = bucket.info.versioning;
+  if (current) transaction.count(-as_current(*current));
   if (versioning == Versioning::off) return bury(transaction, current);
   if (versioning == Versioning::suspended) {
     if (current && current->is_null()) return bury(transaction, current);
     VB_TRY(remove_null_version(transaction, bucket.id, key));
   }
-  if (current) put_version(transaction, bucket.id, key, {*current, /*current=*/false});
+  if (!current) return {};
+  put_version(transaction, bucket.id, key, {*current, /*current=*/false});
+  transaction.count(as_version(*current));
   return {};
 }
 
 Result<void> remove_version(Transaction& transaction, uint64_t bucket, std::string_view key, const Version& version) {
   const ObjectRecord& record = version.record;
   VB_TRY(bury(transaction, record));
+  transaction.count(version.current ? -as_current(record) : -as_version(record));
   bool newest = version.current;
   if (version.current) {
     transaction.erase(Table::objects, keys::object(bucket, key));
@@ -149,6 +155,7 @@ Result<void> remove_version(Transaction& transaction, uint64_t bucket, std::stri
   VB_ASSIGN(auto next, newest_below(transaction, bucket, key, record.id));
   if (!next || next->info.delete_marker) return {};
   erase_from_versions(transaction, bucket, key, *next);
+  transaction.count(as_current(*next) - as_version(*next));
   put_version(transaction, bucket, key, {std::move(*next), /*current=*/true});
   return {};
 }

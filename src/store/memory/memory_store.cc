@@ -21,6 +21,7 @@ class Engine final : public Context, public Catalogue {
     rows = this;
     blobs = &heap_;
     clock = options_.clock;
+    keeps_usage = true;
   }
 
   View& at_hand(const Place&) override { return view_; }
@@ -83,6 +84,7 @@ class Engine final : public Context, public Catalogue {
     if (change.blob) heap_.add(*change.blob);
     for (const uint64_t id : transaction.dead()) dead.push_back(heap_.take(id));
     abandoned = transaction.abandoned();
+    if (change.bucket) change.bucket->count(transaction.counted());
     transaction.run_effects();
     return {};
   }

@@ -85,12 +85,14 @@ class TablesTransaction final : public Transaction {
   void kill(const BlobRef& blob) override { dead_.push_back(blob.id); }
   void abandon(uint64_t bucket) override { abandoned_.push_back(bucket); }
   Result<uint64_t> next_id() override { return ++last_id_; }
+  void count(const Usage& change) override { counted_ += change; }
   int64_t now_us() const override { return now_us_; }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
   void take_back();
   const std::vector<uint64_t>& dead() const { return dead_; }
   const std::vector<uint64_t>& abandoned() const { return abandoned_; }
+  const Usage& counted() const { return counted_; }
   void run_effects();
 
  private:
@@ -105,6 +107,7 @@ class TablesTransaction final : public Transaction {
   uint64_t& last_id_;
   const int64_t now_us_;
   std::vector<Before> before_;
+  Usage counted_;
   std::vector<uint64_t> dead_, abandoned_;
   std::vector<std::function<void()>> effects_;
 };

@@ -1,0 +1,151 @@
+#include "s3/access/quota.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "s3/access/authorize.h"
+
+namespace verbena::s3 {
+namespace {
+
+metrics::Counter& refused_by_quota(const char* why) {
+  return metrics::counter("verbena_quota_refusals_total", "Requests that a quota refused", {{"quota", why}});
+}
+
+int64_t steady_ns() { return std::chrono::nanoseconds(SteadyClock::now().time_since_epoch()).count(); }
+
+auth::LimitsPtr if_of_sizes(const auth::LimitsPtr& limits) {
+  return limits != nullptr && limits->has_sizes() ? limits : nullptr;
+}
+
+// What the caller's requests and bytes count for; at most two of them.
+template <class F>
+void for_each_of_caller(const Caller& caller, F f) {
+  const auth::Principal* const principal = principal_of(caller);
+  if (principal == nullptr) return;
+  if (principal->limits != nullptr) f(*principal->limits);
+  if (principal->account_limits != nullptr) f(*principal->account_limits);
+}
+
+bool is_superuser(const Caller& caller) {
+  const auth::Principal* const principal = principal_of(caller);
+  return principal != nullptr && principal->superuser;
+}
+
+}  // namespace
+
+Result<auth::LimitsPtr> BucketLimits::of(const std::string& bucket, int64_t created_us, const store::Document& text) {
+  const std::lock_guard lock(mutex_);
+  if (text == nullptr) {
+    entries_.erase(bucket);
+    return nullptr;
+  }
+  const auto quota = auth::parse_quota(*text);
+  if (!quota) return fail(Errc::corrupt_object, "access: quota of a bucket");
+  Entry& entry = entries_[bucket];
+  if (entry.created_us != created_us) entry = {created_us, nullptr};
+  entry.limits = auth::make_limits(*quota, entry.limits);
+  return entry.limits;
+}
+
+std::shared_ptr<BucketLimits> make_bucket_limits() { return std::make_shared<BucketLimits>(); }
+
+Reservation::Reservation(Reservation&& other) noexcept { *this = std::move(other); }
+
+Reservation& Reservation::operator=(Reservation&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  store_ = std::exchange(other.store_, nullptr);
+  bucket_ = std::move(other.bucket_);
+  of_bucket_ = std::move(other.of_bucket_);
+  of_owner_ = std::move(other.of_owner_);
+  bytes_ = std::exchange(other.bytes_, 0);
+  objects_ = std::exchange(other.objects_, 0);
+  return *this;
+}
+
+Result<Reservation> Reservation::make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects) {
+  Reservation reservation;
+  if (!access.has_quota()) return reservation;
+  reservation.of_bucket_ = if_of_sizes(access.limits);
+  reservation.of_owner_ = if_of_sizes(access.owner_limits);
+  if (reservation.of_bucket_ == nullptr && reservation.of_owner_ == nullptr) return reservation;
+  reservation.store_ = &service.store;
+  reservation.bucket_ = access.name;
+  VB_TRY(reservation.add(bytes, objects));
+  return reservation;
+}
+
+Result<void> Reservation::grow(uint64_t bytes) { return store_ == nullptr ? Result<void>() : add(bytes, 0); }
+
+// What an older server left counts when it has been counted; until then what has come since does.
+Result<void> Reservation::add(uint64_t bytes, uint64_t objects) {
+  VB_ASSIGN(const store::UsageNow now, store_->usage_now(bucket_));
+  const auto fits = [&](const auth::LimitsPtr& limits, const store::Usage& held, bool counted) {
+    if (limits == nullptr) return true;
+    return counted ? limits->reserve(bytes, objects, held.all_bytes(), held.all_objects())
+                   : limits->reserve(bytes, objects, 0, 0);
+  };
+  if (!fits(of_bucket_, now.bucket, now.bucket_counted)) {
+    refused_by_quota("bucket").add();
+    return fail(Errc::quota_exceeded, "The bucket's quota is used up: the request would exceed it.");
+  }
+  if (!fits(of_owner_, now.owner, now.owner_counted)) {
+    if (of_bucket_ != nullptr) of_bucket_->release(bytes, objects);
+    refused_by_quota("account").add();
+    return fail(Errc::quota_exceeded, "The quota of the bucket's account is used up: the request would exceed it.");
+  }
+  bytes_ += bytes;
+  objects_ += objects;
+  return {};
+}
+
+void Reservation::release() {
+  if (store_ == nullptr) return;
+  if (of_bucket_ != nullptr) of_bucket_->release(bytes_, objects_);
+  if (of_owner_ != nullptr) of_owner_->release(bytes_, objects_);
+  store_ = nullptr;
+  bytes_ = objects_ = 0;
+}
+
+Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& access, const std::string& key,
+                                         uint64_t bytes) {
+  auto with_object = Reservation::make(service, access, bytes, 1);
+  if (with_object) co_return with_object;
+  const auto there = co_await service.store.stat(access.name, key, "");
+  if (!there) co_return with_object;
+  co_return Reservation::make(service, access, bytes, 0);
+}
+
+Task<Result<void>> admit_requests(Service& service, const Caller& caller, const std::string& bucket, uint64_t requests,
+                                  uint64_t* wait_ns) {
+  if (is_superuser(caller)) co_return Result<void>();
+  const int64_t now_ns = steady_ns();
+  uint64_t wait = 0;
+  const char* why = "caller_rate";
+  for_each_of_caller(caller, [&](const auth::Limits& limits) {
+    if (wait == 0) wait = limits.admit(requests, now_ns);
+  });
+  if (wait == 0 && !bucket.empty()) {
+    const auto access = co_await bucket_access(service, bucket);  // without one the verb says why
+    if (access && (*access)->limits != nullptr) {
+      wait = (*access)->limits->admit(requests, now_ns);
+      why = "bucket_rate";
+    }
+  }
+  if (wait == 0) co_return Result<void>();
+  refused_by_quota(why).add();
+  if (wait_ns != nullptr) *wait_ns = wait;
+  co_return fail(Errc::slow_down, "More requests or bytes came than the quota allows in a second.");
+}
+
+void charge_moved(const Caller& caller, const BucketAccess& access, uint64_t bytes) {
+  if (bytes == 0 || is_superuser(caller)) return;
+  const int64_t now_ns = steady_ns();
+  for_each_of_caller(caller, [&](const auth::Limits& limits) { limits.charge(bytes, now_ns); });
+  if (access.limits != nullptr) access.limits->charge(bytes, now_ns);
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,74 @@
+// What quotas say to a request: whether it may come now, and whether there is room for what it stores.
+//
+// Limits of a caller (a user, its account) count his requests and their bytes; limits of a bucket those of everybody.
+// What is kept is the bucket's and its owner's, whoever brings it. The server's own root key is never held up, but it
+// stores no more than others may.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "s3/access/access.h"
+#include "s3/service.h"
+
+namespace verbena::s3 {
+
+inline constexpr std::string_view quota_document = "quota";  // of a bucket; it is on disk
+
+// Limits of buckets by their documents: one object for all threads for as long as the document says the same, so that
+// nobody's change of a bucket forgets what was taken. As many as there are buckets with a quota.
+class BucketLimits {
+ public:
+  // `text`: null for a bucket without one. corrupt_object.
+  Result<auth::LimitsPtr> of(const std::string& bucket, int64_t created_us, const store::Document& text);
+
+ private:
+  struct Entry {
+    int64_t created_us = 0;
+    auth::LimitsPtr limits;
+  };
+  std::mutex mutex_;
+  std::unordered_map<std::string, Entry> entries_;
+};
+
+// Room that a request has set aside, until what it stores is counted (or is not stored). What is stored is counted
+// before the room is given back, so two requests never get the same.
+class Reservation {
+ public:
+  Reservation() = default;
+  Reservation(Reservation&& other) noexcept;
+  Reservation& operator=(Reservation&& other) noexcept;
+  ~Reservation() { release(); }
+
+  // quota_exceeded. Costs nothing where neither bucket nor owner has a quota.
+  static Result<Reservation> make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects);
+  Result<void> grow(uint64_t bytes);  // for bodies whose length nobody has declared
+
+ private:
+  Result<void> add(uint64_t bytes, uint64_t objects);
+  void release();
+
+  store::Store* store_ = nullptr;
+  std::string bucket_;
+  auth::LimitsPtr of_bucket_, of_owner_;
+  uint64_t bytes_ = 0, objects_ = 0;
+};
+
+// Of an append, which makes an object only where there is none.
+Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& access, const std::string& key,
+                                         uint64_t bytes);
+
+// Before anything is done: `requests` of the caller on the bucket (empty: on none). slow_down, and how long to wait.
+// Only to be asked where auth::rates_are_in_use().
+Task<Result<void>> admit_requests(Service& service, const Caller& caller, const std::string& bucket, uint64_t requests,
+                                  uint64_t* wait_ns = nullptr);
+
+// Bytes of an object that a request moves, which is let finish: the next one waits until they are paid for.
+void charge_moved(const Caller& caller, const BucketAccess& access, uint64_t bytes);
+inline void charge_bytes(const Caller& caller, const BucketAccess& access, uint64_t bytes) {
+  if (auth::rates_are_in_use()) charge_moved(caller, access, bytes);
+}
+
+}  // namespace verbena::s3

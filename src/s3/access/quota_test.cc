@@ -1,0 +1,263 @@
+#include "s3/access/quota.h"
+
+#include "s3/access/test_access.h"
+
+namespace verbena::s3::test {
+namespace {
+
+class WithLimits final : public TwoAccounts {
+ public:
+  auth::LimitsPtr limits_of(std::string_view canonical_id) const override {
+    return canonical_id == "alice" ? of_alice : nullptr;
+  }
+  auth::LimitsPtr of_alice;
+};
+
+class QuotaTest : public AccessRig {
+ protected:
+  QuotaTest() { service.accounts = &accounts_; }
+  void set_bucket_quota(const auth::Quota& quota) {
+    store.document("bucket", std::string(quota_document), auth::quota_text(quota));
+    service.access->changed();
+  }
+  void set_account_quota(const auth::Quota& quota) {
+    accounts_.of_alice = auth::make_limits(quota);
+    service.access->changed();
+  }
+  Reply put_as_alice(const std::string& key, size_t size) { return as(alice_, "PUT", "/bucket/" + key, pattern(size)); }
+  void expect_refused(const Reply& reply) {
+    EXPECT_EQ(reply.status, 403);
+    EXPECT_EQ(reply.code, "QuotaExceeded");
+  }
+  uint64_t kept_bytes() { return run(store.bucket_usage("bucket")).value().all_bytes(); }
+
+  WithLimits accounts_;
+};
+
+// The bucket has one object of four bytes.
+TEST_F(QuotaTest, ABucketHoldsNoMoreBytesThanItsQuota) {
+  set_bucket_quota({.bytes = 1000});
+  EXPECT_EQ(put_as_alice("a", 900).status, 200);
+  expect_refused(put_as_alice("b", 97));
+  EXPECT_EQ(put_as_alice("b", 96).status, 200);
+  expect_refused(put_as_alice("b", 1));
+  EXPECT_EQ(put_as_alice("empty", 0).status, 200) << "which takes no byte";
+  EXPECT_EQ(kept_bytes(), 1000u);
+  EXPECT_EQ(as(alice_, "DELETE", "/bucket/a").status, 204);
+  EXPECT_EQ(put_as_alice("c", 500).status, 200);
+}
+
+TEST_F(QuotaTest, ABucketHoldsNoMoreObjectsThanItsQuota) {
+  set_bucket_quota({.objects = 2});
+  EXPECT_EQ(put_as_alice("a", 1).status, 200);
+  expect_refused(put_as_alice("b", 1));
+  EXPECT_EQ(as(alice_, "DELETE", "/bucket/a").status, 204);
+  EXPECT_EQ(put_as_alice("b", 1).status, 200);
+}
+
+TEST_F(QuotaTest, WhoeverBringsItTheBucketsOwnerPays) {
+  set_account_quota({.bytes = 100});
+  policy(R"({"Effect":"Allow","Principal":"*","Action":"s3:PutObject","Resource":"arn:aws:s3:::bucket/*"})");
+  EXPECT_EQ(as(bob_, "PUT", "/bucket/of-bob", pattern(90)).status, 200);
+  expect_refused(as(bob_, "PUT", "/bucket/more", pattern(90)));
+  expect_refused(as(nullptr, "PUT", "/bucket/more", pattern(90)));
+  as(alice_, "PUT", "/other");
+  expect_refused(as(alice_, "PUT", "/other/key", pattern(90)));
+  as(bob_, "PUT", "/bobs");
+  EXPECT_EQ(as(bob_, "PUT", "/bobs/key", pattern(9000)).status, 200);
+}
+
+TEST_F(QuotaTest, TheRefusalComesBeforeTheBody) {
+  set_bucket_quota({.bytes = 1000});
+  Call c;
+  c.method = "PUT";
+  c.target = "/bucket/big";
+  c.body = pattern(100'000);
+  c.principal = alice_;
+  bool read = false;
+  c.meanwhile = [&read]() -> Task<> {
+    read = true;
+    co_return;
+  };
+  expect_refused(call(std::move(c)));
+  EXPECT_FALSE(read);
+}
+
+TEST_F(QuotaTest, ABodyOfNoDeclaredLengthEndsAtTheQuota) {
+  set_bucket_quota({.bytes = 200'000});
+  Call c;
+  c.method = "PUT";
+  c.target = "/bucket/big";
+  c.body = pattern(3'000'000);
+  c.principal = alice_;
+  c.declare_length = false;
+  expect_refused(call(std::move(c)));
+  EXPECT_EQ(kept_bytes(), 4u);
+  EXPECT_EQ(put_as_alice("fits", 199'996).status, 200) << "what was set aside is given back";
+}
+
+TEST_F(QuotaTest, PartsCountWhenTheyComeAndCompletionIsFree) {
+  set_bucket_quota({.bytes = 1000, .objects = 2});
+  const Reply begun = as(alice_, "POST", "/bucket/multi?uploads");
+  ASSERT_EQ(begun.status, 200);
+  const std::string upload = begun.element("UploadId");
+  expect_refused(as(alice_, "POST", "/bucket/other?uploads"));
+  const std::string part = "/bucket/multi?uploadId=" + upload + "&partNumber=";
+  const Reply first = as(alice_, "PUT", part + "1", pattern(996));
+  ASSERT_EQ(first.status, 200);
+  expect_refused(as(alice_, "PUT", part + "2", pattern(1)));
+  const std::string xml = "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>" + first.header("etag") +
+                          "</ETag></Part></CompleteMultipartUpload>";
+  EXPECT_EQ(as(alice_, "POST", "/bucket/multi?uploadId=" + upload, xml).status, 200);
+  EXPECT_EQ(kept_bytes(), 1000u);
+  expect_refused(put_as_alice("more", 1));
+}
+
+TEST_F(QuotaTest, AnAbortedUploadGivesItsRoomBack) {
+  set_bucket_quota({.bytes = 1000});
+  const std::string upload = as(alice_, "POST", "/bucket/multi?uploads").element("UploadId");
+  ASSERT_EQ(as(alice_, "PUT", "/bucket/multi?uploadId=" + upload + "&partNumber=1", pattern(900)).status, 200);
+  expect_refused(put_as_alice("a", 500));
+  EXPECT_EQ(as(alice_, "DELETE", "/bucket/multi?uploadId=" + upload).status, 204);
+  EXPECT_EQ(put_as_alice("a", 500).status, 200);
+}
+
+TEST_F(QuotaTest, CopiesTakeRoom) {
+  put_as_alice("source", 600);
+  set_bucket_quota({.bytes = 1000});
+  expect_refused(as(alice_, "PUT", "/bucket/copy", "", {{"x-amz-copy-source", "/bucket/source"}}));
+  const std::string upload = as(alice_, "POST", "/bucket/multi?uploads").element("UploadId");
+  expect_refused(as(alice_, "PUT", "/bucket/multi?uploadId=" + upload + "&partNumber=1", "",
+                    {{"x-amz-copy-source", "/bucket/source"}}));
+  set_bucket_quota({.bytes = 2000});
+  EXPECT_EQ(as(alice_, "PUT", "/bucket/copy", "", {{"x-amz-copy-source", "/bucket/source"}}).status, 200);
+}
+
+TEST_F(QuotaTest, AnAppendNeedsRoomForItsBytesAndForAnObjectOnlyWhereThereIsNone) {
+  ASSERT_EQ(as(alice_, "PUT", "/appends", "", {{"x-verbena-append", "enabled"}}).status, 200);
+  const auto append = [&](const std::string& key, uint64_t offset, size_t size) {
+    return as(alice_, "PUT", "/appends/" + key, pattern(size), {{"x-amz-write-offset-bytes", std::to_string(offset)}});
+  };
+  ASSERT_EQ(append("log", 0, 100).status, 200);
+  store.document("appends", std::string(quota_document), auth::quota_text({.bytes = 300, .objects = 1}));
+  service.access->changed();
+  EXPECT_EQ(append("log", 100, 100).status, 200);
+  expect_refused(append("new", 0, 10));
+  expect_refused(append("log", 200, 101));
+  EXPECT_EQ(append("log", 200, 100).status, 200);
+}
+
+TEST_F(QuotaTest, DeletesAlwaysWork) {
+  as(alice_, "PUT", "/bucket?versioning",
+     "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>");
+  put_as_alice("a", 100);
+  set_bucket_quota({.bytes = 0, .objects = 0});
+  EXPECT_EQ(as(alice_, "DELETE", "/bucket/a").status, 204) << "it makes a delete marker";
+  EXPECT_EQ(as(alice_, "POST", "/bucket?delete",
+               "<Delete><Object><Key>key</Key></Object><Object><Key>a</Key></Object></Delete>",
+               {{"content-md5", base64_digest(Algorithm::md5,
+                                              "<Delete><Object><Key>key</Key></Object><Object><Key>a</Key></Object>"
+                                              "</Delete>")}})
+                .status,
+            200);
+}
+
+TEST_F(QuotaTest, PromisesWithoutBytesHoldNothingWhenTheyEnd) {
+  set_bucket_quota({.bytes = 1000});
+  for (int i = 0; i < 20; ++i) {
+    Call c;
+    c.method = "PUT";
+    c.target = "/bucket/promised";
+    c.body = pattern(990);
+    c.principal = alice_;
+    c.source_error = Errc::incomplete_body;
+    EXPECT_EQ(call(std::move(c)).status, 400);
+  }
+  EXPECT_EQ(put_as_alice("real", 990).status, 200);
+}
+
+TEST_F(QuotaTest, UploadsAtTheSameTimeDoNotGoBeyondTheQuota) {
+  set_bucket_quota({.bytes = 1000});
+  int inner_status = 0;
+  std::string inner_code;
+  Call c;
+  c.method = "PUT";
+  c.target = "/bucket/first";
+  c.body = pattern(600);
+  c.principal = alice_;
+  // While the first one's body is on its way.
+  c.meanwhile = [&]() -> Task<> {
+    Request request;
+    request.caller.identity.principal = alice_;
+    request.caller.identity.anonymous = false;
+    request.method = "PUT";
+    request.host = "127.0.0.1";
+    request.raw_path = "/bucket/second";
+    request.content_length = 600;
+    TextSource source(pattern(600), 600);
+    TextSink sink;
+    Response response;
+    Router router(service, windows, options);
+    std::function<Headers()> none = [] { return Headers(); };
+    (void)co_await router.handle(request, source, none, response, sink);
+    inner_status = response.status;
+    inner_code = response.error_code;
+  };
+  EXPECT_EQ(call(std::move(c)).status, 200);
+  EXPECT_EQ(inner_status, 403);
+  EXPECT_EQ(inner_code, "QuotaExceeded");
+}
+
+TEST_F(QuotaTest, ABucketsRateHoldsForEverybodyAndSaysWhenToComeBack) {
+  set_bucket_quota({.bytes_per_s = 1024});
+  policy(R"({"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/*"})");
+  ASSERT_EQ(put_as_alice("big", 100 * 1024).status, 200) << "who is let in is served";
+  const Reply refused = as(nullptr, "GET", "/bucket/key");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.code, "SlowDown");
+  EXPECT_GE(std::stoi(refused.header("retry-after")), 90);
+  EXPECT_EQ(refused.count("<Code>SlowDown</Code>"), 1u);
+  EXPECT_EQ(as(alice_, "GET", "/bucket?location").status, 503) << "requests about the bucket, too";
+  // No change of the bucket makes it forget, and another quota begins anew.
+  store.document("bucket", "tagging", "<Tagging><TagSet/></Tagging>");
+  service.access->changed();
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 503);
+  set_bucket_quota({.bytes_per_s = 1'000'000});
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 200);
+}
+
+TEST_F(QuotaTest, AGetPaysForItsBytes) {
+  put_as_alice("big", 100 * 1024);
+  set_bucket_quota({.bytes_per_s = 1024});
+  EXPECT_EQ(as(alice_, "GET", "/bucket/big").status, 200);
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 503);
+}
+
+TEST_F(QuotaTest, RequestsASecondAreTheCallersAndTheRootKeysAreNotCounted) {
+  auth::Principal limited = *alice_;
+  limited.limits = auth::make_limits({.requests_per_s = 1});
+  const auto user = std::make_shared<const auth::Principal>(limited);
+  EXPECT_EQ(as(user, "GET", "/bucket/key").status, 200);
+  int refused = 0;
+  for (int i = 0; i < 100; ++i) refused += as(user, "GET", "/bucket/key").status == 503 ? 1 : 0;
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 200) << "others are not held up";
+  set_bucket_quota({.requests_per_s = 1});
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(call("GET", "/bucket/key").status, 200);
+}
+
+TEST_F(QuotaTest, WhatIsNoQuotaDoesNotOpenTheBucket) {
+  store.document("bucket", std::string(quota_document), "{\"bytes\":-1}");
+  service.access->changed();
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 500);
+}
+
+TEST_F(QuotaTest, WhoMayListABucketLearnsWhatItHolds) {
+  const Reply head = as(alice_, "HEAD", "/bucket");
+  EXPECT_EQ(head.header("x-verbena-objects"), "1");
+  EXPECT_EQ(head.header("x-verbena-bytes"), "4");
+  EXPECT_EQ(head.header("x-verbena-uploads"), "0");
+}
+
+}  // namespace
+}  // namespace verbena::s3::test

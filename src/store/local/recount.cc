@@ -1,0 +1,97 @@
+#include "store/local/recount.h"
+
+#include <future>
+
+#include "base/log.h"
+#include "store/local/catalogue.h"
+#include "store/local/engine.h"
+#include "store/logic/object_ops.h"
+#include "store/logic/usage.h"
+
+namespace verbena::store::local {
+namespace {
+
+constexpr std::chrono::seconds recount_again_after{5};  // the queue was full, or the disk
+
+// The index as it was.
+class SnapshotView final : public View {
+ public:
+  SnapshotView(Index& index, Index::Snapshot snapshot) : index_(index), snapshot_(std::move(snapshot)) {}
+  Result<std::string> get(Table, std::string_view) override { return fail(Errc::unsupported, "snapshot: one row"); }
+  std::unique_ptr<store::Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
+    return std::make_unique<Cursor>(index_.cursor_of(snapshot_, family(table), std::move(prefix), from));
+  }
+
+ private:
+  Index& index_;
+  const Index::Snapshot snapshot_;
+};
+
+}  // namespace
+
+Recount::Recount(Engine& engine) : engine_(engine) {
+  for (const auto& bucket : engine.buckets.all()) {
+    if (bucket->uncounted.load()) buckets_.push_back(bucket);
+  }
+  if (!buckets_.empty()) snapshot_ = engine.index->snapshot();
+}
+
+void Recount::start() {
+  if (!buckets_.empty()) thread_ = std::thread(&Recount::run, this);
+}
+
+void Recount::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wake_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  snapshot_.reset();
+}
+
+bool Recount::stopping_within(std::chrono::seconds time) {
+  std::unique_lock lock(mutex_);
+  return wake_.wait_for(lock, time, [this] { return stopping_; });
+}
+
+void Recount::run() {
+  log::info("store: counting what {} buckets hold", buckets_.size());
+  for (const auto& bucket : buckets_) {
+    if (stopping_within(std::chrono::seconds(0))) return;
+    count(bucket);
+  }
+  snapshot_.reset();
+}
+
+void Recount::count(const std::shared_ptr<const Bucket>& bucket) {
+  SnapshotView rows(*engine_.index, snapshot_);
+  const auto usage = count_bucket(rows, bucket->id, [this] { return !stopping_within(std::chrono::seconds(0)); });
+  if (!usage && usage.error() == Errc::cancelled) return;
+  if (!usage) {
+    log::error("store: what bucket {} holds cannot be counted: {}", bucket->name, describe(usage.error()));
+    return;
+  }
+  for (;;) {
+    const auto done = commit(bucket, *usage);
+    if (done || done.error() == Errc::no_such_bucket || done.error() == Errc::closed) return;
+    log::warn("store: what bucket {} holds cannot be written: {}", bucket->name, describe(done.error()));
+    if (stopping_within(recount_again_after)) return;
+  }
+}
+
+Result<void> Recount::commit(const std::shared_ptr<const Bucket>& bucket, const Usage& usage) {
+  auto judge = [bucket, usage](Transaction& transaction) -> Result<void> {
+    VB_TRY(check_bucket(transaction, *bucket));
+    transaction.count(usage);
+    static_cast<IndexTransaction&>(transaction).complete_count();
+    return {};
+  };
+  const auto outcome = std::make_shared<std::promise<Result<void>>>();
+  auto waiting = outcome->get_future();
+  engine_.committer->submit({.judge = std::move(judge), .blob = nullptr, .runs = {}, .bucket = bucket},
+                            [outcome](Result<void> done) { outcome->set_value(done); });
+  return waiting.get();
+}
+
+}  // namespace verbena::store::local

@@ -1,0 +1,43 @@
+// Counts what buckets hold whose numbers the index does not have: those of a store that an older program left, or of
+// one that has lost changes. On a thread of its own, beside everything else; until a bucket is done its changes are
+// added up in memory alone, so a server that ends before counts it anew.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "store/local/index.h"
+#include "store/logic/bucket.h"
+
+namespace verbena::store::local {
+
+struct Engine;
+
+class Recount {
+ public:
+  // Of all buckets that are uncounted, as they are now: before the first change.
+  explicit Recount(Engine& engine);
+  ~Recount() { stop(); }
+  void start();
+  void stop();
+
+ private:
+  void run();
+  void count(const std::shared_ptr<const Bucket>& bucket);
+  Result<void> commit(const std::shared_ptr<const Bucket>& bucket, const Usage& usage);
+  bool stopping_within(std::chrono::seconds time);
+
+  Engine& engine_;
+  std::vector<std::shared_ptr<const Bucket>> buckets_;
+  Index::Snapshot snapshot_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;  // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace verbena::store::local
