@@ -406,10 +406,9 @@ void SessionDoor::put_async(const std::string& bucket, const std::string& key, B
   std::string provider = (*session)->provider();
   PutCall call(bucket, key, from, memory, options, provider != "local", options_.request_timeout);
   call.seal(std::move(*headers));
-  (*session)->put_async(call.request, [size = from.size(), provider, described = options.describe,
-                                       done = std::move(done)](Result<NativeObject> put) {
-    done(finish_put(std::move(put), size, provider, described));
-  });
+  (*session)->put_async(call.request,
+                        [size = from.size(), provider, described = options.describe, done = std::move(done)](
+                            Result<NativeObject> put) { done(finish_put(std::move(put), size, provider, described)); });
 }
 
 }  // namespace verbena::client
