@@ -159,10 +159,15 @@ Task<Result<void>> prepare_append(Service& service, PutRequest& request, std::op
   co_return Result<void>();
 }
 
+// Of plain bytes. An append is sealed when it is known what it is added to; anything else as it comes.
 Task<Result<std::unique_ptr<store::ObjectWriter>>> make_writer(Service& service, const PutRequest& request,
+                                                               const Seal& seal, store::AppendSealPtr append_seal,
                                                                std::optional<uint64_t> size) {
-  if (request.append) co_return co_await service.store.create_append(request.bucket, request.key, size);
-  co_return co_await service.store.create(request.bucket, request.key, size);
+  if (request.append) {
+    co_return co_await service.store.create_append(request.bucket, request.key, size, std::move(append_seal));
+  }
+  VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, seal.stored_size(size)));
+  co_return seal.writer(service, std::move(writer), size);
 }
 
 }  // namespace
@@ -234,17 +239,21 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   const auto size = body.size();
   if (size.value_or(0) > put_size_max) co_return fail(Errc::entity_too_large, "put: declared length");
 
-  VB_CO_ASSIGN(const Seal seal,
-               co_await plan_seal(service, request.bucket, request.key, std::move(request.encryption)));
+  Seal seal;
+  store::AppendSealPtr append_seal;
+  if (request.append) {
+    VB_CO_ASSIGN(append_seal,
+                 co_await plan_append_seal(service, request.bucket, request.key, std::move(request.encryption)));
+  } else {
+    VB_CO_ASSIGN(seal, co_await plan_seal(service, request.bucket, request.key, std::move(request.encryption)));
+  }
   add_default_checksum(request);
   if (request.append || seal.opaque_etag() || access->directory) request.md5_etag = false;
   if (request.append) {
     VB_CO_TRY(co_await check_may_append(service, caller, *access, request));
-    if (seal) co_return fail(Errc::not_implemented, "Encrypted objects cannot be appended to.");
     VB_CO_TRY(co_await prepare_append(service, request, size));
   }
-  VB_CO_ASSIGN(auto writer, co_await make_writer(service, request, seal.stored_size(size)));
-  writer = seal.writer(service, std::move(writer), size);
+  VB_CO_ASSIGN(auto writer, co_await make_writer(service, request, seal, std::move(append_seal), size));
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body));
   if (request.append && info.size == 0) {
     co_return fail(Errc::invalid_request, "Request body cannot be empty when 'write offset' is specified.");
