@@ -84,7 +84,8 @@ class SealedAppends : public OnEngine {
   Task<Result<ObjectInfo>> append_task(std::string key, std::string bytes, AppendSealPtr by) {
     VB_CO_ASSIGN(auto writer, co_await t.engine().create_append("b", key, bytes.size(), by));
     VB_CO_TRY(co_await writer->append(t.chunk(bytes)));
-    co_return co_await writer->commit(info_of(bytes), {});
+    CommitConditions none;
+    co_return co_await writer->commit(info_of(bytes), std::move(none));
   }
   // All at once; how many were done.
   int together(const std::vector<std::tuple<std::string, std::string, AppendSealPtr>>& all) {

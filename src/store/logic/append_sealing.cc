@@ -59,7 +59,8 @@ SealedPartWriter::SealedPartWriter(const AppendSeal& seal, const Secret& object_
 Task<Result<Attributes>> SealedPartWriter::commit(uint64_t size) {
   ObjectInfo info;
   info.size = size;
-  VB_CO_TRY(co_await writer_->commit(std::move(info), {}));
+  CommitConditions none;
+  VB_CO_TRY(co_await writer_->commit(std::move(info), std::move(none)));
   co_return Attributes{{std::string(salt_attribute), std::string(as_text(salt_))}};
 }
 
