@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Directory buckets: what sessions, appends and renames cost, in one run. Prints rows and ratios.
 
-  GET of 4 KiB, signed in a session against signed with lasting keys, the root's and those of a user with a policy of two
-      statements: requests per second of the server's own CPU time
+  GET of 4 KiB, signed in a session against signed with lasting keys, the root's and those of users with policies of two
+      and of twelve statements: requests per second of the server's own CPU time
   append of 200 bytes by the native door, 64 in flight, against PutObject of 200 bytes over HTTP, one and 64 in flight
   rename against a PUT of an empty object, over HTTP and natively
 
@@ -27,6 +27,10 @@ BUCKET, GENERAL = f"bench--{ZONE}--x-s3", "bench-general"
 BATCH = 64
 
 
+# What a user of several buckets has: each with a statement for listing it and one for what is in it.
+OTHERS = [statement for i in range(5) for statement in (
+    {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:::team-{i}-data"},
+    {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": f"arn:aws:s3:::team-{i}-data/*"})]
 POLICY = {"Version": "2012-10-17", "Statement": [
     {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject", "s3:ListBucket"],
      "Resource": [f"arn:aws:s3:::{GENERAL}", f"arn:aws:s3:::{GENERAL}/*"]},
@@ -118,13 +122,15 @@ def main():
         for bucket, client in ((BUCKET, root), (GENERAL, plain)):
             assert client.call("PUT", f"/{bucket}/4k", os.urandom(4096)).status == 200
         keys = make_user(server.http, "bench", POLICY)
+        of_many = make_user(server.http, "bench-many", {**POLICY, "Statement": OTHERS + POLICY["Statement"]})
         streams = []
-        for who in ({}, {"keys": keys}):
+        for who in ({}, {"keys": keys}, {"keys": of_many}):
             session = Express(server.http, **who).open_session(BUCKET)
             streams.append(Stream(server.http, raw_request(session, f"/{BUCKET}/4k")))
             streams.append(Stream(server.http, raw_request(Express(server.http, service="s3", **who), f"/{GENERAL}/4k")))
         rates = requests_per_cpu_second(server, streams, given.seconds)
-        for whose, in_session, signed in (("the root", *rates[:2]), ("a user", *rates[2:])):
+        for whose, in_session, signed in (("the root", *rates[:2]), ("a user", *rates[2:4]),
+                                          ("a user of many buckets", *rates[4:])):
             row(f"GET 4 KiB in a session of {whose}", in_session, "requests per core and second")
             row(f"GET 4 KiB signed with lasting keys of {whose}", signed, "requests per core and second")
             ratio("in a session / with lasting keys", in_session / signed, ">= 1.1")

@@ -25,6 +25,10 @@
 #include <thread>
 
 #include "auth/auth.h"
+#include "auth/identifiers.h"
+#include "auth/identity_store.h"
+#include "auth/keyring.h"
+#include "auth/policy.h"
 #include "base/log.h"
 #include "counters.h"
 #include "http/s3_handler.h"
@@ -157,6 +161,9 @@ class Bench {
   void native_many(wire::Type type, size_t size, uint64_t items, Counts* counts);
   enum class Http { get, anonymous_get, head, put };
   void http(Http what, size_t size, uint64_t requests, Counts* counts);
+  // A GET of a user with a policy, signed with his lasting keys or in a session of a directory bucket that they opened.
+  // Names are of the same length, and so is all else of the requests.
+  void user_get(bool in_session, size_t size, uint64_t requests, Counts* counts);
 
  private:
   struct Answer {
@@ -173,6 +180,12 @@ class Bench {
     return future.get();
   }
   std::string request(std::string_view method, std::string_view path, std::string_view body, uint16_t port);
+  static std::string signed_request(const auth::Credentials& keys, std::string_view service, std::string_view method,
+                                    std::string_view path, std::string_view body, uint16_t port);
+  void make_user();
+  // Warms up, and then counts `requests` of these.
+  void repeat(HttpClient& client, const std::string& text, std::optional<size_t> body_size, uint64_t requests,
+              Counts* counts);
   Answer exchange(HttpClient& client, const std::string& request);
   void put_object(size_t size, const std::string& bucket = "bench", const std::string& suffix = {});
   void open_session();
@@ -184,19 +197,24 @@ class Bench {
   Core core_{{}};
   std::unique_ptr<store::local::LocalStore> store_;
   std::unique_ptr<store::HotStore> hot_;
-  auth::Credentials keys_{.access_key = "AKBENCH", .secret_key = "secret", .session_token = {}};
+  auth::Credentials keys_{.access_key = "AKBENCH", .secret_key = "secret", .session_token = {}}, keys_of_user_;
   auth::RootCredentials credentials_{keys_};
   auth::Verifier verifier_{credentials_, system_clock(), {}};
   std::unique_ptr<s3::Service> service_;
   std::unique_ptr<s3::Router> router_;
   Port port_;
   std::unique_ptr<native::NativeDoor> door_;
-  std::unique_ptr<http::Listener> s3_listener_, session_listener_;
+  std::unique_ptr<http::Listener> s3_listener_, session_listener_, user_listener_;
   std::unique_ptr<HttpClient> client_;
 
+  const std::unique_ptr<auth::KeyRing> ring_ = auth::KeyRing::in_memory();
+  std::unique_ptr<auth::IdentityStore> accounts_;
+  std::unique_ptr<auth::Verifier> user_verifier_;
   uint64_t session_ = 0, sequence_ = 0;
   wire::LaneKeys lane_;
 };
+
+constexpr const char *directory_bucket = "bench--local1-az1--x-s3", *user_bucket = "bench-general-bucket-01";
 
 std::string key_of(size_t size) { return "object-" + std::to_string(size); }
 
@@ -225,6 +243,10 @@ Bench::Bench() {
   bucket.owner = "root";
   bucket.durability = store::Durability::memory;
   must(run(hot_->create_bucket(bucket)), "bucket");
+  for (const char* name : {directory_bucket, user_bucket}) {
+    bucket.name = name;
+    must(run(hot_->create_bucket(bucket)), "bucket");
+  }
   bucket.name = "public";
   must(run(hot_->create_bucket(bucket)), "bucket");
   must(run(hot_->set_document("public", "policy",
@@ -239,6 +261,7 @@ Bench::~Bench() {
   client_.reset();
   s3_listener_->close();
   session_listener_->close();
+  if (user_listener_ != nullptr) user_listener_->close();
   for (int i = 0; i < 1000 && s3_listener_->connections() + session_listener_->connections() != 0; ++i) {
     core_.io().restart();
     core_.io().poll();
@@ -256,8 +279,13 @@ Bench::~Bench() {
 }
 
 std::string Bench::request(std::string_view method, std::string_view path, std::string_view body, uint16_t port) {
+  return signed_request(keys_, "s3", method, path, body, port);
+}
+
+std::string Bench::signed_request(const auth::Credentials& keys, std::string_view service, std::string_view method,
+                                  std::string_view path, std::string_view body, uint16_t port) {
   Pairs headers{{"host", "127.0.0.1:" + std::to_string(port)}};
-  auth::sign(keys_, "us-east-1", "s3", system_clock(), method, path, "", to_hex(as_bytes(sha256(as_bytes(body)))),
+  auth::sign(keys, "us-east-1", service, system_clock(), method, path, "", to_hex(as_bytes(sha256(as_bytes(body)))),
              headers);
   std::string text = fmt::format("{} {} HTTP/1.1\r\n", method, path);
   for (const auto& [name, value] : headers) text += fmt::format("{}: {}\r\n", name, value);
@@ -435,6 +463,57 @@ void Bench::http(Http what, size_t size, uint64_t requests, Counts* counts) {
   if (what == Http::anonymous_get) text = fmt::format("GET {} HTTP/1.1\r\nhost: localhost\r\n\r\n", path);
   client_->bodyless(what == Http::head);
   const bool get = what == Http::get || what == Http::anonymous_get;
+  repeat(*client_, text, get ? std::optional(size) : std::nullopt, requests, counts);
+}
+
+// In a server's own store of identities.
+void Bench::make_user() {
+  auto opened = auth::IdentityStore::open("", *ring_, keys_);
+  if (!opened) give_up(opened.error());
+  accounts_ = std::move(*opened);
+  const std::string policy =
+      fmt::format(R"({{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Action":["s3:GetObject","s3:PutObject",)"
+                  R"("s3:ListBucket"],"Resource":["arn:aws:s3:::{0}","arn:aws:s3:::{0}/*"]}},{{"Effect":"Allow",)"
+                  R"("Action":"s3express:CreateSession","Resource":"*"}}]}})",
+                  user_bucket);
+  auth::User user;
+  user.name = "bench";
+  user.id = auth::make_id("AIDA");
+  user.keys.push_back(accounts_->make_key("", "", system_clock().now_s()));
+  keys_of_user_ = {user.keys[0].access_key, user.keys[0].secret_key, ""};
+  user.policy_set.inline_policies.emplace(
+      "own", auth::PolicyDocument{policy, must(auth::parse_policy(policy, auth::PolicyKind::identity), "policy")});
+  const auto add = [&user](auth::AccountEntry& entry) -> Result<void> {
+    entry.users.insert_or_assign("bench", user);
+    return {};
+  };
+  must(accounts_->change_account(auth::root_account_id, add), "user");
+  user_verifier_ =
+      std::make_unique<auth::Verifier>(*accounts_, system_clock(), auth::Verifier::Options{.express = true});
+  user_listener_ =
+      must(http::listen(core_, "127.0.0.1", 0, {}, std::nullopt, http::make_s3_handler(*user_verifier_, *router_)),
+           "listen");
+}
+
+void Bench::user_get(bool in_session, size_t size, uint64_t requests, Counts* counts) {
+  make_user();
+  const std::string bucket = in_session ? directory_bucket : user_bucket;
+  put_object(size, bucket);
+  auth::Credentials keys = keys_of_user_;
+  if (in_session) {
+    const int64_t now_s = system_clock().now_s();
+    const auto key = must(accounts_->find(keys.access_key, "", now_s), "key");
+    keys =
+        must(accounts_->open_bucket_session(*key, {.bucket = bucket, .read_only = true}, now_s), "session").credentials;
+  }
+  HttpClient client(user_listener_->port());
+  const std::string text = signed_request(keys, in_session ? "s3express" : "s3", "GET",
+                                          "/" + bucket + "/" + key_of(size), "", user_listener_->port());
+  repeat(client, text, size, requests, counts);
+}
+
+void Bench::repeat(HttpClient& client, const std::string& text, std::optional<size_t> body_size, uint64_t requests,
+                   Counts* counts) {
   const uint64_t warm_up = 16;
   for (uint64_t i = 0; i < requests + warm_up; ++i) {
     const bool counted = i >= warm_up;
@@ -444,11 +523,11 @@ void Bench::http(Http what, size_t size, uint64_t requests, Counts* counts) {
       while (core_.io().poll() != 0) {
       }
     };
-    client_->send(text);
+    client.send(text);
     do {
       run_request(serve, counted, counts);
-    } while (!client_->take(answer.status, answer.body));
-    if (answer.status != 200 || (get && answer.body.size() != size)) give_up("an HTTP request failed");
+    } while (!client.take(answer.status, answer.body));
+    if (answer.status != 200 || (body_size && answer.body.size() != *body_size)) give_up("an HTTP request failed");
   }
 }
 
@@ -474,6 +553,8 @@ constexpr Case cases[] = {
     {"http_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 64 * KiB, n, c); }},
     {"http_get_4k_anonymous",
      [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::anonymous_get, 4 * KiB, n, c); }},
+    {"http_get_4k_user", [](Bench& b, uint64_t n, Counts* c) { b.user_get(false, 4 * KiB, n, c); }},
+    {"http_get_4k_session", [](Bench& b, uint64_t n, Counts* c) { b.user_get(true, 4 * KiB, n, c); }},
     {"http_head", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::head, 4 * KiB, n, c); }},
     {"http_put_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::put, 4 * KiB, n, c); }},
     {"http_put_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::put, 64 * KiB, n, c); }},

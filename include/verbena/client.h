@@ -78,7 +78,9 @@ struct ClientOptions {
   std::string endpoint = "http://127.0.0.1:9000";  // S3: scheme://host[:port]
   // host:port, or http(s)://host:port; empty: the endpoint's host and port 9100.
   std::string native_endpoint = {};
-  std::string access_key = {}, secret_key = {}, session_token = {};  // empty access key: anonymous, HTTP only
+  // Empty access key: anonymous, HTTP only. `session_token`: of STS, or of a directory bucket's session
+  // (CreateSession), in which then everything is done.
+  std::string access_key = {}, secret_key = {}, session_token = {};
   std::string region = "us-east-1";
   Via via = Via::automatic;  // anything but automatic never falls back: it fails
   // Native: auto | local | verbs | tcp | efa | cxi. Tokens: the same names without local, and tcp is libfabric's, which

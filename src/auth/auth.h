@@ -36,6 +36,8 @@ struct BucketSession {
   bool operator==(const BucketSession&) const = default;
 };
 
+struct LastSigningKey;  // signing_key.h
+
 // A key that may sign, and who stands behind it. Immutable and shared.
 struct AccessKey {
   Credentials credentials;
@@ -44,6 +46,8 @@ struct AccessKey {
   // Of a session: the lasting key that it goes back to, and what tells it from another one of that name made later.
   std::string parent_key{}, parent_tag{};
   std::optional<BucketSession> limits{};  // of a session of a directory bucket, which is good for nothing else
+  // Of a session: for the verifier on the thread whose look-up gave this key, and nobody else.
+  std::shared_ptr<LastSigningKey> last_signing_key{};
   bool expired(int64_t now_s) const { return expires_s != 0 && now_s >= expires_s; }
 };
 using AccessKeyPtr = std::shared_ptr<const AccessKey>;

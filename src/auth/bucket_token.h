@@ -1,9 +1,10 @@
 // The token of a session of a directory bucket that a lasting key opened. It comes with every request of the session
 // and every byte of it is hashed there, so it is short: what it says stands open in it, under a code of the key ring's,
-// and the session's own keys are made from it and not kept in it. Internal to auth/.
+// and the session's own keys are made from it and not kept in it.
 //
 // Base64 of: format (1) | start of the master key's id (4) | nonce (6) | expires (5) | flags (1) | tag of the key that
 // opened it (8) | that key, the bucket and, with KMS, the key's id, each behind its length (1) | code (16).
+// (A client knows its own by their form.)
 #pragma once
 
 #include <array>

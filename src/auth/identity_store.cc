@@ -13,6 +13,8 @@
 #include "auth/bucket_token.h"
 #include "auth/identifiers.h"
 #include "auth/identity_file.h"
+#include "auth/opened_tokens.h"
+#include "auth/signing_key.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/fd.h"
@@ -37,7 +39,7 @@ Result<void> saved(const Result<void>& done) {
 Result<std::optional<std::string>> read_file(const std::filesystem::path& path, uint64_t bytes_max) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file && errno == ENOENT) return std::nullopt;
-  struct stat status{};
+  struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) return fail(Errc::io_error, "identity file: open", errno);
   if (!S_ISREG(status.st_mode)) return fail(Errc::malformed, "identity file: not a regular file");
   if ((status.st_mode & 022) != 0) return fail(Errc::malformed, "identity file: others may write it; run chmod 600");
@@ -78,21 +80,9 @@ KeyTag short_tag_of(const AccessKey& key) {
   return tag;
 }
 
-// Session tokens of late, opened: each thread has its own, so that no look-up takes a lock. Direct-mapped: a collision
-// evicts, nothing grows, and who is evicted costs a few hashes. Only tokens that opened are put here.
-struct OpenedToken {
-  uint64_t store = 0;  // several may be in a process
-  uint64_t generation = 0;
-  std::string token;
-  AccessKeyPtr key;
-};
-constexpr size_t opened_slots = 256;
-
-// A token ends with what a secret key made of it: nobody chooses where it lies.
-OpenedToken& slot_of(std::string_view token) {
-  thread_local const auto opened = std::make_unique<std::array<OpenedToken, opened_slots>>();
-  return (*opened)[std::hash<std::string_view>()(token.substr(token.size() - std::min<size_t>(token.size(), 16))) %
-                   opened_slots];
+OpenedTokens& opened_by_this_thread() {
+  thread_local const auto opened = std::make_unique<OpenedTokens>();
+  return *opened;
 }
 
 uint64_t next_store_number() {
@@ -371,14 +361,12 @@ Result<AccessKeyPtr> IdentityStore::find_session(std::string_view access_key, st
                                                  int64_t now_s) const {
   // Before the snapshot is read: a change in between makes what is kept here stale at once.
   const uint64_t generation = this->generation();
-  OpenedToken& slot = slot_of(token);
-  const bool known = slot.store == number_ && slot.generation == generation &&
-                     equal_constant_time(as_bytes(slot.token), as_bytes(token));
-  if (!known) {
-    VB_ASSIGN(AccessKeyPtr opened, open_token(token));
-    slot = {number_, generation, std::string(token), std::move(opened)};
+  OpenedTokens& opened = opened_by_this_thread();
+  AccessKeyPtr key = opened.find(number_, generation, token);
+  if (key == nullptr) {
+    VB_ASSIGN(key, open_token(token));
+    opened.put(number_, generation, token, key);
   }
-  const AccessKeyPtr& key = slot.key;
   if (key->credentials.access_key != access_key) {
     return fail(Errc::invalid_token, "The session token does not belong to this access key.");
   }
@@ -409,7 +397,8 @@ Result<AccessKeyPtr> IdentityStore::open_short(std::string_view token) const {
                 contents.expires_s,
                 std::move(contents.parent_key),
                 {},
-                std::move(contents.limits)};
+                std::move(contents.limits),
+                std::make_shared<LastSigningKey>()};
   return std::make_shared<const AccessKey>(std::move(key));
 }
 
@@ -453,7 +442,8 @@ Result<AccessKeyPtr> IdentityStore::resolve(const SessionContents& contents, std
                 contents.expires_s,
                 contents.parent_key,
                 contents.parent_tag,
-                contents.limits};
+                contents.limits,
+                std::make_shared<LastSigningKey>()};
   return std::make_shared<const AccessKey>(std::move(key));
 }
 

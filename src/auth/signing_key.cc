@@ -36,12 +36,9 @@ bool SigningKeyCache::matches(const Entry& entry, const Credentials& credentials
          equal_constant_time(as_bytes(entry.secret_key), as_bytes(credentials.secret_key));
 }
 
-bool SigningKeyCache::find(const Credentials& credentials, std::string_view scope, SigningKey& out) const {
-  const size_t slot = slot_of(credentials.access_key, scope);
-  const Entry& entry = entries_[slot];
-  if (!matches(entry, credentials, scope)) return false;
-  out = entry.key;
-  return true;
+const SigningKey* SigningKeyCache::find(const Credentials& credentials, std::string_view scope) const {
+  const Entry& entry = entries_[slot_of(credentials.access_key, scope)];
+  return matches(entry, credentials, scope) ? &entry.key : nullptr;
 }
 
 void SigningKeyCache::put(const Credentials& credentials, std::string_view scope, const SigningKey& key) {

@@ -1,4 +1,4 @@
-// A bounded cache of derived signing keys. Internal to auth/.
+// What is kept of derived signing keys. Internal to auth/.
 #pragma once
 
 #include <array>
@@ -19,13 +19,20 @@ struct SigningKey {
 SigningKey make_signing_key(std::string_view secret, std::string_view date, std::string_view region,
                             std::string_view service);
 
+// A session's, of the scope that it signed for last: it goes with the session, so that no account's sessions take the
+// places of other keys.
+struct LastSigningKey {
+  std::string scope;
+  SigningKey key;
+};
+
 // Deriving a key costs four HMACs and its result holds for a day. Direct-mapped: a collision evicts, nothing grows.
 // Each thread has its own, so that no look-up takes a lock. Only keys whose signature verified are put here, so that a
 // stranger cannot evict the ones in use.
 class SigningKeyCache {
  public:
   // `scope`: date, region and service, as scope_of() writes them.
-  bool find(const Credentials& credentials, std::string_view scope, SigningKey& out) const;
+  const SigningKey* find(const Credentials& credentials, std::string_view scope) const;  // null: it is not there
   void put(const Credentials& credentials, std::string_view scope, const SigningKey& key);
 
  private:

@@ -22,6 +22,16 @@ SigningKeyCache& keys_of_this_thread() {
   return *cache;
 }
 
+const SigningKey* kept_signing_key(const AccessKey& key, std::string_view scope) {
+  if (key.last_signing_key == nullptr) return keys_of_this_thread().find(key.credentials, scope);
+  return key.last_signing_key->scope == scope ? &key.last_signing_key->key : nullptr;
+}
+
+void keep_signing_key(const AccessKey& key, std::string_view scope, const SigningKey& made) {
+  if (key.last_signing_key == nullptr) return keys_of_this_thread().put(key.credentials, scope, made);
+  *key.last_signing_key = {std::string(scope), made};
+}
+
 Result<Payload> payload_kind(std::string_view text, std::array<std::byte, 32>& sha256_out) {
   if (text == unsigned_payload_name) return Payload::unsigned_payload;
   if (text == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD") return Payload::chunked_signed;
@@ -287,14 +297,16 @@ Result<Verified> Verifier::verify_version4(const RequestView& request, const Cla
   thread_local std::string scope;
   scope.clear();
   append_scope(scope, claim.date, claim.region, claim.service);
-  SigningKey key;
-  SigningKeyCache& cache = keys_of_this_thread();
-  const bool cached = cache.find(credentials, scope, key);
-  if (!cached) key = make_signing_key(credentials.secret_key, claim.date, claim.region, claim.service);
-  if (!signature_matches(request, claim, arguments, scope, key.hmac)) {
+  SigningKey made;
+  const SigningKey* key = kept_signing_key(*out.key, scope);
+  if (key == nullptr) {
+    made = make_signing_key(credentials.secret_key, claim.date, claim.region, claim.service);
+    key = &made;
+  }
+  if (!signature_matches(request, claim, arguments, scope, key->hmac)) {
     return fail(Errc::signature_does_not_match, "auth: signature");
   }
-  if (!cached) cache.put(credentials, scope, key);
+  if (key == &made) keep_signing_key(*out.key, scope, made);
 
   name_signer(out.identity, out.key, generation);
   out.identity.express = express;
@@ -303,7 +315,7 @@ Result<Verified> Verifier::verify_version4(const RequestView& request, const Cla
     out.seed_signature = claim.signature;
     out.amz_date = claim.date_text();
     out.scope = scope;
-    out.signing_key = key.bytes;
+    out.signing_key = key->bytes;
   }
   return out;
 }

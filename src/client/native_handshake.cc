@@ -3,6 +3,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "auth/bucket_token.h"
 #include "base/checksum.h"
 #include "client/http_client.h"
 #include "native/wire/message.h"
@@ -65,8 +66,10 @@ HttpRequest session_request(const NativeOptions& options, const std::string& hos
   request.method = "POST";
   request.target = "/-/session";
   request.headers = {{"host", host}, {"content-type", "application/json"}};
-  auth::sign(options.credentials, options.region, "s3", *options.clock, request.method, request.target, "",
-             to_hex(as_bytes(sha256(as_bytes(body)))), request.headers);
+  // The session of a directory bucket opens one here, too: who signs in it has signed for both doors.
+  const bool in_session = auth::is_bucket_token(options.credentials.session_token);
+  auth::sign(options.credentials, options.region, in_session ? "s3express" : "s3", *options.clock, request.method,
+             request.target, "", to_hex(as_bytes(sha256(as_bytes(body)))), request.headers);
   request.body = as_bytes(body);
   request.collected_body_max = answer_size_max;
   request.deadline = deadline_in(options.connect_timeout);

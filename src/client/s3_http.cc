@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "auth/bucket_token.h"
 #include "base/checksum.h"
 #include "base/text.h"
 #include "base/xml_escape.h"
@@ -139,6 +140,8 @@ Outcome<auth::Credentials> S3Http::open_session(const std::string& bucket, const
 }
 
 Outcome<HttpReply> S3Http::call(const S3Call& call) {
+  // In a session that somebody else opened, all that the client does is done in it.
+  if (auth::is_bucket_token(options_.credentials.session_token)) return call_signed(call, &options_.credentials);
   if (options_.credentials.access_key.empty() || !goes_in_session(call)) return call_signed(call, nullptr);
   OUT_TRY(check_names(call));
   const auto open = [&] { return open_session(call.bucket, call.stop); };

@@ -137,8 +137,10 @@ Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create(std::string_view bu
 }
 
 Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create_append(std::string_view bucket, std::string_view key,
-                                                                    std::optional<uint64_t> size_hint) {
-  VB_CO_ASSIGN(std::unique_ptr<ObjectWriter> writer, co_await below_.create_append(bucket, key, size_hint));
+                                                                    std::optional<uint64_t> size_hint,
+                                                                    AppendSealPtr seal) {
+  VB_CO_ASSIGN(std::unique_ptr<ObjectWriter> writer,
+               co_await below_.create_append(bucket, key, size_hint, std::move(seal)));
   co_return std::make_unique<TellingWriter>(std::move(writer), tier_, bucket, key);
 }
 

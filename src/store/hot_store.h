@@ -32,7 +32,8 @@ class HotStore final : public Store {
   Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
                                                      std::optional<uint64_t> size_hint) override;
   Task<Result<std::unique_ptr<ObjectWriter>>> create_append(std::string_view bucket, std::string_view key,
-                                                            std::optional<uint64_t> size_hint) override;
+                                                            std::optional<uint64_t> size_hint,
+                                                            AppendSealPtr seal) override;
   Task<Result<ObjectInfo>> rename(std::string_view bucket, RenameRequest request) override;
   Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override;
   Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,

@@ -271,6 +271,29 @@ class OpeningReader final : public ObjectReader {
 
 }  // namespace
 
+Result<Salt> read_salt(const Attributes& attributes) {
+  const std::string* const text = find_attribute(attributes, salt_attribute);
+  Salt salt;
+  if (text == nullptr || text->size() != salt.size()) return fail(Errc::corrupt_object, "encryption: salt");
+  std::ranges::copy(as_bytes(*text), salt.begin());
+  return salt;
+}
+
+Result<std::vector<NumberedPart>> numbered_parts(const ObjectInfo& info) {
+  std::vector<NumberedPart> parts;
+  if (info.parts.empty()) {
+    VB_ASSIGN(const Salt salt, read_salt(info.attributes));
+    parts.push_back({0, {info.size, salt}});
+    return parts;
+  }
+  parts.reserve(info.parts.size());
+  for (const PartInfo& part : info.parts) {
+    VB_ASSIGN(const Salt salt, read_salt(part.attributes));
+    parts.push_back({part.number, {part.size, salt}});
+  }
+  return parts;
+}
+
 std::unique_ptr<ObjectWriter> make_sealing_writer(std::unique_ptr<ObjectWriter> below, memory::Arena& arena,
                                                   const Secret& object_key, const Salt& salt,
                                                   std::optional<uint64_t> size) {

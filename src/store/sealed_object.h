@@ -30,6 +30,18 @@ struct SealedPart {
   Salt salt{};
 };
 
+// The attribute of a part, or of an object that is one, that has its salt; it is on disk.
+inline constexpr std::string_view salt_attribute = "sse-salt";
+Result<Salt> read_salt(const Attributes& attributes);  // corrupt_object: there is none
+
+// As the object's list has it.
+struct NumberedPart {
+  int number = 0;  // 0: the object is one part
+  SealedPart part;
+};
+// The list of an object with its parts, or of one that is one. corrupt_object.
+Result<std::vector<NumberedPart>> numbered_parts(const ObjectInfo& info);
+
 // Bytes that a part of `size` bytes takes.
 constexpr uint64_t sealed_size(uint64_t size) {
   return size + (size + sealed_block_size - 1) / sealed_block_size * sealed_tag_size;

@@ -287,6 +287,9 @@ inline void change_attributes(Attributes& attributes, const Attributes& changes)
   }
 }
 
+class AppendSeal;
+using AppendSealPtr = std::shared_ptr<const AppendSeal>;
+
 class Store {
  public:
   virtual ~Store() = default;
@@ -340,8 +343,10 @@ class Store {
   virtual Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
                                                              std::optional<uint64_t> size_hint) = 0;
   // A writer whose commit adds its bytes to the object's end (logic/append.h). What readers have open stays as it was.
+  // It takes plain bytes: `seal` says how they are encrypted (append_seal.h), null that they are not.
   virtual Task<Result<std::unique_ptr<ObjectWriter>>> create_append(std::string_view bucket, std::string_view key,
-                                                                    std::optional<uint64_t> size_hint) = 0;
+                                                                    std::optional<uint64_t> size_hint,
+                                                                    AppendSealPtr seal = {}) = 0;
   // Atomic, and no byte is copied: neither name is ever missing or there twice. Returns the object; of a request that
   // was done before, nothing is told but that. no_such_key, invalid_bucket_state, idempotency_mismatch.
   virtual Task<Result<ObjectInfo>> rename(std::string_view bucket, RenameRequest request) = 0;

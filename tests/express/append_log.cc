@@ -9,7 +9,8 @@
 //   append_log rename DOOR BUCKET KEY COUNT 1          renames KEY.a to KEY.b and back
 //   append_log touch DOOR BUCKET KEY COUNT 1           a PUT of an empty object for each
 //
-// Endpoints and keys come by VERBENA_ENDPOINT, VERBENA_NATIVE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+// Endpoints and keys come by VERBENA_ENDPOINT, VERBENA_NATIVE, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, of a
+// session, AWS_SESSION_TOKEN.
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -48,6 +49,7 @@ verbena::Client connect(const std::string& door, unsigned in_flight) {
   options.native_endpoint = env("VERBENA_NATIVE");
   options.access_key = env("AWS_ACCESS_KEY_ID");
   options.secret_key = env("AWS_SECRET_ACCESS_KEY");
+  options.session_token = env("AWS_SESSION_TOKEN");
   options.via = door == "native" ? verbena::Via::native : door == "token" ? verbena::Via::token : verbena::Via::http;
   if (door == "token") options.provider = "tcp";
   options.token_size_min = 1;

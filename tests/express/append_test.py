@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """A log that is written record by record while it is read and the server is killed: every acknowledged record is there,
-in order, once. Over all three doors.
+in order, once. Over all three doors, in a bucket that encrypts nothing or everything.
 
-usage: append_test.py APPEND_LOG [--records N] [--doors http,token,native]
+usage: append_test.py APPEND_LOG [--records N] [--doors http,token,native] [--encrypted]
 """
 import argparse
 import os
@@ -16,23 +16,26 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from express_case import ZONE, Express  # noqa: E402
-from verbena_server import ACCESS_KEY, IN_MEMORY, SECRET_KEY, Server  # noqa: E402
+from verbena_server import ACCESS_KEY, IN_MEMORY, ON_RADOS, SECRET_KEY, Server, program as verbena  # noqa: E402
 
 BUCKET = f"logs--{ZONE}--x-s3"
 RECORD = 200
 KILLS = 3
+ENCRYPTION = ("<ServerSideEncryptionConfiguration><Rule><ApplyServerSideEncryptionByDefault><SSEAlgorithm>AES256</SSEAlgorithm>"
+              "</ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>")
 # What may go on at once: HTTP and tokens wait for each answer before the next offset is known to hold.
 IN_FLIGHT = {"http": 1, "token": 1, "native": 64}
 
 
-def environment(server):
-    return dict(os.environ, VERBENA_ENDPOINT=server.http, VERBENA_NATIVE=server.native, AWS_ACCESS_KEY_ID=ACCESS_KEY,
-                AWS_SECRET_ACCESS_KEY=SECRET_KEY)
+def environment(server, keys=(ACCESS_KEY, SECRET_KEY, "")):
+    access, secret, token = keys
+    return dict(os.environ, VERBENA_ENDPOINT=server.http, VERBENA_NATIVE=server.native, AWS_ACCESS_KEY_ID=access,
+                AWS_SECRET_ACCESS_KEY=secret, AWS_SESSION_TOKEN=token)
 
 
 class Program:
-    def __init__(self, program, server, *args):
-        self.process = subprocess.Popen([program, *map(str, args)], env=environment(server), stdin=subprocess.DEVNULL,
+    def __init__(self, program, server, *args, **keys):
+        self.process = subprocess.Popen([program, *map(str, args)], env=environment(server, **keys), stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.acknowledged, self.lines = 0, []
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -91,11 +94,41 @@ def follow(program, server, door, records):
         assert status == 0, f"{door}: the {name} ended with {status}: {errors}\n{server.log()}"
 
 
+def in_a_session(program, server):
+    """Who holds the credentials of one session and nothing else writes and reads by the doors that sign with them."""
+    session = Express(server.http).open_session(BUCKET).session
+    for door in ("http", "native"):
+        for what in ("write", "tail"):
+            one = Program(program, server, what, door, BUCKET, f"{door}-in-session", 200,
+                          *([IN_FLIGHT[door]] if what == "write" else []), keys=session)
+            status, errors = one.wait(120)
+            assert status == 0, f"{door}, {what}, in a session: {status}: {errors}"
+    other = Program(program, server, "write", "native", BUCKET + "-none", "k", 1, 1, keys=session)
+    assert other.wait(60)[0] != 0, "a session of one bucket wrote into another"
+
+
+def plain_records(directory, count):
+    """Records that lie on the disk as they were written."""
+    wanted = b"%012d " % (count // 2)
+    return [str(path) for path in pathlib.Path(directory).rglob("*") if path.is_file() and wanted in path.read_bytes()]
+
+
+def check_disk(data, records, encrypted):
+    if ON_RADOS:
+        return
+    checked = subprocess.run([verbena(), "fsck", str(data)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                             timeout=120)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    found = plain_records(data, records)
+    assert not found if encrypted else found, f"encrypted: {encrypted}, as it was written in {found}"
+
+
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("program")
     arguments.add_argument("--records", type=int, default=1_500)
     arguments.add_argument("--doors", default="http,token,native")
+    arguments.add_argument("--encrypted", action="store_true", help="the bucket encrypts what is put in it")
     given = arguments.parse_args()
     if IN_MEMORY:
         print("SKIPPED: an engine that keeps nothing")
@@ -105,7 +138,11 @@ def main():
         data.mkdir()
         server = Server(data).start()
         try:
-            Express(server.http).make_bucket(BUCKET)
+            root = Express(server.http)
+            root.make_bucket(BUCKET)
+            if given.encrypted:
+                assert root.call("PUT", f"/{BUCKET}?encryption", ENCRYPTION).status == 200
+            in_a_session(given.program, server)
             for door in given.doors.split(","):
                 follow(given.program, server, door, given.records)
                 kills = write_and_kill(given.program, server, door, given.records, door)
@@ -116,8 +153,10 @@ def main():
                 answer = Express(server.http).call("HEAD", f"/{BUCKET}/{door}")
                 assert int(answer.headers["content-length"]) == given.records * RECORD
                 print(f"{door}: {given.records} records, {kills} kills")
+                assert answer.headers.get("x-amz-server-side-encryption") == ("AES256" if given.encrypted else None)
         finally:
             server.stop()
+        check_disk(data, given.records, given.encrypted)
     return 0
 
 

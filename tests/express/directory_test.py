@@ -209,6 +209,7 @@ class AppendsRace(unittest.TestCase):
     """Appends of several writers, while others remove the log and give it another name: a reader sees whole records, in the
     order in which each writer's were acknowledged, none twice."""
     RECORD, WRITERS, ROUNDS = 50, 3, 60
+    ENCRYPTION = None
 
     def write(self, session, number, acknowledged):
         for serial in range(self.ROUNDS):
@@ -244,6 +245,8 @@ class AppendsRace(unittest.TestCase):
         with Server() as server:
             self.root, self.refusals = Express(server.http), set()
             self.root.make_bucket(BUCKET)
+            if self.ENCRYPTION:
+                self.assertEqual(self.root.call("PUT", f"/{BUCKET}?encryption", self.ENCRYPTION).status, 200)
             acknowledged, done, failures = [], threading.Event(), []
 
             def guarded(work, *args):
@@ -263,6 +266,12 @@ class AppendsRace(unittest.TestCase):
             self.assertGreater(len(acknowledged), 0)
             self.assertTrue(all(size % self.RECORD == 0 for _, _, size in acknowledged))
             self.assertLessEqual(self.refusals, {"InvalidWriteOffset"})
+
+
+class EncryptedAppendsRace(AppendsRace):
+    """Likewise where each rename binds the object's key to another name."""
+    ENCRYPTION = ("<ServerSideEncryptionConfiguration><Rule><ApplyServerSideEncryptionByDefault><SSEAlgorithm>AES256"
+                  "</SSEAlgorithm></ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>")
 
 
 class TurnedOff(unittest.TestCase):

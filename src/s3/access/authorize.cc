@@ -139,19 +139,25 @@ auth::Decision ask_mode(const Service& service, const Caller& caller, const Buck
 
 // What sessions of late may do in their buckets, where their policies say the same of every request. Each thread keeps
 // its own; a session's key is held, so that no other has its place in memory, and a change of any policy makes another
-// generation.
+// generation. An account has a few places, however many sessions it opens.
 struct KnownSession {
   auth::AccessKeyPtr key;
   uint64_t credentials = 0, access = 0;
 };
-constexpr size_t known_sessions_max = 256;  // direct-mapped: a collision evicts, nothing grows
+constexpr size_t known_of_account = 32, known_accounts = 16;  // direct-mapped: a collision evicts, nothing grows
+using KnownSessions = std::array<KnownSession, known_of_account * known_accounts>;
+
+KnownSession& place_of(KnownSessions& known, const auth::AccessKey& key) {
+  const auto place = [](const void* object, size_t places) { return std::hash<const void*>()(object) / 64 % places; };
+  return known[place(key.principal->account.get(), known_accounts) * known_of_account + place(&key, known_of_account)];
+}
 
 auth::Decision ask_session(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked,
                            std::string_view mode) {
-  thread_local const auto known = std::make_unique<std::array<KnownSession, known_sessions_max>>();
+  thread_local const auto known = std::make_unique<KnownSessions>();
   const auth::Identity& who = caller.identity;
   const uint64_t access_now = service.access->now();
-  KnownSession& slot = (*known)[std::hash<const void*>()(who.key.get()) / 64 % known_sessions_max];
+  KnownSession& slot = place_of(*known, *who.key);
   if (slot.key == who.key && slot.credentials == who.generation && slot.access == access_now) {
     return auth::Decision::allowed;
   }

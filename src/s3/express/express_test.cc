@@ -239,6 +239,13 @@ TEST_F(Express, ObjectsAreOfTheirClassAndHaveNoMd5) {
   EXPECT_EQ(call("HEAD", at + "/b").header("x-amz-storage-class"), "EXPRESS_ONEZONE");
 }
 
+TEST_F(Express, AreOnDiskWhenAcknowledgedUnlessMadeOtherwise) {
+  EXPECT_EQ(call("HEAD", at).header("x-verbena-durability"), "sync");
+  const std::string fast = "/fast--local1-az1--x-s3";
+  EXPECT_EQ(call("PUT", fast, {{"x-verbena-durability", "memory"}}, location()).status, 200);
+  EXPECT_EQ(call("HEAD", fast).header("x-verbena-durability"), "memory");
+}
+
 TEST_F(Express, ListingsGroupBySlashAlone) {
   for (const char* key : {"/a/1", "/a/2", "/b"}) EXPECT_EQ(call("PUT", at + key, {}, "x").status, 200);
   EXPECT_EQ(call("GET", at + "?list-type=2&prefix=a/").count("<Key>"), 2u);
@@ -386,8 +393,9 @@ TEST_F(Express, ASessionSaysHowItsObjectsAreEncrypted) {
   EXPECT_EQ(as(key, "PUT", at + "/k", {}, "data").header("x-amz-server-side-encryption-aws-kms-key-id"), "blue");
   EXPECT_EQ(as(key, "PUT", at + "/k", {{"x-amz-server-side-encryption", "AES256"}}, "data").status, 400);
   EXPECT_EQ(as(key, "GET", at + "/k").body, "data");
-  EXPECT_EQ(as(key, "PUT", at + "/k", {{"x-amz-write-offset-bytes", "0"}}, "x").status, 501)
-      << "what is encrypted cannot be appended to";
+  EXPECT_EQ(as(key, "PUT", at + "/k", {{"x-amz-write-offset-bytes", "4"}}, "more").status, 200);
+  EXPECT_EQ(as(key, "GET", at + "/k").body, "datamore");
+  EXPECT_EQ(append("k", 8, "x").code, "EncryptionTypeMismatch") << "without the session";
 }
 
 // Appends.

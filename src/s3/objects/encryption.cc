@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "base/aead.h"
 
@@ -15,7 +16,9 @@ constexpr std::string_view key_attribute = "sse-key";
 constexpr std::string_view kms_attribute = "sse-kms-key-id";
 constexpr std::string_view bucket_key_attribute = "sse-bucket-key";
 constexpr std::string_view check_attribute = "sse-check";  // of the customer's key: salt | HMAC
-constexpr std::string_view salt_attribute = "sse-salt";    // of a part, or of an object that is one
+using store::NumberedPart;
+using store::read_salt;
+using store::salt_attribute;
 constexpr std::string_view manifest_attribute = "sse-manifest";
 
 constexpr std::string_view aes256_name = "AES256", kms_name = "aws:kms", customer_name = "C";
@@ -113,22 +116,9 @@ Result<Secret> unwrap(const Service& service, const store::Attributes& attribute
   return object_key;
 }
 
-Result<store::Salt> read_salt(const store::Attributes& attributes) {
-  const std::string_view text = attribute(attributes, salt_attribute);
-  if (text.size() != salt_size) return fail(Errc::corrupt_object, "encryption: salt");
-  store::Salt salt;
-  std::ranges::copy(as_bytes(text), salt.begin());
-  return salt;
-}
-
-struct Numbered {
-  int number = 0;  // 0: not a part
-  store::SealedPart part;
-};
-
-std::string manifest_digest(const std::vector<Numbered>& parts) {
+std::string manifest_digest(std::span<const NumberedPart> parts) {
   Digest digest(Algorithm::sha256);
-  for (const Numbered& one : parts) {
+  for (const NumberedPart& one : parts) {
     std::array<std::byte, 12> fixed;
     for (size_t i = 0; i < 8; ++i) fixed[i] = static_cast<std::byte>(one.part.size >> (8 * i));
     for (size_t i = 0; i < 4; ++i) fixed[8 + i] = static_cast<std::byte>(static_cast<uint32_t>(one.number) >> (8 * i));
@@ -138,32 +128,29 @@ std::string manifest_digest(const std::vector<Numbered>& parts) {
   return digest.finish();
 }
 
-Result<std::vector<Numbered>> list_parts_of(const store::ObjectInfo& info) {
-  std::vector<Numbered> parts;
-  if (info.parts.empty()) {
-    VB_ASSIGN(const store::Salt salt, read_salt(info.attributes));
-    parts.push_back({0, {info.size, salt}});
-    return parts;
-  }
-  parts.reserve(info.parts.size());
-  for (const store::PartInfo& part : info.parts) {
-    VB_ASSIGN(const store::Salt salt, read_salt(part.attributes));
-    parts.push_back({part.number, {part.size, salt}});
-  }
-  return parts;
+// Whether these are the parts of the object with these attributes.
+Result<void> check_manifest(const Service& service, const store::Attributes& attributes,
+                            std::span<const NumberedPart> parts, std::string_view bucket, std::string_view key) {
+  if (service.encryption.keys == nullptr) return fail(Errc::key_unavailable, "encryption: no key ring");
+  const std::string_view manifest = attribute(attributes, manifest_attribute);
+  VB_ASSIGN(const Secret digest, service.encryption.keys->unseal(as_bytes(manifest), manifest_context(bucket, key)));
+  if (digest.text() != manifest_digest(parts)) return fail(Errc::corrupt_object, "encryption: parts");
+  return {};
+}
+
+std::string seal_manifest(const Service& service, std::span<const NumberedPart> parts, std::string_view bucket,
+                          std::string_view key) {
+  return service.encryption.keys->seal(as_bytes(manifest_digest(parts)), manifest_context(bucket, key));
 }
 
 // The object's list of parts, after its authentication tag was verified.
 Result<std::vector<store::SealedPart>> read_parts(const Service& service, const store::ObjectInfo& info,
                                                   std::string_view bucket, std::string_view key) {
-  VB_ASSIGN(const auto listed, list_parts_of(info));
-  if (service.encryption.keys == nullptr) return fail(Errc::key_unavailable, "encryption: no key ring");
-  const std::string_view manifest = attribute(info.attributes, manifest_attribute);
-  VB_ASSIGN(const Secret digest, service.encryption.keys->unseal(as_bytes(manifest), manifest_context(bucket, key)));
-  if (digest.text() != manifest_digest(listed)) return fail(Errc::corrupt_object, "encryption: parts");
+  VB_ASSIGN(const auto listed, store::numbered_parts(info));
+  VB_TRY(check_manifest(service, info.attributes, listed, bucket, key));
   std::vector<store::SealedPart> parts;
   parts.reserve(listed.size());
-  for (const Numbered& one : listed) parts.push_back(one.part);
+  for (const NumberedPart& one : listed) parts.push_back(one.part);
   return parts;
 }
 
@@ -222,19 +209,19 @@ void Seal::mark_object(const Service& service, std::string_view bucket, std::str
                        store::ObjectInfo& info) const {
   if (!*this) return;
   mark_part(info);
-  const std::string digest = manifest_digest({{0, {info.size, salt_}}});
+  const NumberedPart whole{0, {info.size, salt_}};
   store::change_attributes(info.attributes, attributes_);
   store::change_attributes(info.attributes,
-                           {{std::string(manifest_attribute),
-                             service.encryption.keys->seal(as_bytes(digest), manifest_context(bucket, key))}});
+                           {{std::string(manifest_attribute), seal_manifest(service, {&whole, 1}, bucket, key)}});
 }
 
-// What stands in no request stands in the bucket's configuration, or in the server's.
-Task<Result<Seal>> plan_seal(Service& service, const std::string& bucket, const std::string& key, EncryptionWish wish) {
-  Seal seal;
+namespace {
+
+// What stands in no request stands in the bucket's configuration, or in the server's. Encryption::none: nowhere.
+Task<Result<EncryptionWish>> settle_wish(Service& service, const std::string& bucket, EncryptionWish wish) {
   const EncryptionOptions& options = service.encryption;
   if (wish.method == Encryption::none) {
-    if (options.keys == nullptr) co_return seal;
+    if (options.keys == nullptr) co_return wish;
     const auto document = co_await service.store.document(bucket, encryption_document);
     if (document) {
       VB_CO_ASSIGN(wish, parse_default_encryption(**document));
@@ -243,10 +230,18 @@ Task<Result<Seal>> plan_seal(Service& service, const std::string& bucket, const 
     } else if (options.by_default) {
       wish.method = Encryption::aes256;
     } else {
-      co_return seal;
+      co_return wish;
     }
   }
-  VB_CO_ASSIGN(wish, check_wish(options, std::move(wish)));
+  co_return check_wish(options, std::move(wish));
+}
+
+}  // namespace
+
+Task<Result<Seal>> plan_seal(Service& service, const std::string& bucket, const std::string& key, EncryptionWish wish) {
+  VB_CO_ASSIGN(wish, co_await settle_wish(service, bucket, std::move(wish)));
+  Seal seal;
+  if (wish.method == Encryption::none) co_return seal;
   seal.object_key_ = Secret::random(store::object_key_size);
   fill_random(seal.salt_);
   seal.attributes_ = wrap(service, wish, seal.object_key_, bucket, key);
@@ -258,6 +253,56 @@ Task<Result<store::Attributes>> plan_upload_seal(Service& service, const std::st
                                                  EncryptionWish wish) {
   VB_CO_ASSIGN(Seal seal, co_await plan_seal(service, bucket, key, std::move(wish)));
   co_return std::move(seal.attributes_);
+}
+
+namespace {
+
+class PlannedAppend final : public store::AppendSeal {
+ public:
+  PlannedAppend(const Service& service, EncryptionWish wish, std::string bucket, std::string key)
+      : service_(service), wish_(std::move(wish)), bucket_(std::move(bucket)), key_(std::move(key)) {}
+
+  Result<void> check(const store::Attributes& object) const override {
+    const bool other_key =
+        wish_.method == Encryption::kms && attribute(object, kms_attribute) != std::string_view(wish_.kms_key_id);
+    if (attribute(object, method_attribute) != method_name(wish_.method) || other_key) {
+      return fail(Errc::encryption_type_mismatch, "append: how the object is kept");
+    }
+    if (wish_.method == Encryption::customer) return check_customer(object, *wish_.customer);
+    return {};
+  }
+  const store::Attributes& fresh() const override {
+    // Most appends make no object.
+    std::call_once(made_,
+                   [this] { fresh_ = wrap(service_, wish_, Secret::random(store::object_key_size), bucket_, key_); });
+    return fresh_;
+  }
+  Result<Secret> object_key(const store::Attributes& object) const override {
+    return unwrap(service_, object, bucket_, key_, wish_.customer);
+  }
+  Result<void> verify(const store::Attributes& object, std::span<const NumberedPart> parts) const override {
+    return check_manifest(service_, object, parts, bucket_, key_);
+  }
+  store::Attributes manifest(std::span<const NumberedPart> parts) const override {
+    return {{std::string(manifest_attribute), seal_manifest(service_, parts, bucket_, key_)}};
+  }
+  memory::Arena& arena() const override { return service_.arena; }
+
+ private:
+  const Service& service_;
+  const EncryptionWish wish_;
+  const std::string bucket_, key_;
+  mutable std::once_flag made_;
+  mutable store::Attributes fresh_;
+};
+
+}  // namespace
+
+Task<Result<store::AppendSealPtr>> plan_append_seal(Service& service, const std::string& bucket, const std::string& key,
+                                                    EncryptionWish wish) {
+  VB_CO_ASSIGN(wish, co_await settle_wish(service, bucket, std::move(wish)));
+  if (wish.method == Encryption::none) co_return nullptr;
+  co_return std::make_shared<const PlannedAppend>(service, std::move(wish), bucket, key);
 }
 
 Result<Seal> part_seal(const Service& service, const store::UploadInfo& upload, const CustomerKeyPtr& customer) {
@@ -282,16 +327,14 @@ Result<Seal> part_seal(const Service& service, const store::UploadInfo& upload, 
 store::Attributes completed_attributes(const Service& service, const store::UploadInfo& upload,
                                        const std::vector<store::PartInfo>& parts) {
   if (attribute(upload.attributes, method_attribute).empty() || service.encryption.keys == nullptr) return {};
-  std::vector<Numbered> listed;
+  std::vector<NumberedPart> listed;
   listed.reserve(parts.size());
   for (const store::PartInfo& part : parts) {
     // A part without a salt is damaged: the object will say so when it is read.
     const auto salt = read_salt(part.attributes);
     listed.push_back({part.number, {part.size, salt ? *salt : store::Salt{}}});
   }
-  const std::string digest = manifest_digest(listed);
-  return {{std::string(manifest_attribute),
-           service.encryption.keys->seal(as_bytes(digest), manifest_context(upload.bucket, upload.key))}};
+  return {{std::string(manifest_attribute), seal_manifest(service, listed, upload.bucket, upload.key)}};
 }
 
 bool is_sealed(const store::ObjectInfo& info) { return !attribute(info.attributes, method_attribute).empty(); }
@@ -324,14 +367,12 @@ Result<void> rename_sealed(const Service& service, store::ObjectInfo& info, std:
   const std::string_view method = attribute(info.attributes, method_attribute);
   if (method == customer_name) return fail(Errc::encryption_key_required, "encryption: rename");
   VB_ASSIGN(const Secret object_key, unwrap(service, info.attributes, bucket, from, nullptr));
-  VB_TRY(read_parts(service, info, bucket, from));
-  VB_ASSIGN(const auto listed, list_parts_of(info));
-  const auth::KeyRing& keys = *service.encryption.keys;
+  VB_ASSIGN(const auto listed, store::numbered_parts(info));
+  VB_TRY(check_manifest(service, info.attributes, listed, bucket, from));
   const std::string context = key_context(method, attribute(info.attributes, kms_attribute), bucket, to);
-  store::change_attributes(
-      info.attributes,
-      {{std::string(key_attribute), keys.seal(object_key.bytes(), context)},
-       {std::string(manifest_attribute), keys.seal(as_bytes(manifest_digest(listed)), manifest_context(bucket, to))}});
+  store::change_attributes(info.attributes,
+                           {{std::string(key_attribute), service.encryption.keys->seal(object_key.bytes(), context)},
+                            {std::string(manifest_attribute), seal_manifest(service, listed, bucket, to)}});
   return {};
 }
 

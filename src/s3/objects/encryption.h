@@ -7,15 +7,15 @@
 // moved. A KMS key is a name under the master keys: it says who may use what, and a name that is taken out of the
 // configuration opens nothing any more.
 //
-// Every verb that reads bytes goes through open_sealed(), every one that writes them through plan_seal() or
-// part_seal(); doors have no part in it.
+// Every verb that reads bytes goes through open_sealed(), every one that writes them through plan_seal(), part_seal()
+// or plan_append_seal(); doors have no part in it.
 #pragma once
 
 #include <string_view>
 
 #include "s3/context.h"
 #include "s3/service.h"
-#include "store/sealed_object.h"
+#include "store/append_seal.h"
 
 namespace verbena::s3 {
 
@@ -66,6 +66,9 @@ class Seal {
 
 // For a whole object: by the wish, else by the bucket's default, else by the server's. no_such_bucket, no_such_kms_key.
 Task<Result<Seal>> plan_seal(Service& service, const std::string& bucket, const std::string& key, EncryptionWish wish);
+// Likewise for an append; null: not at all. What is there already must be encrypted the same way.
+Task<Result<store::AppendSealPtr>> plan_append_seal(Service& service, const std::string& bucket, const std::string& key,
+                                                    EncryptionWish wish);
 // Likewise for an upload: the attributes that it gets; none where it is not encrypted.
 Task<Result<store::Attributes>> plan_upload_seal(Service& service, const std::string& bucket, const std::string& key,
                                                  EncryptionWish wish);

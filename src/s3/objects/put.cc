@@ -165,10 +165,15 @@ Task<Result<Reservation>> reserve_for(Service& service, const BucketAccess& acce
   co_return Reservation::make(service, access, bytes, 1);
 }
 
+// Of plain bytes. An append is sealed when it is known what it is added to; anything else as it comes.
 Task<Result<std::unique_ptr<store::ObjectWriter>>> make_writer(Service& service, const PutRequest& request,
+                                                               const Seal& seal, store::AppendSealPtr append_seal,
                                                                std::optional<uint64_t> size) {
-  if (request.append) co_return co_await service.store.create_append(request.bucket, request.key, size);
-  co_return co_await service.store.create(request.bucket, request.key, size);
+  if (request.append) {
+    co_return co_await service.store.create_append(request.bucket, request.key, size, std::move(append_seal));
+  }
+  VB_CO_ASSIGN(auto writer, co_await service.store.create(request.bucket, request.key, seal.stored_size(size)));
+  co_return seal.writer(service, std::move(writer), size);
 }
 
 }  // namespace
@@ -241,13 +246,18 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   const auto size = body.size();
   if (size.value_or(0) > put_size_max) co_return fail(Errc::entity_too_large, "put: declared length");
 
-  VB_CO_ASSIGN(const Seal seal,
-               co_await plan_seal(service, request.bucket, request.key, std::move(request.encryption)));
+  Seal seal;
+  store::AppendSealPtr append_seal;
+  if (request.append) {
+    VB_CO_ASSIGN(append_seal,
+                 co_await plan_append_seal(service, request.bucket, request.key, std::move(request.encryption)));
+  } else {
+    VB_CO_ASSIGN(seal, co_await plan_seal(service, request.bucket, request.key, std::move(request.encryption)));
+  }
   add_default_checksum(request);
   if (request.append || seal.opaque_etag() || access->directory) request.md5_etag = false;
   if (request.append) {
     VB_CO_TRY(co_await check_may_append(service, caller, *access, request));
-    if (seal) co_return fail(Errc::not_implemented, "Encrypted objects cannot be appended to.");
     VB_CO_TRY(co_await prepare_append(service, request, size));
   }
   Reservation room;
@@ -255,8 +265,7 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
     VB_CO_ASSIGN(room, co_await reserve_for(service, *access, request, size.value_or(0)));
   }
   charge_bytes(caller, *access, size.value_or(0));
-  VB_CO_ASSIGN(auto writer, co_await make_writer(service, request, seal.stored_size(size)));
-  writer = seal.writer(service, std::move(writer), size);
+  VB_CO_ASSIGN(auto writer, co_await make_writer(service, request, seal, std::move(append_seal), size));
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body, room));
   if (!size) charge_bytes(caller, *access, info.size);
   if (request.append && info.size == 0) {

@@ -1,16 +1,11 @@
 #include "store/logic/append.h"
 
-#include <boost/asio/async_result.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
-
 #include <algorithm>
+#include <cstring>
 
 #include "base/checksum.h"
 #include "store/logic/append_layout.h"
+#include "store/logic/append_sealing.h"
 #include "store/logic/lookup.h"
 #include "store/logic/object_ops.h"
 #include "store/logic/usage.h"
@@ -23,6 +18,7 @@ struct Base {
   uint64_t id = 0;  // 0: there is none
   ObjectInfo info;
   std::vector<StoredPart> parts;
+  bool listed = false;  // it has a list of them
 };
 
 Result<std::vector<StoredPart>> parts_of(View& rows, const ObjectRecord& record) {
@@ -30,7 +26,12 @@ Result<std::vector<StoredPart>> parts_of(View& rows, const ObjectRecord& record)
   std::vector<StoredPart> parts;
   if (record.blob.size == 0) return parts;
   parts.push_back({.info = {.number = 1, .size = record.info.size, .etag = {}, .checksums = {}}, .blob = record.blob});
-  parts.back().info.modified_us = record.info.modified_us;
+  PartInfo& only = parts.back().info;
+  only.modified_us = record.info.modified_us;
+  only.stored_size = record.info.stored_size;
+  if (const std::string* salt = find_attribute(record.info.attributes, salt_attribute)) {
+    only.attributes.emplace_back(salt_attribute, *salt);
+  }
   return parts;
 }
 
@@ -41,7 +42,7 @@ Result<Base> find_base(View& rows, const Bucket& bucket, const std::string& key)
   auto parts = parts_of(rows, *record);
   if (!parts && parts.error() == Errc::not_found) return fail(Errc::conditional_conflict, "append: changed meanwhile");
   VB_TRY(parts);
-  return Base{record->id, std::move(record->info), std::move(*parts)};
+  return Base{record->id, std::move(record->info), std::move(*parts), record->part_count != 0};
 }
 
 // A full object's CRC goes on over what is added; other checksums do not.
@@ -65,6 +66,17 @@ struct Growing {
   ObjectInfo info;
 };
 
+// Whether the bytes may lie where the object's do.
+Result<void> check_kind(const Growing& object, const Appending& one) {
+  if (!object.there) return {};
+  if (one.seal != nullptr) return one.seal->check(object.info.attributes);
+  const std::string_view without = one.conditions.if_without;
+  if (object.info.stored_size == 0 && (without.empty() || find_attribute(object.info.attributes, without) == nullptr)) {
+    return {};
+  }
+  return fail(Errc::encryption_type_mismatch, "append: how the object is kept");
+}
+
 Result<void> check(const Growing& object, const Appending& one) {
   const CommitConditions& wanted = one.conditions;
   const auto matches = [&](const std::string& etag) { return etag == "*" || etag == object.info.etag; };
@@ -77,11 +89,7 @@ Result<void> check(const Growing& object, const Appending& one) {
   }
   if (wanted.if_size && *wanted.if_size != object.info.size) return fail(Errc::invalid_write_offset, "append: offset");
   if (one.info.size > object_size_max - object.info.size) return fail(Errc::entity_too_large, "append: object size");
-  const bool other_kind =
-      object.info.stored_size != 0 ||
-      (!wanted.if_without.empty() && find_attribute(object.info.attributes, wanted.if_without) != nullptr);
-  if (object.there && other_kind) return fail(Errc::encryption_type_mismatch, "append: how the object is kept");
-  return {};
+  return check_kind(object, one);
 }
 
 // An object has one checksum: of what came, the first.
@@ -96,6 +104,7 @@ void grow(Growing& object, const Appending& one) {
     object.info = one.info;
     object.info.parts.clear();
     object.info.checksums = first_of(one.info.checksums);
+    if (one.seal != nullptr) change_attributes(object.info.attributes, one.seal->fresh());
     return;
   }
   object.info.checksums = object.info.size == 0 ? first_of(one.info.checksums)
@@ -109,8 +118,23 @@ struct Plan {
   uint64_t base_id = 0;
   std::vector<AppendingPtr> accepted;
   std::vector<StoredPart> kept, absorbed;
-  uint64_t added = 0;  // bytes of those that are accepted
+  uint64_t added = 0;     // bytes of those that are accepted
+  AppendSealPtr seal;     // where the object is encrypted, that of the first
+  Attributes attributes;  // of the object
 };
+
+void refuse(Plan& plan, const Error& error) {
+  for (const AppendingPtr& one : plan.accepted) one->outcome = std::unexpected(error);
+  plan.accepted.clear();
+}
+
+// Whether these are the parts that the object was given last, before they get a new list: else a list that somebody
+// changed on the disk would be taken for ours from then on.
+Result<void> verify_parts(const AppendSeal& seal, const Attributes& object, bool listed,
+                          const std::vector<StoredPart>& parts) {
+  VB_ASSIGN(const auto numbered, numbered_parts(object, listed, parts));
+  return seal.verify(object, numbered);
+}
 
 Plan make_plan(Base base, const std::vector<AppendingPtr>& group) {
   Plan plan;
@@ -125,14 +149,22 @@ Plan make_plan(Base base, const std::vector<AppendingPtr>& group) {
     plan.added += one->info.size;
     plan.accepted.push_back(one);
   }
+  if (plan.accepted.empty()) return plan;
+  plan.seal = plan.accepted.front()->seal;
+  plan.attributes = std::move(object.info.attributes);
+  if (plan.seal != nullptr && base.id != 0) {
+    if (auto whole = verify_parts(*plan.seal, plan.attributes, base.listed, base.parts); !whole) {
+      refuse(plan, whole.error());
+      return plan;
+    }
+  }
   const size_t kept = base.parts.size() - parts_to_absorb(base.parts, plan.added);
   const auto from = base.parts.begin() + static_cast<std::ptrdiff_t>(kept);
   plan.absorbed.assign(std::make_move_iterator(from), std::make_move_iterator(base.parts.end()));
   base.parts.erase(from, base.parts.end());
   plan.kept = std::move(base.parts);
   if (plan.kept.size() < static_cast<size_t>(part_number_max)) return plan;
-  for (const AppendingPtr& one : plan.accepted) one->outcome = fail(Errc::too_many_parts, "append");
-  plan.accepted.clear();
+  refuse(plan, {Errc::too_many_parts, 0, "append"});
   return plan;
 }
 
@@ -141,25 +173,35 @@ struct AppendJob {
   std::string key;
   Plan plan;
   BlobRef blob{};
+  Attributes part_attributes{};       // of the new part, where it is sealed
+  Secret sealed_under{};              // of a large one, the key
   std::vector<ObjectInfo> answers{};  // of those accepted, in their order
 };
 
-// What the new head names: a list of parts, or where there is one part alone, that.
-void put_parts(Transaction& transaction, ObjectRecord& record, std::vector<StoredPart> parts, const BlobRef& blob,
-               uint64_t size) {
-  if (parts.empty()) {
-    record.blob = blob;
-    return;
+// What the new head names: a list of parts, or where there is one part alone, that. `parts`: with the new one.
+Result<void> put_parts(Transaction& transaction, ObjectRecord& record, std::vector<StoredPart> parts,
+                       const AppendSeal* seal) {
+  StoredPart& last = parts.back();
+  const bool listed = parts.size() > 1;
+  if (seal != nullptr) {
+    Attributes salt = last.info.attributes;
+    if (listed) salt.front().second.clear();  // each part has its own
+    change_attributes(record.info.attributes, salt);
   }
-  StoredPart last{.info = {.number = std::min(parts.back().info.number + 1, part_number_max),
-                           .size = size,
-                           .etag = {},
-                           .checksums = {}},
-                  .blob = blob};
-  last.info.modified_us = record.info.modified_us;
-  parts.push_back(std::move(last));
-  record.part_count = static_cast<uint32_t>(parts.size());
-  transaction.put(Table::uploads, keys::object_parts(record.id), encode(parts));
+  if (listed) {
+    last.info.number = std::min(std::prev(parts.end(), 2)->info.number + 1, part_number_max);
+    last.info.modified_us = record.info.modified_us;
+    record.part_count = static_cast<uint32_t>(parts.size());
+    transaction.put(Table::uploads, keys::object_parts(record.id), encode(parts));
+  } else {
+    record.blob = last.blob;
+  }
+  if (seal == nullptr) return {};
+  VB_ASSIGN(const auto numbered, numbered_parts(record.info.attributes, listed, parts));
+  change_attributes(record.info.attributes, seal->manifest(numbered));
+  record.info.stored_size = 0;
+  for (const StoredPart& part : parts) record.info.stored_size += part.blob.size;
+  return {};
 }
 
 // The bucket, if its objects can be appended to: another version would share the bytes of the one before it.
@@ -176,17 +218,21 @@ Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::o
   Growing object;
   if (current) object = {true, current->info};
   job.answers.clear();
-  uint64_t absorbed = 0;
-  for (const StoredPart& part : plan.absorbed) absorbed += part.blob.size;
+  StoredPart part{.info = {.number = 1, .size = plan.added, .etag = {}, .checksums = {}}, .blob = job.blob};
+  part.info.attributes = job.part_attributes;
+  for (const StoredPart& one : plan.absorbed) part.info.size += one.info.size;
+  part.info.stored_size = part.blob.size == part.info.size ? 0 : part.blob.size;
   for (const AppendingPtr& one : plan.accepted) {
     VB_TRY(check(object, *one));
     grow(object, *one);
     job.answers.push_back(object.info);
   }
-  for (const StoredPart& part : plan.absorbed) transaction.kill(part.blob);
+  for (const StoredPart& one : plan.absorbed) transaction.kill(one.blob);
   if (current && current->part_count != 0) transaction.erase(Table::uploads, keys::object_parts(current->id));
   VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(object.info), transaction.now_us()));
-  put_parts(transaction, record, plan.kept, job.blob, absorbed + plan.added);
+  std::vector<StoredPart> parts = plan.kept;
+  parts.push_back(std::move(part));
+  VB_TRY(put_parts(transaction, record, std::move(parts), plan.seal.get()));
   transaction.put(Table::objects, keys::object(bucket.id, job.key), encode(record));
   if (current) transaction.count(-as_current(*current));
   transaction.count(as_current(record));
@@ -201,6 +247,18 @@ Result<void> judge_append(Transaction& transaction, AppendJob& job) {
   return replace_head(transaction, job, current, job.plan);
 }
 
+// Of bytes that were sealed on their way: whether what is there lies under the same key, and is whole.
+Result<void> check_sealed_under(const AppendJob& job, const std::optional<ObjectRecord>& current,
+                                const std::vector<StoredPart>& parts) {
+  const AppendSeal& seal = *job.plan.seal;
+  VB_ASSIGN(const Secret key, seal.object_key(current ? current->info.attributes : seal.fresh()));
+  if (!equal_constant_time(key.bytes(), job.sealed_under.bytes())) {
+    return fail(Errc::conditional_conflict, "append: another object meanwhile");
+  }
+  if (!current) return {};
+  return verify_parts(seal, current->info.attributes, current->part_count != 0, parts);
+}
+
 // Of bytes that are written already: whatever is there gets one part more.
 Result<void> judge_large_append(Transaction& transaction, AppendJob& job) {
   VB_ASSIGN(const auto current, find_object(transaction, *job.bucket, job.key));
@@ -209,6 +267,12 @@ Result<void> judge_large_append(Transaction& transaction, AppendJob& job) {
     VB_ASSIGN(plan.kept, parts_of(transaction, *current));
   }
   if (plan.kept.size() >= static_cast<size_t>(part_number_max)) return fail(Errc::too_many_parts, "append");
+  if (plan.seal != nullptr) {
+    Growing object;
+    if (current) object = {true, current->info};
+    VB_TRY(check(object, *plan.accepted.front()));
+    VB_TRY(check_sealed_under(job, current, plan.kept));
+  }
   return replace_head(transaction, job, current, plan);
 }
 
@@ -231,8 +295,10 @@ Task<Result<std::shared_ptr<ObjectReader>>> open_absorbed(Context& context, std:
   ObjectInfo info;
   for (const StoredPart& part : plan.absorbed) {
     blobs->push_back(part.blob);
-    info.size += part.blob.size;
+    info.size += part.info.size;
+    info.stored_size += part.blob.size;
   }
+  if (info.stored_size == info.size) info.stored_size = 0;
   const std::string name = bucket->name + "/" + *key;
   Blobs& from = *context.blobs;
   auto opened = from.open(context.rows->at_hand(place_for(*bucket, *key)), name, info, *blobs);
@@ -241,7 +307,8 @@ Task<Result<std::shared_ptr<ObjectReader>>> open_absorbed(Context& context, std:
   co_return co_await look_up(*context.rows, "append open", place_for(*bucket, *key), std::move(look));
 }
 
-Task<Result<void>> copy_absorbed(ObjectReader& reader, BlobWriter& into) {
+template <class Writer>
+Task<Result<void>> copy_absorbed(ObjectReader& reader, Writer& into) {
   const uint64_t size = reader.info().size;
   for (uint64_t at = 0; at < size;) {
     const size_t wanted = std::min<uint64_t>(size - at, ObjectReader::chunk_size_max);
@@ -251,6 +318,59 @@ Task<Result<void>> copy_absorbed(ObjectReader& reader, BlobWriter& into) {
     VB_CO_TRY(co_await into.append(std::move(chunk)));
   }
   co_return Result<void>{};
+}
+
+Task<Result<void>> write_plain(const Plan& plan, std::shared_ptr<ObjectReader> absorbed, BlobWriter& into) {
+  if (absorbed != nullptr) VB_CO_TRY(co_await copy_absorbed(*absorbed, into));
+  for (const AppendingPtr& one : plan.accepted) {
+    if (one->bytes.bytes.empty()) continue;
+    memory::Chunk shared{.lease = {}, .bytes = one->bytes.bytes, .shared = one};
+    VB_CO_TRY(co_await into.append(std::move(shared)));
+  }
+  co_return Result<void>{};
+}
+
+// Into memory of their own, where they are sealed: what came stays as it is, since the change may have to be made anew.
+// `behind`: bytes that will be added at the end.
+Task<Result<void>> append_gathered(memory::Arena& arena, const Plan& plan, size_t behind, SealedPartWriter& into) {
+  constexpr size_t piece_max = 256 * KiB;
+  uint64_t left = plan.added;
+  memory::Lease piece;
+  size_t filled = 0, size = 0;
+  for (const AppendingPtr& one : plan.accepted) {
+    for (Bytes rest = one->bytes.bytes; !rest.empty();) {
+      if (!piece) {
+        size = std::min<uint64_t>(left, piece_max);
+        VB_CO_ASSIGN(piece, arena.lease(size + (size == left ? behind : 0)));
+        filled = 0;
+      }
+      const size_t n = std::min(rest.size(), size - filled);
+      std::memcpy(piece.data() + filled, rest.data(), n);
+      rest = rest.subspan(n);
+      filled += n;
+      left -= n;
+      if (filled < size) continue;
+      const Bytes bytes(piece.data(), filled);
+      memory::Chunk chunk{std::move(piece), bytes};
+      piece = {};
+      VB_CO_TRY(co_await into.append(std::move(chunk)));
+    }
+  }
+  co_return Result<void>{};
+}
+
+// `size`: of the new part. Returns its attributes.
+Task<Result<Attributes>> write_sealed(const Plan& plan, std::shared_ptr<ObjectReader> absorbed, uint64_t size,
+                                      std::shared_ptr<BlobWriter> into, std::string name) {
+  const AppendSeal& seal = *plan.seal;
+  VB_CO_ASSIGN(const Secret key, seal.object_key(plan.attributes));
+  SealedPartWriter part(seal, key, std::move(into), size);
+  if (absorbed != nullptr) {
+    VB_CO_ASSIGN(const auto opened, open_sealed_parts(seal, key, plan.absorbed, std::move(absorbed), std::move(name)));
+    VB_CO_TRY(co_await copy_absorbed(*opened, part));
+  }
+  VB_CO_TRY(co_await append_gathered(seal.arena(), plan, sealed_size(size) - size, part));
+  co_return co_await part.commit(size);
 }
 
 void answer(const AppendJob& job) {
@@ -266,17 +386,19 @@ Task<Result<void>> try_append(std::shared_ptr<Context> context, std::shared_ptr<
   const Plan& plan = job->plan;
   if (plan.accepted.empty()) co_return Result<void>{};
   uint64_t size = plan.added;
-  for (const StoredPart& part : plan.absorbed) size += part.blob.size;
-  const std::shared_ptr<BlobWriter> bytes = context->blobs->create(*bucket, size);
+  for (const StoredPart& part : plan.absorbed) size += part.info.size;
+  const bool sealed = plan.seal != nullptr;
+  const std::shared_ptr<BlobWriter> bytes = context->blobs->create(*bucket, sealed ? sealed_size(size) : size);
+  std::shared_ptr<ObjectReader> absorbed;
   if (!plan.absorbed.empty()) {
-    VB_CO_ASSIGN(const auto reader, co_await open_absorbed(*context, bucket, key, plan));
-    if (reader == nullptr) co_return fail(Errc::conditional_conflict, "append: changed meanwhile");
-    VB_CO_TRY(co_await copy_absorbed(*reader, *bytes));
+    VB_CO_ASSIGN(absorbed, co_await open_absorbed(*context, bucket, key, plan));
+    if (absorbed == nullptr) co_return fail(Errc::conditional_conflict, "append: changed meanwhile");
   }
-  for (const AppendingPtr& one : plan.accepted) {
-    if (one->bytes.bytes.empty()) continue;
-    memory::Chunk shared{.lease = {}, .bytes = one->bytes.bytes, .shared = one};
-    VB_CO_TRY(co_await bytes->append(std::move(shared)));
+  if (sealed) {
+    const std::string name = bucket->name + "/" + *key;
+    VB_CO_ASSIGN(job->part_attributes, co_await write_sealed(plan, std::move(absorbed), size, bytes, name));
+  } else {
+    VB_CO_TRY(co_await write_plain(plan, std::move(absorbed), *bytes));
   }
   VB_CO_ASSIGN(job->blob, co_await bytes->finish());
   Change change{.judge = [job](Transaction& transaction) { return judge_append(transaction, *job); },
@@ -291,154 +413,39 @@ Task<Result<void>> try_append(std::shared_ptr<Context> context, std::shared_ptr<
 
 constexpr int tries_max = 64;  // changes by others that may come between the look and the commit
 
-// A queue is served by the loop of whoever found it without a server.
-class Serving {
- public:
-  Serving(std::shared_ptr<Context> context, AppendQueues::Name name)
-      : context_(std::move(context)), name_(std::move(name)) {}
-  Serving(const Serving&) = delete;
-  ~Serving() {
-    if (!ended_) context_->appends->abandon(name_);
-  }
-  std::vector<AppendingPtr> take() {
-    auto group = context_->appends->take(name_);
-    ended_ = group.empty();
-    return group;
-  }
-
- private:
-  std::shared_ptr<Context> context_;
-  const AppendQueues::Name name_;
-  bool ended_ = false;
-};
-
-Task<void> serve_queue(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket, std::string key) {
-  Serving serving(context, {bucket->id, key});
-  for (auto group = serving.take(); !group.empty(); group = serving.take()) {
-    co_await append_group(context, bucket, key, group);
-    for (const AppendingPtr& one : group) {
-      const auto done = std::move(one->done);  // its caller may let go of it at once
-      done();
-    }
-  }
-}
-
-class AppendWriter final : public ObjectWriter {
- public:
-  AppendWriter(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket, std::string key,
-               std::optional<uint64_t> size_hint)
-      : context_(std::move(context)), bucket_(std::move(bucket)), key_(std::move(key)), size_hint_(size_hint) {}
-
-  Task<Result<void>> append(memory::Chunk chunk) override {
-    if (committed_) co_return fail(Errc::invalid_argument, "writer: already committed");
-    const bool all = chunk.bytes.size() == size_hint_.value_or(chunk.bytes.size());
-    if (!bytes_ && !whole_ && all && chunk.bytes.size() <= small_max) {
-      whole_ = std::move(chunk);
-      co_return Result<void>{};
-    }
-    if (!bytes_) bytes_ = context_->blobs->create(*bucket_, size_hint_);
-    if (whole_) {
-      memory::Chunk first = std::move(*whole_);
-      whole_.reset();
-      VB_CO_TRY(co_await bytes_->append(std::move(first)));
-    }
-    co_return co_await bytes_->append(std::move(chunk));
-  }
-
-  Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
-    if (std::exchange(committed_, true)) co_return fail(Errc::invalid_argument, "writer: already committed");
-    const uint64_t size = whole_ ? whole_->bytes.size() : bytes_ ? bytes_->size() : 0;
-    if (info.size != size || info.stored_size != 0) {
-      co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
-    }
-    info.parts.clear();
-    auto one = std::make_shared<Appending>(Appending{.info = std::move(info), .conditions = std::move(conditions)});
-    if (bytes_) co_return co_await commit_large(std::move(one));
-    if (whole_) one->bytes = std::move(*whole_);
-    co_return co_await commit_small(std::move(one));
-  }
-
- private:
-  // Longer ones are written as they come.
-  static constexpr size_t small_max = 256 * KiB;
-
-  Task<Result<ObjectInfo>> commit_small(AppendingPtr one) {
-    auto executor = co_await boost::asio::this_coro::executor;
-    auto initiate = [context = context_, bucket = bucket_, key = key_, executor](auto handler, AppendingPtr waiting) {
-      // The handler is shared because std::function copies what it holds.
-      auto shared = std::make_shared<decltype(handler)>(std::move(handler));
-      waiting->done = [executor, shared] { boost::asio::post(executor, [shared]() mutable { (*shared)(); }); };
-      if (!context->appends->add({bucket->id, key}, std::move(waiting))) return;
-      // Not at once: what comes in the same turn of the loop goes together.
-      boost::asio::post(executor, [context, bucket, key, executor] {
-        boost::asio::co_spawn(executor, serve_queue(context, bucket, key), boost::asio::detached);
-      });
-    };
-    co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void()>(
-        std::move(initiate), boost::asio::use_awaitable, one);
-    co_return std::move(one->outcome);
-  }
-
-  Task<Result<ObjectInfo>> commit_large(AppendingPtr one) {
-    auto bytes = std::exchange(bytes_, nullptr);
-    auto job = std::make_shared<AppendJob>(AppendJob{bucket_, key_, {}});
-    job->plan.accepted = {one};
-    job->plan.added = one->info.size;
-    VB_CO_ASSIGN(job->blob, co_await bytes->finish());
-    if (Early::holds_any(*bucket_)) VB_CO_TRY(co_await context_->early->settle(bucket_, key_));
-    Change change{.judge = [job](Transaction& transaction) { return judge_large_append(transaction, *job); },
-                  .bucket = bucket_,
-                  .place = {bucket_->id, job->key},
-                  .blob = bytes,
-                  .takes_space = true};
-    VB_CO_TRY(co_await context_->rows->commit(std::move(change)));
-    co_return std::move(job->answers.front());
-  }
-
-  std::shared_ptr<Context> context_;
-  std::shared_ptr<const Bucket> bucket_;
-  std::string key_;
-  const std::optional<uint64_t> size_hint_;
-  std::optional<memory::Chunk> whole_;  // all that came so far, in one piece
-  std::shared_ptr<BlobWriter> bytes_;
-  bool committed_ = false;
-};
-
 }  // namespace
 
-std::shared_ptr<AppendQueues> make_append_queues() { return std::make_shared<AppendQueues>(); }
-
-bool AppendQueues::add(const Name& name, AppendingPtr one) {
-  const std::lock_guard lock(mutex_);
-  const auto [queue, fresh] = queues_.try_emplace(name);
-  queue->second.push_back(std::move(one));
-  return fresh;
-}
-
-std::vector<AppendingPtr> AppendQueues::take(const Name& name) {
-  const std::lock_guard lock(mutex_);
-  std::vector<AppendingPtr> group;
-  const auto queue = queues_.find(name);
-  if (queue == queues_.end()) return group;
-  uint64_t bytes = 0;
-  auto& waiting = queue->second;
-  while (!waiting.empty() && group.size() < group_max) {
-    bytes += waiting.front()->info.size;
-    if (!group.empty() && bytes > group_bytes_max) break;
-    group.push_back(std::move(waiting.front()));
-    waiting.pop_front();
+Task<Result<std::optional<Attributes>>> attributes_now(std::shared_ptr<Context> context,
+                                                       std::shared_ptr<const Bucket> bucket, std::string key) {
+  if (Early::holds_any(*bucket)) VB_CO_TRY(co_await context->early->settle(bucket, key));
+  const auto name = std::make_shared<const std::string>(std::move(key));
+  for (int i = 0; i < tries_max; ++i) {
+    auto base = co_await look_for_base(*context, bucket, name);
+    if (!base && base.error() == Errc::conditional_conflict) continue;
+    VB_CO_TRY(base);
+    if (base->id == 0) co_return std::nullopt;
+    co_return std::move(base->info.attributes);
   }
-  if (group.empty()) queues_.erase(queue);
-  return group;
+  co_return fail(Errc::slow_down, "append: the object changes too often");
 }
 
-void AppendQueues::abandon(const Name& name) {
-  std::deque<AppendingPtr> waiting;  // goes without the lock
-  const std::lock_guard lock(mutex_);
-  const auto queue = queues_.find(name);
-  if (queue == queues_.end()) return;
-  waiting.swap(queue->second);
-  queues_.erase(queue);
+Task<Result<ObjectInfo>> append_part(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket,
+                                     std::string key, AppendingPtr one, WrittenPart part) {
+  auto job = std::make_shared<AppendJob>(AppendJob{bucket, key, {}});
+  job->plan.accepted = {one};
+  job->plan.added = one->info.size;
+  job->plan.seal = one->seal;
+  job->part_attributes = std::move(part.attributes);
+  job->sealed_under = std::move(part.sealed_under);
+  VB_CO_ASSIGN(job->blob, co_await part.bytes->finish());
+  if (Early::holds_any(*bucket)) VB_CO_TRY(co_await context->early->settle(bucket, key));
+  Change change{.judge = [job](Transaction& transaction) { return judge_large_append(transaction, *job); },
+                .bucket = bucket,
+                .place = {bucket->id, job->key},
+                .blob = part.bytes,
+                .takes_space = true};
+  VB_CO_TRY(co_await context->rows->commit(std::move(change)));
+  co_return std::move(job->answers.front());
 }
 
 Task<void> append_group(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket, std::string key,
@@ -453,11 +460,6 @@ Task<void> append_group(std::shared_ptr<Context> context, std::shared_ptr<const 
     break;
   }
   for (const AppendingPtr& one : group) one->outcome = std::unexpected(last);
-}
-
-std::unique_ptr<ObjectWriter> make_append_writer(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket,
-                                                 std::string key, std::optional<uint64_t> size_hint) {
-  return std::make_unique<AppendWriter>(std::move(context), std::move(bucket), std::move(key), size_hint);
 }
 
 }  // namespace verbena::store

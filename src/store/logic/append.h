@@ -7,6 +7,9 @@
 //
 // Small appends to a key that wait for the one before them are one change together (AppendQueues), each with its own
 // conditions and its own answer.
+//
+// An object that lies encrypted grows likewise: what is appended becomes a part under the object's key, with a salt of
+// its own (sealed_object.h), short parts are opened and sealed anew, and each change authenticates the new list.
 #pragma once
 
 #include <deque>
@@ -19,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "store/append_seal.h"
 #include "store/logic/context.h"
 
 namespace verbena::store {
@@ -27,10 +31,8 @@ namespace verbena::store {
 struct Appending {
   ObjectInfo info;  // size: bytes that come. Headers and what else there is count where it makes the object
   CommitConditions conditions;
+  AppendSealPtr seal{};  // null: what is there must not be encrypted
   memory::Chunk bytes{};
-  // Bytes that were written already, because there were many.
-  BlobRef blob{};
-  std::shared_ptr<BlobWriter> written{};
 
   Result<ObjectInfo> outcome = fail(Errc::internal, "append: no answer");
   std::function<void()> done{};  // called once, on any thread
@@ -60,11 +62,27 @@ class AppendQueues {
 Task<void> append_group(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket, std::string key,
                         std::vector<AppendingPtr> group);
 
+// What a long one needs, whose bytes are written as they come.
+
+// Of the object that is there now; nullopt: there is none.
+Task<Result<std::optional<Attributes>>> attributes_now(std::shared_ptr<Context> context,
+                                                       std::shared_ptr<const Bucket> bucket, std::string key);
+struct WrittenPart {
+  std::shared_ptr<BlobWriter> bytes;
+  Attributes attributes{};  // where it was sealed, and under which object's key
+  Secret sealed_under{};
+};
+// Makes it the last part of whatever is there.
+Task<Result<ObjectInfo>> append_part(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket,
+                                     std::string key, AppendingPtr one, WrittenPart part);
+
 // Takes bytes as any writer does; its commit appends them. Of its conditions if_size is the size that the object must
 // have (invalid_write_offset; 0 where there is none), if_match and if_none_match are as for any commit, if_without is
-// an attribute that it must not have (encryption_type_mismatch). Answers with the object as it is with these bytes at
-// its end. too_many_parts; invalid_bucket_state: the bucket has or had versions.
+// an attribute that it must not have if there is no `seal` (encryption_type_mismatch). Answers with the object as it is
+// with these bytes at its end. too_many_parts; invalid_bucket_state: the bucket has or had versions;
+// conditional_conflict: many bytes were sealed for an object that was another one in the end.
 std::unique_ptr<ObjectWriter> make_append_writer(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket,
-                                                 std::string key, std::optional<uint64_t> size_hint);
+                                                 std::string key, std::optional<uint64_t> size_hint,
+                                                 AppendSealPtr seal);
 
 }  // namespace verbena::store

@@ -12,8 +12,8 @@ int level_of(uint64_t size) {
   return level;
 }
 
-// Of an upload's parts the client knows size and entity tag; sealed ones are not ours to read.
-bool can_go(const StoredPart& part) { return part.info.etag.empty() && part.blob.size == part.info.size; }
+// Of an upload's parts the client knows size and entity tag.
+bool can_go(const StoredPart& part) { return part.info.etag.empty(); }
 
 }  // namespace
 
@@ -21,16 +21,16 @@ size_t parts_to_absorb(const std::vector<StoredPart>& parts, uint64_t added) {
   size_t taken = 0;
   uint64_t size = added;
   const auto next = [&](size_t behind) -> const StoredPart& { return parts[parts.size() - 1 - taken - behind]; };
-  if (!parts.empty() && can_go(next(0)) && next(0).blob.size < tail_size) {
-    size += next(0).blob.size;
+  if (!parts.empty() && can_go(next(0)) && next(0).info.size < tail_size) {
+    size += next(0).info.size;
     taken = 1;
   }
   while (size >= tail_size && size < settled_size && parts.size() >= taken + fan_in - 1) {
     uint64_t more = 0;
     for (size_t i = 0; i < fan_in - 1; ++i) {
       const StoredPart& part = next(i);
-      if (!can_go(part) || part.blob.size >= settled_size || level_of(part.blob.size) > level_of(size)) return taken;
-      more += part.blob.size;
+      if (!can_go(part) || part.info.size >= settled_size || level_of(part.info.size) > level_of(size)) return taken;
+      more += part.info.size;
     }
     taken += fan_in - 1;
     size += more;

@@ -226,11 +226,12 @@ Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create(std::string_view
 }
 
 Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create_append(std::string_view bucket, std::string_view key,
-                                                                       std::optional<uint64_t> size_hint) {
+                                                                       std::optional<uint64_t> size_hint,
+                                                                       AppendSealPtr seal) {
   VB_CO_ASSIGN(auto found, context_->find_bucket(bucket));
   VB_CO_TRY(check_key(key));
   if (size_hint && *size_hint > object_size_max) co_return fail(Errc::entity_too_large);
-  co_return make_append_writer(context_, std::move(found), std::string(key), size_hint);
+  co_return make_append_writer(context_, std::move(found), std::string(key), size_hint, std::move(seal));
 }
 
 Task<Result<ObjectInfo>> EngineStore::rename(std::string_view bucket, RenameRequest request) {
