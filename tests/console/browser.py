@@ -49,7 +49,7 @@ class Browser:
         os.close(out_w)
         target = self.command("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network", "DOM", "Inspector"):
+        for domain in ("Page", "Runtime", "Log", "DOM", "Inspector"):  # not Network: it would send each body, too
             self.tell(f"{domain}.enable")
         self.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 

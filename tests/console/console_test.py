@@ -73,8 +73,8 @@ class Served(unittest.TestCase):
     def tearDownClass(cls):
         for server in (cls.server, cls.open):
             server.stop()
-            shutil.rmtree(server.directory, ignore_errors=True)
             os.unlink(server.log_path)
+            shutil.rmtree(server.directory, ignore_errors=True)
 
     def test_each_file_is_there_packed_and_under_the_policy(self):
         for name, kind in FILES.items():
