@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-DEADLINE_S = 60
+DEADLINE_S = int(os.environ.get("CONSOLE_DEADLINE_S", 60))
 KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38, "End": 35, "Home": 36, " ": 32}
 
 
@@ -128,8 +128,9 @@ class Browser:
 
     def click(self, text, tag="button, a, [role=tab], summary"):
         element = self.find(text, tag)
-        self.wait(f"Boolean({element} && !{element}.disabled)", f"“{text}” to click on")
-        self.run(f"{element}.scrollIntoView({{block: 'nearest'}})")
+        # There, and nothing above it: a window may be on its way out.
+        self.wait(f"(() => {{ const e = {element}; if (!e || e.disabled) return false; e.scrollIntoView({{block: 'nearest'}}); const r = e.getBoundingClientRect(); "
+                  f"return e.contains(document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2)) }})()", f"“{text}” to click on")
         box = self.run(f"(() => {{ const r = {element}.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }})()")
         for kind in ("mousePressed", "mouseReleased"):
             self.tell("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
