@@ -138,7 +138,7 @@ class Browser:
     def field(self, label):
         name = json.dumps(label)
         return (f"(() => {{ const top = Array.from(document.querySelectorAll('dialog[open]')).at(-1) || document; "
-                f"return Array.from(top.querySelectorAll('input, textarea, select')).find((e) => (e.getAttribute('aria-label') || e.labels?.[0]?.innerText || '').trim().split('\\n')[0] === {name}) }})()")
+                f"return Array.from(top.querySelectorAll('input, textarea, select')).find((e) => e.getClientRects().length && (e.getAttribute('aria-label') || e.labels?.[0]?.innerText || '').trim().split('\\n')[0] === {name}) }})()")
 
     def fill(self, label, text):
         self.wait(f"Boolean({self.field(label)})", f"a field “{label}”")
