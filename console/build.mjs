@@ -1,11 +1,11 @@
 // Makes the console's files: build.mjs FOLDER. The same sources make the same bytes.
 import { copyFileSync, mkdirSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { createRequire } from 'node:module'
 
 const here = dirname(fileURLToPath(import.meta.url))
-const target = process.argv[2]
+const target = resolve(process.argv[2])
 const modules = process.env.CONSOLE_MODULES || join(here, 'node_modules')
 const esbuild = createRequire(pathToFileURL(join(modules, 'x.js')))('esbuild')
 

@@ -160,6 +160,13 @@ export class Session {
   async remove(bucket, targets) {
     const entry = ({ key, version }) => `<Object><Key>${escape(key)}</Key>${version ? `<VersionId>${escape(version)}</VersionId>` : ''}</Object>`
     const failed = []
+    // XML has no way to say some characters: such names go one by one.
+    const sayable = ({ key }) => !/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/.test(key)
+    for (const { key, version } of targets.filter((one) => !sayable(one))) {
+      const query = version ? [['versionId', version]] : []
+      await this.object('DELETE', bucket, key, { query }).catch((error) => failed.push({ key, message: error.message }))
+    }
+    targets = targets.filter(sayable)
     for (let at = 0; at < targets.length; at += 1000) {
       const text = `<Delete><Quiet>true</Quiet>${targets.slice(at, at + 1000).map(entry).join('')}</Delete>`
       const answer = await (await this.send('POST', pathOf(bucket), [['delete', '']], text)).text()

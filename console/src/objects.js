@@ -140,8 +140,10 @@ function Rows({ listing, bucket, prefix, chosen, onChoose, onOpen }) {
   }, [last, rows.length, listing])
   useEffect(() => {
     if (!wanted.current) return
+    const row = box.current.querySelector(`[data-row="${focus}"]`)
+    if (!row) return // not before it has been scrolled to
     wanted.current = false
-    box.current.querySelector(`[data-row="${focus}"]`)?.focus()
+    row.focus({ preventScroll: true })
   })
 
   const move = (event) => {

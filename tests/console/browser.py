@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-DEADLINE_S = 60
+DEADLINE_S = int(os.environ.get("CONSOLE_DEADLINE_S", 60))
 KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38, "End": 35, "Home": 36, " ": 32}
 
 
@@ -49,7 +49,7 @@ class Browser:
         os.close(out_w)
         target = self.command("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network", "DOM", "Inspector"):
+        for domain in ("Page", "Runtime", "Log", "DOM", "Inspector"):  # not Network: it would send each body, too
             self.tell(f"{domain}.enable")
         self.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
@@ -128,8 +128,9 @@ class Browser:
 
     def click(self, text, tag="button, a, [role=tab], summary"):
         element = self.find(text, tag)
-        self.wait(f"Boolean({element} && !{element}.disabled)", f"“{text}” to click on")
-        self.run(f"{element}.scrollIntoView({{block: 'nearest'}})")
+        # There, and nothing above it: a window may be on its way out.
+        self.wait(f"(() => {{ const e = {element}; if (!e || e.disabled) return false; e.scrollIntoView({{block: 'nearest'}}); const r = e.getBoundingClientRect(); "
+                  f"return e.contains(document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2)) }})()", f"“{text}” to click on")
         box = self.run(f"(() => {{ const r = {element}.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }})()")
         for kind in ("mousePressed", "mouseReleased"):
             self.tell("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
@@ -137,7 +138,7 @@ class Browser:
     def field(self, label):
         name = json.dumps(label)
         return (f"(() => {{ const top = Array.from(document.querySelectorAll('dialog[open]')).at(-1) || document; "
-                f"return Array.from(top.querySelectorAll('input, textarea, select')).find((e) => (e.getAttribute('aria-label') || e.labels?.[0]?.innerText || '').trim().split('\\n')[0] === {name}) }})()")
+                f"return Array.from(top.querySelectorAll('input, textarea, select')).find((e) => e.getClientRects().length && (e.getAttribute('aria-label') || e.labels?.[0]?.innerText || '').trim().split('\\n')[0] === {name}) }})()")
 
     def fill(self, label, text):
         self.wait(f"Boolean({self.field(label)})", f"a field “{label}”")
