@@ -113,8 +113,7 @@ Outcome<BenchRow> measure_one(Nginx& nginx, bool get, uint64_t size, unsigned co
     callers.push_back({.op = [&nginx, ask, want = get ? size : 0] { return exchange(nginx.http(), ask, want); }});
     OUT_TRY(callers.back().op());
   }
-  OUT_TRY(cli::run_callers(
-      callers, plan, [&] { return nginx.cpu_seconds(); }, row));
+  OUT_TRY(cli::run_callers(callers, plan, [&] { return nginx.cpu_seconds(); }, row));
   return row;
 }
 

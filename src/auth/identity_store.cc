@@ -39,7 +39,7 @@ Result<void> saved(const Result<void>& done) {
 Result<std::optional<std::string>> read_file(const std::filesystem::path& path, uint64_t bytes_max) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file && errno == ENOENT) return std::nullopt;
-  struct stat status {};
+  struct stat status{};
   if (!file || ::fstat(file.get(), &status) != 0) return fail(Errc::io_error, "identity file: open", errno);
   if (!S_ISREG(status.st_mode)) return fail(Errc::malformed, "identity file: not a regular file");
   if ((status.st_mode & 022) != 0) return fail(Errc::malformed, "identity file: others may write it; run chmod 600");

@@ -45,7 +45,7 @@ std::string opened(const KeyRing& ring, std::string_view sealed, std::string_vie
 
 TEST_F(KeyRingTest, MakesAFileOfItsOwnAtTheFirstStartAndReadsItAtTheNext) {
   const std::string sealed = open()->seal(as_bytes("a secret"), "user alice");
-  struct stat status {};
+  struct stat status{};
   ASSERT_EQ(::stat(keys().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
   EXPECT_EQ(opened(*open(), sealed, "user alice"), "a secret");

@@ -28,10 +28,10 @@ struct Principal {
   bool superuser = false;  // the server's own root key: may do everything, manages accounts
   // "arn:aws:iam::123456789012:user/path/name", "...:root", "arn:aws:sts::...:assumed-role/..."
   std::string arn;
-  std::string user_id;              // unique id ("AIDA...", an account's id for its root, "AROA...:session")
-  std::string name;                 // user name; empty for an account's root
-  std::vector<PolicyPtr> policies;  // identity policies: inline, attached, of groups; of the role
-  std::vector<PolicyPtr> session;   // session policies: what they do not allow is denied. Empty: no limit
+  std::string user_id;                      // unique id ("AIDA...", an account's id for its root, "AROA...:session")
+  std::string name;                         // user name; empty for an account's root
+  std::vector<PolicyPtr> policies;          // identity policies: inline, attached, of groups; of the role
+  std::vector<PolicyPtr> session;           // session policies: what they do not allow is denied. Empty: no limit
   std::optional<int64_t> token_issued_s{};  // of a session: when its credentials were made, since the epoch
   LimitsPtr limits{}, account_limits{};     // of a user; of its account. Null: none
 };

@@ -12,8 +12,8 @@
 
 namespace verbena {
 
-using Bytes = std::span<const std::byte>;    // borrowed, read only
-using MutableBytes = std::span<std::byte>;   // borrowed, writable
+using Bytes = std::span<const std::byte>;   // borrowed, read only
+using MutableBytes = std::span<std::byte>;  // borrowed, writable
 
 inline constexpr uint64_t KiB = 1024;
 inline constexpr uint64_t MiB = 1024 * KiB;
@@ -21,9 +21,7 @@ inline constexpr uint64_t GiB = 1024 * MiB;
 inline constexpr uint64_t TiB = 1024 * GiB;
 
 inline Bytes as_bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
-inline std::string_view as_text(Bytes bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
+inline std::string_view as_text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 // Lower-case hexadecimal.
 std::string to_hex(Bytes bytes);

@@ -21,7 +21,7 @@ namespace asio = boost::asio;
 
 constexpr size_t buffer_size_max = 1 * GiB;  // of a fixed buffer: the kernel's limit
 constexpr std::chrono::milliseconds again_after{1};
-constexpr size_t batch_max = 64;             // completions that are handed out in one go
+constexpr size_t batch_max = 64;  // completions that are handed out in one go
 
 // The lengths of reads and their results are ints.
 constexpr size_t read_size_max = 1 * GiB;

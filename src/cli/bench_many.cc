@@ -94,8 +94,7 @@ Outcome<BenchRow> measure_many(const Client& client, const BenchServer& server, 
   for (BatchCaller& caller : callers) {
     running.push_back({.op = [&] { return one_batch(client, caller, op, door); }});
   }
-  OUT_TRY(run_callers(
-      running, plan, [&] { return server.cpu_seconds(); }, row));
+  OUT_TRY(run_callers(running, plan, [&] { return server.cpu_seconds(); }, row));
   // Rates are of objects.
   row.ops_per_s *= batch;
   row.bytes_per_s *= batch;
@@ -155,8 +154,7 @@ Outcome<BenchRow> measure_beside_many(const ClientOptions& options, const std::s
     }});
   }
   Busy busy(other, batches, options.via);
-  OUT_TRY(run_callers(
-      running, plan, [] { return std::optional<double>(); }, row));
+  OUT_TRY(run_callers(running, plan, [] { return std::optional<double>(); }, row));
   OUT_TRY(busy.end());
   OUT_TRY(verify_batch(other, batches, options.via));
   OUT_TRY(check_batch(other.remove_many(batches.items, batches.results), batches, options.via));

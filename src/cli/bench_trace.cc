@@ -172,8 +172,7 @@ Outcome<BenchRow> measure_trace(const Client& client, const BenchServer& server,
   callers.push_back({.op = [&] { return replay.run(steps[at++]); }});
   BenchPlan once = plan;
   once.count = steps.size();
-  OUT_TRY(run_callers(
-      callers, once, [&] { return server.cpu_seconds(); }, row));
+  OUT_TRY(run_callers(callers, once, [&] { return server.cpu_seconds(); }, row));
   // Rates are of bytes; a step's size is no one number.
   row.bytes_per_s = row.ops_per_s / static_cast<double>(steps.size()) * static_cast<double>(replay.moved());
   row.server_cpu_s_per_gb.reset();

@@ -29,9 +29,7 @@ std::string ready_line(const server::Endpoints& endpoints, const server::RootKey
       {"native", or_null(endpoints.native)},
       {"admin", or_null(endpoints.admin)},
       {"ports",
-       {{"s3", port_of(endpoints.http)},
-        {"native", port_of(endpoints.native)},
-        {"admin", port_of(endpoints.admin)}}},
+       {{"s3", port_of(endpoints.http)}, {"native", port_of(endpoints.native)}, {"admin", port_of(endpoints.admin)}}},
       {"region", region},
       {"access_key", keys.credentials.access_key},
   };

@@ -10,7 +10,7 @@
 namespace verbena::http {
 namespace {
 
-constexpr size_t line_max = 1024;         // a chunk header is about 90 bytes, a trailer rarely more
+constexpr size_t line_max = 1024;  // a chunk header is about 90 bytes, a trailer rarely more
 constexpr size_t size_digits_max = 15;
 constexpr size_t trailer_lines_max = 64;  // lines
 constexpr std::string_view signature_key = ";chunk-signature=";

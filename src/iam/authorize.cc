@@ -3,7 +3,6 @@
 #include "base/date.h"
 #include "iam/subjects.h"
 
-
 namespace verbena::iam {
 namespace {
 

@@ -27,8 +27,9 @@ class Service {
  public:
   // All outlive the service. `buckets` tells whether an account still owns one. `quota_changed`: what is kept of a
   // bucket's quota, or of its owner's, is out of date.
-  Service(auth::IdentityStore& identities, store::Store& buckets, BlockingPool& pool, const WallClock& clock,
-          std::function<void()> quota_changed = [] {})
+  Service(
+      auth::IdentityStore& identities, store::Store& buckets, BlockingPool& pool, const WallClock& clock,
+      std::function<void()> quota_changed = [] {})
       : identities_(identities),
         buckets_(buckets),
         pool_(pool),

@@ -45,9 +45,7 @@ class Sink {
   // begin(), each push() and, where nothing has to be waited for, finish(), in one call that does not suspend.
   // nullopt: this sink cannot; begin() is then the next call, and what has landed already is sent again. False:
   // finish() is still to be called.
-  virtual std::optional<Result<bool>> send_at_once(uint64_t /*length*/, Pieces& /*pieces*/) {
-    return std::nullopt;
-  }
+  virtual std::optional<Result<bool>> send_at_once(uint64_t /*length*/, Pieces& /*pieces*/) { return std::nullopt; }
   // The next bytes, in order. Takes the chunk and may return before they are out (the sink keeps the lease until
   // then), so that reading the next chunk overlaps with sending this one. A sink bounds how many it holds.
   virtual Task<Result<void>> push(Chunk chunk) = 0;

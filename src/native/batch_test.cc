@@ -746,8 +746,7 @@ TEST_F(BatchTest, WhatARateDoesNotAdmitIsRefusedAsAWhole) {
   limited.account_limits = auth::make_limits({.bytes_per_s = 1024});
   credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(limited));
   peer_ = hello(5, 2);
-  EXPECT_EQ(ask(wire::Type::put_many, head(), {{"big", {}, std::string(8 * KiB, 'x')}}).entries.front().code,
-            Errc::ok);
+  EXPECT_EQ(ask(wire::Type::put_many, head(), {{"big", {}, std::string(8 * KiB, 'x')}}).entries.front().code, Errc::ok);
   EXPECT_EQ(ask(wire::Type::head_many, head(), {{"k"}, {"big"}}).refused, Errc::slow_down);
   EXPECT_EQ(ask(wire::Type::delete_many, head(), {{"k"}}).refused, Errc::slow_down);
   EXPECT_TRUE(store_.contains("bucket", "k"));

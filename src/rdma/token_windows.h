@@ -40,7 +40,7 @@ class WindowSink : public memory::Sink {
   struct State;
   std::unique_ptr<fabric::Window> window_;  // until begin()
   std::chrono::milliseconds deadline_;
-  std::shared_ptr<State> state_;            // from begin() on
+  std::shared_ptr<State> state_;  // from begin() on
 };
 
 // A PUT's bytes out of a client's window: `size` bytes from its start.

@@ -33,10 +33,11 @@ TEST(Errors, EveryCodeHasAnS3CodeAnErrorStatusAndAMessage) {
 }
 
 TEST(Errors, OnlyTheHousesOwnCodesBecomeInternalErrors) {
-  const std::set<Errc> internal = {Errc::ok,          Errc::internal,      Errc::io_error,  Errc::would_block,
-                                   Errc::cancelled,   Errc::timed_out,     Errc::closed,    Errc::not_found,
-                                   Errc::unsupported, Errc::malformed,     Errc::too_large, Errc::connection_failed,
-                                   Errc::bad_config,  Errc::corrupt_object,    Errc::key_unavailable};
+  const std::set<Errc> internal = {Errc::ok,          Errc::internal,       Errc::io_error,
+                                   Errc::would_block, Errc::cancelled,      Errc::timed_out,
+                                   Errc::closed,      Errc::not_found,      Errc::unsupported,
+                                   Errc::malformed,   Errc::too_large,      Errc::connection_failed,
+                                   Errc::bad_config,  Errc::corrupt_object, Errc::key_unavailable};
   for (const Errc code : all_codes()) {
     EXPECT_EQ(error_form(code).code == "InternalError", internal.contains(code)) << to_string(code);
   }

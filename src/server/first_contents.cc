@@ -47,15 +47,15 @@ class FileSource final : public memory::Source {
 // By the file's name, as browsers and tools want it; S3's own default for the rest.
 std::string_view content_type(const fs::path& file) {
   static constexpr std::pair<std::string_view, std::string_view> types[] = {
-      {".avif", "image/avif"},        {".css", "text/css"},          {".csv", "text/csv"},
-      {".gif", "image/gif"},          {".gz", "application/gzip"},   {".htm", "text/html"},
-      {".html", "text/html"},         {".jpeg", "image/jpeg"},       {".jpg", "image/jpeg"},
-      {".js", "text/javascript"},     {".json", "application/json"}, {".md", "text/markdown"},
-      {".mjs", "text/javascript"},    {".mp3", "audio/mpeg"},        {".mp4", "video/mp4"},
-      {".pdf", "application/pdf"},    {".png", "image/png"},         {".svg", "image/svg+xml"},
-      {".tar", "application/x-tar"},  {".txt", "text/plain"},        {".wasm", "application/wasm"},
-      {".webp", "image/webp"},        {".xml", "application/xml"},   {".yaml", "application/yaml"},
-      {".yml", "application/yaml"},   {".zip", "application/zip"},
+      {".avif", "image/avif"},       {".css", "text/css"},          {".csv", "text/csv"},
+      {".gif", "image/gif"},         {".gz", "application/gzip"},   {".htm", "text/html"},
+      {".html", "text/html"},        {".jpeg", "image/jpeg"},       {".jpg", "image/jpeg"},
+      {".js", "text/javascript"},    {".json", "application/json"}, {".md", "text/markdown"},
+      {".mjs", "text/javascript"},   {".mp3", "audio/mpeg"},        {".mp4", "video/mp4"},
+      {".pdf", "application/pdf"},   {".png", "image/png"},         {".svg", "image/svg+xml"},
+      {".tar", "application/x-tar"}, {".txt", "text/plain"},        {".wasm", "application/wasm"},
+      {".webp", "image/webp"},       {".xml", "application/xml"},   {".yaml", "application/yaml"},
+      {".yml", "application/yaml"},  {".zip", "application/zip"},
   };
   const std::string extension = file.extension().string();
   for (const auto& [name, type] : types) {

@@ -2,8 +2,8 @@
 #include "s3/access/acl.h"
 #include "s3/access/authorize.h"
 #include "s3/buckets/bucket_document.h"
-#include "s3/verbs.h"
 #include "s3/objects/versions.h"
+#include "s3/verbs.h"
 
 namespace verbena::s3 {
 namespace {

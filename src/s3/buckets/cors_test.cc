@@ -30,8 +30,8 @@ class CorsTest : public Rig {
 TEST_F(CorsTest, AConfigurationIsKeptGivenBackAndDeleted) {
   EXPECT_EQ(call("GET", "/bucket?cors").code, "NoSuchCORSConfiguration");
   const std::string xml = configuration(allow("GET", "https://*.example.org",
-                                             "<ID>one</ID><AllowedHeader>x-*</AllowedHeader><ExposeHeader>ETag"
-                                             "</ExposeHeader><MaxAgeSeconds>30</MaxAgeSeconds>"));
+                                              "<ID>one</ID><AllowedHeader>x-*</AllowedHeader><ExposeHeader>ETag"
+                                              "</ExposeHeader><MaxAgeSeconds>30</MaxAgeSeconds>"));
   EXPECT_EQ(configure(xml).status, 200);
   const Reply r = call("GET", "/bucket?cors");
   EXPECT_EQ(r.element("AllowedOrigin"), "https://*.example.org");

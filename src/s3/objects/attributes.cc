@@ -3,12 +3,12 @@
 
 #include "base/date.h"
 #include "s3/access/authorize.h"
+#include "s3/headers.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/encryption.h"
-#include "s3/headers.h"
 #include "s3/objects/listing.h"
-#include "s3/verbs.h"
 #include "s3/objects/versions.h"
+#include "s3/verbs.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {

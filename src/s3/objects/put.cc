@@ -160,7 +160,7 @@ Task<Result<void>> prepare_append(Service& service, PutRequest& request, std::op
 }
 
 Task<Result<Reservation>> reserve_for(Service& service, const BucketAccess& access, const PutRequest& request,
-                                  uint64_t bytes) {
+                                      uint64_t bytes) {
   if (request.append) co_return co_await reserve_append(service, access, request.key, bytes);
   co_return Reservation::make(service, access, bytes, 1);
 }

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "s3/access/quota.h"
-#include "s3/objects/body_digests.h"
 #include "s3/context.h"
+#include "s3/objects/body_digests.h"
 #include "s3/service.h"
 
 namespace verbena::s3 {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "s3/access/authorize.h"
+#include "s3/objects/versions.h"
 #include "s3/query.h"
 #include "s3/tag_set.h"
 #include "s3/verbs.h"
-#include "s3/objects/versions.h"
 
 namespace verbena::s3 {
 namespace {

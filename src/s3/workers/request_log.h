@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "base/task.h"
-#include "s3/workers/log_record.h"
 #include "s3/buckets/logging_rules.h"
 #include "s3/service.h"
+#include "s3/workers/log_record.h"
 
 namespace verbena::s3 {
 
@@ -43,7 +43,7 @@ class RequestLog {
   struct Options {
     // In milliseconds, because it is divided: a quarter of three whole seconds is none.
     std::chrono::milliseconds interval{300'000};  // from a batch's first record to its delivery
-    size_t batch_bytes_max = 1 * MiB;    // a batch of that size is delivered at once
+    size_t batch_bytes_max = 1 * MiB;             // a batch of that size is delivered at once
     // Of all batches. An owner's records may take as much of it as is still free, so whoever makes many of them loses
     // his own and not another's: one such owner gets half, of two each a third, and some is always left.
     size_t queued_bytes_max = 16 * MiB;
@@ -79,7 +79,7 @@ class RequestLog {
   Task<Result<void>> write(const Batch& batch);
   std::vector<Batch> take(bool all);
   bool pressed() const { return queued_bytes_ > options_.queued_bytes_max / 4; }  // under mutex_
-  void wake();  // under mutex_
+  void wake();                                                                    // under mutex_
   bool is_woken();
 
   Service& service_;

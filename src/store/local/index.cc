@@ -332,8 +332,7 @@ Result<std::string> Index::get(Family family, std::string_view key, Tier tier, V
   }
 }
 
-Cursor Index::cursor(Family family, std::string prefix, std::string_view from, Tier tier,
-                     Visible visible) {
+Cursor Index::cursor(Family family, std::string prefix, std::string_view from, Tier tier, Visible visible) {
   for (;;) {
     const uint64_t hidings = hidings_.load(std::memory_order_acquire);
     const Snapshot before = visible == Visible::durable && hidings % 2 != 0 ? before_hidden() : nullptr;

@@ -48,9 +48,9 @@ struct Options {
 };
 
 struct ScrubReport {
-  uint64_t bytes = 0;              // read and checked
-  uint64_t damaged_blocks = 0;     // missing, or not what was written
-  uint64_t unreadable_blocks = 0;  // the disk refused to read them: nobody knows
+  uint64_t bytes = 0;                   // read and checked
+  uint64_t damaged_blocks = 0;          // missing, or not what was written
+  uint64_t unreadable_blocks = 0;       // the disk refused to read them: nobody knows
   std::vector<std::string> objects;     // "bucket/key": what is damaged, the first 100
   std::vector<std::string> unreadable;  // likewise, what could not be read
 };
@@ -71,7 +71,7 @@ class LocalStore final : public EngineStore {
     uint64_t allocated_bytes = 0;  // blocks the file system holds for it
     uint64_t volumes = 0;
   };
-  Result<Usage> usage();        // blocks; walks the space map
+  Result<Usage> usage();  // blocks; walks the space map
   // Blocks; reads everything, as fast as it can. slow_down: out of descriptors or memory, so it says nothing.
   Result<ScrubReport> scrub();
   void drain();  // blocks until the index has all that was acknowledged, and deleted objects' space is back
