@@ -123,7 +123,8 @@ TEST_F(BucketSessions, OfWhoseTokenABitIsAnotherDoNotOpen) {
   }
   for (size_t size = 0; size < raw.size(); ++size) {
     const std::string cut = to_base64(Bytes(raw).first(size));
-    if (!cut.empty()) EXPECT_FALSE(store_->find(made.access_key, cut, clock_.now_s())) << size;
+    if (cut.empty()) continue;
+    EXPECT_FALSE(store_->find(made.access_key, cut, clock_.now_s())) << size;
   }
   EXPECT_TRUE(store_->find(made.access_key, made.session_token, clock_.now_s()));
   const auto others = KeyRing::in_memory();

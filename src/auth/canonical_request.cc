@@ -56,7 +56,7 @@ std::optional<std::vector<QueryArgument>> parse_query(std::string_view query) {
     const std::string_view piece = query.substr(0, end);
     query.remove_prefix(std::min(end + 1, query.size()));
     if (piece.empty()) continue;
-    const size_t equals = std::min(piece.find('='), piece.size());
+    const auto equals = static_cast<size_t>(std::ranges::find(piece, '=') - piece.begin());
     auto name = decode_argument(piece.substr(0, equals));
     auto value = decode_argument(piece.substr(std::min(equals + 1, piece.size())));
     if (!name || !value) return std::nullopt;
