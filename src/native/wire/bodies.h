@@ -75,8 +75,8 @@ struct Get {
   uint32_t inline_max = 0;   // most bytes that may ride in the reply; 0 for HEAD
   uint16_t part_number = 0;  // 0: none
   int64_t if_modified_since_s = no_time, if_unmodified_since_s = no_time;
-  Few<Range, ranges_max> ranges;  // none: the whole object. Bytes land one range after the other
-  Few<std::string_view, etags_max> if_match, if_none_match;
+  Few<Range, ranges_max> ranges = {};  // none: the whole object. Bytes land one range after the other
+  Few<std::string_view, etags_max> if_match = {}, if_none_match = {};
 };
 bool encode(Writer& out, const Get& get);
 std::optional<Get> decode_get(Bytes body);
@@ -108,8 +108,8 @@ std::optional<Append> decode_append(Bytes body, bool has_window);
 // Version 3.
 struct Rename {
   std::string_view bucket, from, to;
-  std::string_view source_if_match, if_match, if_none_match;  // of the source, and of what is at the target
-  std::string_view token;                                     // of the client, for a request that comes again
+  std::string_view source_if_match = {}, if_match = {}, if_none_match = {};  // of the source; of what is at the target
+  std::string_view token = {};  // of the client, for a request that comes again
 };
 bool encode(Writer& out, const Rename& rename);
 std::optional<Rename> decode_rename(Bytes body);
