@@ -26,6 +26,10 @@ def high(descriptor):
     return moved
 
 
+class ScriptError(RuntimeError):
+    """An expression that threw in the page."""
+
+
 class Browser:
     def __init__(self, width=1240, height=800):
         self.home = tempfile.mkdtemp(prefix="verbena-browser-")
@@ -102,17 +106,21 @@ class Browser:
         """The value of an expression in the page; promises are waited for."""
         answer = self.tell("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True, userGesture=True)
         if "exceptionDetails" in answer:
-            raise RuntimeError(f"{script}\n{answer['exceptionDetails'].get('exception', {}).get('description', answer['exceptionDetails'])}")
+            raise ScriptError(f"{script}\n{answer['exceptionDetails'].get('exception', {}).get('description', answer['exceptionDetails'])}")
         return answer["result"].get("value")
 
     def wait(self, script, what=None, seconds=DEADLINE_S):
         deadline = time.monotonic() + seconds
+        trouble = ""
         while time.monotonic() < deadline:
-            value = self.run(script)
+            try:
+                value = self.run(script)
+            except ScriptError as error:  # of what is not there yet
+                value, trouble = None, str(error)
             if value:
                 return value
             time.sleep(0.05)
-        raise AssertionError(f"did not come: {what or script}\n{self.run('document.body.innerText')[:2000]}")
+        raise AssertionError(f"did not come: {what or script}\n{trouble}\n{self.run('document.body.innerText')[:2000]}")
 
     def open(self, url):
         self.tell("Page.navigate", url=url)
