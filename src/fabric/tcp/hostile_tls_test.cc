@@ -366,7 +366,7 @@ TEST(TcpHostile, PeersThatTakeNothingHoldLittleTogether) {
     int64_t most = 0;
     std::vector<std::unique_ptr<Window>> windows;
     std::vector<std::future<Result<void>>> writes;
-    for (const PeerId id : ids) {
+    for (const PeerId id : server.call([&] { return ids; })) {
       windows.push_back(
           *server.call([&] { return server.port->open_window(id, {0, 64 * MiB, 1}, Access::server_writes); }));
       server.call([&] {
