@@ -2,9 +2,11 @@
 """What a build costs, in seconds of CPU: compiles a sample of its units without ccache and extrapolates by kind. Seconds of CPU and
 not of the clock, so that a machine with other work on it gives nearly the same answer.
 
-usage: compile_cost.py BUILD [--every N] [--header FILE]
+usage: compile_cost.py BUILD [--every N] [--header FILE | --built TARGET]
   --every N      of each kind compile each Nth unit (default 6)
   --header FILE  only what is compiled again when this file has changed (the build must have been made once)
+  --built TARGET nothing is compiled: what Ninja's log says that this target and all it is made of took, job by job
+                 (seconds of the clock: of a machine that did nothing else, and only where ccache had none of it)
 """
 import argparse
 import collections
@@ -54,6 +56,16 @@ def readers_of(build, header):
     return readers
 
 
+def built_seconds(build, target):
+    """Of all jobs that the target needed, by Ninja's log."""
+    needed = subprocess.run(["ninja", "-C", build, "-t", "inputs", target], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    took = {}
+    for line in (build / ".ninja_log").read_text().splitlines()[1:]:
+        start, end, _, output, _ = line.split("\t")
+        took[output] = (int(end) - int(start)) / 1000
+    return sum(took.get(output, 0) for output in {*needed, target})
+
+
 def cpu_seconds(unit, scratch):
     words = compiler_of(unit["command"])
     words[words.index("-o") + 1] = str(scratch / "out")
@@ -68,7 +80,12 @@ def main():
     options.add_argument("build", type=lambda text: pathlib.Path(text).resolve())
     options.add_argument("--every", type=int, default=6)
     options.add_argument("--header", type=lambda text: pathlib.Path(text).resolve())
+    options.add_argument("--built")
     options = options.parse_args()
+    if options.built:
+        seconds = built_seconds(options.build, options.built)
+        print(f"{options.built}: {seconds / 60:.1f} minutes of jobs; with two at a time {seconds / 120:.1f}")
+        return
     units = units_of(options.build)
     if options.header:
         readers = readers_of(options.build, options.header)
