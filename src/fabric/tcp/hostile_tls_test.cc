@@ -285,17 +285,40 @@ TEST(TcpHostileTls, HandshakesThatComeTogetherTakeTurns) {
   EXPECT_LE(watcher.most, 4u);
 }
 
-TEST(TcpHostile, StrangersWithoutEndDoNotPushOutWhoNamedASession) {
+Options few_arrivals() {
   Options few;
   few.encrypt = false;
   few.arrivals_max = few.arrivals_per_address_max = 8;
   few.arrival_timeout = std::chrono::seconds(60);
-  TestServer server(few);
-  RawSocket honest(server);
-  honest.hello = make_hello(1, false);
-  ASSERT_TRUE(honest.send(honest.hello));
-  Challenge challenge;
-  ASSERT_TRUE(honest.receive(challenge));
+  return few;
+}
+
+// Has named its session, and holds the challenge.
+class OneWhoArrives {
+ public:
+  explicit OneWhoArrives(TestServer& server) : socket_(server) { say_hello(); }
+  void expect_let_in() {
+    ASSERT_TRUE(socket_.send(Handshake(key_of(1), socket_.hello, Bytes(challenge_).first(random_size)).proof()));
+    ASSERT_TRUE(socket_.send_frame({.type = FrameType::message, .payload = 2}, as_bytes("hi")));
+    Frame echo;
+    EXPECT_TRUE(socket_.receive_frame(echo));
+  }
+
+ private:
+  void say_hello() {
+    socket_.hello = make_hello(1, false);
+    ASSERT_TRUE(socket_.send(socket_.hello));
+    ASSERT_TRUE(socket_.receive(challenge_));
+  }
+
+  RawSocket socket_;
+  Challenge challenge_{};
+};
+
+TEST(TcpHostile, StrangersWithoutEndDoNotPushOutWhoNamedASession) {
+  TestServer server(few_arrivals());
+  OneWhoArrives honest(server);
+  ASSERT_FALSE(HasFatalFailure());
   std::vector<std::unique_ptr<RawSocket>> strangers;
   for (uint64_t i = 0; i < 100; ++i) {
     strangers.push_back(std::make_unique<RawSocket>(server));
@@ -303,23 +326,13 @@ TEST(TcpHostile, StrangersWithoutEndDoNotPushOutWhoNamedASession) {
     if (i % 3 == 1) strangers.back()->send(as_bytes("VTC"));
   }
   for (size_t i = 0; i + 12 < strangers.size(); ++i) EXPECT_TRUE(strangers[i]->is_closed());
-  ASSERT_TRUE(honest.send(Handshake(key_of(1), honest.hello, Bytes(challenge).first(random_size)).proof()));
-  ASSERT_TRUE(honest.send_frame({.type = FrameType::message, .payload = 2}, as_bytes("hi")));
-  Frame echo;
-  EXPECT_TRUE(honest.receive_frame(echo));
+  honest.expect_let_in();
 }
 
 TEST(TcpHostile, WhoNamesOneSessionAgainAndAgainTakesHisOwnPlaces) {
-  Options few;
-  few.encrypt = false;
-  few.arrivals_max = few.arrivals_per_address_max = 8;
-  few.arrival_timeout = std::chrono::seconds(60);
-  TestServer server(few);
-  RawSocket honest(server);
-  honest.hello = make_hello(1, false);
-  ASSERT_TRUE(honest.send(honest.hello));
-  Challenge challenge;
-  ASSERT_TRUE(honest.receive(challenge));
+  TestServer server(few_arrivals());
+  OneWhoArrives honest(server);
+  ASSERT_FALSE(HasFatalFailure());
   std::vector<std::unique_ptr<RawSocket>> greedy;
   for (int i = 0; i < 50; ++i) {
     greedy.push_back(std::make_unique<RawSocket>(server));
@@ -327,10 +340,7 @@ TEST(TcpHostile, WhoNamesOneSessionAgainAndAgainTakesHisOwnPlaces) {
     Challenge other;
     ASSERT_TRUE(greedy.back()->receive(other));
   }
-  ASSERT_TRUE(honest.send(Handshake(key_of(1), honest.hello, Bytes(challenge).first(random_size)).proof()));
-  ASSERT_TRUE(honest.send_frame({.type = FrameType::message, .payload = 2}, as_bytes("hi")));
-  Frame echo;
-  EXPECT_TRUE(honest.receive_frame(echo));
+  honest.expect_let_in();
 }
 
 // --- Who takes nothing -----------------------------------------------------------------------------------------------
