@@ -2,7 +2,8 @@
 # library verbena_NAME. Its *_test.cc files become one GoogleTest program, verbena_NAME_test, registered with CTest test by test.
 include(GoogleTest)
 
-# The programs of all C++ tests: what the builds with sanitizers are for.
+# The programs of the rooms' own tests and of the matrix. They are no part of `all`: who only wants the program, or a run of everything, where these tests
+# run under sanitizers, does not compile them.
 add_custom_target(verbena_tests)
 
 # Headers that most files read, compiled once: without them a file of thirty lines costs five seconds. One set serves all rooms,
@@ -59,7 +60,7 @@ function(verbena_room name)
     target_link_libraries(verbena_${name} INTERFACE verbena_flags ${ROOM_DEPS})
   endif()
   if(tests)
-    add_executable(verbena_${name}_test ${tests})
+    add_executable(verbena_${name}_test EXCLUDE_FROM_ALL ${tests})
     target_link_libraries(verbena_${name}_test PRIVATE verbena_${name} ${ROOM_TEST_DEPS} GTest::gmock GTest::gtest_main)
     target_compile_options(verbena_${name}_test PRIVATE ${VERBENA_TEST_OPTIONS})
     verbena_unity(verbena_${name}_test)

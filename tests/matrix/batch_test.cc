@@ -83,7 +83,7 @@ TEST(MatrixBatches, WhatIsPutByOneWayIsGotByEveryOther) {
         ASSERT_EQ(heads[i].etag, stored[i].etag);
         const auto is = into.bytes().subspan(set.offsets[i], set.sizes[i]);
         const auto was = from.bytes().subspan(set.offsets[i], set.sizes[i]);
-        ASSERT_TRUE(std::ranges::equal(is, was)) << set.keys[i] << ": bytes differ";
+        ASSERT_TRUE(same(is, was)) << set.keys[i] << ": bytes differ";
         ASSERT_EQ(into.data()[set.offsets[i] + set.sizes[i]], std::byte{0xee}) << "written past the place";
       }
     }
@@ -126,9 +126,9 @@ TEST(MatrixBatches, AnItemsFailureIsItsOwn) {
         {}};
     for (size_t i = 0; i < items.size(); ++i) EXPECT_EQ(results[i].error, wanted[i]) << i;
     const auto at = [&](size_t offset, size_t size) { return into.bytes().subspan(offset, size); };
-    EXPECT_TRUE(std::ranges::equal(at(0, 10'000), bytes));
-    EXPECT_TRUE(std::ranges::equal(at(40'000, 100), std::span(bytes).subspan(5'000, 100)));
-    EXPECT_TRUE(std::ranges::equal(at(80'000, 10'000), bytes));
+    EXPECT_TRUE(same(at(0, 10'000), bytes));
+    EXPECT_TRUE(same(at(40'000, 100), std::span(bytes).subspan(5'000, 100)));
+    EXPECT_TRUE(same(at(80'000, 10'000), bytes));
     EXPECT_EQ(results[8].bytes, 10'000u);
     // Writes: one that must not replace what is there, among others.
     const Buffer from = buffer_of(client, 3'000, 9);
@@ -165,8 +165,8 @@ TEST(MatrixBatches, ThousandsOfKeysFitOneCall) {
     ASSERT_TRUE(client.get_many(items, std::span(&into, 1), results));
     for (size_t i = 0; i < items.size(); ++i) {
       ASSERT_FALSE(results[i].error) << i;
-      ASSERT_TRUE(std::ranges::equal(into.bytes().subspan(set.offsets[i], set.sizes[i]),
-                                     from.bytes().subspan(set.offsets[i], set.sizes[i])));
+      ASSERT_TRUE(
+          same(into.bytes().subspan(set.offsets[i], set.sizes[i]), from.bytes().subspan(set.offsets[i], set.sizes[i])));
     }
     ASSERT_TRUE(client.remove_many(items, results));
     for (const auto& result : results) ASSERT_FALSE(result.error);
@@ -232,8 +232,7 @@ void expect_values(const Client& client, const Set& set, std::span<const std::by
       ASSERT_EQ(value.info.size, set.sizes[i]);
       ASSERT_EQ(value.offset.has_value(), set.sizes[i] <= 70'000) << value.info.key;
       if (value.offset) {
-        ASSERT_TRUE(std::ranges::equal(into.bytes().subspan(*value.offset, set.sizes[i]),
-                                       was.subspan(set.offsets[i], set.sizes[i])))
+        ASSERT_TRUE(same(into.bytes().subspan(*value.offset, set.sizes[i]), was.subspan(set.offsets[i], set.sizes[i])))
             << value.info.key << ": bytes differ";
       }
       ++seen;
@@ -298,8 +297,8 @@ TEST(MatrixBatches, TcpCarriesThemWithoutEncryptionToo) {
   EXPECT_EQ(moved->provider, "tcp");
   for (size_t i = 0; i < items.size(); ++i) {
     ASSERT_FALSE(results[i].error);
-    ASSERT_TRUE(std::ranges::equal(into.bytes().subspan(set.offsets[i], set.sizes[i]),
-                                   from.bytes().subspan(set.offsets[i], set.sizes[i])));
+    ASSERT_TRUE(
+        same(into.bytes().subspan(set.offsets[i], set.sizes[i]), from.bytes().subspan(set.offsets[i], set.sizes[i])));
   }
   expect_values(client, set, from.bytes(), "clear/");
 }

@@ -83,7 +83,7 @@ TEST_F(Tokens, AGetLeavesAnEmptyBodyAndTheBytesInTheClientsMemory) {
   EXPECT_EQ(reply->header("x-amz-rdma-bytes-transferred"), std::to_string(object_.size()));
   EXPECT_EQ(reply->content_length, 0u);
   EXPECT_EQ(reply->body_bytes, 0u);
-  EXPECT_TRUE(std::equal(object_.begin(), object_.end(), window.begin()));
+  EXPECT_TRUE(same(object_, std::span(window).first(object_.size())));
   for (size_t i = 0; i < 4096; ++i) {
     ASSERT_EQ(memory[i], std::byte{0xee}) << "before the window";
     ASSERT_EQ(memory[memory.size() - 1 - i], std::byte{0xee}) << "after the window";

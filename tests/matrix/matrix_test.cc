@@ -12,12 +12,18 @@ namespace {
 const std::vector<size_t> sizes{0,     1,     511,   513,   4095,    4096,          4097,    16 * 1024,
                                 16385, 65535, 65536, 65537, 1 << 20, (1 << 20) + 1, 5 << 20, (16 << 20) + 12345};
 
-void compare_every_way(World& world) {
+// Each way in with each way out; with `of` only pairs in which that fabric of the native door takes part.
+void compare_every_way(World& world, std::string_view of = "") {
   const auto ways = every_way();
+  const auto is_of = [&](const Way& way) { return of.empty() || (way.via == Via::native && way.provider == of); };
   std::vector<Client> clients;
   for (const auto& way : ways) clients.push_back(world.client(way));
   ASSERT_TRUE(clients[0].make_bucket("matrix"));
-  size_t transfers = 0;
+  size_t transfers = 0, pairs = 0;
+  for (const Way& in : ways) {
+    for (const Way& out : ways) pairs += is_of(in) || is_of(out) ? 1 : 0;
+  }
+  ASSERT_GT(pairs, 0u);
   for (size_t in = 0; in < ways.size(); ++in) {
     for (const size_t size : sizes) {
       SCOPED_TRACE("put by " + ways[in].name() + ", " + std::to_string(size) + " bytes");
@@ -31,6 +37,7 @@ void compare_every_way(World& world) {
         ASSERT_EQ(put->transfer.door, ways[in].via);
       }
       for (size_t out = 0; out < ways.size(); ++out) {
+        if (!is_of(ways[in]) && !is_of(ways[out])) continue;
         SCOPED_TRACE("got by " + ways[out].name());
         std::vector<std::byte> back(size + 64, std::byte{0xee});
         const auto got = clients[out].get("matrix", key, std::span(back), {.metadata = true});
@@ -38,7 +45,7 @@ void compare_every_way(World& world) {
         ASSERT_EQ(got->transfer.door, ways[out].via) << got->transfer.fell_back_reason;
         ASSERT_EQ(got->bytes, size);
         ASSERT_EQ(got->info.size, size);
-        ASSERT_TRUE(std::equal(bytes.begin(), bytes.end(), back.begin())) << "bytes differ";
+        ASSERT_TRUE(same(bytes, std::span(back).first(size))) << "bytes differ";
         ASSERT_EQ(got->info.etag, put->etag);
         ASSERT_EQ(got->info.content_type, "application/x-test");
         ASSERT_EQ(got->info.metadata.at("who"), "matrix");
@@ -50,7 +57,7 @@ void compare_every_way(World& world) {
       }
     }
   }
-  EXPECT_EQ(transfers, ways.size() * ways.size() * sizes.size());
+  EXPECT_EQ(transfers, pairs * sizes.size());
 }
 
 TEST(Matrix, EveryWayInAndEveryWayOutGiveTheSameBytesAndMetadata) {
@@ -65,7 +72,7 @@ TEST(Matrix, TheSameWithoutEncryption) {
   Config config = test_config();
   config.rdma.tcp_encryption = false;
   World world(config);
-  compare_every_way(world);
+  compare_every_way(world, "tcp");
 }
 
 TEST(Matrix, RangesAreTheSameThroughEveryDoor) {
@@ -85,7 +92,7 @@ TEST(Matrix, RangesAreTheSameThroughEveryDoor) {
       const auto got = client.get("ranges", "k", std::span(back), {.range = range});
       ASSERT_TRUE(got) << got.error().message;
       ASSERT_EQ(got->bytes, length);
-      ASSERT_TRUE(std::equal(back.begin(), back.end(), bytes.begin() + static_cast<ptrdiff_t>(range.offset)));
+      ASSERT_TRUE(same(back, std::span(bytes).subspan(range.offset, back.size())));
     }
   }
 }
