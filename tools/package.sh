@@ -2,9 +2,10 @@
 # Builds what a release consists of, from the tree as it lies here: Debian packages of this release of Debian, the source tarball,
 # a bill of materials (SPDX) and checksums. The same tree gives the same bytes, wherever it lies.
 #
-# usage: tools/package.sh OUT_FOLDER [CODENAME]
+# usage: tools/package.sh OUT_FOLDER [CODENAME [ARCHITECTURE [--test]]]
 #
-# With a CODENAME (trixie) it is built in a clean chroot of that release, as root.
+# With a CODENAME (trixie) it is built in a clean chroot of that release, as root; with an ARCHITECTURE (arm64), too, by cross compilers
+# in a chroot that has Debian's libraries of both. --test then builds tests from the same objects and runs them there, by qemu-user.
 set -euo pipefail
 umask 022
 root=$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd)
@@ -25,10 +26,24 @@ if command -v ccache >/dev/null; then
   export CCACHE_MAXSIZE
 fi
 inside=()
-if [ -n "${2:-}" ]; then
-  needs=$(sed -n '/^Build-Depends:/,/^Description:/p' deploy/debian/control | sed -E 's/^Build-Depends://; /^Description:/d; s/\([^)]*\)//g; s/\|[^,]*//g' |
+build=(dpkg-buildpackage --no-sign --build=binary -nc)
+arch=${3:-$(dpkg --print-architecture)}
+# Pages that nobody reads in a chroot take longer to index than to unpack.
+bootstrap=(mmdebstrap --quiet --variant=buildd --dpkgopt='path-exclude=/usr/share/man/*')
+if [ -n "${3:-}" ]; then
+  # What is needed of which architecture is for apt to say: it reads Build-Depends as Debian's own cross builds do. Debian's libfabric
+  # is taken, so the release must have one that is new enough.
+  "${bootstrap[@]}" --architectures="$(dpkg --print-architecture),$arch" \
+    --include="crossbuild-essential-$arch,qemu-user,ccache,libfabric-dev:$arch,librapidcheck-dev:$arch" \
+    --customize-hook="mkdir \"\$1/needs\" && cp -r '$root/deploy/debian' \"\$1/needs\"" \
+    --customize-hook="chroot \"\$1\" apt-get -qq -y --no-install-recommends -a $arch build-dep /needs" "$2" "$work/root"
+  build+=("--host-arch=$arch")
+elif [ -n "${2:-}" ]; then
+  needs=$(sed -n '/^Build-Depends:/,/^Description:/p' deploy/debian/control | sed -E 's/^Build-Depends://; /^Description:/d; s/\([^)]*\)//g; s/\|[^,]*//g; s/:any//g' |
     tr -d ' \n' | sed 's/debhelper-compat/debhelper/')
-  mmdebstrap --quiet --variant=buildd --include="$needs,libfabric-dev,ccache" "$2" "$work/root"
+  "${bootstrap[@]}" --include="$needs,libfabric-dev,ccache" "$2" "$work/root"
+fi
+if [ -n "${2:-}" ]; then
   mkdir -p "$CCACHE_DIR" "$work/root/ccache"
   # ccache's folder is seen by this one process and its children: what is removed at the end is the chroot alone.
   inside=(unshare --mount sh -c 'mount --bind "$1" "$2/ccache" && mount -t proc proc "$2/proc" && root=$2 && shift 2 && exec chroot "$root" "$@"'
@@ -63,9 +78,9 @@ verbena ($version-$revision) $VERSION_CODENAME; urgency=medium
 C
 export NINJAFLAGS=-j${JOBS:-$(nproc)}
 if [ ${#inside[@]} -gt 0 ]; then
-  "${inside[@]}" sh -c "cd '${tree#"$everything/root"}' && dpkg-buildpackage --no-sign --build=binary -nc"
+  "${inside[@]}" sh -c 'cd "$1" && shift && exec "$@"' sh "${tree#"$everything/root"}" "${build[@]}"
 else
-  (cd "$tree" && dpkg-buildpackage --no-sign --build=binary -nc)
+  (cd "$tree" && "${build[@]}")
 fi >"$out/build.log" 2>&1 || {
   tail -40 "$out/build.log" >&2
   echo "package: dpkg-buildpackage failed ($out/build.log)" >&2
@@ -75,4 +90,7 @@ rm -f "$out"/*.deb
 cp "$work"/*.deb "$out/"
 python3 tools/sbom.py "$tree" "$out" >"$out/verbena-$version.spdx.json"
 (cd "$out" && sha256sum ./*.deb ./*.tar.xz ./*.spdx.json | sed 's| \./| |' >SHA256SUMS)
+if [ "${4:-}" = --test ]; then
+  "${inside[@]}" sh -c 'cd "$1" && exec python3 tests/package/emulated_test.py obj ..' sh "${tree#"$everything/root"}"
+fi
 ls -l "$out" >&2

@@ -28,10 +28,10 @@ def field(deb, name):
 
 
 def installed(package):
-    """(version, source, home page) of an installed package; None for one that is not."""
-    done = subprocess.run(["dpkg-query", "-W", "-f=${Version}\t${source:Package}\t${source:Version}\t${Homepage}", package],
+    """(version, source, home page) of an installed package; None for one that is not. A cross build may have it twice, of one version."""
+    done = subprocess.run(["dpkg-query", "-W", "-f=${Version}\t${source:Package}\t${source:Version}\t${Homepage}\n", package],
                           capture_output=True, text=True)
-    return done.stdout.split("\t") if done.returncode == 0 else None
+    return done.stdout.splitlines()[0].split("\t") if done.returncode == 0 else None
 
 
 def licence_of(package):

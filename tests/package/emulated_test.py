@@ -1,0 +1,101 @@
+#!/usr/bin/python3
+"""Cross-built programs run by qemu-user (by hand, as root: ./dev package --arch arm64): unit tests of the rooms that touch memory, rings
+and sockets, the same objects through every door (the matrix) on `tcp` and `local`, and the packages: installed by apt, a server by
+the unit's own command line, the first object.
+
+It runs in the chroot in which they were built. usage: emulated_test.py BUILD_FOLDER PACKAGES_FOLDER
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+BUILD, PACKAGES = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+PROGRAMS = ("base", "memory", "fabric_local", "fabric_tcp", "native_wire", "native", "matrix")
+CPU = {"arm64": "aarch64"}
+# What the emulator has not: each with what it answers instead.
+LACKS = {}
+TESTS_S, START_S = 1800, 120
+KEYS = {"VERBENA_ROOT_ACCESS_KEY": "emulated", "VERBENA_ROOT_SECRET_KEY": "emulated-secret",
+        "AWS_ACCESS_KEY_ID": "emulated", "AWS_SECRET_ACCESS_KEY": "emulated-secret"}
+HTTP, NATIVE = "127.0.0.1:19200", "127.0.0.1:19201"
+
+
+def architecture():
+    return re.search(r"_([a-z0-9]+)\.deb$", next(PACKAGES.glob("verbena_*.deb")).name).group(1)
+
+
+QEMU = f"/usr/bin/qemu-{CPU[architecture()]}"
+
+
+def run(*command, **more):
+    return subprocess.run([str(word) for word in command], check=True, **{"stdin": subprocess.DEVNULL, **more})
+
+
+def test(name):
+    """All tests of a program in one process; false when one of them failed."""
+    command = [QEMU, BUILD / "bin" / f"verbena_{name}_test", "--gtest_brief=1"]
+    if name in LACKS:
+        command.append("--gtest_filter=-" + ":".join(LACKS[name]))
+    began = time.monotonic()
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace", timeout=TESTS_S)
+    summary = re.search(r"\d+ tests? from \d+ test suites? ran", done.stdout)
+    passed = re.search(r"\[  PASSED  \] (\d+) test", done.stdout)
+    skipped = re.search(r"\[  SKIPPED \] (\d+) test", done.stdout)
+    print(f"{name}: {'passed' if done.returncode == 0 else f'FAILED ({done.returncode})'}: {passed.group(1) if passed else 0} tests"
+          f"{f', {skipped.group(1)} skipped' if skipped else ''}, {time.monotonic() - began:.0f} s", flush=True)
+    if done.returncode != 0 or not summary:
+        print(done.stdout[-8000:], flush=True)
+        return False
+    return True
+
+
+def verbena(*command, **more):
+    """What a command of the installed program prints."""
+    return run(QEMU, "/usr/bin/verbena", *command, "--endpoint", f"http://{HTTP}", "--native", NATIVE, stdout=subprocess.PIPE, text=True,
+               env={**os.environ, **KEYS}, **more).stdout
+
+
+def packages():
+    apt = ("apt-get", "-qq", "-y", "--no-install-recommends")
+    run(*apt, "update")
+    run(*apt, "install", *(PACKAGES / next(PACKAGES.glob(f"{name}_*.deb")).name for name in ("verbena", "libverbena0")),
+        stdout=subprocess.DEVNULL, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    said = run("file", "-L", "/usr/bin/verbena", capture_output=True, text=True).stdout
+    assert CPU[architecture()] in said, said
+    unit = pathlib.Path("/usr/lib/systemd/system/verbena.service").read_text()
+    line = re.search(r"^ExecStart=(.*)$", unit, re.M).group(1).split()
+    user = re.search(r"^User=(.*)$", unit, re.M).group(1)
+    server = subprocess.Popen(["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", QEMU, *line, "--http", HTTP, "--rdma", NATIVE,
+                               "--set", "admin.port=0"], env={**os.environ, **KEYS}, stdin=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + START_S
+        while subprocess.run([QEMU, "/usr/bin/verbena", "health", "--endpoint", f"http://{HTTP}"], capture_output=True).returncode != 0:
+            assert server.poll() is None and time.monotonic() < until, "the server did not start"
+            time.sleep(0.5)
+        verbena("mb", "s3://first")
+        stored = "stored by another architecture's code"
+        verbena("put", "-", "s3://first/object", stdin=None, input=stored)
+        got = verbena("get", "s3://first/object", "-")
+        assert got == stored, got
+    finally:
+        server.terminate()
+        ended = server.wait(60)
+    assert ended == 0, ended
+    print("packages: installed by apt; first object stored and read by the unit's own command line")
+
+
+def main():
+    jobs = os.environ.get("NINJAFLAGS", "").split()
+    run("ninja", "-C", BUILD, *jobs, *(f"verbena_{name}_test" for name in PROGRAMS), stdout=subprocess.DEVNULL)
+    failed = [name for name in PROGRAMS if not test(name)]
+    packages()
+    if failed:
+        sys.exit(f"emulated {architecture()}: failed: {' '.join(failed)}")
+    print(f"emulated {architecture()}: passed")
+
+
+main()
