@@ -18,8 +18,10 @@ namespace {
 constexpr std::string_view acl_attribute = "acl";  // on disk
 
 std::string arn_of(std::string_view bucket, const Asked& asked) {
-  std::string arn("arn:aws:s3:::");
-  arn += bucket;
+  constexpr std::string_view before = "arn:aws:s3:::";
+  std::string arn;
+  arn.reserve(before.size() + bucket.size() + 1 + asked.key.size());  // once, in each hot GET
+  arn.append(before).append(bucket);
   if (asked.action.on_object) {
     arn += '/';
     arn += asked.key;

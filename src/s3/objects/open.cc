@@ -44,9 +44,10 @@ Result<Extent> select_extent(const store::ObjectInfo& info, const GetRequest& re
 
 std::optional<Result<OpenObject>> Opening::now() {
   if (!request_.version_id.empty() || request_.customer_key != nullptr) return std::nullopt;
-  if (auto sound = check_names(request_); !sound) return std::unexpected(sound.error());
+  // A bucket that there is has a name that may be: wait() looks at others.
   const BucketAccess* const access = cached_access(service_, request_.bucket);
   if (access == nullptr) return std::nullopt;
+  if (auto sound = check_key(request_.key); !sound) return std::unexpected(sound.error());
   reader_ = service_.store.hot(request_.bucket, request_.key);
   if (reader_ == nullptr) return std::nullopt;
   // Encrypted objects are cached encrypted: wait() opens the seal.
