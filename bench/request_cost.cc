@@ -164,6 +164,8 @@ class Bench {
   // A GET of a user with a policy, signed with his lasting keys or in a session of a directory bucket that they opened.
   // Names are of the same length, and so is all else of the requests.
   void user_get(bool in_session, size_t size, uint64_t requests, Counts* counts);
+  // A page of 1,000 keys: what the page costs, not one key.
+  void list(uint64_t requests, Counts* counts);
 
  private:
   struct Answer {
@@ -466,6 +468,22 @@ void Bench::http(Http what, size_t size, uint64_t requests, Counts* counts) {
   repeat(*client_, text, get ? std::optional(size) : std::nullopt, requests, counts);
 }
 
+void Bench::list(uint64_t requests, Counts* counts) {
+  for (int i = 0; i < 1000; ++i) {
+    const auto put = exchange(
+        *client_, request("PUT", fmt::format("/bench/a/prefix/that/keys/share/{:06}", i), "x", s3_listener_->port()));
+    if (put.status != 200) give_up("PUT: " + put.body);
+  }
+  Pairs headers{{"host", "localhost"}};
+  constexpr std::string_view query = "list-type=2&prefix=a%2F";
+  auth::sign(keys_, "us-east-1", "s3", system_clock(), "GET", "/bench", query, to_hex(as_bytes(sha256({}))), headers);
+  std::string text = fmt::format("GET /bench?{} HTTP/1.1\r\n", query);
+  for (const auto& [name, value] : headers) text += fmt::format("{}: {}\r\n", name, value);
+  const Answer page = exchange(*client_, text + "\r\n");
+  if (page.body.find("<KeyCount>1000</KeyCount>") == std::string::npos) give_up("list: " + page.body.substr(0, 300));
+  repeat(*client_, text + "\r\n", page.body.size(), requests, counts);
+}
+
 // In a server's own store of identities.
 void Bench::make_user() {
   auto opened = auth::IdentityStore::open("", *ring_, keys_);
@@ -558,6 +576,7 @@ constexpr Case cases[] = {
     {"http_head", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::head, 4 * KiB, n, c); }},
     {"http_put_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::put, 4 * KiB, n, c); }},
     {"http_put_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::put, 64 * KiB, n, c); }},
+    {"http_list", [](Bench& b, uint64_t n, Counts* c) { b.list(n, c); }},
 };
 
 struct Errand {

@@ -1,5 +1,7 @@
 #include "base/xml_escape.h"
 
+#include <array>
+
 #include "base/hex.h"
 
 namespace verbena {
@@ -20,20 +22,36 @@ std::string_view entity_of(char c) {
   }
 }
 
+void append_escaped(std::string& out, char c) {
+  if (const std::string_view entity = entity_of(c); !entity.empty()) {
+    out += entity;
+  } else {
+    out += "&#x";
+    append_hex(out, static_cast<unsigned char>(c));
+    out += ';';
+  }
+}
+
+// Which characters do not stand for themselves.
+constexpr std::array<bool, 256> not_plain = [] {
+  std::array<bool, 256> table{};
+  for (int c = 0; c < 0x20; ++c) table[static_cast<size_t>(c)] = true;
+  for (const char c : {'&', '<', '>', '"'}) table[static_cast<unsigned char>(c)] = true;
+  return table;
+}();
+
 }  // namespace
 
+// Nearly all text is plain: what lies between two characters that are not is appended as one.
 void append_xml_escaped(std::string& out, std::string_view text) {
-  for (const char c : text) {
-    if (const std::string_view entity = entity_of(c); !entity.empty()) {
-      out += entity;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += "&#x";
-      append_hex(out, static_cast<unsigned char>(c));
-      out += ';';
-    } else {
-      out += c;
-    }
+  size_t plain = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (!not_plain[static_cast<unsigned char>(text[at])]) continue;
+    out.append(text.substr(plain, at - plain));
+    append_escaped(out, text[at]);
+    plain = at + 1;
   }
+  out.append(text.substr(plain));
 }
 
 }  // namespace verbena

@@ -1,7 +1,7 @@
 #include "s3/xml.h"
 
-#include <fmt/core.h>
-
+#include <algorithm>
+#include <initializer_list>
 #include <pugixml.hpp>
 
 #include "base/date.h"
@@ -94,6 +94,15 @@ Result<void> read_kind(const pugi::xml_node& node, NewBucketDocument& out) {
   return {};
 }
 
+// The text grows once for all of them: a listing has some thirty pieces for each key.
+void append_all(std::string& out, std::initializer_list<std::string_view> pieces) {
+  size_t size = 0, at = out.size();
+  for (const std::string_view piece : pieces) size += piece.size();
+  if (out.capacity() - at < size) out.reserve(std::max(out.capacity() * 2, at + size));
+  out.resize(at + size);
+  for (const std::string_view piece : pieces) at += piece.copy(out.data() + at, piece.size());
+}
+
 }  // namespace
 
 XmlWriter::XmlWriter(std::string_view root, std::string_view attributes)
@@ -118,19 +127,21 @@ void XmlWriter::open_with(std::string_view name, std::string_view attributes) {
 }
 
 void XmlWriter::close() {
-  out_ += "</";
-  out_ += stack_.back();
-  out_ += '>';
+  append_all(out_, {"</", stack_.back(), ">"});
   stack_.pop_back();
 }
 
 void XmlWriter::element(std::string_view name, std::string_view text) {
-  open(name);
+  append_all(out_, {"<", name, ">"});
   append_xml_escaped(out_, text);
-  close();
+  append_all(out_, {"</", name, ">"});
 }
 
-void XmlWriter::quoted(std::string_view name, std::string_view etag) { element(name, fmt::format("\"{}\"", etag)); }
+void XmlWriter::quoted(std::string_view name, std::string_view etag) {
+  append_all(out_, {"<", name, ">&quot;"});
+  append_xml_escaped(out_, etag);
+  append_all(out_, {"&quot;</", name, ">"});
+}
 
 std::string XmlWriter::finish() {
   while (!stack_.empty()) close();

@@ -42,11 +42,14 @@ Task<void> write_entries(XmlWriter& xml, const Context& context, const NameEncod
                          const BucketAccess& access, bool owners) {
   const bool metadata = wants_metadata(context);
   Turns turns;
+  std::string modified;
   for (const auto& entry : page.entries) {
     if (metadata && turns.due()) co_await turns.pass();
     xml.open("Contents");
     xml.element("Key", encode(entry.key));
-    xml.element("LastModified", format_iso8601(entry.info.modified_us));
+    modified.clear();
+    append_iso8601(modified, entry.info.modified_us);
+    xml.element("LastModified", modified);
     xml.quoted("ETag", entry.info.etag);
     for (const auto& checksum : entry.info.checksums) {
       xml.element("ChecksumAlgorithm", to_string(checksum.algorithm));
