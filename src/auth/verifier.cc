@@ -37,7 +37,7 @@ Result<Payload> payload_kind(std::string_view text, std::array<std::byte, 32>& s
   if (text == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD") return Payload::chunked_signed;
   if (text == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER") return Payload::chunked_signed_trailer;
   if (text == "STREAMING-UNSIGNED-PAYLOAD-TRAILER") return Payload::chunked_unsigned_trailer;
-  if (!is_lower_hex(text) || !read_hex(text, sha256_out)) {
+  if (!read_lower_hex(text, sha256_out)) {
     return fail(Errc::invalid_request, "x-amz-content-sha256 is neither a SHA-256 nor a known payload kind.");
   }
   return Payload::sha256;

@@ -28,6 +28,15 @@ inline constexpr std::array<int8_t, 256> hex_values = [] {
   return values;
 }();
 
+// 0 to 15 for a lower-case digit, else 0xff. Values are gathered with |, so that a loop over a request's digits has no
+// branch in it.
+inline constexpr std::array<uint8_t, 256> lower_hex_values = [] {
+  std::array<uint8_t, 256> values{};
+  values.fill(0xff);
+  for (size_t i = 0; i < 16; ++i) values[static_cast<uint8_t>(lower_hex_digits[i])] = static_cast<uint8_t>(i);
+  return values;
+}();
+
 }  // namespace detail
 
 // 0 to 15 for a digit of either case, else -1.
@@ -37,7 +46,9 @@ constexpr bool is_hex_digit(char c) { return hex_value(c) >= 0; }
 // One digit or more, and nothing else.
 inline bool is_hex(std::string_view text) { return !text.empty() && std::ranges::all_of(text, is_hex_digit); }
 inline bool is_lower_hex(std::string_view text) {
-  return is_hex(text) && std::ranges::none_of(text, [](char c) { return c >= 'A' && c <= 'F'; });
+  uint8_t seen = 0;
+  for (const char c : text) seen |= detail::lower_hex_values[static_cast<uint8_t>(c)];
+  return !text.empty() && seen < 16;
 }
 
 // A number of at most `digits_max` digits (16 fill 64 bits), without sign or prefix; nullopt for anything else.
@@ -71,6 +82,19 @@ inline bool read_hex(std::string_view text, MutableBytes into) {
     into[i] = static_cast<std::byte>(high << 4 | low);
   }
   return true;
+}
+
+// The same of lower-case digits alone. `into` may be written to when it fails.
+inline bool read_lower_hex(std::string_view text, MutableBytes into) {
+  if (text.size() != 2 * into.size()) return false;
+  uint8_t seen = 0;
+  for (size_t i = 0; i < into.size(); ++i) {
+    const uint8_t high = detail::lower_hex_values[static_cast<uint8_t>(text[2 * i])];
+    const uint8_t low = detail::lower_hex_values[static_cast<uint8_t>(text[2 * i + 1])];
+    seen |= high | low;
+    into[i] = static_cast<std::byte>(high << 4 | low);
+  }
+  return seen < 16;
 }
 
 }  // namespace verbena

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace verbena {
 namespace {
 
@@ -26,6 +28,16 @@ TEST(Hex, OnlyDigitsAreHexadecimal) {
     EXPECT_FALSE(is_lower_hex(text)) << text;
     EXPECT_FALSE(parse_hex(text)) << text;
   }
+}
+
+TEST(Hex, LowerCaseDigitsAreReadAndNoOthers) {
+  std::array<std::byte, 2> into{};
+  ASSERT_TRUE(read_lower_hex("09af", into));
+  EXPECT_EQ(into, (std::array{std::byte{0x09}, std::byte{0xaf}}));
+  for (const char* text : {"", "09a", "09aff", "09aF", "A9af", "0:af", "0/af", "0`af", "0gaf", "\x80\xff af"}) {
+    EXPECT_FALSE(read_lower_hex(text, into)) << text;
+  }
+  EXPECT_FALSE(read_lower_hex(std::string_view("0\0af", 4), into));
 }
 
 TEST(Hex, NumbersOfMoreDigitsThanAllowedAreRefused) {

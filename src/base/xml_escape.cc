@@ -54,4 +54,13 @@ void append_xml_escaped(std::string& out, std::string_view text) {
   out.append(text.substr(plain));
 }
 
+std::string_view xml_escaped(std::string_view text, std::string& scratch) {
+  bool plain = true;
+  for (const char c : text) plain &= !not_plain[static_cast<unsigned char>(c)];
+  if (plain) return text;
+  scratch.clear();
+  append_xml_escaped(scratch, text);
+  return scratch;
+}
+
 }  // namespace verbena

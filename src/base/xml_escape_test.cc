@@ -21,6 +21,16 @@ TEST(XmlEscape, ControlCharactersBecomeReferences) {
   EXPECT_EQ(escaped(std::string_view("\0\x01\n\x1f \x7f", 6)), "&#x0;&#x1;&#xa;&#x1f; \x7f");
 }
 
+TEST(XmlEscape, AViewIsOfTheTextItselfWhereThatIsPlain) {
+  std::string scratch;
+  const std::string_view plain = "photos/2026/caf\xc3\xa9", other = "a<b";
+  EXPECT_EQ(xml_escaped(plain, scratch).data(), plain.data());
+  EXPECT_EQ(xml_escaped(plain, scratch), plain);
+  EXPECT_EQ(xml_escaped(other, scratch), "a&lt;b");
+  EXPECT_EQ(xml_escaped("\x01", scratch), "&#x1;");
+  EXPECT_EQ(xml_escaped("", scratch), "");
+}
+
 TEST(XmlEscape, OtherTextStaysAsItIs) {
   for (const char* text : {"", "plain", "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8c\xbf"}) EXPECT_EQ(escaped(text), text);
 }

@@ -1,7 +1,6 @@
 #include "s3/xml.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <pugixml.hpp>
 
 #include "base/date.h"
@@ -94,7 +93,7 @@ Result<void> read_kind(const pugi::xml_node& node, NewBucketDocument& out) {
   return {};
 }
 
-// The text grows once for all of them: a listing has some thirty pieces for each key.
+// The text grows once for all of them.
 void append_all(std::string& out, std::initializer_list<std::string_view> pieces) {
   size_t size = 0, at = out.size();
   for (const std::string_view piece : pieces) size += piece.size();
@@ -142,6 +141,8 @@ void XmlWriter::quoted(std::string_view name, std::string_view etag) {
   append_xml_escaped(out_, etag);
   append_all(out_, {"&quot;</", name, ">"});
 }
+
+void XmlWriter::raw(std::initializer_list<std::string_view> pieces) { append_all(out_, pieces); }
 
 std::string XmlWriter::finish() {
   while (!stack_.empty()) close();

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ class XmlWriter {
   void quoted(std::string_view name, std::string_view etag);  // with the quotes of an entity tag
   // For attributes that S3 uses (xsi:type): opens an element with text appended inside its tag.
   void open_with(std::string_view name, std::string_view attributes);
+  // XML as it stands, which closes what it opens: for what is written a thousand times.
+  void raw(std::initializer_list<std::string_view> pieces);
   std::string finish();  // closes what is open
 
  private:

@@ -2,6 +2,7 @@
 #include "base/bytes.h"
 #include "base/date.h"
 #include "base/turns.h"
+#include "base/xml_escape.h"
 #include "s3/access/authorize.h"
 #include "s3/headers.h"
 #include "s3/names.h"
@@ -37,25 +38,34 @@ Result<store::ListRequest> read_list_request(const Context& context) {
   return request;
 }
 
+// What answers of a listing are made in.
+struct Scratch {
+  std::string modified, key, etag;
+};
+
+// A page has a thousand of them, so each is written in a few pieces.
+void write_entry(XmlWriter& xml, std::string_view key, const store::ObjectInfo& info, Scratch& scratch) {
+  scratch.modified.clear();
+  append_iso8601(scratch.modified, info.modified_us);
+  xml.raw({"<Key>", xml_escaped(key, scratch.key), "</Key><LastModified>", scratch.modified,
+           "</LastModified><ETag>&quot;", xml_escaped(info.etag, scratch.etag), "&quot;</ETag>"});
+  for (const auto& checksum : info.checksums) {
+    xml.raw({"<ChecksumAlgorithm>", to_string(checksum.algorithm), "</ChecksumAlgorithm><ChecksumType>",
+             checksum.parts != 0 ? "COMPOSITE" : "FULL_OBJECT", "</ChecksumType>"});
+  }
+  xml.raw({"<Size>", std::to_string(info.size), "</Size>"});
+}
+
 // Whose metadata may be told is asked entry by entry, which takes as long as the bucket's policy makes it.
 Task<void> write_entries(XmlWriter& xml, const Context& context, const NameEncoder& encode, const store::ListPage& page,
                          const BucketAccess& access, bool owners) {
   const bool metadata = wants_metadata(context);
   Turns turns;
-  std::string modified;
+  Scratch scratch;
   for (const auto& entry : page.entries) {
     if (metadata && turns.due()) co_await turns.pass();
     xml.open("Contents");
-    xml.element("Key", encode(entry.key));
-    modified.clear();
-    append_iso8601(modified, entry.info.modified_us);
-    xml.element("LastModified", modified);
-    xml.quoted("ETag", entry.info.etag);
-    for (const auto& checksum : entry.info.checksums) {
-      xml.element("ChecksumAlgorithm", to_string(checksum.algorithm));
-      xml.element("ChecksumType", checksum.parts != 0 ? "COMPOSITE" : "FULL_OBJECT");
-    }
-    xml.element("Size", entry.info.size);
+    write_entry(xml, encode(entry.key), entry.info, scratch);
     if (owners) write_owner(xml, "Owner", context.service, owner_of(access, entry.info));
     xml.element("StorageClass", storage_class(entry.info.headers));
     if (metadata) write_metadata(xml, context, access, entry.key, "", entry.info);
