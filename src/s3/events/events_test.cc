@@ -45,10 +45,12 @@ class EventsTest : public AccessRig {
   // What waits for the target, which is taken away.
   std::vector<json> take(const std::string& queue = "hook") {
     std::vector<json> messages;
-    for (const auto& one : run(store.event_backlog(queue)).value()) {
+    const auto backlog = run(store.event_backlog(queue));
+    for (const auto& one : *backlog) {
       std::vector<uint64_t> ids;
       uint64_t bytes = 0;
-      for (const auto& event : *run(store.events(queue, one.bucket, 0, 1000, 1 * MiB))) {
+      const auto events = run(store.events(queue, one.bucket, 0, 1000, 1 * MiB));
+      for (const auto& event : *events) {
         messages.push_back(json::parse(event.record));
         ids.push_back(event.id);
         bytes += event.record.size();

@@ -195,9 +195,11 @@ TEST(EventCrash, ObjectsAndEventsGoTogether) {
     }
     t.crash(seed);
     std::vector<std::string> records;
-    for (const auto& one : t.run(t.engine().event_backlog("q")).value()) {
-      for (auto& event : *t.run(t.engine().events("q", one.bucket, 0, 100, 1 * MiB))) records.push_back(event.record);
-    }
+    const auto backlog = t.run(t.engine().event_backlog("q"));
+    ASSERT_TRUE(backlog && backlog->size() == 1u);
+    const auto events = t.run(t.engine().events("q", backlog->front().bucket, 0, 100, 1 * MiB));
+    ASSERT_TRUE(events);
+    for (const auto& event : *events) records.push_back(event.record);
     ASSERT_EQ(records.size(), 20u);
     for (int i = 0; i < 20; ++i) EXPECT_EQ(records[static_cast<size_t>(i)], "put:" + std::to_string(i));
   }
