@@ -317,7 +317,7 @@ const std::array keys{
     ConfigKey{"events.timeout", "10", "seconds that a target may take to confirm",
               [](C& c, S& t) { return parse_duration(c.events.timeout, t, 1, 300); }},
     ConfigKey{"events.queue_max", "1000000",
-              "events that may wait for one target; those of one bucket take at most what is still free",
+              "events that may wait for one target; those of one account take at most what is still free",
               [](C& c, S& t) { return parse_number(c.events.queue_max, t, 2, 1'000'000'000); }},
     ConfigKey{"events.queue_bytes_max", "1 GiB", "bytes of them",
               [](C& c, S& t) { return parse_bytes(c.events.queue_bytes_max, t, 64 * KiB, TiB); }},

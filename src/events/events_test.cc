@@ -265,7 +265,7 @@ class Said final : public store::Announcement {
     return std::vector<store::EventRow>{{"t", text_}};
   }
   void committed(uint64_t bucket, const std::vector<store::EventRow>& events) const override {
-    queues_.added(bucket, events);
+    queues_.added(bucket, "owner", events);
   }
 
  private:

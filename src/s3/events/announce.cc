@@ -79,13 +79,13 @@ class ObjectAnnouncement final : public store::Announcement {
     for (const NotificationRule& rule : *rules_) {
       if (!rule.wants(kind, key_)) continue;
       std::string text = record(rule, kind, happened);
-      VB_ASSIGN(const bool admitted, queues_.admit(rule.target, happened.bucket, text.size()));
+      VB_ASSIGN(const bool admitted, queues_.admit(rule.target, owner_, text.size()));
       if (admitted) events.push_back({rule.target, std::move(text)});
     }
     return events;
   }
   void committed(uint64_t bucket, const std::vector<store::EventRow>& events) const override {
-    queues_.added(bucket, events);
+    queues_.added(bucket, owner_, events);
   }
 
  private:
@@ -129,8 +129,13 @@ class ObjectAnnouncement final : public store::Announcement {
 
 class TestAnnouncement final : public store::Announcement {
  public:
-  TestAnnouncement(EventQueues& queues, std::set<std::string> targets, std::string bucket, std::string request_id)
-      : queues_(queues), targets_(std::move(targets)), bucket_(std::move(bucket)), request_id_(std::move(request_id)) {}
+  TestAnnouncement(EventQueues& queues, std::set<std::string> targets, const store::BucketInfo& bucket,
+                   std::string request_id)
+      : queues_(queues),
+        targets_(std::move(targets)),
+        bucket_(bucket.name),
+        owner_(bucket.owner),
+        request_id_(std::move(request_id)) {}
 
   Result<std::vector<store::EventRow>> events(const store::Happened& happened) const override {
     const EventJson message = {
@@ -139,19 +144,19 @@ class TestAnnouncement final : public store::Announcement {
     std::vector<store::EventRow> events;
     for (const std::string& target : targets_) {
       store::EventRow event{target, text_of_message(message)};
-      VB_ASSIGN(const bool admitted, queues_.admit(target, happened.bucket, event.record.size()));
+      VB_ASSIGN(const bool admitted, queues_.admit(target, owner_, event.record.size()));
       if (admitted) events.push_back(std::move(event));
     }
     return events;
   }
   void committed(uint64_t bucket, const std::vector<store::EventRow>& events) const override {
-    queues_.added(bucket, events);
+    queues_.added(bucket, owner_, events);
   }
 
  private:
   EventQueues& queues_;
   const std::set<std::string> targets_;
-  const std::string bucket_, request_id_;
+  const std::string bucket_, owner_, request_id_;
 };
 
 }  // namespace
@@ -173,7 +178,7 @@ Task<Result<store::AnnouncementPtr>> announce_now(Service& service, const std::s
   co_return announce(service, *access, caller, cause, key);
 }
 
-store::AnnouncementPtr announce_test(const Service& service, const std::string& bucket, const Caller& caller,
+store::AnnouncementPtr announce_test(const Service& service, const store::BucketInfo& bucket, const Caller& caller,
                                      const NotificationRules& rules) {
   std::set<std::string> targets;
   for (const NotificationRule& rule : rules) targets.insert(rule.target);

@@ -19,7 +19,7 @@ Task<Result<store::AnnouncementPtr>> announce_now(Service& service, const std::s
                                                   EventCause cause, std::string_view key);
 
 // To each target of the rules that it is named in them (s3:TestEvent).
-store::AnnouncementPtr announce_test(const Service& service, const std::string& bucket, const Caller& caller,
+store::AnnouncementPtr announce_test(const Service& service, const store::BucketInfo& bucket, const Caller& caller,
                                      const NotificationRules& rules);
 
 }  // namespace verbena::s3

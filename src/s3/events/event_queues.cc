@@ -35,13 +35,30 @@ EventQueues::Queue& EventQueues::queue_locked(const std::string& name) {
   return *queue;
 }
 
-void EventQueues::add_locked(Queue& queue, uint64_t bucket, uint64_t events, uint64_t bytes) {
+void EventQueues::take_from(Queue& queue, const std::string& owner, Amount less) {
+  const auto of = queue.owners.find(owner);
+  if (of == queue.owners.end()) return;
+  of->second.events -= less.events;
+  of->second.bytes -= less.bytes;
+  if (of->second.events == 0) queue.owners.erase(of);
+}
+
+void EventQueues::add_locked(Queue& queue, uint64_t bucket, const std::string& owner, Amount more) {
   Waiting& own = queue.buckets[bucket];
   own.bucket = bucket;
-  own.events += events;
-  own.bytes += bytes;
-  queue.events += events;
-  queue.bytes += bytes;
+  if (own.owner != owner) {
+    const Amount before{own.events, own.bytes};
+    if (before.events != 0) take_from(queue, own.owner, before);
+    queue.owners[owner].events += before.events;
+    queue.owners[owner].bytes += before.bytes;
+    own.owner = owner;
+  }
+  queue.owners[owner].events += more.events;
+  queue.owners[owner].bytes += more.bytes;
+  own.events += more.events;
+  own.bytes += more.bytes;
+  queue.events += more.events;
+  queue.bytes += more.bytes;
   queue.events_gauge.set(static_cast<int64_t>(queue.events));
   queue.bytes_gauge.set(static_cast<int64_t>(queue.bytes));
   queue.changed.notify_one();
@@ -49,16 +66,16 @@ void EventQueues::add_locked(Queue& queue, uint64_t bucket, uint64_t events, uin
 
 void EventQueues::load(const std::string& queue, const std::vector<store::EventBacklog>& backlog) {
   const std::lock_guard lock(mutex_);
-  for (const auto& one : backlog) add_locked(queue_locked(queue), one.bucket, one.events, one.bytes);
+  for (const auto& one : backlog) add_locked(queue_locked(queue), one.bucket, {}, {one.events, one.bytes});
 }
 
-Result<bool> EventQueues::admit(const std::string& queue, uint64_t bucket, size_t bytes) {
+Result<bool> EventQueues::admit(const std::string& queue, const std::string& owner, size_t bytes) {
   const std::lock_guard lock(mutex_);
   Queue& into = queue_locked(queue);
-  const auto found = into.buckets.find(bucket);
-  const Waiting own = found == into.buckets.end() ? Waiting() : found->second;
-  const auto fits = [](uint64_t all, uint64_t of_bucket, uint64_t more, uint64_t most) {
-    return all + more <= most && of_bucket + more <= most - all;
+  const auto found = into.owners.find(owner);
+  const Amount own = found == into.owners.end() ? Amount() : found->second;
+  const auto fits = [](uint64_t all, uint64_t of_owner, uint64_t more, uint64_t most) {
+    return all + more <= most && of_owner + more <= most - all;
   };
   if (fits(into.events, own.events, 1, limits_.events_max) && fits(into.bytes, own.bytes, bytes, limits_.bytes_max)) {
     return true;
@@ -71,9 +88,11 @@ Result<bool> EventQueues::admit(const std::string& queue, uint64_t bucket, size_
   return fail(Errc::slow_down, "The queue of this bucket's events is full: their target does not take them.");
 }
 
-void EventQueues::added(uint64_t bucket, const std::vector<store::EventRow>& events) {
+void EventQueues::added(uint64_t bucket, const std::string& owner, const std::vector<store::EventRow>& events) {
   const std::lock_guard lock(mutex_);
-  for (const store::EventRow& event : events) add_locked(queue_locked(event.queue), bucket, 1, event.record.size());
+  for (const store::EventRow& event : events) {
+    add_locked(queue_locked(event.queue), bucket, owner, {1, event.record.size()});
+  }
 }
 
 void EventQueues::removed(const std::string& queue, uint64_t bucket, uint64_t events, uint64_t bytes) {
@@ -81,6 +100,7 @@ void EventQueues::removed(const std::string& queue, uint64_t bucket, uint64_t ev
   Queue& from = queue_locked(queue);
   const auto own = from.buckets.find(bucket);
   if (own == from.buckets.end()) return;
+  take_from(from, own->second.owner, {events, bytes});
   own->second.events -= events;
   own->second.bytes -= bytes;
   if (own->second.events == 0) from.buckets.erase(own);

@@ -100,7 +100,7 @@ TEST_F(EventsTest, ATestEventComesFirst) {
   EXPECT_EQ(messages[0]["Bucket"], "bucket");
   EXPECT_EQ(messages[0]["Service"], "Amazon S3");
   ASSERT_EQ(as(alice_, "PUT", "/bucket?notification", one_rule("<Event>s3:ObjectCreated:*</Event>"),
-               {{"x-amz-skip-destination-validation", "true"}})
+               {{"x-amz-skip-destination-validation", "True"}})
                 .status,
             200);
   EXPECT_TRUE(take().empty());
@@ -284,7 +284,7 @@ TEST_F(EventsTest, WhatALifecycleRemoves) {
   EXPECT_EQ(record["userIdentity"]["principalId"], "s3.amazonaws.com");
 }
 
-TEST_F(EventsTest, AFullQueueRefusesAndABucketLeavesRoomForOthers) {
+TEST_F(EventsTest, AFullQueueRefusesAndAnAccountLeavesRoomForOthers) {
   EventQueues small({{"hook", "webhook"}}, {.events_max = 8, .bytes_max = 1 * MiB});
   service.events = &small;
   ASSERT_EQ(configure(one_rule("<Event>s3:ObjectCreated:*</Event>")).status, 200);
@@ -294,6 +294,9 @@ TEST_F(EventsTest, AFullQueueRefusesAndABucketLeavesRoomForOthers) {
   EXPECT_EQ(stored, 3) << "with the test event half of the queue";
   EXPECT_EQ(reply.code, "SlowDown");
   EXPECT_EQ(as(alice_, "GET", "/bucket/k3").status, 404);
+  ASSERT_EQ(as(alice_, "PUT", "/another").status, 200);
+  EXPECT_EQ(as(alice_, "PUT", "/another?notification", one_rule("<Event>s3:ObjectCreated:*</Event>")).code, "SlowDown")
+      << "more buckets do not help";
   ASSERT_EQ(as(bob_, "PUT", "/bobs").status, 200);
   ASSERT_EQ(as(bob_, "PUT", "/bobs?notification", one_rule("<Event>s3:ObjectCreated:*</Event>")).status, 200);
   EXPECT_EQ(as(bob_, "PUT", "/bobs/k", "x").status, 200);

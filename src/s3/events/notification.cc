@@ -1,6 +1,7 @@
 // GetBucketNotificationConfiguration and PutBucketNotificationConfiguration.
 #include <algorithm>
 
+#include "base/text.h"
 #include "s3/buckets/bucket_document.h"
 #include "s3/events/announce.h"
 #include "s3/events/event_queues.h"
@@ -37,16 +38,16 @@ Task<Result<void>> serve_get_notification(Context& context) {
 }
 
 Task<Result<void>> serve_put_notification(Context& context) {
-  VB_CO_TRY(co_await context.service.store.bucket(context.bucket));
+  VB_CO_ASSIGN(const store::BucketInfo info, co_await context.service.store.bucket(context.bucket));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, notification_bytes_max));
   VB_CO_ASSIGN(const NotificationRules rules, parse_notification(text, context.service.region));
   if (rules.empty()) {
     co_return co_await drop_document(context.service, context.bucket, notification_document);
   }
   VB_CO_TRY(check_targets(context, rules));
-  // The targets hear of it first: where one takes nothing any more, nothing is changed either.
-  if (context.header("x-amz-skip-destination-validation").value_or("") != "true") {
-    const auto test = announce_test(context.service, context.bucket, context.caller(), rules);
+  // botocore writes "True". The targets hear of it first: where one takes nothing any more, nothing is changed either.
+  if (lower(context.header("x-amz-skip-destination-validation").value_or("")) != "true") {
+    const auto test = announce_test(context.service, info, context.caller(), rules);
     VB_CO_TRY(co_await context.service.store.announce(context.bucket, test));
   }
   co_return co_await keep_document(context.service, context.bucket, notification_document, notification_xml(rules));
