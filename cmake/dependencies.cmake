@@ -15,7 +15,12 @@ find_package(GTest REQUIRED)
 find_package(rapidcheck QUIET)
 pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
+pkg_check_modules(HIREDIS REQUIRED hiredis)
 pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
+
+# Without the flags that its .pc file has for its own headers: precompiled ones do not fit them.
+add_library(verbena_hiredis INTERFACE)
+target_link_libraries(verbena_hiredis INTERFACE ${HIREDIS_LINK_LIBRARIES})
 
 # The engine over Ceph is in the making (docs/cluster.md), and librados would cost every command its time to load: it is
 # built where it is asked for. Without it the program says so.

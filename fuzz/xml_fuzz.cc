@@ -1,5 +1,6 @@
 // S3's request documents: the same bytes through every parser. What is kept of a document can be read back.
 #include "s3/buckets/cors.h"
+#include "s3/events/notification_rules.h"
 #include "s3/tag_set.h"
 #include "s3/xml.h"
 
@@ -16,6 +17,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)verbena::s3::parse_create_bucket(text);
   if (const auto rules = verbena::s3::parse_cors(text)) {
     const auto again = verbena::s3::parse_cors(verbena::s3::cors_xml(*rules));
+    if (!again || again->size() != rules->size()) __builtin_trap();
+  }
+  if (const auto rules = verbena::s3::parse_notification(text, "us-east-1")) {
+    const auto again = verbena::s3::parse_notification(verbena::s3::notification_xml(*rules), std::nullopt);
     if (!again || again->size() != rules->size()) __builtin_trap();
   }
   if (const auto tags = verbena::s3::parse_tagging(text, 50)) {

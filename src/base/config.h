@@ -95,6 +95,17 @@ struct Config {
     bool customer_keys_need_tls = false;
   } encryption;
 
+  struct Events {
+    std::vector<std::string> targets;        // "NAME=URL" (events/target_settings.h)
+    std::string secrets;                     // a file of lines "NAME SECRET"
+    std::vector<std::string> allow_private;  // names of targets that may lie in private networks
+    std::string ca_file;                     // of https targets; empty: the system's
+    std::chrono::seconds timeout{10};        // of one delivery
+    uint64_t queue_max = 1'000'000;          // events that may wait for one target
+    uint64_t queue_bytes_max = 1 * GiB;
+    bool drop_when_full = false;
+  } events;
+
   struct S3Express {
     bool enabled = true;
     std::string zone = "local1-az1";  // of directory buckets: the server's Availability Zone

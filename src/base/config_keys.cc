@@ -176,6 +176,12 @@ std::string parse_zone(std::string& into, const std::string& text) {
   return "";
 }
 
+std::string parse_when_full(bool& drop, const std::string& text) {
+  if (text != "refuse" && text != "drop") return "not refuse or drop";
+  drop = text == "drop";
+  return "";
+}
+
 std::string parse_default_encryption(std::string& into, const std::string& text) {
   if (text != "none" && text != "AES256") return "not none or AES256";
   into = text;
@@ -295,6 +301,29 @@ const std::array keys{
               [](C& c, S& t) { return parse_text(c.encryption.kms_default_key, t); }},
     ConfigKey{"encryption.customer_keys_need_tls", "false", "refuse customers' keys (SSE-C) on plain HTTP, as AWS does",
               [](C& c, S& t) { return parse_bool(c.encryption.customer_keys_need_tls, t); }},
+
+    ConfigKey{"events.targets", "",
+              "where bucket notifications may go: NAME=URL each (http, https, redis, file); their ARNs are "
+              "arn:verbena:sqs::NAME:webhook, :redis or :file",
+              [](C& c, S& t) { return parse_list(c.events.targets, t, 32); }, true},
+    ConfigKey{"events.secrets", "", "file of lines `NAME SECRET`: bearer tokens of webhooks, passwords of Redis",
+              [](C& c, S& t) { return parse_text(c.events.secrets, t); }},
+    ConfigKey{
+        "events.allow_private", "",
+        "targets that may lie in private networks, on links or on this host; of others such addresses are refused",
+        [](C& c, S& t) { return parse_list(c.events.allow_private, t, 32); }, true},
+    ConfigKey{"events.ca_file", "", "certificates (PEM) that https targets are checked against; empty: the system's",
+              [](C& c, S& t) { return parse_text(c.events.ca_file, t); }},
+    ConfigKey{"events.timeout", "10", "seconds that a target may take to confirm",
+              [](C& c, S& t) { return parse_duration(c.events.timeout, t, 1, 300); }},
+    ConfigKey{"events.queue_max", "1000000",
+              "events that may wait for one target; those of one account take at most what is still free",
+              [](C& c, S& t) { return parse_number(c.events.queue_max, t, 2, 1'000'000'000); }},
+    ConfigKey{"events.queue_bytes_max", "1 GiB", "bytes of them",
+              [](C& c, S& t) { return parse_bytes(c.events.queue_bytes_max, t, 64 * KiB, TiB); }},
+    ConfigKey{"events.when_full", "refuse",
+              "what a full queue does: refuse the change (503 SlowDown), so that no event is lost, or drop the event",
+              [](C& c, S& t) { return parse_when_full(c.events.drop_when_full, t); }},
 
     ConfigKey{"s3_express.enabled", "true",
               "directory buckets (S3 Express One Zone), their sessions, append and rename",

@@ -66,6 +66,10 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
     co_return;
   }
   const std::string name(request.raw_path.substr(admin_prefix.size()));
+  if (name == "events") {
+    answer_events(events_, response);
+    co_return;
+  }
   if (is_about_stored(name, body)) {
     co_await answer_stored(identities_, buckets_, quota_changed_, name, body, response);
     co_return;

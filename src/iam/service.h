@@ -11,6 +11,10 @@
 #include "s3/request.h"
 #include "store/store.h"
 
+namespace verbena::s3 {
+class EventQueues;
+}
+
 namespace verbena::iam {
 
 // Largest body of any of these requests.
@@ -36,6 +40,8 @@ class Service {
         clock_(clock),
         quota_changed_(std::move(quota_changed)) {}
 
+  // Before the first request, where there are any.
+  void show_events(const s3::EventQueues& queues) { events_ = &queues; }
   // A request whose signature was verified: `key` signed it. Never fails: every error becomes an answer. All references
   // outlive the task.
   Task<void> serve(Api api, const s3::Request& request, const auth::AccessKey& key, const std::string& body,
@@ -53,6 +59,7 @@ class Service {
   BlockingPool& pool_;
   const WallClock& clock_;
   const std::function<void()> quota_changed_;
+  const s3::EventQueues* events_ = nullptr;
 };
 
 }  // namespace verbena::iam

@@ -8,7 +8,6 @@ namespace verbena::s3 {
 namespace {
 
 // AWS puts an opaque host id here; ours says which kind of server answered.
-constexpr std::string_view host_id = "dmVyYmVuYQ==";
 
 constexpr ErrorForm internal_error = {"InternalError", 500, "We encountered an internal error. Please try again."};
 

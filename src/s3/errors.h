@@ -11,6 +11,8 @@
 
 namespace verbena::s3 {
 
+inline constexpr std::string_view host_id = "dmVyYmVuYQ==";  // x-amz-id-2
+
 struct ErrorForm {
   std::string_view code;  // "NoSuchKey"
   int status = 500;       // HTTP

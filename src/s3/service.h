@@ -23,6 +23,7 @@ namespace verbena::s3 {
 class AccessGeneration;
 std::shared_ptr<AccessGeneration> make_access_generation();
 class RequestLog;
+class EventQueues;
 class BucketLimits;
 std::shared_ptr<BucketLimits> make_bucket_limits();
 
@@ -67,6 +68,7 @@ struct Service {
   const auth::AccountDirectory* accounts = nullptr;  // nullptr: there is the root account alone
   std::shared_ptr<AccessGeneration> access = make_access_generation();  // of what verbs may keep of buckets
   RequestLog* request_log = nullptr;  // of buckets that have logging on; nullptr: none can
+  EventQueues* events = nullptr;      // of buckets that have notifications; nullptr: none can
   EncryptionOptions encryption{};
   // Where the keys that sign are looked up again when a body has come; nullptr: they never change.
   const auth::CredentialStore* credentials = nullptr;

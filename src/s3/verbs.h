@@ -30,9 +30,11 @@ Task<Result<void>> serve_get_public_access_block(Context& context);
 Task<Result<void>> serve_put_public_access_block(Context& context);
 Task<Result<void>> serve_delete_public_access_block(Context& context);
 
-// bucket_config.cc
+// events/notification.cc
 Task<Result<void>> serve_get_notification(Context& context);
 Task<Result<void>> serve_put_notification(Context& context);
+
+// bucket_config.cc
 Task<Result<void>> serve_get_logging(Context& context);
 Task<Result<void>> serve_put_logging(Context& context);
 Task<Result<void>> serve_get_accelerate(Context& context);

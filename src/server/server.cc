@@ -20,6 +20,8 @@
 #include "base/core.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "events/delivery.h"
+#include "events/make_target.h"
 #include "http/s3_handler.h"
 #include "http/server.h"
 #include "iam/service.h"
@@ -29,6 +31,7 @@
 #include "rdma/fabric_token_windows.h"
 #include "s3/access/access.h"
 #include "s3/bucket_traffic.h"
+#include "s3/events/event_queues.h"
 #include "s3/router.h"
 #include "s3/usage_metrics.h"
 #include "s3/workers/lifecycle_worker.h"
@@ -164,6 +167,7 @@ struct Server::State {
   std::expected<void, std::string> open_identities();
   std::expected<void, std::string> open_store();
   std::expected<void, std::string> open_engine();
+  std::expected<void, std::string> open_events();
   std::expected<void, std::string> open_rados();
   std::expected<void, std::string> open_shared_identities();
   std::expected<void, std::string> open_access_log();
@@ -198,6 +202,7 @@ struct Server::State {
   std::mutex told_mutex;
   s3::Service* told_service = nullptr;
   auth::IdentityStore* told_identities = nullptr;
+  std::unique_ptr<s3::EventQueues> event_queues;  // threads of the store tell it what was committed
   std::unique_ptr<store::Store> store;
   std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
@@ -207,6 +212,7 @@ struct Server::State {
   std::unique_ptr<iam::Service> iam;
   std::unique_ptr<s3::LifecycleWorker> lifecycle;
   std::unique_ptr<s3::RequestLog> request_log;
+  std::vector<std::unique_ptr<events::Delivery>> deliveries;
   std::unique_ptr<http::AccessLog> access_log;
   std::unique_ptr<s3::UsageMetrics> usage_metrics;
   std::unique_ptr<admin::Pages> pages;
@@ -387,7 +393,36 @@ std::expected<void, std::string> Server::State::open_store() {
       std::make_unique<s3::RequestLog>(*service, s3::RequestLog::Options{.interval = config.bucket_log_interval});
   service->request_log = request_log.get();
   const s3::LifecycleOptions lifecycle_options{.day_s = config.lifecycle_day.count()};
-  lifecycle = std::make_unique<s3::LifecycleWorker>(front, system_clock(), lifecycle_options);
+  lifecycle = std::make_unique<s3::LifecycleWorker>(*service, lifecycle_options);
+  return open_events();
+}
+
+// What waits from before is counted before the first change can add to it.
+std::expected<void, std::string> Server::State::open_events() {
+  const auto settings = events::read_targets(config.events);
+  if (!settings) return std::unexpected(settings.error());
+  if (!service->store.keeps_events()) {
+    if (settings->empty()) return {};
+    return std::unexpected("events.targets: this engine keeps no events");
+  }
+  std::vector<s3::EventQueues::Target> targets;
+  for (const auto& target : *settings) targets.push_back({target.name, events::type_name(target.type)});
+  const s3::EventQueues::Limits limits{.events_max = config.events.queue_max,
+                                       .bytes_max = config.events.queue_bytes_max,
+                                       .drop_when_full = config.events.drop_when_full};
+  event_queues = std::make_unique<s3::EventQueues>(std::move(targets), limits);
+  service->events = event_queues.get();
+  iam->show_events(*event_queues);
+  for (const auto& target : *settings) {
+    auto make = [&target](boost::asio::io_context& io) { return events::make_target(io, target); };
+    auto made = events::Delivery::make(service->store, *event_queues, target.name, make, {});
+    if (!made) return std::unexpected(made.error());
+    if (auto loaded = (*made)->load(); !loaded) {
+      return std::unexpected("the events that wait for " + target.name +
+                             " cannot be read: " + describe(loaded.error()));
+    }
+    deliveries.push_back(std::move(*made));
+  }
   return {};
 }
 
@@ -554,6 +589,7 @@ void Server::State::run() {
   for (auto& parts : cores) parts.thread = std::thread([core = parts.core.get()] { core->run(); });
   lifecycle->start();
   request_log->start();
+  for (auto& delivery : deliveries) delivery->start();
   std::string providers;
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
   log::info("server: http={} native={} admin={} providers=[{}] cores={} arena={}{} disk_io={} data={}", endpoints.http,
@@ -586,6 +622,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
     if (parts.thread.joinable()) parts.thread.join();
   }
   request_log->stop();
+  for (auto& delivery : deliveries) delivery->stop();
   // A request that is still there waits for the disk, and what the disk answers is posted to its loop: loops go last.
   hot_store.reset();
   store.reset();

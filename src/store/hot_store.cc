@@ -204,6 +204,20 @@ Task<Result<Usage>> HotStore::bucket_usage(std::string_view bucket) { return bel
 Result<UsageNow> HotStore::usage_now(std::string_view bucket) { return below_.usage_now(bucket); }
 std::vector<BucketUsage> HotStore::usages_now() { return below_.usages_now(); }
 bool HotStore::keeps_usage() const { return below_.keeps_usage(); }
+bool HotStore::keeps_events() const { return below_.keeps_events(); }
+Task<Result<void>> HotStore::announce(std::string_view bucket, AnnouncementPtr announcement) {
+  return below_.announce(bucket, std::move(announcement));
+}
+Task<Result<std::vector<EventBacklog>>> HotStore::event_backlog(std::string_view queue) {
+  return below_.event_backlog(queue);
+}
+Task<Result<std::vector<QueuedEvent>>> HotStore::events(std::string_view queue, uint64_t bucket, uint64_t after,
+                                                        size_t events_max, size_t bytes_max) {
+  return below_.events(queue, bucket, after, events_max, bytes_max);
+}
+Task<Result<void>> HotStore::remove_events(std::string_view queue, uint64_t bucket, std::vector<uint64_t> ids) {
+  return below_.remove_events(queue, bucket, std::move(ids));
+}
 Task<Result<Document>> HotStore::document(std::string_view bucket, std::string_view name) {
   return below_.document(bucket, name);
 }

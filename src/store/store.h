@@ -122,6 +122,10 @@ struct BucketInfo {
 // A small named blob kept with a bucket: one of its configurations. Never null.
 using Document = std::shared_ptr<const std::string>;
 
+// What a change tells to others (event.h); null: nobody wants to know.
+class Announcement;
+using AnnouncementPtr = std::shared_ptr<const Announcement>;
+
 // On the key's current object, or for remove() on the version that is named. ETags without quotes; "*" matches any.
 // Empty optionals mean no condition. A key without an object: if_match is no_such_key for a commit; remove() then
 // succeeds. A delete marker meets only conditions on time and on a size of 0.
@@ -131,7 +135,8 @@ struct CommitConditions {
   std::optional<int64_t> if_modified_s{};   // the version is of this second
   std::optional<int64_t> if_modified_us{};  // and of this very microsecond
   std::optional<uint64_t> if_size{};
-  std::string_view if_without{};  // appends: an attribute that the object must not have; a static string
+  std::string_view if_without{};   // appends: an attribute that the object must not have; a static string
+  AnnouncementPtr announcement{};  // no condition: goes with the change that meets these
 
   bool any() const { return if_match || if_none_match || if_modified_s || if_modified_us || if_size; }
 };
@@ -156,6 +161,7 @@ struct ObjectChange {
   // Only of a version that was written then and has that size; another one is a conditional_conflict.
   std::optional<int64_t> if_modified_us{};
   std::optional<uint64_t> if_size{};
+  AnnouncementPtr announcement{};
 
   bool is_of(const ObjectInfo& info) const {
     return (!if_modified_us || *if_modified_us == info.modified_us) && (!if_size || *if_size == info.size);
@@ -234,6 +240,19 @@ struct VersionPage {
   std::vector<std::string> common_prefixes;  // in byte order
   bool truncated = false;
   std::string next_key_marker, next_version_id_marker;
+};
+
+// An event on its way into a queue. Queues have names of lower-case letters, digits, '-' and '_'.
+struct EventRow {
+  std::string queue, record;
+};
+struct QueuedEvent {
+  uint64_t id = 0;  // grows with the changes of a bucket
+  std::string record;
+};
+// What waits in one queue of the events of one bucket, which may be gone.
+struct EventBacklog {
+  uint64_t bucket = 0, events = 0, bytes = 0;
 };
 
 struct UploadInfo {
@@ -315,6 +334,27 @@ class Store {
   }
   virtual std::vector<BucketUsage> usages_now() { return {}; }  // by name; of all buckets
   virtual bool keeps_usage() const { return false; }            // else none of these tells anything
+
+  // Events (event.h). An engine that keeps none is given no announcements.
+  virtual bool keeps_events() const { return false; }
+  // Announces what concerns no object. As durable as the bucket.
+  virtual Task<Result<void>> announce(std::string_view /*bucket*/, AnnouncementPtr /*announcement*/) {
+    co_return fail(Errc::not_implemented, "This store keeps no events.");
+  }
+  virtual Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view /*queue*/) {
+    co_return fail(Errc::not_implemented, "This store keeps no events.");
+  }
+  // Those behind `after`, in the order of the changes that left them: at most so many, and of so many bytes unless the
+  // first has more. What a power cut might take back is not among them.
+  virtual Task<Result<std::vector<QueuedEvent>>> events(std::string_view /*queue*/, uint64_t /*bucket*/,
+                                                        uint64_t /*after*/, size_t /*events_max*/,
+                                                        size_t /*bytes_max*/) {
+    co_return fail(Errc::not_implemented, "This store keeps no events.");
+  }
+  virtual Task<Result<void>> remove_events(std::string_view /*queue*/, uint64_t /*bucket*/,
+                                           std::vector<uint64_t> /*ids*/) {
+    co_return fail(Errc::not_implemented, "This store keeps no events.");
+  }
 
   // Bucket documents: what a bucket is configured with (CORS, tags, lifecycle, ...), opaque to the engine. Setting and
   // removing is atomic and durable whatever the bucket's durability; reading a small one costs no I/O; they go with the

@@ -59,6 +59,14 @@ Result<void> read_block(const store::Document& text, BucketAccess& access) {
   return {};
 }
 
+Result<void> read_notifications(const store::Document& text, BucketAccess& access) {
+  if (text == nullptr) return {};
+  auto rules = parse_notification(*text, std::nullopt);
+  if (!rules) return fail(Errc::corrupt_object, "access: bucket notifications");
+  access.notifications = std::make_shared<const NotificationRules>(std::move(*rules));
+  return {};
+}
+
 Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) {
   if (is_directory_bucket(bucket) && !service.express.enabled) {
     co_return fail(Errc::invalid_bucket_name, "directory buckets are turned off");
@@ -90,6 +98,8 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   if (const auto rules = co_await lifecycle_rules(service.store, bucket); rules && !(*rules)->empty()) {
     access->lifecycle = *rules;
   }
+  VB_CO_ASSIGN(const auto notifications, co_await optional_document(service, bucket, notification_document));
+  VB_CO_TRY(read_notifications(notifications, *access));
   co_return BucketAccessPtr(std::move(access));
 }
 

@@ -10,6 +10,7 @@
 #include "auth/policy.h"
 #include "s3/access/acl.h"
 #include "s3/buckets/lifecycle_rules.h"
+#include "s3/events/notification_rules.h"
 #include "s3/service.h"
 
 namespace verbena::s3 {
@@ -40,6 +41,7 @@ struct BucketAccess {
   bool directory = false;                // a directory bucket: no lists, nothing for everybody
   // Not about access, but asked for by every GET as well; null: none, or none that can be read.
   std::shared_ptr<const std::vector<LifecycleRule>> lifecycle;
+  std::shared_ptr<const NotificationRules> notifications;  // by each change; null: none
 
   bool lists_count() const { return ownership != Ownership::bucket_owner_enforced; }
   bool groups_count() const { return !block.ignore_acls; }

@@ -2,6 +2,7 @@
 #include "s3/access/acl.h"
 #include "s3/access/authorize.h"
 #include "s3/buckets/bucket_document.h"
+#include "s3/events/announce.h"
 #include "s3/objects/versions.h"
 #include "s3/verbs.h"
 
@@ -67,6 +68,7 @@ Task<Result<void>> serve_put_object_acl(Context& context) {
   change.attributes = acl_change(*access, acl);
   change.if_modified_us = info.modified_us;  // the list is of this version's owner
   change.if_size = info.size;
+  change.announcement = announce(context.service, *access, context.caller(), EventCause::put_acl, context.key);
   co_return co_await update_version(context, action::put_object_acl, std::move(change));
 }
 

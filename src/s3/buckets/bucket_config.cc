@@ -24,18 +24,6 @@ Task<Result<std::string>> read_setting(Context& context, const char* root, const
   co_return trimmed_text(node.child(element));
 }
 
-// A request document that has no elements inside.
-Task<Result<void>> read_empty(Context& context, const char* root, const char* refusal) {
-  VB_CO_TRY(co_await bucket_exists(context));
-  VB_CO_ASSIGN(const std::string text, co_await read_document(context, configuration_bytes_max));
-  pugi::xml_document document;
-  VB_CO_ASSIGN(const pugi::xml_node node, load_xml(document, text, root));
-  for (const auto& child : node.children()) {
-    if (child.type() == pugi::node_element) co_return fail(Errc::not_implemented, refusal);
-  }
-  co_return Result<void>();
-}
-
 Task<Result<void>> reply_empty(Context& context, std::string_view root) {
   VB_CO_TRY(co_await bucket_exists(context));
   XmlWriter xml(root);
@@ -55,14 +43,6 @@ Task<Result<void>> nothing_to_delete(Context& context) {
 }
 
 }  // namespace
-
-Task<Result<void>> serve_get_notification(Context& context) {
-  co_return co_await reply_empty(context, "NotificationConfiguration");
-}
-
-Task<Result<void>> serve_put_notification(Context& context) {
-  co_return co_await read_empty(context, "NotificationConfiguration", "Bucket notifications are not implemented.");
-}
 
 Task<Result<void>> serve_get_accelerate(Context& context) {
   co_return co_await reply_empty(context, "AccelerateConfiguration");

@@ -99,8 +99,6 @@ TEST_F(BucketConfigTest, WhatHasOneStateTellsItAndTakesNoOther) {
     EXPECT_EQ(call("DELETE", std::string("/nobucket?") + name).status, 404) << name;
   }
   EXPECT_EQ(set("notification", "<NotificationConfiguration/>").status, 200);
-  EXPECT_EQ(set("notification", "<NotificationConfiguration><TopicConfiguration/></NotificationConfiguration>").status,
-            501);
   EXPECT_EQ(set("logging", "<BucketLoggingStatus/>").status, 200);
   EXPECT_EQ(set("logging", "<BucketLoggingStatus><LoggingEnabled/></BucketLoggingStatus>").status, 400);
   const auto payer = [&](const std::string& who) {

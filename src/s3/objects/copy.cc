@@ -9,6 +9,7 @@
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
 #include "s3/buckets/lifecycle.h"
+#include "s3/events/announce.h"
 #include "s3/express/directory.h"
 #include "s3/headers.h"
 #include "s3/names.h"
@@ -247,6 +248,8 @@ Task<Result<void>> serve_copy_object(Context& context) {
   info.etag = keep_etag ? from.etag : seal.opaque_etag() ? random_etag() : to_hex(as_bytes(digests.md5()));
   seal.mark_object(context.service, context.bucket, context.key, info);
   for (const auto& checksum : digests.checksums()) info.checksums.push_back(checksum);
+  VB_CO_ASSIGN(conditions.announcement,
+               co_await announce_now(context.service, context.bucket, context.caller(), EventCause::copy, context.key));
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(conditions)));
   add_new_version_id(context.response, info.version_id);
   add_source_version(context, from);

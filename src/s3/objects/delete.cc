@@ -5,6 +5,7 @@
 #include "base/turns.h"
 #include "s3/access/authorize.h"
 #include "s3/errors.h"
+#include "s3/events/announce.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
@@ -32,13 +33,14 @@ store::CommitConditions conditions_of(const DeleteTarget& target) {
 
 // Owns its target: it may outlive the request that started it, which has authorized it.
 Task<Result<store::Removed>> delete_target(Service& service, std::string bucket, DeleteTarget target,
-                                           Result<bool> bypass_governance) {
+                                           Result<bool> bypass_governance, store::AnnouncementPtr announcement) {
   VB_CO_TRY(bypass_governance);
   VB_CO_TRY(check_key(target.key));
   store::RemoveRequest request;
   request.version_id = target.version_id.value_or("");
   request.bypass_governance = *bypass_governance;
   request.conditions = conditions_of(target);
+  request.conditions.announcement = std::move(announcement);
   co_return co_await service.store.remove(bucket, target.key, std::move(request));
 }
 
@@ -104,6 +106,7 @@ Task<Result<store::Removed>> delete_object(Service& service, const Caller& calle
                authorize_delete(service, caller, *access, key, request.version_id, request.bypass_governance));
   const ObjectName name{key, request.version_id};
   VB_CO_TRY(co_await authorize_conditions(service, caller, *access, name, request.conditions));
+  request.conditions.announcement = announce(service, *access, caller, EventCause::remove, key);
   co_return co_await service.store.remove(bucket, key, std::move(request));
 }
 
@@ -150,10 +153,11 @@ Task<Result<void>> serve_delete_objects(Context& context) {
       if (may) {
         const ObjectName name{target.key, target.version_id ? std::string_view(*target.version_id) : ""};
         const store::CommitConditions conditions = conditions_of(target);
-        const auto told = co_await authorize_conditions(context.service, context.caller(), *access, name, conditions);
-        if (!told) may = std::unexpected(told.error());
+        const auto met = co_await authorize_conditions(context.service, context.caller(), *access, name, conditions);
+        if (!met) may = std::unexpected(met.error());
       }
-      pending.emplace_back(executor, delete_target(context.service, context.bucket, target, may));
+      auto told = announce(context.service, *access, context.caller(), EventCause::remove, target.key);
+      pending.emplace_back(executor, delete_target(context.service, context.bucket, target, may, std::move(told)));
     }
     Pending<store::Removed> first = std::move(pending.front());
     pending.pop_front();

@@ -6,6 +6,7 @@
 
 #include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
+#include "s3/events/announce.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
@@ -207,6 +208,8 @@ Task<Result<void>> serve_complete_upload(Context& context) {
   info.attributes = completed_attributes(context.service, *upload, parts);
   info.attributes.emplace_back(upload_attribute, upload_id);
   VB_CO_ASSIGN(info.checksums, object_checksums(context, *upload, parts));
+  VB_CO_ASSIGN(conditions.announcement, co_await announce_now(context.service, context.bucket, context.caller(),
+                                                              EventCause::complete_upload, context.key));
   VB_CO_ASSIGN(info,
                co_await context.service.store.complete_upload(context.bucket, context.key, upload_id, std::move(parts),
                                                               std::move(info), std::move(conditions)));

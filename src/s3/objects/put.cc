@@ -10,6 +10,7 @@
 #include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/door_metrics.h"
+#include "s3/events/announce.h"
 #include "s3/express/directory.h"
 #include "s3/headers.h"
 #include "s3/names.h"
@@ -286,6 +287,12 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   info.tags = std::move(request.tags);
   info.lock = request.lock;
   store::change_attributes(info.attributes, attributes);
+  if (access->notifications != nullptr || generation != service.access->now()) {
+    const bool form = caller.http != nullptr && caller.http->form_of != nullptr;
+    const EventCause cause = form ? EventCause::post : EventCause::put;
+    VB_CO_ASSIGN(request.conditions.announcement,
+                 co_await announce_now(service, request.bucket, caller, cause, request.key));
+  }
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));
   if (request.append) info.checksums = sent;  // the reply confirms what came, not what lies before it
   co_return PutReply{std::move(info)};

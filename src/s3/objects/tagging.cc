@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "s3/access/authorize.h"
+#include "s3/events/announce.h"
 #include "s3/objects/versions.h"
 #include "s3/query.h"
 #include "s3/tag_set.h"
@@ -62,12 +63,16 @@ Task<Result<void>> serve_put_object_tagging(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, tagging_document_max));
   store::ObjectChange change;
   VB_CO_ASSIGN(change.tags, parse_object_tags(text));
+  VB_CO_ASSIGN(change.announcement, co_await announce_now(context.service, context.bucket, context.caller(),
+                                                          EventCause::put_tags, context.key));
   co_return co_await update_version(context, action::put_object_tagging, std::move(change));
 }
 
 Task<Result<void>> serve_delete_object_tagging(Context& context) {
   store::ObjectChange change;
   change.tags.emplace();
+  VB_CO_ASSIGN(change.announcement, co_await announce_now(context.service, context.bucket, context.caller(),
+                                                          EventCause::delete_tags, context.key));
   VB_CO_TRY(co_await update_version(context, action::delete_object_tagging, std::move(change)));
   reply_no_content(context);
   co_return Result<void>();

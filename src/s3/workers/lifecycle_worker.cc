@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "s3/buckets/lifecycle.h"
+#include "s3/events/announce.h"
 
 namespace verbena::s3 {
 namespace {
@@ -26,8 +27,8 @@ metrics::Counter& removals() {
   return counter;
 }
 metrics::Counter& refusals() {
-  static auto& counter =
-      metrics::counter("verbena_lifecycle_refusals_total", "Removals refused: the version changed or is locked");
+  static auto& counter = metrics::counter("verbena_lifecycle_refusals_total",
+                                          "Removals refused: the version changed or is locked, or a queue is full");
   return counter;
 }
 metrics::Counter& aborts() {
@@ -164,10 +165,17 @@ Task<> LifecyclePass::remove(const std::string& bucket, const std::string& key, 
   if (by_version) request.version_id = info.version_id.empty() ? "null" : info.version_id;
   request.conditions.if_modified_us = info.modified_us;
   request.conditions.if_size = info.size;
+  if (service_ != nullptr) {
+    const Caller nobody;
+    auto told = co_await announce_now(*service_, bucket, nobody, EventCause::expire, key);
+    if (!told) co_return log::warn("lifecycle: {}: {}", bucket, describe(told.error()));
+    request.conditions.announcement = std::move(*told);
+  }
   const auto removed = co_await store_.remove(bucket, key, std::move(request));
   if (removed) {
     removals().add();
-  } else if (removed.error() == Errc::precondition_failed || removed.error() == Errc::access_denied) {
+  } else if (removed.error() == Errc::precondition_failed || removed.error() == Errc::access_denied ||
+             removed.error() == Errc::slow_down) {
     refusals().add();
   } else {
     log::warn("lifecycle: {}/{}: {}", bucket, log::printable(key), describe(removed.error()));
@@ -200,8 +208,7 @@ Task<> LifecyclePass::rest() {
   co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
 }
 
-LifecycleWorker::LifecycleWorker(store::Store& store, const WallClock& clock, LifecycleOptions options)
-    : store_(store), clock_(clock), options_(options) {}
+LifecycleWorker::LifecycleWorker(Service& service, LifecycleOptions options) : service_(service), options_(options) {}
 
 void LifecycleWorker::start() {
   asio::co_spawn(io_, loop(), asio::detached);
@@ -222,7 +229,7 @@ Task<> LifecycleWorker::loop() {
     // Checked again: stop() may have come before the timer was set.
     if (!stop_) co_await timer_.async_wait(asio::as_tuple(asio::use_awaitable));
     if (stop_) break;
-    LifecyclePass pass(store_, clock_, options_, stop_);
+    LifecyclePass pass(service_.store, service_.clock, options_, stop_, &service_);
     co_await pass.run();
   }
 }

@@ -26,8 +26,10 @@ struct LifecycleOptions {
 // One pass over everything, once. For the worker, and for tests.
 class LifecyclePass {
  public:
-  LifecyclePass(store::Store& store, const WallClock& clock, LifecycleOptions options, const std::atomic<bool>& stop)
-      : store_(store), clock_(clock), options_(options), stop_(stop) {}
+  // `service`: announces what is removed; null: nothing is.
+  LifecyclePass(store::Store& store, const WallClock& clock, LifecycleOptions options, const std::atomic<bool>& stop,
+                Service* service = nullptr)
+      : store_(store), clock_(clock), options_(options), stop_(stop), service_(service) {}
   Task<> run();
 
  private:
@@ -53,20 +55,20 @@ class LifecyclePass {
   const WallClock& clock_;
   const LifecycleOptions options_;
   const std::atomic<bool>& stop_;
+  Service* const service_;
 };
 
 // Passes, again and again: a pass every 24th of a day, at most each second.
 class LifecycleWorker {
  public:
-  LifecycleWorker(store::Store& store, const WallClock& clock, LifecycleOptions options);
+  LifecycleWorker(Service& service, LifecycleOptions options);
   ~LifecycleWorker() { stop(); }
   void start();
   void stop();  // ends the pass that runs; waits
 
  private:
   Task<> loop();
-  store::Store& store_;
-  const WallClock& clock_;
+  Service& service_;
   const LifecycleOptions options_;
   std::atomic<bool> stop_{false};
   boost::asio::io_context io_{1};

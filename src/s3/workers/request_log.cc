@@ -16,6 +16,7 @@
 #include "memory/text_source.h"
 #include "s3/access/access.h"
 #include "s3/access/authorize.h"
+#include "s3/events/announce.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/put.h"
 
@@ -161,8 +162,9 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   Acl acl = private_acl(access->owner);
   acl.grants.insert(acl.grants.end(), rule.grants.begin(), rule.grants.end());
   store::change_attributes(info.attributes, acl_attributes(*access, acl));
-  store::CommitConditions none;
-  VB_CO_TRY(co_await writer->commit(std::move(info), std::move(none)));
+  store::CommitConditions conditions;
+  conditions.announcement = announce(service_, *access, caller, EventCause::put, key);
+  VB_CO_TRY(co_await writer->commit(std::move(info), std::move(conditions)));
   co_return Result<void>();
 }
 

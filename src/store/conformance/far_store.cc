@@ -160,6 +160,7 @@ struct FarStore::FarContext final : Context {
     blobs = near->blobs;
     clock = near->clock;
     keeps_usage = near->keeps_usage;
+    keeps_events = near->keeps_events;
   }
   const std::shared_ptr<Context> near;
   FarCatalogue catalogue;

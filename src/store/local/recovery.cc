@@ -24,9 +24,9 @@
 namespace verbena::store::local {
 namespace {
 
-// 1: no versions. 4 keeps usage with each change, which an older program would not. Each reads everything of those
-// before it, so such a directory becomes one of its own when it is opened.
-constexpr int format_number = 4;
+// 1: no versions. 4 keeps usage with each change, 5 events, which an older program would not. Each reads everything of
+// those before it, so such a directory becomes one of its own when it is opened.
+constexpr int format_number = 5;
 constexpr std::string_view version_head = "verbena local store, format ";
 
 // Starts that damage to the log may have made the index forget, at the very most.
@@ -97,6 +97,7 @@ void Engine::supply_seams() {
   early = behind.get();
   clock = options.clock;
   keeps_usage = true;
+  keeps_events = true;
 }
 
 void Engine::stop() {

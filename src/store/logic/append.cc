@@ -6,6 +6,7 @@
 #include "base/checksum.h"
 #include "store/logic/append_layout.h"
 #include "store/logic/append_sealing.h"
+#include "store/logic/events.h"
 #include "store/logic/lookup.h"
 #include "store/logic/object_ops.h"
 #include "store/logic/usage.h"
@@ -236,7 +237,10 @@ Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::o
   transaction.put(Table::objects, keys::object(bucket.id, job.key), encode(record));
   if (current) transaction.count(-as_current(*current));
   transaction.count(as_current(record));
-  for (ObjectInfo& answer : job.answers) answer.modified_us = record.info.modified_us;
+  for (size_t i = 0; i < job.answers.size(); ++i) {
+    job.answers[i].modified_us = record.info.modified_us;
+    VB_TRY(announce(transaction, plan.accepted[i]->conditions.announcement, bucket.id, job.answers[i]));
+  }
   return {};
 }
 

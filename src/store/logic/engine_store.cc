@@ -2,6 +2,7 @@
 
 #include "store/logic/append.h"
 #include "store/logic/bucket_ops.h"
+#include "store/logic/events.h"
 #include "store/logic/keys.h"
 #include "store/logic/list.h"
 #include "store/logic/list_versions.h"
@@ -115,6 +116,42 @@ Task<Result<Usage>> EngineStore::bucket_usage(std::string_view bucket) {
 }
 
 bool EngineStore::keeps_usage() const { return context_->keeps_usage; }
+
+bool EngineStore::keeps_events() const { return context_->keeps_events; }
+
+Task<Result<void>> EngineStore::announce(std::string_view bucket, AnnouncementPtr announcement) {
+  auto context = context_;
+  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  if (!context->keeps_events) co_return fail(Errc::not_implemented, "This store keeps no events.");
+  co_return co_await context->rows->commit(announcement_change(found, std::move(announcement)));
+}
+
+// The queues are no bucket's: they are shown and changed as what must not be lost.
+Task<Result<std::vector<EventBacklog>>> EngineStore::event_backlog(std::string_view queue) {
+  auto context = context_;
+  if (!context->keeps_events) co_return fail(Errc::not_implemented, "This store keeps no events.");
+  const auto name = std::make_shared<const std::string>(queue);
+  auto look = [name](View& rows) { return count_events(rows, *name); };
+  const Place nowhere;
+  co_return co_await look_up(*context->rows, "event count", nowhere, std::move(look));
+}
+
+Task<Result<std::vector<QueuedEvent>>> EngineStore::events(std::string_view queue, uint64_t bucket, uint64_t after,
+                                                           size_t events_max, size_t bytes_max) {
+  auto context = context_;
+  if (!context->keeps_events) co_return fail(Errc::not_implemented, "This store keeps no events.");
+  const auto page =
+      std::make_shared<const EventPage>(EventPage{std::string(queue), bucket, after, events_max, bytes_max});
+  auto look = [page](View& rows) { return read_events(rows, *page); };
+  const Place nowhere;
+  co_return co_await look_up(*context->rows, "event read", nowhere, std::move(look));
+}
+
+Task<Result<void>> EngineStore::remove_events(std::string_view queue, uint64_t bucket, std::vector<uint64_t> ids) {
+  auto context = context_;
+  if (!context->keeps_events) co_return fail(Errc::not_implemented, "This store keeps no events.");
+  co_return co_await context->rows->commit(remove_events_change(std::string(queue), bucket, std::move(ids)));
+}
 
 Result<UsageNow> EngineStore::usage_now(std::string_view bucket) {
   VB_ASSIGN(const auto found, context_->find_bucket(bucket));

@@ -24,6 +24,12 @@ class EngineStore : public Store {
   Result<UsageNow> usage_now(std::string_view bucket) override;
   std::vector<BucketUsage> usages_now() override;
   bool keeps_usage() const override;
+  bool keeps_events() const override;
+  Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;
+  Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view queue) override;
+  Task<Result<std::vector<QueuedEvent>>> events(std::string_view queue, uint64_t bucket, uint64_t after,
+                                                size_t events_max, size_t bytes_max) override;
+  Task<Result<void>> remove_events(std::string_view queue, uint64_t bucket, std::vector<uint64_t> ids) override;
   Task<Result<Document>> document(std::string_view bucket, std::string_view name) override;
   Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
   Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "store/logic/events.h"
 #include "store/logic/usage.h"
 #include "store/logic/versions.h"
 
@@ -102,7 +103,7 @@ Result<void> judge_completion(Transaction& transaction, Completion& c) {
   c.stored = std::move(record.info);
   name_version(c.stored, bucket.info.versioning);
   for (StoredPart& part : chosen.parts) c.stored.parts.push_back(std::move(part.info));
-  return {};
+  return announce(transaction, c.conditions.announcement, bucket.id, c.stored);
 }
 
 struct PutPart {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "store/logic/events.h"
 #include "store/logic/object_ops.h"
 #include "store/logic/versions.h"
 
@@ -26,7 +27,7 @@ Result<void> judge_put(Transaction& transaction, Put& put) {
             replace_current(transaction, bucket, put.key, current, put.info, put.blob, transaction.now_us()));
   put.stored = std::move(record.info);
   name_version(put.stored, bucket.info.versioning);
-  return {};
+  return announce(transaction, put.conditions.announcement, bucket.id, put.stored);
 }
 
 class StoreObjectWriter final : public ObjectWriter {
@@ -53,7 +54,9 @@ class StoreObjectWriter final : public ObjectWriter {
     if (std::exchange(committed_, true)) co_return fail(Errc::invalid_argument, "writer: already committed");
     const uint64_t size = whole_ ? whole_->bytes.size() : bytes_ ? bytes_->size() : 0;
     if (stored_size(info) != size) co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
-    if (context_->early != nullptr && !bytes_ && !conditions.if_match && !conditions.if_none_match) {
+    // What is announced goes by the catalogue, so that the event is there with it, and each overwritten object has one.
+    const bool plain = !conditions.if_match && !conditions.if_none_match && conditions.announcement == nullptr;
+    if (context_->early != nullptr && !bytes_ && plain) {
       if (!whole_) whole_.emplace();
       if (auto stored = context_->early->put(bucket_, key_, info, *whole_)) co_return std::move(*stored);
     }

@@ -1,5 +1,6 @@
 #include "store/logic/remove.h"
 
+#include "store/logic/events.h"
 #include "store/logic/object_ops.h"
 #include "store/logic/usage.h"
 #include "store/logic/versions.h"
@@ -30,6 +31,7 @@ Result<void> remove_one_version(Transaction& transaction, Removal& r) {
   VB_TRY(check_remove(version, r.request.conditions));
   VB_TRY(check_lock(version->record.info.lock, transaction.now_us(), r.request.bypass_governance));
   r.removed.delete_marker = version->record.info.delete_marker;
+  r.happened = true;
   return remove_version(transaction, r.bucket->id, r.key, *version);
 }
 
@@ -41,7 +43,7 @@ Result<void> put_delete_marker(Transaction& transaction, Removal& r, const Bucke
   marker.info.modified_us = transaction.now_us();
   put_version(transaction, bucket.id, r.key, {marker, /*current=*/false});
   transaction.count(as_version(marker));
-  r.removed.delete_marker = true;
+  r.removed.delete_marker = r.happened = true;
   name_version(marker.info, bucket.info.versioning);
   r.removed.version_id = marker.info.version_id;
   return {};
@@ -57,8 +59,22 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
   if (bucket.info.versioning == Versioning::off && !current) return {};
   VB_TRY(step_aside(transaction, bucket, r.key, current));
   if (current) transaction.erase(Table::objects, keys::object(bucket.id, r.key));
+  r.happened = true;
   if (bucket.info.versioning == Versioning::off) return {};
   return put_delete_marker(transaction, r, bucket);
+}
+
+Result<void> judge_removal(Transaction& transaction, Removal& r) {
+  VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *r.bucket));
+  r.removed = {};
+  r.happened = false;
+  const bool named = !r.request.version_id.empty();
+  VB_TRY(named ? remove_one_version(transaction, r) : remove_current(transaction, r, bucket));
+  if (!r.happened) return {};
+  ObjectInfo told;
+  told.version_id = r.removed.version_id;
+  told.delete_marker = !named && r.removed.delete_marker;
+  return announce(transaction, r.request.conditions.announcement, bucket.id, told);
 }
 
 Result<void> judge_update(Transaction& transaction, Update& u) {
@@ -84,7 +100,7 @@ Result<void> judge_update(Transaction& transaction, Update& u) {
   put_version(transaction, bucket.id, u.key, *version);
   u.info = info;
   name_version(u.info, bucket.info.versioning);
-  return {};
+  return announce(transaction, u.change.announcement, bucket.id, u.info);
 }
 
 }  // namespace
@@ -98,12 +114,7 @@ Result<void> check_retention(const ObjectLock& lock, const std::pair<LockMode, i
 }
 
 Change removal_change(std::shared_ptr<Removal> removal) {
-  auto judge = [removal](Transaction& transaction) -> Result<void> {
-    VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *removal->bucket));
-    removal->removed = {};
-    if (!removal->request.version_id.empty()) return remove_one_version(transaction, *removal);
-    return remove_current(transaction, *removal, bucket);
-  };
+  auto judge = [removal](Transaction& transaction) { return judge_removal(transaction, *removal); };
   return {.judge = std::move(judge), .bucket = removal->bucket, .place = {removal->bucket->id, removal->key}};
 }
 

@@ -15,6 +15,7 @@ struct Removal {
   std::string key;
   RemoveRequest request;
   Removed removed;
+  bool happened = false;  // something went, or a delete marker was made
 };
 Change removal_change(std::shared_ptr<Removal> removal);
 

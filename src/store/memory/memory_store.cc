@@ -22,6 +22,7 @@ class Engine final : public Context, public Catalogue {
     blobs = &heap_;
     clock = options_.clock;
     keeps_usage = true;
+    keeps_events = true;
   }
 
   View& at_hand(const Place&) override { return view_; }

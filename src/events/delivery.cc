@@ -1,0 +1,179 @@
+#include "events/delivery.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+
+namespace verbena::events {
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+// What was announced may be shown a moment later than it is told: when what it came with is durable.
+constexpr auto look_again_after = 5ms;
+constexpr auto remove_again_after = 1s;
+// Whether a refused bucket may be tried again, or another one has events meanwhile, is looked for this often.
+constexpr std::chrono::milliseconds refused_again_after{50};
+
+}  // namespace
+
+Delivery::Delivery(store::Store& store, s3::EventQueues& queues, std::string name, Options options)
+    : store_(store), queues_(queues), name_(std::move(name)), options_(options) {}
+
+std::expected<std::unique_ptr<Delivery>, std::string> Delivery::make(store::Store& store, s3::EventQueues& queues,
+                                                                     std::string name, const MakeTarget& make_target,
+                                                                     Options options) {
+  std::unique_ptr<Delivery> delivery(new Delivery(store, queues, std::move(name), options));
+  auto target = make_target(delivery->io_);
+  if (!target) return std::unexpected(target.error());
+  delivery->target_ = std::move(*target);
+  return delivery;
+}
+
+// On the one thread that uses the loop, which runs for as long as the task does.
+template <class T>
+T Delivery::run(Task<T> task) {
+  std::optional<T> result;
+  std::exception_ptr thrown;
+  auto done = [&](std::exception_ptr e, T value) {
+    thrown = e;
+    if (!e) result.emplace(std::move(value));
+  };
+  asio::co_spawn(io_, std::move(task), done);
+  io_.restart();
+  io_.run();
+  if (thrown) std::rethrow_exception(thrown);
+  return std::move(*result);
+}
+
+Result<void> Delivery::load() {
+  VB_ASSIGN(const auto backlog, run(store_.event_backlog(name_)));
+  queues_.load(name_, backlog);
+  return {};
+}
+
+void Delivery::start() { thread_ = std::thread(&Delivery::loop, this); }
+
+void Delivery::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    stopped_.notify_all();
+  }
+  queues_.wake(name_);
+  asio::post(io_, [this] { target_->cancel(); });
+  thread_.join();
+}
+
+bool Delivery::sleep(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return !stopped_.wait_for(lock, time, [this] { return stop_.load(); });
+}
+
+void Delivery::loop() {
+  // Libraries write to sockets that the other side has closed.
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+  auto retry = options_.retry_first;
+  while (!stop_) {
+    queues_.wait(name_);
+    if (stop_) return;
+    const Outcome outcome = round();
+    if (outcome == Outcome::delivered) retry = options_.retry_first;
+    if (outcome == Outcome::nothing && !sleep(look_again_after)) return;
+    if (outcome == Outcome::refused && !sleep(std::min(options_.retry_first, refused_again_after))) return;
+    if (outcome != Outcome::failed) continue;
+    if (!sleep(retry)) return;
+    retry = std::min(retry * 2, options_.retry_most);
+  }
+}
+
+// A batch of each bucket in turn, so that none waits for all of another's.
+Delivery::Outcome Delivery::round() {
+  const auto waiting = queues_.waiting(name_);
+  std::erase_if(courses_, [&](const auto& known) {
+    return std::ranges::find(waiting, known.first, &s3::EventQueues::Waiting::bucket) == waiting.end();
+  });
+  Outcome all = Outcome::nothing;
+  for (const auto& one : waiting) {
+    if (stop_) return all;
+    Course& course = courses_[one.bucket];
+    if (SteadyClock::now() < course.not_before) {
+      if (all == Outcome::nothing) all = Outcome::refused;
+      continue;
+    }
+    const Outcome outcome = deliver(one.bucket, course);
+    if (outcome == Outcome::failed) return outcome;
+    if (outcome == Outcome::refused) {
+      course.retry = std::clamp(course.retry * 2, options_.retry_first, options_.retry_most);
+      course.not_before = SteadyClock::now() + course.retry;
+    }
+    if (outcome == Outcome::delivered) course.retry = {};
+    if (outcome == Outcome::delivered || all == Outcome::nothing) all = outcome;
+  }
+  return all;
+}
+
+Delivery::Outcome Delivery::deliver(uint64_t bucket, Course& course) {
+  uint64_t& behind = course.behind;
+  const auto events = run(store_.events(name_, bucket, behind, options_.events_max, options_.bytes_max));
+  if (!events) {
+    tell(std::unexpected(events.error()), 0);
+    return Outcome::failed;
+  }
+  if (events->empty()) {
+    behind = 0;
+    return Outcome::nothing;
+  }
+  std::vector<std::string> messages;
+  for (const auto& event : *events) messages.push_back(event.record);
+  size_t delivered = 0;
+  const auto done = run(target_->deliver(messages, delivered));
+  if (delivered != 0) {
+    if (!remove(bucket, *events, delivered)) return Outcome::failed;
+    behind = (*events)[delivered - 1].id;
+  }
+  if (!stop_ || done) tell(done, delivered);
+  if (done) return Outcome::delivered;
+  return done.error() == Errc::invalid_request ? Outcome::refused : Outcome::failed;
+}
+
+// What could not be removed is delivered again after a restart only.
+bool Delivery::remove(uint64_t bucket, const std::vector<store::QueuedEvent>& events, size_t delivered) {
+  std::vector<uint64_t> ids;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < delivered; ++i) {
+    ids.push_back(events[i].id);
+    bytes += events[i].record.size();
+  }
+  for (;;) {
+    const auto removed = run(store_.remove_events(name_, bucket, ids));
+    if (removed) break;
+    log::warn("events: {}: what was delivered cannot be removed: {}", name_, describe(removed.error()));
+    if (!sleep(remove_again_after)) return false;
+  }
+  queues_.removed(name_, bucket, delivered, bytes);
+  return true;
+}
+
+void Delivery::tell(const Result<void>& delivered, size_t confirmed) {
+  queues_.tried(name_, confirmed, !delivered);
+  if (!delivered && !std::exchange(failing_, true)) {
+    log::warn("events: {} takes nothing and is tried again: {}", name_, describe(delivered.error()));
+  } else if (delivered && std::exchange(failing_, false)) {
+    log::info("events: {} takes events again", name_);
+  }
+}
+
+}  // namespace verbena::events

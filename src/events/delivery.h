@@ -1,0 +1,76 @@
+// Brings what waits for one target to it, on a thread of its own.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "events/target.h"
+#include "s3/events/event_queues.h"
+#include "store/store.h"
+
+namespace verbena::events {
+
+class Delivery {
+ public:
+  struct Options {
+    std::chrono::milliseconds retry_first{100}, retry_most{30'000};  // after a failure, doubled with each
+    size_t events_max = 64, bytes_max = 1 * MiB;                     // of one batch
+  };
+  // What makes the target is given the loop that runs it.
+  using MakeTarget = std::function<std::expected<std::unique_ptr<Target>, std::string>(boost::asio::io_context& io)>;
+  static std::expected<std::unique_ptr<Delivery>, std::string> make(store::Store& store, s3::EventQueues& queues,
+                                                                    std::string name, const MakeTarget& make_target,
+                                                                    Options options);
+  ~Delivery() { stop(); }
+  Delivery(const Delivery&) = delete;
+
+  // Counts what the store has: before the first event. Blocks.
+  Result<void> load();
+  void start();
+  void stop();  // what waits stays in the store
+
+ private:
+  // refused: the target answers and does not take it; failed: it does not answer.
+  enum class Outcome : uint8_t { nothing, delivered, refused, failed };
+  // Of one bucket's events.
+  struct Course {
+    uint64_t behind = 0;                   // the last event that was delivered
+    std::chrono::milliseconds retry{0};    // after a refusal: others' events are not held up by it
+    SteadyClock::time_point not_before{};  // the next try
+  };
+  Delivery(store::Store& store, s3::EventQueues& queues, std::string name, Options options);
+  void loop();
+  Outcome round();
+  Outcome deliver(uint64_t bucket, Course& course);
+  bool remove(uint64_t bucket, const std::vector<store::QueuedEvent>& events, size_t delivered);
+  void tell(const Result<void>& delivered, size_t confirmed);
+  // False: it is to stop.
+  bool sleep(std::chrono::milliseconds time);
+  template <class T>
+  T run(Task<T> task);
+
+  store::Store& store_;
+  s3::EventQueues& queues_;
+  const std::string name_;
+  const Options options_;
+  boost::asio::io_context io_{1};
+  std::unique_ptr<Target> target_;
+  std::map<uint64_t, Course> courses_;  // by bucket, of those with events
+  bool failing_ = false;
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  std::thread thread_;
+};
+
+}  // namespace verbena::events

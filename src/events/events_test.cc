@@ -1,0 +1,390 @@
+// Targets, and what brings events to them.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "events/delivery.h"
+#include "events/make_target.h"
+#include "events/network_guard.h"
+#include "events/target_settings.h"
+#include "store/memory/test_store.h"
+
+namespace verbena::events {
+namespace {
+
+namespace fs = std::filesystem;
+namespace asio = boost::asio;
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "verbena-events-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { fs::remove_all(path_); }
+  fs::path operator/(const char* name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+void write_file(const fs::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+}
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::expected<std::vector<TargetSettings>, std::string> read(std::vector<std::string> targets, std::string secrets = "",
+                                                             std::vector<std::string> allow = {}) {
+  Config::Events config;
+  config.targets = std::move(targets);
+  config.secrets = std::move(secrets);
+  config.allow_private = std::move(allow);
+  return read_targets(config);
+}
+
+TEST(TargetSettings, AreReadFromUrls) {
+  const auto targets = read({"a=https://example.com:8443/hook?x=1", "b=http://example.com",
+                             "c=redis://[::1]:7000/3/list", "d=file:///var/log/events", "e=redis://cache/0/a/b"},
+                            "", {"c"});
+  ASSERT_TRUE(targets) << targets.error();
+  const auto& t = *targets;
+  EXPECT_TRUE(t[0].tls && t[0].type == TargetType::webhook);
+  EXPECT_EQ(t[0].host, "example.com");
+  EXPECT_EQ(t[0].port, 8443);
+  EXPECT_EQ(t[0].path, "/hook?x=1");
+  EXPECT_EQ(t[1].port, 80);
+  EXPECT_EQ(t[1].path, "/");
+  EXPECT_EQ(t[2].host, "::1");
+  EXPECT_EQ(t[2].database, 3u);
+  EXPECT_EQ(t[2].path, "list");
+  EXPECT_TRUE(t[2].allow_private && !t[0].allow_private);
+  EXPECT_EQ(t[3].path, "/var/log/events");
+  EXPECT_EQ(t[4].port, 6379);
+  EXPECT_EQ(t[4].path, "a/b");
+}
+
+TEST(TargetSettings, WhatIsWrongIsSaidWithoutThePassword) {
+  for (const char* bad : {"",
+                          "a",
+                          "=http://x/",
+                          "A=http://x/",
+                          "a b=http://x/",
+                          "a=ftp://x/",
+                          "a=http://",
+                          "a=http:///p",
+                          "a=http://x:0/",
+                          "a=http://x:99999/",
+                          "a=http://user:hunter2@x/",
+                          "a=http://x/ y",
+                          "a=redis://x",
+                          "a=redis://x/list",
+                          "a=redis://x/0/",
+                          "a=redis://x/-1/l",
+                          "a=file://relative",
+                          "a=file:///",
+                          "a=file:///dir/",
+                          "a=http://[::1/",
+                          "a=http://x/#f"}) {
+    const auto targets = read({bad});
+    ASSERT_FALSE(targets) << bad;
+    EXPECT_EQ(targets.error().find("hunter2"), std::string::npos);
+  }
+  EXPECT_FALSE(read({"a=http://x/", "a=http://y/"})) << "twice";
+  EXPECT_FALSE(read({"a=http://x/"}, "", {"b"})) << "nobody of that name";
+}
+
+TEST(TargetSettings, SecretsComeFromAFileThatIsNotForEverybody) {
+  const TemporaryFolder folder;
+  const auto file = folder / "secrets";
+  write_file(file, "# tokens\na s3cr3t\n\nb user:pass\n");
+  const auto targets = read({"a=http://x/", "b=redis://x/0/l"}, file.string());
+  ASSERT_TRUE(targets) << targets.error();
+  EXPECT_EQ((*targets)[0].secret, "s3cr3t");
+  EXPECT_EQ((*targets)[1].secret, "user:pass");
+  EXPECT_FALSE(read({"a=http://x/"}, file.string())) << "b is no target";
+  ::chmod(file.c_str(), 0644);
+  const auto open = read({"a=http://x/", "b=redis://x/0/l"}, file.string());
+  ASSERT_FALSE(open);
+  EXPECT_NE(open.error().find("chmod"), std::string::npos);
+  write_file(file, "a\n");
+  const auto torn = read({"a=http://x/"}, file.string());
+  ASSERT_FALSE(torn);
+  EXPECT_NE(torn.error().find("line 1"), std::string::npos);
+  EXPECT_FALSE(read({"a=http://x/"}, (folder / "none").string()));
+}
+
+TEST(NetworkGuard, PrivateAddressesInEveryDress) {
+  for (const char* hidden : {"127.0.0.1",
+                             "127.9.9.9",
+                             "0.0.0.0",
+                             "10.1.2.3",
+                             "172.16.0.1",
+                             "172.31.255.255",
+                             "192.168.1.1",
+                             "169.254.169.254",
+                             "100.64.0.1",
+                             "100.127.255.255",
+                             "198.18.0.1",
+                             "192.0.0.8",
+                             "224.0.0.1",
+                             "255.255.255.255",
+                             "::",
+                             "::1",
+                             "fe80::1",
+                             "fc00::1",
+                             "fd12::1",
+                             "ff02::1",
+                             "::ffff:127.0.0.1",
+                             "::ffff:10.0.0.1",
+                             "64:ff9b::7f00:1",
+                             "64:ff9b::a9fe:a9fe",
+                             "2002:7f00:1::",
+                             "2002:a00:1::1",
+                             "2001::1",
+                             "2001:db8::1",
+                             "fec0::1",
+                             "3fff::1"}) {
+    EXPECT_FALSE(is_public(asio::ip::make_address(hidden))) << hidden;
+  }
+  for (const char* open :
+       {"8.8.8.8", "1.1.1.1", "172.15.0.1", "172.32.0.1", "192.169.0.1", "100.63.0.1", "100.128.0.1", "2606:4700::1111",
+        "2a00:1450::1", "64:ff9b::808:808", "::ffff:8.8.8.8", "2002:808:808::1"}) {
+    EXPECT_TRUE(is_public(asio::ip::make_address(open))) << open;
+  }
+  const TcpEndpoints both{{asio::ip::make_address("10.0.0.1"), 80}, {asio::ip::make_address("8.8.8.8"), 80}};
+  ASSERT_TRUE(allowed_endpoints(both, false));
+  EXPECT_EQ(allowed_endpoints(both, false)->size(), 1u);
+  EXPECT_EQ(allowed_endpoints(both, true)->size(), 2u);
+  EXPECT_FALSE(allowed_endpoints({both[0]}, false));
+}
+
+template <class T>
+T run(asio::io_context& io, Task<T> task) {
+  std::optional<T> result;
+  auto done = [&](std::exception_ptr, T value) { result.emplace(std::move(value)); };
+  asio::co_spawn(io, std::move(task), done);
+  io.restart();
+  io.run();
+  return std::move(*result);
+}
+
+TEST(EventFile, LinesAndWhatACrashLeftOfOne) {
+  const TemporaryFolder folder;
+  const auto path = folder / "events";
+  asio::io_context io;
+  const auto file = make_event_file({.name = "f", .path = path.string()});
+  size_t delivered = 0;
+  const std::vector<std::string> two{"{\"a\":1}", "{\"b\":2}"};
+  ASSERT_TRUE(run(io, file->deliver(two, delivered)));
+  EXPECT_EQ(delivered, 2u);
+  EXPECT_EQ(read_file(path), "{\"a\":1}\n{\"b\":2}\n");
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  write_file(path, "{\"a\":1}\n" + std::string(10'000, 'x'));
+  ASSERT_TRUE(run(io, file->deliver(two, delivered)));
+  EXPECT_EQ(read_file(path), "{\"a\":1}\n{\"a\":1}\n{\"b\":2}\n");
+  write_file(path, std::string(10'000, 'x'));
+  ASSERT_TRUE(run(io, file->deliver(two, delivered)));
+  EXPECT_EQ(read_file(path), "{\"a\":1}\n{\"b\":2}\n");
+}
+
+TEST(EventFile, WhatIsNoPlainFileIsRefused) {
+  const TemporaryFolder folder;
+  asio::io_context io;
+  size_t delivered = 0;
+  const std::vector<std::string> one{"x"};
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_FALSE(run(io, make_event_file({.name = "f", .path = (folder / "pipe").string()})->deliver(one, delivered)));
+  EXPECT_FALSE(
+      run(io, make_event_file({.name = "f", .path = (folder / "no/where").string()})->deliver(one, delivered)));
+  EXPECT_FALSE(run(io, make_event_file({.name = "f", .path = "/dev/null"})->deliver(one, delivered)));
+  EXPECT_EQ(delivered, 0u);
+}
+
+TEST(Webhook, AnAddressOfThisHostIsNotCalled) {
+  asio::io_context io;
+  asio::ip::tcp::acceptor listener(io, {asio::ip::address_v4::loopback(), 0});
+  listener.non_blocking(true);
+  TargetSettings settings{.name = "w", .host = "localhost", .port = listener.local_endpoint().port(), .path = "/"};
+  const auto hook = make_target(io, settings);
+  ASSERT_TRUE(hook);
+  size_t delivered = 0;
+  const std::vector<std::string> one{"{}"};
+  const auto refused = run(io, (*hook)->deliver(one, delivered));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::access_denied);
+  boost::system::error_code ec;
+  asio::ip::tcp::socket nobody(io);
+  listener.accept(nobody, ec);
+  EXPECT_EQ(ec, asio::error::would_block) << "not even a connection";
+  settings.type = TargetType::redis;
+  const auto redis = make_target(io, settings);
+  EXPECT_EQ(run(io, (*redis)->deliver(one, delivered)).error().code, Errc::access_denied);
+}
+
+// Confirms as it is told.
+class ScriptedTarget final : public Target {
+ public:
+  struct Script {
+    std::mutex mutex;
+    std::vector<std::string> got;
+    std::function<size_t(size_t)> take = [](size_t n) { return n; };  // how many of so many
+    std::string refuses{};                                            // a message that it never takes
+    std::promise<void> enough;
+    size_t wanted = 0;
+  };
+  explicit ScriptedTarget(Script& script) : script_(script) {}
+  Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
+    const std::lock_guard lock(script_.mutex);
+    if (messages.front() == script_.refuses) co_return fail(Errc::invalid_request, "test");
+    delivered = std::min(script_.take(messages.size()), messages.size());
+    script_.got.insert(script_.got.end(), messages.begin(), messages.begin() + static_cast<ptrdiff_t>(delivered));
+    if (script_.got.size() >= script_.wanted && script_.wanted != 0) {
+      script_.wanted = 0;
+      script_.enough.set_value();
+    }
+    if (delivered < messages.size()) co_return fail(Errc::connection_failed, "test");
+    co_return Result<void>();
+  }
+
+ private:
+  Script& script_;
+};
+
+class Said final : public store::Announcement {
+ public:
+  Said(s3::EventQueues& queues, std::string text) : queues_(queues), text_(std::move(text)) {}
+  Result<std::vector<store::EventRow>> events(const store::Happened&) const override {
+    return std::vector<store::EventRow>{{"t", text_}};
+  }
+  void committed(uint64_t bucket, const std::vector<store::EventRow>& events) const override {
+    queues_.added(bucket, "owner", events);
+  }
+
+ private:
+  s3::EventQueues& queues_;
+  const std::string text_;
+};
+
+class DeliveryTest : public ::testing::Test {
+ protected:
+  DeliveryTest() : arena_(memory::Arena::create(16 * MiB).value()), store_(*arena_), queues_({{"t", "file"}}, {}) {
+    store_.make_bucket("a");
+    store_.make_bucket("b");
+  }
+  void say(const std::string& bucket, const std::string& text) {
+    asio::io_context io;
+    ASSERT_TRUE(run(io, store_.announce(bucket, std::make_shared<const Said>(queues_, text))));
+  }
+  std::unique_ptr<Delivery> make() {
+    const auto target = [this](asio::io_context&) { return std::make_unique<ScriptedTarget>(script_); };
+    const Delivery::Options options{.retry_first = std::chrono::milliseconds(1),
+                                    .retry_most = std::chrono::milliseconds(4)};
+    return std::move(*Delivery::make(store_, queues_, "t", target, options));
+  }
+  void wait_for(size_t events, const std::function<void()>& meanwhile) {
+    {
+      const std::lock_guard lock(script_.mutex);
+      script_.enough = {};
+      script_.wanted = events;
+    }
+    auto enough = script_.enough.get_future();
+    meanwhile();
+    ASSERT_EQ(enough.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  }
+
+  std::unique_ptr<memory::Arena> arena_;
+  store::in_memory::TestStore store_;
+  s3::EventQueues queues_;
+  ScriptedTarget::Script script_;
+};
+
+TEST_F(DeliveryTest, WhatWaitedAndWhatComesInOrder) {
+  say("a", "1");
+  s3::EventQueues fresh({{"t", "file"}}, {});
+  auto delivery = make();
+  wait_for(3, [&] {
+    delivery->start();
+    say("a", "2");
+    say("a", "3");
+  });
+  delivery->stop();
+  EXPECT_EQ(script_.got, (std::vector<std::string>{"1", "2", "3"}));
+  asio::io_context io;
+  EXPECT_TRUE(run(io, store_.event_backlog("t"))->empty());
+  EXPECT_TRUE(queues_.waiting("t").empty());
+}
+
+TEST_F(DeliveryTest, ATargetThatTakesSomeAndFailsGetsTheRestInOrder) {
+  size_t calls = 0;
+  script_.take = [&](size_t) { return ++calls % 3 == 0 ? 2 : 0; };
+  std::vector<std::string> all;
+  for (int i = 0; i < 20; ++i) {
+    all.push_back(std::to_string(i));
+    say("a", all.back());
+  }
+  auto delivery = make();
+  wait_for(20, [&] { delivery->start(); });
+  delivery->stop();
+  EXPECT_EQ(script_.got, all);
+}
+
+TEST_F(DeliveryTest, WhatAnEarlierStartLeftIsCountedAndDelivered) {
+  say("a", "1");
+  say("b", "2");
+  s3::EventQueues next({{"t", "file"}}, {});
+  const auto target = [this](asio::io_context&) { return std::make_unique<ScriptedTarget>(script_); };
+  auto delivery = std::move(*Delivery::make(store_, next, "t", target, {}));
+  ASSERT_TRUE(delivery->load());
+  ASSERT_EQ(next.waiting("t").size(), 2u);
+  wait_for(2, [&] { delivery->start(); });
+  delivery->stop();
+  EXPECT_TRUE(next.waiting("t").empty());
+}
+
+TEST_F(DeliveryTest, ADeadTargetHoldsNobodyUp) {
+  script_.take = [](size_t) { return size_t{0}; };
+  auto delivery = make();
+  delivery->start();
+  for (int i = 0; i < 200; ++i) say("a", "x");
+  EXPECT_EQ(queues_.waiting("t").at(0).events, 200u);
+  delivery->stop();
+}
+
+TEST_F(DeliveryTest, WhatATargetRefusesHoldsUpItsOwnBucketAlone) {
+  script_.refuses = "poison";
+  say("a", "poison");
+  say("a", "behind it");
+  auto delivery = make();
+  wait_for(20, [&] {
+    delivery->start();
+    for (int i = 0; i < 20; ++i) say("b", "b");
+  });
+  EXPECT_EQ(std::ranges::count(script_.got, "behind it"), 0) << "the order is kept";
+  wait_for(22, [&] {
+    const std::lock_guard lock(script_.mutex);
+    script_.refuses.clear();
+  });
+  delivery->stop();
+  EXPECT_EQ(script_.got.back(), "behind it");
+}
+
+TEST_F(DeliveryTest, OneBucketsEventsDoNotWaitForAllOfAnothers) {
+  for (int i = 0; i < 500; ++i) say("a", "a");
+  say("b", "b");
+  auto delivery = make();
+  wait_for(501, [&] { delivery->start(); });
+  delivery->stop();
+  const auto at = std::ranges::find(script_.got, "b") - script_.got.begin();
+  EXPECT_LE(at, 64);
+}
+
+}  // namespace
+}  // namespace verbena::events

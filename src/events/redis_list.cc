@@ -1,0 +1,108 @@
+#include "events/redis_list.h"
+
+#include <hiredis/hiredis.h>
+#include <boost/asio/io_context.hpp>
+
+#include <string_view>
+
+#include "base/log.h"
+#include "events/network_guard.h"
+
+namespace verbena::events {
+namespace {
+
+struct FreeRedis {
+  void operator()(redisContext* context) const { redisFree(context); }
+};
+struct FreeReply {
+  void operator()(redisReply* reply) const { freeReplyObject(reply); }
+};
+using RedisPtr = std::unique_ptr<redisContext, FreeRedis>;
+using ReplyPtr = std::unique_ptr<redisReply, FreeReply>;
+
+class RedisList final : public Target {
+ public:
+  explicit RedisList(TargetSettings settings) : settings_(std::move(settings)) {}
+
+  Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
+    auto done = push(messages);
+    if (done) {
+      delivered = messages.size();  // one command is done whole or not at all
+    } else {
+      redis_.reset();
+    }
+    co_return done;
+  }
+
+ private:
+  Result<void> push(const std::vector<std::string>& messages) {
+    if (redis_ == nullptr) VB_TRY(connect());
+    std::vector<std::string_view> command{"RPUSH", settings_.path};
+    command.insert(command.end(), messages.begin(), messages.end());
+    return call(command, REDIS_REPLY_INTEGER);
+  }
+
+  // To an address that was looked at, not to a name.
+  Result<void> connect() {
+    boost::asio::io_context io;
+    boost::asio::ip::tcp::resolver resolver(io);
+    boost::system::error_code ec;
+    const auto found = resolver.resolve(settings_.host, std::to_string(settings_.port),
+                                        boost::asio::ip::tcp::resolver::numeric_service, ec);
+    if (ec) return fail(Errc::connection_failed, "redis: the host's name cannot be resolved");
+    TcpEndpoints all;
+    for (const auto& entry : found) all.push_back(entry.endpoint());
+    VB_ASSIGN(const TcpEndpoints endpoints, allowed_endpoints(all, settings_.allow_private));
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(settings_.timeout);
+    const timeval limit{seconds.count(), 0};
+    for (const auto& endpoint : endpoints) {
+      redis_.reset(redisConnectWithTimeout(endpoint.address().to_string().c_str(), endpoint.port(), limit));
+      if (redis_ != nullptr && redis_->err == 0) break;
+    }
+    if (redis_ == nullptr || redis_->err != 0) return fail(Errc::connection_failed, "redis: no connection");
+    if (redisSetTimeout(redis_.get(), limit) != REDIS_OK) return fail(Errc::connection_failed, "redis: timeout");
+    return introduce();
+  }
+
+  Result<void> introduce() {
+    if (!settings_.secret.empty()) {
+      const std::string_view secret = settings_.secret;
+      const size_t colon = secret.find(':');
+      std::vector<std::string_view> command{"AUTH"};
+      if (colon != std::string_view::npos) command.push_back(secret.substr(0, colon));
+      command.push_back(colon == std::string_view::npos ? secret : secret.substr(colon + 1));
+      VB_TRY(call(command, REDIS_REPLY_STATUS));
+    }
+    if (settings_.database == 0) return {};
+    return call({"SELECT", std::to_string(settings_.database)}, REDIS_REPLY_STATUS);
+  }
+
+  Result<void> call(const std::vector<std::string_view>& command, int wanted) {
+    std::vector<const char*> texts;
+    std::vector<size_t> sizes;
+    for (const std::string_view word : command) {
+      texts.push_back(word.data());
+      sizes.push_back(word.size());
+    }
+    const ReplyPtr reply(static_cast<redisReply*>(
+        redisCommandArgv(redis_.get(), static_cast<int>(texts.size()), texts.data(), sizes.data())));
+    if (reply == nullptr) return fail(Errc::connection_failed, "redis: no answer");
+    if (reply->type == wanted) return {};
+    if (reply->type == REDIS_REPLY_ERROR) {
+      log::warn("events: {}: the server says: {}", settings_.name,
+                log::printable(std::string_view(reply->str, static_cast<size_t>(reply->len)), 200));
+    }
+    return fail(Errc::invalid_request, "redis: the server refuses");
+  }
+
+  const TargetSettings settings_;
+  RedisPtr redis_;
+};
+
+}  // namespace
+
+std::unique_ptr<Target> make_redis_list(const TargetSettings& settings) {
+  return std::make_unique<RedisList>(settings);
+}
+
+}  // namespace verbena::events

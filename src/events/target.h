@@ -1,0 +1,22 @@
+// Where events go.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/task.h"
+
+namespace verbena::events {
+
+class Target {
+ public:
+  virtual ~Target() = default;
+  // One message after the other, on its delivery's own loop, where it may block for as long as its timeout allows.
+  // `delivered`: how many of them, from the first, the target has confirmed, also where it fails. Of the next one
+  // nobody knows then: it comes again. invalid_request: the target answers, but does not take it.
+  virtual Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) = 0;
+  // Ends a deliver() that waits, if it can. On the loop.
+  virtual void cancel() {}
+};
+
+}  // namespace verbena::events

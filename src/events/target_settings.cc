@@ -1,0 +1,180 @@
+#include "events/target_settings.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <map>
+
+#include "base/fd.h"
+#include "base/log.h"
+
+namespace verbena::events {
+namespace {
+
+constexpr size_t target_name_max = 64, secrets_bytes_max = 64 * 1024;
+using Wrong = std::unexpected<std::string>;
+
+// Names are in ARNs, in the store and in metrics.
+bool is_target_name(std::string_view name) {
+  const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'; };
+  return !name.empty() && name.size() <= target_name_max && std::ranges::all_of(name, plain);
+}
+
+template <class N>
+bool parse_all(std::string_view text, N& into) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), into);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+bool is_visible(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+// "host:port", "[v6]:port", each without the port.
+bool parse_host(std::string_view text, TargetSettings& target) {
+  if (text.starts_with('[')) {
+    const size_t end = text.find(']');
+    if (end == std::string_view::npos) return false;
+    target.host = text.substr(1, end - 1);
+    text.remove_prefix(end + 1);
+    if (text.empty()) return !target.host.empty();
+    return text.starts_with(':') && parse_all(text.substr(1), target.port) && target.port != 0;
+  }
+  const size_t colon = text.rfind(':');
+  target.host = text.substr(0, colon);
+  if (target.host.empty() || target.host.find_first_of("@:") != std::string::npos) return false;
+  if (colon == std::string_view::npos) return true;
+  return parse_all(text.substr(colon + 1), target.port) && target.port != 0;
+}
+
+bool parse_list(std::string_view path, TargetSettings& target) {
+  if (!path.starts_with('/')) return false;
+  path.remove_prefix(1);
+  const size_t slash = path.find('/');
+  if (slash == std::string_view::npos || !parse_all(path.substr(0, slash), target.database)) return false;
+  target.path = path.substr(slash + 1);
+  return !target.path.empty();
+}
+
+bool parse_url(std::string_view url, TargetSettings& target) {
+  const size_t colon = url.find("://");
+  if (colon == std::string_view::npos || !is_visible(url)) return false;
+  const std::string_view scheme = url.substr(0, colon);
+  const std::string_view rest = url.substr(colon + 3);
+  if (scheme == "file") {
+    target.type = TargetType::file;
+    target.path = rest;
+    return target.path.size() > 1 && target.path.front() == '/' && target.path.back() != '/';
+  }
+  const size_t slash = std::min(rest.find_first_of("/?"), rest.size());
+  const std::string_view path = rest.substr(slash);
+  if (scheme == "redis") {
+    target.type = TargetType::redis;
+    target.port = 6379;
+    return parse_host(rest.substr(0, slash), target) && parse_list(path, target);
+  }
+  target.tls = scheme == "https";
+  if (!target.tls && scheme != "http") return false;
+  target.port = target.tls ? 443 : 80;
+  target.path = path.starts_with('/') ? std::string(path) : "/" + std::string(path);
+  return parse_host(rest.substr(0, slash), target) && path.find('#') == std::string_view::npos;
+}
+
+std::expected<TargetSettings, std::string> parse_target(const std::string& text) {
+  const size_t equals = text.find('=');
+  TargetSettings target;
+  target.name = text.substr(0, equals);
+  if (equals == std::string::npos || !is_target_name(target.name)) {
+    return Wrong("events.targets: '" + log::printable(target.name, 64) +
+                 "' is no name for a target (NAME=URL; lower-case letters, digits, - and _)");
+  }
+  // The URL is not shown: people put passwords into them.
+  if (!parse_url(std::string_view(text).substr(equals + 1), target)) {
+    return Wrong("events.targets: " + target.name +
+                 " needs a URL: http(s)://HOST/PATH, redis://HOST:PORT/DATABASE/LIST or file:///PATH; secrets stand in "
+                 "events.secrets");
+  }
+  return target;
+}
+
+// Lines "NAME SECRET".
+std::expected<std::map<std::string, std::string>, std::string> read_secrets(const std::string& path) {
+  std::map<std::string, std::string> secrets;
+  if (path.empty()) return secrets;
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat is{};
+  if (!file || ::fstat(file.get(), &is) != 0) {
+    return Wrong("events.secrets: " + log::printable(path, 256) + ": " + std::strerror(errno));
+  }
+  if ((is.st_mode & 0007) != 0) {
+    return Wrong("events.secrets: " + log::printable(path, 256) + " can be read by everybody: chmod 600 it");
+  }
+  std::string text(secrets_bytes_max + 1, '\0');
+  const ssize_t n = ::read(file.get(), text.data(), text.size());
+  if (n < 0 || static_cast<size_t>(n) > secrets_bytes_max) {
+    return Wrong("events.secrets: " + log::printable(path, 256) + " cannot be read, or is too long");
+  }
+  text.resize(static_cast<size_t>(n));
+  for (size_t at = 0, line = 1; at < text.size(); ++line) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view one(text.data() + at, end - at);
+    at = end + 1;
+    if (one.empty() || one.starts_with('#')) continue;
+    const size_t blank = one.find(' ');
+    if (blank == std::string_view::npos || !is_visible(one.substr(blank + 1)) || blank + 1 == one.size()) {
+      return Wrong("events.secrets: line " + std::to_string(line) + " is not NAME SECRET");
+    }
+    secrets[std::string(one.substr(0, blank))] = one.substr(blank + 1);
+  }
+  return secrets;
+}
+
+}  // namespace
+
+std::string type_name(TargetType type) {
+  switch (type) {
+    case TargetType::webhook:
+      return "webhook";
+    case TargetType::redis:
+      return "redis";
+    case TargetType::file:
+      return "file";
+  }
+  return {};
+}
+
+std::expected<std::vector<TargetSettings>, std::string> read_targets(const Config::Events& config) {
+  std::vector<TargetSettings> targets;
+  for (const std::string& text : config.targets) {
+    auto target = parse_target(text);
+    if (!target) return Wrong(target.error());
+    target->timeout = config.timeout;
+    target->ca_file = config.ca_file;
+    const auto same = [&](const TargetSettings& other) { return other.name == target->name; };
+    if (std::ranges::any_of(targets, same)) return Wrong("events.targets: " + target->name + " stands there twice");
+    targets.push_back(std::move(*target));
+  }
+  const auto find = [&](const std::string& name) { return std::ranges::find(targets, name, &TargetSettings::name); };
+  const auto secrets = read_secrets(config.secrets);
+  if (!secrets) return Wrong(secrets.error());
+  for (const auto& [name, secret] : *secrets) {
+    const auto target = find(name);
+    if (target == targets.end()) {
+      return Wrong("events.secrets: there is no target '" + log::printable(name, 64) + "' in events.targets");
+    }
+    target->secret = secret;
+  }
+  for (const std::string& name : config.allow_private) {
+    const auto target = find(name);
+    if (target == targets.end()) {
+      return Wrong("events.allow_private: there is no target '" + log::printable(name, 64) + "' in events.targets");
+    }
+    target->allow_private = true;
+  }
+  return targets;
+}
+
+}  // namespace verbena::events

@@ -1,0 +1,39 @@
+// The targets of events as the configuration names them: "NAME=URL", where the URL's scheme says what it is.
+//
+//   http://, https://HOST[:PORT]/PATH    a webhook: each event is a POST
+//   redis://HOST[:PORT]/DATABASE/LIST    each event is pushed to the list's end (RPUSH)
+//   file:///PATH                         each event is a line
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <expected>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+
+namespace verbena::events {
+
+enum class TargetType : uint8_t { webhook, redis, file };
+
+struct TargetSettings {
+  std::string name{};
+  TargetType type = TargetType::webhook;
+  bool tls = false;
+  std::string host{};
+  uint16_t port = 0;
+  std::string path{};  // with the query; a file's; the name of a list
+  unsigned database = 0;
+  std::string secret{};        // a webhook's bearer token; "PASSWORD" or "USER:PASSWORD" of a Redis
+  bool allow_private = false;  // may lie in a private network
+  std::string ca_file{};       // empty: the system's
+  std::chrono::milliseconds timeout{10'000};
+};
+
+std::string type_name(TargetType type);  // as ARNs have it
+
+// The error is a sentence for people and has no secret in it.
+std::expected<std::vector<TargetSettings>, std::string> read_targets(const Config::Events& config);
+
+}  // namespace verbena::events

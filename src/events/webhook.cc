@@ -1,0 +1,167 @@
+#include "events/webhook.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/host_name_verification.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/ssl/ssl_stream.hpp>
+
+#include <optional>
+#include <utility>
+
+#include "events/network_guard.h"
+
+namespace verbena::events {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace bhttp = boost::beast::http;
+using Tcp = asio::ip::tcp;
+using TlsStream = beast::ssl_stream<beast::tcp_stream>;
+
+constexpr auto as_result = asio::as_tuple(asio::use_awaitable);
+constexpr uint64_t answer_bytes_max = 64 * KiB;
+constexpr uint32_t answer_head_max = 16 * KiB;
+
+std::unexpected<Error> hook_error(const boost::system::error_code& ec, const char* what) {
+  if (ec == beast::error::timeout) return fail(Errc::timed_out, what);
+  if (ec == asio::error::operation_aborted) return fail(Errc::cancelled, what);
+  return fail(Errc::connection_failed, what, ec.category() == boost::system::system_category() ? ec.value() : 0);
+}
+
+const char* said(int status) {
+  switch (status / 100) {
+    case 3:
+      return "webhook: it answers with a redirection (3xx)";
+    case 4:
+      return "webhook: it refuses (4xx)";
+    default:
+      return "webhook: it fails (5xx)";
+  }
+}
+
+class Webhook final : public Target {
+ public:
+  Webhook(asio::io_context& io, asio::ssl::context tls, TargetSettings settings)
+      : io_(io), tls_(std::move(tls)), settings_(std::move(settings)) {
+    const bool v6 = settings_.host.find(':') != std::string::npos;
+    host_ = v6 ? "[" + settings_.host + "]" : settings_.host;
+    if (settings_.port != (settings_.tls ? 443 : 80)) host_ += ":" + std::to_string(settings_.port);
+  }
+
+  Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
+    for (const std::string& message : messages) {
+      const bool reused = stream_.has_value();
+      auto done = co_await post(message);
+      // A connection that rested may have been closed by the other side meanwhile.
+      if (!done && reused && done.error() == Errc::connection_failed) done = co_await post(message);
+      if (!done) co_return done;
+      ++delivered;
+    }
+    co_return Result<void>();
+  }
+
+  void cancel() override {
+    if (stream_) beast::get_lowest_layer(*stream_).cancel();
+    resolver_.cancel();
+  }
+
+ private:
+  Task<Result<void>> post(const std::string& message) {
+    if (!stream_) {
+      auto connected = co_await connect();
+      if (!connected) {
+        stream_.reset();
+        co_return connected;
+      }
+    }
+    auto done = co_await exchange(message);
+    if (!done) stream_.reset();
+    co_return done;
+  }
+
+  Task<Result<void>> connect() {
+    const auto [resolving, found] = co_await resolver_.async_resolve(settings_.host, std::to_string(settings_.port),
+                                                                     Tcp::resolver::numeric_service, as_result);
+    if (resolving) co_return fail(Errc::connection_failed, "webhook: the host's name cannot be resolved");
+    TcpEndpoints all;
+    for (const auto& entry : found) all.push_back(entry.endpoint());
+    VB_CO_ASSIGN(const TcpEndpoints endpoints, allowed_endpoints(all, settings_.allow_private));
+    stream_.emplace(io_, tls_);
+    beast::tcp_stream& tcp = beast::get_lowest_layer(*stream_);
+    tcp.expires_after(settings_.timeout);
+    const auto [connecting, chosen] = co_await tcp.async_connect(endpoints, as_result);
+    if (connecting) co_return hook_error(connecting, "webhook: no connection");
+    boost::system::error_code ignored;
+    tcp.socket().set_option(Tcp::no_delay(true), ignored);
+    if (!settings_.tls) co_return Result<void>();
+    asio::ip::make_address(settings_.host, ignored);
+    if (ignored) SSL_set_tlsext_host_name(stream_->native_handle(), settings_.host.c_str());
+    stream_->set_verify_callback(asio::ssl::host_name_verification(settings_.host));
+    const auto [shaking] = co_await stream_->async_handshake(asio::ssl::stream_base::client, as_result);
+    if (shaking) co_return hook_error(shaking, "webhook: TLS, or its certificate");
+    co_return Result<void>();
+  }
+
+  Task<Result<void>> exchange(const std::string& message) {
+    bhttp::request<bhttp::string_body> request(bhttp::verb::post, settings_.path, 11, message);
+    request.set(bhttp::field::host, host_);
+    request.set(bhttp::field::user_agent, "verbena");
+    request.set(bhttp::field::content_type, "application/json");
+    if (!settings_.secret.empty()) request.set(bhttp::field::authorization, "Bearer " + settings_.secret);
+    request.prepare_payload();
+    beast::get_lowest_layer(*stream_).expires_after(settings_.timeout);
+    bhttp::response_parser<bhttp::string_body> answer;
+    answer.body_limit(answer_bytes_max);
+    answer.header_limit(answer_head_max);
+    boost::system::error_code ec;
+    if (settings_.tls) {
+      ec = co_await send(*stream_, request, answer);
+    } else {
+      ec = co_await send(beast::get_lowest_layer(*stream_), request, answer);
+    }
+    if (ec) co_return hook_error(ec, "webhook: no answer");
+    const int status = answer.get().result_int();
+    if (!answer.keep_alive()) stream_.reset();
+    if (status / 100 != 2) co_return fail(Errc::invalid_request, said(status));
+    co_return Result<void>();
+  }
+
+  template <class Stream, class Request, class Parser>
+  Task<boost::system::error_code> send(Stream& stream, Request& request, Parser& answer) {
+    const auto [writing, written] = co_await bhttp::async_write(stream, request, as_result);
+    if (writing) co_return writing;
+    beast::flat_buffer buffer(answer_head_max + answer_bytes_max);
+    const auto [reading, read] = co_await bhttp::async_read(stream, buffer, answer, as_result);
+    co_return reading;
+  }
+
+  asio::io_context& io_;
+  asio::ssl::context tls_;
+  const TargetSettings settings_;
+  std::string host_;
+  Tcp::resolver resolver_{io_};
+  std::optional<TlsStream> stream_;
+};
+
+}  // namespace
+
+std::expected<std::unique_ptr<Target>, std::string> make_webhook(asio::io_context& io, const TargetSettings& settings) {
+  asio::ssl::context tls(asio::ssl::context::tls_client);
+  SSL_CTX_set_min_proto_version(tls.native_handle(), TLS1_2_VERSION);
+  boost::system::error_code ec;
+  tls.set_verify_mode(asio::ssl::verify_peer, ec);
+  if (settings.ca_file.empty()) {
+    tls.set_default_verify_paths(ec);
+  } else {
+    tls.load_verify_file(settings.ca_file, ec);
+  }
+  if (ec) return std::unexpected("events.ca_file: the certificates cannot be read");
+  return std::make_unique<Webhook>(io, std::move(tls), settings);
+}
+
+}  // namespace verbena::events

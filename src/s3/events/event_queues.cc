@@ -1,0 +1,156 @@
+#include "s3/events/event_queues.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace verbena::s3 {
+
+EventQueues::Queue::Queue(const std::string& name)
+    : events_gauge(metrics::gauge("verbena_events_queued", "Events that wait for their target", {{"target", name}})),
+      bytes_gauge(metrics::gauge("verbena_events_queued_bytes", "Bytes of events that wait", {{"target", name}})),
+      up_gauge(metrics::gauge("verbena_events_target_up", "1: the last delivery did not fail", {{"target", name}})),
+      refused(metrics::counter("verbena_events_refused_total", "Changes refused because a queue of events was full",
+                               {{"target", name}})),
+      dropped(metrics::counter("verbena_events_dropped_total", "Events let go because their queue was full",
+                               {{"target", name}})),
+      delivered_counter(metrics::counter("verbena_events_delivered_total", "Events that their target has confirmed",
+                                         {{"target", name}})),
+      failures(metrics::counter("verbena_events_failures_total", "Deliveries that failed and are tried again",
+                                {{"target", name}})) {
+  up_gauge.set(1);
+}
+
+EventQueues::EventQueues(std::vector<Target> targets, Limits limits) : targets_(std::move(targets)), limits_(limits) {
+  const std::lock_guard lock(mutex_);
+  for (const Target& target : targets_) queue_locked(target.name);
+}
+
+bool EventQueues::has_target(std::string_view name, std::string_view type) const {
+  return std::ranges::any_of(targets_, [&](const Target& t) { return t.name == name && t.type == type; });
+}
+
+EventQueues::Queue& EventQueues::queue_locked(const std::string& name) {
+  auto& queue = queues_[name];
+  if (queue == nullptr) queue = std::make_unique<Queue>(name);
+  return *queue;
+}
+
+void EventQueues::take_from(Queue& queue, const std::string& owner, Amount less) {
+  const auto of = queue.owners.find(owner);
+  if (of == queue.owners.end()) return;
+  of->second.events -= less.events;
+  of->second.bytes -= less.bytes;
+  if (of->second.events == 0) queue.owners.erase(of);
+}
+
+void EventQueues::add_locked(Queue& queue, uint64_t bucket, const std::string& owner, Amount more) {
+  Waiting& own = queue.buckets[bucket];
+  own.bucket = bucket;
+  if (own.owner != owner) {
+    const Amount before{own.events, own.bytes};
+    if (before.events != 0) take_from(queue, own.owner, before);
+    queue.owners[owner].events += before.events;
+    queue.owners[owner].bytes += before.bytes;
+    own.owner = owner;
+  }
+  queue.owners[owner].events += more.events;
+  queue.owners[owner].bytes += more.bytes;
+  own.events += more.events;
+  own.bytes += more.bytes;
+  queue.events += more.events;
+  queue.bytes += more.bytes;
+  queue.events_gauge.set(static_cast<int64_t>(queue.events));
+  queue.bytes_gauge.set(static_cast<int64_t>(queue.bytes));
+  queue.changed.notify_one();
+}
+
+void EventQueues::load(const std::string& queue, const std::vector<store::EventBacklog>& backlog) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& one : backlog) add_locked(queue_locked(queue), one.bucket, {}, {one.events, one.bytes});
+}
+
+Result<bool> EventQueues::admit(const std::string& queue, const std::string& owner, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Queue& into = queue_locked(queue);
+  const auto found = into.owners.find(owner);
+  const Amount own = found == into.owners.end() ? Amount() : found->second;
+  const auto fits = [](uint64_t all, uint64_t of_owner, uint64_t more, uint64_t most) {
+    return all + more <= most && of_owner + more <= most - all;
+  };
+  if (fits(into.events, own.events, 1, limits_.events_max) && fits(into.bytes, own.bytes, bytes, limits_.bytes_max)) {
+    return true;
+  }
+  if (limits_.drop_when_full) {
+    into.dropped.add();
+    return false;
+  }
+  into.refused.add();
+  return fail(Errc::slow_down, "The queue of this bucket's events is full: their target does not take them.");
+}
+
+void EventQueues::added(uint64_t bucket, const std::string& owner, const std::vector<store::EventRow>& events) {
+  const std::lock_guard lock(mutex_);
+  for (const store::EventRow& event : events) {
+    add_locked(queue_locked(event.queue), bucket, owner, {1, event.record.size()});
+  }
+}
+
+void EventQueues::removed(const std::string& queue, uint64_t bucket, uint64_t events, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Queue& from = queue_locked(queue);
+  const auto own = from.buckets.find(bucket);
+  if (own == from.buckets.end()) return;
+  take_from(from, own->second.owner, {events, bytes});
+  own->second.events -= events;
+  own->second.bytes -= bytes;
+  if (own->second.events == 0) from.buckets.erase(own);
+  from.events -= events;
+  from.bytes -= bytes;
+  from.events_gauge.set(static_cast<int64_t>(from.events));
+  from.bytes_gauge.set(static_cast<int64_t>(from.bytes));
+}
+
+void EventQueues::tried(const std::string& queue, uint64_t confirmed, bool failed) {
+  const std::lock_guard lock(mutex_);
+  Queue& of = queue_locked(queue);
+  of.delivered += confirmed;
+  of.delivered_counter.add(confirmed);
+  if (failed) of.failures.add();
+  of.up = !failed;
+  of.up_gauge.set(of.up ? 1 : 0);
+}
+
+std::vector<EventQueues::State> EventQueues::states() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<State> states;
+  for (const Target& target : targets_) {
+    const Queue& queue = *queues_.at(target.name);
+    states.push_back({target, queue.events, queue.bytes, queue.buckets.size(), queue.delivered, queue.up});
+  }
+  return states;
+}
+
+std::vector<EventQueues::Waiting> EventQueues::waiting(const std::string& queue) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Waiting> all;
+  const auto found = queues_.find(queue);
+  if (found == queues_.end()) return all;
+  for (const auto& [bucket, one] : found->second->buckets) all.push_back(one);
+  return all;
+}
+
+void EventQueues::wait(const std::string& queue) {
+  std::unique_lock lock(mutex_);
+  Queue& of = queue_locked(queue);
+  of.changed.wait(lock, [&] { return of.woken || !of.buckets.empty(); });
+  of.woken = false;
+}
+
+void EventQueues::wake(const std::string& queue) {
+  const std::lock_guard lock(mutex_);
+  Queue& of = queue_locked(queue);
+  of.woken = true;
+  of.changed.notify_all();
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,95 @@
+// The queues of events, one for each target that the operator has named: how much waits in each and of which bucket,
+// and whether there is room for more. The events themselves lie in the store.
+//
+// Each queue is bounded. What one account's buckets have in it may be as much as is still free, so whoever makes many
+// events fills his own share and not another's: one such account gets half of the queue, of two each a third, and some
+// is always left. Whose events an earlier start left is known when his bucket has the next one; until then they count
+// together.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/metrics.h"
+#include "store/event.h"
+
+namespace verbena::s3 {
+
+class EventQueues {
+ public:
+  struct Target {
+    std::string name, type;
+  };
+  struct Limits {
+    uint64_t events_max = 1'000'000;  // of one queue
+    uint64_t bytes_max = 1 * GiB;
+    bool drop_when_full = false;  // the event, else the change is refused
+  };
+  EventQueues(std::vector<Target> targets, Limits limits);
+  EventQueues(const EventQueues&) = delete;
+
+  bool has_target(std::string_view name, std::string_view type) const;
+  const std::vector<Target>& targets() const { return targets_; }
+
+  // All below are thread-safe.
+
+  // What lay in the store when it was opened: before the first event.
+  void load(const std::string& queue, const std::vector<store::EventBacklog>& backlog);
+  // Whether an event may be added. False: it is to be dropped. slow_down: refused.
+  // `owner`: of the bucket.
+  Result<bool> admit(const std::string& queue, const std::string& owner, size_t bytes);
+  void added(uint64_t bucket, const std::string& owner, const std::vector<store::EventRow>& events);
+  void removed(const std::string& queue, uint64_t bucket, uint64_t events, uint64_t bytes);
+  // What came of a delivery: so many were confirmed, and whether it failed then.
+  void tried(const std::string& queue, uint64_t confirmed, bool failed);
+
+  struct State {
+    Target target;
+    uint64_t events = 0, bytes = 0, buckets = 0;  // what waits, and of how many buckets
+    uint64_t delivered = 0;                       // since the start
+    bool up = true;                               // the last delivery did not fail
+  };
+  std::vector<State> states() const;  // in the order of the configuration
+
+  struct Waiting {
+    uint64_t bucket = 0, events = 0, bytes = 0;
+    std::string owner{};
+  };
+  std::vector<Waiting> waiting(const std::string& queue) const;
+  // Waits until there are any, or a wake(). For one thread of each queue.
+  void wait(const std::string& queue);
+  void wake(const std::string& queue);
+
+ private:
+  struct Amount {
+    uint64_t events = 0, bytes = 0;
+  };
+  struct Queue {
+    explicit Queue(const std::string& name);
+    uint64_t events = 0, bytes = 0;
+    std::map<uint64_t, Waiting> buckets{};   // those with some
+    std::map<std::string, Amount> owners{};  // likewise
+    uint64_t delivered = 0;
+    bool up = true;
+    bool woken = false;
+    std::condition_variable changed{};
+    metrics::Gauge &events_gauge, &bytes_gauge, &up_gauge;
+    metrics::Counter &refused, &dropped, &delivered_counter, &failures;
+  };
+  // Of a target that is named no more, too: its events wait until it is named again.
+  Queue& queue_locked(const std::string& name);
+  void add_locked(Queue& queue, uint64_t bucket, const std::string& owner, Amount more);
+  static void take_from(Queue& queue, const std::string& owner, Amount less);
+
+  const std::vector<Target> targets_;
+  const Limits limits_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Queue>> queues_;
+};
+
+}  // namespace verbena::s3
