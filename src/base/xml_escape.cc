@@ -28,7 +28,8 @@ void append_xml_escaped(std::string& out, std::string_view text) {
       out += entity;
     } else if (static_cast<unsigned char>(c) < 0x20) {
       out += "&#x";
-      append_hex(out, static_cast<unsigned char>(c));
+      if (static_cast<unsigned char>(c) >= 0x10) out += '1';
+      out += lower_hex_digits[static_cast<unsigned char>(c) & 15];
       out += ';';
     } else {
       out += c;
