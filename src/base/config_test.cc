@@ -152,7 +152,7 @@ TEST(Config, RemembersWhereEachValueCameFrom) {
   const char* environment[] = {"VERBENA_HTTP_PORT=2345", "VERBENA_REGION=b", nullptr};
   ASSERT_TRUE(apply_environment(config, environment, {}));
   ASSERT_TRUE(apply_value(config, "region", "c"));
-  EXPECT_EQ(config.origins.at("http.idle_timeout").source, "v.yaml:3");
+  EXPECT_EQ(config.origins.at("http.idle_timeout").source, "v.yaml:4");
   EXPECT_EQ(config.origins.at("http.port").source, "variable VERBENA_HTTP_PORT");
   EXPECT_EQ(config.origins.at("http.port").text, "2345");
   EXPECT_EQ(config.origins.at("region").source, "flag");

@@ -17,9 +17,9 @@ Json look(uint64_t time_us, uint64_t requests, uint64_t bytes, uint64_t fast, ui
       {"doors",
        {{{"door", "native"}, {"provider", "local"}, {"requests", requests}, {"bytes_in", 0}, {"bytes_out", bytes}}}},
       {"latencies", {{{"door", "native"}, {"verb", "get"}, {"counts", counts}}}},
-      {"buckets", {{{"name", "b\x1b[2J"}, {"requests", 20}, {"bytes_out", 1000}}}},
-      {"accounts", {{{"name", "000000000000"}, {"account", "root"}, {"requests", 20}, {"errors", 4}}}},
-      {"lost", 3}};
+      {"buckets", {{{"name", "b\x1b[2J"}, {"requests", 20u}, {"bytes_out", 1000u}}}},
+      {"accounts", {{{"name", "000000000000"}, {"account", "root"}, {"requests", 20u}, {"errors", 4u}}}},
+      {"lost", 3u}};
 }
 
 TEST(TopRates, AreWhatHappenedBetweenTwoLooks) {

@@ -202,15 +202,17 @@ struct Noted {
     observe::Traced traced;
   };
   int64_t time_us = 0;
-  std::optional<Observed> observed;  // where somebody did when it began
+  // Where somebody did when it began. Not in the coroutine's own frame: a larger one is no longer recycled.
+  std::unique_ptr<Observed> observed;
 
   Way* way() { return observed ? &observed->way : nullptr; }
 };
 
 void begin_noting(const Context& context, const Exchange& exchange, Noted& noted) {
-  Noted::Observed& observed = noted.observed.emplace();
+  noted.observed = std::make_unique<Noted::Observed>();
   if (context.tracer == nullptr) return;
-  observed.traced = context.tracer->begin(observe::parse_traceparent(header_of(exchange, "traceparent")), ticks());
+  noted.observed->traced =
+      context.tracer->begin(observe::parse_traceparent(header_of(exchange, "traceparent")), ticks());
 }
 
 // Of who watches: else each look would be something new to see.

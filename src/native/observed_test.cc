@@ -152,7 +152,8 @@ TEST_F(ObservedTest, AMessageWithATracesContextIsServedAsOneWithout) {
   store_.put("bucket", "a", "hello");
   const auto before = dropped("malformed");
   uint64_t request = 1;
-  deliver(peer, peer.seal(wire::Type::get, ++request, with_context(get_key("a"), std::byte{1}), wire::flag_trace));
+  deliver(peer,
+          peer.seal(wire::Type::get, ++request, Bytes(with_context(get_key("a"), std::byte{1})), wire::flag_trace));
   auto body = reply_body(peer);
   const auto reply = wire::decode_object_reply(body);
   ASSERT_TRUE(reply);
@@ -161,12 +162,13 @@ TEST_F(ObservedTest, AMessageWithATracesContextIsServedAsOneWithout) {
   put.bucket = "bucket";
   put.key = "b";
   put.size = 5;
-  deliver(peer, peer.seal(wire::Type::put, ++request, with_context(put, std::byte{0}, "world"), wire::flag_trace));
+  deliver(peer,
+          peer.seal(wire::Type::put, ++request, Bytes(with_context(put, std::byte{0}, "world")), wire::flag_trace));
   body = reply_body(peer);
   EXPECT_TRUE(wire::decode_object_reply(body));
   EXPECT_EQ(dropped("malformed"), before);
   // The same bytes without the flag, and the flag without the bytes.
-  deliver(peer, peer.seal(wire::Type::get, ++request, with_context(get_key("a"), std::byte{1})));
+  deliver(peer, peer.seal(wire::Type::get, ++request, Bytes(with_context(get_key("a"), std::byte{1}))));
   EXPECT_EQ(reply_code(peer), Errc::invalid_request);
   deliver(peer, peer.seal(wire::Type::ping, ++request, Bytes(), wire::flag_trace));
   EXPECT_EQ(reply_code(peer), Errc::ok);
@@ -210,9 +212,9 @@ TEST_F(TracedTest, ARequestIsASpanBelowTheOneThatItsMessageNames) {
   store_.put("bucket", "a", "hello");
   deliver(peer, peer.seal(wire::Type::get, 2, get_key("a")));  // nobody asks for it
   ASSERT_FALSE(reply_body(peer).empty());
-  deliver(peer, peer.seal(wire::Type::get, 3, with_context(get_key("a"), std::byte{0}), wire::flag_trace));
+  deliver(peer, peer.seal(wire::Type::get, 3, Bytes(with_context(get_key("a"), std::byte{0})), wire::flag_trace));
   ASSERT_FALSE(reply_body(peer).empty());
-  deliver(peer, peer.seal(wire::Type::get, 4, with_context(get_key("a"), std::byte{1}), wire::flag_trace));
+  deliver(peer, peer.seal(wire::Type::get, 4, Bytes(with_context(get_key("a"), std::byte{1})), wire::flag_trace));
   ASSERT_FALSE(reply_body(peer).empty());
   const auto spans = observers_->collector.spans();
   ASSERT_GE(spans.size(), 2u);

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <mutex>
 #include <optional>
 
 #include "base/task.h"
@@ -28,6 +29,8 @@ constexpr size_t answer_bytes_max = 64 * KiB;
 
 struct PostClient::State {
   std::string host, port, path, host_header;
+  std::mutex mutex;  // of these two: cut() comes from another thread
+  bool posting = false;
   std::unique_ptr<asio::io_context> io = std::make_unique<asio::io_context>(1);
   std::optional<asio::ssl::context> tls;
   // Of these at most one is there: the connection that is kept.
@@ -123,6 +126,11 @@ Result<std::unique_ptr<PostClient>> PostClient::create(std::string_view url, std
   return std::unique_ptr<PostClient>(new PostClient(std::move(state)));
 }
 
+void PostClient::cut() {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->posting) state_->io->stop();
+}
+
 Result<int> PostClient::post(std::string_view content_type, const std::string& body, const Headers& headers,
                              std::chrono::milliseconds timeout) {
   State& state = *state_;
@@ -146,13 +154,22 @@ Result<int> PostClient::post(std::string_view content_type, const std::string& b
       outcome = fail(Errc::malformed, "post");
     }
   };
-  state.io->restart();
+  {
+    const std::lock_guard lock(state.mutex);
+    state.posting = true;
+  }
   asio::co_spawn(*state.io, state.post(request, timeout), done);
   state.io->run_for(timeout + std::chrono::seconds(1));  // looking a name up has no limit of its own
-  if (!outcome) {
-    state.drop();
-    state.io = std::make_unique<asio::io_context>(1);  // the old one lets go of what still waits
-    outcome = fail(Errc::timed_out, "post");
+  {
+    const std::lock_guard lock(state.mutex);
+    state.posting = false;
+    if (outcome) {
+      state.io->restart();
+    } else {
+      state.drop();
+      state.io = std::make_unique<asio::io_context>(1);  // the old one lets go of what still waits
+      outcome = fail(Errc::timed_out, "post");
+    }
   }
   if (*outcome) return *outcome;
   state.drop();

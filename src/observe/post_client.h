@@ -1,5 +1,5 @@
 // POSTs to one server, one after the other over a connection that is kept. Internal to http/: for what the server
-// itself has to tell others. Blocks; used by one thread at a time.
+// itself has to tell others. Blocks; used by one thread at a time, but for cut().
 #pragma once
 
 #include <chrono>
@@ -24,6 +24,8 @@ class PostClient {
   // The answer's status; its body is read, and not kept. Errors: timed_out, connection_failed, closed, malformed.
   Result<int> post(std::string_view content_type, const std::string& body, const Headers& headers,
                    std::chrono::milliseconds timeout);
+  // Ends the call that is under way, if there is one, with timed_out. Any thread.
+  void cut();
 
  private:
   struct State;

@@ -30,6 +30,10 @@ std::vector<std::string> buckets_of(const RequestWatch::Lines& lines) {
   return out;
 }
 
+Result<std::string> begin_lines(RequestWatch& watch, const RequestWatch::Filter& filter) {
+  return watch.begin(filter, RequestWatch::Wanted::lines);
+}
+
 TEST(RequestWatch, IsFreeWhereNobodyWatches) {
   RequestWatch watch;
   EXPECT_FALSE(requests_are_observed());
@@ -62,23 +66,26 @@ TEST(RequestWatch, TellsALineAsItWas) {
 
 TEST(RequestWatch, FiltersWhatEachWatcherAsksFor) {
   RequestWatch watch;
-  const auto of_bucket = watch.begin({.bucket = "a"}, RequestWatch::Wanted::lines);
-  const auto errors = watch.begin({.errors = true}, RequestWatch::Wanted::lines);
-  const auto slow = watch.begin({.slower_than_us = 1000}, RequestWatch::Wanted::lines);
-  const auto native = watch.begin({.door = "native"}, RequestWatch::Wanted::lines);
-  const auto account = watch.begin({.account = "123456789012"}, RequestWatch::Wanted::lines);
-  const auto other = watch.begin({.account = "000000000000"}, RequestWatch::Wanted::lines);
+  RequestWatch::Filter filters[6];
+  filters[0].bucket = "a";
+  filters[1].errors = true;
+  filters[2].slower_than_us = 1000;
+  filters[3].door = "native";
+  filters[4].account = "123456789012";
+  filters[5].account = "000000000000";
+  std::vector<std::string> watchers;
+  for (const auto& filter : filters) watchers.push_back(*begin_lines(watch, filter));
   watch.tell(line_of("a"));
   watch.tell(line_of("b", 403));
   watch.tell(line_of("c", 200, 1000));
   watch.tell(line_of("d", 0));
   using Names = std::vector<std::string>;
-  EXPECT_EQ(buckets_of(*watch.take_lines(*of_bucket)), (Names{"a"}));
-  EXPECT_EQ(buckets_of(*watch.take_lines(*errors)), (Names{"b", "d"}));
-  EXPECT_EQ(buckets_of(*watch.take_lines(*slow)), (Names{"c"}));
-  EXPECT_EQ(buckets_of(*watch.take_lines(*native)), Names());
-  EXPECT_EQ(watch.take_lines(*account)->count, 4u);
-  EXPECT_EQ(watch.take_lines(*other)->count, 0u);
+  EXPECT_EQ(buckets_of(*watch.take_lines(watchers[0])), (Names{"a"}));
+  EXPECT_EQ(buckets_of(*watch.take_lines(watchers[1])), (Names{"b", "d"}));
+  EXPECT_EQ(buckets_of(*watch.take_lines(watchers[2])), (Names{"c"}));
+  EXPECT_EQ(buckets_of(*watch.take_lines(watchers[3])), Names());
+  EXPECT_EQ(watch.take_lines(watchers[4])->count, 4u);
+  EXPECT_EQ(watch.take_lines(watchers[5])->count, 0u);
 }
 
 TEST(RequestWatch, ASlowWatcherLosesLinesAndIsToldHowMany) {

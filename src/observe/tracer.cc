@@ -90,6 +90,7 @@ Tracer::~Tracer() {
     stopping_ = true;
   }
   wake_.notify_one();
+  client_->cut();
   sender_.join();
 }
 

@@ -52,7 +52,7 @@ class Tracer {
   };
   // The error says what is wrong with the endpoint.
   static std::expected<std::unique_ptr<Tracer>, std::string> create(Options options);
-  ~Tracer();  // sends what waits, if the collector takes it within a second
+  ~Tracer();  // sends what waits, if the collector takes it within two seconds
   Tracer(const Tracer&) = delete;
 
   // Any thread. A caller that records its trace has it, one that does not has none, and of the others a part has a new

@@ -216,6 +216,14 @@ class Lost(unittest.TestCase):
                 time.sleep(0.3)
             self.assertGreater(self.lost(server, "collector"), 0)
 
+    def test_what_waits_is_sent_when_the_server_stops(self):
+        collector = Collector()
+        self.addCleanup(collector.close)
+        with Server(args=("--set", f"traces.endpoint={collector.url}", "--set", "traces.sample_ratio=1")) as server:
+            env = dict(client_environment(server.directory), AWS_ENDPOINT_URL=server.http)
+            subprocess.run([program(), "mb", "s3://last-words"], env=env, check=True, capture_output=True, timeout=60)
+        self.assertIn("last-words", [attributes_of(span).get("aws.s3.bucket") for span in collector.spans])
+
     def test_an_endpoint_that_is_none_stops_the_start(self):
         for value in ("127.0.0.1:4318", "http://user:word@collector", "http://collector:port"):
             done = subprocess.run([program(), "server", "--memory", "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0",
