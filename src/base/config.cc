@@ -46,6 +46,13 @@ const ConfigKey* find_key(std::string_view name) {
   return nullptr;
 }
 
+// Empty on success, else what is wrong with the text.
+std::string assign(Config& config, const ConfigKey& key, const std::string& text, std::string source) {
+  auto problem = key.set(config, text);
+  if (problem.empty()) config.origins.insert_or_assign(std::string(key.name), ConfigOrigin{text, std::move(source)});
+  return problem;
+}
+
 std::string unknown_key(std::string_view name) {
   return "unknown key '" + log::printable(name, 64) + "'" +
          suggestion(name, [](const ConfigKey& key) { return std::string(key.name); });
@@ -100,7 +107,9 @@ class YamlWalk {
     const auto text = text_of(value, *key);
     if (!text) return wrong(value, name + " " + text.error());
     if (text->empty()) return {};  // an empty value leaves the default
-    if (auto problem = key->set(config_, *text); !problem.empty()) return wrong(value, name + ": " + problem);
+    const std::string source = std::string(origin_) + ":" + std::to_string(value.Mark().line + 1);
+    if (auto problem = assign(config_, *key, *text, source); !problem.empty())
+      return wrong(value, name + ": " + problem);
     return {};
   }
 
@@ -145,6 +154,27 @@ ConfigResult check_shape(std::string_view text, std::string_view origin) {
   return {};
 }
 
+constexpr std::string_view hidden = "***";
+
+// "amqp://user:word@host/x?token=y" -> "amqp://***@host/x?***". Whatever stands before the last '@' is taken for a
+// secret.
+void append_without_secrets(std::string& out, std::string_view text) {
+  const size_t scheme = text.find("://");
+  if (scheme == std::string_view::npos) {
+    out += text;
+    return;
+  }
+  out += text.substr(0, scheme + 3);
+  std::string_view rest = text.substr(scheme + 3);
+  if (const size_t at = rest.rfind('@'); at != std::string_view::npos) {
+    out += hidden;
+    rest.remove_prefix(at);
+  }
+  const size_t query = std::min(rest.find_first_of("?#"), rest.size());
+  out += rest.substr(0, query);
+  if (query < rest.size()) out.append(rest.substr(query, 1)).append(hidden);
+}
+
 // Kubernetes and Docker describe a service called "verbena" to every container with variables of these names
 // (VERBENA_SERVICE_HOST, VERBENA_PORT_9000_TCP_ADDR); they are not meant for us.
 bool describes_a_service(std::string_view variable) {
@@ -187,19 +217,32 @@ ConfigResult apply_environment(Config& config, const char* const* environment,
       return std::unexpected("environment: unknown variable " + log::printable(name, 64) +
                              suggestion(name, environment_name));
     }
-    if (auto problem = key->set(config, std::string(entry.substr(equals + 1))); !problem.empty()) {
+    const std::string text(entry.substr(equals + 1));
+    if (auto problem = assign(config, *key, text, "variable " + std::string(name)); !problem.empty()) {
       return std::unexpected("environment: " + std::string(name) + ": " + problem);
     }
   }
   return {};
 }
 
-ConfigResult apply_value(Config& config, std::string_view name, const std::string& text) {
+ConfigResult apply_value(Config& config, std::string_view name, const std::string& text, std::string_view source) {
   const ConfigKey* key = find_key(name);
   if (key == nullptr) return std::unexpected(unknown_key(name));
-  if (auto problem = key->set(config, text); !problem.empty())
+  if (auto problem = assign(config, *key, text, std::string(source)); !problem.empty())
     return std::unexpected(std::string(name) + ": " + problem);
   return {};
+}
+
+std::string shown_value(const ConfigKey& key, std::string_view text) {
+  if (key.secret) return std::string(text.empty() ? "" : hidden);
+  std::string shown;
+  while (!text.empty()) {
+    const size_t end = key.list ? std::min(text.find(','), text.size()) : text.size();
+    if (!shown.empty()) shown += ',';
+    append_without_secrets(shown, text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return shown;
 }
 
 ConfigResult check(const Config& config) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <expected>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,8 +31,15 @@ enum class DiskIo : uint8_t {
   threads,    // on the blocking pool
 };
 
+// A value as it was given, and where.
+struct ConfigOrigin {
+  std::string text;
+  std::string source;  // "/etc/verbena.yaml:12", "variable VERBENA_HTTP_PORT", "flag"
+};
+
 struct Config {
-  std::string domain;  // virtual-host addressing: bucket.<domain>
+  std::map<std::string, ConfigOrigin, std::less<>> origins;  // by key; what is not there has its default
+  std::string domain;                                        // virtual-host addressing: bucket.<domain>
   std::string region = "us-east-1";
   uint64_t arena_size = 256 * MiB;  // bytes of buffers
   uint64_t arena_client_max = 0;    // bytes of them that one client's address may hold; 0: half of what transfers share
@@ -86,6 +94,13 @@ struct Config {
     bool console = false;          // at the S3 door, too
     unsigned bucket_metrics = 20;  // buckets with series of their own: those with most traffic
   } admin;
+
+  struct Traces {
+    std::string endpoint;        // of a collector (OTLP over HTTP); empty: none are made
+    double sample_ratio = 0.01;  // of requests whose callers trace nothing
+    unsigned per_second_max = 100;
+    std::string headers;  // name=value,name=value: what the collector wants besides
+  } traces;
 
   struct Encryption {
     std::string key_file;               // empty: DIR/master.keys
@@ -155,7 +170,8 @@ struct ConfigKey {
   std::string_view help;
   // Empty on success, else what is wrong with the text ("not a port number").
   std::function<std::string(Config&, const std::string& text)> set;
-  bool list = false;  // a YAML sequence, or its items separated by commas
+  bool list = false;    // a YAML sequence, or its items separated by commas
+  bool secret = false;  // never shown
 };
 
 std::span<const ConfigKey> config_keys();
@@ -168,8 +184,11 @@ ConfigResult apply_yaml(Config& config, std::string_view text, std::string_view 
 // VERBENA_* variables. Unknown ones with that prefix are errors too, but for those in `ignored`.
 ConfigResult apply_environment(Config& config, const char* const* environment,
                                std::span<const std::string_view> ignored);
-// One key by its dotted name (flags).
-ConfigResult apply_value(Config& config, std::string_view name, const std::string& text);
+// One key by its dotted name. `source`: where it was said, for who asks what is in force.
+ConfigResult apply_value(Config& config, std::string_view name, const std::string& text,
+                         std::string_view source = "flag");
+// A value as it may be shown: of a secret, and of a URL's user, password and query, nothing.
+std::string shown_value(const ConfigKey& key, std::string_view text);
 // What holds between keys: TLS files come in pairs, port ranges are ordered.
 ConfigResult check(const Config& config);
 // All keys with defaults and help, as Markdown table rows (docs/configuration.md).

@@ -188,6 +188,22 @@ std::string parse_default_encryption(std::string& into, const std::string& text)
   return "";
 }
 
+std::string parse_ratio(double& into, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (!whole || !(value >= 0 && value <= 1)) return "not a number from 0 to 1";
+  into = value;
+  return "";
+}
+
+std::string parse_collector(std::string& into, const std::string& text) {
+  if (!text.empty() && !text.starts_with("http://") && !text.starts_with("https://")) {
+    return "not an address like http://127.0.0.1:4318";
+  }
+  return parse_text(into, text);
+}
+
 using C = Config;
 using S = const std::string;
 
@@ -289,6 +305,18 @@ const std::array keys{
               [](C& c, S& t) { return parse_bool(c.admin.console, t); }},
     ConfigKey{"admin.bucket_metrics", "20", "buckets that metrics name: those with most traffic; 0: none",
               [](C& c, S& t) { return parse_number(c.admin.bucket_metrics, t, 0, 1000); }},
+
+    ConfigKey{
+        "traces.endpoint", "",
+        "OpenTelemetry collector that gets traces (OTLP over HTTP), as http://127.0.0.1:4318; empty: none are made",
+        [](C& c, S& t) { return parse_collector(c.traces.endpoint, t); }},
+    ConfigKey{"traces.sample_ratio", "0.01",
+              "part of the requests, 0 to 1, that are traced where their callers trace nothing",
+              [](C& c, S& t) { return parse_ratio(c.traces.sample_ratio, t); }},
+    ConfigKey{"traces.per_second_max", "100", "traces a second, those that callers ask for among them",
+              [](C& c, S& t) { return parse_number(c.traces.per_second_max, t, 1, 100'000); }},
+    ConfigKey{"traces.headers", "", "headers that the collector wants, name=value with commas between them",
+              [](C& c, S& t) { return parse_text(c.traces.headers, t); }, false, true},
 
     ConfigKey{"encryption.key_file", "", "file of the master keys, mode 0600; empty: DIR/master.keys",
               [](C& c, S& t) { return parse_text(c.encryption.key_file, t); }},

@@ -146,5 +146,46 @@ TEST(Config, WhatHoldsBetweenKeysIsChecked) {
   EXPECT_FALSE(check(config));
 }
 
+TEST(Config, RemembersWhereEachValueCameFrom) {
+  Config config;
+  ASSERT_TRUE(apply_yaml(config, "region: a\nhttp:\n  port: 1234\n  idle_timeout: 9\n", "v.yaml"));
+  const char* environment[] = {"VERBENA_HTTP_PORT=2345", "VERBENA_REGION=b", nullptr};
+  ASSERT_TRUE(apply_environment(config, environment, {}));
+  ASSERT_TRUE(apply_value(config, "region", "c"));
+  EXPECT_EQ(config.origins.at("http.idle_timeout").source, "v.yaml:4");
+  EXPECT_EQ(config.origins.at("http.port").source, "variable VERBENA_HTTP_PORT");
+  EXPECT_EQ(config.origins.at("http.port").text, "2345");
+  EXPECT_EQ(config.origins.at("region").source, "flag");
+  EXPECT_FALSE(apply_value(config, "http.port", "none"));
+  EXPECT_EQ(config.origins.at("http.port").text, "2345") << "what was refused is not in force";
+  EXPECT_FALSE(config.origins.contains("domain"));
+}
+
+TEST(Config, ShowsNoSecret) {
+  const auto show = [](std::string_view name, std::string_view text) {
+    for (const ConfigKey& key : config_keys()) {
+      if (key.name == name) return shown_value(key, text);
+    }
+    return std::string("no such key");
+  };
+  EXPECT_EQ(show("traces.headers", "authorization=Bearer x"), "***");
+  EXPECT_EQ(show("traces.headers", ""), "");
+  EXPECT_EQ(show("traces.endpoint", "http://127.0.0.1:4318/v1"), "http://127.0.0.1:4318/v1");
+  EXPECT_EQ(show("traces.endpoint", "http://u:w,o?r@d@host/x?token=y"), "http://***@host/x?***");
+  EXPECT_EQ(show("rdma.token_networks", "10.0.0.0/8,127.0.0.0/8"), "10.0.0.0/8,127.0.0.0/8");
+  EXPECT_EQ(show("region", "us-east-1"), "us-east-1");
+}
+
+TEST(Config, ACollectorIsAnAddressAndARatioAPart) {
+  Config config;
+  EXPECT_FALSE(apply_value(config, "traces.endpoint", "collector:4318"));
+  EXPECT_TRUE(apply_value(config, "traces.endpoint", "https://collector"));
+  for (const char* wrong : {"", "2", "-0.1", "half", "nan", "1e400"}) {
+    EXPECT_FALSE(apply_value(config, "traces.sample_ratio", wrong)) << wrong;
+  }
+  EXPECT_TRUE(apply_value(config, "traces.sample_ratio", "0.25"));
+  EXPECT_DOUBLE_EQ(config.traces.sample_ratio, 0.25);
+}
+
 }  // namespace
 }  // namespace verbena

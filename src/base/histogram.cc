@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/metric_families.h"
+#include "base/readings.h"
 
 namespace verbena::metrics {
 namespace {
@@ -135,6 +136,23 @@ void add_family(Families& families, const std::string& name, const std::string& 
 }
 
 }  // namespace
+
+std::vector<Distribution> read_histograms(std::string_view name) {
+  std::map<Labels, Histogram*> known;
+  {
+    auto& r = histograms();
+    const std::lock_guard lock(r.mutex);
+    const auto family = r.families.find(name);
+    if (family != r.families.end()) known = family->second.metrics;
+  }
+  std::vector<Distribution> found;
+  for (const auto& [labels, histogram] : known) {
+    const Histogram::Sum sum = histogram->sum();
+    const bool any = std::ranges::any_of(sum.counts, [](uint64_t count) { return count != 0; });
+    if (any) found.push_back({labels, sum.counts});
+  }
+  return found;
+}
 
 void add_histograms(Families& families) {
   auto& r = histograms();

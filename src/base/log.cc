@@ -6,6 +6,8 @@
 
 #include <cstdio>
 
+#include "base/log_ring.h"
+
 namespace verbena::log {
 namespace {
 
@@ -43,6 +45,7 @@ void set_level(Level level) { logger().set_level(translate(level)); }
 bool enabled(Level level) { return logger().should_log(translate(level)); }
 void write(Level level, std::string_view line) {
   logger().log(translate(level), spdlog::string_view_t(line.data(), line.size()));
+  ring().add(level, line);
 }
 
 std::string printable(std::string_view untrusted, size_t max_length) {

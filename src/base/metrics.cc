@@ -9,6 +9,7 @@
 
 #include "base/exposition.h"
 #include "base/metric_families.h"
+#include "base/readings.h"
 
 namespace verbena::metrics {
 namespace {
@@ -95,6 +96,22 @@ void add_values(Families& families) {
   collect(
       r.gauge_families, prometheus::MetricType::Gauge, [](prometheus::ClientMetric& m, double v) { m.gauge.value = v; },
       families.all);
+}
+
+std::vector<Reading> read_values(std::string_view name) {
+  auto& r = registry();
+  const std::lock_guard lock(r.mutex);
+  std::vector<Reading> readings;
+  const auto add = [&](const auto& families) {
+    const auto family = families.find(name);
+    if (family == families.end()) return;
+    for (const auto& [labels, metric] : family->second.metrics) {
+      readings.push_back({labels, static_cast<double>(metric->value())});
+    }
+  };
+  add(r.counter_families);
+  add(r.gauge_families);
+  return readings;
 }
 
 std::string exposition() { return exposition(Format::text); }

@@ -27,7 +27,8 @@ void append_escaped(std::string& out, char c) {
     out += entity;
   } else {
     out += "&#x";
-    append_hex(out, static_cast<unsigned char>(c));
+    if (static_cast<unsigned char>(c) >= 0x10) out += '1';
+    out += lower_hex_digits[static_cast<unsigned char>(c) & 15];
     out += ';';
   }
 }

@@ -69,7 +69,9 @@ std::expected<Config, std::string> read_config(const Flags& flags) {
     if (auto done = apply_value(config, "region", flags.region); !done)
       return std::unexpected("--region " + done.error());
   }
-  if (flags.accept_data_loss) config.accept_data_loss = true;
+  if (flags.accept_data_loss) {
+    if (auto done = apply_value(config, "accept_data_loss", "true"); !done) return std::unexpected(done.error());
+  }
   if (auto done = check(config); !done) return std::unexpected(done.error());
   return config;
 }

@@ -13,80 +13,13 @@
 #include "base/date.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "observe/record.h"
 #include "s3/names.h"
 
 namespace verbena::http {
 namespace {
 
 constexpr auto gather_time = std::chrono::milliseconds(50);  // lines of a busy moment go out in one write
-constexpr size_t text_max = 1100;                            // of one field: a key has at most 1024 bytes
-
-constexpr std::string_view AccessLine::* texts[] = {
-    &AccessLine::peer,   &AccessLine::principal,  &AccessLine::access_key, &AccessLine::action,
-    &AccessLine::bucket, &AccessLine::path,       &AccessLine::key,        &AccessLine::version,
-    &AccessLine::door,   &AccessLine::error_code, &AccessLine::request_id};
-constexpr size_t text_count = std::size(texts);
-
-// A line as a core queues it for the writer: this record, then its texts one after the other.
-struct Record {
-  int64_t time_us, duration_us;
-  uint64_t bytes_in, bytes_out, rdma_bytes;
-  int32_t status;
-  uint16_t sizes[text_count];
-};
-
-void append_record(std::string& out, const AccessLine& line) {
-  Record record{};
-  record.time_us = line.time_us;
-  record.duration_us = line.duration_us;
-  record.bytes_in = line.bytes_in;
-  record.bytes_out = line.bytes_out;
-  record.rdma_bytes = line.rdma_bytes;
-  record.status = line.status;
-  for (size_t i = 0; i < text_count; ++i) {
-    record.sizes[i] = static_cast<uint16_t>(std::min((line.*texts[i]).size(), text_max));
-  }
-  out.append(reinterpret_cast<const char*>(&record), sizeof record);
-  for (size_t i = 0; i < text_count; ++i) out.append((line.*texts[i]).substr(0, record.sizes[i]));
-}
-
-// Takes the first record off the front of `in`.
-AccessLine take_record(std::string_view& in) {
-  Record record;
-  std::memcpy(&record, in.data(), sizeof record);
-  in.remove_prefix(sizeof record);
-  AccessLine line;
-  line.time_us = record.time_us;
-  line.duration_us = record.duration_us;
-  line.bytes_in = record.bytes_in;
-  line.bytes_out = record.bytes_out;
-  line.rdma_bytes = record.rdma_bytes;
-  line.status = record.status;
-  for (size_t i = 0; i < text_count; ++i) {
-    line.*texts[i] = in.substr(0, record.sizes[i]);
-    in.remove_prefix(record.sizes[i]);
-  }
-  return line;
-}
-
-// A JSON string. Whatever is no UTF-8, or could end a line or steer a terminal, comes out as an escape.
-void append_json(std::string& out, std::string_view text) {
-  const bool sound = s3::valid_utf8(text);
-  out += '"';
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !sound)) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
-}
-
 void append_line(std::string& out, const AccessLine& line) {
   out += "{\"time\":\"";
   append_iso8601(out, line.time_us);
@@ -94,7 +27,7 @@ void append_line(std::string& out, const AccessLine& line) {
   const auto text = [&](std::string_view name, std::string_view value) {
     if (value.empty()) return;
     out.append(",\"").append(name).append("\":");
-    append_json(out, value);
+    observe::append_json_text(out, value);
   };
   text("door", line.door);
   text("peer", line.peer);
@@ -162,7 +95,7 @@ void AccessLog::write(const AccessLine& line) {
       dropped_.fetch_add(1, std::memory_order_relaxed);
       return;
     }
-    append_record(shard.records, line);
+    observe::append_record(shard.records, line);
   }
   if (pending_.load(std::memory_order_relaxed) == 0) wake();
 }
@@ -195,7 +128,7 @@ void AccessLog::drain() {
       records.swap(shard.records);
     }
     for (std::string_view rest = records; !rest.empty();) {
-      append_line(lines, take_record(rest));
+      append_line(lines, observe::take_record(rest));
       // Between lines, so that no file ends in half of one.
       if (options_.size_max != 0 && size_ + lines.size() >= options_.size_max) {
         put_out(lines);

@@ -14,26 +14,12 @@
 #include <thread>
 
 #include "base/result.h"
+#include "observe/line.h"
+#include "observe/observers.h"
 
 namespace verbena::http {
 
-// What a line says. Views are borrowed for the call. Never a signature, a token or a query string: a presigned query is
-// a credential.
-struct AccessLine {
-  int64_t time_us = 0;  // when the request came, microseconds since the epoch
-  std::string_view peer = {};
-  std::string_view principal = {};   // ARN; empty: not known
-  std::string_view access_key = {};  // empty: anonymous or not authenticated
-  std::string_view action = {};      // as docs/s3.md names it: "GET object?tagging"; else the method
-  std::string_view path = {};        // as sent, percent-encoded: where there is no action and nothing better is known
-  std::string_view bucket = {}, key = {}, version = {};
-  std::string_view door = {};
-  int status = 0;
-  std::string_view error_code = {};  // empty: none
-  uint64_t bytes_in = 0, bytes_out = 0, rdma_bytes = 0;
-  int64_t duration_us = 0;
-  std::string_view request_id = {};
-};
+using AccessLine = observe::Line;
 
 // {"time":"2026-01-02T03:04:05.678Z","door":"http","peer":"127.0.0.1",...}\n. Empty texts are left out.
 std::string format_access_line(const AccessLine& line);
@@ -79,6 +65,7 @@ class AccessLog {
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> stopping_{false}, reopen_{false};
   std::thread writer_;
+  const observe::Observing observing_;
 };
 
 }  // namespace verbena::http

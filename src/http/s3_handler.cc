@@ -20,6 +20,8 @@ struct Context {
   const auth::Verifier& verifier;
   s3::Router& router;
   AccessLog* access_log;
+  observe::RequestWatch* watch;
+  observe::Tracer* tracer;
   const WallClock& clock;
   iam::Service* iam;
   memory::Arena* arena;
@@ -193,28 +195,36 @@ void count_for_bucket(const s3::Response& response, const Exchange::Progress& pr
   }
 }
 
-void note(Context& context, const Exchange& exchange, const auth::Identity& who, const s3::Response& response,
-          std::string_view request_id, int64_t time_us, std::chrono::nanoseconds taken) {
+// What is remembered of a request for those who observe them all.
+struct Noted {
+  struct Observed {
+    Way way;
+    observe::Traced traced;
+  };
+  int64_t time_us = 0;
+  // Where somebody did when it began. Not in the coroutine's own frame: a larger one is no longer recycled.
+  std::unique_ptr<Observed> observed;
+
+  Way* way() { return observed ? &observed->way : nullptr; }
+};
+
+void begin_noting(const Context& context, const Exchange& exchange, Noted& noted) {
+  noted.observed = std::make_unique<Noted::Observed>();
+  if (context.tracer == nullptr) return;
+  noted.observed->traced =
+      context.tracer->begin(observe::parse_traceparent(header_of(exchange, "traceparent")), ticks());
+}
+
+// Of who watches: else each look would be something new to see.
+bool is_a_look(std::string_view call) { return call == "admin:trace" || call == "admin:top" || call == "admin:logs"; }
+
+// For those who observe requests.
+void tell(Context& context, const Exchange& exchange, const auth::Identity& who, const s3::Response& response,
+          std::string_view request_id, const Noted& noted, int64_t duration_us) {
   const bool token_door = response.by_token;
   const auto progress = exchange.progress();
-  const int64_t duration_us = taken.count() / 1000;
-  context.metrics.note({.token_door = token_door,
-                        .method = exchange.method(),
-                        .action = response.action,
-                        .request_id = request_id,
-                        .status = response.status,
-                        .bytes_in = progress.bytes_in,
-                        .bytes_out = progress.bytes_out,
-                        .rdma_bytes = response.rdma_bytes,
-                        .duration_ns = static_cast<uint64_t>(taken.count())});
-  count_for_bucket(response, progress);
-  if (response.log) {
-    const s3::LogOutcome outcome{response.status, response.error_code, progress.bytes_out, duration_us};
-    s3::finish_log(*response.log, outcome);
-  }
-  if (context.access_log == nullptr) return;
   AccessLine line;
-  line.time_us = time_us;
+  line.time_us = noted.time_us;
   line.peer = exchange.peer_address();
   line.access_key = who.access_key;
   if (who.principal != nullptr) line.principal = who.principal->arn;
@@ -235,7 +245,33 @@ void note(Context& context, const Exchange& exchange, const auth::Identity& who,
   line.rdma_bytes = response.rdma_bytes;
   line.duration_us = duration_us;
   line.request_id = request_id;
-  context.access_log->write(line);
+  observe::tell_way(line, noted.observed->way);
+  if (context.access_log != nullptr) context.access_log->write(line);
+  const observe::Traced& traced = noted.observed->traced;
+  if (traced.wanted) context.tracer->end(traced, line, noted.observed->way);
+  if (context.watch != nullptr && !is_a_look(response.call)) context.watch->tell(line);
+}
+
+void note(Context& context, const Exchange& exchange, const auth::Identity& who, const s3::Response& response,
+          std::string_view request_id, const Noted& noted, std::chrono::nanoseconds taken) {
+  const bool token_door = response.by_token;
+  const auto progress = exchange.progress();
+  const int64_t duration_us = taken.count() / 1000;
+  context.metrics.note({.token_door = token_door,
+                        .method = exchange.method(),
+                        .action = response.action,
+                        .request_id = request_id,
+                        .status = response.status,
+                        .bytes_in = progress.bytes_in,
+                        .bytes_out = progress.bytes_out,
+                        .rdma_bytes = response.rdma_bytes,
+                        .duration_ns = static_cast<uint64_t>(taken.count())});
+  count_for_bucket(response, progress);
+  if (response.log) {
+    const s3::LogOutcome outcome{response.status, response.error_code, progress.bytes_out, duration_us};
+    s3::finish_log(*response.log, outcome);
+  }
+  if (noted.observed) tell(context, exchange, who, response, request_id, noted, duration_us);
 }
 
 // A browser's form, whose signature its verb verifies.
@@ -244,8 +280,9 @@ bool may_be_form(const Exchange& exchange) {
 }
 
 // Returns who signed, for the log.
-Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::string& request_id,
+Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::string& request_id, Way* way,
                               s3::Response& response) {
+  OnTheWay reads(way, Leg::read);
   auto verified = authenticate(context, exchange);
   const bool form = context.guesses != nullptr && may_be_form(exchange);
   if (verified && form) {
@@ -262,6 +299,8 @@ Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::s
     co_return std::move(verified->identity);
   }
   s3::Request request = make_request(exchange, std::move(verified->identity), request_id, payload.length());
+  reads.end();
+  const WayOfRequest here(way, request_id);
   auto trailing = [&payload] { return payload.trailers(); };
   const bool whole =
       co_await context.router.handle(request, payload.source(), std::move(trailing), response, exchange.sink(response));
@@ -280,7 +319,9 @@ Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::s
 
 Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
   const auto started = SteadyClock::now();
-  const int64_t time_us = context->clock.now_us();
+  Noted noted;
+  noted.time_us = context->clock.now_us();
+  if (observe::requests_are_observed()) begin_noting(*context, exchange, noted);
   const std::string request_id = make_request_id();
   s3::Response response;
   auth::Identity who;
@@ -294,10 +335,10 @@ Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
   if (api != iam::Api::none) {
     who = co_await serve_call(*context, api, exchange, request_id, response);
   } else {
-    who = co_await serve_s3(*context, exchange, request_id, response);
+    who = co_await serve_s3(*context, exchange, request_id, noted.way(), response);
   }
   const std::chrono::nanoseconds taken = SteadyClock::now() - started;
-  note(*context, exchange, who, response, request_id, time_us, taken);
+  note(*context, exchange, who, response, request_id, noted, taken);
 }
 
 }  // namespace
@@ -307,6 +348,8 @@ Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3Ha
   auto context = std::make_shared<Context>(Context{verifier,
                                                    router,
                                                    options.access_log,
+                                                   options.watch,
+                                                   options.tracer,
                                                    clock,
                                                    options.iam,
                                                    options.arena,

@@ -10,13 +10,17 @@
 #include "http/server.h"
 #include "iam/service.h"
 #include "memory/arena.h"
+#include "observe/request_watch.h"
+#include "observe/tracer.h"
 #include "s3/router.h"
 
 namespace verbena::http {
 
 struct S3HandlerOptions {
-  AccessLog* access_log = nullptr;   // nullptr: none
-  const WallClock* clock = nullptr;  // nullptr: the machine's
+  AccessLog* access_log = nullptr;         // nullptr: none
+  observe::RequestWatch* watch = nullptr;  // who watches requests; nullptr: nobody can
+  observe::Tracer* tracer = nullptr;       // traces some requests; nullptr: nobody does
+  const WallClock* clock = nullptr;        // nullptr: the machine's
   iam::Service* iam = nullptr;       // nullptr: no calls of IAM, STS and the admin API; S3 answers what looks like one
   memory::Arena* arena = nullptr;    // whose budget the bodies of calls are charged to; given where `iam` is
   std::string domain = {};           // of virtual hosts: a bucket's host has no such calls

@@ -56,6 +56,17 @@ Task<void> Service::serve_query(const s3::Request& request, const auth::AccessKe
 
 Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                                 s3::Response& response) {
+  const std::string name(request.raw_path.substr(admin_prefix.size()));
+  if (const auto right = operator_ == nullptr ? std::string_view() : operator_->right_of(name); !right.empty()) {
+    const auto allowed = may_operate(request.caller, key, right, clock_);
+    if (allowed && request.method == "POST") {
+      co_await answer_operator(*operator_, name, body, response);
+    } else {
+      const Error wrong_method{Errc::method_not_allowed, 0, "iam: admin"};
+      write_admin_error(allowed ? wrong_method : allowed.error(), {}, response);
+    }
+    co_return;
+  }
   // A key that ends must not be able to make one that does not.
   if (!key.principal->superuser || key.expires_s != 0) {
     write_admin_error({Errc::access_denied, 0, "Only the server's own root key may administer it."}, {}, response);
@@ -65,7 +76,6 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
     write_admin_error({Errc::method_not_allowed, 0, "iam: admin"}, {}, response);
     co_return;
   }
-  const std::string name(request.raw_path.substr(admin_prefix.size()));
   if (name == "events") {
     answer_events(events_, response);
     co_return;

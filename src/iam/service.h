@@ -8,6 +8,7 @@
 #include "auth/identity_store.h"
 #include "base/blocking.h"
 #include "base/clock.h"
+#include "iam/operate.h"
 #include "s3/request.h"
 #include "store/store.h"
 
@@ -42,6 +43,9 @@ class Service {
 
   // Before the first request, where there are any.
   void show_events(const s3::EventQueues& queues) { events_ = &queues; }
+  // Answers what is about the running server. Before the first request; outlives the service.
+  void set_operator(OperatorCalls* calls) { operator_ = calls; }
+
   // A request whose signature was verified: `key` signed it. Never fails: every error becomes an answer. All references
   // outlive the task.
   Task<void> serve(Api api, const s3::Request& request, const auth::AccessKey& key, const std::string& body,
@@ -60,6 +64,7 @@ class Service {
   const WallClock& clock_;
   const std::function<void()> quota_changed_;
   const s3::EventQueues* events_ = nullptr;
+  OperatorCalls* operator_ = nullptr;
 };
 
 }  // namespace verbena::iam

@@ -53,6 +53,12 @@ struct DoorState {
                   .client_max = this->options.client_sessions_max,
                   .reserved = this->options.reserved_sessions}) {}
 
+  // A request has ended.
+  void tell(const http::AccessLine& line) const {
+    if (options.access_log != nullptr) options.access_log->write(line);
+    if (options.watch != nullptr) options.watch->tell(line);
+  }
+
   s3::Service& service;
   const auth::Verifier& verifier;
   const auth::CredentialStore& credentials;

@@ -9,6 +9,7 @@
 #include <array>
 
 #include "native/read_batch.h"
+#include "native/wire/trace.h"
 #include "native/write_batch.h"
 #include "s3/access/quota.h"
 
@@ -17,6 +18,33 @@ namespace {
 
 constexpr size_t spare_ops_max = 256;
 constexpr uint32_t listings_max = 4;  // with values, of a lane at once
+
+// A message whose body has the trace's context behind it: who carries none pays nothing for those that do.
+bool load_traced(Op& op, Bytes body) {
+  if (body.size() < wire::trace_context_size) return false;
+  const Bytes rest = body.first(body.size() - wire::trace_context_size);
+  if (observe::requests_are_observed())
+    op.noted.of_caller = observe::read_trace_context(body.last(wire::trace_context_size));
+  switch (static_cast<wire::Type>(op.header.type)) {
+    case wire::Type::get:
+    case wire::Type::head:
+      return load_get(op, rest);
+    case wire::Type::put:
+      return load_put(op, rest);
+    case wire::Type::append:
+      return load_append(op, rest);
+    case wire::Type::rename:
+      return load_rename(op, rest);
+    case wire::Type::del:
+      return load_delete(op, rest);
+    case wire::Type::list:
+      return load_list(op, rest);
+    case wire::Type::list_values:
+      return load_list_values(op, rest);
+    default:
+      return false;
+  }
+}
 
 // How many requests each bucket gets.
 std::vector<std::pair<std::string, uint64_t>> requests_of(const Op& op) {
@@ -164,7 +192,9 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
     default:
       return;
   }
-  if (door_->options.access_log != nullptr) begin_note(*op);
+  if (!loaded && (op->header.flags & wire::flag_trace) != 0) [[unlikely]]
+    loaded = load_traced(*op, body);
+  if (observe::requests_are_observed()) begin_note(*op);
   if (!loaded) {
     door_->metrics.drop(wire::Drop::malformed);
     op->fail(Errc::invalid_request);
@@ -230,7 +260,7 @@ ReadBatch& Endpoint::take_read_batch(Op& op) {
 void Endpoint::start_batch(OpPtr op, Bytes body) {
   const auto type = static_cast<wire::Type>(op->header.type);
   const bool reads = type == wire::Type::get_many || type == wire::Type::head_many;
-  if (door_->options.access_log != nullptr) begin_note(*op);
+  if (observe::requests_are_observed()) begin_note(*op);
   Result<void> begun;
   if (reads) {
     begun = take_read_batch(*op).begin(*op, body);
@@ -312,7 +342,7 @@ void Endpoint::recycle(Op* op) {
 }
 
 void Endpoint::answer(Lane& lane, const wire::Header& header, Errc code) {
-  if (code != Errc::ok && door_->options.access_log != nullptr) note_refusal(lane, header, code);
+  if (code != Errc::ok && observe::requests_are_observed()) note_refusal(lane, header, code);
   std::array<std::byte, wire::frame_size + 2> message;
   wire::Writer body(MutableBytes(message).subspan(wire::header_size, 2));
   wire::encode_error(body, code);
@@ -329,14 +359,17 @@ void Endpoint::answer(Lane& lane, const wire::Header& header, Errc code) {
 void Endpoint::reply(OpPtr op) {
   Lane& lane = *op->lane;
   if (op->outcome != Errc::ok) door_->metrics.failed[op->header.type]->add();
-  if (door_->options.access_log != nullptr) note(*op);
-  if (lane.closed) return;
+  if (lane.closed) {
+    if (op->is_noted()) note(*op);
+    return;
+  }
   const wire::Header header{.type = static_cast<uint8_t>(op->header.type | wire::reply_bit),
                             .session = lane.session->id,
                             .sequence = ++lane.last_sequence,
                             .request = op->header.request,
                             .body_length = static_cast<uint32_t>(op->body_size)};
   wire::seal(lane.keys.to_client, header, op->reply);
+  if (op->is_noted()) note(*op);
   auto sent = send(*op);
   if (sent) return;
   if (sent.error() != Errc::would_block) {

@@ -65,6 +65,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
                   uint64_t bytes, uint64_t rdma_bytes) const;
 
   size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }  // any thread
+  NativeDoor::Moved moved() const;                                                 // likewise
 
  private:
   void receive(fabric::PeerId from, Bytes message);
@@ -81,6 +82,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   void gone(fabric::PeerId peer);
   void close(Lane& lane);
   Result<void> send(Op& op);
+  void tell_moved(Lane& lane);
   void sweep();
   static Task<void> sweep_forever(std::weak_ptr<Endpoint> endpoint);
 
@@ -120,6 +122,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   std::vector<std::unique_ptr<ReadBatch>> spare_reads_;
   std::vector<std::unique_ptr<WriteBatch>> spare_writes_;
   std::atomic<size_t> in_flight_{0};
+  std::atomic<uint64_t> moved_requests_{0}, moved_in_{0}, moved_out_{0};
   uint64_t request_ids_ = 0;
   uint64_t received_ = 0;  // ticks(): when the message came that is being looked at
 };

@@ -47,6 +47,7 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   lane->caller.secure = port_.encrypted();  // RDMA is outside TLS
   lane->caller.peer_address = session->peer_address;
   session->claimed = true;
+  session->told.endpoints.fetch_or(uint64_t{1} << std::min<unsigned>(index_, 63));
   session->lanes_open.fetch_add(1);
   lanes_.add(lane);
   metrics.requests[header.type]->add();
@@ -92,6 +93,25 @@ void Endpoint::close(Lane& lane) {
   }
 }
 
+// Lanes count without atomics; what they have is told once a second.
+void Endpoint::tell_moved(Lane& lane) {
+  lane.moved.requests = lane.last_sequence;  // of our answers
+  lane.moved.in_flight = lane.in_flight;
+  const Lane::Moved &now = lane.moved, &before = lane.told;
+  const uint64_t requests = now.requests - before.requests;
+  const uint64_t in = now.bytes_in - before.bytes_in, out = now.bytes_out - before.bytes_out;
+  const auto add = [](std::atomic<uint64_t>& to, uint64_t n) { to.fetch_add(n, std::memory_order_relaxed); };
+  add(lane.session->told.requests, requests);
+  add(lane.session->told.bytes_in, in);
+  add(lane.session->told.bytes_out, out);
+  add(lane.session->told.windows, now.windows - before.windows);
+  lane.session->told.in_flight.fetch_add(int64_t{now.in_flight} - int64_t{before.in_flight}, std::memory_order_relaxed);
+  add(moved_requests_, requests);
+  add(moved_in_, in);
+  add(moved_out_, out);
+  lane.told = lane.moved;
+}
+
 void Endpoint::sweep() {
   const auto now = SteadyClock::now();
   bool dead = false;
@@ -101,6 +121,7 @@ void Endpoint::sweep() {
           std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count();
     }
     lane->touched = false;
+    tell_moved(*lane);
     // A session whose key has gone ends by itself: with pings alone it would keep its place for ever.
     if (!lane->closed && !lane->session->ended) (void)still_known(*lane);
     if (!lane->session->ended) return;

@@ -86,6 +86,8 @@ void Endpoint::measure(const Op& op) const {
   const auto type = static_cast<wire::Type>(op.header.type);
   const s3::Verb verb = verb_of(type);
   const uint64_t bytes_in = op.noted.bytes_in, bytes_out = op.noted.bytes_out;
+  op.lane->moved.bytes_in += bytes_in;
+  op.lane->moved.bytes_out += bytes_out;
   door_->metrics.times.note(verb, bytes_in + bytes_out, ns_between(op.began, ticks()), op.caller.request_id);
   // Of a batch each item counts for its bucket.
   if (op.outcome != Errc::ok || wire::is_batch(type)) return;
@@ -100,6 +102,12 @@ void Endpoint::begin_note(Op& op) const {
   Op::Noted& noted = op.noted;
   noted.time_us = door_->service.clock.now_us();
   noted.began = SteadyClock::now();
+  noted.of = op.began;
+  noted.way = {};
+  const auto of_caller = std::exchange(noted.of_caller, std::nullopt);
+  observe::Tracer* const tracer = door_->options.tracer;
+  const bool alone = !wire::is_batch(static_cast<wire::Type>(op.header.type));
+  noted.traced = tracer != nullptr && alone ? tracer->begin(of_caller, op.began) : observe::Traced();
   noted.rdma_bytes = 0;
   noted.version.clear();
   switch (static_cast<wire::Type>(op.header.type)) {
@@ -148,8 +156,10 @@ void Endpoint::note(const Op& op) const {
   line.rdma_bytes = op.noted.rdma_bytes;
   const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - op.noted.began);
   line.duration_us = taken.count();
+  observe::tell_way(line, op.noted.way);
   line.request_id = op.caller.request_id;
-  door_->options.access_log->write(line);
+  if (op.noted.traced.wanted) door_->options.tracer->end(op.noted.traced, line, op.noted.way);
+  door_->tell(line);
 }
 
 void Endpoint::note_refusal(const Lane& lane, const wire::Header& header, Errc code) const {
@@ -158,7 +168,7 @@ void Endpoint::note_refusal(const Lane& lane, const wire::Header& header, Errc c
   tell_outcome(line, code);
   line.time_us = door_->service.clock.now_us();
   line.action = action_of(header);
-  door_->options.access_log->write(line);
+  door_->tell(line);
 }
 
 void Endpoint::note_item(const Op& op, const s3::GetRequest& request, Errc code, uint64_t bytes,
@@ -190,7 +200,7 @@ void Endpoint::note_line(const Op& op, http::AccessLine& line, std::string_view 
   const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - op.noted.began);
   line.duration_us = taken.count();
   line.request_id = op.caller.request_id;
-  door_->options.access_log->write(line);
+  door_->tell(line);
 }
 
 }  // namespace verbena::native

@@ -37,6 +37,13 @@ struct Lane {
   size_t message_size_max = 0;  // both ends' limit
   s3::Caller caller;
   uint64_t generation = 0;  // of the credentials when `caller` was made
+  // Payload of the requests that were answered, and windows that were lent for it.
+  struct Moved {
+    uint64_t requests = 0, bytes_in = 0, bytes_out = 0, windows = 0;
+    uint32_t in_flight = 0;
+  };
+  Moved moved;
+  Moved told;  // of these, what the session has been told of
 };
 
 // Session id -> lane. Ids are random, so they are their own hash.

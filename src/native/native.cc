@@ -73,6 +73,73 @@ size_t NativeDoor::poll() {
   return progress;
 }
 
+NativeDoor::Moved Endpoint::moved() const {
+  const auto now = [](const std::atomic<uint64_t>& of) { return of.load(std::memory_order_relaxed); };
+  return {info().provider, now(moved_requests_), now(moved_in_), now(moved_out_)};
+}
+
+std::vector<NativeDoor::Moved> NativeDoor::moved() const {
+  std::vector<Moved> sums;
+  for (const auto& endpoint : state_->endpoints) {
+    const Moved more = endpoint->moved();
+    auto sum = std::ranges::find(sums, more.provider, &Moved::provider);
+    if (sum == sums.end()) sum = sums.insert(sums.end(), Moved{.provider = more.provider});
+    sum->requests += more.requests;
+    sum->bytes_in += more.bytes_in;
+    sum->bytes_out += more.bytes_out;
+  }
+  return sums;
+}
+
+namespace {
+
+// "local, tcp": of the endpoints whose bits are set.
+std::string providers_of(const DoorState& door, uint64_t bits) {
+  std::vector<std::string_view> names;
+  for (size_t i = 0; i < door.endpoints.size(); ++i) {
+    const std::string& name = door.endpoints[i].provider;
+    if ((bits >> std::min<size_t>(i, 63) & 1) != 0 && std::ranges::find(names, name) == names.end()) {
+      names.push_back(name);
+    }
+  }
+  std::string joined;
+  for (const std::string_view name : names) joined.append(joined.empty() ? "" : ", ").append(name);
+  return joined;
+}
+
+}  // namespace
+
+std::vector<NativeDoor::SessionView> NativeDoor::list_sessions() const {
+  const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now().time_since_epoch());
+  std::vector<SessionView> views;
+  for (const auto& session : state_->door->sessions.all()) {
+    const auto read = [](const auto& of) { return of.load(std::memory_order_relaxed); };
+    SessionView view;
+    view.id = session->id;
+    view.identity = session->identity;
+    view.peer_address = session->peer_address;
+    view.providers = providers_of(*state_->door, read(session->told.endpoints));
+    view.opened_us = session->opened_us;
+    view.idle = std::max(now - std::chrono::nanoseconds(read(session->last_used_ns)), std::chrono::nanoseconds(0));
+    view.requests = read(session->told.requests);
+    view.bytes_in = read(session->told.bytes_in);
+    view.bytes_out = read(session->told.bytes_out);
+    view.windows = read(session->told.windows);
+    view.in_flight = static_cast<uint32_t>(std::max<int64_t>(read(session->told.in_flight), 0));
+    view.lanes = read(session->lanes_open);
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+bool NativeDoor::end_session(uint64_t id) {
+  DoorState& door = *state_->door;
+  if (door.sessions.find(id) == nullptr) return false;
+  door.sessions.end(id);  // its lanes say goodbye with their next sweep
+  door.metrics.sessions.set(static_cast<int64_t>(door.sessions.size()));
+  return true;
+}
+
 size_t NativeDoor::sessions() const { return state_->door->sessions.size(); }
 
 }  // namespace verbena::native

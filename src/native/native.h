@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "auth/auth.h"
 #include "auth/guesses.h"
@@ -20,6 +21,8 @@
 #include "fabric/fabric.h"
 #include "http/access_log.h"
 #include "http/server.h"
+#include "observe/request_watch.h"
+#include "observe/tracer.h"
 #include "s3/service.h"
 
 namespace verbena::native {
@@ -38,6 +41,8 @@ struct Options {
   std::chrono::milliseconds operation_deadline{10'000};  // of one one-sided operation
   std::chrono::milliseconds reply_deadline{10'000};      // a client that does not take its replies for so long is gone
   http::AccessLog* access_log = nullptr;                 // nullptr: none
+  observe::RequestWatch* watch = nullptr;                // likewise: who watches requests
+  observe::Tracer* tracer = nullptr;                     // likewise: who traces some of them
   auth::Guesses* guesses = nullptr;                      // counts wrong signatures; nullptr: nobody does
   // May the server dial the fabric address that a client told in HELLO? Default: the address is an IP socket address
   // whose IP is the one its HTTP request came from, or, if that came over loopback, one of this host's own.
@@ -69,6 +74,26 @@ class NativeDoor {
   // Requests being served. Any thread.
   size_t in_flight() const;
   size_t sessions() const;
+
+  // Any thread. Numbers are those of a second ago.
+  struct SessionView {
+    uint64_t id = 0;
+    auth::Identity identity;
+    std::string peer_address, providers;  // "local, tcp"
+    int64_t opened_us = 0;                // since the epoch
+    std::chrono::nanoseconds idle{};
+    uint64_t requests = 0, bytes_in = 0, bytes_out = 0, windows = 0;  // served so far; windows that it lent
+    uint32_t in_flight = 0, lanes = 0;
+  };
+  std::vector<SessionView> list_sessions() const;
+  // Its requests end, then it is told. False: there is none of that name.
+  bool end_session(uint64_t id);
+  // What went by each provider, since the start.
+  struct Moved {
+    std::string provider;
+    uint64_t requests = 0, bytes_in = 0, bytes_out = 0;
+  };
+  std::vector<Moved> moved() const;
 
   // A turn for what waits for one, which else comes when the core polls: for who drives its loop step by step.
   size_t poll();

@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "base/way.h"
 #include "memory/charge.h"
 #include "native/lane.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
+#include "observe/tracer.h"
 #include "rdma/token_windows.h"
 #include "s3/reply_headers.h"
 #include "s3/service.h"
@@ -67,14 +69,21 @@ struct Op {
   std::unique_ptr<ReadBatch> read;
   std::unique_ptr<WriteBatch> write;
 
-  // For the access log, kept where there is one; the payload's bytes always.
+  // For those who observe requests, kept where somebody does; the payload's bytes always.
   struct Noted {
+    uint64_t of = 0;  // the request that it is about, by its `began`: this is recycled
+    Way way;
+    std::optional<observe::TraceContext> of_caller;  // as its message has it
+    observe::Traced traced;
     int64_t time_us = 0;
     SteadyClock::time_point began;
     std::string bucket, key, version;
     uint64_t bytes_in = 0, bytes_out = 0, rdma_bytes = 0;
   } noted;
 
+  bool is_noted() const { return noted.of == began; }
+  // Where it notes how long it stays; null where nobody wants to know.
+  Way* way() { return is_noted() ? &noted.way : nullptr; }
   bool has(wire::Flags flag) const { return (header.flags & flag) != 0; }
   // Space for a reply's body, MAC left out.
   MutableBytes body_space() {

@@ -77,6 +77,7 @@ Result<void> ReadBatch::begin_listing(Op& op, store::ListPage page) {
 Result<void> ReadBatch::open_windows() {
   for (size_t i = 0; i < head_.windows.count; ++i) {
     const wire::Descriptor& lent = head_.windows[i];
+    ++op_->lane->moved.windows;
     VB_ASSIGN(windows_[i], op_->endpoint->port().open_window(op_->lane->peer, {lent.base, lent.size, lent.key},
                                                              fabric::Access::server_writes));
   }
@@ -414,7 +415,7 @@ void ReadBatch::told(Slot& slot) {
   if (ok && !slot.listed_alone) {
     s3::count_traffic(slot.request.bucket, is_get() ? s3::Traffic::get : s3::Traffic::other, 0, bytes);
   }
-  if (op_->endpoint->door().options.access_log != nullptr && !slot.listed_alone) {
+  if (op_->is_noted() && !slot.listed_alone) {
     op_->endpoint->note_item(*op_, slot.request, slot.code, bytes, slot.in_reply ? 0 : bytes);
   }
   failed_ = failed_ || !ok;

@@ -45,6 +45,7 @@ Result<std::unique_ptr<fabric::Window>> open_window(const Op& op, uint64_t total
     return fail(Errc::too_large, "native: neither window nor reply holds the bytes");
   }
   const fabric::WindowDescriptor lent{op.window.base, op.window.size, op.window.key};
+  ++op.lane->moved.windows;
   return op.endpoint->port().open_window(op.lane->peer, lent, fabric::Access::server_writes);
 }
 
@@ -103,7 +104,7 @@ Task<Result<void>> send_inside(Op& op, const s3::OpenObject& object, const Objec
   s3::Service& service = op.endpoint->door().service;
   if (answer.ranges.count <= 1) {
     InlineSink sink(place);
-    co_return co_await s3::send_object(service, object, sink);
+    co_return co_await s3::send_object(service, object, sink, op.way());
   }
   for (const wire::Placed& range : answer.ranges) {
     s3::OpenObject part = object;
@@ -125,7 +126,7 @@ Task<Result<void>> send_to_window(Op& op, const s3::OpenObject& object, const Ob
     }
     op.sink.emplace(std::move(window), op.operation_deadline());
   }
-  co_return co_await send_drained(service, object, *op.sink);
+  co_return co_await send_drained(service, object, *op.sink, op.way());
 }
 
 // The bytes inside the reply if they fit there, else through the window, and the reply when every write has completed.
@@ -157,6 +158,7 @@ Task<Result<void>> get(Op& op) {
   // The reader pins the object, so that all ranges see one version.
   if (op.ranges.size() > 1) op.get.range.reset();
   if (!op.opened) {
+    const OnTheWay opens(op.way(), Leg::open);
     VB_CO_ASSIGN(op.opened, co_await s3::open_object(op.endpoint->door().service, op.caller, op.get));
   }
   if (op.has(wire::flag_said_headers)) co_await note_said(op, op.opened->info());

@@ -12,6 +12,7 @@ namespace {
 Task<Result<s3::PutReply>> store_from_window(Op& op) {
   if (op.window.size < op.put_size) co_return fail(Errc::incomplete_body, "native: window shorter than the object");
   const fabric::WindowDescriptor lent{op.window.base, op.window.size, op.window.key};
+  ++op.lane->moved.windows;
   VB_CO_ASSIGN(auto window, op.endpoint->port().open_window(op.lane->peer, lent, fabric::Access::server_reads));
   rdma::WindowSource source(std::move(window), op.put_size, op.operation_deadline());
   co_return co_await s3::put_object(op.endpoint->door().service, op.caller, std::move(op.put), source);
@@ -27,6 +28,7 @@ Task<Result<void>> put(Op& op) {
   if (op.put_size > store::object_size_max) co_return fail(Errc::entity_too_large, "native: object size");
   // Zero bytes need no window: some devices drop transfers of nothing.
   const bool from_window = op.has(wire::flag_window) && op.put_size != 0;
+  const WayOfRequest here(op.way(), op.caller.request_id);
   const uint64_t added = op.put_size;  // of an APPEND; what is stored then is more
   Result<s3::PutReply> stored;
   if (from_window) {

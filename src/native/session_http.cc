@@ -113,6 +113,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   session->identity.signed_headers.clear();  // of the HTTP request; messages have none, and copy this
   session->peer_address = exchange.peer_address();
   session->secure = exchange.secure();
+  session->opened_us = door.service.clock.now_us();
   wire::Nonce server_nonce;
   fill_random(server_nonce);
   VB_CO_TRY(door.sessions.add(session, wanted.nonce, server_nonce, verified.key->credentials.secret_key));
@@ -128,6 +129,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
                        {"idle_timeout_s", door.options.idle_timeout.count()},
                        {"cores", cores},
                        {"key_hash", "crc32c"},
+                       {"trace_context", true},
                        {"endpoints", endpoints_json(door, wanted)}};
   response.body = answer.dump();
   response.headers.emplace_back("content-type", "application/json");
@@ -151,7 +153,7 @@ void note_session(DoorState& door, const http::Exchange& exchange, const s3::Res
   line.action = "POST session";
   line.status = response.status;
   line.error_code = response.error_code;
-  door.options.access_log->write(line);
+  door.tell(line);
 }
 
 }  // namespace
@@ -175,7 +177,7 @@ Task<void> serve_http(std::shared_ptr<DoorState> door, http::Exchange& exchange)
     response.headers.emplace_back("x-verbena-error", std::to_string(static_cast<unsigned>(done.error().code)));
     exchange.close_after();  // the body may not have been read
   }
-  if (path == "/-/session" && door->options.access_log != nullptr) note_session(*door, exchange, response, who, began);
+  if (path == "/-/session" && observe::requests_are_observed()) note_session(*door, exchange, response, who, began);
   (void)co_await exchange.reply(response);
 }
 

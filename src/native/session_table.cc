@@ -84,6 +84,15 @@ void SessionTable::end(uint64_t id) {
   size_.fetch_sub(1, std::memory_order_relaxed);
 }
 
+std::vector<std::shared_ptr<Session>> SessionTable::all() const {
+  std::vector<std::shared_ptr<Session>> found;
+  for (const Shard& home : shards_) {
+    const std::lock_guard lock(home.mutex);
+    for (const auto& [id, session] : home.sessions) found.push_back(session);
+  }
+  return found;
+}
+
 size_t SessionTable::sweep(SteadyClock::time_point now) {
   size_t ended = 0;
   for (Shard& home : shards_) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "auth/auth.h"
 #include "base/client_counts.h"
@@ -33,7 +34,14 @@ struct Session {
   std::atomic<int64_t> last_used_ns{0};      // steady clock; refreshed by the lanes' sweeps, not by each message
   std::atomic<uint32_t> lanes_open{0};
   std::atomic<bool> claimed{false};  // a HELLO came
-  std::atomic<bool> ended{false};    // out of the table: its lanes close at their next sweep
+  int64_t opened_us = 0;             // since the epoch
+  // For who asks: added up by the lanes' sweeps, not by each message.
+  struct Told {
+    std::atomic<uint64_t> requests{0}, bytes_in{0}, bytes_out{0}, windows{0};
+    std::atomic<uint64_t> endpoints{0};  // a bit for each that it has had a lane on; the last stands for all behind it
+    std::atomic<int64_t> in_flight{0};
+  } told{};
+  std::atomic<bool> ended{false};  // out of the table: its lanes close at their next sweep
 };
 
 // Thread-safe. Never asked for a message of a lane that is open: each endpoint keeps its lanes itself.
@@ -54,6 +62,7 @@ class SessionTable {
   Result<void> add(const std::shared_ptr<Session>& session, wire::Nonce client, wire::Nonce server,
                    std::string_view secret_key);
   std::shared_ptr<Session> find(uint64_t id) const;
+  std::vector<std::shared_ptr<Session>> all() const;
   void end(uint64_t id);
   // Ends the sessions that were idle for too long or never used. Returns how many.
   size_t sweep(SteadyClock::time_point now);

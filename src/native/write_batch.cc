@@ -27,6 +27,7 @@ Result<void> WriteBatch::begin(Op& op, Bytes body) {
   if (out_->left() < head.count * entry_size_min) return fail(Errc::invalid_request, "batch: more than a reply tells");
   for (size_t i = 0; i < head.windows.count; ++i) {
     const wire::Descriptor& lent = head.windows[i];
+    ++op.lane->moved.windows;
     VB_ASSIGN(windows_[i], op.endpoint->port().open_window(op.lane->peer, {lent.base, lent.size, lent.key},
                                                            fabric::Access::server_reads));
   }
@@ -192,7 +193,7 @@ void WriteBatch::complete(size_t index, Written written, std::string_view bucket
   if (written.code == Errc::ok) {
     s3::count_traffic(bucket, puts ? s3::Traffic::put : s3::Traffic::other, written.size, 0);
   }
-  if (op_->endpoint->door().options.access_log != nullptr) {
+  if (op_->is_noted()) {
     op_->endpoint->note_write(*op_, bucket, key, written.version, written.code, written.size, window_bytes);
   }
   ahead_[index - told_] = std::move(written);

@@ -294,7 +294,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   rdma::WindowSink into_window(std::move(*window), operation_deadline(context));
   BoundedSink bounded(into_window, last_post(context), delivered);
   WatchedSink sink(bounded);
-  auto pushed = co_await send_object(context.service, object, sink);
+  auto pushed = co_await send_object(context.service, object, sink, way_of(context.caller().request_id));
   if (pushed) {
     mark_moved(context, Direction::out, object.length, delivered);
     co_return TokenOutcome::done;

@@ -61,6 +61,7 @@ std::expected<void, std::string> open_ring(CoreParts& parts, memory::Arena& aren
   }
   if (disk_io == DiskIo::io_uring) return std::unexpected("disk_io io_uring: " + describe(opened.error()));
   if (parts.core->index() == 0) log::info("disk: {}; data is read by threads", describe(opened.error()));
+  parts.fallbacks.push_back("data is read by threads: " + describe(opened.error()));
   return {};
 }
 
@@ -98,6 +99,7 @@ std::expected<void, std::string> open_devices(CoreParts& parts, memory::Arena& a
     return std::unexpected("rdma.provider " + names + ": " + describe(opened.error()));
   }
   log::warn("fabric: libfabric opened nothing ({})", describe(opened.error()));
+  parts.fallbacks.push_back("no RDMA device (" + names + "): " + describe(opened.error()));
   return {};
 }
 
@@ -137,6 +139,7 @@ std::expected<void, std::string> open_local(CoreParts& parts, const Config::Rdma
     return std::unexpected("rdma.provider local: " + parts.local_socket + ": " + describe(opened.error()));
   } else {
     log::warn("fabric: the same-host path is off: {}: {}", parts.local_socket, describe(opened.error()));
+    parts.fallbacks.push_back("the same-host path is off: " + parts.local_socket + ": " + describe(opened.error()));
   }
   return {};
 }

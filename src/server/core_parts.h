@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/config.h"
 #include "base/core.h"
@@ -26,6 +27,7 @@ struct CoreParts {
   std::unique_ptr<fabric::Port> tcp;                // null when it is not asked for
   std::unique_ptr<fabric::Port> local;              // null when the same-host path is off
   std::string local_socket;
+  std::vector<std::string> fallbacks;  // what is not as it was wished for, and why
   std::unique_ptr<s3::Router> router;
   std::unique_ptr<http::Listener> s3_listener;
   std::unique_ptr<http::Listener> native_listener;

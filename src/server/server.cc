@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "admin/console.h"
+#include "admin/operator.h"
 #include "admin/pages.h"
 #include "auth/guesses.h"
 #include "auth/identity_store.h"
@@ -40,6 +41,7 @@
 #include "server/data_directory.h"
 #include "server/descriptors.h"
 #include "server/process_metrics.h"
+#include "server/server_facts.h"
 #include "server/socket_folder.h"
 #include "store/hot_store.h"
 #include "store/local/local_store.h"
@@ -81,8 +83,11 @@ std::shared_ptr<http::ConnectionRoom> make_room(uint64_t connections_max, uint64
   return std::make_shared<http::ConnectionRoom>(limits, door);
 }
 
-native::Options native_options(const Config::Rdma& rdma, http::AccessLog* access_log, auth::Guesses* guesses) {
+native::Options native_options(const Config::Rdma& rdma, http::AccessLog* access_log, observe::RequestWatch* watch,
+                               observe::Tracer* tracer, auth::Guesses* guesses) {
   native::Options options;
+  options.watch = watch;
+  options.tracer = tracer;
   options.guesses = guesses;
   options.access_log = access_log;
   options.sessions_max = rdma.sessions_max.value();
@@ -171,10 +176,12 @@ struct Server::State {
   std::expected<void, std::string> open_rados();
   std::expected<void, std::string> open_shared_identities();
   std::expected<void, std::string> open_access_log();
+  std::expected<void, std::string> open_tracer();
   std::expected<void, std::string> open_cores();
   std::expected<void, std::string> put_contents(const FirstContents& contents);
   std::expected<void, std::string> listen();
   std::expected<void, std::string> listen_admin();
+  void serve_operator();
   http::Handler s3_handler(const CoreParts& parts);
   void run();
   void stop(std::chrono::milliseconds drain);
@@ -191,6 +198,7 @@ struct Server::State {
   std::optional<DataDirectory> directory;  // none: everything is in memory
   std::optional<SocketFolder> sockets;     // instead of it
   uint64_t memory_max = 0;                 // bytes of objects then
+  uint64_t hot_bytes = 0;                  // of the hot tier; 0: none
   auth::Credentials root;
   Endpoints endpoints;
   std::unique_ptr<auth::KeyRing> keys;
@@ -214,9 +222,12 @@ struct Server::State {
   std::unique_ptr<s3::RequestLog> request_log;
   std::vector<std::unique_ptr<events::Delivery>> deliveries;
   std::unique_ptr<http::AccessLog> access_log;
+  observe::RequestWatch watch;
+  std::unique_ptr<observe::Tracer> tracer;  // null: there are no traces
   std::unique_ptr<s3::UsageMetrics> usage_metrics;
   std::unique_ptr<admin::Pages> pages;
   std::unique_ptr<admin::Console> console;
+  std::unique_ptr<admin::Operator> operations;
   std::unique_ptr<native::NativeDoor> door;
   std::unique_ptr<rdma::FabricTokenWindows> windows;
   std::vector<CoreParts> cores;
@@ -364,7 +375,7 @@ std::expected<void, std::string> Server::State::open_store() {
   guesses = std::make_unique<auth::Guesses>(system_clock(),
                                             auth::Guesses::Limits{.tries_max = config.http.wrong_signatures_max});
   const bool alone = !directory || config.engine == EngineChoice::local;
-  const uint64_t hot_bytes = alone ? config.cache.size.value_or(config.arena_size / 2) : 0;
+  hot_bytes = alone ? config.cache.size.value_or(config.arena_size / 2) : 0;
   if (hot_bytes != 0) {
     store::HotStore::Options hot{.arena = arena.get(), .capacity = hot_bytes};
     hot.object_size_max = config.cache.object_size_max;
@@ -435,6 +446,17 @@ std::expected<void, std::string> Server::State::open_access_log() {
   return {};
 }
 
+std::expected<void, std::string> Server::State::open_tracer() {
+  if (config.traces.endpoint.empty()) return {};
+  auto opened = observe::Tracer::create({.endpoint = config.traces.endpoint,
+                                         .headers = observe::parse_trace_headers(config.traces.headers),
+                                         .sample_ratio = config.traces.sample_ratio,
+                                         .per_second_max = config.traces.per_second_max});
+  if (!opened) return std::unexpected("traces.endpoint: " + opened.error());
+  tracer = std::move(*opened);
+  return {};
+}
+
 std::expected<void, std::string> Server::State::open_cores() {
   if (config.rdma.enabled) {
     auto made = rdma::FabricTokenWindows::create({.networks = config.rdma.token_networks,
@@ -446,8 +468,9 @@ std::expected<void, std::string> Server::State::open_cores() {
     fabric::ofi::export_port_counters();
     log::info("native: sessions_max={} per_account={} per_client={}", *config.rdma.sessions_max,
               *config.rdma.sessions_per_account_max, *config.rdma.sessions_per_client_max);
-    door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities,
-                                                native_options(config.rdma, access_log.get(), guesses.get()));
+    door = std::make_unique<native::NativeDoor>(
+        *service, *verifier, *identities,
+        native_options(config.rdma, access_log.get(), &watch, tracer.get(), guesses.get()));
   }
   const FabricChoice choice = choose_fabrics(config.rdma);
   for (auto& parts : cores) {
@@ -510,6 +533,8 @@ std::expected<void, std::string> Server::State::put_contents(const FirstContents
 http::Handler Server::State::s3_handler(const CoreParts& parts) {
   return http::make_s3_handler(*verifier, *parts.router,
                                {.access_log = access_log.get(),
+                                .watch = &watch,
+                                .tracer = tracer.get(),
                                 .iam = iam.get(),
                                 .arena = arena.get(),
                                 .domain = config.domain,
@@ -583,6 +608,27 @@ std::expected<void, std::string> Server::State::listen_admin() {
     door->add_own_port(port);
   }
   return {};
+}
+
+// Before the cores run: calls come to them.
+void Server::State::serve_operator() {
+  const Started started{.config = config,
+                        .endpoints = endpoints,
+                        .cores = cores,
+                        .data = directory ? directory->path() : std::filesystem::path(),
+                        .disk_io = has_disk() ? tell_disk_io(cores) : "none",
+                        .hot_capacity = hot_bytes,
+                        .few_files = !descriptors.enough};
+  const admin::Operator::Parts parts{.config = config,
+                                     .arena = *arena,
+                                     .store = service->store,
+                                     .clock = system_clock(),
+                                     .identities = *identities,
+                                     .watch = watch,
+                                     .door = door.get(),
+                                     .stopping = stopping};
+  operations = std::make_unique<admin::Operator>(parts, server_facts(started));
+  iam->set_operator(operations.get());
 }
 
 void Server::State::run() {
@@ -667,9 +713,11 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_pt
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
   if (auto done = state->open_store(); !done) return std::unexpected(done.error());
   if (auto done = state->open_access_log(); !done) return std::unexpected(done.error());
+  if (auto done = state->open_tracer(); !done) return std::unexpected(done.error());
   if (auto done = state->open_cores(); !done) return std::unexpected(done.error());
   if (auto done = state->put_contents(contents); !done) return std::unexpected(done.error());
   if (auto done = state->listen(); !done) return std::unexpected(done.error());
+  state->serve_operator();
   state->run();
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/watch_command.h"
 #if __has_include("cli/server_command.h")
 #include "cli/server_command.h"
 #endif
@@ -30,6 +31,7 @@ int main(int argc, char** argv) {
   add_object_commands(app, exit_code);
   add_user_command(app, exit_code);
   add_quota_command(app, exit_code);
+  add_admin_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_doctor_command(app, exit_code);
   add_health_command(app, exit_code);

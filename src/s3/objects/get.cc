@@ -93,9 +93,12 @@ Result<void> fill_object_response(Context& context, const store::ObjectInfo& inf
 Task<Result<void>> serve_get_object(Context& context) {
   VB_CO_ASSIGN(const GetRequest request, read_get_request(context));
   VB_CO_ASSIGN(const auto token, read_token(context));
+  Way* const way = way_of(context.caller().request_id);
+  OnTheWay opens(way, Leg::open);
   Opening opening(context.service, context.caller(), request);
   auto opened = opening.now();
   if (!opened) opened = co_await opening.wait();
+  opens.end();
   const Result<OpenObject>& object = *opened;
   if (!object) {
     describe_refusal(context, object.error(), opening.refused());
@@ -109,11 +112,13 @@ Task<Result<void>> serve_get_object(Context& context) {
     VB_CO_ASSIGN(const TokenOutcome outcome, co_await push_by_token(context, *object, *token));
     if (outcome == TokenOutcome::done) co_return Result<void>();
   }
+  OnTheWay sends(way, Leg::wire);
   if (auto sent = send_now(*object, context.sink)) {
     VB_CO_TRY(*sent);
     if (!**sent) VB_CO_TRY(co_await context.sink.finish());
   } else {
-    VB_CO_TRY(co_await send_object(context.service, *object, context.sink));
+    sends.end();
+    VB_CO_TRY(co_await send_object(context.service, *object, context.sink, way));
   }
   count_bytes(Door::http, Direction::out, object->length);
   co_return Result<void>();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/way.h"
 #include "memory/budget.h"
 #include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
@@ -40,10 +41,16 @@ size_t next_read(std::optional<uint64_t> size, uint64_t have, size_t offer) {
 
 // Fills one lease of the body, leased when its first byte is there, and digests it. An empty chunk: the end.
 Task<Result<memory::Chunk>> read_chunk(memory::Share& share, memory::Source& body, std::optional<uint64_t> size,
-                                       uint64_t have, BodyDigests& digests, bool& end) {
+                                       uint64_t have, BodyDigests& digests, bool& end, Way* way) {
+  OnTheWay on_wire(way, Leg::wire);
   VB_CO_TRY(co_await body.ready());
+  on_wire.end();
+  OnTheWay for_memory(way, Leg::memory);
   VB_CO_ASSIGN(memory::Lease lease, co_await share.lease(next_read(size, have, share.offer())));
+  for_memory.end();
+  OnTheWay reads(way, Leg::wire);
   VB_CO_ASSIGN(const size_t got, co_await body.read(lease.bytes()));
+  reads.end();
   end = got < lease.size();
   const Bytes bytes = Bytes(lease.bytes()).first(got);
   digests.update(bytes);
@@ -52,11 +59,16 @@ Task<Result<memory::Chunk>> read_chunk(memory::Share& share, memory::Source& bod
 
 // Likewise, of a large body: the digest of one piece goes on while the next is read.
 Task<Result<memory::Chunk>> read_chunk_aside(memory::Share& share, memory::Source& body, std::optional<uint64_t> size,
-                                             uint64_t have, DigestsAside& aside, bool& end) {
+                                             uint64_t have, DigestsAside& aside, bool& end, Way* way) {
+  OnTheWay on_wire(way, Leg::wire);
   VB_CO_TRY(co_await body.ready());
+  on_wire.end();
+  OnTheWay for_memory(way, Leg::memory);
   VB_CO_ASSIGN(aside.lease, co_await share.lease(next_read(size, have, share.offer())));
+  for_memory.end();
   const MutableBytes into = aside.lease.bytes();
   size_t have_now = 0;
+  const OnTheWay reads(way, Leg::wire);
   while (have_now < into.size() && !end) {
     const MutableBytes piece = into.subspan(have_now, std::min(DigestsAside::piece_size, into.size() - have_now));
     VB_CO_ASSIGN(const size_t got, co_await body.read(piece));
@@ -181,6 +193,7 @@ Task<Result<std::unique_ptr<store::ObjectWriter>>> make_writer(Service& service,
 
 Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, store::ObjectWriter& writer,
                                        const PutRequest& request, memory::Source& body, Reservation& room) {
+  Way* const way = way_of(caller.request_id);
   BodyDigests digests;
   if (request.md5_etag || request.content_md5) digests.want(Algorithm::md5);
   for (const auto& checksum : request.expected) digests.want(checksum.algorithm);
@@ -201,9 +214,9 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
     }
     Result<memory::Chunk> read;
     if (aside) {
-      read = co_await read_chunk_aside(share, body, size, info.size, *aside, end);
+      read = co_await read_chunk_aside(share, body, size, info.size, *aside, end, way);
     } else {
-      read = co_await read_chunk(share, body, size, info.size, digests, end);
+      read = co_await read_chunk(share, body, size, info.size, digests, end, way);
     }
     VB_CO_ASSIGN(memory::Chunk chunk, std::move(read));
     if (chunk.bytes.empty()) break;
@@ -211,6 +224,7 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
     if (info.size > put_size_max) co_return fail(Errc::entity_too_large, "put: body");
     if (size && info.size > *size) co_return fail(Errc::incomplete_body, "put: longer than declared");
     if (!size) VB_CO_TRY(room.grow(chunk.bytes.size()));
+    const OnTheWay on_disk(way, Leg::disk);
     VB_CO_TRY(co_await writer.append(std::move(chunk)));
   }
   if (size && info.size != *size) co_return fail(Errc::incomplete_body, "put: length");
@@ -229,6 +243,8 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
 }
 
 Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutRequest request, memory::Source& body) {
+  Way* const way = way_of(caller.request_id);
+  OnTheWay opens(way, Leg::open);
   VB_CO_TRY(check_bucket_name(request.bucket));
   VB_CO_TRY(check_new_key(request.key));
   VB_CO_TRY(check_object_headers(request.headers));
@@ -267,6 +283,7 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   }
   charge_bytes(caller, *access, size.value_or(0));
   VB_CO_ASSIGN(auto writer, co_await make_writer(service, request, seal, std::move(append_seal), size));
+  opens.end();
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body, room));
   if (!size) charge_bytes(caller, *access, info.size);
   if (request.append && info.size == 0) {
@@ -293,7 +310,9 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
     VB_CO_ASSIGN(request.conditions.announcement,
                  co_await announce_now(service, request.bucket, caller, cause, request.key));
   }
+  OnTheWay commits(way, Leg::disk);
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));
+  commits.end();
   if (request.append) info.checksums = sent;  // the reply confirms what came, not what lies before it
   co_return PutReply{std::move(info)};
 }

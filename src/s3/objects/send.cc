@@ -23,7 +23,8 @@ class PiecesInMemory final : public memory::Pieces {
   uint64_t given_ = 0;
 };
 
-Task<Result<void>> push_pieces(const OpenObject& object, memory::Sink& sink) {
+Task<Result<void>> push_pieces(const OpenObject& object, memory::Sink& sink, Way* way) {
+  const OnTheWay on_wire(way, Leg::wire);
   VB_CO_TRY(co_await sink.begin(object.length));
   for (PiecesInMemory pieces(object); !pieces.done();) {
     memory::Chunk piece = pieces.next();
@@ -33,18 +34,26 @@ Task<Result<void>> push_pieces(const OpenObject& object, memory::Sink& sink) {
   co_return co_await sink.finish();
 }
 
-Task<Result<void>> push_read_ahead(Service& service, const OpenObject& object, memory::Sink& sink) {
+Task<Result<void>> push_read_ahead(Service& service, const OpenObject& object, memory::Sink& sink, Way* way) {
   auto executor = co_await boost::asio::this_coro::executor;
-  ReadAhead chunks(executor, service.arena, object.peer, object.reader, object.offset, object.length);
+  ReadAhead chunks(executor, service.arena, object.peer, object.reader, object.offset, object.length, way);
   // The first chunk is read before the head goes out: rot found there is an error, not a body that is cut.
   VB_CO_ASSIGN(memory::Chunk chunk, co_await chunks.next());
-  VB_CO_TRY(co_await sink.begin(object.length));
-  VB_CO_TRY(co_await sink.push(std::move(chunk)));
+  {
+    const OnTheWay on_wire(way, Leg::wire);
+    VB_CO_TRY(co_await sink.begin(object.length));
+    VB_CO_TRY(co_await sink.push(std::move(chunk)));
+  }
   while (!chunks.done()) {
-    if (chunks.scarce()) VB_CO_TRY(co_await sink.drained());
+    if (chunks.scarce()) {
+      const OnTheWay on_wire(way, Leg::wire);
+      VB_CO_TRY(co_await sink.drained());
+    }
     VB_CO_ASSIGN(memory::Chunk next, co_await chunks.next());
+    const OnTheWay on_wire(way, Leg::wire);
     VB_CO_TRY(co_await sink.push(std::move(next)));
   }
+  const OnTheWay on_wire(way, Leg::wire);
   co_return co_await sink.finish();
 }
 
@@ -60,9 +69,9 @@ std::optional<Result<bool>> send_now(const OpenObject& object, memory::Sink& sin
   return sink.send_at_once(object.length, pieces);
 }
 
-Task<Result<void>> send_object(Service& service, const OpenObject& object, memory::Sink& sink) {
-  if (object.length == 0 || in_memory(object)) return push_pieces(object, sink);
-  return push_read_ahead(service, object, sink);
+Task<Result<void>> send_object(Service& service, const OpenObject& object, memory::Sink& sink, Way* way) {
+  if (object.length == 0 || in_memory(object)) return push_pieces(object, sink, way);
+  return push_read_ahead(service, object, sink, way);
 }
 
 }  // namespace verbena::s3

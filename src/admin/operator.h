@@ -1,0 +1,85 @@
+// What `verbena admin` asks a running server (docs/admin.md): info, top, trace, sessions, config, logs. Who may ask is
+// iam/operate.h's; server/ makes this.
+//
+//   info         {}
+//   top          {[watcher]}             counters of now; with a watcher, sums by account and bucket since its last
+//   look top-end      {watcher} trace        {[bucket, door, account, errors, slower_than_us]}: a new watcher;
+//   {watcher, [wait_ms]}: its lines trace-end    {watcher} sessions     {[account]} session-end  {id} config       {}
+//   logs         {[after, level, lines, wait_ms]}
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "auth/identity_store.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "iam/operate.h"
+#include "memory/arena.h"
+#include "native/native.h"
+#include "observe/request_watch.h"
+#include "store/store.h"
+
+namespace verbena::admin {
+
+// What a server is, once it has started.
+struct ServerFacts {
+  std::string version, engine;
+  std::filesystem::path data;  // the data directory; empty: everything is in memory
+  struct Door {
+    std::string name, address;  // "s3", "http://127.0.0.1:9000"; an empty address: it is off
+    std::vector<std::string> providers;
+  };
+  std::vector<Door> doors;
+  unsigned cores = 0;
+  std::string disk_io;                          // "io_uring (arena registered)"
+  uint64_t hot_capacity = 0;                    // bytes; 0: there is no hot tier
+  std::vector<std::string> fallbacks;           // what is not as it was wished for, and why
+  std::map<std::string, std::string> in_force;  // by key: configuration that the server has worked out itself
+};
+
+class Operator final : public iam::OperatorCalls {
+ public:
+  // All of it outlives this.
+  struct Parts {
+    const Config& config;
+    const memory::Arena& arena;
+    store::Store& store;
+    const WallClock& clock;
+    const auth::IdentityStore& identities;
+    observe::RequestWatch& watch;
+    native::NativeDoor* door;  // null: there is none
+    const std::atomic<bool>& stopping;
+  };
+  Operator(Parts parts, ServerFacts facts);
+
+  std::string_view right_of(std::string_view call) const override;
+  Task<Result<nlohmann::json>> serve(std::string_view call, const nlohmann::json& in, std::string& message) override;
+
+ private:
+  using Json = nlohmann::json;
+  struct Call;
+  Task<Result<Json>> info(Call& call);
+  Task<Result<Json>> top(Call& call);
+  Task<Result<Json>> trace(Call& call);
+  Task<Result<Json>> end_watch(Call& call);
+  Task<Result<Json>> sessions(Call& call);
+  Task<Result<Json>> end_session(Call& call);
+  Task<Result<Json>> config(Call& call);
+  Task<Result<Json>> logs(Call& call);
+  Result<observe::RequestWatch::Filter> filter_of(Call& call) const;
+  std::string account_name(std::string_view id) const;
+  Task<bool> wait_a_moment(Deadline until);
+
+  const Parts parts_;
+  const ServerFacts facts_;
+  const int64_t started_us_;
+  std::atomic<unsigned> waiting_{0};
+};
+
+}  // namespace verbena::admin

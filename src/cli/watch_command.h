@@ -1,0 +1,43 @@
+// What the files of `verbena admin` share.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "cli/admin_call.h"
+
+namespace CLI {
+class App;
+}
+
+namespace verbena::cli {
+
+struct AdminArguments {
+  AdminTarget target;
+  bool json = false;
+};
+using AdminArgumentsPtr = std::shared_ptr<AdminArguments>;
+
+// A command under `verbena admin` with what all of them take.
+CLI::App* admin_leaf(CLI::App& parent, const char* name, const char* what, AdminArguments& arguments);
+
+void add_admin_command(CLI::App& app, int& exit_code);
+
+void add_admin_top(CLI::App& parent, int& exit_code);
+void add_admin_trace(CLI::App& parent, int& exit_code);
+void add_admin_logs(CLI::App& parent, int& exit_code);
+
+// One line of JSON, with escapes for all that is not plain ASCII. False: nobody reads any more.
+bool put_json(const nlohmann::json& json);
+
+// Of an answer's member; empty and 0 for one that is missing or of another kind.
+std::string member_text(const nlohmann::json& json, const char* name);
+uint64_t member_count(const nlohmann::json& json, const char* name);
+const nlohmann::json& member_list(const nlohmann::json& json, const char* name);
+
+// "250us", "10ms", "1.5s"; a number alone is milliseconds. Microseconds.
+std::optional<uint64_t> parse_time_us(const std::string& text);
+
+}  // namespace verbena::cli

@@ -1,0 +1,228 @@
+// What those learn who observe the native door's requests, and who asks for its sessions.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "native/test_door.h"
+#include "native/wire/trace.h"
+#include "observe/request_watch.h"
+
+namespace verbena::native {
+namespace {
+
+using observe::RequestWatch;
+
+// Takes one POST over HTTP and answers it.
+class OneCollector {
+ public:
+  OneCollector() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(listener_, 1), 0);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { take(); });
+  }
+  ~OneCollector() {
+    ::shutdown(listener_, SHUT_RDWR);
+    if (thread_.joinable()) thread_.join();
+    ::close(listener_);
+  }
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  nlohmann::json spans() {
+    thread_.join();
+    const auto document = nlohmann::json::parse(text_.substr(std::min(text_.find("\r\n\r\n"), text_.size() - 4) + 4));
+    return document["resourceSpans"][0]["scopeSpans"][0]["spans"];
+  }
+
+ private:
+  void take() {
+    const int peer = ::accept(listener_, nullptr, nullptr);
+    if (peer < 0) return;
+    char bytes[4096];
+    while (!whole()) {
+      const ssize_t n = ::read(peer, bytes, sizeof bytes);
+      if (n <= 0) break;
+      text_.append(bytes, static_cast<size_t>(n));
+    }
+    constexpr std::string_view answer = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    EXPECT_EQ(::write(peer, answer.data(), answer.size()), static_cast<ssize_t>(answer.size()));
+    ::close(peer);
+  }
+  bool whole() const {
+    const size_t head = text_.find("\r\n\r\n");
+    const size_t length = text_.find("Content-Length: ");
+    return head != std::string::npos && length != std::string::npos &&
+           text_.size() - head - 4 >= std::stoul(text_.substr(length + 16));
+  }
+
+  const int listener_;
+  uint16_t port_ = 0;
+  std::string text_;
+  std::thread thread_;
+};
+
+Options watched(RequestWatch& watch, observe::Tracer* tracer = nullptr) {
+  Options options;
+  options.watch = &watch;
+  options.tracer = tracer;
+  return options;
+}
+
+struct Observers {
+  RequestWatch watch;
+  OneCollector collector;
+  std::unique_ptr<observe::Tracer> tracer = *observe::Tracer::create({.endpoint = collector.url(),
+                                                                      .headers = {},
+                                                                      .sample_ratio = 0,
+                                                                      .per_second_max = 1000,
+                                                                      .gather = std::chrono::milliseconds(10)});
+};
+
+wire::Get get_key(std::string_view key) {
+  wire::Get get;
+  get.bucket = "bucket";
+  get.key = key;
+  get.inline_max = 4096;
+  return get;
+}
+
+// The body of `fields`, with a trace's context behind it.
+template <class T>
+std::vector<std::byte> with_context(const T& fields, std::byte flags, std::string_view inline_bytes = {}) {
+  std::vector<std::byte> body(4 * KiB);
+  wire::Writer out(body);
+  EXPECT_TRUE(encode(out, fields));
+  out.text(inline_bytes);
+  body.resize(out.size());
+  for (int i = 0; i < 16; ++i) body.push_back(std::byte{0xaa});
+  for (int i = 0; i < 8; ++i) body.push_back(std::byte{0xbb});
+  body.push_back(flags);
+  return body;
+}
+
+class ObservedTest : public DoorTest {
+ protected:
+  ObservedTest() : ObservedTest(std::make_unique<RequestWatch>()) {}
+
+  std::vector<std::string> keys(const std::string& watcher) {
+    std::vector<std::string> found;
+    const auto lines = watch_->take_lines(watcher);
+    RequestWatch::each_line(*lines, [&](const http::AccessLine& line) {
+      EXPECT_EQ(line.door, "native");
+      EXPECT_EQ(line.bucket, "bucket");
+      EXPECT_EQ(line.request_id.size(), 16u);
+      found.emplace_back(line.key);
+    });
+    return found;
+  }
+
+  std::unique_ptr<RequestWatch> watch_;
+
+ private:
+  explicit ObservedTest(std::unique_ptr<RequestWatch> watch) : DoorTest(watched(*watch)), watch_(std::move(watch)) {}
+};
+
+TEST_F(ObservedTest, OnlyRequestsThatBeganWhileSomebodyWatchedAreTold) {
+  FakePeer peer = hello();
+  store_.put("bucket", "before", "1");
+  store_.put("bucket", "while", "2");
+  deliver(peer, peer.seal(wire::Type::get, 2, get_key("before")));
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  ASSERT_TRUE(watcher);
+  deliver(peer, peer.seal(wire::Type::get, 3, get_key("while")));
+  deliver(peer, peer.seal(wire::Type::head, 4, get_key("while")));
+  EXPECT_EQ(keys(*watcher), (std::vector<std::string>{"while", "while"}));
+  watch_->end(*watcher);
+  deliver(peer, peer.seal(wire::Type::get, 5, get_key("before")));
+  const auto later = watch_->begin({}, RequestWatch::Wanted::lines);
+  EXPECT_TRUE(keys(*later).empty());
+  watch_->end(*later);
+}
+
+TEST_F(ObservedTest, AMessageWithATracesContextIsServedAsOneWithout) {
+  FakePeer peer = hello();
+  store_.put("bucket", "a", "hello");
+  const auto before = dropped("malformed");
+  uint64_t request = 1;
+  deliver(peer,
+          peer.seal(wire::Type::get, ++request, Bytes(with_context(get_key("a"), std::byte{1})), wire::flag_trace));
+  auto body = reply_body(peer);
+  const auto reply = wire::decode_object_reply(body);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->length, 5u);
+  wire::Put put;
+  put.bucket = "bucket";
+  put.key = "b";
+  put.size = 5;
+  deliver(peer,
+          peer.seal(wire::Type::put, ++request, Bytes(with_context(put, std::byte{0}, "world")), wire::flag_trace));
+  body = reply_body(peer);
+  EXPECT_TRUE(wire::decode_object_reply(body));
+  EXPECT_EQ(dropped("malformed"), before);
+  // The same bytes without the flag, and the flag without the bytes.
+  deliver(peer, peer.seal(wire::Type::get, ++request, Bytes(with_context(get_key("a"), std::byte{1}))));
+  EXPECT_EQ(reply_code(peer), Errc::invalid_request);
+  deliver(peer, peer.seal(wire::Type::ping, ++request, Bytes(), wire::flag_trace));
+  EXPECT_EQ(reply_code(peer), Errc::ok);
+  deliver(peer, peer.seal(wire::Type::get, ++request, Bytes(), wire::flag_trace));
+  EXPECT_EQ(reply_code(peer), Errc::invalid_request);
+  deliver(peer, peer.seal(wire::Type::get, ++request, get_key("a"), wire::flag_trace));
+  EXPECT_TRUE(wire::decode_object_reply(reply_body(peer))) << "a whole body is one, whatever its flag promises";
+}
+
+TEST_F(ObservedTest, SessionsAreListedAndEnded) {
+  const FakePeer first = hello(1), second = hello(2);
+  auto sessions = door_->list_sessions();
+  ASSERT_EQ(sessions.size(), 2u);
+  for (const auto& session : sessions) {
+    EXPECT_TRUE(session.id == first.session || session.id == second.session);
+    EXPECT_EQ(session.identity.access_key, "AKROOT");
+    EXPECT_EQ(session.providers, "local");
+    EXPECT_EQ(session.lanes, 1u);
+    EXPECT_GT(session.opened_us, 0);
+  }
+  EXPECT_TRUE(door_->end_session(first.session));
+  EXPECT_FALSE(door_->end_session(first.session));
+  EXPECT_FALSE(door_->end_session(0));
+  sessions = door_->list_sessions();
+  ASSERT_EQ(sessions.size(), 1u);
+  EXPECT_EQ(sessions[0].id, second.session);
+}
+
+class TracedTest : public DoorTest {
+ protected:
+  TracedTest() : TracedTest(std::make_unique<Observers>()) {}
+  std::unique_ptr<Observers> observers_;
+
+ private:
+  explicit TracedTest(std::unique_ptr<Observers> observers)
+      : DoorTest(watched(observers->watch, observers->tracer.get())), observers_(std::move(observers)) {}
+};
+
+TEST_F(TracedTest, ARequestIsASpanBelowTheOneThatItsMessageNames) {
+  FakePeer peer = hello();
+  store_.put("bucket", "a", "hello");
+  deliver(peer, peer.seal(wire::Type::get, 2, get_key("a")));  // nobody asks for it
+  ASSERT_FALSE(reply_body(peer).empty());
+  deliver(peer, peer.seal(wire::Type::get, 3, Bytes(with_context(get_key("a"), std::byte{0})), wire::flag_trace));
+  ASSERT_FALSE(reply_body(peer).empty());
+  deliver(peer, peer.seal(wire::Type::get, 4, Bytes(with_context(get_key("a"), std::byte{1})), wire::flag_trace));
+  ASSERT_FALSE(reply_body(peer).empty());
+  const auto spans = observers_->collector.spans();
+  ASSERT_GE(spans.size(), 2u);
+  EXPECT_EQ(spans[0]["name"], "GET object");
+  EXPECT_EQ(spans[0]["parentSpanId"], "bbbbbbbbbbbbbbbb");
+  for (const auto& span : spans) EXPECT_EQ(span["traceId"], "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+  for (size_t i = 1; i < spans.size(); ++i) EXPECT_EQ(spans[i]["parentSpanId"], spans[0]["spanId"]);
+}
+
+}  // namespace
+}  // namespace verbena::native

@@ -1,0 +1,38 @@
+// What is said of a request when it has ended.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/way.h"
+
+namespace verbena::observe {
+
+// Views are borrowed for the call. Never a signature, a token or a query string: a presigned query is
+// a credential.
+struct Line {
+  int64_t time_us = 0;  // when the request came, microseconds since the epoch
+  std::string_view peer = {};
+  std::string_view principal = {};   // ARN; empty: not known
+  std::string_view access_key = {};  // empty: anonymous or not authenticated
+  std::string_view action = {};      // as docs/s3.md names it: "GET object?tagging"; else the method
+  std::string_view path = {};        // as sent, percent-encoded: where there is no action and nothing better is known
+  std::string_view bucket = {}, key = {}, version = {};
+  std::string_view door = {};
+  int status = 0;
+  std::string_view error_code = {};  // empty: none
+  uint64_t bytes_in = 0, bytes_out = 0, rdma_bytes = 0;
+  int64_t duration_us = 0;
+  // Of it: waits for memory and for the store, and the payload on its way. For those who watch; no log has them.
+  int64_t wait_us = 0, disk_us = 0, wire_us = 0;
+  std::string_view request_id = {};
+};
+
+// The times that a request has kept on its way.
+inline void tell_way(Line& line, const Way& way) {
+  line.wait_us = static_cast<int64_t>(way.ns(Leg::memory) / 1000);
+  line.disk_us = static_cast<int64_t>(way.ns(Leg::disk) / 1000);
+  line.wire_us = static_cast<int64_t>((way.ns(Leg::wire) + way.ns(Leg::reply)) / 1000);
+}
+
+}  // namespace verbena::observe

@@ -1,0 +1,19 @@
+// A line about a request as it waits in memory for whoever writes it out. Internal to observe/.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "observe/line.h"
+
+namespace verbena::observe {
+
+// Texts are cut at 1100 bytes: a key has at most 1024.
+void append_record(std::string& out, const Line& line);
+// Takes the first record off the front of `in`, which is the line's texts' place.
+Line take_record(std::string_view& in);
+
+// A JSON string. Whatever is no UTF-8, or could end a line or steer a terminal, comes out as an escape.
+void append_json_text(std::string& out, std::string_view text);
+
+}  // namespace verbena::observe

@@ -1,0 +1,183 @@
+#include "observe/tracer.h"
+
+#include <algorithm>
+
+#include "base/checksum.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "observe/otlp.h"
+#include "observe/post_client.h"
+#include "observe/record.h"
+
+namespace verbena::observe {
+namespace {
+
+constexpr int tries_max = 3;
+constexpr std::chrono::milliseconds between_tries{1000};
+constexpr std::chrono::milliseconds last_timeout{1000};  // when the server goes
+constexpr std::string_view path_of_traces = "/v1/traces";
+
+metrics::Counter& lost_counter(const char* reason) {
+  return metrics::counter("verbena_traces_lost_total", "Traces that did not reach the collector", {{"reason", reason}});
+}
+
+// A generator of the thread's own (splitmix64: Steele, Lea, Flood 2014), seeded by the system: ids of traces are no
+// secrets, and are made on the way of requests.
+uint64_t next_random() {
+  thread_local uint64_t state = [] {
+    uint64_t seed = 0;
+    fill_random(std::as_writable_bytes(std::span(&seed, 1)));
+    return seed;
+  }();
+  uint64_t x = state += 0x9e3779b97f4a7c15u;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+template <size_t N>
+void fill_id(std::array<std::byte, N>& id) {
+  for (size_t at = 0; at < N; at += 8) {
+    const uint64_t word = next_random() | (at == 0 ? 1 : 0);  // never zeros
+    std::ranges::copy(std::as_bytes(std::span(&word, 1)), id.begin() + static_cast<ptrdiff_t>(at));
+  }
+}
+
+bool is_header_part(std::string_view text, bool name) {
+  return std::ranges::all_of(text, [&](char c) { return c > 0x20 - !name && c < 0x7f && (!name || c != ':'); });
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> parse_trace_headers(std::string_view text) {
+  std::vector<std::pair<std::string, std::string>> headers;
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(one.size() + 1, text.size()));
+    const size_t equals = one.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = trim(one.substr(0, equals)), value = trim(one.substr(equals + 1));
+    if (name.empty() || !is_header_part(name, true) || !is_header_part(value, false)) continue;
+    headers.emplace_back(name, value);
+  }
+  return headers;
+}
+
+std::expected<std::unique_ptr<Tracer>, std::string> Tracer::create(Options options) {
+  auto client = PostClient::create(options.endpoint, path_of_traces);
+  if (!client) return std::unexpected(std::string(client.error().context));
+  return std::unique_ptr<Tracer>(new Tracer(std::move(options), std::move(*client)));
+}
+
+Tracer::Tracer(Options options, std::unique_ptr<PostClient> client)
+    : options_(std::move(options)),
+      client_(std::move(client)),
+      instance_([] {
+        std::array<std::byte, 8> random;
+        fill_random(random);
+        return to_hex(random);
+      }()),
+      sent_(metrics::counter("verbena_traces_sent_total", "Traces that the collector has taken")),
+      full_(lost_counter("buffer")),
+      refused_(lost_counter("collector")),
+      sender_([this] { run(); }) {
+  tick_source();
+}
+
+Tracer::~Tracer() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  client_->cut();
+  sender_.join();
+}
+
+// A fixed window: at most twice as many come in the two halves of neighbours.
+bool Tracer::may_begin() {
+  const auto now = std::chrono::duration_cast<std::chrono::seconds>(SteadyClock::now().time_since_epoch()).count();
+  const uint64_t second = static_cast<uint64_t>(now) << 32;
+  uint64_t seen = window_.load(std::memory_order_relaxed);
+  for (;;) {
+    const uint64_t count = (seen & ~uint64_t{0xffffffff}) == second ? seen & 0xffffffff : 0;
+    if (count >= options_.per_second_max) return false;
+    if (window_.compare_exchange_weak(seen, second | (count + 1), std::memory_order_relaxed)) return true;
+  }
+}
+
+Traced Tracer::begin(const std::optional<TraceContext>& of_caller, uint64_t began) {
+  Traced traced{.wanted = false, .began = began, .context = {}};
+  if (of_caller) {
+    if (!of_caller->sampled || !may_begin()) return traced;
+    traced.context = *of_caller;
+  } else {
+    constexpr double all = 18446744073709551616.0;
+    if (static_cast<double>(next_random()) >= options_.sample_ratio * all || !may_begin()) return traced;
+    fill_id(traced.context.trace);
+  }
+  traced.wanted = true;
+  return traced;
+}
+
+void Tracer::end(const Traced& traced, const Line& line, const Way& way) {
+  Ended one{.traced = traced, .ended = ticks(), .way = way, .record = {}};
+  append_record(one.record, line);
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  for (int i = 0; !lock && i < 200; ++i) (void)lock.try_lock();
+  if (!lock || waiting_.size() >= buffered_max) {
+    full_.add();
+    return;
+  }
+  waiting_.push_back(std::move(one));
+}
+
+void Tracer::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    wake_.wait_for(lock, options_.gather, [this] { return stopping_; });
+    while (!waiting_.empty()) {
+      const size_t count = std::min(waiting_.size(), batch_max);
+      const auto end = waiting_.begin() + static_cast<ptrdiff_t>(count);
+      std::vector<Ended> batch(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end));
+      waiting_.erase(waiting_.begin(), end);
+      const bool last = stopping_;
+      lock.unlock();
+      send(batch, last ? std::min(options_.timeout, last_timeout) : options_.timeout);
+      lock.lock();
+      if (last) break;
+    }
+  }
+}
+
+std::string Tracer::encode(const std::vector<Ended>& traces) const {
+  SpanDocument document({VERBENA_VERSION, instance_});
+  for (const Ended& one : traces) {
+    std::string_view rest = one.record;
+    const Line line = take_record(rest);
+    SpanIds ids{.trace = one.traced.context.trace, .span = {}, .parent = one.traced.context.parent};
+    fill_id(ids.span);
+    document.add(ids, line, one.way, one.traced.began, one.ended);
+  }
+  return std::move(document).finish();
+}
+
+void Tracer::send(const std::vector<Ended>& traces, std::chrono::milliseconds timeout) {
+  const std::string document = encode(traces);
+  for (int i = 1;; ++i) {
+    const auto status = client_->post("application/json", document, options_.headers, timeout);
+    if (status && *status / 100 == 2) {
+      sent_.add(traces.size());
+      return;
+    }
+    // What it has refused for good is not sent again.
+    const bool again = !status || *status == 429 || *status >= 500;
+    std::unique_lock lock(mutex_);
+    if (!again || i == tries_max || stopping_) break;
+    wake_.wait_for(lock, between_tries, [this] { return stopping_; });
+  }
+  refused_.add(traces.size());
+  log::debug("traces: the collector at {} does not take them", options_.endpoint);
+}
+
+}  // namespace verbena::observe

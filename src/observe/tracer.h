@@ -1,0 +1,95 @@
+// Traces: of some requests, where their time went, to a collector that speaks OTLP over HTTP (docs/operations.md).
+//
+// A core decides at a request's begin whether it is traced, and at its end copies what is to be said into a bounded
+// buffer; a thread makes spans of it and sends them. When the buffer is full, or the collector does not take them,
+// traces are lost and counted: a request never waits. Where traces are off there is no tracer.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <expected>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/metrics.h"
+#include "base/way.h"
+#include "observe/line.h"
+#include "observe/observers.h"
+#include "observe/trace_context.h"
+
+namespace verbena::observe {
+
+// What is known of a request at its begin.
+struct Traced {
+  bool wanted = false;
+  uint64_t began = 0;  // ticks()
+  TraceContext context;
+};
+
+class PostClient;
+
+class Tracer {
+ public:
+  static constexpr size_t buffered_max = 2048;  // traces that wait to be sent
+  static constexpr size_t batch_max = 256;      // of one call to the collector
+
+  struct Options {
+    std::string endpoint;                                        // "http://127.0.0.1:4318"; without a path: /v1/traces
+    std::vector<std::pair<std::string, std::string>> headers{};  // that the collector wants
+    double sample_ratio = 0.01;                                  // of requests whose caller traces nothing
+    unsigned per_second_max = 100;                               // of all traces
+    std::chrono::milliseconds gather{500};
+    std::chrono::milliseconds timeout{5'000};  // of one call
+  };
+  // The error says what is wrong with the endpoint.
+  static std::expected<std::unique_ptr<Tracer>, std::string> create(Options options);
+  ~Tracer();  // sends what waits, if the collector takes it within two seconds
+  Tracer(const Tracer&) = delete;
+
+  // Any thread. A caller that records its trace has it, one that does not has none, and of the others a part has a new
+  // one; all within per_second_max.
+  Traced begin(const std::optional<TraceContext>& of_caller, uint64_t began);
+  // `traced` is wanted. Way and line are of the same request.
+  void end(const Traced& traced, const Line& line, const Way& way);
+
+  uint64_t dropped() const { return full_.value() + refused_.value(); }
+
+ private:
+  struct Ended {
+    Traced traced;
+    uint64_t ended = 0;  // ticks()
+    Way way;
+    std::string record;  // of the line
+  };
+  Tracer(Options options, std::unique_ptr<PostClient> client);
+  bool may_begin();
+  void run();
+  void send(const std::vector<Ended>& traces, std::chrono::milliseconds timeout);
+  std::string encode(const std::vector<Ended>& traces) const;
+
+  const Options options_;
+  const std::unique_ptr<PostClient> client_;
+  const std::string instance_;
+  metrics::Counter &sent_, &full_, &refused_;
+  std::atomic<uint64_t> window_{0};  // the second (upper 32 bits), and how many began in it
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Ended> waiting_;
+  bool stopping_ = false;
+  const Observing observing_;
+  std::thread sender_;
+};
+
+// "name=value,name=value", as OTEL_EXPORTER_OTLP_HEADERS has them. Empty names and what is no header are left out.
+std::vector<std::pair<std::string, std::string>> parse_trace_headers(std::string_view text);
+
+}  // namespace verbena::observe

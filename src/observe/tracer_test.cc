@@ -1,0 +1,158 @@
+#include "observe/tracer.h"
+
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "observe/otlp.h"
+#include "observe/post_client.h"
+
+namespace verbena::observe {
+namespace {
+
+using Json = nlohmann::json;
+
+// Nobody listens there: what is sent is lost.
+Tracer::Options nowhere(double ratio, unsigned per_second) {
+  Tracer::Options options{.endpoint = "http://127.0.0.1:1"};
+  options.sample_ratio = ratio;
+  options.per_second_max = per_second;
+  options.gather = std::chrono::hours(1);
+  return options;
+}
+
+TraceContext caller(bool sampled) {
+  TraceContext context;
+  context.trace[0] = context.parent[0] = std::byte{7};
+  context.sampled = sampled;
+  return context;
+}
+
+Line get_line() {
+  Line line;
+  line.time_us = 1'700'000'000'000'000;
+  line.action = "GET object";
+  line.door = "http";
+  line.bucket = "photos";
+  line.key = "a\x1b\"b";
+  line.status = 200;
+  line.bytes_out = 4096;
+  return line;
+}
+
+TEST(Tracer, DoesAsTheCallerSaysAndElseByItsRatio) {
+  const auto always = Tracer::create(nowhere(1, 1000));
+  ASSERT_TRUE(always);
+  EXPECT_TRUE((*always)->begin(std::nullopt, 1).wanted);
+  EXPECT_FALSE((*always)->begin(caller(false), 1).wanted) << "its caller records nothing";
+  const auto never = Tracer::create(nowhere(0, 1000));
+  EXPECT_FALSE((*never)->begin(std::nullopt, 1).wanted);
+  const Traced traced = (*never)->begin(caller(true), 1);
+  EXPECT_TRUE(traced.wanted);
+  EXPECT_EQ(traced.context.trace, caller(true).trace);
+  const auto half = Tracer::create(nowhere(0.5, 100'000));
+  int wanted = 0;
+  for (int i = 0; i < 2000; ++i) wanted += (*half)->begin(std::nullopt, 1).wanted;
+  EXPECT_GT(wanted, 800);
+  EXPECT_LT(wanted, 1200);
+}
+
+TEST(Tracer, IsBoundedHoweverManyCallersAskForTheirs) {
+  const auto few = Tracer::create(nowhere(1, 10));
+  int wanted = 0;
+  for (int i = 0; i < 1000; ++i) wanted += (*few)->begin(caller(true), 1).wanted;
+  EXPECT_GE(wanted, 10);
+  EXPECT_LE(wanted, 30) << "two seconds at most have gone by, or three";
+}
+
+TEST(Tracer, ADeadCollectorCostsTracesAndNothingElse) {
+  const auto made = Tracer::create(nowhere(1, 100'000));
+  ASSERT_TRUE(made);
+  Tracer& tracer = **made;
+  EXPECT_TRUE(requests_are_observed());
+  const uint64_t before = tracer.dropped();
+  const Traced traced = tracer.begin(std::nullopt, ticks());
+  for (size_t i = 0; i < Tracer::buffered_max + 100; ++i) tracer.end(traced, get_line(), Way());
+  EXPECT_EQ(tracer.dropped() - before, 100u) << "what the buffer holds waits, the rest is counted";
+}
+
+TEST(Tracer, KnowsWhatIsNoCollector) {
+  for (const char* endpoint :
+       {"ftp://x", "http://", "http://user:word@host", "http://h:port", "http://h/a?b", "http://h h"}) {
+    Tracer::Options options;
+    options.endpoint = endpoint;
+    EXPECT_FALSE(Tracer::create(options)) << endpoint;
+  }
+}
+
+TEST(Tracer, HeadersAreReadAsOthersWriteThem) {
+  using Headers = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(parse_trace_headers("authorization=Bearer x=y, x-team = storage"),
+            (Headers{{"authorization", "Bearer x=y"}, {"x-team", "storage"}}));
+  EXPECT_EQ(parse_trace_headers("=x,nothing,a\r\nb=c,d=e\r\nf,,"), Headers());
+}
+
+TEST(Otlp, ARequestIsASpanWithItsWayBelowIt) {
+  tick_source();
+  const uint64_t began = ticks();
+  Way way;
+  way.add(Leg::read, began, began + 1000);
+  way.add(Leg::open, began + 1000, began + 2000);
+  way.add(Leg::disk, began + 2000, began + 5000);
+  way.add(Leg::disk, began + 6000, began + 9000);
+  SpanIds ids;
+  ids.trace.fill(std::byte{0xab});
+  ids.span.fill(std::byte{0x01});
+  ids.parent.fill(std::byte{0x02});
+  SpanDocument document({"1.2.3", "here"});
+  document.add(ids, get_line(), way, began, began + 20'000);
+  const Json spans = Json::parse(std::move(document).finish())["resourceSpans"][0]["scopeSpans"][0]["spans"];
+  ASSERT_EQ(spans.size(), 5u);
+  EXPECT_EQ(spans[0]["name"], "GET object");
+  EXPECT_EQ(spans[0]["parentSpanId"], "0202020202020202");
+  EXPECT_EQ(spans[0]["startTimeUnixNano"], "1700000000000000000");
+  std::vector<std::string> names;
+  for (const Json& span : spans) {
+    names.push_back(span["name"]);
+    EXPECT_EQ(span["traceId"], std::string(32, 'a').replace(0, 32, "abababababababababababababababab"));
+    EXPECT_LE(std::stoull(span["startTimeUnixNano"].get<std::string>()),
+              std::stoull(span["endTimeUnixNano"].get<std::string>()));
+    const bool below = span["name"] != "GET object";
+    EXPECT_EQ(span["parentSpanId"], below ? "0101010101010101" : "0202020202020202");
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"GET object", "read", "open", "disk", "reply"}));
+}
+
+TEST(Otlp, OfNoRequestThereIsADocumentWithoutSpans) {
+  const Json document = Json::parse(SpanDocument({"1", "x"}).finish());
+  EXPECT_TRUE(document["resourceSpans"][0]["scopeSpans"][0]["spans"].empty());
+}
+
+TEST(PostClient, ASilentServerIsGivenUp) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(listener, 1), 0);
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  auto client = PostClient::create("http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)), "/x");
+  ASSERT_TRUE(client);
+  for (int i = 0; i < 2; ++i) {
+    const auto status = (*client)->post("text/plain", "body", {}, std::chrono::milliseconds(100));
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error(), Errc::timed_out);
+  }
+  ::close(listener);
+  EXPECT_EQ((*client)->post("text/plain", "body", {}, std::chrono::milliseconds(100)).error(), Errc::connection_failed);
+}
+
+}  // namespace
+}  // namespace verbena::observe
