@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "base/metrics.h"
 #include "iam/admin.h"
 #include "iam/query.h"
 #include "iam/stored.h"
+#include "sign_in/counts.h"
 
 namespace verbena::iam {
 namespace {
@@ -24,13 +24,6 @@ bool starts_with_ignoring_case(std::string_view text, std::string_view lower) {
 
 // No access key has a blank.
 constexpr std::string_view any_web_identity = "a web identity";
-
-void count_sign_in(bool good) {
-  static constexpr const char* help = "Calls of those who sign in without a key";
-  static metrics::Counter& made = metrics::counter("verbena_sign_ins_total", help, {{"result", "ok"}});
-  static metrics::Counter& refused = metrics::counter("verbena_sign_ins_total", help, {{"result", "refused"}});
-  (good ? made : refused).add();
-}
 
 }  // namespace
 
@@ -99,7 +92,7 @@ Task<SignedIn> Service::serve_stranger(const s3::Request& request, const std::st
   }
   if (!done) write_refusal(busy, request_id, response);
   if (reply.forged && sign_in_->guesses != nullptr) sign_in_->guesses->note_named(peer, any_web_identity);
-  count_sign_in(reply.who.principal != nullptr);
+  sign_in::sign_ins_counter(reply.who.principal != nullptr).add();
   co_return std::move(reply.who);
 }
 

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "base/log.h"
-#include "base/metrics.h"
+#include "sign_in/counts.h"
 
 namespace verbena::sign_in {
 namespace {
@@ -27,6 +27,13 @@ metrics::Counter& fetches_counter(bool good) {
 }
 
 }  // namespace
+
+metrics::Counter& sign_ins_counter(bool good) {
+  static constexpr const char* help = "Calls of those who sign in without a key";
+  static metrics::Counter& made = metrics::counter("verbena_sign_ins_total", help, {{"result", "ok"}});
+  static metrics::Counter& refused = metrics::counter("verbena_sign_ins_total", help, {{"result", "refused"}});
+  return good ? made : refused;
+}
 
 struct ProviderKeys::State {
   struct Entry {
@@ -133,6 +140,7 @@ void ProviderKeys::State::run(const Issuer& issuer, const std::string& name) {
 ProviderKeys::ProviderKeys(BlockingPool& pool, const WallClock& clock, Fetch fetch, Limits limits)
     : state_(std::make_shared<State>(pool, clock, std::move(fetch), limits)) {
   fetches_counter(true);
+  sign_ins_counter(true);
 }
 
 ProviderKeys::~ProviderKeys() { stop(); }
