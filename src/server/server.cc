@@ -52,7 +52,7 @@ namespace {
 constexpr unsigned cores_default_max = 16;
 constexpr size_t blocking_queue_max = 4096;
 constexpr size_t iam_queue_max = 256;
-constexpr unsigned sign_in_threads = 2, fetch_threads = 4;
+constexpr unsigned sign_in_threads = 2, fetch_threads = 16;  // who waits for a provider does nothing else
 constexpr size_t sign_in_queue_max = 256, fetch_queue_max = 16;
 constexpr uint16_t admin_port_default = 9001;
 constexpr std::chrono::seconds cut_off_max{5};
@@ -413,7 +413,8 @@ std::expected<void, std::string> Server::State::open_sign_in() {
   auto fetch = [rules = std::move(rules)](const sign_in::Issuer& issuer, const std::atomic<bool>& stop) {
     return sign_in::fetch_keys(issuer, rules, stop);
   };
-  provider_keys = std::make_unique<sign_in::ProviderKeys>(*fetch_pool, system_clock(), std::move(fetch));
+  const sign_in::ProviderKeys::Limits limits{.fetches_max = fetch_threads};
+  provider_keys = std::make_unique<sign_in::ProviderKeys>(*fetch_pool, system_clock(), std::move(fetch), limits);
   return {};
 }
 
