@@ -45,11 +45,26 @@ ByName<ManagedPolicy> make_aws_policies() {
   return made;
 }
 
+// Null where there are none.
+std::shared_ptr<const Attributes> attributes_of(const TagMap& tags) {
+  if (tags.empty()) return nullptr;
+  auto made = std::make_shared<Attributes>();
+  made->tags = tags;
+  return made;
+}
+
 }  // namespace
 
 bool NameOrder::operator()(std::string_view a, std::string_view b) const {
   const auto small = [](char c) { return lower(c); };
   return std::ranges::lexicographical_compare(a, b, {}, small, small);
+}
+
+std::shared_ptr<const Attributes> joined(const std::shared_ptr<const Attributes>& of_role, const Attributes& own) {
+  if (own.empty()) return of_role;
+  auto made = std::make_shared<Attributes>(own);
+  if (of_role != nullptr) made->tags.insert(of_role->tags.begin(), of_role->tags.end());
+  return made;
 }
 
 std::string arn_of(std::string_view account_id, std::string_view kind, std::string_view path, std::string_view name) {
@@ -66,6 +81,19 @@ std::string role_arn(const AccountEntry& account, const Role& role) {
 std::string policy_arn(const AccountEntry& account, const ManagedPolicy& policy) {
   return arn_of(account.account->id, "policy", policy.path, policy.name);
 }
+
+std::string provider_arn(const AccountEntry& account, const OpenIdProvider& provider) {
+  return arn_of(account.account->id, "oidc-provider", "/", provider.url);
+}
+
+const OpenIdProvider* find_provider(const AccountEntry& account, std::string_view arn) {
+  const std::string prefix = arn_of(account.account->id, "oidc-provider", "/", "");
+  if (!arn.starts_with(prefix)) return nullptr;
+  const auto found = account.open_id_providers.find(std::string(arn.substr(prefix.size())));
+  return found == account.open_id_providers.end() ? nullptr : &found->second;
+}
+
+std::string provider_tag(const OpenIdProvider& provider) { return "made at " + std::to_string(provider.created_s); }
 
 const ByName<ManagedPolicy>& aws_managed_policies() {
   static const ByName<ManagedPolicy> policies = make_aws_policies();
@@ -103,6 +131,7 @@ PrincipalPtr principal_of(const AccountEntry& account, const User& user) {
   made.user_id = user.id;
   made.name = user.name;
   made.limits = user.limits;
+  made.attributes = attributes_of(user.tags);
   made.account_limits = account.limits;
   add_policies(account, user.policy_set, made.policies);
   for (const auto& [name, group] : account.groups) {
@@ -119,6 +148,7 @@ Principal role_session(const AccountEntry& account, const Role& role, std::strin
   made.user_id = role.id + ":" + std::string(session_name);
   made.name = session_name;
   made.account_limits = account.limits;
+  made.attributes = attributes_of(role.tags);
   add_policies(account, role.policy_set, made.policies);
   return made;
 }

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "auth/attributes.h"
 #include "auth/auth.h"
 #include "auth/policy.h"
 #include "base/bytes.h"
@@ -18,11 +19,6 @@
 
 namespace verbena::auth {
 
-// IAM keeps the case of names, but "Alice" and "alice" are one.
-struct NameOrder {
-  using is_transparent = void;
-  bool operator()(std::string_view a, std::string_view b) const;
-};
 template <class T>
 using ByName = std::map<std::string, T, NameOrder>;
 
@@ -85,6 +81,7 @@ struct ManagedPolicy {
   int64_t version_created_s = 0;
   std::map<int, PolicyVersion> others;  // the versions that do not count, by number
   int versions_made = 1;                // a number is used once
+  TagMap tags;
 };
 
 // Who vouches for users of other systems, by OpenID Connect.
@@ -93,6 +90,7 @@ struct OpenIdProvider {
   int64_t created_s = 0;
   std::vector<std::string> client_ids;   // in the order they came
   std::vector<std::string> thumbprints;  // of certificates: 40 hexadecimal digits each
+  TagMap tags;
 };
 
 struct AccountEntry {
@@ -115,6 +113,12 @@ std::string arn_of(std::string_view account_id, std::string_view kind, std::stri
 std::string user_arn(const AccountEntry& account, const User& user);
 std::string role_arn(const AccountEntry& account, const Role& role);
 std::string policy_arn(const AccountEntry& account, const ManagedPolicy& policy);
+
+std::string provider_arn(const AccountEntry& account, const OpenIdProvider& provider);
+// nullptr for an ARN that names none of the account's.
+const OpenIdProvider* find_provider(const AccountEntry& account, std::string_view arn);
+// Tells a provider from another one that is made under its name later.
+std::string provider_tag(const OpenIdProvider& provider);
 
 // "arn:aws:iam::aws:policy/AmazonS3FullAccess" and a few more, which are there in every account.
 const ByName<ManagedPolicy>& aws_managed_policies();

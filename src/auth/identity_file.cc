@@ -62,7 +62,8 @@ Json encode_providers(const std::map<std::string, OpenIdProvider>& providers) {
     out.push_back({{"url", url},
                    {"created", provider.created_s},
                    {"client_ids", provider.client_ids},
-                   {"thumbprints", provider.thumbprints}});
+                   {"thumbprints", provider.thumbprints},
+                   {"tags", encode_tags(provider.tags)}});
   }
   return out;
 }
@@ -105,6 +106,7 @@ Json encode_account(const AccountEntry& entry) {
     json["document"] = policy.document.text;
     json["description"] = policy.description;
     encode_versions(policy, json);
+    json["tags"] = encode_tags(policy.tags);
     policies.push_back(std::move(json));
   }
   out["users"] = std::move(users);
@@ -260,6 +262,7 @@ Result<void> decode_providers(Reader& read, AccountEntry& entry) {
     provider.created_s = one.number("created");
     VB_ASSIGN(provider.client_ids, decode_texts(one.list("client_ids")));
     VB_ASSIGN(provider.thumbprints, decode_texts(one.list("thumbprints")));
+    VB_ASSIGN(provider.tags, decode_tags(one));
     std::string url = provider.url;
     if (!one.sound() || !entry.open_id_providers.emplace(std::move(url), std::move(provider)).second) {
       return fail(Errc::malformed, "identity file: an OpenID Connect provider");
@@ -314,6 +317,7 @@ Result<void> decode_one(const Json& json, const KeyRing&, ManagedPolicy& out) {
   out.description = read.text("description");
   VB_ASSIGN(out.document, decode_document(read.text("document"), PolicyKind::identity));
   VB_TRY(decode_versions(read, out));
+  VB_ASSIGN(out.tags, decode_tags(read));
   return read.sound() ? Result<void>{} : fail(Errc::malformed, "identity file: a managed policy");
 }
 

@@ -403,7 +403,15 @@ Result<AccessKeyPtr> IdentityStore::open_short(std::string_view token) const {
 }
 
 bool IdentityStore::has_parent(const SessionContents& contents) const {
+  constexpr std::string_view arn = "arn:aws:iam::";
+  constexpr size_t account_digits = 12;
   const auto now = snapshot();
+  if (contents.parent_key.starts_with(arn)) {  // no access key has a slash
+    const auto entry = now->accounts->find(contents.parent_key.substr(arn.size(), account_digits));
+    const OpenIdProvider* const provider =
+        entry == now->accounts->end() ? nullptr : find_provider(*entry->second, contents.parent_key);
+    return provider != nullptr && provider_tag(*provider) == contents.parent_tag;
+  }
   const auto found = now->keys.find(contents.parent_key);
   return found != now->keys.end() && found->second != nullptr &&
          equal_constant_time(as_bytes(tag_of(found->second->credentials)), as_bytes(contents.parent_tag));
@@ -437,6 +445,7 @@ Result<AccessKeyPtr> IdentityStore::resolve(const SessionContents& contents, std
     principal.session.push_back(policy->document.policy);
   }
   principal.token_issued_s = contents.issued_s;
+  principal.attributes = joined(principal.attributes, contents.attributes);
   AccessKey key{{contents.access_key, contents.secret_key, std::string(token)},
                 std::make_shared<const Principal>(std::move(principal)),
                 contents.expires_s,
@@ -461,7 +470,7 @@ Credentials IdentityStore::make_session(SessionContents& contents, const AccessK
   contents.secret_key = make_secret_key();
   // A session of a bucket that a session opened is as old as that one, for policies that end old sessions.
   if (!contents.limits || contents.issued_s == 0) contents.issued_s = now_s;
-  const bool lasting = by.credentials.session_token.empty();
+  const bool lasting = by.parent_key.empty();
   contents.parent_key = lasting ? by.credentials.access_key : by.parent_key;
   contents.parent_tag = lasting ? tag_of(by.credentials) : by.parent_tag;
   return {contents.access_key, contents.secret_key, seal_session(ring_, contents)};

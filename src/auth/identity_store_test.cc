@@ -294,7 +294,7 @@ TEST_F(IdentityStoreTest, TagsVersionsAndProvidersAreThereAfterARestart) {
     policy.others.emplace(1, PolicyVersion{document(allow_list), now - 5});
     entry.policies.emplace("p", policy);
     entry.open_id_providers.emplace("id.example.org/a",
-                                    OpenIdProvider{"id.example.org/a", now, {"one", "two"}, {"ab"}});
+                                    OpenIdProvider{"id.example.org/a", now, {"one", "two"}, {"ab"}, {{"Team", "c"}}});
   }));
   const auto again = open_with(file(), *keys_, root_);
   ASSERT_TRUE(again) << again.error();
@@ -311,6 +311,7 @@ TEST_F(IdentityStoreTest, TagsVersionsAndProvidersAreThereAfterARestart) {
   const OpenIdProvider& provider = alice->open_id_providers.at("id.example.org/a");
   EXPECT_EQ(provider.client_ids, (std::vector<std::string>{"one", "two"}));
   EXPECT_EQ(provider.thumbprints, std::vector<std::string>{"ab"});
+  EXPECT_EQ(provider.tags.at("team"), "c");
 }
 
 TEST_F(IdentityStoreTest, AFileOfTheFirstVersionIsRead) {
@@ -516,6 +517,47 @@ TEST_F(IdentityStoreTest, ASessionEndsWithTheKeyThatItWasMadeBy) {
   EXPECT_EQ(error_of(other), Errc::ok) << "of another key";
 }
 
+TEST_F(IdentityStoreTest, ASessionEndsWithTheProviderThatVouchedForIt) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_role("alice", "jobs");
+  const auto set_provider = [&](int64_t created_s) {
+    ASSERT_TRUE(change("alice", [&](AccountEntry& entry) {
+      entry.open_id_providers.clear();
+      OpenIdProvider provider;
+      provider.url = "idp.example.org/r";
+      provider.created_s = created_s;
+      if (created_s != 0) entry.open_id_providers.emplace(provider.url, provider);
+    }));
+  };
+  set_provider(now);
+  const auto entry = store_->account_named("alice");
+  const OpenIdProvider& provider = entry->open_id_providers.begin()->second;
+  AccessKey by;
+  by.parent_key = provider_arn(*entry, provider);
+  by.parent_tag = provider_tag(provider);
+  SessionContents first = role_contents("alice", "jobs"), second = first;
+  first.attributes.tags = {{"Team", "red"}};
+  first.attributes.claims = {{"idp.example.org/r:sub", {"someone"}}};
+  const Credentials made = store_->make_session(first, by, now);
+  const auto found = store_->find(made.access_key, made.session_token, now);
+  ASSERT_TRUE(found);
+  const Attributes& attributes = *(*found)->principal->attributes;
+  EXPECT_EQ(attributes.tags.at("team"), "red");
+  EXPECT_EQ(attributes.claims.at("idp.example.org/r:sub"), std::vector<std::string>{"someone"});
+  const Credentials next = store_->make_session(second, **found, now + 1);
+  EXPECT_EQ(error_of(next), Errc::ok);
+  ASSERT_TRUE(change("alice", [](AccountEntry& e) { e.roles.at("jobs").tags = {{"TEAM", "blue"}, {"cost", "7"}}; }));
+  const auto again = store_->find(made.access_key, made.session_token, now);
+  ASSERT_TRUE(again);
+  EXPECT_EQ((*again)->principal->attributes->tags.at("team"), "red") << "the session's own come first";
+  EXPECT_EQ((*again)->principal->attributes->tags.at("cost"), "7");
+  for (const int64_t created : {int64_t(0), now + 1}) {
+    set_provider(created);
+    EXPECT_EQ(error_of(made), Errc::invalid_access_key_id) << created;
+    EXPECT_EQ(error_of(next), Errc::invalid_access_key_id) << created;
+  }
+}
+
 TEST_F(IdentityStoreTest, ASessionOfTheRootEndsWhenTheRootKeyChanges) {
   SessionContents contents;
   contents.kind = Principal::Kind::account_root;
@@ -546,9 +588,20 @@ TEST(SessionToken, ASessionIsReadBackTheSameAndNothingLessIsRead) {
   contents.kind = Principal::Kind::assumed_role;
   contents.subject = "role";
   contents.policy_arns = {"arn:aws:iam::aws:policy/AmazonS3FullAccess"};
+  contents.attributes.tags = {{"Team", "red"}};
+  contents.attributes.transitive = {"team"};
+  contents.attributes.source_identity = "someone";
+  contents.attributes.claims = {{"idp.example.org:sub", {"s\"1"}}};
   const std::string text = encode_session(contents);
   EXPECT_EQ(decode_session(text), contents);
   for (size_t size = 0; size < text.size(); ++size) EXPECT_FALSE(decode_session(text.substr(0, size)));
+  for (const char* more : {R"("limit":"x")", R"("tags":[])", R"("claims":{"a":7})", R"("transitive":"team")"}) {
+    std::string other = text;
+    const size_t at = other.find(R"("attributes":{)") + 14;
+    ASSERT_GT(at, 14u);
+    EXPECT_FALSE(decode_session(other.substr(0, at) + more + "}" + other.substr(other.find("},\"expires\"", at) + 1)))
+        << more;
+  }
   contents.expires_s = 0;
   EXPECT_FALSE(decode_session(encode_session(contents))) << "a session without an end";
 }

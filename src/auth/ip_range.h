@@ -1,4 +1,4 @@
-// Internet addresses and ranges of them, as policies write them. Internal to auth/.
+// Internet addresses and ranges of them, as policies and configurations write them.
 #pragma once
 
 #include <array>

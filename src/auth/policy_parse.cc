@@ -152,7 +152,9 @@ class StatementReader {
       } else if (type == "CanonicalUser") {
         if (text.empty() || text == "*") return malformed("Invalid principal in policy.");
         statement.principals.push_back({PrincipalName::Kind::account, text, {}});
-      } else if (type == "Service" || type == "Federated") {
+      } else if (type == "Federated") {
+        statement.principals.push_back(parse_federated_principal(text));
+      } else if (type == "Service") {
         statement.principals.push_back({});
       } else {
         return malformed("Invalid principal in policy.");

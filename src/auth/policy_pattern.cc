@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "auth/attributes.h"
 #include "auth/principal.h"
 #include "base/date.h"
 
@@ -24,6 +25,8 @@ std::string_view type_of(const Principal* principal) {
       return "User";
     case Principal::Kind::assumed_role:
       return "AssumedRole";
+    case Principal::Kind::federated:
+      return "FederatedUser";
   }
   return "Anonymous";
 }
@@ -35,6 +38,24 @@ std::string principal_arn(const Principal& principal) {
   if (principal.kind != Principal::Kind::assumed_role || at == std::string::npos) return principal.arn;
   const std::string_view rest = std::string_view(principal.arn).substr(at + infix.size());
   return "arn:aws:iam::" + principal.account->id + ":role/" + std::string(rest.substr(0, rest.find('/')));
+}
+
+bool attribute_fact(const Attributes& attributes, std::string_view key, FactValues& values) {
+  constexpr std::string_view tag_prefix = "aws:principaltag/";
+  if (key.starts_with(tag_prefix)) {
+    const auto tag = attributes.tags.find(key.substr(tag_prefix.size()));
+    if (tag == attributes.tags.end()) return false;
+    values.push_back(tag->second);
+    return true;
+  }
+  if (key == "aws:sourceidentity" && !attributes.source_identity.empty()) {
+    values.push_back(attributes.source_identity);
+    return true;
+  }
+  const auto claim = attributes.claims.find(key);
+  if (claim == attributes.claims.end()) return false;
+  values.insert(values.end(), claim->second.begin(), claim->second.end());
+  return true;
 }
 
 bool principal_fact(const Principal* principal, std::string_view key, FactValues& values) {
@@ -69,7 +90,10 @@ std::string normal_key(std::string_view key) {
 
 bool find_fact(const Question& question, std::string_view key, FactValues& values) {
   if (principal_fact(question.principal, key, values)) return true;
-  return question.facts != nullptr && question.facts->find(key, values);
+  if (question.facts != nullptr && question.facts->find(key, values)) return true;
+  // Last: nothing that a provider says of somebody stands for what is known of the request.
+  const Attributes* const attributes = question.principal == nullptr ? nullptr : question.principal->attributes.get();
+  return attributes != nullptr && attribute_fact(*attributes, key, values);
 }
 
 void Pattern::add_literal(std::string_view text) {

@@ -84,11 +84,22 @@ std::optional<PrincipalName> parse_aws_principal(std::string_view text) {
   return std::nullopt;
 }
 
+PrincipalName parse_federated_principal(std::string_view text) {
+  constexpr std::string_view iam = "arn:aws:iam::", provider = ":oidc-provider/";
+  const bool ours = text.starts_with(iam) && text.find(provider) != std::string_view::npos;
+  return ours ? PrincipalName{PrincipalName::Kind::provider, {}, std::string(text)} : PrincipalName{};
+}
+
 Reach reach_of(const PrincipalName& name, const Principal* principal) {
   using Kind = PrincipalName::Kind;
-  if (name.kind == Kind::everyone) return Reach::principal;
+  // "Everyone" is everyone who has a key here, or none: what a provider vouches for must be named to be let in,
+  // although a denial of everyone is one of them, too.
+  const bool federated = principal != nullptr && principal->kind == Principal::Kind::federated;
+  if (name.kind == Kind::everyone) return federated ? Reach::account : Reach::principal;
   if (principal == nullptr) return Reach::none;
   switch (name.kind) {
+    case Kind::provider:
+      return federated && principal->arn == name.name ? Reach::principal : Reach::none;
     case Kind::account:
       return account_reach(name.account, *principal);
     case Kind::user:

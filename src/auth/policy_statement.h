@@ -20,7 +20,8 @@ struct PrincipalName {
     user,      // arn:aws:iam::ACCOUNT:user/NAME
     role,      // arn:aws:iam::ACCOUNT:role/NAME
     session,   // arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION
-    nobody,    // a service or an identity provider: no one who comes here
+    provider,  // {"Federated": an OpenID Connect provider's ARN}, which is the name
+    nobody,    // a service or another identity provider: no one who comes here
   };
   Kind kind = Kind::nobody;
   std::string account;  // id or canonical id; empty: `name` may be an account's
@@ -29,6 +30,8 @@ struct PrincipalName {
 
 // One string of a Principal element: {"AWS": text}. nullopt: it names no principal.
 std::optional<PrincipalName> parse_aws_principal(std::string_view text);
+// {"Federated": text}: whatever it is, for those whom no one here vouches for are in policies, too.
+PrincipalName parse_federated_principal(std::string_view text);
 Reach reach_of(const PrincipalName& name, const Principal* principal);
 
 struct Statement {

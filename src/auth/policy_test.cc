@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "auth/attributes.h"
 #include "auth/principal.h"
 
 namespace verbena::auth {
@@ -508,6 +509,69 @@ TEST(PolicyBucket, ResourcesMustLieInTheBucket) {
   EXPECT_TRUE(concerns("arn:aws:s3:::*/*"));
   EXPECT_FALSE(concerns("arn:aws:s3:::video*"));
   EXPECT_FALSE(concerns("*"));
+}
+
+TEST(Federated, ATrustPolicyLetsInWhomItNamesAndNobodyByEveryone) {
+  const std::string arn = "arn:aws:iam::111111111111:oidc-provider/idp.example.org/r";
+  Principal provider;
+  provider.kind = Principal::Kind::federated;
+  provider.account = alice;
+  provider.arn = arn;
+  const auto effect = [&](const std::string& principal, const std::string& more = "", const char* says = "Allow") {
+    const auto trust = parsed(R"({"Statement":{"Effect":")" + std::string(says) + R"(","Action":"sts:*","Principal":)" +
+                                  principal + more + "}}",
+                              PolicyKind::trust);
+    const MapFacts facts{{"idp.example.org/r:sub", {"someone"}}};
+    return evaluate_resource(*trust, {&provider, "sts:AssumeRoleWithWebIdentity", "arn:aws:iam::1:role/r", &facts});
+  };
+  const auto lets_in = [&](const std::string& principal, const std::string& more = "") {
+    return effect(principal, more).allowed >= Reach::principal;
+  };
+  EXPECT_TRUE(lets_in(R"({"Federated":")" + arn + "\"}"));
+  EXPECT_TRUE(lets_in(R"({"Federated":["cognito-identity.amazonaws.com",")" + arn + "\"]}"));
+  EXPECT_TRUE(lets_in(R"({"Federated":")" + arn + "\"}",
+                      R"(,"Condition":{"StringEquals":{"IDP.example.org/r:sub":"someone"}})"));
+  EXPECT_FALSE(lets_in(R"({"Federated":")" + arn + "\"}",
+                       R"(,"Condition":{"StringEquals":{"idp.example.org/r:sub":"another"}})"));
+  for (const std::string& other :
+       {std::string("\"*\""), std::string(R"({"AWS":"*"})"), std::string(R"({"AWS":"111111111111"})"),
+        std::string(R"({"AWS":"arn:aws:iam::111111111111:root"})"), std::string(R"({"Federated":"*"})"),
+        R"({"Federated":")" + arn + "x\"}",
+        std::string(R"({"AWS":"arn:aws:iam::111111111111:user/idp.example.org/r"})")}) {
+    EXPECT_FALSE(lets_in(other)) << other;
+  }
+  EXPECT_TRUE(effect("\"*\"", "", "Deny").denied) << "a denial of everyone is one of them, too";
+  // What names a provider names nobody who has a key.
+  const Principal user = user_of(alice, "u");
+  const auto trust =
+      parsed(R"({"Statement":{"Effect":"Allow","Action":"sts:*","Principal":{"Federated":")" + arn + "\"}}}",
+             PolicyKind::trust);
+  EXPECT_EQ(evaluate_resource(*trust, {&user, "sts:AssumeRole", "r", nullptr}).allowed, Reach::none);
+}
+
+TEST(Attributes, WhatAProviderSaidIsAskedForLast) {
+  Principal session = session_of(alice, "role", "job");
+  auto attributes = std::make_shared<Attributes>();
+  attributes->tags = {{"Team", "red"}};
+  attributes->source_identity = "someone";
+  attributes->claims = {{"idp.example.org/r:sub", {"s1"}}, {"aws:sourceip", {"10.0.0.1"}}, {"aws:userid", {"root"}}};
+  session.attributes = attributes;
+  const MapFacts facts{{"aws:sourceip", {"192.0.2.1"}}};
+  const auto holds = [&](const std::string& condition) {
+    const auto policy =
+        parsed(R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"s3:*","Resource":"*",)"
+               R"("Condition":{"StringEquals":{)" +
+                   condition + "}}}}",
+               PolicyKind::identity);
+    return evaluate(*policy, {&session, "s3:GetObject", "arn:aws:s3:::b/k", &facts}) == Effect::allow;
+  };
+  EXPECT_TRUE(holds(R"("aws:PrincipalTag/Team":"red")") && holds(R"("AWS:principaltag/TEAM":"red")"));
+  EXPECT_TRUE(holds(R"("aws:SourceIdentity":"someone")") && holds(R"("idp.example.org/r:sub":"s1")"));
+  EXPECT_TRUE(holds(R"("idp.example.org/r:sub":"${idp.example.org/r:sub}")"));
+  EXPECT_FALSE(holds(R"("aws:PrincipalTag/Other":"red")") || holds(R"("aws:SourceIp":"10.0.0.1")"));
+  EXPECT_FALSE(holds(R"("aws:userid":"root")"));
+  session.attributes = nullptr;
+  EXPECT_FALSE(holds(R"("aws:PrincipalTag/Team":"red")"));
 }
 
 }  // namespace

@@ -21,8 +21,11 @@ struct Account {
 };
 using AccountPtr = std::shared_ptr<const Account>;
 
+struct Attributes;
+
 struct Principal {
-  enum class Kind : uint8_t { account_root, user, assumed_role };
+  // `federated` is an identity provider's word for somebody who is about to take on a role: it signs nothing.
+  enum class Kind : uint8_t { account_root, user, assumed_role, federated };
   Kind kind = Kind::account_root;
   AccountPtr account;
   bool superuser = false;  // the server's own root key: may do everything, manages accounts
@@ -34,6 +37,7 @@ struct Principal {
   std::vector<PolicyPtr> session;           // session policies: what they do not allow is denied. Empty: no limit
   std::optional<int64_t> token_issued_s{};  // of a session: when its credentials were made, since the epoch
   LimitsPtr limits{}, account_limits{};     // of a user; of its account. Null: none
+  std::shared_ptr<const Attributes> attributes{};  // its tags and more (attributes.h). Null: none
 };
 using PrincipalPtr = std::shared_ptr<const Principal>;
 

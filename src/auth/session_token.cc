@@ -48,6 +48,49 @@ bool read_limits(const Json& json, std::optional<BucketSession>& out) {
          read_text(*found, "sse", out->encryption) && read_text(*found, "kms", out->kms_key_id);
 }
 
+Json encode_attributes(const Attributes& attributes) {
+  Json json = Json::object();
+  for (const auto& [key, value] : attributes.tags) json["tags"][key] = value;
+  if (!attributes.transitive.empty()) json["transitive"] = attributes.transitive;
+  if (!attributes.source_identity.empty()) json["source"] = attributes.source_identity;
+  for (const auto& [key, values] : attributes.claims) json["claims"][key] = values;
+  return json;
+}
+
+bool read_texts(const Json& list, std::vector<std::string>& out) {
+  if (!list.is_array()) return false;
+  for (const Json& text : list) {
+    if (!text.is_string()) return false;
+    out.push_back(text.get<std::string>());
+  }
+  return true;
+}
+
+bool read_attributes(const Json& json, Attributes& out) {
+  const auto found = json.find("attributes");
+  if (found == json.end()) return true;
+  if (!found->is_object()) return false;
+  for (const auto& [name, value] : found->items()) {
+    if (name == "source" && value.is_string()) {
+      out.source_identity = value.get<std::string>();
+    } else if (name == "transitive") {
+      if (!read_texts(value, out.transitive)) return false;
+    } else if (name == "tags" && value.is_object()) {
+      for (const auto& [key, tag] : value.items()) {
+        if (!tag.is_string()) return false;
+        out.tags.emplace(key, tag.get<std::string>());
+      }
+    } else if (name == "claims" && value.is_object()) {
+      for (const auto& [key, values] : value.items()) {
+        if (!read_texts(values, out.claims[key])) return false;
+      }
+    } else {
+      return false;  // not of this server's making, and it may be a limit
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string encode_session(const SessionContents& contents) {
@@ -71,6 +114,7 @@ std::string encode_session(const SessionContents& contents) {
                       {"sse", contents.limits->encryption},
                       {"kms", contents.limits->kms_key_id}};
   }
+  if (!contents.attributes.empty()) json["attributes"] = encode_attributes(contents.attributes);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -92,7 +136,7 @@ std::optional<SessionContents> decode_session(std::string_view text) {
     return std::nullopt;
   }
   contents.kind = static_cast<Principal::Kind>(kind);
-  if (!read_limits(json, contents.limits)) return std::nullopt;
+  if (!read_limits(json, contents.limits) || !read_attributes(json, contents.attributes)) return std::nullopt;
   return contents;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "auth/attributes.h"
 #include "auth/auth.h"
 #include "auth/keyring.h"
 #include "auth/principal.h"
@@ -24,9 +25,11 @@ struct SessionContents {
   std::string policy;               // session policy; empty for none
   std::vector<std::string> policy_arns;
   int64_t issued_s = 0;
-  // The lasting key that it goes back to: it ends when that key is gone, turned off or made anew.
+  // The lasting key that it goes back to: it ends when that key is gone, turned off or made anew. Of who signed in by
+  // an identity provider: that provider's ARN, likewise.
   std::string parent_key, parent_tag;
   std::optional<BucketSession> limits{};  // a session of a directory bucket
+  Attributes attributes{};                // of the session, besides its role's
   bool operator==(const SessionContents&) const = default;
 };
 

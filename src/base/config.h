@@ -126,6 +126,12 @@ struct Config {
     std::string zone = "local1-az1";  // of directory buckets: the server's Availability Zone
   } s3_express;
 
+  struct SignIn {
+    bool web_identity = true;           // by tokens of OpenID Connect providers that accounts have registered
+    std::vector<std::string> networks;  // CIDRs that a provider may be in besides public addresses
+    std::string ca_file;                // PEM: authorities of providers' certificates, besides the system's
+  } sign_in;
+
   struct Tls {
     std::string certificate;  // PEM file; both or neither
     std::string key;

@@ -359,6 +359,16 @@ const std::array keys{
     ConfigKey{"s3_express.zone", "local1-az1", "the zone that names of directory buckets end in: BASE--ZONE--x-s3",
               [](C& c, S& t) { return parse_zone(c.s3_express.zone, t); }},
 
+    ConfigKey{"sign_in.web_identity", "true",
+              "roles for who has a token of an OpenID Connect provider that an account has registered",
+              [](C& c, S& t) { return parse_bool(c.sign_in.web_identity, t); }},
+    ConfigKey{"sign_in.networks", "",
+              "networks (CIDR) that such a provider may be in; elsewhere only public addresses are asked for its keys",
+              [](C& c, S& t) { return parse_list(c.sign_in.networks, t, 64); }, true},
+    ConfigKey{"sign_in.ca_file", "",
+              "PEM file of authorities that providers' certificates may be of, besides the system's",
+              [](C& c, S& t) { return parse_text(c.sign_in.ca_file, t); }},
+
     ConfigKey{"tls.certificate", "", "PEM file with the certificate chain; with tls.key, HTTP becomes HTTPS",
               [](C& c, S& t) { return parse_text(c.tls.certificate, t); }},
     ConfigKey{"tls.key", "", "PEM file with the private key", [](C& c, S& t) { return parse_text(c.tls.key, t); }},

@@ -128,16 +128,29 @@ iam::Api api_of(const Context& context, const Exchange& exchange) {
   return api != iam::Api::none && in_bucket_host(context, exchange) ? iam::Api::none : api;
 }
 
+struct ReadCall {
+  memory::WholeBody body;
+  bool stranger = false;  // nobody signed it, and it may be one that nobody has to
+};
+
 // The whole body of a call, which is small. A signature covers it, so it is read before that is verified, but of nobody
-// whose key there is not.
-Task<Result<memory::WholeBody>> read_call(const Context& context, Exchange& exchange) {
-  VB_CO_TRY(context.verifier.check_caller(view_of(exchange)));
-  auto body =
-      co_await memory::read_whole(exchange.body(), *context.arena, exchange.peer_address(), iam::body_bytes_max);
+// whose key there is not, or who has none although nobody signs in without.
+Task<Result<ReadCall>> read_call(const Context& context, iam::Api api, Exchange& exchange) {
+  const auto known = context.verifier.check_caller(view_of(exchange));
+  ReadCall out;
+  if (!known) {
+    out.stranger =
+        api == iam::Api::query && known.error() == Errc::missing_authentication && context.iam->takes_strangers();
+    if (!out.stranger) co_return std::unexpected(known.error());
+  }
+  const size_t bytes_max = out.stranger ? iam::stranger_body_bytes_max : iam::body_bytes_max;
+  auto body = co_await memory::read_whole(exchange.body(), *context.arena, exchange.peer_address(), bytes_max);
   if (!body && body.error() == Errc::too_large) {
     co_return fail(Errc::entity_too_large, "The request's body is too large.");
   }
-  co_return body;
+  if (!body) co_return std::unexpected(body.error());
+  out.body = std::move(*body);
+  co_return std::move(out);
 }
 
 // "iam:CreateUser", "admin:add-user": for the log. Nothing else of a call is: it may hold secrets.
@@ -162,12 +175,20 @@ std::string call_name(iam::Api api, std::string_view path, std::string_view body
 // IAM, STS and the admin API. Returns who signed, for the log.
 Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchange, const std::string& request_id,
                                 s3::Response& response) {
-  const auto whole = co_await read_call(context, exchange);
+  const auto whole = co_await read_call(context, api, exchange);
   if (!whole) exchange.close_after();  // the rest was not read
-  const std::string* const body = whole ? &whole->text : nullptr;
-  auto verified = whole ? authenticate_call(context, exchange, *body) : std::unexpected(whole.error());
+  const std::string* const body = whole ? &whole->body.text : nullptr;
+  const bool stranger = whole && whole->stranger;
+  auto verified = stranger ? Result<auth::Verified>()
+                  : whole  ? authenticate_call(context, exchange, *body)
+                           : std::unexpected(whole.error());
   auth::Identity who;
-  if (verified) {
+  if (stranger) {
+    const s3::Request request = make_request(exchange, auth::Identity(), request_id, body->size());
+    iam::SignedIn signed_in = co_await context.iam->serve_stranger(request, *body, response);
+    who.access_key = std::move(signed_in.access_key);
+    who.principal = std::move(signed_in.principal);
+  } else if (verified) {
     who = verified->identity;
     const s3::Request request = make_request(exchange, verified->identity, request_id, body->size());
     co_await context.iam->serve(api, request, *verified->key, *body, response);

@@ -46,7 +46,7 @@ constexpr std::array iam_actions = {
     Action{"ListAttachedGroupPolicies", Target::group, " GroupName PathPrefix Marker MaxItems ",
            list_attached_policies},
 
-    Action{"CreatePolicy", Target::new_policy, " PolicyName Path PolicyDocument Description ", create_policy},
+    Action{"CreatePolicy", Target::new_policy, " PolicyName Path PolicyDocument Description Tags.* ", create_policy},
     Action{"GetPolicy", Target::policy, " PolicyArn ", get_policy},
     Action{"GetPolicyVersion", Target::policy, " PolicyArn VersionId ", get_policy_version},
     Action{"ListPolicyVersions", Target::policy, " PolicyArn Marker MaxItems ", list_policy_versions},
@@ -56,11 +56,16 @@ constexpr std::array iam_actions = {
     Action{"SetDefaultPolicyVersion", Target::policy, " PolicyArn VersionId ", set_default_policy_version},
     Action{"DeletePolicyVersion", Target::policy, " PolicyArn VersionId ", delete_policy_version},
 
+    Action{"TagPolicy", Target::policy, " PolicyArn Tags.* ", tag_subject},
+    Action{"UntagPolicy", Target::policy, " PolicyArn TagKeys.* ", untag_subject},
+    Action{"ListPolicyTags", Target::policy, " PolicyArn Marker MaxItems ", list_tags},
+
     Action{"CreateRole", Target::role, " RoleName Path AssumeRolePolicyDocument Description MaxSessionDuration Tags.* ",
            create_role},
     Action{"GetRole", Target::role, " RoleName ", get_role},
     Action{"ListRoles", Target::none, " PathPrefix Marker MaxItems ", list_roles},
     Action{"UpdateRole", Target::role, " RoleName Description MaxSessionDuration ", update_role},
+    Action{"UpdateRoleDescription", Target::role, " RoleName Description ", update_role_description},
     Action{"UpdateAssumeRolePolicy", Target::role, " RoleName PolicyDocument ", update_assume_role_policy},
     Action{"DeleteRole", Target::role, " RoleName ", delete_role},
     Action{"TagRole", Target::role, " RoleName Tags.* ", tag_subject},
@@ -74,7 +79,7 @@ constexpr std::array iam_actions = {
     Action{"DetachRolePolicy", Target::role, " RoleName PolicyArn ", detach_policy},
     Action{"ListAttachedRolePolicies", Target::role, " RoleName PathPrefix Marker MaxItems ", list_attached_policies},
 
-    Action{"CreateOpenIDConnectProvider", Target::open_id_provider, " Url ClientIDList.* ThumbprintList.* ",
+    Action{"CreateOpenIDConnectProvider", Target::open_id_provider, " Url ClientIDList.* ThumbprintList.* Tags.* ",
            create_open_id_provider},
     Action{"GetOpenIDConnectProvider", Target::open_id_provider, " OpenIDConnectProviderArn ", get_open_id_provider},
     Action{"ListOpenIDConnectProviders", Target::none, " ", list_open_id_providers},
@@ -86,6 +91,21 @@ constexpr std::array iam_actions = {
            remove_client_id},
     Action{"UpdateOpenIDConnectProviderThumbprint", Target::open_id_provider,
            " OpenIDConnectProviderArn ThumbprintList.* ", update_thumbprints},
+
+    Action{"TagOpenIDConnectProvider", Target::open_id_provider, " OpenIDConnectProviderArn Tags.* ", tag_subject},
+    Action{"UntagOpenIDConnectProvider", Target::open_id_provider, " OpenIDConnectProviderArn TagKeys.* ",
+           untag_subject},
+    Action{"ListOpenIDConnectProviderTags", Target::open_id_provider, " OpenIDConnectProviderArn Marker MaxItems ",
+           list_tags},
+
+    Action{"ListInstanceProfilesForRole", Target::role, " RoleName Marker MaxItems ", list_none},
+    Action{"ListMFADevices", Target::own_user, " UserName Marker MaxItems ", list_none},
+    Action{"ListVirtualMFADevices", Target::none, " AssignmentStatus Marker MaxItems ", list_none},
+    Action{"ListSSHPublicKeys", Target::own_user, " UserName Marker MaxItems ", list_none},
+    Action{"ListSigningCertificates", Target::own_user, " UserName Marker MaxItems ", list_none},
+    Action{"ListServiceSpecificCredentials", Target::own_user, " UserName ServiceName Marker MaxItems ", list_none},
+    Action{"GetLoginProfile", Target::own_user, " UserName ", no_login_profile},
+    Action{"DeleteLoginProfile", Target::own_user, " UserName ", no_login_profile},
 
     Action{"GetAccountSummary", Target::none, " ", get_account_summary},
 };

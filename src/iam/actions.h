@@ -54,10 +54,11 @@ Result<void> create_role(Call& call);
 Result<void> get_role(Call& call);
 Result<void> list_roles(Call& call);
 Result<void> update_role(Call& call);
+Result<void> update_role_description(Call& call);
 Result<void> update_assume_role_policy(Call& call);
 Result<void> delete_role(Call& call);
 
-// Of users and roles alike.
+// Of users, roles, policies and providers alike.
 Result<void> tag_subject(Call& call);
 Result<void> untag_subject(Call& call);
 Result<void> list_tags(Call& call);
@@ -69,6 +70,9 @@ Result<void> delete_open_id_provider(Call& call);
 Result<void> add_client_id(Call& call);
 Result<void> remove_client_id(Call& call);
 Result<void> update_thumbprints(Call& call);
+
+Result<void> list_none(Call& call);
+Result<void> no_login_profile(Call& call);
 
 Result<void> get_account_summary(Call& call);
 

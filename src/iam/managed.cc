@@ -82,17 +82,6 @@ int read_version(const Call& call) {
   return number && *number <= 1'000'000'000 ? static_cast<int>(*number) : 0;
 }
 
-// The policy that a call changes, which must be the account's own.
-Result<ManagedPolicy*> find_own(const Call& call, AccountEntry& account) {
-  const std::string arn(call.get("PolicyArn"));
-  if (arn.starts_with("arn:aws:iam::aws:")) {
-    return call.refuse(Errc::access_denied, "A policy of AWS's own cannot be changed.");
-  }
-  const ManagedPolicy* policy = find_policy(account, arn);
-  if (policy == nullptr) return call.refuse(Errc::no_such_entity, "Policy " + arn + " was not found.");
-  return &account.policies.find(policy->name)->second;
-}
-
 void make_default(ManagedPolicy& policy, int number) {
   auto node = policy.others.extract(number);
   policy.others.emplace(policy.version, auth::PolicyVersion{std::move(policy.document), policy.version_created_s});
@@ -103,6 +92,16 @@ void make_default(ManagedPolicy& policy, int number) {
 
 }  // namespace
 
+Result<ManagedPolicy*> find_own_policy(const Call& call, AccountEntry& account) {
+  const std::string arn(call.get("PolicyArn"));
+  if (arn.starts_with("arn:aws:iam::aws:")) {
+    return call.refuse(Errc::access_denied, "A policy of AWS's own cannot be changed.");
+  }
+  const ManagedPolicy* policy = find_policy(account, arn);
+  if (policy == nullptr) return call.refuse(Errc::no_such_entity, "Policy " + arn + " was not found.");
+  return &account.policies.find(policy->name)->second;
+}
+
 Result<void> create_policy(Call& call) {
   ManagedPolicy policy;
   VB_ASSIGN(policy.name, call.name("PolicyName", policy_name_max));
@@ -110,6 +109,7 @@ Result<void> create_policy(Call& call) {
   VB_ASSIGN(policy.description, call.description());
   VB_ASSIGN(policy.document,
             call.document("PolicyDocument", auth::PolicyKind::identity, auth::managed_policy_bytes_max));
+  VB_ASSIGN(policy.tags, read_new_tags(call, "iam:TagPolicy"));
   policy.id = auth::make_id("ANPA");
   policy.created_s = policy.version_created_s = call.now_s();
   VB_TRY(call.change([&](AccountEntry& account) -> Result<void> {
@@ -124,6 +124,7 @@ Result<void> create_policy(Call& call) {
   }));
   call.xml.open("Policy");
   write_policy(call, policy, policy_arn(*call.account, policy));
+  write_tags(call.xml, policy.tags);
   call.xml.close();
   return {};
 }
@@ -132,6 +133,7 @@ Result<void> get_policy(Call& call) {
   VB_ASSIGN(const ManagedPolicy* policy, find_asked(call));
   call.xml.open("Policy");
   write_policy(call, *policy, std::string(call.get("PolicyArn")));
+  write_tags(call.xml, policy->tags);
   call.xml.close();
   return {};
 }
@@ -157,7 +159,7 @@ Result<void> create_policy_version(Call& call) {
   const bool set_as_default = call.get("SetAsDefault") == "true";
   int number = 0;
   VB_TRY(call.change([&](AccountEntry& account) -> Result<void> {
-    VB_ASSIGN(ManagedPolicy * policy, find_own(call, account));
+    VB_ASSIGN(ManagedPolicy * policy, find_own_policy(call, account));
     if (policy->others.size() + 1 >= auth::policy_versions_max) {
       return call.refuse(Errc::limit_exceeded,
                          "A managed policy can have up to 5 versions. Before you create a new version, you must delete "
@@ -176,7 +178,7 @@ Result<void> create_policy_version(Call& call) {
 
 Result<void> set_default_policy_version(Call& call) {
   return call.change([&](AccountEntry& account) -> Result<void> {
-    VB_ASSIGN(ManagedPolicy * policy, find_own(call, account));
+    VB_ASSIGN(ManagedPolicy * policy, find_own_policy(call, account));
     const int number = read_version(call);
     if (number == policy->version) return {};
     if (!policy->others.contains(number)) return no_such_version(call);
@@ -187,7 +189,7 @@ Result<void> set_default_policy_version(Call& call) {
 
 Result<void> delete_policy_version(Call& call) {
   return call.change([&](AccountEntry& account) -> Result<void> {
-    VB_ASSIGN(ManagedPolicy * policy, find_own(call, account));
+    VB_ASSIGN(ManagedPolicy * policy, find_own_policy(call, account));
     const int number = read_version(call);
     if (number == policy->version) {
       return call.refuse(Errc::delete_conflict, "Cannot delete the default version of a policy.");
@@ -245,7 +247,7 @@ Result<void> delete_policy(Call& call) {
   }
   const std::string name = asked->name;
   return call.change([&](AccountEntry& account) -> Result<void> {
-    VB_ASSIGN(const ManagedPolicy* policy, find_own(call, account));
+    VB_ASSIGN(const ManagedPolicy* policy, find_own_policy(call, account));
     if (!policy->others.empty()) {
       return call.refuse(Errc::delete_conflict,
                          "This policy has more than one version. Before you delete a policy, you must delete the "

@@ -4,6 +4,7 @@
 #include "base/hex.h"
 #include "iam/actions.h"
 #include "iam/subjects.h"
+#include "sign_in/claims.h"
 
 namespace verbena::iam {
 namespace {
@@ -28,6 +29,10 @@ Result<std::string> read_url(const Call& call) {
       });
   if (!sound)
     return call.refuse(Errc::validation_error, "Url must be an https URL without query, of at most 255 bytes.");
+  // Its name stands before those of its claims in condition keys.
+  if (!sign_in::may_name_keys(url.substr(scheme.size()))) {
+    return call.refuse(Errc::validation_error, "Url must have a host with a period, a port or a path.");
+  }
   return std::string(url.substr(scheme.size()));
 }
 
@@ -51,16 +56,6 @@ std::unexpected<Error> not_found(const Call& call) {
                      "OpenIDConnect Provider not found for arn " + std::string(call.get("OpenIDConnectProviderArn")));
 }
 
-template <class Account>
-auto find_provider(const Call& call, Account& account) -> Result<decltype(&account.open_id_providers.begin()->second)> {
-  const std::string_view arn = call.get("OpenIDConnectProviderArn");
-  const std::string prefix = arn_of(call, "");
-  if (!arn.starts_with(prefix)) return not_found(call);
-  const auto found = account.open_id_providers.find(std::string(arn.substr(prefix.size())));
-  if (found == account.open_id_providers.end()) return not_found(call);
-  return &found->second;
-}
-
 void write_list(s3::XmlWriter& xml, std::string_view element, const std::vector<std::string>& texts) {
   xml.open(element);
   for (const std::string& text : texts) xml.element("member", text);
@@ -68,6 +63,15 @@ void write_list(s3::XmlWriter& xml, std::string_view element, const std::vector<
 }
 
 }  // namespace
+
+Result<OpenIdProvider*> find_asked_provider(const Call& call, AccountEntry& account) {
+  const std::string_view arn = call.get("OpenIDConnectProviderArn");
+  const std::string prefix = arn_of(call, "");
+  if (!arn.starts_with(prefix)) return not_found(call);
+  const auto found = account.open_id_providers.find(std::string(arn.substr(prefix.size())));
+  if (found == account.open_id_providers.end()) return not_found(call);
+  return &found->second;
+}
 
 std::string provider_arn(const Call& call) {
   const auto arn = call.parameters.get("OpenIDConnectProviderArn");
@@ -82,6 +86,7 @@ Result<void> create_open_id_provider(Call& call) {
   VB_ASSIGN(provider.client_ids, call.parameters.members("ClientIDList", "", auth::client_ids_max));
   for (const std::string& id : provider.client_ids) VB_TRY(check_client_id(call, id));
   VB_ASSIGN(provider.thumbprints, read_thumbprints(call));
+  VB_ASSIGN(provider.tags, read_new_tags(call, "iam:TagOpenIDConnectProvider"));
   provider.created_s = call.now_s();
   VB_TRY(call.change([&](AccountEntry& account) -> Result<void> {
     if (account.open_id_providers.contains(provider.url)) {
@@ -94,15 +99,18 @@ Result<void> create_open_id_provider(Call& call) {
     return {};
   }));
   call.xml.element("OpenIDConnectProviderArn", arn_of(call, provider.url));
+  write_tags(call.xml, provider.tags);
   return {};
 }
 
 Result<void> get_open_id_provider(Call& call) {
-  VB_ASSIGN(const OpenIdProvider* provider, find_provider(call, *call.account));
+  AccountEntry copy = *call.account;
+  VB_ASSIGN(const OpenIdProvider* provider, find_asked_provider(call, copy));
   call.xml.element("Url", provider->url);
   write_list(call.xml, "ClientIDList", provider->client_ids);
   write_list(call.xml, "ThumbprintList", provider->thumbprints);
   write_date(call.xml, "CreateDate", provider->created_s);
+  write_tags(call.xml, provider->tags);
   return {};
 }
 
@@ -119,7 +127,7 @@ Result<void> list_open_id_providers(Call& call) {
 
 Result<void> delete_open_id_provider(Call& call) {
   return call.change([&](AccountEntry& account) -> Result<void> {
-    VB_ASSIGN(const OpenIdProvider* provider, find_provider(call, account));
+    VB_ASSIGN(const OpenIdProvider* provider, find_asked_provider(call, account));
     account.open_id_providers.erase(std::string(provider->url));
     return {};
   });
@@ -129,7 +137,7 @@ Result<void> add_client_id(Call& call) {
   const std::string id(call.get("ClientID"));
   VB_TRY(check_client_id(call, id));
   return call.change([&](AccountEntry& account) -> Result<void> {
-    VB_ASSIGN(OpenIdProvider * provider, find_provider(call, account));
+    VB_ASSIGN(OpenIdProvider * provider, find_asked_provider(call, account));
     auto& ids = provider->client_ids;
     if (std::ranges::find(ids, id) != ids.end()) return {};  // as at AWS: no error
     if (ids.size() >= auth::client_ids_max)
@@ -142,7 +150,7 @@ Result<void> add_client_id(Call& call) {
 Result<void> remove_client_id(Call& call) {
   const std::string_view id = call.get("ClientID");
   return call.change([&](AccountEntry& account) -> Result<void> {
-    VB_ASSIGN(OpenIdProvider * provider, find_provider(call, account));
+    VB_ASSIGN(OpenIdProvider * provider, find_asked_provider(call, account));
     std::erase(provider->client_ids, id);
     return {};
   });
@@ -151,7 +159,7 @@ Result<void> remove_client_id(Call& call) {
 Result<void> update_thumbprints(Call& call) {
   VB_ASSIGN(const auto thumbprints, read_thumbprints(call));
   return call.change([&](AccountEntry& account) -> Result<void> {
-    VB_ASSIGN(OpenIdProvider * provider, find_provider(call, account));
+    VB_ASSIGN(OpenIdProvider * provider, find_asked_provider(call, account));
     provider->thumbprints = thumbprints;
     return {};
   });

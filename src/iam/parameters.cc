@@ -54,6 +54,11 @@ std::optional<std::string_view> Parameters::stranger(std::string_view known) con
   for (const auto& [name, value] : query_.items()) {
     if (name.find(' ') == std::string::npos && known.find(" " + name + " ") != std::string_view::npos) continue;
     const size_t dot = name.find('.');
+    // SDKs write an empty list as its bare name.
+    if (value.empty() && name.find(' ') == std::string::npos &&
+        known.find(" " + name + ".* ") != std::string_view::npos) {
+      continue;
+    }
     const bool in_list = dot != std::string::npos && name.find(' ') == std::string::npos &&
                          known.find(" " + name.substr(0, dot) + ".* ") != std::string_view::npos;
     if (!in_list) return name;
@@ -70,6 +75,14 @@ bool is_name(std::string_view text, size_t size_max) {
 bool is_path(std::string_view text) {
   return !text.empty() && text.size() <= 512 && text.front() == '/' && text.back() == '/' &&
          std::ranges::all_of(text, [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+std::string shown(std::string_view untrusted) {
+  constexpr size_t shown_max = 256;
+  if (!is_text(untrusted, untrusted.size())) return "(not printable)";
+  size_t end = std::min(untrusted.size(), shown_max);
+  while (end < untrusted.size() && (static_cast<unsigned char>(untrusted[end]) & 0xc0) == 0x80) --end;
+  return std::string(untrusted.substr(0, end));
 }
 
 bool is_text(std::string_view text, size_t size_max) {

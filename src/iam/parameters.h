@@ -35,5 +35,7 @@ bool is_name(std::string_view text, size_t size_max);
 bool is_path(std::string_view text);
 // Valid UTF-8 without control characters.
 bool is_text(std::string_view text, size_t size_max);
+// For messages, which are XML: the text, cut where it is long; something in its place where it is no text.
+std::string shown(std::string_view untrusted);
 
 }  // namespace verbena::iam

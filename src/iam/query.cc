@@ -7,9 +7,8 @@
 namespace verbena::iam {
 namespace {
 
-constexpr std::string_view iam_version = "2010-05-08", sts_version = "2011-06-15";
+constexpr std::string_view iam_version = "2010-05-08";
 constexpr std::string_view iam_namespace = "xmlns=\"https://iam.amazonaws.com/doc/2010-05-08/\"";
-constexpr std::string_view sts_namespace = "xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"";
 
 struct Reply {
   std::string message;  // of an error
@@ -25,13 +24,13 @@ Result<const Action*> find_action(const Parameters& parameters, Reply& reply) {
   }
   const Action* action = reply.sts ? find_sts_action(name) : find_iam_action(name);
   if (action == nullptr) {
-    reply.message = "Could not find operation " + std::string(name) + " for version " + std::string(version);
+    reply.message = "Could not find operation " + shown(name) + " for version " + std::string(version);
     return fail(Errc::invalid_action, "iam");
   }
   // What is not understood is not ignored: it may be a limit (a permissions boundary, a condition).
   const std::string known = " Action Version" + std::string(action->parameters);
   if (const auto stranger = parameters.stranger(known)) {
-    reply.message = "The parameter " + std::string(*stranger) + " is not served here.";
+    reply.message = "The parameter " + shown(*stranger) + " is not served here.";
     return fail(Errc::validation_error, "iam");
   }
   return action;
@@ -65,9 +64,7 @@ Result<void> serve(auth::IdentityStore& store, const WallClock& clock, const s3:
   if (!reply.sts) VB_TRY(authorize_iam(call));
   VB_TRY(action->serve(call));
   xml.close();
-  xml.open("ResponseMetadata");
-  xml.element("RequestId", caller.request_id);
-  xml.close();
+  write_metadata(xml, caller.request_id);
   response.body = xml.finish();
   return {};
 }
@@ -94,16 +91,22 @@ void write_error(const Error& error, std::string_view message, std::string_view 
   Error shown = error;
   shown.code = iam_code(error.code);
   const s3::ErrorForm form = s3::error_form(shown.code);
+  write_error_form(form.code, form.status, message.empty() ? s3::error_message(shown) : message, request_id, sts,
+                   response);
+}
+
+void write_error_form(std::string_view code, int status, std::string_view message, std::string_view request_id,
+                      bool sts, s3::Response& response) {
   response = {};
-  response.status = form.status;
-  response.error_code = form.code;
+  response.status = status;
+  response.error_code = code;
   response.headers.emplace_back("content-type", "text/xml");
   response.headers.emplace_back("x-amzn-requestid", request_id);
   s3::XmlWriter xml("ErrorResponse", sts ? sts_namespace : iam_namespace);
   xml.open("Error");
-  xml.element("Type", form.status >= 500 ? "Receiver" : "Sender");
-  xml.element("Code", form.code);
-  xml.element("Message", message.empty() ? s3::error_message(shown) : message);
+  xml.element("Type", status >= 500 ? "Receiver" : "Sender");
+  xml.element("Code", code);
+  xml.element("Message", message);
   xml.close();
   xml.element("RequestId", request_id);
   response.body = xml.finish();
@@ -114,9 +117,19 @@ void answer_query(auth::IdentityStore& store, const WallClock& clock, const s3::
   Reply reply;
   const auto served = serve(store, clock, caller, key, form, reply, response);
   if (!served) return write_error(served.error(), reply.message, caller.request_id, reply.sts, response);
+  add_answer_headers(caller.request_id, response);
+}
+
+void write_metadata(s3::XmlWriter& xml, std::string_view request_id) {
+  xml.open("ResponseMetadata");
+  xml.element("RequestId", request_id);
+  xml.close();
+}
+
+void add_answer_headers(std::string_view request_id, s3::Response& response) {
   response.headers.emplace_back("content-type", "text/xml");
   response.headers.emplace_back("cache-control", "no-store");
-  response.headers.emplace_back("x-amzn-requestid", caller.request_id);
+  response.headers.emplace_back("x-amzn-requestid", request_id);
 }
 
 }  // namespace verbena::iam

@@ -93,11 +93,22 @@ TEST(ParametersTest, StrangersAndListsAreTold) {
   const auto parameters = Parameters::parse("A=1&L.member.1.x=a&L.member.2.x=b&L.member.4.x=d");
   ASSERT_TRUE(parameters);
   EXPECT_FALSE(parameters->stranger(" A L.* "));
+  EXPECT_FALSE(Parameters::parse("L=")->stranger(" L.* ")) << "an empty list";
+  EXPECT_EQ(Parameters::parse("L=a")->stranger(" L.* "), "L");
   EXPECT_EQ(parameters->stranger(" A "), "L.member.1.x");
   EXPECT_EQ(parameters->stranger(" L.* "), "A");
   EXPECT_EQ(*parameters->members("L", "x", 10), (std::vector<std::string>{"a", "b"}));
   EXPECT_FALSE(parameters->members("L", "x", 1));
   EXPECT_FALSE(Parameters::parse("A=1&A=2"));
+}
+
+// The answer was no XML: it repeated bytes that are no UTF-8.
+TEST_F(QueryTest, WhatIsNotServedIsNamedInPrintableText) {
+  for (const char* form : {"CreateUser&UserName=a&%FF%FE=1", "%FF%FE%01"}) {
+    const s3::Response response = ask(form);
+    EXPECT_NE(code(response), "");
+    for (const char c : response.body) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << response.body;
+  }
 }
 
 TEST_F(QueryTest, APolicysSizeIsWhatIsKept) {

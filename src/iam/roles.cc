@@ -84,6 +84,21 @@ Result<void> update_role(Call& call) {
   });
 }
 
+Result<void> update_role_description(Call& call) {
+  VB_ASSIGN(const std::string description, call.description());
+  Role shown;
+  VB_TRY(call.change([&](AccountEntry& account) -> Result<void> {
+    VB_ASSIGN(Role * role, find_one(call, account.roles, "role", call.get("RoleName")));
+    role->description = description;
+    shown = *role;
+    return {};
+  }));
+  call.xml.open("Role");
+  write_role(call.xml, *call.account, shown);
+  call.xml.close();
+  return {};
+}
+
 Result<void> update_assume_role_policy(Call& call) {
   VB_ASSIGN(const auth::PolicyDocument trust,
             call.document("PolicyDocument", auth::PolicyKind::trust, auth::trust_policy_bytes_max));

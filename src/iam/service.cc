@@ -1,8 +1,11 @@
 #include "iam/service.h"
 
+#include <algorithm>
+
 #include "iam/admin.h"
 #include "iam/query.h"
 #include "iam/stored.h"
+#include "sign_in/counts.h"
 
 namespace verbena::iam {
 namespace {
@@ -18,6 +21,9 @@ bool starts_with_ignoring_case(std::string_view text, std::string_view lower) {
   }
   return true;
 }
+
+// No access key has a blank.
+constexpr std::string_view any_web_identity = "a web identity";
 
 }  // namespace
 
@@ -42,6 +48,52 @@ Task<void> Service::serve(Api api, const s3::Request& request, const auth::Acces
   } else {
     co_await serve_query(request, key, body, response);
   }
+}
+
+bool Service::takes_strangers() const {
+  if (!sign_in_) return false;
+  const uint64_t generation = identities_.generation();
+  const uint64_t asked = strangers_asked_.load(std::memory_order_relaxed);
+  if (asked >> 1 == generation) return (asked & 1) != 0;
+  const auto accounts = identities_.accounts();
+  const bool any = std::ranges::any_of(*accounts, [](const auto& a) { return !a.second->open_id_providers.empty(); });
+  strangers_asked_.store(generation << 1 | (any ? 1 : 0), std::memory_order_relaxed);
+  return any;
+}
+
+Task<SignedIn> Service::serve_stranger(const s3::Request& request, const std::string& body, s3::Response& response) {
+  const std::string& peer = request.caller.peer_address;
+  const std::string& request_id = request.caller.request_id;
+  const std::string client = client_of(peer);
+  const sign_in::Refusal busy{sign_in::Refusal::Kind::busy, "Please reduce your request rate."};
+  const auto hold = strangers_.try_hold(client);
+  const bool forges = sign_in_->guesses != nullptr && !sign_in_->guesses->check_named(peer, any_web_identity);
+  if (forges || (hold == nullptr && !is_loopback_client(client))) {
+    write_refusal(busy, request_id, response);
+    co_return SignedIn();
+  }
+  const StrangerTools tools{identities_, clock_, sign_in_->keys};
+  StrangerReply reply;
+  bool last = false;
+  auto work = [&]() -> Result<bool> {
+    answer_stranger(tools, request.caller, body, last, response, reply);
+    return true;
+  };
+  auto done = co_await sign_in_->pool.run("sign-in", work);
+  if (done && reply.wanted) {
+    const auto asked = co_await sign_in_->keys.refresh(std::move(*reply.wanted));
+    reply.wanted.reset();
+    last = true;
+    if (asked) {
+      done = co_await sign_in_->pool.run("sign-in", work);
+    } else {
+      done = std::unexpected(asked.error());
+    }
+  }
+  if (!done) write_refusal(busy, request_id, response);
+  if (reply.forged && sign_in_->guesses != nullptr) sign_in_->guesses->note_named(peer, any_web_identity);
+  sign_in::sign_ins_counter(reply.who.principal != nullptr).add();
+  co_return std::move(reply.who);
 }
 
 Task<void> Service::serve_query(const s3::Request& request, const auth::AccessKey& key, const std::string& body,

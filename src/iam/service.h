@@ -1,15 +1,21 @@
 // IAM and STS as AWS's query APIs, and the admin API: one request in, one answer out.
 #pragma once
 
+#include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "auth/guesses.h"
 #include "auth/identity_store.h"
 #include "base/blocking.h"
+#include "base/client_counts.h"
 #include "base/clock.h"
 #include "iam/operate.h"
+#include "iam/strangers.h"
 #include "s3/request.h"
+#include "sign_in/provider_keys.h"
 #include "store/store.h"
 
 namespace verbena::s3 {
@@ -18,8 +24,9 @@ class EventQueues;
 
 namespace verbena::iam {
 
-// Largest body of any of these requests.
+// Largest body of any of these requests, and of one that nobody signed: the longest token, with session policies.
 inline constexpr size_t body_bytes_max = 64 * 1024;
+inline constexpr size_t stranger_body_bytes_max = 32 * 1024;
 
 enum class Api : uint8_t {
   none,   // a request of S3
@@ -28,18 +35,26 @@ enum class Api : uint8_t {
 };
 Api api_of(std::string_view method, std::string_view path, std::string_view content_type);
 
+// What signing in without a key needs. All outlive the service.
+struct SignInTools {
+  sign_in::ProviderKeys& keys;
+  BlockingPool& pool;
+  auth::Guesses* guesses = nullptr;
+};
+
 class Service {
  public:
   // All outlive the service. `buckets` tells whether an account still owns one. `quota_changed`: what is kept of a
-  // bucket's quota, or of its owner's, is out of date.
+  // bucket's quota, or of its owner's, is out of date. `sign_in`: null where nobody signs in without a key.
   Service(
       auth::IdentityStore& identities, store::Store& buckets, BlockingPool& pool, const WallClock& clock,
-      std::function<void()> quota_changed = [] {})
+      std::function<void()> quota_changed = [] {}, std::optional<SignInTools> sign_in = std::nullopt)
       : identities_(identities),
         buckets_(buckets),
         pool_(pool),
         clock_(clock),
-        quota_changed_(std::move(quota_changed)) {}
+        quota_changed_(std::move(quota_changed)),
+        sign_in_(sign_in) {}
 
   // Before the first request, where there are any.
   void show_events(const s3::EventQueues& queues) { events_ = &queues; }
@@ -50,6 +65,10 @@ class Service {
   // outlive the task.
   Task<void> serve(Api api, const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                    s3::Response& response);
+  // Whether anybody could sign in without a key: else a call that is not signed is refused unread.
+  bool takes_strangers() const;
+  // A query that nobody signed. Never fails, as serve().
+  Task<SignedIn> serve_stranger(const s3::Request& request, const std::string& body, s3::Response& response);
   // The answer to one that was not let in.
   static void refuse(Api api, const Error& error, std::string_view request_id, s3::Response& response);
 
@@ -65,6 +84,9 @@ class Service {
   const std::function<void()> quota_changed_;
   const s3::EventQueues* events_ = nullptr;
   OperatorCalls* operator_ = nullptr;
+  const std::optional<SignInTools> sign_in_;
+  ClientCounts strangers_{{.each_max = 32, .clients_max = 4096}};  // calls under way
+  mutable std::atomic<uint64_t> strangers_asked_{0};               // generation of the accounts << 1, and the answer
 };
 
 }  // namespace verbena::iam

@@ -1,7 +1,8 @@
 // STS: temporary credentials, and who one is.
+#include "auth/attributes.h"
 #include "iam/actions.h"
 #include "iam/authorize.h"
-#include "iam/subjects.h"
+#include "iam/sessions.h"
 
 namespace verbena::iam {
 namespace {
@@ -14,74 +15,41 @@ constexpr int64_t user_session_max_s = 129'600, user_session_default_s = 43'200;
 constexpr int64_t root_session_max_s = 3'600;
 constexpr int64_t chained_session_max_s = 3'600;  // a role that a role's session assumes
 
-void write_credentials(s3::XmlWriter& xml, const auth::Credentials& made, int64_t expires_s) {
-  xml.open("Credentials");
-  xml.element("AccessKeyId", made.access_key);
-  xml.element("SecretAccessKey", made.secret_key);
-  xml.element("SessionToken", made.session_token);
-  write_date(xml, "Expiration", expires_s);
-  xml.close();
-}
-
-struct RoleOfArn {
-  auth::AccountEntryPtr account;
-  const auth::Role* role = nullptr;
-};
-
-// A role that is not there looks like one that may not be assumed.
-Result<RoleOfArn> find_role(const Call& call) {
-  const std::string_view arn = call.get("RoleArn");
-  constexpr std::string_view prefix = "arn:aws:iam::";
-  if (!arn.starts_with(prefix) || arn.size() < prefix.size() + 12 || arn.size() > 2048) {
-    return call.refuse(Errc::validation_error, "RoleArn is not the ARN of a role.");
-  }
-  RoleOfArn out;
-  out.account = call.store.account(arn.substr(prefix.size(), 12));
-  if (out.account != nullptr) {
-    const auto found = out.account->roles.find(arn.substr(arn.rfind('/') + 1));
-    if (found != out.account->roles.end() && role_arn(*out.account, found->second) == arn) out.role = &found->second;
-  }
-  if (out.role == nullptr) {
-    return call.refuse(Errc::access_denied,
-                       "User: " + call.principal().arn +
-                           " is not authorized to perform: sts:AssumeRole on resource: " + std::string(arn));
-  }
-  return out;
+std::unexpected<Error> may_not(const Call& call, std::string_view action) {
+  return call.refuse(Errc::access_denied, "User: " + call.principal().arn +
+                                              " is not authorized to perform: " + std::string(action) +
+                                              " on resource: " + shown(call.get("RoleArn")));
 }
 
 // The trust policy must let the caller in; where it lets in the caller's account as a whole, or the caller is of
 // another account, the caller's own policies must agree.
-Result<void> authorize_role(const Call& call, const RoleOfArn& wanted) {
+Result<void> authorize_role(const Call& call, const RoleOfArn& wanted, std::string_view action) {
   const std::string arn = role_arn(*wanted.account, *wanted.role);
   const CallFacts facts(call);
-  const auth::Question question{&call.principal(), "sts:AssumeRole", arn, &facts};
+  const auth::Question question{&call.principal(), action, arn, &facts};
   const auto trusted = evaluate_resource(*wanted.role->trust.policy, question);
   const auth::Resource side{.policy = wanted.role->trust.policy.get(), .owner = wanted.account->account->canonical_id};
-  VB_TRY(authorize(call, "sts:AssumeRole", arn, side));
+  VB_TRY(authorize(call, action, arn, side));
   // By itself a policy of the caller's gets nobody into a role, nor does being the account's root.
   if (!trusted.denied && trusted.allowed != auth::Reach::none) return {};
-  return call.refuse(Errc::access_denied, "User: " + call.principal().arn +
-                                              " is not authorized to perform: sts:AssumeRole on resource: " + arn);
+  return may_not(call, action);
 }
 
-Result<void> add_session_policies(const Call& call, const RoleOfArn& wanted, SessionContents& contents) {
-  if (call.parameters.get("Policy")) {
-    VB_ASSIGN(const auto document, call.document("Policy", auth::PolicyKind::identity, auth::session_policy_bytes_max));
-    contents.policy = document.text;
-  }
-  VB_ASSIGN(contents.policy_arns, call.parameters.members("PolicyArns", "arn", auth::session_policy_arns_max));
-  for (const std::string& arn : contents.policy_arns) {
-    if (find_policy(*wanted.account, arn) == nullptr) {
-      return call.refuse(Errc::validation_error, "Policy " + arn + " does not exist.");
+// What an identity provider said of whoever began the chain goes along, where the next role lets it in.
+Result<void> add_inherited(const Call& call, const RoleOfArn& wanted, SessionContents& contents) {
+  const auth::Attributes* const own = call.principal().attributes.get();
+  if (call.principal().kind != Principal::Kind::assumed_role || own == nullptr) return {};
+  if (!own->transitive.empty()) {
+    VB_TRY(authorize_role(call, wanted, "sts:TagSession"));
+    contents.attributes.transitive = own->transitive;
+    for (const std::string& key : own->transitive) {
+      const auto tag = own->tags.find(key);
+      if (tag != own->tags.end()) contents.attributes.tags.insert(*tag);
     }
   }
-  return {};
-}
-
-Result<void> finish(Call& call, SessionContents& contents, auth::Credentials& made) {
-  made = call.store.make_session(contents, call.key, call.now_s());
-  if (made.session_token.size() > auth::session_token_bytes_max) {
-    return call.refuse(Errc::packed_policy_too_large, "The session policy is too large.");
+  if (!own->source_identity.empty()) {
+    VB_TRY(authorize_role(call, wanted, "sts:SetSourceIdentity"));
+    contents.attributes.source_identity = own->source_identity;
   }
   return {};
 }
@@ -89,32 +57,22 @@ Result<void> finish(Call& call, SessionContents& contents, auth::Credentials& ma
 }  // namespace
 
 Result<void> assume_role(Call& call) {
-  const std::string_view session = call.get("RoleSessionName");
-  if (session.size() < 2 || !is_name(session, 64)) {
-    return call.refuse(Errc::validation_error, "RoleSessionName must have 2 to 64 characters of [A-Za-z0-9_+=,.@-].");
-  }
+  VB_ASSIGN(const std::string name, session_name(call));
   VB_ASSIGN(const RoleOfArn wanted, find_role(call));
-  VB_TRY(authorize_role(call, wanted));
+  // A role that is not there looks like one that may not be assumed.
+  if (wanted.role == nullptr) return may_not(call, "sts:AssumeRole");
+  VB_TRY(authorize_role(call, wanted, "sts:AssumeRole"));
   const bool chained = call.principal().kind == Principal::Kind::assumed_role;
-  const int64_t longest = chained ? chained_session_max_s : wanted.role->session_max_s;
   VB_ASSIGN(const int64_t duration,
-            call.number("DurationSeconds", session_min_s, longest, std::min<int64_t>(3'600, longest)));
-  SessionContents contents;
-  contents.kind = Principal::Kind::assumed_role;
-  contents.account_id = wanted.account->account->id;
-  contents.subject = wanted.role->name;
-  contents.subject_id = wanted.role->id;
-  contents.session_name = session;
-  contents.expires_s = call.now_s() + duration;
-  VB_TRY(add_session_policies(call, wanted, contents));
-  auth::Credentials made;
-  VB_TRY(finish(call, contents, made));
+            session_duration(call, chained ? chained_session_max_s : wanted.role->session_max_s));
+  VB_ASSIGN(SessionContents contents, role_contents(call, wanted, name, duration));
+  VB_TRY(add_inherited(call, wanted, contents));
+  VB_ASSIGN(const auth::Credentials made, make_credentials(call, contents, call.key));
   write_credentials(call.xml, made, contents.expires_s);
-  const Principal shown = role_session(*wanted.account, *wanted.role, session);
-  call.xml.open("AssumedRoleUser");
-  call.xml.element("AssumedRoleId", shown.user_id);
-  call.xml.element("Arn", shown.arn);
-  call.xml.close();
+  write_role_user(call.xml, wanted, name);
+  if (!contents.attributes.source_identity.empty()) {
+    call.xml.element("SourceIdentity", contents.attributes.source_identity);
+  }
   return {};
 }
 
@@ -134,8 +92,7 @@ Result<void> get_session_token(Call& call) {
   contents.subject = caller.name;
   contents.subject_id = root ? "" : caller.user_id;
   contents.expires_s = call.now_s() + duration;
-  auth::Credentials made;
-  VB_TRY(finish(call, contents, made));
+  VB_ASSIGN(const auth::Credentials made, make_credentials(call, contents, call.key));
   write_credentials(call.xml, made, contents.expires_s);
   return {};
 }

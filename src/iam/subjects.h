@@ -41,6 +41,10 @@ void write_tags(s3::XmlWriter& xml, const auth::TagMap& tags);
 
 // The OpenID Connect provider that a call is about.
 std::string provider_arn(const Call& call);
+// OpenIDConnectProviderArn's. no_such_entity.
+Result<auth::OpenIdProvider*> find_asked_provider(const Call& call, auth::AccountEntry& account);
+// PolicyArn's, which must be the account's own to be changed. access_denied for one of AWS's; no_such_entity.
+Result<auth::ManagedPolicy*> find_own_policy(const Call& call, auth::AccountEntry& account);
 
 void write_user(s3::XmlWriter& xml, const auth::AccountEntry& account, const auth::User& user);
 void write_group(s3::XmlWriter& xml, const auth::AccountEntry& account, const auth::Group& group);

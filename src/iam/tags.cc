@@ -1,4 +1,4 @@
-// Tags of users and roles: kept and given back. No condition of a policy looks at them.
+// Tags of users, roles, managed policies and OpenID Connect providers.
 #include "iam/actions.h"
 #include "iam/authorize.h"
 #include "iam/subjects.h"
@@ -20,6 +20,14 @@ Result<void> check_tag(const Call& call, std::string_view key, std::string_view 
 }
 
 Result<TagMap*> tags_of(const Call& call, AccountEntry& account) {
+  if (call.action.target == Target::policy) {
+    VB_ASSIGN(auth::ManagedPolicy * policy, find_own_policy(call, account));
+    return &policy->tags;
+  }
+  if (call.action.target == Target::open_id_provider) {
+    VB_ASSIGN(auth::OpenIdProvider * provider, find_asked_provider(call, account));
+    return &provider->tags;
+  }
   if (call.action.target == Target::user) {
     VB_ASSIGN(auth::User * user, find_one(call, account.users, "user", call.get("UserName")));
     return &user->tags;

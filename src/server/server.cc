@@ -43,6 +43,7 @@
 #include "server/process_metrics.h"
 #include "server/server_facts.h"
 #include "server/socket_folder.h"
+#include "sign_in/provider_keys.h"
 #include "store/hot_store.h"
 #include "store/local/local_store.h"
 #include "store/memory/memory_store.h"
@@ -56,6 +57,8 @@ namespace {
 constexpr unsigned cores_default_max = 16;
 constexpr size_t blocking_queue_max = 4096;
 constexpr size_t iam_queue_max = 256;
+constexpr unsigned sign_in_threads = 2, fetch_threads = 16;  // who waits for a provider does nothing else
+constexpr size_t sign_in_queue_max = 256, fetch_queue_max = 16;
 constexpr uint16_t admin_port_default = 9001;
 constexpr std::chrono::seconds cut_off_max{5};
 // Of connections and sessions: a sixteenth is kept for whoever runs the server.
@@ -175,6 +178,7 @@ struct Server::State {
   std::expected<void, std::string> open_events();
   std::expected<void, std::string> open_rados();
   std::expected<void, std::string> open_shared_identities();
+  std::expected<void, std::string> open_sign_in();
   std::expected<void, std::string> open_access_log();
   std::expected<void, std::string> open_tracer();
   std::expected<void, std::string> open_cores();
@@ -216,7 +220,8 @@ struct Server::State {
   std::unique_ptr<auth::Verifier> verifier;
   std::unique_ptr<auth::Guesses> guesses;  // at secrets
   std::unique_ptr<s3::Service> service;
-  std::unique_ptr<BlockingPool> iam_pool;
+  std::unique_ptr<BlockingPool> iam_pool, sign_in_pool, fetch_pool;
+  std::unique_ptr<sign_in::ProviderKeys> provider_keys;  // null: nobody signs in by a provider
   std::unique_ptr<iam::Service> iam;
   std::unique_ptr<s3::LifecycleWorker> lifecycle;
   std::unique_ptr<s3::RequestLog> request_log;
@@ -398,8 +403,11 @@ std::expected<void, std::string> Server::State::open_store() {
                          .kms_default_key = config.encryption.kms_default_key};
   // A thread of its own: changes of accounts come one after the other, and must not hold up the engine's.
   iam_pool = std::make_unique<BlockingPool>(1, iam_queue_max);
-  iam = std::make_unique<iam::Service>(*identities, front, *iam_pool, system_clock(),
-                                       [access = service->access] { access->changed(); });
+  if (auto opened = open_sign_in(); !opened) return opened;
+  std::optional<iam::SignInTools> sign_in;
+  if (provider_keys) sign_in.emplace(*provider_keys, *sign_in_pool, guesses.get());
+  iam = std::make_unique<iam::Service>(
+      *identities, front, *iam_pool, system_clock(), [access = service->access] { access->changed(); }, sign_in);
   request_log =
       std::make_unique<s3::RequestLog>(*service, s3::RequestLog::Options{.interval = config.bucket_log_interval});
   service->request_log = request_log.get();
@@ -434,6 +442,25 @@ std::expected<void, std::string> Server::State::open_events() {
     }
     deliveries.push_back(std::move(*made));
   }
+  return {};
+}
+
+std::expected<void, std::string> Server::State::open_sign_in() {
+  if (!config.sign_in.web_identity) return {};
+  auto networks = sign_in::Networks::parse(config.sign_in.networks);
+  if (!networks) return std::unexpected("sign_in.networks: " + networks.error());
+  if (auto sound = sign_in::check_authorities(config.sign_in.ca_file); !sound) {
+    return std::unexpected("sign_in.ca_file: " + config.sign_in.ca_file + " is not a PEM file of certificates");
+  }
+  // Apart: who waits for a provider's answer must not keep those from signing in whose keys are there.
+  sign_in_pool = std::make_unique<BlockingPool>(sign_in_threads, sign_in_queue_max);
+  fetch_pool = std::make_unique<BlockingPool>(fetch_threads, fetch_queue_max);
+  sign_in::HttpsRules rules{.networks = std::move(*networks), .ca_file = config.sign_in.ca_file};
+  auto fetch = [rules = std::move(rules)](const sign_in::Issuer& issuer, const std::atomic<bool>& stop) {
+    return sign_in::fetch_keys(issuer, rules, stop);
+  };
+  const sign_in::ProviderKeys::Limits limits{.fetches_max = fetch_threads};
+  provider_keys = std::make_unique<sign_in::ProviderKeys>(*fetch_pool, system_clock(), std::move(fetch), limits);
   return {};
 }
 
@@ -649,6 +676,7 @@ void Server::State::run() {
 void Server::State::stop(std::chrono::milliseconds drain) {
   if (stopping.exchange(true)) return;
   lifecycle->stop();
+  if (provider_keys) provider_keys->stop();
   for (auto& parts : cores) parts.each_listener([](http::Listener& listener) { listener.stop_accepting(); });
   if (door != nullptr) door->stop();
   const auto requests = [this] { return door != nullptr ? door->in_flight() : 0; };
@@ -674,6 +702,8 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   store.reset();
   pool.reset();
   iam_pool.reset();
+  fetch_pool.reset();
+  sign_in_pool.reset();
   // The loops outlive all that has timers or sockets on them.
   for (auto& parts : cores) parts.close();
   door.reset();

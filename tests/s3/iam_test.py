@@ -55,7 +55,7 @@ class Users(IamCase):
         self.assert_error("ValidationError", 400, self.iam.create_user, UserName="a", Path="b/")
         self.assert_error("ValidationError", 400, self.iam.create_user, UserName=self.name(),
                           PermissionsBoundary="arn:aws:iam::aws:policy/AmazonS3FullAccess")
-        self.assert_error("InvalidAction", 400, self.iam.list_mfa_devices)
+        self.assert_error("InvalidAction", 400, self.iam.list_saml_providers)
         self.assert_error("NoSuchEntity", 404, self.iam.list_access_keys, UserName="nobody")
 
     def test_keys_are_two_at_most_and_work_at_once(self):

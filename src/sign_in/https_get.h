@@ -1,0 +1,41 @@
+// One GET over HTTPS of a document that a stranger may have chosen and another one serves: bounded in time and size, no
+// redirects, certificates checked, and only to addresses that are allowed. Blocks.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "sign_in/networks.h"
+
+namespace verbena::sign_in {
+
+struct HttpsUrl {
+  std::string host;  // without the brackets of an IPv6 address
+  uint16_t port = 443;
+  std::string target = "/";  // path and query
+};
+// nullopt: not https, a user's name in it, a port that is none, characters that do not belong there, longer than 2048.
+std::optional<HttpsUrl> parse_https_url(std::string_view text);
+
+struct HttpsRules {
+  Networks networks;
+  std::string ca_file;  // PEM: trusted besides the system's authorities; empty: none
+  size_t body_bytes_max = 256 * 1024;
+};
+
+// The body of an answer 200. `thumbprints`: SHA-1 of certificates (40 hexadecimal digits) that are trusted here, too,
+// where the peer shows them. Errors: access_denied (no address of the host is allowed), connection_failed (no
+// connection; its certificate is not trusted), timed_out, cancelled (`stop` was set), too_large, malformed (not an
+// answer 200).
+Result<std::string> https_get(const HttpsUrl& url, const std::vector<std::string>& thumbprints, const HttpsRules& rules,
+                              Deadline until, const std::atomic<bool>& stop);
+
+// bad_config: the file of authorities cannot be read, or is no PEM.
+Result<void> check_authorities(const std::string& ca_file);
+
+}  // namespace verbena::sign_in
