@@ -16,9 +16,8 @@ constexpr int64_t root_session_max_s = 3'600;
 constexpr int64_t chained_session_max_s = 3'600;  // a role that a role's session assumes
 
 std::unexpected<Error> may_not(const Call& call, std::string_view action) {
-  return call.refuse(Errc::access_denied, "User: " + call.principal().arn +
-                                              " is not authorized to perform: " + std::string(action) +
-                                              " on resource: " + shown(call.get("RoleArn")));
+  return call.refuse(Errc::access_denied, "User: " + call.principal().arn + " is not authorized to perform: " +
+                                              std::string(action) + " on resource: " + shown(call.get("RoleArn")));
 }
 
 // The trust policy must let the caller in; where it lets in the caller's account as a whole, or the caller is of

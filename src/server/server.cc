@@ -447,7 +447,7 @@ std::expected<void, std::string> Server::State::open_events() {
 
 std::expected<void, std::string> Server::State::open_sign_in() {
   if (!config.sign_in.web_identity) return {};
-  auto networks = sign_in::Networks::parse(config.sign_in.networks);
+  auto networks = auth::Networks::parse(config.sign_in.networks);
   if (!networks) return std::unexpected("sign_in.networks: " + networks.error());
   if (auto sound = sign_in::check_authorities(config.sign_in.ca_file); !sound) {
     return std::unexpected("sign_in.ca_file: " + config.sign_in.ca_file + " is not a PEM file of certificates");

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "auth/networks.h"
 #include "base/clock.h"
 #include "base/result.h"
-#include "sign_in/networks.h"
 
 namespace verbena::sign_in {
 
@@ -23,7 +23,7 @@ struct HttpsUrl {
 std::optional<HttpsUrl> parse_https_url(std::string_view text);
 
 struct HttpsRules {
-  Networks networks;
+  auth::Networks networks;
   std::string ca_file;  // PEM: trusted besides the system's authorities; empty: none
   size_t body_bytes_max = 256 * 1024;
 };
