@@ -40,6 +40,7 @@ constexpr Served served[] = {
     {"trace-end", "admin:Trace"},
     {"sessions", "admin:ListSessions"},
     {"session-end", "admin:EndSession"},
+    {"events", "admin:ListEvents"},
     {"config", "admin:GetConfig"},
     {"logs", "admin:GetLogs"},
 };
@@ -98,6 +99,7 @@ Task<Result<Json>> Operator::serve(std::string_view name, const Json& in, std::s
   if (name == "top-end" || name == "trace-end") co_return co_await end_watch(call);
   if (name == "sessions") co_return co_await sessions(call);
   if (name == "session-end") co_return co_await end_session(call);
+  if (name == "events") co_return co_await events(call);
   if (name == "config") co_return co_await config(call);
   if (name == "logs") co_return co_await logs(call);
   co_return fail(Errc::invalid_action, "There is no such admin call.");
@@ -299,6 +301,20 @@ Task<Result<Json>> Operator::end_session(Call& call) {
   }
   log::info("native: session {} ended by an operator", text);
   co_return Json::object();
+}
+
+Task<Result<Json>> Operator::events(Call&) {
+  Json targets = Json::array();
+  for (const auto& state : parts_.events == nullptr ? std::vector<s3::EventQueues::State>() : parts_.events->states()) {
+    targets.push_back({{"name", state.target.name},
+                       {"type", state.target.type},
+                       {"up", state.up},
+                       {"queued", state.events},
+                       {"queued_bytes", state.bytes},
+                       {"queued_buckets", state.buckets},
+                       {"delivered", state.delivered}});
+  }
+  co_return Json{{"targets", std::move(targets)}};
 }
 
 Task<Result<Json>> Operator::config(Call&) {

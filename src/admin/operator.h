@@ -1,11 +1,5 @@
-// What `verbena admin` asks a running server (docs/admin.md): info, top, trace, sessions, config, logs. Who may ask is
-// iam/operate.h's; server/ makes this.
-//
-//   info         {}
-//   top          {[watcher]}             counters of now; with a watcher, sums by account and bucket since its last
-//   look top-end      {watcher} trace        {[bucket, door, account, errors, slower_than_us]}: a new watcher;
-//   {watcher, [wait_ms]}: its lines trace-end    {watcher} sessions     {[account]} session-end  {id} config       {}
-//   logs         {[after, level, lines, wait_ms]}
+// What `verbena admin` asks a running server. Who may ask is iam/operate.h's; server/ makes this. The calls, their
+// bodies and answers are in docs/admin.md.
 #pragma once
 
 #include <atomic>
@@ -23,6 +17,7 @@
 #include "memory/arena.h"
 #include "native/native.h"
 #include "observe/request_watch.h"
+#include "s3/events/event_queues.h"
 #include "store/store.h"
 
 namespace verbena::admin {
@@ -53,7 +48,8 @@ class Operator final : public iam::OperatorCalls {
     const WallClock& clock;
     const auth::IdentityStore& identities;
     observe::RequestWatch& watch;
-    native::NativeDoor* door;  // null: there is none
+    native::NativeDoor* door;       // null: there is none
+    const s3::EventQueues* events;  // null: no event has a target
     const std::atomic<bool>& stopping;
   };
   Operator(Parts parts, ServerFacts facts);
@@ -70,6 +66,7 @@ class Operator final : public iam::OperatorCalls {
   Task<Result<Json>> end_watch(Call& call);
   Task<Result<Json>> sessions(Call& call);
   Task<Result<Json>> end_session(Call& call);
+  Task<Result<Json>> events(Call& call);
   Task<Result<Json>> config(Call& call);
   Task<Result<Json>> logs(Call& call);
   Result<observe::RequestWatch::Filter> filter_of(Call& call) const;

@@ -128,10 +128,6 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
     write_admin_error({Errc::method_not_allowed, 0, "iam: admin"}, {}, response);
     co_return;
   }
-  if (name == "events") {
-    answer_events(events_, response);
-    co_return;
-  }
   if (is_about_stored(name, body)) {
     co_await answer_stored(identities_, buckets_, quota_changed_, name, body, response);
     co_return;

@@ -18,10 +18,6 @@
 #include "sign_in/provider_keys.h"
 #include "store/store.h"
 
-namespace verbena::s3 {
-class EventQueues;
-}
-
 namespace verbena::iam {
 
 // Largest body of any of these requests, and of one that nobody signed: the longest token, with session policies.
@@ -56,8 +52,6 @@ class Service {
         quota_changed_(std::move(quota_changed)),
         sign_in_(sign_in) {}
 
-  // Before the first request, where there are any.
-  void show_events(const s3::EventQueues& queues) { events_ = &queues; }
   // Answers what is about the running server. Before the first request; outlives the service.
   void set_operator(OperatorCalls* calls) { operator_ = calls; }
 
@@ -82,7 +76,6 @@ class Service {
   BlockingPool& pool_;
   const WallClock& clock_;
   const std::function<void()> quota_changed_;
-  const s3::EventQueues* events_ = nullptr;
   OperatorCalls* operator_ = nullptr;
   const std::optional<SignInTools> sign_in_;
   ClientCounts strangers_{{.each_max = 32, .clients_max = 4096}};  // calls under way

@@ -136,22 +136,6 @@ bool sets_sizes(std::string_view call, std::string_view body) {
   return quota != in->end() && quota->is_object() && (quota->contains("bytes") || quota->contains("objects"));
 }
 
-void answer_events(const s3::EventQueues* queues, s3::Response& response) {
-  Json targets = Json::array();
-  if (queues != nullptr) {
-    for (const auto& state : queues->states()) {
-      targets.push_back({{"name", state.target.name},
-                         {"type", state.target.type},
-                         {"up", state.up},
-                         {"queued", state.events},
-                         {"queued_bytes", state.bytes},
-                         {"queued_buckets", state.buckets},
-                         {"delivered", state.delivered}});
-    }
-  }
-  write_admin_answer({{"targets", std::move(targets)}}, response);
-}
-
 Task<void> answer_stored(auth::IdentityStore& identities, store::Store& buckets, const std::function<void()>& changed,
                          std::string_view call, std::string_view body, s3::Response& response) {
   auto in = read_admin_request(body);

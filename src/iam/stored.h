@@ -5,7 +5,6 @@
 //   quota-get    {bucket}
 //   quota-rm     {bucket}
 //   usage        {bucket} or {name}  name: an account. What is kept, counted with every change
-//   events       {}                  what waits for the targets of notifications
 #pragma once
 
 #include <functional>
@@ -13,7 +12,6 @@
 #include <string_view>
 
 #include "auth/identity_store.h"
-#include "s3/events/event_queues.h"
 #include "s3/request.h"
 #include "store/store.h"
 
@@ -24,9 +22,6 @@ bool is_about_stored(std::string_view call, std::string_view body);
 
 // A quota of an account with limits of what is kept.
 bool sets_sizes(std::string_view call, std::string_view body);
-
-// `queues` null: there are no targets.
-void answer_events(const s3::EventQueues* queues, s3::Response& response);
 
 // Fills `response` whatever comes of it. `changed`: a quota is another one now. References outlive the task.
 Task<void> answer_stored(auth::IdentityStore& identities, store::Store& buckets, const std::function<void()>& changed,

@@ -431,7 +431,6 @@ std::expected<void, std::string> Server::State::open_events() {
                                        .drop_when_full = config.events.drop_when_full};
   event_queues = std::make_unique<s3::EventQueues>(std::move(targets), limits);
   service->events = event_queues.get();
-  iam->show_events(*event_queues);
   for (const auto& target : *settings) {
     auto make = [&target](boost::asio::io_context& io) { return events::make_target(io, target); };
     auto made = events::Delivery::make(service->store, *event_queues, target.name, make, {});
@@ -653,6 +652,7 @@ void Server::State::serve_operator() {
                                      .identities = *identities,
                                      .watch = watch,
                                      .door = door.get(),
+                                     .events = event_queues.get(),
                                      .stopping = stopping};
   operations = std::make_unique<admin::Operator>(parts, server_facts(started));
   iam->set_operator(operations.get());

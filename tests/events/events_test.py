@@ -236,6 +236,9 @@ class Targets(S3Case):
         wait_until(lambda: not self.state("dead")["up"], what="the dead target is known to be dead")
         self.assertIn("hook", states)
         self.assertEqual(self.request("POST", "/-/admin/events", {}, b"{}", signed=False).status, 403)
+        told = subprocess.run([program(), "admin", "events", "--endpoint", self.server.http], capture_output=True, text=True, timeout=60,
+                              env=client_environment(self.server.directory), check=True).stdout
+        self.assertRegex(told, r"(?m)^dead +webhook +fails +[1-9]")
         with urllib.request.urlopen(f"http://{self.server.native}/-/metrics", timeout=30) as metrics:
             text = metrics.read().decode()
         self.assertRegex(text, r'verbena_events_queued\{target="dead"\} [1-9]')
