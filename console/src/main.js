@@ -7,6 +7,7 @@ import { Live } from './live.js'
 import { Buckets } from './buckets.js'
 import { Bucket } from './bucket.js'
 import { People } from './people.js'
+import { Server } from './server.js'
 import { Access } from './access.js'
 import { Tray } from './tray.js'
 import { shown } from './text.js'
@@ -47,6 +48,7 @@ function Frame({ session, uploads, onOut }) {
     session.superuser && ['live', 'pulse', 'Live'],
     ['buckets', 'bucket', 'Buckets'],
     ['people', 'people', 'People'],
+    session.superuser && ['server', 'gear', 'Server'],
     ['access', 'key', 'Your access']
   ].filter(Boolean)
   useEffect(() => {
@@ -58,6 +60,7 @@ function Frame({ session, uploads, onOut }) {
       ? html`<${Bucket} key=${path[1]} session=${session} uploads=${uploads} name=${path[1]} tab=${path[2] || 'objects'} prefix=${query.get('prefix') || ''} />`
       : html`<${Buckets} session=${session} />`,
     people: () => html`<${People} session=${session} tab=${path[1] || 'users'} />`,
+    server: () => html`<${Server} session=${session} tab=${path[1] || 'about'} />`,
     access: () => html`<${Access} session=${session} />`
   }
   return html`

@@ -541,6 +541,46 @@ class InBrowser(unittest.TestCase):
         browser.dark(True)
         self.picture("live-dark")
 
+    def test_the_server_tells_of_itself_its_sessions_events_and_log(self):
+        browser = self.browser
+        self.bucket("held")
+        program = os.environ.get("VERBENA") or str(ROOT / "build" / "verbena")
+        env = dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY, AWS_ENDPOINT_URL=self.server.http, HOME=str(self.home))
+        # An upload whose bytes do not come holds its session.
+        holder = subprocess.Popen([program, "put", "-", "s3://held/one", "--via", "native", "--native", self.server.native], env=env, stdin=subprocess.PIPE,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            browser.click("Server")
+            browser.sees("What it is")
+            browser.sees("process")
+            self.picture("server")
+            self.assert_accessible("server")
+            holder.stdin.write(b"x" * 20_000_000)
+            holder.stdin.flush()
+            browser.click("Sessions")
+            browser.wait("document.querySelectorAll('main tbody tr').length > 0 || (Array.from(document.querySelectorAll('main button')).find((b) => b.title === 'Load again').click(), false)",
+                         "the session that is held", 60)
+            self.assertIn("local", browser.run("document.querySelector('main tbody').innerText"))
+            self.picture("sessions")
+            self.assert_accessible("sessions")
+            browser.run("document.querySelector('main tbody .acts button').click()")
+            browser.wait("Boolean(document.querySelector('dialog[open]'))", "the question")
+            browser.click("End session")
+            browser.wait("document.getElementById('announcer').textContent.endsWith('is ended')")
+        finally:
+            holder.kill()
+            holder.wait()
+            holder.stdin.close()
+        browser.click("Events")
+        browser.sees("No targets")
+        self.assert_accessible("events")
+        browser.click("Log")
+        browser.sees("session opened")
+        browser.fill("That say", "ended by an operator")
+        browser.wait("document.querySelectorAll('main tbody tr').length === 1", "the one line")
+        self.picture("log")
+        self.assert_accessible("log")
+
     def test_who_is_no_root_has_no_metrics_and_reads_what_he_is_refused(self):
         browser = self.browser
         browser.click("People")

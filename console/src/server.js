@@ -1,0 +1,106 @@
+// The running server, for its root: what `verbena admin` shows in a terminal.
+import { html } from 'htm/preact'
+import { useState } from 'preact/hooks'
+import { count, date, plural, shown, size } from './text.js'
+import { Ask, Button, Empty, Field, Loading, Problem, Tabs, announce, useLoad } from './ui.js'
+
+const tabs = [['about', 'This server'], ['sessions', 'Sessions'], ['events', 'Events'], ['log', 'Log']]
+
+export function Server({ session, tab }) {
+  const known = tabs.some(([id]) => id === tab) ? tab : 'about'
+  const Part = { about: About, sessions: Sessions, events: Events, log: Log }[known]
+  return html`
+    <header class="head"><h1>Server</h1></header>
+    <${Tabs} label="Parts of the server" tabs=${tabs} now=${known} onChange=${(to) => { location.hash = `#/server/${to}` }} />
+    <${Part} key=${known} session=${session} />`
+}
+
+const again = (load) => html`<${Button} icon="again" label="Load again" kind="quiet" onClick=${load.again} />`
+
+function lasted(seconds) {
+  const [days, hours, minutes] = [Math.floor(seconds / 86400), Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60]
+  if (days) return `${plural(days, 'day')}, ${plural(hours, 'hour')}`
+  return hours ? `${plural(hours, 'hour')}, ${plural(minutes, 'minute')}` : `${plural(minutes, 'minute')}`
+}
+
+function facts(info) {
+  const disk = info.disk?.path ? `${info.disk.path}: ${size(info.disk.free_bytes)} free of ${size(info.disk.size_bytes)}` : 'none: everything is in memory'
+  const stored = info.objects === undefined ? '' : `; ${plural(info.objects, 'object')}, ${size(info.bytes)}${info.counted ? '' : ', still being counted'}`
+  return [
+    ['Version', `${info.version}, process ${info.pid}`],
+    ['Up', `${lasted(info.uptime_s)}, since ${date(info.started)}`],
+    ['Engine', `${info.engine}, ${plural(info.cores, 'core')}, disk by ${info.disk_io}`],
+    ['Disk', disk],
+    ['Buckets', `${count(info.buckets)} (${count(info.durability.sync)} sync, ${count(info.durability.memory)} memory)${stored}`],
+    ['Arena', `${size(info.arena.leased_bytes)} in use of ${size(info.arena.bytes)}${info.arena.huge_pages ? ', huge pages' : ''}`]
+  ]
+}
+
+function About({ session }) {
+  const load = useLoad(() => session.admin('info'), [session])
+  const info = load.value
+  return html`
+    <div class="bar"><p class="note">What it is, and what is not as its configuration wished for.</p><div class="tools">${again(load)}</div></div>
+    <${Problem} error=${load.error} />
+    ${!info && !load.error && html`<${Loading} of="the server" />`}
+    ${info && html`<div class="cards">
+      <section class="card"><h2>What it is</h2><table><tbody>${facts(info).map(([name, text]) => html`<tr><th scope="row">${name}</th><td>${shown(text)}</td></tr>`)}</tbody></table></section>
+      <section class="card"><h2>Doors</h2><table><tbody>${info.doors.map((door) => html`<tr><th scope="row">${door.door}</th><td>${door.address ? html`<code>${door.address}</code>` : 'off'}</td><td>${(door.providers || []).join(', ')}</td></tr>`)}</tbody></table></section>
+      <section class="card wide"><h2>What is not as it was wished for</h2>
+        ${info.fallbacks.length === 0 ? html`<p class="note">Nothing.</p>` : html`<ul>${info.fallbacks.map((one) => html`<li>${shown(one)}</li>`)}</ul>
+          <p class="hint"><code>verbena doctor</code> on the server’s host says what mends it.</p>`}</section>
+      ${info.refusals.length > 0 && html`<section class="card wide"><h2>What was refused since the start</h2><table><tbody>${info.refusals.map((one) => html`<tr><th scope="row">${shown(one.what)}</th><td>${shown(one.reason || '')}</td><td class="much">${count(one.count)}</td></tr>`)}</tbody></table></section>`}
+    </div>`}`
+}
+
+const nameOf = (arn) => arn.slice(arn.lastIndexOf(':') + 1)
+
+function Sessions({ session }) {
+  const load = useLoad(() => session.admin('sessions'), [session])
+  const [asking, setAsking] = useState(null)
+  const end = async () => {
+    await session.admin('session-end', { id: asking.id })
+    announce(`Session ${asking.id} is ended`)
+    await load.again()
+  }
+  const list = load.value?.sessions
+  return html`
+    <div class="bar"><p class="note">Who holds a native session: by RDMA, shared memory or tcp.</p><div class="tools">${again(load)}</div></div>
+    <${Problem} error=${load.error} />
+    ${!list && !load.error && html`<${Loading} of="sessions" />`}
+    ${list?.length === 0 && html`<${Empty} icon="pulse" title="No native session">Clients that come over HTTP have none.<//>`}
+    ${list?.length > 0 && html`<div class="table"><table><thead><tr><th scope="col">Who</th><th scope="col">From</th><th scope="col">Provider</th><th scope="col" class="much">Requests</th><th scope="col" class="much">In</th><th scope="col" class="much">Out</th><th scope="col" class="much">Windows</th><th scope="col" class="when">Since</th><th scope="col" class="much">Idle</th><th scope="col"><span class="hide">What to do</span></th></tr></thead>
+      <tbody>${list.map((one) => html`<tr key=${one.id}><th scope="row">${shown(`${one.account} ${nameOf(one.principal)}`)}</th><td>${shown(one.peer)}</td><td>${shown(one.providers)}</td><td class="much">${count(one.requests)}</td><td class="much">${size(one.bytes_in)}</td><td class="much">${size(one.bytes_out)}</td>
+        <td class="much">${count(one.windows)}</td><td class="when">${date(one.opened)}</td><td class="much">${count(one.idle_s)} s</td><td class="acts"><${Button} icon="close" kind="quiet" label="End session ${one.id}" onClick=${() => setAsking(one)} /></td></tr>`)}</tbody></table></div>
+      ${load.value.total > list.length && html`<p class="hint">and ${count(load.value.total - list.length)} more that were used longer ago</p>`}`}
+    ${asking && html`<${Ask} title="End this session?" verb="End session" danger onClose=${() => setAsking(null)} action=${end}><p>What is under way is finished. The client is told, and may open another.</p><//>`}`
+}
+
+function Events({ session }) {
+  const load = useLoad(async () => (await session.admin('events')).targets, [session])
+  return html`
+    <div class="bar"><p class="note">Where bucket notifications go, and what waits for each place.</p><div class="tools">${again(load)}</div></div>
+    <${Problem} error=${load.error} />
+    ${!load.value && !load.error && html`<${Loading} of="targets" />`}
+    ${load.value?.length === 0 && html`<${Empty} icon="link" title="No targets"><code>events.targets</code> in the server’s configuration names them.<//>`}
+    ${load.value?.length > 0 && html`<div class="table"><table><thead><tr><th scope="col">Target</th><th scope="col">Type</th><th scope="col">State</th><th scope="col" class="much">Waiting</th><th scope="col" class="much">Bytes</th><th scope="col" class="much">Buckets</th><th scope="col" class="much">Delivered</th></tr></thead>
+      <tbody>${load.value.map((one) => html`<tr key=${one.name}><th scope="row">${shown(one.name)}</th><td>${one.type}</td><td>${one.up ? 'takes events' : 'fails, tried again'}</td><td class="much">${count(one.queued)}</td><td class="much">${size(one.queued_bytes)}</td><td class="much">${count(one.queued_buckets)}</td><td class="much">${count(one.delivered)}</td></tr>`)}</tbody></table></div>`}`
+}
+
+const levels = [['trace', 'all'], ['info', 'info and above'], ['warn', 'warnings and errors'], ['error', 'errors']]
+
+function Log({ session }) {
+  const [level, setLevel] = useState('info')
+  const [wanted, setWanted] = useState('')
+  const load = useLoad(async () => (await session.admin('logs', { level, lines: 500 })).lines, [session, level])
+  const lines = load.value?.filter((line) => line.text.toLowerCase().includes(wanted.toLowerCase()))
+  return html`
+    <div class="bar"><div class="tools"><${Field} label="Lines" value=${level} options=${levels} onChange=${(event) => setLevel(event.target.value)} />
+      <${Field} label="That say" value=${wanted} onInput=${(event) => setWanted(event.target.value)} /></div><div class="tools">${again(load)}</div></div>
+    <${Problem} error=${load.error} />
+    ${!lines && !load.error && html`<${Loading} of="the log" />`}
+    ${lines?.length === 0 && html`<p class="note">No such line.</p>`}
+    ${lines?.length > 0 && html`<div class="table"><table class="small"><thead><tr><th scope="col">Time</th><th scope="col">Level</th><th scope="col">What</th></tr></thead>
+      <tbody>${[...lines].reverse().map((line) => html`<tr key=${line.number}><td>${line.time.replace('T', ' ').replace(/\..*/, '')}</td><td>${line.level}</td><td><code>${shown(line.text)}</code></td></tr>`)}</tbody></table></div>
+      <p class="hint">Newest first, of the last 500 of this kind. The server’s log goes on in its standard error.</p>`}`
+}
