@@ -37,12 +37,10 @@ Result<void> Guesses::check_claim(std::string_view peer, const RequestView& requ
   return check_entry(entry_name(peer, claimed_key(request)));
 }
 
-Result<void> Guesses::check_named(std::string_view peer, std::string_view what) const {
+Result<void> Guesses::check_form(std::string_view peer) const {
   if (clock_.now_s() >= blocked_until_s_.load(std::memory_order_relaxed)) return {};
-  return check_entry(entry_name(peer, what));
+  return check_entry(entry_name(peer, any_form));
 }
-
-Result<void> Guesses::check_form(std::string_view peer) const { return check_named(peer, any_form); }
 
 Result<void> Guesses::check_entry(const std::string& name) const {
   if (name.empty()) return {};
@@ -58,9 +56,7 @@ void Guesses::note(std::string_view peer, const RequestView& request, const Erro
   if (error.code == Errc::signature_does_not_match) count(entry_name(peer, claimed_key(request)));
 }
 
-void Guesses::note_named(std::string_view peer, std::string_view what) { count(entry_name(peer, what)); }
-
-void Guesses::note_form(std::string_view peer) { note_named(peer, any_form); }
+void Guesses::note_form(std::string_view peer) { count(entry_name(peer, any_form)); }
 
 void Guesses::count(std::string name) {
   if (name.empty() || limits_.tries_max == 0) return;

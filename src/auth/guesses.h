@@ -35,10 +35,6 @@ class Guesses {
   Result<void> check_form(std::string_view peer) const;
   void note_form(std::string_view peer);
 
-  // Guesses at something that is no access key. `what` holds a blank, which no access key does.
-  Result<void> check_named(std::string_view peer, std::string_view what) const;
-  void note_named(std::string_view peer, std::string_view what);
-
  private:
   Result<void> check_claim(std::string_view peer, const RequestView& request) const;
   Result<void> check_entry(const std::string& name) const;

@@ -208,6 +208,7 @@ constexpr std::string_view condition_keys[] = {
     "aws:requesttag/",
     "aws:tagkeys",
     "aws:principaltag/",
+    "aws:sourceidentity",
 };
 
 bool names(std::string_view known, std::string_view key) {

@@ -62,8 +62,7 @@ Result<void> Delivery::load() {
 
 void Delivery::start() { thread_ = std::thread(&Delivery::loop, this); }
 
-void Delivery::stop() {
-  if (!thread_.joinable()) return;
+void Delivery::begin_stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -71,6 +70,12 @@ void Delivery::stop() {
   }
   queues_.wake(name_);
   asio::post(io_, [this] { target_->cancel(); });
+  target_->cut();
+}
+
+void Delivery::stop() {
+  if (!thread_.joinable()) return;
+  begin_stop();
   thread_.join();
 }
 
@@ -89,7 +94,7 @@ void Delivery::loop() {
   while (!stop_) {
     queues_.wait(name_);
     if (stop_) return;
-    const Outcome outcome = round();
+    const Outcome outcome = tried_round();
     if (outcome == Outcome::delivered) retry = options_.retry_first;
     if (outcome == Outcome::nothing && !sleep(look_again_after)) return;
     if (outcome == Outcome::refused && !sleep(std::min(options_.retry_first, refused_again_after))) return;
@@ -99,9 +104,21 @@ void Delivery::loop() {
   }
 }
 
-// A batch of each bucket in turn, so that none waits for all of another's.
+// What is thrown (no memory, no descriptor) is a failure like others: tried again later.
+Delivery::Outcome Delivery::tried_round() {
+  try {
+    return round();
+  } catch (const std::exception& e) {
+    log::error("events: {}: {}", name_, e.what());
+    return Outcome::failed;
+  }
+}
+
+// A batch of each bucket in turn, so that none waits for all of another's. A failure ends the round, for the target may
+// be gone; the next one begins behind that bucket, for it may be gone for these events alone.
 Delivery::Outcome Delivery::round() {
-  const auto waiting = queues_.waiting(name_);
+  auto waiting = queues_.waiting(name_);
+  std::ranges::rotate(waiting, std::ranges::find_if(waiting, [&](const auto& one) { return one.bucket > failed_at_; }));
   std::erase_if(courses_, [&](const auto& known) {
     return std::ranges::find(waiting, known.first, &s3::EventQueues::Waiting::bucket) == waiting.end();
   });
@@ -114,10 +131,13 @@ Delivery::Outcome Delivery::round() {
       continue;
     }
     const Outcome outcome = deliver(one.bucket, course);
-    if (outcome == Outcome::failed) return outcome;
-    if (outcome == Outcome::refused) {
+    if (outcome == Outcome::refused || outcome == Outcome::failed) {
       course.retry = std::clamp(course.retry * 2, options_.retry_first, options_.retry_most);
       course.not_before = SteadyClock::now() + course.retry;
+    }
+    if (outcome == Outcome::failed) {
+      failed_at_ = one.bucket;
+      return outcome;
     }
     if (outcome == Outcome::delivered) course.retry = {};
     if (outcome == Outcome::delivered || all == Outcome::nothing) all = outcome;
@@ -136,6 +156,8 @@ Delivery::Outcome Delivery::deliver(uint64_t bucket, Course& course) {
     behind = 0;
     return Outcome::nothing;
   }
+  // What was to cancel a delivery may have come while there was none.
+  if (stop_) return Outcome::nothing;
   std::vector<std::string> messages;
   for (const auto& event : *events) messages.push_back(event.record);
   size_t delivered = 0;

@@ -37,7 +37,9 @@ class Delivery {
   // Counts what the store has: before the first event. Blocks.
   Result<void> load();
   void start();
-  void stop();  // what waits stays in the store
+  // What waits stays in the store. begin_stop() does not wait.
+  void begin_stop();
+  void stop();
 
  private:
   // refused: the target answers and does not take it; failed: it does not answer.
@@ -45,11 +47,12 @@ class Delivery {
   // Of one bucket's events.
   struct Course {
     uint64_t behind = 0;                   // the last event that was delivered
-    std::chrono::milliseconds retry{0};    // after a refusal: others' events are not held up by it
+    std::chrono::milliseconds retry{0};    // after a refusal or a failure: others' events are not held up by it
     SteadyClock::time_point not_before{};  // the next try
   };
   Delivery(store::Store& store, s3::EventQueues& queues, std::string name, Options options);
   void loop();
+  Outcome tried_round();
   Outcome round();
   Outcome deliver(uint64_t bucket, Course& course);
   bool remove(uint64_t bucket, const std::vector<store::QueuedEvent>& events, size_t delivered);
@@ -66,6 +69,7 @@ class Delivery {
   boost::asio::io_context io_{1};
   std::unique_ptr<Target> target_;
   std::map<uint64_t, Course> courses_;  // by bucket, of those with events
+  uint64_t failed_at_ = 0;              // the bucket whose events the target failed at last: others come next
   bool failing_ = false;
   std::atomic<bool> stop_{false};
   std::mutex mutex_;

@@ -237,6 +237,7 @@ class ScriptedTarget final : public Target {
     std::vector<std::string> got;
     std::function<size_t(size_t)> take = [](size_t n) { return n; };  // how many of so many
     std::string refuses{};                                            // a message that it never takes
+    std::string breaks{};                                             // one at which it breaks off
     std::promise<void> enough;
     size_t wanted = 0;
   };
@@ -244,6 +245,7 @@ class ScriptedTarget final : public Target {
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
     const std::lock_guard lock(script_.mutex);
     if (messages.front() == script_.refuses) co_return fail(Errc::invalid_request, "test");
+    if (messages.front() == script_.breaks) co_return fail(Errc::connection_failed, "test");
     delivered = std::min(script_.take(messages.size()), messages.size());
     script_.got.insert(script_.got.end(), messages.begin(), messages.begin() + static_cast<ptrdiff_t>(delivered));
     if (script_.got.size() >= script_.wanted && script_.wanted != 0) {
@@ -374,6 +376,22 @@ TEST_F(DeliveryTest, WhatATargetRefusesHoldsUpItsOwnBucketAlone) {
   });
   delivery->stop();
   EXPECT_EQ(script_.got.back(), "behind it");
+}
+
+TEST_F(DeliveryTest, WhatATargetBreaksOffAtHoldsUpItsOwnBucketAlone) {
+  script_.breaks = "poison";
+  say("a", "poison");
+  auto delivery = make();
+  wait_for(20, [&] {
+    delivery->start();
+    for (int i = 0; i < 20; ++i) say("b", "b");
+  });
+  wait_for(21, [&] {
+    const std::lock_guard lock(script_.mutex);
+    script_.breaks.clear();
+  });
+  delivery->stop();
+  EXPECT_EQ(script_.got.back(), "poison");
 }
 
 TEST_F(DeliveryTest, OneBucketsEventsDoNotWaitForAllOfAnothers) {

@@ -11,7 +11,7 @@
 
 namespace verbena::events {
 
-// No address of this host, of a private or shared network, of a link, or of a group; nor one of those wrapped in IPv6.
+// No address of loopback, of a private or shared network, of a link, or of a group; nor one of those wrapped in IPv6.
 bool is_public(const boost::asio::ip::address& address);
 
 using TcpEndpoints = std::vector<boost::asio::ip::tcp::endpoint>;

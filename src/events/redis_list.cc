@@ -1,11 +1,14 @@
 #include "events/redis_list.h"
 
 #include <hiredis/hiredis.h>
-#include <boost/asio/io_context.hpp>
+#include <sys/socket.h>
 
+#include <atomic>
+#include <mutex>
 #include <string_view>
 
 #include "base/log.h"
+#include "base/name_lookup.h"
 #include "events/network_guard.h"
 
 namespace verbena::events {
@@ -23,13 +26,20 @@ using ReplyPtr = std::unique_ptr<redisReply, FreeReply>;
 class RedisList final : public Target {
  public:
   explicit RedisList(TargetSettings settings) : settings_(std::move(settings)) {}
+  ~RedisList() override { drop(); }
+
+  void cut() override {
+    const std::lock_guard lock(mutex_);
+    cut_ = true;
+    if (redis_ != nullptr) ::shutdown(redis_->fd, SHUT_RDWR);
+  }
 
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
     auto done = push(messages);
     if (done) {
       delivered = messages.size();  // one command is done whole or not at all
     } else {
-      redis_.reset();
+      drop();
     }
     co_return done;
   }
@@ -44,19 +54,16 @@ class RedisList final : public Target {
 
   // To an address that was looked at, not to a name.
   Result<void> connect() {
-    boost::asio::io_context io;
-    boost::asio::ip::tcp::resolver resolver(io);
-    boost::system::error_code ec;
-    const auto found = resolver.resolve(settings_.host, std::to_string(settings_.port),
-                                        boost::asio::ip::tcp::resolver::numeric_service, ec);
-    if (ec) return fail(Errc::connection_failed, "redis: the host's name cannot be resolved");
-    TcpEndpoints all;
-    for (const auto& entry : found) all.push_back(entry.endpoint());
+    VB_ASSIGN(const TcpEndpoints all,
+              look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
     VB_ASSIGN(const TcpEndpoints endpoints, allowed_endpoints(all, settings_.allow_private));
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(settings_.timeout);
     const timeval limit{seconds.count(), 0};
     for (const auto& endpoint : endpoints) {
-      redis_.reset(redisConnectWithTimeout(endpoint.address().to_string().c_str(), endpoint.port(), limit));
+      RedisPtr made(redisConnectWithTimeout(endpoint.address().to_string().c_str(), endpoint.port(), limit));
+      const std::lock_guard lock(mutex_);
+      if (cut_) return fail(Errc::cancelled, "redis: the server ends");
+      redis_ = std::move(made);
       if (redis_ != nullptr && redis_->err == 0) break;
     }
     if (redis_ == nullptr || redis_->err != 0) return fail(Errc::connection_failed, "redis: no connection");
@@ -95,8 +102,15 @@ class RedisList final : public Target {
     return fail(Errc::invalid_request, "redis: the server refuses");
   }
 
+  void drop() {
+    const std::lock_guard lock(mutex_);
+    redis_.reset();
+  }
+
   const TargetSettings settings_;
+  std::mutex mutex_;  // where it changes: cut() comes from another thread
   RedisPtr redis_;
+  std::atomic<bool> cut_{false};
 };
 
 }  // namespace

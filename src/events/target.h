@@ -17,6 +17,8 @@ class Target {
   virtual Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) = 0;
   // Ends a deliver() that waits, if it can. On the loop.
   virtual void cancel() {}
+  // The same for one that blocks. Any thread.
+  virtual void cut() {}
 };
 
 }  // namespace verbena::events

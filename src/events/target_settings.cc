@@ -155,6 +155,10 @@ std::expected<std::vector<TargetSettings>, std::string> read_targets(const Confi
     target->ca_file = config.ca_file;
     const auto same = [&](const TargetSettings& other) { return other.name == target->name; };
     if (std::ranges::any_of(targets, same)) return Wrong("events.targets: " + target->name + " stands there twice");
+    const auto same_file = [&](const TargetSettings& other) {
+      return other.type == TargetType::file && target->type == TargetType::file && other.path == target->path;
+    };
+    if (std::ranges::any_of(targets, same_file)) return Wrong("events.targets: two targets write to one file");
     targets.push_back(std::move(*target));
   }
   const auto find = [&](const std::string& name) { return std::ranges::find(targets, name, &TargetSettings::name); };

@@ -9,9 +9,11 @@
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
 
+#include <atomic>
 #include <optional>
 #include <utility>
 
+#include "base/name_lookup.h"
 #include "events/network_guard.h"
 
 namespace verbena::events {
@@ -26,6 +28,7 @@ using TlsStream = beast::ssl_stream<beast::tcp_stream>;
 constexpr auto as_result = asio::as_tuple(asio::use_awaitable);
 constexpr uint64_t answer_bytes_max = 64 * KiB;
 constexpr uint32_t answer_head_max = 16 * KiB;
+constexpr int early_answers_max = 4;  // 1xx
 
 std::unexpected<Error> hook_error(const boost::system::error_code& ec, const char* what) {
   if (ec == beast::error::timeout) return fail(Errc::timed_out, what);
@@ -66,9 +69,9 @@ class Webhook final : public Target {
   }
 
   void cancel() override {
-    if (stream_) beast::get_lowest_layer(*stream_).cancel();
-    resolver_.cancel();
+    if (stream_) beast::get_lowest_layer(*stream_).close();
   }
+  void cut() override { cut_ = true; }
 
  private:
   Task<Result<void>> post(const std::string& message) {
@@ -85,11 +88,8 @@ class Webhook final : public Target {
   }
 
   Task<Result<void>> connect() {
-    const auto [resolving, found] = co_await resolver_.async_resolve(settings_.host, std::to_string(settings_.port),
-                                                                     Tcp::resolver::numeric_service, as_result);
-    if (resolving) co_return fail(Errc::connection_failed, "webhook: the host's name cannot be resolved");
-    TcpEndpoints all;
-    for (const auto& entry : found) all.push_back(entry.endpoint());
+    VB_CO_ASSIGN(const TcpEndpoints all,
+                 look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
     VB_CO_ASSIGN(const TcpEndpoints endpoints, allowed_endpoints(all, settings_.allow_private));
     stream_.emplace(io_, tls_);
     beast::tcp_stream& tcp = beast::get_lowest_layer(*stream_);
@@ -115,9 +115,7 @@ class Webhook final : public Target {
     if (!settings_.secret.empty()) request.set(bhttp::field::authorization, "Bearer " + settings_.secret);
     request.prepare_payload();
     beast::get_lowest_layer(*stream_).expires_after(settings_.timeout);
-    bhttp::response_parser<bhttp::string_body> answer;
-    answer.body_limit(answer_bytes_max);
-    answer.header_limit(answer_head_max);
+    Answer answer;
     boost::system::error_code ec;
     if (settings_.tls) {
       ec = co_await send(*stream_, request, answer);
@@ -125,27 +123,43 @@ class Webhook final : public Target {
       ec = co_await send(beast::get_lowest_layer(*stream_), request, answer);
     }
     if (ec) co_return hook_error(ec, "webhook: no answer");
-    const int status = answer.get().result_int();
-    if (!answer.keep_alive()) stream_.reset();
-    if (status / 100 != 2) co_return fail(Errc::invalid_request, said(status));
+    if (!answer.keep) stream_.reset();
+    if (answer.status / 100 != 2) co_return fail(Errc::invalid_request, said(answer.status));
     co_return Result<void>();
   }
 
-  template <class Stream, class Request, class Parser>
-  Task<boost::system::error_code> send(Stream& stream, Request& request, Parser& answer) {
+  struct Answer {
+    int status = 0;
+    bool keep = false;  // the connection is good for another one
+  };
+
+  // The status decides; of the body only so much is read that the connection can be kept.
+  template <class Stream, class Request>
+  Task<boost::system::error_code> send(Stream& stream, Request& request, Answer& answer) {
     const auto [writing, written] = co_await bhttp::async_write(stream, request, as_result);
     if (writing) co_return writing;
     beast::flat_buffer buffer(answer_head_max + answer_bytes_max);
-    const auto [reading, read] = co_await bhttp::async_read(stream, buffer, answer, as_result);
-    co_return reading;
+    for (int early = 0; early < early_answers_max; ++early) {
+      bhttp::response_parser<bhttp::string_body> parser;
+      parser.body_limit(answer_bytes_max);
+      parser.header_limit(answer_head_max);
+      const auto [heading, head] = co_await bhttp::async_read_header(stream, buffer, parser, as_result);
+      if (heading) co_return heading;
+      answer.status = static_cast<int>(parser.get().result_int());
+      if (answer.status / 100 == 1) continue;  // another one follows
+      const auto [reading, read] = co_await bhttp::async_read(stream, buffer, parser, as_result);
+      answer.keep = !reading && parser.keep_alive();
+      co_return boost::system::error_code();
+    }
+    co_return bhttp::error::bad_status;
   }
 
   asio::io_context& io_;
   asio::ssl::context tls_;
   const TargetSettings settings_;
   std::string host_;
-  Tcp::resolver resolver_{io_};
   std::optional<TlsStream> stream_;
+  std::atomic<bool> cut_{false};
 };
 
 }  // namespace

@@ -23,7 +23,6 @@ bool starts_with_ignoring_case(std::string_view text, std::string_view lower) {
 }
 
 // No access key has a blank.
-constexpr std::string_view any_web_identity = "a web identity";
 
 }  // namespace
 
@@ -62,13 +61,11 @@ bool Service::takes_strangers() const {
 }
 
 Task<SignedIn> Service::serve_stranger(const s3::Request& request, const std::string& body, s3::Response& response) {
-  const std::string& peer = request.caller.peer_address;
   const std::string& request_id = request.caller.request_id;
-  const std::string client = client_of(peer);
+  const std::string client = client_of(request.caller.peer_address);
   const sign_in::Refusal busy{sign_in::Refusal::Kind::busy, "Please reduce your request rate."};
   const auto hold = strangers_.try_hold(client);
-  const bool forges = sign_in_->guesses != nullptr && !sign_in_->guesses->check_named(peer, any_web_identity);
-  if (forges || (hold == nullptr && !is_loopback_client(client))) {
+  if (hold == nullptr && !is_loopback_client(client)) {
     write_refusal(busy, request_id, response);
     co_return SignedIn();
   }
@@ -81,17 +78,18 @@ Task<SignedIn> Service::serve_stranger(const s3::Request& request, const std::st
   };
   auto done = co_await sign_in_->pool.run("sign-in", work);
   if (done && reply.wanted) {
-    const auto asked = co_await sign_in_->keys.refresh(std::move(*reply.wanted));
+    const sign_in::Issuer issuer = std::move(*reply.wanted);
     reply.wanted.reset();
     last = true;
-    if (asked) {
+    const auto asked = co_await sign_in_->keys.refresh(issuer);
+    // Who cannot be asked now may be known well enough.
+    if (asked || sign_in_->keys.find(issuer).keys != nullptr) {
       done = co_await sign_in_->pool.run("sign-in", work);
     } else {
       done = std::unexpected(asked.error());
     }
   }
   if (!done) write_refusal(busy, request_id, response);
-  if (reply.forged && sign_in_->guesses != nullptr) sign_in_->guesses->note_named(peer, any_web_identity);
   sign_in::sign_ins_counter(reply.who.principal != nullptr).add();
   co_return std::move(reply.who);
 }

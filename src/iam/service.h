@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "auth/guesses.h"
 #include "auth/identity_store.h"
 #include "base/blocking.h"
 #include "base/client_counts.h"
@@ -35,7 +34,6 @@ Api api_of(std::string_view method, std::string_view path, std::string_view cont
 struct SignInTools {
   sign_in::ProviderKeys& keys;
   BlockingPool& pool;
-  auth::Guesses* guesses = nullptr;
 };
 
 class Service {

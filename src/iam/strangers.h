@@ -23,7 +23,6 @@ struct StrangerReply {
   SignedIn who;
   // Set instead of an answer: this provider's keys are needed first. Then the call is to be answered once more.
   std::optional<sign_in::Issuer> wanted{};
-  bool forged = false;  // what came as a provider's word is not its
 };
 
 struct StrangerTools {

@@ -99,14 +99,14 @@ Result<void> verify_word(WebIdentityCall& web, const Word& word) {
                                word.provider->thumbprints};
   const auto known = web.keys.find(issuer);
   const Verdict verdict = known.keys ? verify(*known.keys, word.token) : Verdict::unknown_key;
-  if (!web.last && (verdict == Verdict::unknown_key || !known.fresh)) {
+  // A key may have been changed under its name, or have none.
+  if (!web.last && (verdict != Verdict::good || !known.fresh)) {
     web.reply.wanted = issuer;
     return fail(Errc::would_block, "iam: keys of a provider");
   }
   if (verdict == Verdict::good) return {};
   if (!known.keys) return web.refuse(Why::no_answer, no_key);
   if (verdict == Verdict::unknown_key) return web.refuse(Why::invalid_token, no_key);
-  web.reply.forged = true;
   return web.refuse(Why::invalid_token, "The signature of the token is not its provider's");
 }
 

@@ -143,13 +143,12 @@ TEST_F(WebIdentityTest, WithoutKeysAndWithOthersNobodyIsLetIn) {
   const sign_in::TestKey other("ES256");
   const std::string claims = R"({"iss":"https://idp.example.org/r","sub":"a","aud":"app","iat":)" +
                              std::to_string(clock_.now_s) + ",\"exp\":" + std::to_string(clock_.now_s + 60) + "}";
-  EXPECT_EQ(ask(other.sign(R"({"alg":"ES256","kid":"k"})", claims)).error_code, "InvalidIdentityToken");
-  EXPECT_TRUE(reply_.forged);
-  EXPECT_FALSE(reply_.wanted) << "the key is there";
+  (void)ask(other.sign(R"({"alg":"ES256","kid":"k"})", claims));
+  EXPECT_TRUE(reply_.wanted) << "it may have been changed under its name";
+  EXPECT_EQ(ask(other.sign(R"({"alg":"ES256","kid":"k"})", claims), true).error_code, "InvalidIdentityToken");
   (void)ask(other.sign(R"({"alg":"ES256","kid":"new"})", claims));
   EXPECT_TRUE(reply_.wanted) << "a key that is not there";
   EXPECT_EQ(ask(other.sign(R"({"alg":"ES256","kid":"new"})", claims), true).error_code, "InvalidIdentityToken");
-  EXPECT_FALSE(reply_.forged);
   EXPECT_EQ(ask(token(), true, "", "nobody").error_code, "AccessDenied");
 }
 

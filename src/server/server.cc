@@ -405,7 +405,7 @@ std::expected<void, std::string> Server::State::open_store() {
   iam_pool = std::make_unique<BlockingPool>(1, iam_queue_max);
   if (auto opened = open_sign_in(); !opened) return opened;
   std::optional<iam::SignInTools> sign_in;
-  if (provider_keys) sign_in.emplace(*provider_keys, *sign_in_pool, guesses.get());
+  if (provider_keys) sign_in.emplace(*provider_keys, *sign_in_pool);
   iam = std::make_unique<iam::Service>(
       *identities, front, *iam_pool, system_clock(), [access = service->access] { access->changed(); }, sign_in);
   request_log =
@@ -696,6 +696,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
     if (parts.thread.joinable()) parts.thread.join();
   }
   request_log->stop();
+  for (auto& delivery : deliveries) delivery->begin_stop();
   for (auto& delivery : deliveries) delivery->stop();
   // A request that is still there waits for the disk, and what the disk answers is posted to its loop: loops go last.
   hot_store.reset();

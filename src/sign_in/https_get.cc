@@ -18,6 +18,7 @@
 #include <exception>
 
 #include "base/bytes.h"
+#include "base/name_lookup.h"
 #include "base/task.h"
 #include "base/text.h"
 
@@ -88,15 +89,10 @@ std::string host_field(const HttpsUrl& url) {
 }
 
 // To the first of the host's addresses that is allowed and answers: what was looked up is what is connected to.
-Task<Result<void>> connect(Tcp::socket& socket, const HttpsUrl& url, const HttpsRules& rules) {
+Task<Result<void>> connect(Tcp::socket& socket, const std::vector<Tcp::endpoint>& found, const HttpsRules& rules) {
   ErrorCode ec;
-  Tcp::resolver resolver(socket.get_executor());
-  const auto found = co_await resolver.async_resolve(url.host, std::to_string(url.port), Tcp::resolver::numeric_service,
-                                                     asio::redirect_error(asio::use_awaitable, ec));
-  if (ec) co_return fail(Errc::connection_failed, "https: the host's name is not known");
   size_t tried = 0;
-  for (const auto& entry : found) {
-    const Tcp::endpoint endpoint = entry.endpoint();
+  for (const Tcp::endpoint& endpoint : found) {
     if (!rules.networks.allow(endpoint.address().to_string())) continue;
     if (++tried > addresses_tried_max) break;
     ErrorCode closed;
@@ -108,11 +104,12 @@ Task<Result<void>> connect(Tcp::socket& socket, const HttpsUrl& url, const Https
   co_return fail(Errc::connection_failed, "https: connect", ec.value());
 }
 
-Task<Result<std::string>> get(const HttpsUrl& url, const HttpsRules& rules, asio::ssl::context& context) {
+Task<Result<std::string>> get(const HttpsUrl& url, const std::vector<Tcp::endpoint>& found, const HttpsRules& rules,
+                              asio::ssl::context& context) {
   const auto executor = co_await asio::this_coro::executor;
   TlsStream stream(executor, context);
   if (!name_peer(stream.native_handle(), url.host)) co_return fail(Errc::internal, "https: the peer's name");
-  VB_CO_TRY(co_await connect(stream.next_layer(), url, rules));
+  VB_CO_TRY(co_await connect(stream.next_layer(), found, rules));
   ErrorCode ec;
   co_await stream.async_handshake(asio::ssl::stream_base::client, asio::redirect_error(asio::use_awaitable, ec));
   if (ec) co_return fail(Errc::connection_failed, "https: TLS, or its certificate is not trusted");
@@ -199,13 +196,14 @@ Result<std::string> https_get(const HttpsUrl& url, const std::vector<std::string
                               Deadline until, const std::atomic<bool>& stop) {
   Thumbprints pinned{thumbprints};
   VB_ASSIGN(asio::ssl::context context, make_context(rules.ca_file, pinned));
+  VB_ASSIGN(const auto found, look_up_name(url.host, url.port, until, stop));
   std::optional<Result<std::string>> out;
   // The loop goes first, and with it the coroutine and all that it holds.
   asio::io_context loop(1);
   const auto done = [&out](std::exception_ptr thrown, Result<std::string> result) {
     out = thrown ? Result<std::string>(fail(Errc::internal, "https: thrown")) : std::move(result);
   };
-  asio::co_spawn(loop, get(url, rules, context), done);
+  asio::co_spawn(loop, get(url, found, rules, context), done);
   constexpr std::chrono::milliseconds slice{100};
   while (!out) {
     if (stop.load()) return fail(Errc::cancelled, "https: the server ends");

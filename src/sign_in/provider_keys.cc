@@ -19,6 +19,8 @@ std::string name_of(const Issuer& issuer) {
   return name;
 }
 
+std::string_view account_of(std::string_view name) { return name.substr(0, name.find('\n')); }
+
 metrics::Counter& fetches_counter(bool good) {
   static constexpr const char* help = "Keys of identity providers that were asked for";
   static metrics::Counter& fetched = metrics::counter("verbena_sign_in_fetches_total", help, {{"result", "ok"}});
@@ -51,15 +53,28 @@ struct ProviderKeys::State {
   Entry* entry_of(const std::string& name) {
     const auto found = entries.find(name);
     if (found != entries.end()) return &found->second;
-    if (entries.size() >= limits.issuers_max) {
-      auto oldest = entries.end();
-      for (auto it = entries.begin(); it != entries.end(); ++it) {
-        if (!it->second.fetching && (oldest == entries.end() || it->second.used_s < oldest->second.used_s)) oldest = it;
-      }
-      if (oldest == entries.end()) return nullptr;
-      entries.erase(oldest);
-    }
+    if (entries.size() >= limits.issuers_max && !make_room()) return nullptr;
     return &entries[name];
+  }
+
+  // The one goes that was asked for longest ago, of the account that has most: who names many displaces its own.
+  bool make_room() {
+    std::map<std::string_view, size_t> of_accounts;
+    for (const auto& [name, entry] : entries) ++of_accounts[account_of(name)];
+    auto gone = entries.end();
+    size_t most = 0;
+    for (auto it = entries.begin(); it != entries.end(); ++it) {
+      if (it->second.fetching) continue;
+      const size_t theirs = of_accounts[account_of(it->first)];
+      const bool older =
+          gone == entries.end() || theirs > most || (theirs == most && it->second.used_s < gone->second.used_s);
+      if (!older) continue;
+      gone = it;
+      most = theirs;
+    }
+    if (gone == entries.end()) return false;
+    entries.erase(gone);
+    return true;
   }
 
   enum class Start : uint8_t { begun, joined, not_now, refused };
@@ -82,16 +97,17 @@ ProviderKeys::State::Start ProviderKeys::State::start(const Issuer& issuer, cons
                                                       std::function<void()> wake) {
   const std::lock_guard lock(mutex);
   if (stopping || waiting >= limits.waiters_max) return Start::refused;
-  Entry* const entry = entry_of(name);
-  if (entry == nullptr) return Start::refused;
-  entry->used_s = clock.now_s();
-  if (!entry->fetching) {
-    if (clock.now_s() < entry->next_fetch_s) return Start::not_now;
+  const auto known = entries.find(name);
+  const bool first = known == entries.end() || !known->second.fetching;
+  if (first) {
+    if (known != entries.end() && clock.now_s() < known->second.next_fetch_s) return Start::not_now;
     const auto of_account = account_fetches.find(issuer.account);
     const size_t theirs = of_account == account_fetches.end() ? 0 : of_account->second;
     if (fetches >= limits.fetches_max || theirs >= limits.account_fetches_max) return Start::refused;
   }
-  const bool first = !entry->fetching;
+  Entry* const entry = entry_of(name);
+  if (entry == nullptr) return Start::refused;
+  entry->used_s = clock.now_s();
   if (first) {
     entry->fetching = true;
     ++fetches;

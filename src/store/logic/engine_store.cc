@@ -144,7 +144,11 @@ Task<Result<std::vector<QueuedEvent>>> EngineStore::events(std::string_view queu
       std::make_shared<const EventPage>(EventPage{std::string(queue), bucket, after, events_max, bytes_max});
   auto look = [page](View& rows) { return read_events(rows, *page); };
   const Place nowhere;
-  co_return co_await look_up(*context->rows, "event read", nowhere, std::move(look));
+  auto events = co_await look_up(*context->rows, "event read", nowhere, std::move(look));
+  // Rows of buckets that are not synced are visible before they are durable: who is told must not be ahead of a power
+  // cut.
+  if (events && !events->empty()) VB_CO_TRY(co_await context->rows->sync());
+  co_return events;
 }
 
 Task<Result<void>> EngineStore::remove_events(std::string_view queue, uint64_t bucket, std::vector<uint64_t> ids) {

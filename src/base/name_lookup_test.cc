@@ -1,0 +1,56 @@
+#include "base/name_lookup.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+namespace verbena {
+namespace {
+
+using NameEndpoint = boost::asio::ip::tcp::endpoint;
+
+std::promise<void>& name_servers_answer() {
+  static std::promise<void> answer;
+  return answer;
+}
+
+void slow_name_server(const std::string&, uint16_t port, std::vector<NameEndpoint>& found) {
+  static const std::shared_future<void> answer = name_servers_answer().get_future().share();
+  answer.wait();
+  found.emplace_back(boost::asio::ip::make_address("192.0.2.1"), port);
+}
+
+TEST(NameLookup, AnAddressIsItsOwnAnswer) {
+  const std::atomic<bool> stop{false};
+  for (const char* address : {"127.0.0.1", "::1"}) {
+    const auto found = look_up_name(address, 443, deadline_in(std::chrono::seconds(10)), stop);
+    ASSERT_TRUE(found);
+    ASSERT_EQ(found->size(), 1u);
+    EXPECT_EQ(found->front().address().to_string(), address);
+    EXPECT_EQ(found->front().port(), 443);
+  }
+}
+
+TEST(NameLookup, TheHostsOwnNameIsKnown) {
+  const std::atomic<bool> stop{false};
+  const auto found = look_up_name("localhost", 80, deadline_in(std::chrono::seconds(60)), stop);
+  ASSERT_TRUE(found) << found.error().message;
+  for (const auto& one : *found) EXPECT_TRUE(one.address().is_loopback());
+}
+
+TEST(NameLookup, AServerThatDoesNotAnswerIsGivenUp) {
+  std::atomic<bool> stop{false};
+  const auto late = look_up_name("host.example", 1, deadline_in(std::chrono::milliseconds(20)), stop, slow_name_server);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error(), Errc::timed_out);
+  stop = true;
+  const auto ended = look_up_name("host.example", 1, deadline_in(std::chrono::hours(1)), stop, slow_name_server);
+  ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error(), Errc::cancelled);
+  stop = false;
+  name_servers_answer().set_value();
+  EXPECT_TRUE(look_up_name("host.example", 1, deadline_in(std::chrono::minutes(1)), stop, slow_name_server));
+}
+
+}  // namespace
+}  // namespace verbena
