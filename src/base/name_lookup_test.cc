@@ -34,7 +34,7 @@ TEST(NameLookup, AnAddressIsItsOwnAnswer) {
 TEST(NameLookup, TheHostsOwnNameIsKnown) {
   const std::atomic<bool> stop{false};
   const auto found = look_up_name("localhost", 80, deadline_in(std::chrono::seconds(60)), stop);
-  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_TRUE(found);
   for (const auto& one : *found) EXPECT_TRUE(one.address().is_loopback());
 }
 

@@ -136,9 +136,12 @@ class Browser:
 
     def click(self, text, tag="button, a, [role=tab], summary"):
         element = self.find(text, tag)
-        # There, and nothing above it: a window may be on its way out.
-        self.wait(f"(() => {{ const e = {element}; if (!e || e.disabled) return false; e.scrollIntoView({{block: 'nearest'}}); const r = e.getBoundingClientRect(); "
-                  f"return e.contains(document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2)) }})()", f"“{text}” to click on")
+        # There, and nothing above it: a window may be on its way out. And at rest: what is still being loaded may push it aside.
+        self.wait(f"(async () => {{ const place = () => {{ const e = {element}; if (!e || e.disabled) return ''; e.scrollIntoView({{block: 'nearest'}}); "
+                  f"const r = e.getBoundingClientRect(); const x = r.x + r.width / 2, y = r.y + r.height / 2; "
+                  f"return e.contains(document.elementFromPoint(x, y)) ? x + ',' + y : '' }}; "
+                  f"const before = place(); await new Promise((go) => setTimeout(go, 30)); "
+                  f"return before !== '' && before === place() && !document.querySelector('main .loading') }})()", f"“{text}” to click on")
         box = self.run(f"(() => {{ const r = {element}.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }})()")
         for kind in ("mousePressed", "mouseReleased"):
             self.tell("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
