@@ -16,11 +16,32 @@ find_package(rapidcheck QUIET)
 pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(HIREDIS REQUIRED hiredis)
+pkg_check_modules(MOSQUITTO REQUIRED libmosquitto)
+pkg_check_modules(RABBITMQ REQUIRED librabbitmq)
+pkg_check_modules(RDKAFKA REQUIRED rdkafka)
 pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 
-# Without the flags that its .pc file has for its own headers: precompiled ones do not fit them.
+# Without the flags that their .pc files have for their own headers: precompiled ones do not fit them.
 add_library(verbena_hiredis INTERFACE)
 target_link_libraries(verbena_hiredis INTERFACE ${HIREDIS_LINK_LIBRARIES})
+add_library(verbena_brokers INTERFACE)
+target_link_libraries(verbena_brokers INTERFACE ${MOSQUITTO_LINK_LIBRARIES} ${RABBITMQ_LINK_LIBRARIES} ${RDKAFKA_LINK_LIBRARIES})
+add_library(verbena_rdkafka INTERFACE)
+target_link_libraries(verbena_rdkafka INTERFACE ${RDKAFKA_LINK_LIBRARIES})
+
+# OpenLDAP's library is loaded where a directory is configured: only its headers and its name are needed here.
+pkg_check_modules(LDAP REQUIRED ldap)
+list(GET LDAP_LINK_LIBRARIES 0 VERBENA_LDAP_LIBRARY)
+execute_process(COMMAND ${CMAKE_READELF} -d ${VERBENA_LDAP_LIBRARY} OUTPUT_VARIABLE VERBENA_LDAP_DYNAMIC COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCH "soname: \\[([^]]+)\\]" VERBENA_LDAP_SONAME "${VERBENA_LDAP_DYNAMIC}")
+if(NOT CMAKE_MATCH_1)
+  message(FATAL_ERROR "${VERBENA_LDAP_LIBRARY} has no SONAME")
+endif()
+# In a header, not a flag: flags of one room do not fit the precompiled headers of all.
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/ldap_soname.h CONTENT "#define VERBENA_LDAP_SONAME \"${CMAKE_MATCH_1}\"\n")
+add_library(verbena_ldap INTERFACE)
+target_include_directories(verbena_ldap SYSTEM INTERFACE ${LDAP_INCLUDE_DIRS} ${CMAKE_BINARY_DIR}/generated)
+target_link_libraries(verbena_ldap INTERFACE ${CMAKE_DL_LIBS})
 
 # The engine over Ceph is in the making (docs/cluster.md), and librados would cost every command its time to load: it is
 # built where it is asked for. Without it the program says so.

@@ -5,6 +5,7 @@
 #include "native/wire/bodies.h"
 #include "native/wire/list_values.h"
 #include "native/wire/message.h"
+#include "native/wire/watch.h"
 
 using namespace verbena;
 using namespace verbena::native;
@@ -32,6 +33,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     wire::ValueEntry value;
     while (reader->left() != 0 && reader->next(value)) {
       if (value.key.empty() || value.key.size() > wire::key_size_max || value.entry.in_reply) std::abort();
+    }
+  }
+  (void)wire::decode_watch_started(message);
+  if (const auto news = wire::decode_watch_news(message)) {
+    wire::Reader changes(news->changes);
+    for (uint16_t i = 0; i < news->count; ++i) {
+      const auto change = wire::next_change(changes);
+      if (!change || change->key.size() > wire::key_size_max) std::abort();  // they were checked
     }
   }
   return 0;

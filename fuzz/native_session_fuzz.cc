@@ -1,6 +1,6 @@
 // Messages of a client that has a session and its keys: sealed as they should be, and saying anything. All of the door
-// is behind them: credits, verbs, batches, listings with values, windows. The door answers each message once at the
-// most, with what a client can read, and when all is said nothing is under way.
+// is behind them: credits, verbs, batches, listings with values, watches, windows. The door answers each message once
+// at the most, with what a client can read, and when all is said nothing is under way.
 // Input: steps of [type, flags, size in two bytes, that many bytes of a body].
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -91,7 +91,7 @@ struct Server {
   FakePeer open_session() {
     wire::Nonce nonce, server_nonce;
     fill_random(nonce);
-    const std::string body = nlohmann::json{{"version", 1}, {"version_max", 2}, {"client_nonce", to_hex(nonce)}}.dump();
+    const std::string body = nlohmann::json{{"version", 1}, {"version_max", 4}, {"client_nonce", to_hex(nonce)}}.dump();
     http::FakeExchange exchange("POST", "/-/session", body);
     exchange.request_headers = {{"host", "server"}};
     auth::sign(root, "us-east-1", "s3", system_clock(), "POST", "/-/session", "",
@@ -124,7 +124,7 @@ struct Server {
   auth::Verifier verifier{credentials, system_clock(), {}};
   Core core{Core::Options{}};
   Port port;
-  NativeDoor door{service, verifier, credentials, Options{}};
+  NativeDoor door{service, verifier, credentials, Options{.feeds = &store}};
 };
 
 Server& server() {

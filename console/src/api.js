@@ -40,7 +40,24 @@ export class Session {
     session.account = who.get('GetCallerIdentityResult', 'Account')
     session.temporary = Boolean(keys.token)
     session.superuser = session.arn === 'arn:aws:iam::000000000000:root'
+    session.expires = keys.expires ? new Date(keys.expires).getTime() : 0 // 0: it does not end, or nobody knows when
+    session.may = await session.rights()
     return session
+  }
+
+  // What of the running server is told to this key; asked once. Who may ask nothing of it gets an empty set.
+  async rights() {
+    const may = new Set(await this.admin('rights').then((said) => said.calls, () => []))
+    if (may.size === 0) return may
+    const metrics = this.superuser || await this.call('GET', '/-/metrics').then((answer) => answer.text(), () => '')
+    if (metrics) may.add('metrics')
+    return may
+  }
+
+  // Credentials may end in the middle of anything: whoever has set `onExpired` hears of it.
+  refused(error) {
+    if (error.code === 'ExpiredToken') this.onExpired?.()
+    return error
   }
 
   async call(method, path, { query = [], headers = {}, body, hash, service = 's3', signal, again = true } = {}) {
@@ -55,7 +72,7 @@ export class Session {
       this.signer.skewMs = new Date(response.headers.get('date')).getTime() - Date.now()
       return this.call(method, path, { query, headers, body, hash, service, signal, again: false })
     }
-    throw error
+    throw this.refused(error)
   }
 
   async xml(method, path, options) {

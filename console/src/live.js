@@ -2,7 +2,7 @@
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { quantile, rate, read } from './metrics.js'
-import { count, seconds, size } from './text.js'
+import { count, seconds, shown, size } from './text.js'
 import { Button, Loading, Problem } from './ui.js'
 
 const everyMs = 3000
@@ -16,10 +16,14 @@ function useReadings(session) {
     if (paused) return
     let timer
     let ended = false
+    // Which provider moved what: counters since the start. Metrics have no such label. Nobody watches requests for them.
+    const providers = () => session.admin('top', { sums: false }).then((top) => top.doors, () => [])
     const look = async () => {
       if (!document.hidden) {
         try {
-          const reading = read(await (await session.call('GET', '/-/metrics')).text())
+          const [text, moved] = await Promise.all([session.call('GET', '/-/metrics').then((answer) => answer.text()), providers()])
+          const reading = read(text)
+          reading.moved = moved
           if (!ended) set(({ list }) => ({ list: [...list, reading].filter((one) => reading.at - one.at < keptMs) }))
         } catch (error) {
           if (!ended) set(({ list }) => ({ list, error }))
@@ -44,7 +48,7 @@ export function Live({ session }) {
       <${Button} onClick=${() => setPaused(!paused)}>${paused ? 'Go on' : 'Pause'}<//></div></header>
     <${Problem} error=${error} />
     ${!now && !error && html`<${Loading} of="metrics" />`}
-    ${now && html`<${Doors} list=${list} /><${Tiles} list=${list} /><${Times} list=${list} /><${Fallbacks} now=${now} /><${Ports} now=${now} /><${Busiest} now=${now} />`}`
+    ${now && html`<${Doors} list=${list} /><${Providers} list=${list} /><${Tiles} list=${list} /><${Times} list=${list} /><${Fallbacks} now=${now} /><${Ports} now=${now} /><${Busiest} now=${now} />`}`
 }
 
 const before = (list) => list.at(-Math.min(list.length, 6))
@@ -69,6 +73,20 @@ function Doors({ list }) {
           <td>${size(both()(now, door))}</td><td>${old ? `${count(rate(old, now, 'verbena_request_duration_seconds_count', { door }))}/s` : '–'}</td>
           <td class="line"><${Line} list=${list} door=${door} /></td></tr>`)}</tbody></table>
     </section>`
+}
+
+// How each door's bytes went.
+function Providers({ list }) {
+  const now = list.at(-1)
+  const old = list.length > 1 ? before(list) : null
+  const rows = now.moved.filter((one) => one.requests > 0)
+  if (rows.length === 0) return null
+  const same = (one) => old?.moved.find((other) => other.door === one.door && other.provider === one.provider)
+  const perSecond = (one, name) => (same(one) ? ((one[name] - same(one)[name]) * 1000) / (now.at - old.at) : NaN)
+  const title = Object.fromEntries(doors)
+  return html`<section class="card" aria-label="Bytes by provider"><h2>By provider</h2><table><thead><tr><th scope="col">Door</th><th scope="col">Provider</th><th scope="col" class="much">Requests</th><th scope="col" class="much">In</th><th scope="col" class="much">Out</th><th scope="col" class="much">Requests, now</th><th scope="col" class="much">Bytes, now</th></tr></thead>
+    <tbody>${rows.map((one) => html`<tr><th scope="row"><span class="dot ${one.door}"></span>${title[one.door] || one.door}</th><td>${shown(one.provider)}</td><td class="much">${count(one.requests)}</td><td class="much">${size(one.bytes_in)}</td><td class="much">${size(one.bytes_out)}</td>
+      <td class="much">${same(one) ? `${count(perSecond(one, 'requests'))}/s` : '–'}</td><td class="much">${same(one) ? `${size(perSecond(one, 'bytes_in') + perSecond(one, 'bytes_out'))}/s` : '–'}</td></tr>`)}</tbody></table></section>`
 }
 
 function bars(totals, sum) {
@@ -155,11 +173,19 @@ function Fallbacks({ now }) {
   </section>`
 }
 
+// Of what a port counts, what says that something is wrong; the names are the kernel's.
+const wrong = /err|discard|drop|retry|timeout|exceeded|nak|out_of|downed|recover/
+
 function Ports({ now }) {
   const ports = now.all('verbena_rdma_port_active')
   if (ports.length === 0) return null
-  return html`<section class="card" aria-label="RDMA ports"><h2>RDMA ports</h2><table><thead><tr><th scope="col">Device</th><th scope="col">Port</th><th scope="col">State</th></tr></thead>
-    <tbody>${ports.map(({ labels, value }) => html`<tr><th scope="row">${labels.device}</th><td>${labels.port}</td><td>${value === 1 ? 'active' : 'not active: look at verbena doctor'}</td></tr>`)}</tbody></table></section>`
+  const counters = ({ labels }) => now.all('verbena_rdma_port_counter_total', { device: labels.device, port: labels.port })
+  const words = (port, name) => (counters(port).find((one) => one.labels.counter === name)?.value || 0) * 4 // they are counted in words of 4 bytes
+  const troubles = (port) => counters(port).filter((one) => one.value > 0 && wrong.test(one.labels.counter))
+  return html`<section class="card" aria-label="RDMA ports"><h2>RDMA ports</h2><table><thead><tr><th scope="col">Device</th><th scope="col">Port</th><th scope="col">State</th><th scope="col" class="much">Received</th><th scope="col" class="much">Sent</th><th scope="col">What went wrong there</th></tr></thead>
+    <tbody>${ports.map((port) => html`<tr><th scope="row">${shown(port.labels.device)}</th><td>${shown(port.labels.port)}</td><td>${port.value === 1 ? 'active' : html`<a href="#/server">not active: what the doctor says</a>`}</td>
+      <td class="much">${size(words(port, 'port_rcv_data'))}</td><td class="much">${size(words(port, 'port_xmit_data'))}</td>
+      <td>${troubles(port).length === 0 ? 'nothing' : troubles(port).map((one) => `${shown(one.labels.counter)} ${count(one.value)}`).join(', ')}</td></tr>`)}</tbody></table></section>`
 }
 
 function Busiest({ now }) {

@@ -9,6 +9,8 @@ import { Bucket } from './bucket.js'
 import { People } from './people.js'
 import { Server } from './server.js'
 import { Access } from './access.js'
+import { ended, ending } from './expiry.js'
+import { seesLive, serverTabs } from './operate.js'
 import { Tray } from './tray.js'
 import { shown } from './text.js'
 
@@ -41,16 +43,18 @@ const Mark = () => html`<svg class="mark" viewBox="0 0 32 32" aria-hidden="true"
   ${[0, 72, 144, 216, 288].map((turn) => html`<path transform="rotate(${turn} 16 16)" d="M16 15c-4.500-3-4.800-8.500-1.800-11.200.7-.6 1.300.6 1.800 1.100.5-.5 1.100-1.700 1.800-1.100 3 2.700 2.700 8.200-1.800 11.200z" />`)}
   </g><circle cx="16" cy="16" r="2.600" /></svg>`
 
-function Frame({ session, uploads, onOut }) {
+function Frame({ session, uploads, warning, onOut }) {
   const { path, query } = usePlace()
-  const page = path[0] || (session.superuser ? 'live' : 'buckets')
+  const live = seesLive(session.may)
+  const server = serverTabs(session.may).length > 0
   const links = [
-    session.superuser && ['live', 'pulse', 'Live'],
+    live && ['live', 'pulse', 'Live'],
     ['buckets', 'bucket', 'Buckets'],
     ['people', 'people', 'People'],
-    session.superuser && ['server', 'gear', 'Server'],
+    server && ['server', 'gear', 'Server'],
     ['access', 'key', 'Your access']
   ].filter(Boolean)
+  const page = links.some(([id]) => id === path[0]) ? path[0] : !path[0] && live ? 'live' : 'buckets'
   useEffect(() => {
     document.title = `${links.find(([id]) => id === page)?.[2] || 'Console'} – Verbena`
   }, [page])
@@ -73,7 +77,7 @@ function Frame({ session, uploads, onOut }) {
           <small>account ${session.account}</small>
           <${Button} icon="out" kind="quiet" onClick=${onOut}>Sign out<//></div>
       </nav>
-      <main id="main" tabindex="-1">${(pages[page] || pages.buckets)()}</main>
+      <main id="main" tabindex="-1"><div role="status">${warning && html`<p class="problem">${warning}</p>`}</div>${pages[page]()}</main>
     </div>
     <${Tray} uploads=${uploads} />`
 }
@@ -81,30 +85,40 @@ function Frame({ session, uploads, onOut }) {
 function App() {
   const [state, set] = useState(null)
   const [why, setWhy] = useState('')
+  const [warning, setWarning] = useState('')
   const out = (reason) => {
     state?.uploads.list.forEach((one) => state.uploads.cancel(one))
     set(null)
     setWhy(reason)
+    setWarning('')
   }
   useEffect(() => {
     if (!state) return
     let last = Date.now()
     const seen = () => void (last = Date.now())
-    const look = setInterval(() => {
-      if (state.uploads.running > 0) seen()
+    const { session, uploads } = state
+    const look = () => {
+      if (uploads.running > 0) seen()
+      const { over, warning: text } = ending(session.expires, Date.now() + session.signer.skewMs)
+      if (over) return out(ended)
+      setWarning(text)
       if (Date.now() - last > idleMs) out('Nobody was here for half an hour: you are signed out.')
-    }, 10000)
+    }
+    const looking = setInterval(look, 10000)
+    session.onExpired = () => out(ended)
+    look()
     const leaving = (event) => state.uploads.running > 0 && event.preventDefault()
     for (const name of ['keydown', 'pointerdown']) addEventListener(name, seen, true)
     addEventListener('beforeunload', leaving)
     return () => {
-      clearInterval(look)
+      clearInterval(looking)
+      session.onExpired = null
       for (const name of ['keydown', 'pointerdown']) removeEventListener(name, seen, true)
       removeEventListener('beforeunload', leaving)
     }
   }, [state])
   if (!state) return html`<${SignIn} mark=${Mark} why=${why} onIn=${(session) => set({ session, uploads: new Uploads(session) })} />`
-  return html`<${Frame} ...${state} onOut=${() => out('')} />`
+  return html`<${Frame} ...${state} warning=${warning} onOut=${() => out('')} />`
 }
 
 render(html`<${App} />`, document.getElementById('app'))

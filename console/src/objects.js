@@ -3,36 +3,12 @@ import { html } from 'htm/preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { count, date, plural, shown, size } from './text.js'
 import { Ask, Button, Empty, Icon, Loading, Problem, announce } from './ui.js'
+import { Listing } from './listing.js'
 import { ObjectPanel } from './object.js'
 import { filesOf } from './upload.js'
 
 const rowHeight = 40
 const tallest = 8e6 // pixels: browsers cut taller things
-
-// Pages of a listing, one after the other.
-class Listing {
-  constructor(session, bucket, prefix, changed) {
-    Object.assign(this, { session, bucket, prefix, changed, rows: [], next: undefined, busy: false, error: null })
-  }
-  get whole() {
-    return this.next === null
-  }
-  async more() {
-    if (this.busy || this.whole || this.error) return
-    this.busy = true
-    try {
-      const page = await this.session.list(this.bucket, { prefix: this.prefix, after: this.next })
-      // A page's keys and folders are each in order, and belong between each other.
-      const rows = [...page.folders.map((key) => ({ key, folder: true })), ...page.keys.filter((one) => one.key !== this.prefix)]
-      for (const row of rows.sort((a, b) => (a.key < b.key ? -1 : 1))) this.rows.push(row)
-      this.next = page.next
-    } catch (error) {
-      this.error = error
-    }
-    this.busy = false
-    this.changed()
-  }
-}
 
 function useListing(session, bucket, prefix) {
   const [, redraw] = useState(0)
@@ -97,10 +73,11 @@ export function Objects({ session, uploads, bucket, prefix }) {
       </div>
     </div>
     <${Problem} error=${listing.error} />
+    ${listing.error && html`<p><${Button} icon="again" onClick=${() => listing.moreAgain()}>Try again<//></p>`}
     <div class="drop ${over ? 'over' : ''}" onDragOver=${(event) => { event.preventDefault(); setOver(true) }} onDragLeave=${() => setOver(false)} onDrop=${drop}>
-      ${listing.rows.length === 0 && listing.next === undefined && !listing.error && html`<${Loading} of="objects" />`}
-      ${listing.rows.length === 0 && listing.whole && html`<${Empty} icon="file" title="Nothing here">Drop files or folders here, or upload some.<//>`}
-      ${listing.rows.length > 0 && html`<${Rows} listing=${listing} bucket=${bucket} prefix=${prefix} chosen=${chosen} onChoose=${choose} onOpen=${setOpen} />`}
+      ${listing.length === 0 && listing.next === undefined && !listing.error && html`<${Loading} of="objects" />`}
+      ${listing.length === 0 && listing.whole && html`<${Empty} icon="file" title="Nothing here">Drop files or folders here, or upload some.<//>`}
+      ${listing.length > 0 && html`<${Rows} listing=${listing} bucket=${bucket} prefix=${prefix} chosen=${chosen} onChoose=${choose} onOpen=${setOpen} />`}
     </div>
     ${open && html`<${ObjectPanel} session=${session} bucket=${bucket} name=${open} onClose=${() => setOpen(null)} onGone=${() => { setOpen(null); reload() }} />`}
     ${removing && html`<${Remove} session=${session} bucket=${bucket} names=${[...chosen]} onClose=${() => setRemoving(false)} onDone=${reload} />`}`
@@ -119,14 +96,15 @@ function Rows({ listing, bucket, prefix, chosen, onChoose, onOpen }) {
   const [view, setView] = useState({ top: 0, height: 600 })
   const [focus, setFocus] = useState(0)
   const wanted = useRef(false)
-  const rows = listing.rows
-  const whole = rows.length * rowHeight
+  const total = listing.length
+  const whole = total * rowHeight
   const height = Math.min(whole, tallest)
   // Past the tallest box a pixel of the bar is more than a pixel of rows.
   const scale = height > view.height ? (whole - view.height) / (height - view.height) : 1
   const top = view.top * scale
   const first = Math.max(0, Math.floor(top / rowHeight) - 8)
-  const last = Math.min(rows.length, Math.ceil((top + view.height) / rowHeight) + 8)
+  const last = Math.min(total, Math.ceil((top + view.height) / rowHeight) + 8)
+  const rows = listing.slice(first, last)
 
   useLayoutEffect(() => {
     const look = () => setView({ top: box.current.scrollTop, height: box.current.clientHeight })
@@ -136,44 +114,59 @@ function Rows({ listing, bucket, prefix, chosen, onChoose, onOpen }) {
     return () => watch.disconnect()
   }, [])
   useEffect(() => {
-    if (last > rows.length - 200) listing.more()
-  }, [last, rows.length, listing])
+    if (last > total - 200) listing.more()
+  }, [last, total, listing])
   useEffect(() => {
     if (!wanted.current) return
     const row = box.current.querySelector(`[data-row="${focus}"]`)
     if (!row) return // not before it has been scrolled to
-    wanted.current = false
-    row.focus({ preventScroll: true })
+    const now = document.activeElement
+    const elsewhere = now && now !== document.body && !box.current.contains(now)
+    // What stands in for a row that is still coming hands the keyboard on to it.
+    wanted.current = !elsewhere && rows[focus - first]?.state === 'coming'
+    if (!elsewhere) row.focus({ preventScroll: true })
   })
 
   const move = (event) => {
     const page = Math.floor(view.height / rowHeight) - 1
-    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -rows.length, End: rows.length }[event.key]
-    if (event.key === ' ' && !rows[focus].folder) {
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -total, End: total }[event.key]
+    const row = rows[focus - first]
+    if (event.key === ' ' && row && !row.folder && !row.state) {
       event.preventDefault()
-      return onChoose(rows[focus].key)
+      return onChoose(row.key)
     }
     if (!step) return
     event.preventDefault()
-    const to = Math.max(0, Math.min(rows.length - 1, focus + step))
+    const to = Math.max(0, Math.min(total - 1, focus + step))
     const at = to * rowHeight
     if (at < top || at + rowHeight > top + view.height) box.current.scrollTop = Math.max(0, at - view.height / 2) / scale
     wanted.current = true
     setFocus(to)
   }
   return html`
-    <div class="grid" role="grid" aria-label="Objects" aria-rowcount=${listing.whole ? rows.length : -1} aria-multiselectable="true">
+    <div class="grid" role="grid" aria-label="Objects" aria-rowcount=${listing.whole ? total : -1} aria-multiselectable="true">
       <div class="row labels" role="row"><span role="columnheader" class="pick"><span class="hide">Chosen</span></span><span role="columnheader">Name</span><span role="columnheader" class="much">Size</span><span role="columnheader" class="when">Changed</span></div>
       <div class="rows" role="rowgroup" ref=${box} onScroll=${() => setView({ top: box.current.scrollTop, height: box.current.clientHeight })} onKeyDown=${move}>
         <div role="presentation" style=${{ height: `${height}px`, position: 'relative' }}>
           <div role="presentation" style=${{ position: 'absolute', left: 0, right: 0, top: `${first * rowHeight - top + view.top}px` }}>
-            ${rows.slice(first, last).map((row, i) => html`<${Row} key=${row.key} row=${row} at=${first + i} prefix=${prefix} bucket=${bucket} focused=${first + i === focus}
+            ${rows.map((row, i) => row.state ? html`<${Absent} key=${first + i} state=${row.state} at=${first + i} focused=${first + i === focus} onFocus=${() => { wanted.current = row.state === 'coming'; setFocus(first + i) }} onAgain=${() => listing.again(row.page)} />` : html`<${Row} key=${row.key} row=${row} at=${first + i} prefix=${prefix} bucket=${bucket} focused=${first + i === focus}
               chosen=${chosen.has(row.key)} onFocus=${() => setFocus(first + i)} onChoose=${onChoose} onOpen=${onOpen} />`)}
           </div>
         </div>
       </div>
     </div>
-    <p class="count" role="status">${plural(rows.length, 'entry', 'entries')}${listing.whole ? '' : listing.busy ? ', loading more…' : ' and more'}</p>`
+    <p class="count" role="status">${plural(total, 'entry', 'entries')}${listing.whole ? '' : listing.busy ? ', loading more…' : ' and more'}</p>`
+}
+
+// Instead of a row that is not there: on its way, not to be had, or deleted meanwhile.
+function Absent({ state, at, focused, onFocus, onAgain }) {
+  const rest = { 'data-row': at, tabIndex: focused ? 0 : -1, onFocus }
+  return html`
+    <div class="row ${state === 'gone' ? 'gone' : 'missing'}" role="row" aria-rowindex=${at + 1} aria-busy=${state === 'coming' ? 'true' : undefined}>
+      <span role="gridcell" class="pick"></span>
+      ${state === 'failed' ? html`<span role="gridcell" class="named"><button type="button" class="name" ...${rest} onClick=${onAgain}><${Icon} name="again" /><span>Did not come. Try again</span></button></span>`
+        : html`<span role="gridcell" class="named" ...${rest}>${state === 'gone' ? 'gone' : 'loading…'}</span>`}
+    </div>`
 }
 
 function Row({ row, at, prefix, bucket, focused, chosen, onFocus, onChoose, onOpen }) {

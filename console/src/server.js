@@ -1,14 +1,17 @@
-// The running server, for its root: what `verbena admin` shows in a terminal.
+// The running server, for its root and whom its policies let: what `verbena admin` shows in a terminal.
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
+import { Audit } from './audit.js'
+import { Doctor } from './doctor.js'
+import { read } from './metrics.js'
+import { serverTabs } from './operate.js'
 import { count, date, plural, shown, size } from './text.js'
 import { Ask, Button, Empty, Field, Loading, Problem, Tabs, announce, useLoad } from './ui.js'
 
-const tabs = [['about', 'This server'], ['sessions', 'Sessions'], ['events', 'Events'], ['log', 'Log']]
-
 export function Server({ session, tab }) {
-  const known = tabs.some(([id]) => id === tab) ? tab : 'about'
-  const Part = { about: About, sessions: Sessions, events: Events, log: Log }[known]
+  const tabs = serverTabs(session.may)
+  const known = tabs.some(([id]) => id === tab) ? tab : tabs[0][0]
+  const Part = { about: About, sessions: Sessions, events: Events, upkeep: Upkeep, audit: Audit, log: Log }[known]
   return html`
     <header class="head"><h1>Server</h1></header>
     <${Tabs} label="Parts of the server" tabs=${tabs} now=${known} onChange=${(to) => { location.hash = `#/server/${to}` }} />
@@ -37,20 +40,21 @@ function facts(info) {
 }
 
 function About({ session }) {
-  const load = useLoad(() => session.admin('info'), [session])
+  const load = useLoad(async () => (session.may.has('info') ? session.admin('info') : null), [session])
   const info = load.value
   return html`
     <div class="bar"><p class="note">What it is, and what is not as its configuration wished for.</p><div class="tools">${again(load)}</div></div>
     <${Problem} error=${load.error} />
-    ${!info && !load.error && html`<${Loading} of="the server" />`}
-    ${info && html`<div class="cards">
+    ${load.loading && !info && html`<${Loading} of="the server" />`}
+    <div class="cards">${info && html`
       <section class="card"><h2>What it is</h2><table><tbody>${facts(info).map(([name, text]) => html`<tr><th scope="row">${name}</th><td>${shown(text)}</td></tr>`)}</tbody></table></section>
       <section class="card"><h2>Doors</h2><table><tbody>${info.doors.map((door) => html`<tr><th scope="row">${door.door}</th><td>${door.address ? html`<code>${door.address}</code>` : 'off'}</td><td>${(door.providers || []).join(', ')}</td></tr>`)}</tbody></table></section>
       <section class="card wide"><h2>What is not as it was wished for</h2>
-        ${info.fallbacks.length === 0 ? html`<p class="note">Nothing.</p>` : html`<ul>${info.fallbacks.map((one) => html`<li>${shown(one)}</li>`)}</ul>
-          <p class="hint"><code>verbena doctor</code> on the server’s host says what mends it.</p>`}</section>
-      ${info.refusals.length > 0 && html`<section class="card wide"><h2>What was refused since the start</h2><table><tbody>${info.refusals.map((one) => html`<tr><th scope="row">${shown(one.what)}</th><td>${shown(one.reason || '')}</td><td class="much">${count(one.count)}</td></tr>`)}</tbody></table></section>`}
-    </div>`}`
+        ${info.fallbacks.length === 0 ? html`<p class="note">Nothing.</p>` : html`<ul>${info.fallbacks.map((one) => html`<li>${shown(one)}</li>`)}</ul>`}</section>
+    `}
+      ${session.may.has('doctor') && html`<${Doctor} session=${session} />`}
+      ${info?.refusals.length > 0 && html`<section class="card wide"><h2>What was refused since the start</h2><table><tbody>${info.refusals.map((one) => html`<tr><th scope="row">${shown(one.what)}</th><td>${shown(one.reason || '')}</td><td class="much">${count(one.count)}</td></tr>`)}</tbody></table></section>`}
+    </div>`
 }
 
 const nameOf = (arn) => arn.slice(arn.lastIndexOf(':') + 1)
@@ -71,7 +75,7 @@ function Sessions({ session }) {
     ${list?.length === 0 && html`<${Empty} icon="pulse" title="No native session">Clients that come over HTTP have none.<//>`}
     ${list?.length > 0 && html`<div class="table"><table><thead><tr><th scope="col">Who</th><th scope="col">From</th><th scope="col">Provider</th><th scope="col" class="much">Requests</th><th scope="col" class="much">In</th><th scope="col" class="much">Out</th><th scope="col" class="much">Windows</th><th scope="col" class="when">Since</th><th scope="col" class="much">Idle</th><th scope="col"><span class="hide">What to do</span></th></tr></thead>
       <tbody>${list.map((one) => html`<tr key=${one.id}><th scope="row">${shown(`${one.account} ${nameOf(one.principal)}`)}</th><td>${shown(one.peer)}</td><td>${shown(one.providers)}</td><td class="much">${count(one.requests)}</td><td class="much">${size(one.bytes_in)}</td><td class="much">${size(one.bytes_out)}</td>
-        <td class="much">${count(one.windows)}</td><td class="when">${date(one.opened)}</td><td class="much">${count(one.idle_s)} s</td><td class="acts"><${Button} icon="close" kind="quiet" label="End session ${one.id}" onClick=${() => setAsking(one)} /></td></tr>`)}</tbody></table></div>
+        <td class="much">${count(one.windows)}</td><td class="when">${date(one.opened)}</td><td class="much">${count(one.idle_s)} s</td><td class="acts">${session.may.has('session-end') && html`<${Button} icon="close" kind="quiet" label="End session ${one.id}" onClick=${() => setAsking(one)} />`}</td></tr>`)}</tbody></table></div>
       ${load.value.total > list.length && html`<p class="hint">and ${count(load.value.total - list.length)} more that were used longer ago</p>`}`}
     ${asking && html`<${Ask} title="End this session?" verb="End session" danger onClose=${() => setAsking(null)} action=${end}><p>What is under way is finished. The client is told, and may open another.</p><//>`}`
 }
@@ -85,6 +89,27 @@ function Events({ session }) {
     ${load.value?.length === 0 && html`<${Empty} icon="link" title="No targets"><code>events.targets</code> in the server’s configuration names them.<//>`}
     ${load.value?.length > 0 && html`<div class="table"><table><thead><tr><th scope="col">Target</th><th scope="col">Type</th><th scope="col">State</th><th scope="col" class="much">Waiting</th><th scope="col" class="much">Bytes</th><th scope="col" class="much">Buckets</th><th scope="col" class="much">Delivered</th></tr></thead>
       <tbody>${load.value.map((one) => html`<tr key=${one.name}><th scope="row">${shown(one.name)}</th><td>${one.type}</td><td>${one.up ? 'takes events' : 'fails, tried again'}</td><td class="much">${count(one.queued)}</td><td class="much">${size(one.queued_bytes)}</td><td class="much">${count(one.queued_buckets)}</td><td class="much">${count(one.delivered)}</td></tr>`)}</tbody></table></div>`}`
+}
+
+// What the server does by itself, in the background.
+function Upkeep({ session }) {
+  const load = useLoad(async () => read(await (await session.call('GET', '/-/metrics')).text()), [session])
+  const now = load.value
+  const rows = (list) => html`<table><tbody>${list.map(([name, text, bad]) => html`<tr><th scope="row">${name}</th><td>${text}${bad ? html` <span class="badge warn">look</span>` : ''}</td></tr>`)}</tbody></table>`
+  const trouble = (name) => [count(now.sum(name)), now.sum(name) > 0]
+  const last = now?.sum('verbena_scrub_last_round_seconds')
+  return html`
+    <div class="bar"><p class="note">What the server does by itself, since its start.</p><div class="tools">${again(load)}</div></div>
+    <${Problem} error=${load.error} />
+    ${!now && !load.error && html`<${Loading} of="the numbers" />`}
+    ${now && html`<div class="cards">
+      <section class="card"><h2>Scrub</h2><p class="hint">Reads everything that is stored, again and again, to find what has rotted.</p>${now.has('verbena_scrub_bytes_total')
+        ? rows([['Read', size(now.sum('verbena_scrub_bytes_total'))], ['Rounds', count(now.sum('verbena_scrub_rounds_total'))], ['Last round ended', last ? date(new Date(last * 1000).toISOString()) : 'none yet'],
+          ['Damaged blocks', ...trouble('verbena_scrub_damaged_blocks_total')], ['Unreadable blocks', ...trouble('verbena_scrub_unreadable_blocks_total')], ['Reads that found damage', ...trouble('verbena_store_corrupt_reads_total')]])
+        : html`<p class="note">This engine has none.</p>`}</section>
+      <section class="card"><h2>Lifecycle</h2><p class="hint">Carries out the rules of all buckets.</p>${rows([['Versions removed', count(now.sum('verbena_lifecycle_removals_total'))],
+        ['Uploads aborted', count(now.sum('verbena_lifecycle_aborts_total'))], ['Refused (locked versions)', count(now.sum('verbena_lifecycle_refusals_total'))]])}</section>
+    </div>`}`
 }
 
 const levels = [['trace', 'all'], ['info', 'info and above'], ['warn', 'warnings and errors'], ['error', 'errors']]

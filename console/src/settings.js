@@ -20,6 +20,20 @@ const examples = {
   </CORSRule>
 </CORSConfiguration>
 `,
+  notification: () => `<NotificationConfiguration>
+  <QueueConfiguration>
+    <Id>new-pictures</Id>
+    <Queue>arn:verbena:sqs::TARGET:webhook</Queue>
+    <Event>s3:ObjectCreated:*</Event>
+    <Filter><S3Key><FilterRule><Name>prefix</Name><Value>pictures/</Value></FilterRule></S3Key></Filter>
+  </QueueConfiguration>
+</NotificationConfiguration>
+`,
+  'object-lock': () => `<ObjectLockConfiguration>
+  <ObjectLockEnabled>Enabled</ObjectLockEnabled>
+  <Rule><DefaultRetention><Mode>GOVERNANCE</Mode><Days>30</Days></DefaultRetention></Rule>
+</ObjectLockConfiguration>
+`,
   lifecycle: () => `<LifecycleConfiguration>
   <Rule>
     <ID>tidy</ID>
@@ -42,6 +56,8 @@ export function Settings({ session, name, head }) {
       <section class="card wide"><h2>Policy</h2><p class="hint">Who may do what with this bucket, besides its owner.</p><${Document} session=${session} name=${name} what="policy" language="json" /></section>
       ${general && html`<section class="card wide"><h2>Lifecycle</h2><p class="hint">What is removed by itself, and when.</p><${Document} session=${session} name=${name} what="lifecycle" language="xml" /></section>`}
       ${general && html`<section class="card wide"><h2>CORS</h2><p class="hint">Which web pages may read this bucket in a browser.</p><${Document} session=${session} name=${name} what="cors" language="xml" /></section>`}
+      ${general && html`<section class="card wide"><h2>Notifications</h2><p class="hint">Which targets are told what happens to objects. Targets are the operator’s: <code>events.targets</code>.</p><${Document} session=${session} name=${name} what="notification" language="xml" none="<NotificationConfiguration/>" /></section>`}
+      ${general && html`<section class="card wide"><h2>Object lock</h2><p class="hint">How long new versions are kept from removal, where the bucket was made with locks.</p><${Document} session=${session} name=${name} what="object-lock" language="xml" lasting /></section>`}
       <section class="card"><h2>Delete the bucket</h2><${Remove} session=${session} name=${name} /></section>
     </div>`
 }
@@ -92,18 +108,23 @@ function readable(text, language) {
   }
 }
 
-function Document({ session, name, what, language }) {
-  const document = useLoad(async () => readable(await session.document(name, what), language), [session, name, what])
+// `none`: the document that stands for there being none; `lasting`: it can be changed, and not removed.
+function Document({ session, name, what, language, none, lasting }) {
+  const document = useLoad(async () => {
+    const text = await session.document(name, what)
+    return none && text && parse(text).nodes.length === 0 ? '' : readable(text, language)
+  }, [session, name, what])
   const save = async (text) => {
     await session.send('PUT', pathOf(name), [[what, '']], text)
     await document.again()
   }
   const remove = async () => {
-    await session.call('DELETE', pathOf(name), { query: [[what, '']] })
+    if (none) await session.send('PUT', pathOf(name), [[what, '']], none)
+    else await session.call('DELETE', pathOf(name), { query: [[what, '']] })
     await document.again()
   }
   if (document.value === undefined) return document.error ? html`<${Problem} error=${document.error} />` : html`<${Loading} of=${what} />`
-  return html`<${Editor} label="The bucket's ${what}" language=${language} text=${document.value} example=${examples[what](name)} save=${save} remove=${remove} removable=${document.value !== ''} />`
+  return html`<${Editor} label="The bucket's ${what}" language=${language} text=${document.value} example=${examples[what](name)} save=${save} remove=${lasting ? undefined : remove} removable=${document.value !== ''} />`
 }
 
 function Remove({ session, name }) {

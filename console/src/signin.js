@@ -1,7 +1,11 @@
 import { html } from 'htm/preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { Session } from './api.js'
+import { arrival, finish, leave, settings } from './oidc.js'
 import { Field, Problem, useAction } from './ui.js'
+
+// Looked at once, when the page is loaded: who comes back from a provider is signed in with what it has said.
+let back = arrival()
 
 export function SignIn({ mark, why, onIn }) {
   const form = useRef()
@@ -14,10 +18,24 @@ export function SignIn({ mark, why, onIn }) {
     event.preventDefault()
     run(Object.fromEntries(new FormData(event.target)))
   }
+  const [provider, setProvider] = useState(null)
+  const [goThere, going, goneWrong] = useAction(({ role }) => leave(provider, role.trim()))
+  const [comeBack, coming, cameWrong] = useAction(async (came, from) => onIn(await Session.open(await finish(came, from))))
+  const [lost, setLost] = useState(null) // somebody is back from a provider, and it cannot go on
+  useEffect(() => {
+    const came = back
+    back = null
+    settings().then((found) => {
+      const named = found.issuer && found.client
+      if (named) setProvider(found)
+      if (came && !named) throw new Error('This server names no provider any more. Sign in with a key.')
+      if (came) comeBack(came, found)
+    }).catch((error) => came && setLost(new Error(`You are back from the provider, and are not signed in: ${error.message}`)))
+  }, [])
   useEffect(() => void (document.title = 'Sign in – Verbena'), [])
   const able = globalThis.isSecureContext && globalThis.crypto?.subtle
   return html`
-    <main class="signin">
+    <main class="signin"><div>
       <form ref=${form} onSubmit=${submit} aria-labelledby="hello">
         <${mark} />
         <h1 id="hello">Verbena</h1>
@@ -27,9 +45,17 @@ export function SignIn({ mark, why, onIn }) {
         <${Field} label="Access key" name="access" required autofocus maxlength="128" />
         <${Field} label="Secret key" name="secret" type="password" required maxlength="256" />
         <details><summary>Temporary credentials</summary><${Field} label="Session token" name="token" type="password" maxlength="8192" /></details>
+        <${Problem} error=${lost} />
         <${Problem} error=${error && friendly(error)} />
         <button class="button main wide" disabled=${busy || !able}><span>${busy ? 'Signing in…' : 'Sign in'}</span></button>
       </form>
+      ${provider && html`<form onSubmit=${(event) => { event.preventDefault(); goThere(Object.fromEntries(new FormData(event.target))) }} aria-label="Sign in with ${new URL(provider.issuer).host}">
+        <p class="lead">Or as the person that you are at <b>${new URL(provider.issuer).host}</b>.</p>
+        ${provider.role ? html`<details><summary>Another role</summary><${Field} label="Role ARN" name="role" required value=${provider.role} maxlength="2048" /></details>`
+          : html`<${Field} label="Role ARN" name="role" required maxlength="2048" placeholder="arn:aws:iam::…:role/…" />`}
+        <${Problem} error=${goneWrong || cameWrong} />
+        <button class="button wide" disabled=${going || coming || !able}><span>${coming ? 'Signing in…' : `Sign in with ${new URL(provider.issuer).host}`}</span></button>
+      </form>`}</div>
     </main>`
 }
 
@@ -38,6 +64,7 @@ function friendly(error) {
     InvalidClientTokenId: 'The server knows no such access key.',
     InvalidAccessKeyId: 'The server knows no such access key.',
     SignatureDoesNotMatch: 'The secret key does not belong to this access key.',
+    ExpiredToken: 'These temporary credentials have ended.',
     SlowDown: 'Too many wrong tries from this address. Wait a minute.',
     Throttling: 'Too many wrong tries from this address. Wait a minute.'
   }[error.code]

@@ -40,4 +40,10 @@ export function date(text) {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}`
 }
 
+// With seconds.
+export function moment(text) {
+  const at = new Date(text)
+  return Number.isNaN(at.getTime()) ? shown(String(text)) : `${date(text)}:${String(at.getSeconds()).padStart(2, '0')}`
+}
+
 export const plural = (n, one, many = one + 's') => `${count(n)} ${n === 1 ? one : many}`

@@ -159,7 +159,7 @@ export function Copy({ text, label = 'Copy' }) {
 }
 
 export const Secret = ({ label, text }) => html`
-  <div class="secret"><span>${label}</span><code>${text}</code><${Copy} text=${text} /></div>`
+  <div class="secret"><span>${label}</span><code tabindex="0">${text}</code><${Copy} text=${text} /></div>`
 
 // What was asked of a screen reader to say.
 export function announce(text) {

@@ -1,13 +1,15 @@
 // Uploads, of any size in bounded memory: a file is read piece by piece, and each piece is signed with its SHA-256, so the
-// server stores what this machine has read.
+// server stores what this machine has read. A piece is in memory while it is hashed; the browser then sends it from the
+// file, and the server refuses it if the file has changed in between. Before it is sent again it is hashed again.
 import { ApiError, pathOf, reachable } from './api.js'
 import { escape, parse } from './xml.js'
 import { hex, queryText, sha256 } from './sign.js'
 
 const MiB = 1024 * 1024
-const partsAtOnce = 4 // of all uploads together: no more of their pieces are in memory
+const partsAtOnce = 4 // of all uploads together
 const filesAtOnce = 3
 const tries = 4
+const retryMs = 500
 const partsMax = 10000
 
 // Pieces of 16 MiB, larger ones where there would be too many.
@@ -29,8 +31,42 @@ class Slots {
   }
 }
 
+// Hashes pieces of files one after the other, in the same memory: browsers are slow to free what was dropped.
+class Hasher {
+  constructor() {
+    this.turn = new Slots(1)
+    this.memory = null
+  }
+
+  async hash(piece) {
+    await this.turn.take()
+    try {
+      const bytes = await this.read(piece).catch(() => piece.arrayBuffer()) // not every browser reads into given memory
+      return hex(await sha256(bytes))
+    } finally {
+      this.turn.give()
+    }
+  }
+
+  async read(piece) {
+    const reader = piece.stream().getReader({ mode: 'byob' })
+    let memory = this.memory?.byteLength >= piece.size ? this.memory : new ArrayBuffer(Math.max(piece.size, 16 * MiB))
+    this.memory = null // the stream has it
+    let at = 0
+    while (at < piece.size) {
+      const { done, value } = await reader.read(new Uint8Array(memory, at, piece.size - at))
+      if (done) throw new Error('The file has become shorter')
+      memory = value.buffer
+      at += value.byteLength
+    }
+    reader.cancel().catch(() => {})
+    this.memory = memory
+    return new Uint8Array(memory, 0, at)
+  }
+}
+
 // fetch() does not say how far it is.
-function put(session, url, path, query, bytes, hash, headers, signal, onBytes) {
+function put(session, url, path, query, piece, hash, headers, signal, onBytes) {
   return new Promise((done, failed) => {
     session.signer.headers({ method: 'PUT', path, query, headers, hash }).then((signed) => {
       if (signal.aborted) return failed(new ApiError(0, '', 'Cancelled'))
@@ -52,12 +88,12 @@ function put(session, url, path, query, bytes, hash, headers, signal, onBytes) {
           code = top.get('Code')
           message = top.get('Message')
         } catch { /* no answer of the server's */ }
-        end(new ApiError(request.status, code, message))
+        end(session.refused(new ApiError(request.status, code, message)))
       }
       request.onerror = () => end(new ApiError(0, '', 'The connection broke'))
       request.onabort = () => end(new ApiError(0, '', 'Cancelled'))
       signal.addEventListener('abort', abort)
-      request.send(bytes)
+      request.send(piece)
     }, failed)
   })
 }
@@ -69,6 +105,7 @@ export class Uploads {
     this.listeners = new Set()
     this.parts = new Slots(partsAtOnce)
     this.files = new Slots(filesAtOnce)
+    this.hasher = new Hasher()
     this.ids = 0
   }
 
@@ -122,6 +159,7 @@ export class Uploads {
       upload.ended = performance.now()
       upload.file = null
       this.files.give()
+      if (this.running === 0) this.hasher.memory = null
       this.changed()
     }
     return upload
@@ -133,16 +171,19 @@ export class Uploads {
     const text = queryText(query)
     await this.parts.take()
     try {
-      const bytes = await upload.file.slice(from, to).arrayBuffer()
-      const hash = hex(await sha256(bytes))
+      const piece = upload.file.slice(from, to)
+      const hash = await this.hasher.hash(piece)
       for (let turn = 1; ; ++turn) {
         try {
-          return await put(this.session, path + (text && `?${text}`), path, text, bytes, hash, headers, upload.abort.signal, sent)
+          return await put(this.session, path + (text && `?${text}`), path, text, piece, hash, headers, upload.abort.signal, sent)
         } catch (error) {
           sent(0)
           const lasting = error.status >= 400 && error.status < 500
           if (upload.abort.signal.aborted || lasting || turn === tries) throw error
-          await new Promise((go) => setTimeout(go, 500 * 2 ** turn))
+          await new Promise((go) => setTimeout(go, retryMs * 2 ** turn))
+          // A browser says of a file that has changed only that it could not be sent.
+          const now = await this.hasher.hash(piece).catch(() => '')
+          if (now !== hash) throw new ApiError(0, '', 'The file has changed since its upload began, or cannot be read any more')
         }
       }
     } finally {

@@ -12,8 +12,10 @@ export class XmlError extends Error {
 
 const named = { lt: '<', gt: '>', amp: '&', quot: '"', apos: "'" }
 const depthMax = 64
+const plainTag = /^[A-Za-z][A-Za-z0-9]*$/
 
 function plain(text, whole, at) {
+  if (!text.includes('&')) return text
   return text.replace(/&([^;&]{0,10})(;?)/g, (all, name, end, place) => {
     const code = /^#(x[0-9a-f]+|\d+)$/i.exec(name)
     const value = code ? Number(code[1].replace(/^x/i, '0x')) : named[name]
@@ -53,6 +55,21 @@ export function parse(text) {
       if (open.length === 1 && said.trim()) throw new XmlError('Text outside of the document', text, at)
       open.at(-1).text += said
       at = end
+      continue
+    }
+    // Most tags have no attributes: by far the faster way to read them.
+    const close = text.indexOf('>', at)
+    const tag = text.slice(at + 1, close)
+    if (close > 0 && tag[0] === '/' && open.length > 1 && tag.slice(1) === open.at(-1).name) {
+      open.pop()
+      at = close + 1
+      continue
+    }
+    if (close > 0 && plainTag.test(tag) && open.length <= depthMax) {
+      const node = new Node(tag)
+      open.at(-1).nodes.push(node)
+      open.push(node)
+      at = close + 1
       continue
     }
     token.lastIndex = at

@@ -265,6 +265,59 @@ struct ValuePage {
   Transfer transfer = {};
 };
 
+// What became of a key.
+enum class KeyEvent : uint8_t {
+  created = 1,   // there is a new object: put, copied, completed
+  appended,      // bytes came to its end
+  removed,       // the object is gone, or the version that is named
+  marked,        // a delete marker is the newest version now
+  changed,       // tags, access list, lock: the bytes are the same
+  renamed_away,  // it has another key now
+  renamed_here,  // it came from another key
+};
+// "created", "renamed_away"; "?" for a number that is none.
+std::string_view to_string(KeyEvent what);
+
+struct KeyChange {
+  KeyEvent what = KeyEvent::created;
+  std::string key = {};
+  std::string version_id = {};                      // in buckets with versions, for those who may list them
+  std::string etag = {};                            // without quotes; empty where nothing is left
+  uint64_t size = 0;                                // of the object as it is now
+  std::chrono::system_clock::time_point time = {};  // when what is there was written; or when it went
+  uint64_t number = 0;                              // of one watch: grows with each change
+};
+struct WatchNews {
+  // Something was missed before these changes: what is kept of keys under the prefix is not to be trusted.
+  bool gap = false;
+  std::vector<KeyChange> changes = {};  // in the order in which they happened to each key
+};
+struct WatchOptions {
+  std::string prefix = {};
+  std::stop_token cancel = {};
+};
+
+// Tells what becomes of the keys under a prefix, some microseconds after it happened: who then reads the key sees that,
+// or something newer. By the native door alone. A handle: copies are the same watch, which ends with the last of them.
+class Watch {
+ public:
+  // Waits until there is something, at most so long: then there is nothing in the answer. Of several threads that ask,
+  // one is answered after the other. A connection that was lost is made anew, and what was missed meanwhile is a gap;
+  // connection_failed when that does not work, and one may ask again. access_denied, no_such_bucket: the watch has
+  // ended; who asks again tries to begin it anew. After slow_down it goes on. `cancelled` after end() and where the
+  // token says so. Who does not ask for a minute finds a gap.
+  Outcome<WatchNews> next(std::chrono::milliseconds at_most = std::chrono::milliseconds::max(),
+                          std::stop_token cancel = {}) const;
+  // Whoever waits in next() is woken. From any thread.
+  void end() const;
+
+ private:
+  friend class Client;
+  struct Impl;
+  explicit Watch(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
 class Client;
 
 // Memory that is ready for RDMA. A handle: copies and slices share the memory, which lives as long as any of them.
@@ -368,6 +421,10 @@ class Client {
                                                 std::span<BatchResult> results) const;
   std::future<Outcome<Transfer>> remove_many_async(std::vector<BatchItem> items, std::span<BatchResult> results) const;
 
+  // From its return on, every change of a key that begins with the prefix is told. Takes the right to list those keys.
+  // `unsupported`: this client goes by HTTP or tokens, or the server cannot tell what changes.
+  Outcome<Watch> watch(const std::string& bucket, const WatchOptions& options = {}) const;
+
   // Which door an operation of `size` bytes would try first now.
   Via preferred(uint64_t size = 1u << 20) const;
 
@@ -377,6 +434,23 @@ class Client {
   class Impl;
   explicit Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
+};
+
+// While one lives, the requests that this thread sends belong to a trace: a W3C traceparent
+// ("00-<trace>-<span>-<flags>"), as the server's spans then have it for their parent. Native messages carry it, but for
+// those of batches, and HTTP requests. What goes by the client's own threads (parts of large objects, asynchronous
+// calls that are not native) does not. Scopes may lie in each other; each ends on the thread that made it.
+class TraceScope {
+ public:
+  explicit TraceScope(std::string_view traceparent);
+  ~TraceScope();
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+  bool valid() const { return valid_; }  // false: it is no traceparent, and nothing is sent for it
+
+ private:
+  std::string outer_;
+  bool valid_ = false;
 };
 
 // "native", "token", "http", "auto".

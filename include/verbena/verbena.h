@@ -24,6 +24,7 @@ typedef struct verbena_buffer verbena_buffer;
 typedef struct verbena_info verbena_info;
 typedef struct verbena_page verbena_page;
 typedef struct verbena_list verbena_list;
+typedef struct verbena_watch verbena_watch;
 typedef struct verbena_cancellation verbena_cancellation;
 typedef struct verbena_queue verbena_queue;
 typedef struct verbena_operation verbena_operation;
@@ -76,6 +77,12 @@ typedef struct verbena_error {
 } verbena_error;
 /* Of the last call of this thread; code 0 if it did not fail. */
 void verbena_error_details(verbena_error* error);
+
+/* ---- Traces ---- */
+
+/* From now on the requests that this thread sends belong to the trace of this W3C traceparent; NULL: to none. Those of
+ * batches, and what goes by the client's own threads, do not. VERBENA_INVALID_ARGUMENT for what is no traceparent. */
+int verbena_trace(const char* traceparent);
 
 /* ---- Clients ---- */
 
@@ -375,6 +382,52 @@ int verbena_list_begin(verbena_client* client, const char* bucket, const verbena
                        verbena_list** list);
 int verbena_list_next(verbena_list* list, const char** key, verbena_object* object);
 void verbena_list_end(verbena_list* list);
+
+/* ---- Watches ---- */
+
+/* What became of a key. The numbers of verbena::KeyEvent. */
+typedef enum verbena_key_event {
+  VERBENA_KEY_CREATED = 1,      /* there is a new object: put, copied, completed */
+  VERBENA_KEY_APPENDED = 2,     /* bytes came to its end */
+  VERBENA_KEY_REMOVED = 3,      /* the object is gone, or the version that is named */
+  VERBENA_KEY_MARKED = 4,       /* a delete marker is the newest version now */
+  VERBENA_KEY_CHANGED = 5,      /* tags, access list, lock: the bytes are the same */
+  VERBENA_KEY_RENAMED_AWAY = 6, /* it has another key now */
+  VERBENA_KEY_RENAMED_HERE = 7  /* it came from another key */
+} verbena_key_event;
+/* "created", "renamed_away"; "?" for a number that is none. */
+const char* verbena_key_event_name(int what);
+
+typedef struct verbena_watch_options {
+  size_t struct_size;
+  const char* prefix;                 /* NULL: all keys */
+  verbena_cancellation* cancellation; /* of verbena_watch_begin alone */
+} verbena_watch_options;
+
+typedef struct verbena_change {
+  size_t struct_size;
+  int what;             /* a verbena_key_event */
+  uint64_t size;        /* of the object as it is now */
+  int64_t time_us;      /* when what is there was written; or when it went */
+  uint64_t number;      /* of one watch: grows with each change */
+  char etag[96];        /* empty where nothing is left */
+  char version_id[128]; /* in buckets with versions, for those who may list them */
+} verbena_change;
+
+enum { VERBENA_WATCH_NOTHING = 0, VERBENA_WATCH_CHANGE = 1, VERBENA_WATCH_GAP = 2 };
+
+/* Tells what becomes of the keys under a prefix, by the native door alone (VERBENA_UNSUPPORTED by others). */
+int verbena_watch_begin(verbena_client* client, const char* bucket, const verbena_watch_options* options,
+                        verbena_watch** watch);
+/* Waits until something happened, at most so long (-1: without end): VERBENA_WATCH_CHANGE, with the key, valid until
+ * the next call on the watch, and `change`, which may be NULL; VERBENA_WATCH_GAP: something was missed, and what is
+ * kept of keys under the prefix is not to be trusted; VERBENA_WATCH_NOTHING; or a negative verbena_code. After
+ * VERBENA_CONNECTION_FAILED or VERBENA_SLOW_DOWN one may ask again. A thread at a time. */
+int verbena_watch_next(verbena_watch* watch, int timeout_ms, const char** key, verbena_change* change);
+/* Ends it: who waits in verbena_watch_next gets VERBENA_CANCELLED. From any thread. */
+void verbena_watch_stop(verbena_watch* watch);
+/* Ends it if it has not ended, and frees it. */
+void verbena_watch_end(verbena_watch* watch);
 
 /* ---- Asynchronous calls ---- */
 

@@ -1,6 +1,7 @@
 #include "admin/console.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "admin/sandboxed.h"
 #include "auth/auth.h"
@@ -10,13 +11,23 @@ namespace verbena::admin {
 namespace {
 
 constexpr std::string_view root = "/-/console/";
+constexpr std::string_view sign_in_name = "sign-in.json";
 
 // Nothing from elsewhere, nothing inline, in nobody's frame, and no text that becomes HTML: where a browser knows
 // trusted types, the page could not make any if it wanted. `blob:` is for pictures that the page has fetched itself.
-constexpr std::string_view policy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types "
-    "'none'";
+// `connect`: an origin besides the page's own that it may ask, or nothing.
+std::string policy_with(const std::string& connect) {
+  return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'" +
+         (connect.empty() ? "" : " " + connect) +
+         "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+         "trusted-types 'none'";
+}
+
+// "https://id.example.com" of "https://id.example.com/realm".
+std::string origin_of(const std::string& issuer) {
+  constexpr std::string_view begin = "https://";
+  return issuer.substr(0, issuer.find('/', begin.size()));
+}
 
 std::string_view request_header(const http::Exchange& exchange, std::string_view wanted) {
   for (const auto& [name, value] : exchange.headers()) {
@@ -32,7 +43,7 @@ std::string_view type_of(std::string_view name) {
   return "text/html; charset=utf-8";
 }
 
-void guard_page(s3::Response& response) {
+void guard_page(const std::string& policy, s3::Response& response) {
   response.headers.emplace_back("content-security-policy", policy);
   response.headers.emplace_back("x-content-type-options", "nosniff");
   response.headers.emplace_back("x-frame-options", "DENY");
@@ -44,7 +55,6 @@ void guard_page(s3::Response& response) {
 }
 
 void answer_file(const ConsoleFile& file, const http::Exchange& exchange, s3::Response& response) {
-  guard_page(response);
   response.headers.emplace_back("etag", file.etag);
   response.headers.emplace_back("cache-control", "no-cache");  // asked for again, and then mostly 304
   if (request_header(exchange, "if-none-match").find(file.etag) != std::string_view::npos) {
@@ -58,7 +68,6 @@ void answer_file(const ConsoleFile& file, const http::Exchange& exchange, s3::Re
 }
 
 void answer_unknown(s3::Response& response) {
-  guard_page(response);
   response.status = 404;
   response.headers.emplace_back("content-type", "text/plain");
   response.body = "The console has no such file.\n";
@@ -71,6 +80,12 @@ bool is_navigation(const http::Exchange& exchange) {
 }
 
 }  // namespace
+
+Console::Console(std::string domain, ConsoleSignIn sign_in)
+    : domain_(std::move(domain)),
+      policy_(policy_with(origin_of(sign_in.issuer))),
+      sign_in_(nlohmann::json{{"issuer", sign_in.issuer}, {"client", sign_in.client}, {"role", sign_in.role}}.dump(
+          -1, ' ', true, nlohmann::json::error_handler_t::replace)) {}
 
 http::Handler Console::handler(std::string entrance, http::Handler otherwise) const {
   return [this, entrance = std::move(entrance), otherwise = std::move(otherwise)](http::Exchange& exchange) {
@@ -99,9 +114,14 @@ Task<void> Console::answer(const std::string& entrance, const http::Handler& oth
     response.headers.emplace_back("location", root);
   } else {
     const std::string_view name = path == root ? "index.html" : path.substr(root.size());
+    guard_page(policy_, response);
     const auto files = console_files();
     const auto found = std::ranges::find(files, name, &ConsoleFile::name);
-    if (found == files.end()) {
+    if (name == sign_in_name) {
+      response.headers.emplace_back("content-type", "application/json");
+      response.headers.emplace_back("cache-control", "no-store");
+      response.body = sign_in_;
+    } else if (found == files.end()) {
       answer_unknown(response);
     } else {
       answer_file(*found, exchange, response);

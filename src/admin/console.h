@@ -18,10 +18,17 @@ struct ConsoleFile {
 // In the program itself (cmake/embed.cmake).
 std::span<const ConsoleFile> console_files();
 
+// By whom people sign in (docs/console.md); empty: by keys alone.
+struct ConsoleSignIn {
+  std::string issuer;  // "https://id.example.com/realm"
+  std::string client;  // what the console is called there
+  std::string role;    // ARN; empty: each has to name one
+};
+
 class Console {
  public:
   // `domain`: of virtual hosts, whose paths are keys and no pages.
-  explicit Console(std::string domain) : domain_(std::move(domain)) {}
+  explicit Console(std::string domain, ConsoleSignIn sign_in = {});
   Console(const Console&) = delete;
 
   // GET /-/console/ and the page's files; a browser that asks for `entrance` without a signature is sent there. All
@@ -33,6 +40,8 @@ class Console {
   Task<void> answer(const std::string& entrance, const http::Handler& otherwise, http::Exchange& exchange) const;
   bool is_for_page(const http::Exchange& exchange) const;
   const std::string domain_;
+  const std::string policy_;   // Content-Security-Policy
+  const std::string sign_in_;  // what the page is told of it: JSON
 };
 
 }  // namespace verbena::admin

@@ -5,11 +5,15 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <fmt/format.h>
+
 #include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "admin/examination.h"
+#include "admin/operator_call.h"
 #include "admin/server_numbers.h"
 #include "base/date.h"
 #include "base/hex.h"
@@ -23,7 +27,6 @@ using observe::RequestWatch;
 
 // Who waits for something new is asked for it this often; it may be so old then.
 constexpr std::chrono::milliseconds look_every{50};
-constexpr std::chrono::milliseconds wait_max{10'000};
 constexpr unsigned waiting_max = 64;  // calls that wait at once; further ones are answered with what there is
 constexpr size_t sessions_told_max = 1000;
 constexpr size_t names_told_max = 50;  // accounts and buckets of one answer: those with most traffic
@@ -43,48 +46,23 @@ constexpr Served served[] = {
     {"events", "admin:ListEvents"},
     {"config", "admin:GetConfig"},
     {"logs", "admin:GetLogs"},
+    {"audit", "admin:SearchAudit"},
+    {"doctor", "admin:Doctor"},
 };
 
 }  // namespace
 
-// A call that is being served.
-struct Operator::Call {
-  std::string_view name;
-  const Json& in;
-  std::string& message;
-
-  [[nodiscard]] std::unexpected<Error> refuse(Errc code, std::string text) const {
-    message = std::move(text);
-    return fail(code, "admin");
-  }
-  // A member that is left out counts as empty, 0 or false; one of another kind is an error.
-  Result<std::string> text(const char* member) const {
-    const auto found = in.find(member);
-    if (found == in.end()) return std::string();
-    if (found->is_string() && found->get_ref<const std::string&>().size() <= 1024) return found->get<std::string>();
-    return refuse(Errc::validation_error, std::string(member) + " must be a text of at most 1024 bytes.");
-  }
-  Result<uint64_t> number(const char* member, uint64_t most) const {
-    const auto found = in.find(member);
-    if (found == in.end()) return 0;
-    if (found->is_number_unsigned() && found->get<uint64_t>() <= most) return found->get<uint64_t>();
-    return refuse(Errc::validation_error,
-                  std::string(member) + " must be a number from 0 to " + std::to_string(most) + ".");
-  }
-  Result<bool> flag(const char* member) const {
-    const auto found = in.find(member);
-    if (found == in.end()) return false;
-    if (found->is_boolean()) return found->get<bool>();
-    return refuse(Errc::validation_error, std::string(member) + " must be true or false.");
-  }
-  Result<Deadline> wait() const {
-    VB_ASSIGN(const uint64_t ms, number("wait_ms", static_cast<uint64_t>(wait_max.count())));
-    return deadline_in(std::chrono::milliseconds(ms));
-  }
-};
-
 Operator::Operator(Parts parts, ServerFacts facts)
-    : parts_(parts), facts_(std::move(facts)), started_us_(parts.clock.now_us()) {}
+    : parts_(parts),
+      facts_(std::move(facts)),
+      started_us_(parts.clock.now_us()),
+      examination_(examination_of(parts, facts_)) {}
+
+std::vector<std::string_view> Operator::calls() const {
+  std::vector<std::string_view> out;
+  for (const Served& one : served) out.push_back(one.name);
+  return out;
+}
 
 std::string_view Operator::right_of(std::string_view call) const {
   const auto found = std::ranges::find(served, call, &Served::name);
@@ -102,18 +80,14 @@ Task<Result<Json>> Operator::serve(std::string_view name, const Json& in, std::s
   if (name == "events") co_return co_await events(call);
   if (name == "config") co_return co_await config(call);
   if (name == "logs") co_return co_await logs(call);
+  if (name == "audit") co_return co_await audit(call);
+  if (name == "doctor") co_return co_await doctor(call);
   co_return fail(Errc::invalid_action, "There is no such admin call.");
 }
 
 // False: the caller has waited for long enough, or it is not the time to wait.
 Task<bool> Operator::wait_a_moment(Deadline until) {
   if (parts_.stopping || SteadyClock::now() >= until) co_return false;
-  struct Counted {
-    std::atomic<unsigned>& count;
-    const unsigned before;
-    explicit Counted(std::atomic<unsigned>& c) : count(c), before(c.fetch_add(1)) {}
-    ~Counted() { count.fetch_sub(1); }
-  };
   const Counted counted(waiting_);
   if (counted.before >= waiting_max) co_return false;
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor, look_every);
@@ -189,6 +163,7 @@ Json sums_json(const std::map<std::string, RequestWatch::Sum, std::less<>>& sums
 
 Task<Result<Json>> Operator::top(Call& call) {
   VB_CO_ASSIGN(std::string watcher, call.text("watcher"));
+  VB_CO_ASSIGN(const bool sums, call.flag("sums", true));
   Json out = {{"time_us", parts_.clock.now_us()},
               {"uptime_s", (parts_.clock.now_us() - started_us_) / 1'000'000},
               {"cores", facts_.cores},
@@ -198,17 +173,19 @@ Task<Result<Json>> Operator::top(Call& call) {
               {"arena", memory_json(parts_.arena)},
               {"hot_tier", hot_tier_json(facts_.hot_capacity)}};
   out["sessions"] = parts_.door == nullptr ? 0 : parts_.door->sessions();
+  // Counters alone: each door keeps them anyway, and no request is looked at for them.
+  if (watcher.empty() && !sums) co_return out;
   if (watcher.empty()) {
     VB_CO_ASSIGN(watcher, parts_.watch.begin({}, RequestWatch::Wanted::sums));
     out["watcher"] = watcher;
     co_return out;
   }
-  VB_CO_ASSIGN(const RequestWatch::Sums sums, parts_.watch.take_sums(watcher));
+  VB_CO_ASSIGN(const RequestWatch::Sums seen, parts_.watch.take_sums(watcher));
   out["watcher"] = watcher;
-  out["accounts"] = sums_json(sums.accounts);
+  out["accounts"] = sums_json(seen.accounts);
   for (Json& account : out["accounts"]) account["account"] = account_name(account["name"].get<std::string>());
-  out["buckets"] = sums_json(sums.buckets);
-  out["lost"] = sums.lost;
+  out["buckets"] = sums_json(seen.buckets);
+  out["lost"] = seen.lost;
   co_return out;
 }
 
@@ -272,9 +249,7 @@ Task<Result<Json>> Operator::sessions(Call& call) {
   for (const auto& view : views) {
     if (list.size() == sessions_told_max) break;
     const auto& who = view.identity.principal;
-    std::string id;
-    for (int shift = 60; shift >= 0; shift -= 4) id += lower_hex_digits[view.id >> shift & 15];
-    list.push_back({{"id", id},
+    list.push_back({{"id", fmt::format("{:016x}", view.id)},
                     {"account", who == nullptr ? "" : account_name(who->account->id)},
                     {"principal", who == nullptr ? "" : json_text(who->arn)},
                     {"access_key", json_text(view.identity.access_key)},

@@ -5,12 +5,14 @@
 #include <atomic>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "auth/identity_store.h"
+#include "base/blocking.h"
 #include "base/clock.h"
 #include "base/config.h"
 #include "iam/operate.h"
@@ -38,6 +40,9 @@ struct ServerFacts {
   std::map<std::string, std::string> in_force;  // by key: configuration that the server has worked out itself
 };
 
+struct AuditFilter;
+class Examination;
+
 class Operator final : public iam::OperatorCalls {
  public:
   // All of it outlives this.
@@ -50,10 +55,13 @@ class Operator final : public iam::OperatorCalls {
     observe::RequestWatch& watch;
     native::NativeDoor* door;       // null: there is none
     const s3::EventQueues* events;  // null: no event has a target
+    BlockingPool& pool;             // for what reads files: a thread that no request waits for
+    BlockingPool& doctor_pool;      // and for what looks at the machine: a disk that hangs keeps nothing else
     const std::atomic<bool>& stopping;
   };
   Operator(Parts parts, ServerFacts facts);
 
+  std::vector<std::string_view> calls() const override;
   std::string_view right_of(std::string_view call) const override;
   Task<Result<nlohmann::json>> serve(std::string_view call, const nlohmann::json& in, std::string& message) override;
 
@@ -69,14 +77,18 @@ class Operator final : public iam::OperatorCalls {
   Task<Result<Json>> events(Call& call);
   Task<Result<Json>> config(Call& call);
   Task<Result<Json>> logs(Call& call);
+  Task<Result<Json>> audit(Call& call);
+  Task<Result<Json>> doctor(Call& call);
   Result<observe::RequestWatch::Filter> filter_of(Call& call) const;
+  Result<AuditFilter> audit_filter_of(const Call& call) const;
   std::string account_name(std::string_view id) const;
   Task<bool> wait_a_moment(Deadline until);
 
   const Parts parts_;
   const ServerFacts facts_;
   const int64_t started_us_;
-  std::atomic<unsigned> waiting_{0};
+  std::atomic<unsigned> waiting_{0}, searching_{0};
+  const std::shared_ptr<Examination> examination_;
 };
 
 }  // namespace verbena::admin

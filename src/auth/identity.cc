@@ -93,7 +93,9 @@ const OpenIdProvider* find_provider(const AccountEntry& account, std::string_vie
   return found == account.open_id_providers.end() ? nullptr : &found->second;
 }
 
-std::string provider_tag(const OpenIdProvider& provider) { return "made at " + std::to_string(provider.created_s); }
+std::string provider_tag(const OpenIdProvider& provider) {
+  return provider.id.empty() ? "made at " + std::to_string(provider.created_s) : provider.id;
+}
 
 const ByName<ManagedPolicy>& aws_managed_policies() {
   static const ByName<ManagedPolicy> policies = make_aws_policies();

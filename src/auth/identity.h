@@ -91,6 +91,7 @@ struct OpenIdProvider {
   std::vector<std::string> client_ids;   // in the order they came
   std::vector<std::string> thumbprints;  // of certificates: 40 hexadecimal digits each
   TagMap tags;
+  std::string id;  // no other provider ever has it; empty: of one that was made before there were ids
 };
 
 struct AccountEntry {

@@ -60,6 +60,7 @@ Json encode_providers(const std::map<std::string, OpenIdProvider>& providers) {
   Json out = Json::array();
   for (const auto& [url, provider] : providers) {
     out.push_back({{"url", url},
+                   {"id", provider.id},
                    {"created", provider.created_s},
                    {"client_ids", provider.client_ids},
                    {"thumbprints", provider.thumbprints},
@@ -259,6 +260,7 @@ Result<void> decode_providers(Reader& read, AccountEntry& entry) {
     Reader one(item);
     OpenIdProvider provider;
     provider.url = one.text("url");
+    if (one.has("id")) provider.id = one.text("id");
     provider.created_s = one.number("created");
     VB_ASSIGN(provider.client_ids, decode_texts(one.list("client_ids")));
     VB_ASSIGN(provider.thumbprints, decode_texts(one.list("thumbprints")));

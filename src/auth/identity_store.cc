@@ -23,6 +23,10 @@
 namespace verbena::auth {
 namespace {
 
+// Of those who vouch: "arn:aws:iam::123456789012:ldap/directory".
+constexpr std::string_view voucher_arn = "arn:aws:iam::";
+constexpr size_t account_digits = 12;
+
 struct TextHash {
   using is_transparent = void;
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
@@ -402,12 +406,28 @@ Result<AccessKeyPtr> IdentityStore::open_short(std::string_view token) const {
   return std::make_shared<const AccessKey>(std::move(key));
 }
 
+void IdentityStore::set_voucher(const std::string& name, std::set<std::string> tags) {
+  {
+    const std::unique_lock lock(mutex_);
+    vouchers_.insert_or_assign(name, std::move(tags));
+  }
+  changed();
+}
+
+// nullopt: nobody of the server's own configuration.
+std::optional<bool> IdentityStore::has_voucher(const SessionContents& contents) const {
+  const size_t name_at = std::min(contents.parent_key.size(), voucher_arn.size() + account_digits + 1);
+  const std::shared_lock lock(mutex_);
+  const auto tags = vouchers_.find(std::string_view(contents.parent_key).substr(name_at));
+  if (tags == vouchers_.end()) return std::nullopt;
+  return tags->second.contains(contents.parent_tag);
+}
+
 bool IdentityStore::has_parent(const SessionContents& contents) const {
-  constexpr std::string_view arn = "arn:aws:iam::";
-  constexpr size_t account_digits = 12;
   const auto now = snapshot();
-  if (contents.parent_key.starts_with(arn)) {  // no access key has a slash
-    const auto entry = now->accounts->find(contents.parent_key.substr(arn.size(), account_digits));
+  if (contents.parent_key.starts_with(voucher_arn)) {  // no access key has a slash
+    if (const auto vouched = has_voucher(contents)) return *vouched;
+    const auto entry = now->accounts->find(contents.parent_key.substr(voucher_arn.size(), account_digits));
     const OpenIdProvider* const provider =
         entry == now->accounts->end() ? nullptr : find_provider(*entry->second, contents.parent_key);
     return provider != nullptr && provider_tag(*provider) == contents.parent_tag;
@@ -470,6 +490,13 @@ Credentials IdentityStore::make_session(SessionContents& contents, const AccessK
   contents.secret_key = make_secret_key();
   // A session of a bucket that a session opened is as old as that one, for policies that end old sessions.
   if (!contents.limits || contents.issued_s == 0) contents.issued_s = now_s;
+  // What it goes on from may have an end of its own, and so has what goes on from this one.
+  if (!by.credentials.session_token.empty()) {
+    const auto first = open_session(ring_, by.credentials.session_token);
+    const int64_t end_s = first ? first->not_after_s : by.expires_s;
+    if (end_s != 0) contents.not_after_s = contents.not_after_s == 0 ? end_s : std::min(contents.not_after_s, end_s);
+  }
+  if (contents.not_after_s != 0) contents.expires_s = std::min(contents.expires_s, contents.not_after_s);
   const bool lasting = by.parent_key.empty();
   contents.parent_key = lasting ? by.credentials.access_key : by.parent_key;
   contents.parent_tag = lasting ? tag_of(by.credentials) : by.parent_tag;

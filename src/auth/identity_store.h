@@ -8,8 +8,10 @@
 #include <expected>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <shared_mutex>
 
 #include "auth/identity.h"
@@ -45,6 +47,10 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   static std::expected<std::unique_ptr<IdentityStore>, std::string> open(SharedText& shared, const KeyRing& keys,
                                                                          Credentials root);
   ~IdentityStore() override;
+  // Whom the server's configuration trusts besides what accounts have registered: by "ldap/NAME" or "certificate/NAME",
+  // as they stand in ARNs, the tags of those who vouch by that name now. Sessions by the word of one whose tag is not
+  // among them have ended.
+  void set_voucher(const std::string& name, std::set<std::string> tags);
   // The shared text is this one now. Errors leave everything as it was.
   Result<void> take(const std::optional<std::string>& text);
 
@@ -87,6 +93,7 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   Result<void> change_shared(const std::function<Result<void>(AccountMap&)>& edit);
   Result<AccountMap> decode(const std::optional<std::string>& text) const;
   Result<AccessKeyPtr> find_session(std::string_view access_key, std::string_view token, int64_t now_s) const;
+  std::optional<bool> has_voucher(const SessionContents& contents) const;
   bool has_parent(const SessionContents& contents) const;
   Result<AccessKeyPtr> resolve(const SessionContents& contents, std::string_view token) const;
   Result<AccessKeyPtr> open_token(std::string_view token) const;
@@ -98,7 +105,8 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   const uint64_t file_bytes_max_;
   const AccessKeyPtr root_;
   std::mutex change_mutex_;
-  mutable std::shared_mutex mutex_;  // of snapshot_: held for a pointer's copy
+  mutable std::shared_mutex mutex_;  // of what follows: held for a pointer's copy, or a look
+  std::map<std::string, std::set<std::string>, std::less<>> vouchers_;
   IdentitiesPtr snapshot_;
   const uint64_t number_;  // among the stores of this process
 };

@@ -293,8 +293,8 @@ TEST_F(IdentityStoreTest, TagsVersionsAndProvidersAreThereAfterARestart) {
     policy.version_created_s = now;
     policy.others.emplace(1, PolicyVersion{document(allow_list), now - 5});
     entry.policies.emplace("p", policy);
-    entry.open_id_providers.emplace("id.example.org/a",
-                                    OpenIdProvider{"id.example.org/a", now, {"one", "two"}, {"ab"}, {{"Team", "c"}}});
+    OpenIdProvider provider{"id.example.org/a", now, {"one", "two"}, {"ab"}, {{"Team", "c"}}, "OIDC1"};
+    entry.open_id_providers.emplace(provider.url, std::move(provider));
   }));
   const auto again = open_with(file(), *keys_, root_);
   ASSERT_TRUE(again) << again.error();
@@ -312,6 +312,54 @@ TEST_F(IdentityStoreTest, TagsVersionsAndProvidersAreThereAfterARestart) {
   EXPECT_EQ(provider.client_ids, (std::vector<std::string>{"one", "two"}));
   EXPECT_EQ(provider.thumbprints, std::vector<std::string>{"ab"});
   EXPECT_EQ(provider.tags.at("team"), "c");
+  EXPECT_EQ(provider.id, "OIDC1");
+}
+
+// Until providers had ids of their own, the second in which they were made told them apart. Sessions of then go on.
+TEST_F(IdentityStoreTest, AProviderOfAnOlderFileHasNoId) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  ASSERT_TRUE(change("alice", [&](AccountEntry& entry) {
+    entry.open_id_providers.emplace("id.example.org/a", OpenIdProvider{"id.example.org/a", now, {}, {}, {}, "OIDC1"});
+  }));
+  auto json = nlohmann::json::parse(text());
+  json.erase("crc32c");
+  for (auto& account : json["accounts"]) {
+    for (auto& provider : account["open_id_providers"]) provider.erase("id");
+  }
+  write(json.dump());
+  const auto opened = open_with(file(), *keys_, root_);
+  ASSERT_TRUE(opened) << opened.error();
+  const auto& provider = (*opened)->account_named("alice")->open_id_providers.at("id.example.org/a");
+  EXPECT_EQ(provider_tag(provider), "made at " + std::to_string(now));
+}
+
+TEST_F(IdentityStoreTest, AProviderThatIsMadeAnewInTheSameSecondIsAnotherOne) {
+  OpenIdProvider first{"id.example.org/a", now, {}, {}, {}, "OIDC1"}, second = first;
+  second.id = "OIDC2";
+  EXPECT_NE(provider_tag(first), provider_tag(second));
+}
+
+// A directory, or an authority of certificates, is of the server's configuration.
+TEST_F(IdentityStoreTest, ASessionEndsWhenTheServersOwnVoucherIsGoneOrAnother) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_role("alice", "people");
+  store_->set_voucher("ldap/directory", {"one"});
+  const auto entry = store_->account_named("alice");
+  AccessKey by;
+  by.parent_key = arn_of(entry->account->id, "ldap", "/", "directory");
+  by.parent_tag = "one";
+  SessionContents contents = role_contents("alice", "people");
+  const Credentials made = store_->make_session(contents, by, now);
+  EXPECT_EQ(error_of(made), Errc::ok);
+  by.parent_tag = "two";
+  SessionContents other = role_contents("alice", "people");
+  EXPECT_EQ(error_of(store_->make_session(other, by, now)), Errc::invalid_access_key_id);
+  store_->set_voucher("ldap/directory", {"two", "three"});
+  EXPECT_EQ(error_of(made), Errc::invalid_access_key_id) << "at once, although it was just looked at";
+  store_->set_voucher("ldap/directory", {"three", "one"});
+  EXPECT_EQ(error_of(made), Errc::ok);
+  open();
+  EXPECT_EQ(error_of(made), Errc::invalid_access_key_id) << "nobody signs in so any more";
 }
 
 TEST_F(IdentityStoreTest, AFileOfTheFirstVersionIsRead) {
@@ -558,6 +606,35 @@ TEST_F(IdentityStoreTest, ASessionEndsWithTheProviderThatVouchedForIt) {
   }
 }
 
+// A role's session that assumed the next role had an hour more, and so on without end.
+TEST_F(IdentityStoreTest, SessionsThatGoOnFromOneEndWithWhatLetItIn) {
+  ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
+  add_role("alice", "jobs");
+  store_->set_voucher("certificate/machines", {"one"});
+  AccessKey by;
+  by.parent_key = arn_of(store_->account_named("alice")->account->id, "certificate", "/", "machines");
+  by.parent_tag = "one";
+  SessionContents contents = role_contents("alice", "jobs");
+  contents.not_after_s = now + 600;
+  Credentials made = store_->make_session(contents, by, now);
+  EXPECT_EQ(contents.expires_s, now + 600);
+  for (int64_t when = now; when < now + 400; when += 100) {
+    const auto before = store_->find(made.access_key, made.session_token, when);
+    ASSERT_TRUE(before);
+    SessionContents next = role_contents("alice", "jobs");
+    next.expires_s = when + 900;
+    made = store_->make_session(next, **before, when);
+    EXPECT_EQ(next.expires_s, now + 600) << when - now;
+    EXPECT_EQ(error_of(made, now + 599), Errc::ok);
+    EXPECT_EQ(error_of(made, now + 600), Errc::expired_token);
+  }
+  const auto last = store_->find(made.access_key, made.session_token, now + 500);
+  ASSERT_TRUE(last);
+  const auto bucket = store_->open_bucket_session(**last, {.bucket = "b"}, now + 500);
+  ASSERT_TRUE(bucket);
+  EXPECT_EQ(bucket->expires_s, now + 600);
+}
+
 TEST_F(IdentityStoreTest, ASessionOfTheRootEndsWhenTheRootKeyChanges) {
   SessionContents contents;
   contents.kind = Principal::Kind::account_root;
@@ -592,6 +669,7 @@ TEST(SessionToken, ASessionIsReadBackTheSameAndNothingLessIsRead) {
   contents.attributes.transitive = {"team"};
   contents.attributes.source_identity = "someone";
   contents.attributes.claims = {{"idp.example.org:sub", {"s\"1"}}};
+  contents.not_after_s = now + 5;
   const std::string text = encode_session(contents);
   EXPECT_EQ(decode_session(text), contents);
   for (size_t size = 0; size < text.size(); ++size) EXPECT_FALSE(decode_session(text.substr(0, size)));

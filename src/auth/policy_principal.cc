@@ -85,8 +85,10 @@ std::optional<PrincipalName> parse_aws_principal(std::string_view text) {
 }
 
 PrincipalName parse_federated_principal(std::string_view text) {
-  constexpr std::string_view iam = "arn:aws:iam::", provider = ":oidc-provider/";
-  const bool ours = text.starts_with(iam) && text.find(provider) != std::string_view::npos;
+  constexpr std::string_view iam = "arn:aws:iam::";
+  const std::string_view entity = text.substr(std::min(text.find(':', std::min(iam.size(), text.size())), text.size()));
+  const bool ours = text.starts_with(iam) && (entity.starts_with(":oidc-provider/") || entity.starts_with(":ldap/") ||
+                                              entity.starts_with(":certificate/"));
   return ours ? PrincipalName{PrincipalName::Kind::provider, {}, std::string(text)} : PrincipalName{};
 }
 

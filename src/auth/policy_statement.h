@@ -20,7 +20,7 @@ struct PrincipalName {
     user,      // arn:aws:iam::ACCOUNT:user/NAME
     role,      // arn:aws:iam::ACCOUNT:role/NAME
     session,   // arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION
-    provider,  // {"Federated": an OpenID Connect provider's ARN}, which is the name
+    provider,  // {"Federated": ARN of who vouches for people and machines}, which is the name
     nobody,    // a service or another identity provider: no one who comes here
   };
   Kind kind = Kind::nobody;

@@ -27,6 +27,10 @@ bool read_number(const Json& json, const char* name, int64_t& out) {
   return true;
 }
 
+bool read_not_after(const Json& json, int64_t& out) {
+  return !json.contains("not_after") || (read_number(json, "not_after", out) && out > 0);
+}
+
 bool read_arns(const Json& json, std::vector<std::string>& out) {
   const auto found = json.find("arns");
   if (found == json.end() || !found->is_array() || found->size() > session_policy_arns_max) return false;
@@ -108,6 +112,7 @@ std::string encode_session(const SessionContents& contents) {
                {"issued", contents.issued_s},
                {"parent", contents.parent_key},
                {"tag", contents.parent_tag}};
+  if (contents.not_after_s != 0) json["not_after"] = contents.not_after_s;
   if (contents.limits) {
     json["limits"] = {{"bucket", contents.limits->bucket},
                       {"read_only", contents.limits->read_only},
@@ -130,7 +135,7 @@ std::optional<SessionContents> decode_session(std::string_view text) {
                      read_text(json, "id", contents.subject_id) && read_text(json, "session", contents.session_name) &&
                      read_text(json, "policy", contents.policy) && read_number(json, "issued", contents.issued_s) &&
                      read_text(json, "parent", contents.parent_key) && read_text(json, "tag", contents.parent_tag) &&
-                     read_arns(json, contents.policy_arns);
+                     read_arns(json, contents.policy_arns) && read_not_after(json, contents.not_after_s);
   // Every session has an end: contents without one were not made by this server.
   if (!whole || contents.expires_s <= 0 || kind < 0 || kind > static_cast<int>(Principal::Kind::assumed_role)) {
     return std::nullopt;

@@ -28,6 +28,8 @@ struct SessionContents {
   // The lasting key that it goes back to: it ends when that key is gone, turned off or made anew. Of who signed in by
   // an identity provider: that provider's ARN, likewise.
   std::string parent_key, parent_tag;
+  // Neither it nor a session that it opens goes on from then; 0: no such time. Of who came by a certificate: its end.
+  int64_t not_after_s = 0;
   std::optional<BucketSession> limits{};  // a session of a directory bucket
   Attributes attributes{};                // of the session, besides its role's
   bool operator==(const SessionContents&) const = default;

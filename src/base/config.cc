@@ -1,9 +1,11 @@
 #include "base/config.h"
 
+#include <arpa/inet.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 namespace verbena {
 namespace {
@@ -245,10 +247,71 @@ std::string shown_value(const ConfigKey& key, std::string_view text) {
   return shown;
 }
 
+namespace {
+
+// What nobody would look at is a mistake of somebody who believes that it does something.
+ConfigResult check_sign_in(const Config::SignIn& config, const Config::Tls& tls) {
+  if (config.ldap.url.empty()) {
+    const std::pair<const char*, bool> set[] = {{"user_dn", !config.ldap.user_dn.empty()},
+                                                {"lookup_dn", !config.ldap.lookup_dn.empty()},
+                                                {"lookup_password_file", !config.ldap.lookup_password_file.empty()},
+                                                {"user_base", !config.ldap.user_base.empty()},
+                                                {"group_base", !config.ldap.group_base.empty()},
+                                                {"ca_file", !config.ldap.ca_file.empty()},
+                                                {"role", !config.ldap.role.empty()},
+                                                {"insecure", config.ldap.insecure}};
+    for (const auto& [name, is_set] : set) {
+      if (is_set) return std::unexpected(std::string("sign_in.ldap.") + name + " needs sign_in.ldap.url");
+    }
+  }
+  if (config.certificates.ca_file.empty() && !config.certificates.crl_file.empty()) {
+    return std::unexpected("sign_in.certificates.crl_file needs sign_in.certificates.ca_file");
+  }
+  if (!config.certificates.ca_file.empty() && tls.certificate.empty()) {
+    return std::unexpected("sign_in.certificates.ca_file: certificates are shown over TLS: set tls.certificate, too");
+  }
+  return {};
+}
+
+// Two addresses of this machine, each named by itself.
+bool are_apart(const std::string& one, const std::string& other) {
+  in_addr a{}, b{};
+  return ::inet_pton(AF_INET, one.c_str(), &a) == 1 && ::inet_pton(AF_INET, other.c_str(), &b) == 1 &&
+         a.s_addr != INADDR_ANY && b.s_addr != INADDR_ANY && a.s_addr != b.s_addr;
+}
+
+// Listeners of one port would share it (SO_REUSEPORT), and chance would say which of them has a connection.
+ConfigResult check_ports(const Config& config) {
+  struct Place {
+    const char* key;
+    std::string address;
+    uint16_t port = 0;  // 0: none, or any free one
+  };
+  const auto& own = config.sign_in.certificates;
+  const Place places[] = {
+      {"http.port", config.http.address, config.http.port},
+      {"rdma.port", config.rdma.address, config.rdma.enabled ? config.rdma.port : uint16_t(0)},
+      {"admin.port", config.admin.address, config.admin.enabled ? config.admin.port.value_or(0) : uint16_t(0)},
+      {"sign_in.certificates.port", own.address.empty() ? config.http.address : own.address,
+       own.ca_file.empty() ? uint16_t(0) : own.port}};
+  for (const Place& one : places) {
+    for (const Place& other : std::span(&one + 1, std::end(places))) {
+      if (one.port == 0 || one.port != other.port || are_apart(one.address, other.address)) continue;
+      return std::unexpected(std::string(other.key) + ": " + std::to_string(one.port) + " is " + one.key +
+                             " already: each needs a port of its own");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 ConfigResult check(const Config& config) {
   if (config.tls.certificate.empty() != config.tls.key.empty()) {
     return std::unexpected("tls.certificate and tls.key go together: one of them is missing");
   }
+  if (auto sound = check_sign_in(config.sign_in, config.tls); !sound) return sound;
+  if (auto sound = check_ports(config); !sound) return sound;
   if (!config.rdma.enable_zero_copy) {
     return std::unexpected(
         "rdma.enable_zero_copy: false is not possible: every transfer starts in registered memory, and there is "
@@ -260,6 +323,9 @@ ConfigResult check(const Config& config) {
   }
   if (config.engine == EngineChoice::rados && config.cache.size.value_or(0) != 0) {
     return std::unexpected("cache.size: there is no hot tier in front of a Ceph cluster (engine: rados)");
+  }
+  if (config.admin.console_provider.empty() != config.admin.console_client.empty()) {
+    return std::unexpected("admin.console_provider and admin.console_client go together: one of them is missing");
   }
   const bool names_hardware =
       !config.rdma.device_name.empty() || config.rdma.ib_port || config.rdma.gid_index != "auto";

@@ -91,7 +91,10 @@ struct Config {
     std::string address = "127.0.0.1";
     std::optional<uint16_t> port;  // unset: 9001, or any free one where that is taken or http.port is 0
     bool open_metrics = false;
-    bool console = false;          // at the S3 door, too
+    bool console = false;  // at the S3 door, too
+    // By whom people sign in to the console: an OpenID Connect issuer ("https://id.example.com/realm"), this console's
+    // name there, and the role that they get. Empty: by keys alone.
+    std::string console_provider, console_client, console_role;
     unsigned bucket_metrics = 20;  // buckets with series of their own: those with most traffic
   } admin;
 
@@ -114,7 +117,7 @@ struct Config {
     std::vector<std::string> targets;        // "NAME=URL" (events/target_settings.h)
     std::string secrets;                     // a file of lines "NAME SECRET"
     std::vector<std::string> allow_private;  // names of targets that may lie in private networks
-    std::string ca_file;                     // of https targets; empty: the system's
+    std::string ca_file;                     // of targets with TLS; empty: the system's
     std::chrono::seconds timeout{10};        // of one delivery
     uint64_t queue_max = 1'000'000;          // events that may wait for one target
     uint64_t queue_bytes_max = 1 * GiB;
@@ -130,6 +133,31 @@ struct Config {
     bool web_identity = true;           // by tokens of OpenID Connect providers that accounts have registered
     std::vector<std::string> networks;  // CIDRs that a provider may be in besides public addresses
     std::string ca_file;                // PEM: authorities of providers' certificates, besides the system's
+    // People of a directory (sign_in/directory_settings.h).
+    struct Ldap {
+      std::string url;  // empty: nobody signs in so
+      std::string name = "directory";
+      bool insecure = false;  // ldap:// without StartTLS
+      std::string ca_file;    // instead of the system's
+      std::string user_dn;    // either this, or the lookup's keys
+      std::string lookup_dn, lookup_password_file, user_base;
+      std::string user_filter = "(uid=%s)";
+      std::string user_attribute = "uid";
+      std::string group_base;
+      std::string group_filter = "(&(objectClass=groupOfNames)(member=%d))";
+      std::string role;  // ARN, for who names none
+      std::chrono::seconds timeout{10};
+      unsigned tries = 4;                     // wrong passwords of a name at once,
+      std::chrono::seconds tries_every{300};  // and then one more each
+    } ldap;
+    // Machines that have a certificate.
+    struct Certificates {
+      std::string ca_file;  // empty: nobody signs in so
+      std::string crl_file;
+      std::string name = "machines";
+      std::string address;  // empty: http.address
+      uint16_t port = 9443;
+    } certificates;
   } sign_in;
 
   struct Tls {
@@ -164,7 +192,9 @@ struct Config {
     std::optional<uint64_t> sessions_max;              // none: what memory and open files allow
     std::optional<uint64_t> sessions_per_account_max;  // none: half of all; 0: no limit; not for root
     std::optional<uint64_t> sessions_per_client_max;
-    uint64_t credits = 64;  // requests in flight per session
+    uint64_t credits = 64;                // requests in flight per session
+    uint64_t watches_max = 4'096;         // of all sessions; 0: none
+    uint64_t watch_bytes_max = 32 * MiB;  // of changes that wait for who watches
     std::chrono::seconds session_idle_timeout{300};
   } rdma;
 };

@@ -145,6 +145,19 @@ std::string parse_gid_index(std::string& into, const std::string& text) {
   return "";
 }
 
+// It stands in ARNs.
+std::string parse_voucher_name(std::string& into, const std::string& text) {
+  const auto named = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
+  };
+  if (text.empty() || text.size() > 64 || !std::ranges::all_of(text, named)) {
+    return "not a name of at most 64 letters, digits, '-', '_' and '.'";
+  }
+  into = text;
+  return "";
+}
+
 std::string parse_port_range(uint16_t& into_first, uint16_t& into_last, const std::string& text) {
   const size_t dash = text.find('-');
   uint16_t first = 0;
@@ -201,6 +214,18 @@ std::string parse_collector(std::string& into, const std::string& text) {
   if (!text.empty() && !text.starts_with("http://") && !text.starts_with("https://")) {
     return "not an address like http://127.0.0.1:4318";
   }
+  return parse_text(into, text);
+}
+
+// It becomes a part of a header, and of addresses that a browser makes.
+std::string parse_issuer(std::string& into, const std::string& text) {
+  constexpr std::string_view begin = "https://", marks = "-._~:/[]";
+  const auto plain = [&](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || marks.contains(c);
+  };
+  const bool sound = text.starts_with(begin) && text.size() > begin.size() && text[begin.size()] != '/' &&
+                     text.size() <= 512 && std::ranges::all_of(text, plain);
+  if (!text.empty() && !sound) return "not an address like https://id.example.com/realm";
   return parse_text(into, text);
 }
 
@@ -303,6 +328,13 @@ const std::array keys{
     ConfigKey{"admin.console", "false",
               "the console at `/console` of the S3 door, too; pages that buckets hold then run no scripts in browsers",
               [](C& c, S& t) { return parse_bool(c.admin.console, t); }},
+    ConfigKey{"admin.console_provider", "",
+              "OpenID Connect issuer by which people sign in to the console, as https://id.example.com/realm",
+              [](C& c, S& t) { return parse_issuer(c.admin.console_provider, t); }},
+    ConfigKey{"admin.console_client", "", "what the console is called there (client id): a public client with PKCE",
+              [](C& c, S& t) { return parse_text(c.admin.console_client, t); }},
+    ConfigKey{"admin.console_role", "", "ARN of the role that they get unless they name another one",
+              [](C& c, S& t) { return parse_text(c.admin.console_role, t); }},
     ConfigKey{"admin.bucket_metrics", "20", "buckets that metrics name: those with most traffic; 0: none",
               [](C& c, S& t) { return parse_number(c.admin.bucket_metrics, t, 0, 1000); }},
 
@@ -331,16 +363,18 @@ const std::array keys{
               [](C& c, S& t) { return parse_bool(c.encryption.customer_keys_need_tls, t); }},
 
     ConfigKey{"events.targets", "",
-              "where bucket notifications may go: NAME=URL each (http, https, redis, file); their ARNs are "
-              "arn:verbena:sqs::NAME:webhook, :redis or :file",
+              "where bucket notifications may go: NAME=URL each (http, redis, nats, mqtt, amqp, kafka, file; "
+              "docs/events.md); "
+              "their ARNs are arn:verbena:sqs::NAME:TYPE, where TYPE is webhook or the URL's scheme",
               [](C& c, S& t) { return parse_list(c.events.targets, t, 32); }, true},
-    ConfigKey{"events.secrets", "", "file of lines `NAME SECRET`: bearer tokens of webhooks, passwords of Redis",
+    ConfigKey{"events.secrets", "",
+              "file of lines `NAME SECRET`: bearer tokens of webhooks, USER:PASSWORD of the others",
               [](C& c, S& t) { return parse_text(c.events.secrets, t); }},
     ConfigKey{
         "events.allow_private", "",
         "targets that may lie in private networks, on links or on this host; of others such addresses are refused",
         [](C& c, S& t) { return parse_list(c.events.allow_private, t, 32); }, true},
-    ConfigKey{"events.ca_file", "", "certificates (PEM) that https targets are checked against; empty: the system's",
+    ConfigKey{"events.ca_file", "", "certificates (PEM) that targets with TLS are checked against; empty: the system's",
               [](C& c, S& t) { return parse_text(c.events.ca_file, t); }},
     ConfigKey{"events.timeout", "10", "seconds that a target may take to confirm",
               [](C& c, S& t) { return parse_duration(c.events.timeout, t, 1, 300); }},
@@ -368,6 +402,63 @@ const std::array keys{
     ConfigKey{"sign_in.ca_file", "",
               "PEM file of authorities that providers' certificates may be of, besides the system's",
               [](C& c, S& t) { return parse_text(c.sign_in.ca_file, t); }},
+    ConfigKey{
+        "sign_in.ldap.url", "",
+        "the directory whose people sign in by name and password: ldaps://HOST[:PORT], or ldap://, with StartTLS; "
+        "empty: nobody does",
+        [](C& c, S& t) { return parse_text(c.sign_in.ldap.url, t); }},
+    ConfigKey{"sign_in.ldap.name", "directory", "its name in roles' trust policies: arn:aws:iam::ACCOUNT:ldap/NAME",
+              [](C& c, S& t) { return parse_voucher_name(c.sign_in.ldap.name, t); }},
+    ConfigKey{"sign_in.ldap.insecure", "false",
+              "ldap:// without TLS: passwords can be read by whoever sees the traffic",
+              [](C& c, S& t) { return parse_bool(c.sign_in.ldap.insecure, t); }},
+    ConfigKey{"sign_in.ldap.ca_file", "",
+              "PEM file of authorities that the directory's certificate may be of; empty: the system's",
+              [](C& c, S& t) { return parse_text(c.sign_in.ldap.ca_file, t); }},
+    ConfigKey{"sign_in.ldap.user_dn", "",
+              "a person's entry, %s being the name (uid=%s,ou=people,dc=example,dc=org); where the name does not tell, "
+              "leave it empty and set the keys of a lookup",
+              [](C& c, S& t) { return parse_text(c.sign_in.ldap.user_dn, t); }},
+    ConfigKey{"sign_in.ldap.lookup_dn", "", "the entry as which the server looks for people and their groups",
+              [](C& c, S& t) { return parse_text(c.sign_in.ldap.lookup_dn, t); }},
+    ConfigKey{"sign_in.ldap.lookup_password_file", "", "a file with its password, readable by the server alone",
+              [](C& c, S& t) { return parse_text(c.sign_in.ldap.lookup_password_file, t); }},
+    ConfigKey{"sign_in.ldap.user_base", "", "the entry below which a lookup finds people",
+              [](C& c, S& t) { return parse_text(c.sign_in.ldap.user_base, t); }},
+    ConfigKey{"sign_in.ldap.user_filter", "(uid=%s)", "which of the entries there, %s being the name",
+              [](C& c, S& t) { return parse_text(c.sign_in.ldap.user_filter, t); }},
+    ConfigKey{"sign_in.ldap.user_attribute", "uid",
+              "the attribute of a person's entry that is the name of the session, and ldap:user in policies",
+              [](C& c, S& t) { return parse_text(c.sign_in.ldap.user_attribute, t); }},
+    ConfigKey{"sign_in.ldap.group_base", "", "the entry below which groups are; empty: they are not asked for",
+              [](C& c, S& t) { return parse_text(c.sign_in.ldap.group_base, t); }},
+    ConfigKey{"sign_in.ldap.group_filter", "(&(objectClass=groupOfNames)(member=%d))",
+              "a person's groups there, %d being the entry's name and %s the person's",
+              [](C& c, S& t) { return parse_text(c.sign_in.ldap.group_filter, t); }},
+    ConfigKey{"sign_in.ldap.role", "", "ARN of the role for those who name none",
+              [](C& c, S& t) { return parse_text(c.sign_in.ldap.role, t); }},
+    ConfigKey{"sign_in.ldap.timeout", "10", "seconds that the directory may take for a sign-in",
+              [](C& c, S& t) { return parse_duration(c.sign_in.ldap.timeout, t, 1, 60); }},
+    ConfigKey{"sign_in.ldap.tries", "4",
+              "wrong passwords that the directory is asked for one name, before the server answers in its place; fewer "
+              "than the directory locks somebody after",
+              [](C& c, S& t) { return parse_number(c.sign_in.ldap.tries, t, 1, 1000); }},
+    ConfigKey{"sign_in.ldap.tries_every", "300", "seconds after which one of them no longer counts",
+              [](C& c, S& t) { return parse_duration(c.sign_in.ldap.tries_every, t, 1, 86'400); }},
+    ConfigKey{"sign_in.certificates.ca_file", "",
+              "PEM file of the authority whose certificates machines sign in by; empty: none do. Needs tls.certificate",
+              [](C& c, S& t) { return parse_text(c.sign_in.certificates.ca_file, t); }},
+    ConfigKey{"sign_in.certificates.crl_file", "",
+              "PEM file with the lists of what that authority, and each below it, has revoked; empty: nothing is",
+              [](C& c, S& t) { return parse_text(c.sign_in.certificates.crl_file, t); }},
+    ConfigKey{"sign_in.certificates.name", "machines",
+              "the authority's name in roles' trust policies: arn:aws:iam::ACCOUNT:certificate/NAME",
+              [](C& c, S& t) { return parse_voucher_name(c.sign_in.certificates.name, t); }},
+    ConfigKey{"sign_in.certificates.address", "",
+              "where clients are asked for their certificates, at an HTTPS listener apart; empty: http.address",
+              [](C& c, S& t) { return parse_text(c.sign_in.certificates.address, t); }},
+    ConfigKey{"sign_in.certificates.port", "9443", "its port; 0: any free one",
+              [](C& c, S& t) { return parse_number(c.sign_in.certificates.port, t, 0, 65535); }},
 
     ConfigKey{"tls.certificate", "", "PEM file with the certificate chain; with tls.key, HTTP becomes HTTPS",
               [](C& c, S& t) { return parse_text(c.tls.certificate, t); }},
@@ -436,6 +527,12 @@ const std::array keys{
     ConfigKey{"rdma.sessions_per_client_max", "auto",
               "of them from one address, or one IPv6 /64; not for the root key; auto: half; 0: no limit",
               [](C& c, S& t) { return parse_auto(c.rdma.sessions_per_client_max, t, 0, 1'000'000); }},
+    ConfigKey{"rdma.watches_max", "4096",
+              "watches of native sessions at once, half of them at most of one account or one address; 0: none",
+              [](C& c, S& t) { return parse_number(c.rdma.watches_max, t, 0, 1'000'000); }},
+    ConfigKey{"rdma.watch_bytes_max", "32 MiB",
+              "bytes of changes that wait for those who watch, half of them at most for one account or one address",
+              [](C& c, S& t) { return parse_bytes(c.rdma.watch_bytes_max, t, 64 * KiB, TiB); }},
     ConfigKey{"rdma.credits", "64", "requests in flight per session",
               [](C& c, S& t) { return parse_number(c.rdma.credits, t, 1, 4096); }},
     ConfigKey{"rdma.session_idle_timeout", "300", "seconds a native session may rest",

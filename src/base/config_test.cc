@@ -92,6 +92,10 @@ TEST(Config, BadValuesSayWhatIsWanted) {
        "v.yaml:1: rdma.token_provider: 'shm' is not one of auto, none, verbs, efa, cxi, tcp"},
       {"rdma: {token_provider: [none, tcp]}", "v.yaml:1: rdma.token_provider: 'none' stands alone"},
       {"rdma: {token_ports: 0-10}", "v.yaml:1: rdma.token_ports: not a range like 9101-9116"},
+      {"admin: {console_provider: http://id.example.com}",
+       "v.yaml:1: admin.console_provider: not an address like https://id.example.com/realm"},
+      {"admin: {console_provider: \"https://id.example.com; script-src x\"}",
+       "v.yaml:1: admin.console_provider: not an address like https://id.example.com/realm"},
       {"log_level: [a]", "v.yaml:1: log_level wants one value"},
       {"http: 3", "v.yaml:1: http wants keys"},
       {"region: a\nregion: b", "v.yaml:2: region stands here twice"},
@@ -143,6 +147,49 @@ TEST(Config, WhatHoldsBetweenKeysIsChecked) {
   config = {};
   config.rdma.provider = {"tcp"};
   config.rdma.device_name = "mlx5_0";
+  EXPECT_FALSE(check(config));
+}
+
+// Each connection was dealt to one of them by chance.
+TEST(Config, TwoListenersDoNotShareAPort) {
+  Config config;
+  config.tls = {.certificate = "c.pem", .key = "k.pem"};
+  auto& own = config.sign_in.certificates;
+  own.ca_file = "ca.pem";
+  EXPECT_TRUE(check(config));
+  config.admin.port = 9002;
+  for (const uint16_t taken : {config.http.port, config.rdma.port, uint16_t(9002)}) {
+    own.port = taken;
+    const auto sound = check(config);
+    ASSERT_FALSE(sound) << taken;
+    EXPECT_NE(sound.error().find("sign_in.certificates.port"), std::string::npos) << sound.error();
+  }
+  own.address = "192.0.2.1";
+  EXPECT_TRUE(check(config)) << "127.0.0.1 is another address";
+  config.admin.address = "*";
+  EXPECT_FALSE(check(config));
+  config.admin.enabled = false;
+  EXPECT_TRUE(check(config));
+  own.address = "0.0.0.0";
+  config.http.port = own.port;
+  EXPECT_FALSE(check(config));
+  config.http.port = own.port = 0;
+  EXPECT_TRUE(check(config)) << "any free ones";
+}
+
+TEST(Config, KeysThatNobodyWouldLookAtAreMistakes) {
+  for (const char* key :
+       {"user_dn", "lookup_dn", "lookup_password_file", "user_base", "group_base", "ca_file", "role"}) {
+    Config config;
+    ASSERT_TRUE(apply_value(config, std::string("sign_in.ldap.") + key, "x", "test")) << key;
+    const auto sound = check(config);
+    ASSERT_FALSE(sound) << key;
+    EXPECT_EQ(sound.error(), std::string("sign_in.ldap.") + key + " needs sign_in.ldap.url");
+    config.sign_in.ldap.url = "ldaps://h";
+    EXPECT_TRUE(check(config)) << key;
+  }
+  Config config;
+  config.sign_in.certificates.crl_file = "crl.pem";
   EXPECT_FALSE(check(config));
 }
 

@@ -1,6 +1,9 @@
 #include "cli/admin_call.h"
 
+#include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "auth/identity_store.h"
 #include "base/checksum.h"
@@ -16,6 +19,8 @@ namespace verbena::cli {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr std::chrono::milliseconds busy_pause_first{250}, busy_pause_max{2000};
 
 struct Answer {
   int status = 0;
@@ -85,13 +90,21 @@ ExitCode exit_code_of(int status, const std::string& code) {
 }  // namespace
 
 std::expected<Json, int> admin_call(const AdminTarget& target, const std::string& call, const Json& arguments,
-                                    const std::string& subject) {
+                                    const std::string& subject, unsigned tries_max) {
   if (arguments.dump(-1, ' ', false, Json::error_handler_t::replace).size() > 64 * KiB) {
     return stop(subject, "the request is larger than 64 KiB", exit_usage);
   }
   const std::string body = arguments.dump(-1, ' ', false, Json::error_handler_t::replace);
-  const auto answer =
-      target.data.empty() ? ask_server(target.client, call, body) : ask_directory(target, call, body, subject);
+  const auto ask = [&] {
+    return target.data.empty() ? ask_server(target.client, call, body) : ask_directory(target, call, body, subject);
+  };
+  auto answer = ask();
+  auto pause = busy_pause_first;
+  for (unsigned tries = 1; answer && answer->status == 503 && tries < tries_max; ++tries) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, busy_pause_max);
+    answer = ask();
+  }
   if (!answer) return std::unexpected(answer.error());
   Json json = Json::parse(answer->body, nullptr, /*allow_exceptions=*/false);
   if (answer->status == 200 && json.is_object()) return json;

@@ -15,8 +15,10 @@ struct AdminTarget {
   std::string key_file;  // of the master keys; empty: the data directory's own
 };
 
-// The answer, or the exit code after what is wrong was reported. `subject`: what the report names.
+// The answer, or the exit code after what is wrong was reported. `subject`: what the report names. `tries_max`: a
+// server that is busy (status 503) is asked so often, with pauses in between that grow to two seconds.
 std::expected<nlohmann::json, int> admin_call(const AdminTarget& target, const std::string& call,
-                                              const nlohmann::json& arguments, const std::string& subject);
+                                              const nlohmann::json& arguments, const std::string& subject,
+                                              unsigned tries_max = 1);
 
 }  // namespace verbena::cli

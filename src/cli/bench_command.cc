@@ -128,6 +128,7 @@ Outcome<BenchRow> measure_op(const Client& client, const ClientOptions& options,
                              const BenchPlan& plan) {
   if (op.starts_with("trace")) return measure_trace(client, server, bucket, options.via, op, plan);
   if (op == "get_beside_many") return measure_beside_many(options, bucket, size, concurrency, plan);
+  if (op == "watch") return measure_watch(options, bucket, size, plan);
   const bool many = op.ends_with("_many") || op == "head";
   const auto& how = op.starts_with("range") ? measure_ranges : many ? measure_many : measure;
   return how(client, server, bucket, options.via, op, size, concurrency, plan);
@@ -242,15 +243,17 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->delimiter(',')
       ->capture_default_str();
   command
-      ->add_option(
-          "--ops", arguments->ops,
-          "get, put, head; get_many, head_many, put_many: as many objects as --batch in a call; get_beside_many: "
-          "single GETs while another client asks for such batches; trace, trace_many: the lines of --trace, "
-          "object by object or a batch a line; range: random ranges of a large object; ranges: as many as "
-          "--concurrency in one request")
+      ->add_option("--ops", arguments->ops,
+                   "get, put, head; put_md5: a PUT whose ETag is the MD5 of its bytes, as over HTTP it always is; "
+                   "get_many, head_many, put_many: as many objects as --batch in a call; get_beside_many: "
+                   "single GETs while another client asks for such batches; watch: from the moment that a PUT's object "
+                   "is dated with (in a durable bucket before the log is synced) until a client that watches has its "
+                   "message; trace, trace_many: the lines of --trace, object by object or a "
+                   "batch a line; range: random ranges of a large object; ranges: as many as --concurrency in one "
+                   "request")
       ->delimiter(',')
-      ->check(CLI::IsMember({"get", "put", "head", "range", "ranges", "get_many", "head_many", "put_many",
-                             "get_beside_many", "trace", "trace_many"}))
+      ->check(CLI::IsMember({"get", "put", "put_md5", "head", "range", "ranges", "get_many", "head_many", "put_many",
+                             "get_beside_many", "watch", "trace", "trace_many"}))
       ->capture_default_str();
   command->add_option("--object-size", arguments->object_size, "of what range and ranges read")
       ->type_name("SIZE")

@@ -26,13 +26,19 @@ Outcome<> check_door(const Transfer& transfer, Via door) {
                "the bytes went by " + std::string(to_string(transfer.door)) + ": " + transfer.fell_back_reason);
 }
 
-Outcome<> one_op(const Client& client, const std::string& bucket, const Caller& caller, bool get, Via door) {
-  if (get) {
+enum class Work : uint8_t { get, put, put_md5 };
+
+Work work_of(const std::string& op) { return op == "get" ? Work::get : op == "put_md5" ? Work::put_md5 : Work::put; }
+
+Outcome<> one_op(const Client& client, const std::string& bucket, const Caller& caller, Work work, Via door) {
+  if (work == Work::get) {
     OUT_ASSIGN(const auto got, client.get(bucket, caller.key, caller.buffer));
     if (got.bytes != caller.buffer.size()) return fault(ErrorCode::malformed_reply, "a GET came back short");
     return check_door(got.transfer, door);
   }
-  OUT_ASSIGN(const auto put, client.put(bucket, caller.key, caller.buffer));
+  PutOptions options;
+  options.md5_etag = work == Work::put_md5;
+  OUT_ASSIGN(const auto put, client.put(bucket, caller.key, caller.buffer, options));
   return check_door(put.transfer, door);
 }
 
@@ -47,14 +53,14 @@ Outcome<> verify(const Client& client, const std::string& bucket, const Caller& 
 }
 
 Outcome<> prepare(const Client& client, const std::string& bucket, Caller& caller, unsigned index, uint64_t size,
-                  bool get, Via door) {
+                  Work work, Via door) {
   caller.key = "bench/" + std::to_string(size) + "/" + std::to_string(index);
   OUT_ASSIGN(caller.buffer, client.allocate(size));
   fill_pattern(caller.buffer.bytes(), index);
   caller.crc = crc32c(caller.buffer.bytes());
   OUT_TRY(client.put(bucket, caller.key, caller.buffer));
   OUT_TRY(verify(client, bucket, caller));
-  for (int i = 0; i < warm_up_ops; ++i) OUT_TRY(one_op(client, bucket, caller, get, door));
+  for (int i = 0; i < warm_up_ops; ++i) OUT_TRY(one_op(client, bucket, caller, work, door));
   return {};
 }
 
@@ -62,9 +68,9 @@ Outcome<> prepare(const Client& client, const std::string& bucket, Caller& calle
 
 Outcome<BenchRow> measure(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
                           const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan) {
-  const bool get = op == "get";
+  const Work work = work_of(op);
   std::vector<Caller> callers(concurrency);
-  for (unsigned i = 0; i < concurrency; ++i) OUT_TRY(prepare(client, bucket, callers[i], i, size, get, door));
+  for (unsigned i = 0; i < concurrency; ++i) OUT_TRY(prepare(client, bucket, callers[i], i, size, work, door));
 
   BenchRow row;
   row.door = to_string(door);
@@ -73,7 +79,7 @@ Outcome<BenchRow> measure(const Client& client, const BenchServer& server, const
   row.concurrency = concurrency;
   std::vector<BenchCaller> running;
   for (const Caller& caller : callers) {
-    running.push_back({.op = [&] { return one_op(client, bucket, caller, get, door); }});
+    running.push_back({.op = [&] { return one_op(client, bucket, caller, work, door); }});
   }
   OUT_TRY(run_callers(running, plan, [&] { return server.cpu_seconds(); }, row));
   for (const Caller& caller : callers) {

@@ -32,6 +32,10 @@ Outcome<BenchRow> measure_many(const Client& client, const BenchServer& server, 
 Outcome<BenchRow> measure_beside_many(const ClientOptions& options, const std::string& bucket, uint64_t size,
                                       unsigned concurrency, const BenchPlan& plan);
 
+// What a watch takes to tell of a PUT of `size` bytes, from the change on. `options`: of one door and provider.
+Outcome<BenchRow> measure_watch(const ClientOptions& options, const std::string& bucket, uint64_t size,
+                                const BenchPlan& plan);
+
 // The lines of plan.trace by one caller: "trace" object by object, "trace_many" a batch a line. Its time is the row's
 // count of lines by its rate.
 Outcome<BenchRow> measure_trace(const Client& client, const BenchServer& server, const std::string& bucket, Via door,

@@ -8,7 +8,8 @@ class App;
 
 namespace verbena::cli {
 
-void add_object_commands(CLI::App& app, int& exit_code);  // put, get, cp, sync, cat, ls, stat, du, presign, rm, mb, rb
+// put, get, cp, sync, cat, ls, stat, du, watch, presign, rm, mb, rb
+void add_object_commands(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_user_command(CLI::App& app, int& exit_code);
 void add_quota_command(CLI::App& app, int& exit_code);

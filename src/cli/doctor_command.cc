@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -10,21 +9,9 @@
 #include "cli/commands.h"
 #include "cli/doctor.h"
 #include "cli/exit_code.h"
+#include "cli/watch_terminal.h"
 
 namespace verbena::cli {
-
-std::string_view to_string(Health health) {
-  switch (health) {
-    case Health::ok:
-      return "ok";
-    case Health::warn:
-      return "warn";
-    case Health::fail:
-      return "fail";
-  }
-  return "?";
-}
-
 namespace {
 
 struct DoctorArguments {
@@ -32,45 +19,42 @@ struct DoctorArguments {
   bool json = false, systemd = false;
 };
 
-void append(Findings& to, Findings more) { std::ranges::move(more, std::back_inserter(to)); }
-
 int run_doctor(const DoctorArguments& arguments) {
   std::string endpoint = arguments.endpoint.empty() ? aws_settings("").endpoint : arguments.endpoint;
   if (endpoint.empty()) endpoint = "http://127.0.0.1:9000";
   const MachineRoots roots;
   Findings findings;
   if (arguments.systemd) append(findings, check_systemd(roots));
-  append(findings, check_providers(fabric::ofi::discover()));
-  append(findings, check_devices(roots));
-  append(findings, check_firewall(roots));
-  append(findings, check_limits());
-  append(findings, check_memory(roots));
-  append(findings, check_io_uring(roots));
+  append(findings, admin::examine_machine(roots));
   append(findings, check_ports(endpoint, arguments.native));
+  return put_findings(findings, arguments.json);
+}
 
+}  // namespace
+
+int put_findings(const Findings& findings, bool json) {
   size_t warnings = 0, failures = 0;
   for (const Finding& finding : findings) {
     if (finding.health == Health::warn) ++warnings;
     if (finding.health == Health::fail) ++failures;
-    if (arguments.json) {
-      const nlohmann::ordered_json json{{"health", to_string(finding.health)},
+    if (json) {
+      const nlohmann::ordered_json line{{"health", to_string(finding.health)},
                                         {"subject", finding.subject},
                                         {"found", finding.found},
-                                        {"mend", finding.mend}};
-      fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+                                        {"mend", finding.mend},
+                                        {"command", finding.command}};
+      fmt::print("{}\n", line.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace));
       continue;
     }
-    fmt::print("{:<5} {}: {}\n", to_string(finding.health), finding.subject, finding.found);
-    if (!finding.mend.empty()) fmt::print("      -> {}\n", finding.mend);
+    fmt::print("{:<5} {}: {}\n", to_string(finding.health), shown(finding.subject), shown(finding.found));
+    if (!finding.mend.empty()) fmt::print("      -> {}\n", shown(finding.mend));
   }
-  if (!arguments.json) {
+  if (!json) {
     fmt::print("\n{} of {} checks ok, {} warnings, {} failures\n", findings.size() - warnings - failures,
                findings.size(), warnings, failures);
   }
   return failures == 0 ? exit_ok : exit_failure;
 }
-
-}  // namespace
 
 void add_doctor_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("doctor", "Look at this machine and say what helps and what is missing");

@@ -1,8 +1,5 @@
-// Checks of the fabric and of the ports.
+// Checks of the ports.
 #include <fmt/core.h>
-#include <unistd.h>
-
-#include <fstream>
 
 #include "cli/doctor.h"
 #include "client/endpoint.h"
@@ -53,28 +50,6 @@ Finding check_port(const std::string& subject, const client::Endpoint& at, const
 }
 
 }  // namespace
-
-Findings check_providers(const std::vector<fabric::ofi::ProviderInfo>& providers) {
-  Findings out;
-  bool any = false, hardware = false;
-  for (const auto& info : providers) {
-    any = any || info.usable;
-    hardware = hardware || (info.usable && info.provider != "tcp");
-    out.push_back({Health::ok,
-                   "provider " + info.provider,
-                   fmt::format("{}{}{}", info.domain.empty() ? info.fabric : info.domain,
-                               info.address.empty() ? "" : ", " + info.address, info.usable ? "" : " (not used)"),
-                   {}});
-  }
-  if (!any) {
-    out.push_back({Health::fail, "providers", "libfabric offers none that Verbena can use",
-                   "is a network interface up? `fi_info` lists what libfabric sees; ./dev setup builds libfabric"});
-  } else if (!hardware) {
-    out.push_back({Health::ok, "fabric", "tcp between hosts (software), shared memory on this host",
-                   "for RDMA between hosts a device with the verbs, efa or cxi provider is needed"});
-  }
-  return out;
-}
 
 Findings check_ports(const std::string& endpoint, const std::string& native) {
   Findings out;

@@ -109,6 +109,13 @@ void add_object_commands(CLI::App& app, int& exit_code) {
   du->add_flag("--human", du_to->human, "sizes as 1.5 MiB");
   du->add_flag("--json", du_to->json, "one JSON object per line");
 
+  auto [watch, watch_to] = add<LookArguments>(app, exit_code, "watch",
+                                              "Print what becomes of objects, a line for each change, as it happens: "
+                                              "by the native door alone. Ends at Ctrl-C",
+                                              run_watch);
+  watch->add_option("S3", watch_to->address, "s3://BUCKET[/PREFIX]")->required();
+  watch->add_flag("--json", watch_to->json, "one JSON object per line");
+
   auto [presign, presign_to] =
       add<PresignArguments>(app, exit_code, "presign", "Make an address that works without keys", run_presign);
   presign->add_option("S3", presign_to->address, "s3://BUCKET/KEY")->required();

@@ -37,7 +37,7 @@ struct PresignArguments {
 };
 int run_presign(const PresignArguments& arguments);
 
-struct LookArguments {  // ls, stat, du
+struct LookArguments {  // ls, stat, du, watch
   ClientFlags client;
   std::string address, account;
   bool recursive = false, human = false, json = false, list = false;
@@ -45,6 +45,7 @@ struct LookArguments {  // ls, stat, du
 int run_ls(const LookArguments& arguments);
 int run_stat(const LookArguments& arguments);
 int run_du(const LookArguments& arguments);
+int run_watch(const LookArguments& arguments);
 
 struct BucketArguments {  // rm, mb, rb, cat
   ClientFlags client;

@@ -255,7 +255,7 @@ void add_admin_command(CLI::App& app, int& exit_code) {
   admin->footer(
       "All of this takes the server's root keys, or those of a user in the root account whose policies allow\n"
       "admin:ServerInfo, admin:Top, admin:Trace, admin:ListSessions, admin:EndSession, admin:ListEvents,\n"
-      "admin:GetConfig or admin:GetLogs.");
+      "admin:GetConfig, admin:GetLogs, admin:SearchAudit or admin:Doctor.");
   const auto info = std::make_shared<AdminArguments>();
   admin_leaf(*admin, "info", "version, doors, memory, disk, buckets, and what is not as it was wished for", *info)
       ->callback([info, &exit_code] { exit_code = run_info(*info); });
@@ -271,6 +271,8 @@ void add_admin_command(CLI::App& app, int& exit_code) {
   command->add_flag("--changed", config->changed, "only what is not the default");
   command->callback([config, &exit_code] { exit_code = run_config(*config); });
   add_admin_logs(*admin, exit_code);
+  add_admin_audit(*admin, exit_code);
+  add_admin_doctor(*admin, exit_code);
 }
 
 }  // namespace verbena::cli

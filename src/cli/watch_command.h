@@ -28,6 +28,8 @@ void add_admin_command(CLI::App& app, int& exit_code);
 void add_admin_top(CLI::App& parent, int& exit_code);
 void add_admin_trace(CLI::App& parent, int& exit_code);
 void add_admin_logs(CLI::App& parent, int& exit_code);
+void add_admin_audit(CLI::App& parent, int& exit_code);
+void add_admin_doctor(CLI::App& parent, int& exit_code);
 
 // One line of JSON, with escapes for all that is not plain ASCII. False: nobody reads any more.
 bool put_json(const nlohmann::json& json);
@@ -39,5 +41,7 @@ const nlohmann::json& member_list(const nlohmann::json& json, const char* name);
 
 // "250us", "10ms", "1.5s"; a number alone is milliseconds. Microseconds.
 std::optional<uint64_t> parse_time_us(const std::string& text);
+// "15m", "2h", "3d": so long before `now_us`; or a date, as 2026-01-02T03:04:05Z. As the admin API has times.
+std::optional<std::string> parse_moment(const std::string& text, int64_t now_us);
 
 }  // namespace verbena::cli

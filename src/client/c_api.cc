@@ -1,5 +1,6 @@
 // include/verbena/verbena.h over include/verbena/client.h: clients, memory, single objects. No exception leaves them.
 #include "client/c_api.h"
+#include "client/trace_scope.h"
 
 namespace {
 
@@ -109,6 +110,13 @@ void verbena_error_details(verbena_error* error) {
     copy_text(made.message, last_error.message);
   }
   give(error, made);
+}
+
+int verbena_trace(const char* traceparent) {
+  return guarded([&]() -> Outcome<> {
+    if (verbena::client::set_thread_trace(traceparent == nullptr ? "" : traceparent)) return {};
+    return fault(ErrorCode::invalid_argument, "this is no traceparent");
+  });
 }
 
 int verbena_connect(const verbena_options* options, verbena_client** client) {

@@ -163,6 +163,7 @@ Outcome<HeadRequest> head_request(const verbena_head_options* options);
 Outcome<verbena::RemoveOptions> delete_request(const verbena_delete_options* options);
 Outcome<verbena::RenameOptions> rename_request(const verbena_rename_options* options);
 Outcome<verbena::ListOptions> list_request(const verbena_list_options* options);
+Outcome<verbena::WatchOptions> watch_request(const verbena_watch_options* options);
 
 Outcome<verbena::Buffer> part_of(const verbena_buffer* buffer, size_t offset, size_t size);
 

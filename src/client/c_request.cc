@@ -114,6 +114,14 @@ Outcome<verbena::ListOptions> list_request(const verbena_list_options* options) 
   return out;
 }
 
+Outcome<verbena::WatchOptions> watch_request(const verbena_watch_options* options) {
+  OUT_ASSIGN(const verbena_watch_options given, known(options));
+  verbena::WatchOptions out;
+  out.prefix = text(given.prefix);
+  out.cancel = token_of(given.cancellation);
+  return out;
+}
+
 Outcome<verbena::Buffer> part_of(const verbena_buffer* buffer, size_t offset, size_t size) {
   verbena::Buffer part = buffer->buffer.slice(offset, size);
   if (!part) return fault(ErrorCode::invalid_argument, "offset and size lie outside the buffer");

@@ -82,6 +82,8 @@ class Client::Impl {
 
   Outcome<ValuePage> list_values(const std::string& bucket, const ValueOptions& options, const Buffer& into);
 
+  Outcome<std::unique_ptr<client::NativeWatch>> watch(const std::string& bucket, const WatchOptions& options);
+
   Outcome<Buffer> allocate(size_t size);
 
   // `forked` in a child of the process that made this.

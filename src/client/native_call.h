@@ -33,6 +33,7 @@ struct NativeCall {
   Result<void> outcome;
   bool done = false;
   bool asynchronous = false;
+  bool patient = false;                // no answer in time says nothing of the server
   std::unique_ptr<fabric::Lent> lent;  // withdrawn when the call is done, before anyone learns of it
   StagingBlock staging;
   size_t staging_size = 0;

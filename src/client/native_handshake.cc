@@ -99,6 +99,8 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
   answer.terms.credits = static_cast<uint32_t>(*credits);
   answer.terms.cores = static_cast<uint32_t>(*cores);
   answer.terms.idle_timeout = std::chrono::seconds(*idle_s);
+  const auto traces = json.find("trace_context");
+  answer.terms.trace_context = traces != json.end() && traces->is_boolean() && traces->get<bool>();
   const auto list = json.find("endpoints");
   if (list == json.end() || !list->is_array() || list->size() > endpoints_max) return std::unexpected(bad);
   for (const Json& item : *list) {

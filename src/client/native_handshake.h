@@ -17,6 +17,7 @@ struct SessionTerms {
   uint32_t credits = 0;  // per endpoint
   uint32_t cores = 0;
   std::chrono::seconds idle_timeout{0};
+  bool trace_context = false;  // messages may say which trace they belong to
   std::vector<NativeEndpoint> endpoints;
   std::string server_ip;
 };

@@ -3,6 +3,11 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "client/trace_scope.h"
+#include "native/wire/batch.h"
+#include "native/wire/watch.h"
 
 namespace verbena::client {
 namespace {
@@ -11,6 +16,7 @@ namespace wire = native::wire;
 
 constexpr std::chrono::milliseconds lane_nap{20};  // deadlines are looked at this often
 constexpr std::chrono::milliseconds bye_patience{100};
+constexpr std::chrono::milliseconds end_patience{100};
 
 }  // namespace
 
@@ -119,21 +125,46 @@ Result<void> NativeLane::submit(NativeCall& call, const Prepare& prepare) {
   Body body{out, *link_, staging_};
   auto prepared = prepare(body);
   if (prepared && !out.ok()) prepared = fail(Errc::request_header_too_large, "native: request exceeds a message");
-  if (prepared) return transmit(call, body.flags, out.size());
+  if (prepared) {
+    add_trace(call, body);
+    return transmit(call, body.flags, out.size());
+  }
   // Nothing is lent or allocated on a link that is closed: others must learn that it is, and open another.
   if (prepared.error() == Errc::closed) break_off(prepared.error());
   return prepared;
 }
 
+// Where there is room for it: a request is not refused for its trace.
+void NativeLane::add_trace(const NativeCall& call, Body& body) const {
+  const ThreadTrace* const trace = thread_trace();
+  if (trace == nullptr || !setup_.trace_context || call.type <= wire::Type::bye || wire::is_batch(call.type)) return;
+  if (body.out.left() < trace->in_message.size()) return;
+  body.out.bytes(trace->in_message);
+  body.flags |= wire::flag_trace;
+}
+
 void NativeLane::free_slot(NativeCall& call) {
   const auto slot = static_cast<uint32_t>(call.request);
   slots_[slot] = nullptr;
-  free_slots_.push_back(slot);
+  (slot < setup_.credits ? free_slots_ : free_watch_slots_).push_back(slot);
   slot_freed_.notify_one();
 }
 
+// Where its slot comes from.
+std::vector<uint32_t>& NativeLane::free_for(const NativeCall& call) {
+  if (call.type != wire::Type::watch_next) return free_slots_;
+  if (free_watch_slots_.empty() && slots_.size() < setup_.credits + wire::lane_watches_max) {
+    free_watch_slots_.push_back(static_cast<uint32_t>(slots_.size()));
+    slots_.push_back(nullptr);
+  }
+  return free_watch_slots_;
+}
+
 Result<void> NativeLane::take_slot(Lock& lock, NativeCall& call) {
-  const auto free = [this] { return !free_slots_.empty() || broken_; };
+  std::vector<uint32_t>& slots = free_for(call);
+  const auto free = [&] { return !slots.empty() || broken_; };
+  // A server has no more watches of a session than these.
+  if (call.type == wire::Type::watch_next && !free()) return fail(Errc::slow_down, "native: too many watches");
   // Someone leads, or the progress thread is about to, as long as a slot is taken.
   while (!free()) {
     if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
@@ -142,8 +173,8 @@ Result<void> NativeLane::take_slot(Lock& lock, NativeCall& call) {
     slot_freed_.wait_until(lock, std::min(slice, call.deadline), free);
   }
   if (broken_) return fail(Errc::closed, "native: the session is broken");
-  const uint32_t slot = free_slots_.back();
-  free_slots_.pop_back();
+  const uint32_t slot = slots.back();
+  slots.pop_back();
   call.request = uint64_t{++generation_} << 32 | slot;
   slots_[slot] = &call;
   return {};
@@ -201,6 +232,8 @@ void NativeLane::lead(Lock& lock, Until until, Deadline awake_by) {
   while (!until() && !broken_) {
     const uint64_t before = received_;
     poll_once();
+    if (!unwanted_.empty()) [[unlikely]]
+      end_unwanted();
     if (!finished_.empty()) fire(lock);
     if (received_ != before) continue;
     const auto now = SteadyClock::now();
@@ -247,7 +280,9 @@ void NativeLane::receive(Bytes message) {
     return break_off({.code = Errc::closed, .sys = 0, .context = "native: the server ended the session"});
   }
   const uint64_t slot = header->request & 0xffffffff;
-  if (slot >= slots_.size() || slots_[slot] == nullptr || slots_[slot]->request != header->request) return;
+  if (slot >= slots_.size() || slots_[slot] == nullptr || slots_[slot]->request != header->request) {
+    return receive_late(*header, wire::body_of(message));
+  }
   NativeCall& call = *slots_[slot];
   if (header->type != (static_cast<uint8_t>(call.type) | wire::reply_bit)) return;
   const Bytes body = wire::body_of(message);
@@ -259,6 +294,36 @@ void NativeLane::receive(Bytes message) {
   } else {
     finish(call, call.answered(body), Answer::came);
   }
+}
+
+// The answer to a request that was given up. A watch has begun by it all the same.
+void NativeLane::receive_late(const wire::Header& header, Bytes body) {
+  if (header.type != (static_cast<uint8_t>(wire::Type::watch) | wire::reply_bit)) return;
+  if (const auto begun = wire::decode_watch_started(body); begun && unwanted_.size() < wire::lane_watches_max) {
+    unwanted_.push_back(begun->watch);
+  }
+}
+
+// Not from inside a poll: while a message waits for its way out, it is in the buffer.
+void NativeLane::end_unwanted() {
+  for (const uint64_t watch : std::exchange(unwanted_, {})) {
+    if (broken_) return;
+    CodeCall end;
+    end.type = wire::Type::watch_end;
+    end.request = ~uint64_t{0};  // of no slot: the answer is passed over
+    end.deadline = deadline_in(end_patience);
+    wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
+    encode(out, wire::WatchEnd{.watch = watch});
+    (void)transmit(end, 0, out.size());  // it ends by itself, too, when nobody asks
+  }
+}
+
+void NativeLane::end_watch(uint64_t watch) {
+  Lock lock = enter();
+  if (closing_ || broken_) return;
+  unwanted_.push_back(watch);
+  end_unwanted();
+  fire(lock);
 }
 
 void NativeLane::finish(NativeCall& call, Result<void> outcome, Answer answer) {
@@ -288,7 +353,7 @@ void NativeLane::expire(Deadline now) {
     }
     if (call->deadline > now) continue;
     // Silence since it was sent: the server may have forgotten the session.
-    if (call->received_before == received_) broken_ = true;
+    if (call->received_before == received_ && !call->patient) broken_ = true;
     revoked = revoked || call->lent != nullptr;
     finish(*call, fail(Errc::timed_out, "native: no answer in time"), Answer::missing);
   }

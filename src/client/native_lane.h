@@ -27,6 +27,7 @@ class NativeLane {
     native::wire::LaneKeys keys;
     uint32_t credits = 0;
     std::chrono::microseconds spin_for{100};
+    bool trace_context = false;  // the server takes the trace's context behind bodies
   };
   NativeLane(std::unique_ptr<fabric::Link> link, Setup setup);
   ~NativeLane();  // close() came before
@@ -58,6 +59,9 @@ class NativeLane {
   // Says BYE, ends what is in flight with `closed`, joins the progress thread. Not from inside a completion.
   void close();
 
+  // Sends a WATCH_END whose answer nobody waits for.
+  void end_watch(uint64_t watch);
+
   Result<StagingBlock> allocate(size_t size);
   void release(StagingBlock block, bool reusable);
 
@@ -72,14 +76,18 @@ class NativeLane {
   void let_in(Lock& lock);
   Result<void> submit(NativeCall& call, const Prepare& prepare);
   void free_slot(NativeCall& call);
+  std::vector<uint32_t>& free_for(const NativeCall& call);
   Result<void> transmit(NativeCall& call, uint8_t flags, size_t body_size);
   Result<void> take_slot(Lock& lock, NativeCall& call);
+  void add_trace(const NativeCall& call, Body& body) const;
   void await(Lock& lock, NativeCall& call);
   template <class Until>
   void lead(Lock& lock, Until until, Deadline awake_by = Deadline::max());
   void hand_over();
   void poll_once();
   void receive(Bytes message);
+  void receive_late(const native::wire::Header& header, Bytes body);
+  void end_unwanted();
   enum class Answer { came, missing };
   void finish(NativeCall& call, Result<void> outcome, Answer answer);
   void expire(Deadline now);
@@ -99,11 +107,15 @@ class NativeLane {
   std::atomic<bool> broken_{false};
 
   // Guarded by the mutex:
-  std::vector<NativeCall*> slots_;  // by the low half of the request id; nullptr: free
-  std::vector<uint32_t> free_slots_;
+  // By the low half of the request id; nullptr: free. Behind those that the credits are for lie those of WATCH_NEXTs,
+  // which take no credit while they wait: made as they are wanted.
+  std::vector<NativeCall*> slots_;
+  std::vector<uint32_t> free_slots_, free_watch_slots_;
   uint32_t generation_ = 0;  // the high half
   std::condition_variable slot_freed_;
   std::vector<std::byte> buffer_;  // of the message being sent
+  // Watches of the server's that nobody here wants, which it is to be told.
+  std::vector<uint64_t> unwanted_;
   uint64_t last_sequence_ = 0;
   native::wire::ReplayWindow seen_;
   uint64_t received_ = 0;

@@ -1,6 +1,10 @@
 // A lane on a link that does what a test wants: it takes no message, goes away, or loses its connections.
 #include "client/native_lane.h"
 
+#include "client/trace_scope.h"
+#include "native/wire/watch.h"
+#include "verbena/client.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -71,6 +75,7 @@ class NativeLaneTest : public testing::Test {
     setup.endpoint.message_size_max = 4096;
     setup.session = session;
     setup.credits = 4;
+    setup.trace_context = true;
     lane_ = std::make_unique<NativeLane>(std::make_unique<ScriptedLink>(script_), std::move(setup));
   }
   void TearDown() override { lane_->close(); }
@@ -160,6 +165,99 @@ TEST_F(NativeLaneTest, ALaneThatCannotLendBecauseItsLinkIsClosedIsBroken) {
   };
   EXPECT_EQ(lane_->run(call, lend).error(), Errc::closed);
   EXPECT_TRUE(lane_->broken());
+}
+
+// The server has begun it, and would keep it for as long as the session lives.
+TEST_F(NativeLaneTest, AWatchWhoseAnswerCameTooLateIsEnded) {
+  CodeCall watch;
+  watch.type = wire::Type::watch;
+  watch.deadline = deadline_in(1ms);
+  watch.patient = true;
+  EXPECT_EQ(lane_->run(watch, nothing_to_say).error(), Errc::timed_out);
+  std::vector<std::byte> reply(wire::frame_size + 10);
+  wire::Writer body(MutableBytes(reply).subspan(wire::header_size, 10));
+  encode(body, wire::WatchStarted{.watch = 42});
+  const wire::Header header{.type = static_cast<uint8_t>(wire::Type::watch) | wire::reply_bit,
+                            .flags = 0,
+                            .session = session,
+                            .sequence = 1,
+                            .request = watch.request,
+                            .body_length = 10,
+                            .timeout_ms = 0};
+  wire::seal(native::wire::LaneKeys{}.to_client, header, reply);
+  script_.replies.push_back(reply);
+  CodeCall next;
+  next.type = wire::Type::get;
+  next.deadline = deadline_in(20ms);
+  next.patient = true;
+  EXPECT_EQ(lane_->run(next, nothing_to_say).error(), Errc::timed_out);
+  const auto sent = wire::parse_header(script_.sent.back(), 4096);
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(sent->type, static_cast<uint8_t>(wire::Type::watch_end));
+  const auto end = wire::decode_watch_end(wire::body_of(script_.sent.back()));
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->watch, 42u);
+  EXPECT_FALSE(lane_->broken());
+  lane_->end_watch(43);
+  EXPECT_EQ(wire::decode_watch_end(wire::body_of(script_.sent.back()))->watch, 43u);
+}
+
+TEST_F(NativeLaneTest, WhatAThreadAsksForCarriesItsTrace) {
+  const auto send = [this](wire::Type type, size_t size = 4) {
+    CodeCall call;
+    call.type = type;
+    call.deadline = deadline_in(1ms);
+    call.patient = true;
+    const auto prepare = [size](NativeLane::Body& body) -> Result<void> {
+      body.out.text(std::string(size, 'b'));
+      return {};
+    };
+    EXPECT_EQ(lane_->run(call, prepare).error(), Errc::timed_out);
+    const auto& message = script_.sent.back();
+    const auto header = wire::parse_header(message, 4096);
+    EXPECT_TRUE(header);
+    return std::pair(int{header->flags}, to_hex(wire::body_of(message)));
+  };
+  using Sent = std::pair<int, std::string>;
+  EXPECT_EQ(send(wire::Type::get), (Sent{0, "62626262"}));
+  const TraceScope scope("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-03");
+  for (const auto type : {wire::Type::get, wire::Type::put, wire::Type::list, wire::Type::watch}) {
+    EXPECT_EQ(send(type), (Sent{16,
+                                "62626262"
+                                "0af7651916cd43dd8448eb211c80319cb7ad6b716920333101"}));
+  }
+  // A server takes none of these with a trace.
+  for (const auto type : {wire::Type::hello, wire::Type::ping, wire::Type::get_many, wire::Type::delete_many}) {
+    EXPECT_EQ(send(type), (Sent{0, "62626262"}));
+  }
+  EXPECT_EQ(send(wire::Type::get, 4096 - wire::frame_size - 24).first, 0) << "no room";
+  EXPECT_EQ(send(wire::Type::get, 4096 - wire::frame_size - 25).first, 16);
+  EXPECT_FALSE(lane_->broken()) << "nobody was to answer in time";
+}
+
+TEST(TraceScopeTest, TakesWhatTheRecommendationCallsATraceparentAndNothingElse) {
+  const std::string good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  {
+    const TraceScope outer(good);
+    EXPECT_TRUE(outer.valid());
+    {
+      const TraceScope inner("00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-00");
+      EXPECT_EQ(thread_trace()->in_message.back(), std::byte{0});
+      const TraceScope none("nonsense");
+      EXPECT_FALSE(none.valid());
+      EXPECT_NE(thread_trace()->traceparent, good);
+    }
+    EXPECT_EQ(thread_trace()->traceparent, good);
+  }
+  EXPECT_EQ(thread_trace(), nullptr);
+  const std::string later = "01" + good.substr(2), zeros = std::string(32, '0');
+  for (const std::string& bad :
+       {std::string(), good.substr(1), good + "-more", "ff" + good.substr(2), "00-" + zeros + good.substr(35),
+        good.substr(0, 36) + zeros.substr(16) + "-01", "0G" + good.substr(2),
+        good.substr(0, 3) + "0AF7" + good.substr(7), later + "-\r\nx: y", later + "x"}) {
+    EXPECT_FALSE(TraceScope(bad).valid()) << bad;
+  }
+  EXPECT_TRUE(TraceScope(later + "-more").valid());
 }
 
 }  // namespace

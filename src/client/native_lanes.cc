@@ -23,7 +23,8 @@ Result<std::vector<std::unique_ptr<NativeLane>>> NativeLanes::connect(const Sess
                             .session = terms.session,
                             .keys = wire::derive_lane(terms.master, endpoint.index),
                             .credits = terms.credits,
-                            .spin_for = options.spin_for};
+                            .spin_for = options.spin_for,
+                            .trace_context = terms.trace_context};
     lanes.push_back(std::make_unique<NativeLane>(std::move(link), std::move(setup)));
     VB_TRY(lanes.back()->hello(deadline_in(options.connect_timeout)));
   }

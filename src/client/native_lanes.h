@@ -10,7 +10,7 @@
 
 namespace verbena::client {
 
-class NativeLanes {
+class NativeLanes : public std::enable_shared_from_this<NativeLanes> {
  public:
   // Asks for a session and tries the providers in order of preference until one connects to every core it is offered
   // on. `dial` makes the links.
@@ -26,6 +26,7 @@ class NativeLanes {
 
   uint32_t credits() const { return credits_; }
   unsigned version() const { return version_; }  // of the protocol
+  std::chrono::milliseconds idle_timeout() const { return idle_timeout_; }
   std::string provider() const { return std::string(lanes_.front()->provider()); }
 
  private:

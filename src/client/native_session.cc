@@ -301,6 +301,8 @@ std::string NativeSession::provider() const {
   return state_->current == nullptr ? std::string() : state_->current->provider();
 }
 
+std::chrono::milliseconds NativeSession::request_timeout() const { return state_->options.request_timeout; }
+
 uint32_t NativeSession::credits() const {
   std::lock_guard lock(state_->mutex);
   return state_->current == nullptr ? 0 : state_->current->credits();

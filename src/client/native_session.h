@@ -175,7 +175,8 @@ class NativeSession {
   Result<std::shared_ptr<NativeMemory>> allocate(size_t size);
 
   std::string provider() const;  // the one in use now
-  uint32_t credits() const;      // requests in flight per core of the server
+  std::chrono::milliseconds request_timeout() const;
+  uint32_t credits() const;  // requests in flight per core of the server
 
  private:
   struct State;

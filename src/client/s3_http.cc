@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "base/text.h"
 #include "base/xml_escape.h"
+#include "client/trace_scope.h"
 
 namespace verbena::client {
 namespace {
@@ -178,6 +179,8 @@ Outcome<HttpReply> S3Http::call_signed(const S3Call& call, const auth::Credentia
                session != nullptr ? "s3express" : "s3", system_clock(), request.method, path, query, hash,
                request.headers);
   }
+  // Behind the signature: whoever passes it on may make it another one.
+  if (const ThreadTrace* trace = thread_trace()) request.headers.emplace_back("traceparent", trace->traceparent);
   request.deadline = deadline_of(request, http_.options().stall_timeout);
   auto reply = http_.request(request);
   if (!reply) {

@@ -379,6 +379,42 @@ Outcome<> SessionDoor::list_values(const std::string& bucket, const ValueOptions
   return {};
 }
 
+namespace {
+
+// Nothing that was broken off could have changed something.
+ClientError watch_error(const Error& error) {
+  if (error == Errc::cancelled) return {.code = ErrorCode::cancelled, .message = "cancelled by the caller"};
+  if (error == Errc::closed) return {.code = ErrorCode::connection_failed, .message = "the native session was lost"};
+  return native_error(error, 0);
+}
+
+}  // namespace
+
+Outcome<std::unique_ptr<NativeWatch>> SessionDoor::watch(const std::string& bucket, const std::string& prefix,
+                                                         const std::stop_token& stop) {
+  OUT_ASSIGN(auto session, this->session());
+  auto watch = NativeWatch::open(std::move(session), bucket, prefix, stop);
+  if (!watch) return std::unexpected(watch_error(watch.error()));
+  return std::move(*watch);
+}
+
+Outcome<WatchNews> SessionDoor::next(NativeWatch& watch, Deadline until, const std::stop_token& stop) {
+  auto news = watch.next(until, stop);
+  if (!news) return std::unexpected(watch_error(news.error()));
+  WatchNews out;
+  out.gap = news->gap;
+  for (NativeChange& from : news->changes) {
+    out.changes.push_back({.what = static_cast<KeyEvent>(from.what),
+                           .key = std::move(from.key),
+                           .version_id = std::move(from.version_id),
+                           .etag = std::move(from.etag),
+                           .size = from.size,
+                           .time = time_point(from.time_us),
+                           .number = from.number});
+  }
+  return out;
+}
+
 void SessionDoor::get_async(const std::string& bucket, const std::string& key, MutableBytes into,
                             const NativeMemory* memory, const GetOptions& options, Callback<GetReply> done) {
   auto session = this->session();

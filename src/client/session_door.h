@@ -9,6 +9,7 @@
 
 #include "client/native_many.h"
 #include "client/native_session.h"
+#include "client/native_watch.h"
 #include "client/outcome.h"
 
 namespace verbena::client {
@@ -42,6 +43,11 @@ class SessionDoor {
   // it, also when it fails.
   Outcome<> many(ManyCall& call);
   Outcome<> list_values(const std::string& bucket, const ValueOptions& options, MutableBytes into, ValuePage& page);
+
+  // `unsupported`: the server tells nobody what changes.
+  Outcome<std::unique_ptr<NativeWatch>> watch(const std::string& bucket, const std::string& prefix,
+                                              const std::stop_token& stop);
+  static Outcome<WatchNews> next(NativeWatch& watch, Deadline until, const std::stop_token& stop);
 
   // As above; `done` comes once, possibly on a progress thread: it must not block nor call this door.
   void get_async(const std::string& bucket, const std::string& key, MutableBytes into, const NativeMemory* memory,

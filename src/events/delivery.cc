@@ -22,6 +22,8 @@ constexpr auto look_again_after = 5ms;
 constexpr auto remove_again_after = 1s;
 // Whether a refused bucket may be tried again, or another one has events meanwhile, is looked for this often.
 constexpr std::chrono::milliseconds refused_again_after{50};
+constexpr size_t courses_kept = 1024;
+constexpr std::chrono::milliseconds shared_again_after{50};
 
 }  // namespace
 
@@ -92,7 +94,11 @@ void Delivery::loop() {
   pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
   auto retry = options_.retry_first;
   while (!stop_) {
-    queues_.wait(name_);
+    if (options_.on_duty) {
+      if (!has_work() && !sleep(shared_again_after)) return;
+    } else {
+      queues_.wait(name_);
+    }
     if (stop_) return;
     const Outcome outcome = tried_round();
     if (outcome == Outcome::delivered) retry = options_.retry_first;
@@ -102,6 +108,18 @@ void Delivery::loop() {
     if (!sleep(retry)) return;
     retry = std::min(retry * 2, options_.retry_most);
   }
+}
+
+// To count them costs more the more there are: it takes a small part of the time.
+bool Delivery::has_work() {
+  if (SteadyClock::now() >= next_look_) {
+    const auto began = SteadyClock::now();
+    const auto backlog = run(store_.event_backlog(name_));
+    if (backlog) queues_.load(name_, *backlog);
+    const auto now = SteadyClock::now();
+    next_look_ = now + std::max<SteadyClock::duration>(options_.look_every, 10 * (now - began));
+  }
+  return !ends() && !queues_.waiting(name_).empty();
 }
 
 // What is thrown (no memory, no descriptor) is a failure like others: tried again later.
@@ -119,12 +137,15 @@ Delivery::Outcome Delivery::tried_round() {
 Delivery::Outcome Delivery::round() {
   auto waiting = queues_.waiting(name_);
   std::ranges::rotate(waiting, std::ranges::find_if(waiting, [&](const auto& one) { return one.bucket > failed_at_; }));
+  // Of those that have no events any more some are remembered: what was removed lies in the index for a while, and who
+  // reads from the front again and again walks over all of it each time.
   std::erase_if(courses_, [&](const auto& known) {
-    return std::ranges::find(waiting, known.first, &s3::EventQueues::Waiting::bucket) == waiting.end();
+    return courses_.size() > waiting.size() + courses_kept &&
+           std::ranges::find(waiting, known.first, &s3::EventQueues::Waiting::bucket) == waiting.end();
   });
   Outcome all = Outcome::nothing;
   for (const auto& one : waiting) {
-    if (stop_) return all;
+    if (ends()) return all;
     Course& course = courses_[one.bucket];
     if (SteadyClock::now() < course.not_before) {
       if (all == Outcome::nothing) all = Outcome::refused;

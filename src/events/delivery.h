@@ -1,4 +1,5 @@
-// Brings what waits for one target to it, on a thread of its own.
+// Brings what waits for one target to it, on a thread of its own. Where servers share a store the one that is on duty
+// does, and all look how much there is.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -25,6 +26,9 @@ class Delivery {
   struct Options {
     std::chrono::milliseconds retry_first{100}, retry_most{30'000};  // after a failure, doubled with each
     size_t events_max = 64, bytes_max = 1 * MiB;                     // of one batch
+    // In a store that servers share: whether this is the one that delivers, asked before each batch.
+    std::function<bool()> on_duty{};
+    std::chrono::milliseconds look_every{1'000};  // there, at what others left or delivered
   };
   // What makes the target is given the loop that runs it.
   using MakeTarget = std::function<std::expected<std::unique_ptr<Target>, std::string>(boost::asio::io_context& io)>;
@@ -52,6 +56,9 @@ class Delivery {
   };
   Delivery(store::Store& store, s3::EventQueues& queues, std::string name, Options options);
   void loop();
+  // In a store that servers share: whether there is something to deliver here.
+  bool has_work();
+  bool ends() const { return stop_ || (options_.on_duty && !options_.on_duty()); }
   Outcome tried_round();
   Outcome round();
   Outcome deliver(uint64_t bucket, Course& course);
@@ -71,6 +78,7 @@ class Delivery {
   std::map<uint64_t, Course> courses_;  // by bucket, of those with events
   uint64_t failed_at_ = 0;              // the bucket whose events the target failed at last: others come next
   bool failing_ = false;
+  SteadyClock::time_point next_look_{};
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable stopped_;

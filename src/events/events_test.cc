@@ -52,7 +52,9 @@ std::expected<std::vector<TargetSettings>, std::string> read(std::vector<std::st
 
 TEST(TargetSettings, AreReadFromUrls) {
   const auto targets = read({"a=https://example.com:8443/hook?x=1", "b=http://example.com",
-                             "c=redis://[::1]:7000/3/list", "d=file:///var/log/events", "e=redis://cache/0/a/b"},
+                             "c=redis://[::1]:7000/3/list", "d=file:///var/log/events", "e=redis://cache/0/a/b",
+                             "f=nats+tls://bus.example.com/objects.eu", "g=nats://bus:4333/o", "h=mqtts://m/a/b",
+                             "i=amqp://r/%2F/ex/k.%2a", "j=amqps://r:1/v//queue", "k=kafka+tls://k/a.B_-"},
                             "", {"c"});
   ASSERT_TRUE(targets) << targets.error();
   const auto& t = *targets;
@@ -69,6 +71,18 @@ TEST(TargetSettings, AreReadFromUrls) {
   EXPECT_EQ(t[3].path, "/var/log/events");
   EXPECT_EQ(t[4].port, 6379);
   EXPECT_EQ(t[4].path, "a/b");
+  EXPECT_TRUE(t[5].tls && t[5].type == TargetType::nats && !t[6].tls);
+  EXPECT_EQ(t[5].path, "objects.eu");
+  EXPECT_EQ(t[5].port, 4222);
+  EXPECT_EQ(t[6].port, 4333);
+  EXPECT_TRUE(t[7].tls && t[7].type == TargetType::mqtt && t[7].port == 8883);
+  EXPECT_EQ(t[7].path, "a/b");
+  EXPECT_EQ(t[8].vhost, "/");
+  EXPECT_EQ(t[8].exchange, "ex");
+  EXPECT_EQ(t[8].path, "k.*");
+  EXPECT_TRUE(t[9].tls && t[9].exchange.empty() && t[9].port == 1);
+  EXPECT_EQ(t[9].path, "queue");
+  EXPECT_TRUE(t[10].tls && t[10].type == TargetType::kafka && t[10].path == "a.B_-");
 }
 
 TEST(TargetSettings, WhatIsWrongIsSaidWithoutThePassword) {
@@ -92,7 +106,26 @@ TEST(TargetSettings, WhatIsWrongIsSaidWithoutThePassword) {
                           "a=file:///",
                           "a=file:///dir/",
                           "a=http://[::1/",
-                          "a=http://x/#f"}) {
+                          "a=http://x/#f",
+                          "a=nats://x",
+                          "a=nats://x/",
+                          "a=nats://x/a.*",
+                          "a=nats://x/a..b",
+                          "a=nats://x/>",
+                          "a=nats://user:hunter2@x/a",
+                          "a=mqtt://x/",
+                          "a=mqtt://x/a/#",
+                          "a=mqtt://x/$SYS/a",
+                          "a=amqp://x/%2F",
+                          "a=amqp://x/%2F/e",
+                          "a=amqp://x//e/k",
+                          "a=amqp://x/v//",
+                          "a=amqp://x/%2/e/k",
+                          "a=amqp://x/%00/e/k",
+                          "a=amqp://x/v/e/k/l",
+                          "a=kafka://x/",
+                          "a=kafka://x/..",
+                          "a=kafka://x/a/b"}) {
     const auto targets = read({bad});
     ASSERT_FALSE(targets) << bad;
     EXPECT_EQ(targets.error().find("hunter2"), std::string::npos);
@@ -114,6 +147,12 @@ TEST(TargetSettings, SecretsComeFromAFileThatIsNotForEverybody) {
   const auto open = read({"a=http://x/", "b=redis://x/0/l"}, file.string());
   ASSERT_FALSE(open);
   EXPECT_NE(open.error().find("chmod"), std::string::npos);
+  for (const char* other : {"a=mqtt://x/t", "a=amqp://x/v/e/k", "a=kafka://x/t", "a=file:///x"}) {
+    write_file(file, "a hunter2\n");
+    const auto refused = read({other}, file.string());
+    ASSERT_FALSE(refused) << other;
+    EXPECT_EQ(refused.error().find("hunter2"), std::string::npos);
+  }
   write_file(file, "a\n");
   const auto torn = read({"a=http://x/"}, file.string());
   ASSERT_FALSE(torn);
@@ -275,6 +314,22 @@ class Said final : public store::Announcement {
   const std::string text_;
 };
 
+// Says from where it was read.
+class ReadStore final : public store::in_memory::TestStore {
+ public:
+  using TestStore::TestStore;
+  Task<Result<std::vector<store::QueuedEvent>>> events(std::string_view queue, uint64_t bucket, uint64_t after,
+                                                       size_t events_max, size_t bytes_max) override {
+    {
+      const std::lock_guard lock(mutex);
+      read_behind.push_back(after);
+    }
+    return TestStore::events(queue, bucket, after, events_max, bytes_max);
+  }
+  std::mutex mutex;
+  std::vector<uint64_t> read_behind;
+};
+
 class DeliveryTest : public ::testing::Test {
  protected:
   DeliveryTest() : arena_(memory::Arena::create(16 * MiB).value()), store_(*arena_), queues_({{"t", "file"}}, {}) {
@@ -303,7 +358,7 @@ class DeliveryTest : public ::testing::Test {
   }
 
   std::unique_ptr<memory::Arena> arena_;
-  store::in_memory::TestStore store_;
+  ReadStore store_;
   s3::EventQueues queues_;
   ScriptedTarget::Script script_;
 };
@@ -336,6 +391,15 @@ TEST_F(DeliveryTest, ATargetThatTakesSomeAndFailsGetsTheRestInOrder) {
   wait_for(20, [&] { delivery->start(); });
   delivery->stop();
   EXPECT_EQ(script_.got, all);
+}
+
+TEST_F(DeliveryTest, WhatWasDeliveredIsNotWalkedOverAgain) {
+  auto delivery = make();
+  delivery->start();
+  for (size_t i = 1; i <= 20; ++i) wait_for(i, [&] { say("a", "one at a time"); });
+  delivery->stop();
+  const std::lock_guard lock(store_.mutex);
+  EXPECT_LE(std::ranges::count(store_.read_behind, 0u), 1);
 }
 
 TEST_F(DeliveryTest, WhatAnEarlierStartLeftIsCountedAndDelivered) {

@@ -7,7 +7,11 @@
 #include <memory>
 #include <string>
 
+#include "events/amqp_exchange.h"
 #include "events/event_file.h"
+#include "events/kafka_topic.h"
+#include "events/mqtt_topic.h"
+#include "events/nats_subject.h"
 #include "events/redis_list.h"
 #include "events/webhook.h"
 
@@ -20,6 +24,14 @@ inline std::expected<std::unique_ptr<Target>, std::string> make_target(boost::as
       return make_event_file(settings);
     case TargetType::redis:
       return make_redis_list(settings);
+    case TargetType::mqtt:
+      return make_mqtt_topic(settings);
+    case TargetType::amqp:
+      return make_amqp_exchange(settings);
+    case TargetType::kafka:
+      return make_kafka_topic(settings);
+    case TargetType::nats:
+      return make_nats_subject(io, settings);
     case TargetType::webhook:
       break;
   }

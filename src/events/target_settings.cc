@@ -4,12 +4,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <map>
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "events/target_url.h"
 
 namespace verbena::events {
 namespace {
@@ -23,66 +23,6 @@ bool is_target_name(std::string_view name) {
   return !name.empty() && name.size() <= target_name_max && std::ranges::all_of(name, plain);
 }
 
-template <class N>
-bool parse_all(std::string_view text, N& into) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), into);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty();
-}
-
-bool is_visible(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) { return c > 0x20 && c < 0x7f; });
-}
-
-// "host:port", "[v6]:port", each without the port.
-bool parse_host(std::string_view text, TargetSettings& target) {
-  if (text.starts_with('[')) {
-    const size_t end = text.find(']');
-    if (end == std::string_view::npos) return false;
-    target.host = text.substr(1, end - 1);
-    text.remove_prefix(end + 1);
-    if (text.empty()) return !target.host.empty();
-    return text.starts_with(':') && parse_all(text.substr(1), target.port) && target.port != 0;
-  }
-  const size_t colon = text.rfind(':');
-  target.host = text.substr(0, colon);
-  if (target.host.empty() || target.host.find_first_of("@:") != std::string::npos) return false;
-  if (colon == std::string_view::npos) return true;
-  return parse_all(text.substr(colon + 1), target.port) && target.port != 0;
-}
-
-bool parse_list(std::string_view path, TargetSettings& target) {
-  if (!path.starts_with('/')) return false;
-  path.remove_prefix(1);
-  const size_t slash = path.find('/');
-  if (slash == std::string_view::npos || !parse_all(path.substr(0, slash), target.database)) return false;
-  target.path = path.substr(slash + 1);
-  return !target.path.empty();
-}
-
-bool parse_url(std::string_view url, TargetSettings& target) {
-  const size_t colon = url.find("://");
-  if (colon == std::string_view::npos || !is_visible(url)) return false;
-  const std::string_view scheme = url.substr(0, colon);
-  const std::string_view rest = url.substr(colon + 3);
-  if (scheme == "file") {
-    target.type = TargetType::file;
-    target.path = rest;
-    return target.path.size() > 1 && target.path.front() == '/' && target.path.back() != '/';
-  }
-  const size_t slash = std::min(rest.find_first_of("/?"), rest.size());
-  const std::string_view path = rest.substr(slash);
-  if (scheme == "redis") {
-    target.type = TargetType::redis;
-    target.port = 6379;
-    return parse_host(rest.substr(0, slash), target) && parse_list(path, target);
-  }
-  target.tls = scheme == "https";
-  if (!target.tls && scheme != "http") return false;
-  target.port = target.tls ? 443 : 80;
-  target.path = path.starts_with('/') ? std::string(path) : "/" + std::string(path);
-  return parse_host(rest.substr(0, slash), target) && path.find('#') == std::string_view::npos;
-}
-
 std::expected<TargetSettings, std::string> parse_target(const std::string& text) {
   const size_t equals = text.find('=');
   TargetSettings target;
@@ -92,12 +32,26 @@ std::expected<TargetSettings, std::string> parse_target(const std::string& text)
                  "' is no name for a target (NAME=URL; lower-case letters, digits, - and _)");
   }
   // The URL is not shown: people put passwords into them.
-  if (!parse_url(std::string_view(text).substr(equals + 1), target)) {
+  if (!parse_target_url(std::string_view(text).substr(equals + 1), target)) {
     return Wrong("events.targets: " + target.name +
-                 " needs a URL: http(s)://HOST/PATH, redis://HOST:PORT/DATABASE/LIST or file:///PATH; secrets stand in "
-                 "events.secrets");
+                 " needs a URL: http(s)://HOST/PATH, redis://HOST:PORT/DATABASE/LIST, nats(+tls)://HOST:PORT/SUBJECT, "
+                 "mqtt(s)://HOST:PORT/TOPIC, amqp(s)://HOST:PORT/VHOST/EXCHANGE/KEY, kafka(+tls)://HOST:PORT/TOPIC or "
+                 "file:///PATH; secrets stand in events.secrets");
   }
   return target;
+}
+
+// What is said does not have the secret in it.
+std::expected<void, std::string> check_secret(const TargetSettings& target) {
+  const bool named = target.type == TargetType::mqtt || target.type == TargetType::amqp;
+  const size_t colon = target.secret.find(':');
+  if (named && (colon == std::string::npos || colon == 0)) {
+    return Wrong("events.secrets: " + target.name + " needs USER:PASSWORD");
+  }
+  if (target.type == TargetType::kafka || target.type == TargetType::file) {
+    return Wrong("events.secrets: " + target.name + " is of a kind that is spoken to without a secret");
+  }
+  return {};
 }
 
 // Lines "NAME SECRET".
@@ -142,6 +96,14 @@ std::string type_name(TargetType type) {
       return "redis";
     case TargetType::file:
       return "file";
+    case TargetType::nats:
+      return "nats";
+    case TargetType::mqtt:
+      return "mqtt";
+    case TargetType::amqp:
+      return "amqp";
+    case TargetType::kafka:
+      return "kafka";
   }
   return {};
 }
@@ -170,6 +132,7 @@ std::expected<std::vector<TargetSettings>, std::string> read_targets(const Confi
       return Wrong("events.secrets: there is no target '" + log::printable(name, 64) + "' in events.targets");
     }
     target->secret = secret;
+    if (auto fits = check_secret(*target); !fits) return Wrong(fits.error());
   }
   for (const std::string& name : config.allow_private) {
     const auto target = find(name);

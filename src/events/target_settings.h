@@ -3,6 +3,10 @@
 //   http://, https://HOST[:PORT]/PATH    a webhook: each event is a POST
 //   redis://HOST[:PORT]/DATABASE/LIST    each event is pushed to the list's end (RPUSH)
 //   file:///PATH                         each event is a line
+//   nats://, nats+tls://HOST[:PORT]/SUBJECT
+//   mqtt://, mqtts://HOST[:PORT]/TOPIC
+//   amqp://, amqps://HOST[:PORT]/VHOST/EXCHANGE/ROUTING-KEY    each with %XX for what is no name
+//   kafka://, kafka+tls://HOST[:PORT]/TOPIC
 #pragma once
 
 #include <chrono>
@@ -15,7 +19,7 @@
 
 namespace verbena::events {
 
-enum class TargetType : uint8_t { webhook, redis, file };
+enum class TargetType : uint8_t { webhook, redis, file, nats, mqtt, amqp, kafka };
 
 struct TargetSettings {
   std::string name{};
@@ -23,11 +27,12 @@ struct TargetSettings {
   bool tls = false;
   std::string host{};
   uint16_t port = 0;
-  std::string path{};  // with the query; a file's; the name of a list
+  std::string path{};  // with the query; a file's; the name of a list, a subject, a topic, a routing key
   unsigned database = 0;
-  std::string secret{};        // a webhook's bearer token; "PASSWORD" or "USER:PASSWORD" of a Redis
-  bool allow_private = false;  // may lie in a private network
-  std::string ca_file{};       // empty: the system's
+  std::string vhost{}, exchange{};  // of AMQP; an exchange without a name is the default one
+  std::string secret{};             // a bearer token; "USER:PASSWORD"; "PASSWORD" of a Redis, a token of NATS
+  bool allow_private = false;       // may lie in a private network
+  std::string ca_file{};            // empty: the system's
   std::chrono::milliseconds timeout{10'000};
 };
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/name_lookup.h"
+#include "events/client_tls.h"
 #include "events/network_guard.h"
 
 namespace verbena::events {
@@ -165,17 +166,9 @@ class Webhook final : public Target {
 }  // namespace
 
 std::expected<std::unique_ptr<Target>, std::string> make_webhook(asio::io_context& io, const TargetSettings& settings) {
-  asio::ssl::context tls(asio::ssl::context::tls_client);
-  SSL_CTX_set_min_proto_version(tls.native_handle(), TLS1_2_VERSION);
-  boost::system::error_code ec;
-  tls.set_verify_mode(asio::ssl::verify_peer, ec);
-  if (settings.ca_file.empty()) {
-    tls.set_default_verify_paths(ec);
-  } else {
-    tls.load_verify_file(settings.ca_file, ec);
-  }
-  if (ec) return std::unexpected("events.ca_file: the certificates cannot be read");
-  return std::make_unique<Webhook>(io, std::move(tls), settings);
+  auto tls = make_client_tls(settings);
+  if (!tls) return std::unexpected(tls.error());
+  return std::make_unique<Webhook>(io, std::move(*tls), settings);
 }
 
 }  // namespace verbena::events

@@ -34,6 +34,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   std::optional<uint64_t> content_length() const override { return head_.content_length; }
   bool secure() const override { return wire_.secure(); }
   std::string_view peer_address() const override { return peer_address_; }
+  std::vector<std::string> peer_certificates() const override { return wire_.peer_certificates(); }
   memory::Source& body() override { return body_; }
   memory::Sink& sink(s3::Response& response) override;
   Task<Result<void>> reply(s3::Response& response) override;

@@ -124,7 +124,8 @@ bool in_bucket_host(const Context& context, const Exchange& exchange) {
 
 iam::Api api_of(const Context& context, const Exchange& exchange) {
   if (context.iam == nullptr) return iam::Api::none;
-  const auto api = iam::api_of(exchange.method(), exchange.path(), header_of(exchange, "content-type"));
+  auto api = iam::api_of(exchange.method(), exchange.path(), header_of(exchange, "content-type"));
+  if (iam::is_query_in_url(exchange.method(), exchange.path(), exchange.query())) api = iam::Api::query;
   return api != iam::Api::none && in_bucket_host(context, exchange) ? iam::Api::none : api;
 }
 
@@ -175,7 +176,7 @@ std::string call_name(iam::Api api, std::string_view path, std::string_view body
 // IAM, STS and the admin API. Returns who signed, for the log.
 Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchange, const std::string& request_id,
                                 s3::Response& response) {
-  const auto whole = co_await read_call(context, api, exchange);
+  auto whole = co_await read_call(context, api, exchange);
   if (!whole) exchange.close_after();  // the rest was not read
   const std::string* const body = whole ? &whole->body.text : nullptr;
   const bool stranger = whole && whole->stranger;
@@ -185,7 +186,8 @@ Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchan
   auth::Identity who;
   if (stranger) {
     const s3::Request request = make_request(exchange, auth::Identity(), request_id, body->size());
-    iam::SignedIn signed_in = co_await context.iam->serve_stranger(request, *body, response);
+    const iam::Service::CertificatesOf certificates = [&exchange] { return exchange.peer_certificates(); };
+    iam::SignedIn signed_in = co_await context.iam->serve_stranger(request, *body, certificates, response);
     who.access_key = std::move(signed_in.access_key);
     who.principal = std::move(signed_in.principal);
   } else if (verified) {
@@ -196,7 +198,11 @@ Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchan
     iam::Service::refuse(api, verified.error(), request_id, response);
   }
   if (exchange.method() == "HEAD") response.no_body = true;
-  response.call = call_name(api, exchange.path(), body ? std::string_view(*body) : std::string_view());
+  response.call = call_name(api, exchange.path(),
+                            !body           ? std::string_view()
+                            : body->empty() ? exchange.query()
+                                            : *body);
+  if (stranger) wipe(whole->body.text);  // it may have a password
   if (auto charged = charge_answer(context, exchange, response); !charged) {
     iam::Service::refuse(api, charged.error(), request_id, response);
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/core.h"
 #include "base/task.h"
@@ -37,6 +38,8 @@ class Exchange {
   virtual std::optional<uint64_t> content_length() const = 0;  // of the wire body; nullopt: chunked or none
   virtual bool secure() const = 0;
   virtual std::string_view peer_address() const = 0;  // IP, no port
+  // That the peer has shown, and has the key of: DER, its own first. Nobody has looked yet who vouches for them.
+  virtual std::vector<std::string> peer_certificates() const { return {}; }
 
   // The body as it is on the wire (Content-Length or chunked decoded by HTTP). Sends "100 Continue" at the first read
   // when the client waits for it.
@@ -61,6 +64,8 @@ using Handler = std::function<Task<void>(Exchange&)>;
 
 struct TlsFiles {
   std::string certificate_path, key_path;  // PEM
+  // Clients are asked for a certificate of theirs, of whatever authority, and go on without one, too.
+  bool ask_clients = false;
 };
 
 // One listener per core on the same address (SO_REUSEPORT). Its destructor stops accepting and closes its connections:

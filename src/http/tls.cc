@@ -1,7 +1,10 @@
 #include "http/tls.h"
 
+#include <openssl/core_names.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace verbena::http {
@@ -31,7 +34,66 @@ void see_message(int written, int, int content_type, const void*, size_t, SSL* s
   if (++static_cast<TlsRecords*>(of)->count > TlsRecords::most) SSL_set_shutdown(ssl, SSL_RECEIVED_SHUTDOWN);
 }
 
+// Held for as long as the connection is.
+constexpr size_t client_chain_bytes_max = 8 * KiB;
+constexpr int client_chain_max = 8, rsa_bits_min = 2048, rsa_bits_max = 4096, rsa_exponent_bits_max = 32;
+
+// A stranger chooses this key, and we verify by it.
+bool is_cheap_key(EVP_PKEY* key) {
+  if (key == nullptr) return false;
+  if (EVP_PKEY_is_a(key, "ED25519") == 1) return true;
+  if (EVP_PKEY_is_a(key, "EC") == 1) {
+    char group[32] = "";
+    size_t size = 0;
+    return EVP_PKEY_get_group_name(key, group, sizeof group, &size) == 1 &&
+           (std::string_view(group) == "prime256v1" || std::string_view(group) == "secp384r1" ||
+            std::string_view(group) == "secp521r1");
+  }
+  BIGNUM* exponent = nullptr;
+  if (EVP_PKEY_is_a(key, "RSA") != 1 || EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_RSA_E, &exponent) != 1) return false;
+  const bool small = BN_num_bits(exponent) <= rsa_exponent_bits_max;
+  BN_free(exponent);
+  return small && EVP_PKEY_get_bits(key) >= rsa_bits_min && EVP_PKEY_get_bits(key) <= rsa_bits_max;
+}
+
+// Who signs in by a certificate is looked at then, as of then (sign_in/client_authority). Who does something else may
+// have one of anybody's.
+int take_any_certificate(X509_STORE_CTX* context, void*) {
+  if (is_cheap_key(X509_get0_pubkey(X509_STORE_CTX_get0_cert(context)))) return 1;
+  X509_STORE_CTX_set_error(context, X509_V_ERR_EE_KEY_TOO_SMALL);
+  return 0;
+}
+
+// Of no authority by its name: which are trusted may be others tomorrow, and clients that choose by such names would
+// show none.
+void ask_for_certificates(SSL_CTX* context) {
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_cert_verify_callback(context, take_any_certificate, nullptr);
+  SSL_CTX_set_max_cert_list(context, client_chain_bytes_max);
+  // Each connection shows its certificate anew.
+  SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(context, 0);
+}
+
+void add_der(const X509* certificate, std::vector<std::string>& to) {
+  unsigned char* der = nullptr;
+  const int size = i2d_X509(certificate, &der);
+  if (size > 0) to.emplace_back(reinterpret_cast<char*>(der), static_cast<size_t>(size));
+  OPENSSL_free(der);
+}
+
 }  // namespace
+
+std::vector<std::string> peer_certificates_of(const SSL* ssl) {
+  std::vector<std::string> out;
+  const X509* const own = SSL_get0_peer_certificate(ssl);
+  if (own == nullptr || SSL_session_reused(ssl) == 1) return out;
+  add_der(own, out);
+  const STACK_OF(X509)* const others = SSL_get_peer_cert_chain(ssl);  // on this side without its own
+  for (int i = 0; i < std::min(sk_X509_num(others), client_chain_max); ++i) add_der(sk_X509_value(others, i), out);
+  return out;
+}
 
 void watch_records(SSL* ssl, TlsRecords& records) {
   SSL_set_msg_callback(ssl, see_message);
@@ -53,6 +115,7 @@ Result<ssl::context> make_tls_context(const TlsFiles& files) {
   context.use_private_key_file(files.key_path, ssl::context::pem, ec);
   if (ec) return fail(Errc::bad_config, "TLS key cannot be used", ec.value());
   if (SSL_CTX_check_private_key(native) != 1) return fail(Errc::bad_config, "TLS key does not fit the certificate");
+  if (files.ask_clients) ask_for_certificates(native);
   return context;
 }
 

@@ -7,6 +7,10 @@
 
 namespace verbena::http {
 
+// What a client has shown of itself, as Exchange::peer_certificates(). Of a connection that goes on from another one
+// nothing: it has proven no more than that it knows that one's secret.
+std::vector<std::string> peer_certificates_of(const SSL* ssl);
+
 // TLS 1.2 and up, ALPN "http/1.1". bad_config when a file cannot be read, is no PEM, or key and certificate do not fit.
 Result<boost::asio::ssl::context> make_tls_context(const TlsFiles& files);
 

@@ -32,6 +32,10 @@ Wire::Wire(tcp::socket socket, asio::ssl::context* tls) : socket_(std::move(sock
   watch_records(tls_->native_handle(), tls_records_);
 }
 
+std::vector<std::string> Wire::peer_certificates() const {
+  return tls_ == nullptr ? std::vector<std::string>() : peer_certificates_of(tls_->native_handle());
+}
+
 Task<Result<void>> Wire::handshake(std::chrono::nanoseconds timeout) {
   deadline_ = deadline_in(timeout);
   auto [ec] = co_await tls_->async_handshake(asio::ssl::stream_base::server, use_tuple);

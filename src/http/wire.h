@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/task.h"
@@ -31,6 +32,7 @@ class Wire {
   // What keeps this wire alive while the kernel or OpenSSL works for it. Set once, before anything else.
   void set_owner(std::weak_ptr<void> owner) { owner_ = std::move(owner); }
   bool secure() const { return tls_ != nullptr; }
+  std::vector<std::string> peer_certificates() const;
   tcp::socket& socket() { return socket_; }
 
   Task<Result<void>> handshake(std::chrono::nanoseconds timeout);

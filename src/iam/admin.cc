@@ -489,12 +489,16 @@ void write_admin_error(const Error& error, std::string_view message, s3::Respons
   write_admin_answer({{"error", {{"code", form.code}, {"message", text}}}}, response);
 }
 
+void write_admin_outcome(const Result<Json>& out, std::string_view message, s3::Response& response) {
+  if (!out) return write_admin_error(out.error(), message, response);
+  write_admin_answer(*out, response);
+}
+
 void answer_admin(auth::IdentityStore& store, const WallClock& clock, std::string_view call, std::string_view body,
                   const std::set<std::string>& bucket_owners, s3::Response& response) {
   std::string message;
   const auto out = serve(store, clock, call, body, bucket_owners, message);
-  if (!out) return write_admin_error(out.error(), message, response);
-  write_admin_answer(*out, response);
+  write_admin_outcome(out, message, response);
 }
 
 }  // namespace verbena::iam

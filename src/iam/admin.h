@@ -42,6 +42,8 @@ void answer_admin(auth::IdentityStore& store, const WallClock& clock, std::strin
 // An empty message: the code's own.
 void write_admin_error(const Error& error, std::string_view message, s3::Response& response);
 void write_admin_answer(const nlohmann::json& answer, s3::Response& response);
+// One of them.
+void write_admin_outcome(const Result<nlohmann::json>& out, std::string_view message, s3::Response& response);
 // validation_error: it is no JSON object, or nested too deeply.
 Result<nlohmann::json> read_admin_request(std::string_view body);
 

@@ -17,27 +17,50 @@ std::string arn_in(const Call& call, const auth::ByName<T>& items, std::string_v
 
 }  // namespace
 
+bool find_request_fact(const s3::Caller& caller, const WallClock& clock, std::string_view key,
+                       auth::FactValues& values) {
+  if (key == "aws:sourceip") {
+    values.push_back(caller.peer_address);
+  } else if (key == "aws:securetransport") {
+    values.emplace_back(caller.secure ? "true" : "false");
+  } else if (key == "aws:currenttime") {
+    values.push_back(format_iso8601(clock.now_us()));
+  } else if (key == "aws:epochtime") {
+    values.push_back(std::to_string(clock.now_s()));
+  } else {
+    return false;
+  }
+  return true;
+}
+
 bool CallFacts::find(std::string_view key, auth::FactValues& values) const {
   const auto parameter = [&](std::string_view name) {
     const auto value = call_.parameters.get(name);
     if (value) values.emplace_back(*value);
     return value.has_value();
   };
+  if (call_.passed_on != nullptr && find_attribute_fact(*call_.passed_on, key, values)) return true;
   if (key == "iam:policyarn") return parameter("PolicyArn");
   if (key == "sts:rolesessionname") return parameter("RoleSessionName");
   if (key == "sts:externalid") return parameter("ExternalId");
-  if (key == "aws:sourceip") {
-    values.push_back(call_.caller.peer_address);
-  } else if (key == "aws:securetransport") {
-    values.emplace_back(call_.caller.secure ? "true" : "false");
-  } else if (key == "aws:currenttime") {
-    values.push_back(format_iso8601(call_.clock.now_us()));
-  } else if (key == "aws:epochtime") {
-    values.push_back(std::to_string(call_.now_s()));
-  } else {
-    return false;
+  return find_request_fact(call_.caller, call_.clock, key, values);
+}
+
+bool find_attribute_fact(const auth::Attributes& attributes, std::string_view key, auth::FactValues& values) {
+  constexpr std::string_view tag_prefix = "aws:requesttag/";
+  if (key.starts_with(tag_prefix)) {
+    const auto tag = attributes.tags.find(key.substr(tag_prefix.size()));
+    if (tag != attributes.tags.end()) values.push_back(tag->second);
+    return tag != attributes.tags.end();
   }
-  return true;
+  if (key == "aws:tagkeys") {
+    for (const auto& [name, value] : attributes.tags) values.push_back(name);
+  } else if (key == "sts:transitivetagkeys") {
+    values = attributes.transitive;
+  } else if (key == "sts:sourceidentity" && !attributes.source_identity.empty()) {
+    values.push_back(attributes.source_identity);
+  }
+  return !values.empty();
 }
 
 std::string resource_of(const Call& call) {

@@ -3,9 +3,14 @@
 
 #include <string>
 
+#include "auth/attributes.h"
 #include "iam/call.h"
 
 namespace verbena::iam {
+
+// What conditions may ask of any request: who sends it from where, how, and when.
+bool find_request_fact(const s3::Caller& caller, const WallClock& clock, std::string_view key,
+                       auth::FactValues& values);
 
 // What conditions may ask of a call.
 class CallFacts final : public auth::Facts {
@@ -16,6 +21,9 @@ class CallFacts final : public auth::Facts {
  private:
   const Call& call_;
 };
+
+// What conditions may ask of tags and of the source identity that a session is about to get.
+bool find_attribute_fact(const auth::Attributes& attributes, std::string_view key, auth::FactValues& values);
 
 // The resource that a call of IAM is about, as policies name it.
 std::string resource_of(const Call& call);

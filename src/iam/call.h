@@ -44,6 +44,7 @@ struct Call {
   auth::AccountEntryPtr account;  // the caller's, as it was when the call began
   s3::XmlWriter& xml;             // of the result
   std::string& message;           // of an error, in place of its context
+  const auth::Attributes* passed_on = nullptr;  // what a session that it asks for is about to get
 
   const auth::Principal& principal() const { return *key.principal; }
   std::string_view get(std::string_view name) const { return parameters.get_or_empty(name); }

@@ -1,6 +1,7 @@
 // OpenID Connect providers of an account.
 #include <algorithm>
 
+#include "auth/identifiers.h"
 #include "base/hex.h"
 #include "iam/actions.h"
 #include "iam/subjects.h"
@@ -62,15 +63,20 @@ void write_list(s3::XmlWriter& xml, std::string_view element, const std::vector<
   xml.close();
 }
 
-}  // namespace
-
-Result<OpenIdProvider*> find_asked_provider(const Call& call, AccountEntry& account) {
+template <class Account>
+auto find_provider(const Call& call, Account& account) -> Result<decltype(&account.open_id_providers.begin()->second)> {
   const std::string_view arn = call.get("OpenIDConnectProviderArn");
   const std::string prefix = arn_of(call, "");
   if (!arn.starts_with(prefix)) return not_found(call);
   const auto found = account.open_id_providers.find(std::string(arn.substr(prefix.size())));
   if (found == account.open_id_providers.end()) return not_found(call);
   return &found->second;
+}
+
+}  // namespace
+
+Result<OpenIdProvider*> find_asked_provider(const Call& call, AccountEntry& account) {
+  return find_provider(call, account);
 }
 
 std::string provider_arn(const Call& call) {
@@ -87,6 +93,7 @@ Result<void> create_open_id_provider(Call& call) {
   for (const std::string& id : provider.client_ids) VB_TRY(check_client_id(call, id));
   VB_ASSIGN(provider.thumbprints, read_thumbprints(call));
   VB_ASSIGN(provider.tags, read_new_tags(call, "iam:TagOpenIDConnectProvider"));
+  provider.id = auth::make_id("OIDC");
   provider.created_s = call.now_s();
   VB_TRY(call.change([&](AccountEntry& account) -> Result<void> {
     if (account.open_id_providers.contains(provider.url)) {
@@ -104,8 +111,7 @@ Result<void> create_open_id_provider(Call& call) {
 }
 
 Result<void> get_open_id_provider(Call& call) {
-  AccountEntry copy = *call.account;
-  VB_ASSIGN(const OpenIdProvider* provider, find_asked_provider(call, copy));
+  VB_ASSIGN(const OpenIdProvider* provider, find_provider(call, *call.account));
   call.xml.element("Url", provider->url);
   write_list(call.xml, "ClientIDList", provider->client_ids);
   write_list(call.xml, "ThumbprintList", provider->thumbprints);

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/date.h"
 #include "iam/admin.h"
+#include "iam/authorize.h"
 
 namespace verbena::iam {
 namespace {
@@ -12,18 +12,7 @@ class CallerFacts final : public auth::Facts {
  public:
   CallerFacts(const s3::Caller& caller, const WallClock& clock) : caller_(caller), clock_(clock) {}
   bool find(std::string_view key, auth::FactValues& values) const override {
-    if (key == "aws:sourceip") {
-      values.push_back(caller_.peer_address);
-    } else if (key == "aws:securetransport") {
-      values.emplace_back(caller_.secure ? "true" : "false");
-    } else if (key == "aws:currenttime") {
-      values.push_back(format_iso8601(clock_.now_us()));
-    } else if (key == "aws:epochtime") {
-      values.push_back(std::to_string(clock_.now_s()));
-    } else {
-      return false;
-    }
-    return true;
+    return find_request_fact(caller_, clock_, key, values);
   }
 
  private:
@@ -49,6 +38,16 @@ Result<void> may_operate(const s3::Caller& caller, const auth::AccessKey& key, s
   return refused();
 }
 
+void answer_rights(const OperatorCalls& calls, const s3::Caller& caller, const auth::AccessKey& key,
+                   const WallClock& clock, s3::Response& response) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const std::string_view call : calls.calls()) {
+    if (may_operate(caller, key, calls.right_of(call), clock)) list.emplace_back(std::string(call));
+  }
+  const Result<nlohmann::json> out = nlohmann::json{{"calls", std::move(list)}};
+  write_admin_outcome(out, {}, response);
+}
+
 Task<void> answer_operator(OperatorCalls& calls, std::string_view call, std::string_view body, s3::Response& response) {
   auto in = read_admin_request(body);
   if (!in) {
@@ -57,11 +56,7 @@ Task<void> answer_operator(OperatorCalls& calls, std::string_view call, std::str
   }
   std::string message;
   const auto out = co_await calls.serve(call, *in, message);
-  if (out) {
-    write_admin_answer(*out, response);
-  } else {
-    write_admin_error(out.error(), message, response);
-  }
+  write_admin_outcome(out, message, response);
 }
 
 }  // namespace verbena::iam

@@ -22,7 +22,16 @@ bool starts_with_ignoring_case(std::string_view text, std::string_view lower) {
   return true;
 }
 
-// No access key has a blank.
+// Whom a client cannot count as one of many: who proxies there stands for all his clients.
+std::string counted_client(std::string_view peer) {
+  std::string client = client_of(peer);
+  return is_loopback_client(client) ? std::string() : client;
+}
+
+const sign_in::Refusal& busy() {
+  static const sign_in::Refusal refusal{sign_in::Refusal::Kind::busy, "Please reduce your request rate."};
+  return refusal;
+}
 
 }  // namespace
 
@@ -30,6 +39,11 @@ Api api_of(std::string_view method, std::string_view path, std::string_view cont
   if (path.starts_with(admin_prefix)) return Api::admin;
   const bool form = starts_with_ignoring_case(content_type, form_type);
   return method == "POST" && path == "/" && form ? Api::query : Api::none;
+}
+
+bool is_query_in_url(std::string_view method, std::string_view path, std::string_view query) {
+  return method == "POST" && path == "/" &&
+         ("&" + std::string(query)).find("&Action=AssumeRoleWith") != std::string::npos;
 }
 
 void Service::refuse(Api api, const Error& error, std::string_view request_id, s3::Response& response) {
@@ -51,6 +65,7 @@ Task<void> Service::serve(Api api, const s3::Request& request, const auth::Acces
 
 bool Service::takes_strangers() const {
   if (!sign_in_) return false;
+  if (sign_in_->directory != nullptr || sign_in_->authority != nullptr) return true;
   const uint64_t generation = identities_.generation();
   const uint64_t asked = strangers_asked_.load(std::memory_order_relaxed);
   if (asked >> 1 == generation) return (asked & 1) != 0;
@@ -60,38 +75,85 @@ bool Service::takes_strangers() const {
   return any;
 }
 
-Task<SignedIn> Service::serve_stranger(const s3::Request& request, const std::string& body, s3::Response& response) {
+// One call of a stranger's, while it is served.
+struct Service::Asking {
+  std::string client;  // empty: not counted
+  StrangerReply reply{};
+  const CertificatesOf& certificates_of;
+  std::optional<DirectoryAnswer> person{};
+  std::optional<std::vector<std::string>> certificates{};
+  bool last = false;
+};
+
+// What the call is answered by. An error: it cannot be now.
+Task<Result<void>> Service::ask_first(Asking& asking) {
+  if (asking.reply.question) co_return co_await ask_directory(asking);
+  if (asking.reply.certificates) {
+    asking.reply.certificates = false;
+    asking.certificates = asking.certificates_of();
+    co_return Result<void>();
+  }
+  const sign_in::Issuer issuer = std::move(*asking.reply.wanted);
+  asking.reply.wanted.reset();
+  asking.last = true;
+  const auto asked = co_await sign_in_->keys->refresh(issuer);
+  // Who cannot be asked now may be known well enough.
+  if (asked || sign_in_->keys->find(issuer).keys != nullptr) co_return Result<void>();
+  co_return std::unexpected(asked.error());
+}
+
+Task<Result<void>> Service::ask_directory(Asking& asking) {
+  const DirectoryQuestion question = std::move(*asking.reply.question);
+  asking.reply.question.reset();
+  const auto hold = at_directory_.try_hold(asking.client);
+  if (hold == nullptr && !asking.client.empty())
+    co_return fail(Errc::slow_down, "iam: too many wait for the directory");
+  auto work = [&]() -> Result<bool> {
+    asking.person = sign_in_->directory->check(asking.client, question.name, question.password);
+    return true;
+  };
+  const auto done = co_await sign_in_->directory_pool->run("directory", work);
+  if (!done) co_return std::unexpected(done.error());
+  co_return Result<void>();
+}
+
+Task<SignedIn> Service::serve_stranger(const s3::Request& request, const std::string& body,
+                                       const CertificatesOf& certificates, s3::Response& response) {
   const std::string& request_id = request.caller.request_id;
-  const std::string client = client_of(request.caller.peer_address);
-  const sign_in::Refusal busy{sign_in::Refusal::Kind::busy, "Please reduce your request rate."};
-  const auto hold = strangers_.try_hold(client);
-  if (hold == nullptr && !is_loopback_client(client)) {
-    write_refusal(busy, request_id, response);
+  Asking asking{.client = counted_client(request.caller.peer_address), .certificates_of = certificates};
+  const auto hold = strangers_.try_hold(asking.client);
+  if (hold == nullptr && !asking.client.empty()) {
+    write_refusal(busy(), request_id, response);
     co_return SignedIn();
   }
-  const StrangerTools tools{identities_, clock_, sign_in_->keys};
-  StrangerReply reply;
-  bool last = false;
+  const StrangerTools tools{.store = identities_,
+                            .clock = clock_,
+                            .keys = sign_in_->keys,
+                            .directory = sign_in_->directory ? &sign_in_->directory->settings() : nullptr,
+                            .authority = sign_in_->authority};
+  const bool in_query = body.empty();
   auto work = [&]() -> Result<bool> {
-    answer_stranger(tools, request.caller, body, last, response, reply);
+    const StrangerRequest call{.caller = request.caller,
+                               .form = in_query ? std::string_view(request.raw_query) : std::string_view(body),
+                               .in_query = in_query,
+                               .last = asking.last,
+                               .person = asking.person ? &*asking.person : nullptr,
+                               .certificates = asking.certificates ? &*asking.certificates : nullptr};
+    answer_stranger(tools, call, response, asking.reply);
     return true;
   };
   auto done = co_await sign_in_->pool.run("sign-in", work);
-  if (done && reply.wanted) {
-    const sign_in::Issuer issuer = std::move(*reply.wanted);
-    reply.wanted.reset();
-    last = true;
-    const auto asked = co_await sign_in_->keys.refresh(issuer);
-    // Who cannot be asked now may be known well enough.
-    if (asked || sign_in_->keys.find(issuer).keys != nullptr) {
+  if (done && asking.reply.asks()) {
+    const auto asked = co_await ask_first(asking);
+    if (asked) {
       done = co_await sign_in_->pool.run("sign-in", work);
     } else {
       done = std::unexpected(asked.error());
     }
   }
-  if (!done) write_refusal(busy, request_id, response);
-  sign_in::sign_ins_counter(reply.who.principal != nullptr).add();
-  co_return std::move(reply.who);
+  if (!done) write_refusal(busy(), request_id, response);
+  sign_in::sign_ins_counter(asking.reply.by, asking.reply.who.principal != nullptr).add();
+  co_return std::move(asking.reply.who);
 }
 
 Task<void> Service::serve_query(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
@@ -115,6 +177,10 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
       const Error wrong_method{Errc::method_not_allowed, 0, "iam: admin"};
       write_admin_error(allowed ? wrong_method : allowed.error(), {}, response);
     }
+    co_return;
+  }
+  if (operator_ != nullptr && name == "rights" && request.method == "POST") {
+    answer_rights(*operator_, request.caller, key, clock_, response);
     co_return;
   }
   // A key that ends must not be able to make one that does not.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "auth/identity_store.h"
 #include "base/blocking.h"
@@ -29,11 +30,16 @@ enum class Api : uint8_t {
   admin,  // POST /-/admin/CALL, a JSON object
 };
 Api api_of(std::string_view method, std::string_view path, std::string_view content_type);
+// Whether the call stands in the URL, as clients send AssumeRoleWithCertificate.
+bool is_query_in_url(std::string_view method, std::string_view path, std::string_view query);
 
-// What signing in without a key needs. All outlive the service.
+// What signing in without a key needs. All outlive the service; null where nobody signs in that way.
 struct SignInTools {
-  sign_in::ProviderKeys& keys;
   BlockingPool& pool;
+  sign_in::ProviderKeys* keys = nullptr;
+  sign_in::Directory* directory = nullptr;
+  BlockingPool* directory_pool = nullptr;  // whose threads wait for the directory and do nothing else
+  sign_in::ClientAuthority* authority = nullptr;
 };
 
 class Service {
@@ -59,8 +65,11 @@ class Service {
                    s3::Response& response);
   // Whether anybody could sign in without a key: else a call that is not signed is refused unread.
   bool takes_strangers() const;
-  // A query that nobody signed. Never fails, as serve().
-  Task<SignedIn> serve_stranger(const s3::Request& request, const std::string& body, s3::Response& response);
+  // A query that nobody signed. Never fails, as serve(). `certificates`: that its client has shown; asked for once at
+  // most, by calls that need them alone.
+  using CertificatesOf = std::function<std::vector<std::string>()>;
+  Task<SignedIn> serve_stranger(const s3::Request& request, const std::string& body, const CertificatesOf& certificates,
+                                s3::Response& response);
   // The answer to one that was not let in.
   static void refuse(Api api, const Error& error, std::string_view request_id, s3::Response& response);
 
@@ -69,6 +78,9 @@ class Service {
                          s3::Response& response);
   Task<void> serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                          s3::Response& response);
+  struct Asking;
+  Task<Result<void>> ask_first(Asking& asking);
+  Task<Result<void>> ask_directory(Asking& asking);
   auth::IdentityStore& identities_;
   store::Store& buckets_;
   BlockingPool& pool_;
@@ -76,8 +88,9 @@ class Service {
   const std::function<void()> quota_changed_;
   OperatorCalls* operator_ = nullptr;
   const std::optional<SignInTools> sign_in_;
-  ClientCounts strangers_{{.each_max = 32, .clients_max = 4096}};  // calls under way
-  mutable std::atomic<uint64_t> strangers_asked_{0};               // generation of the accounts << 1, and the answer
+  ClientCounts strangers_{{.each_max = 32, .clients_max = 4096}};    // calls under way
+  ClientCounts at_directory_{{.each_max = 4, .clients_max = 4096}};  // of them, those that wait for the directory
+  mutable std::atomic<uint64_t> strangers_asked_{0};                 // generation of the accounts << 1, and the answer
 };
 
 }  // namespace verbena::iam

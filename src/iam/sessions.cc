@@ -10,8 +10,9 @@ constexpr size_t session_name_min = 2, session_name_max = 64, account_digits = 1
 
 }  // namespace
 
-Result<RoleOfArn> find_role(const Call& call) {
-  const std::string_view arn = call.get("RoleArn");
+Result<RoleOfArn> find_role(const Call& call) { return find_role(call, call.get("RoleArn")); }
+
+Result<RoleOfArn> find_role(const Call& call, std::string_view arn) {
   constexpr std::string_view prefix = "arn:aws:iam::";
   if (!arn.starts_with(prefix) || arn.size() < prefix.size() + account_digits || arn.size() > arn_bytes_max) {
     return call.refuse(Errc::validation_error, "RoleArn is not the ARN of a role.");

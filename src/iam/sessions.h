@@ -15,6 +15,7 @@ struct RoleOfArn {
 };
 // The role that RoleArn names. validation_error: it is no ARN.
 Result<RoleOfArn> find_role(const Call& call);
+Result<RoleOfArn> find_role(const Call& call, std::string_view arn);
 
 Result<std::string> session_name(const Call& call);
 

@@ -145,11 +145,7 @@ Task<void> answer_stored(auth::IdentityStore& identities, store::Store& buckets,
   }
   StoredCall made{identities, buckets, changed, std::move(*in)};
   const auto out = co_await serve_stored(made, call);
-  if (out) {
-    write_admin_answer(*out, response);
-  } else {
-    write_admin_error(out.error(), made.message, response);
-  }
+  write_admin_outcome(out, made.message, response);
 }
 
 }  // namespace verbena::iam

@@ -1,15 +1,39 @@
 #include "iam/strangers.h"
 
+#include <algorithm>
+
 #include "iam/query.h"
-#include "iam/web_identity.h"
+#include "iam/stranger_call.h"
 #include "s3/errors.h"
 
 namespace verbena::iam {
 namespace {
 
-constexpr Action web_identity_action{"AssumeRoleWithWebIdentity", Target::none,
-                                     " RoleArn RoleSessionName WebIdentityToken DurationSeconds Policy PolicyArns.* ",
-                                     nullptr};
+struct StrangerAction {
+  Action action;
+  Result<void> (*serve)(StrangerCall&);
+  bool (*served)(const StrangerTools&);
+  sign_in::By by;
+  bool in_url = false;  // it may stand there: it has no secrets
+};
+
+constexpr StrangerAction stranger_actions[] = {
+    {{"AssumeRoleWithWebIdentity", Target::none,
+      " RoleArn RoleSessionName WebIdentityToken DurationSeconds Policy PolicyArns.* ", nullptr},
+     assume_role_with_web_identity,
+     [](const StrangerTools& tools) { return tools.keys != nullptr; },
+     sign_in::By::web_identity},
+    {{"AssumeRoleWithLDAPIdentity", Target::none,
+      " RoleArn LDAPUsername LDAPPassword DurationSeconds Policy PolicyArns.* ", nullptr},
+     assume_role_with_ldap_identity,
+     [](const StrangerTools& tools) { return tools.directory != nullptr; },
+     sign_in::By::ldap},
+    {{"AssumeRoleWithCertificate", Target::none, " RoleArn DurationSeconds Policy PolicyArns.* ", nullptr},
+     assume_role_with_certificate,
+     [](const StrangerTools& tools) { return tools.authority != nullptr; },
+     sign_in::By::certificate,
+     /*in_url=*/true},
+};
 
 struct RefusalForm {
   std::string_view code;
@@ -36,17 +60,25 @@ RefusalForm form_of(sign_in::Refusal::Kind kind) {
 }
 
 // The call, once it is known to be one that needs no signature.
-Result<const Action*> find_stranger_action(const Parameters& parameters, std::string& message) {
+Result<const StrangerAction*> find_stranger_action(const StrangerTools& tools, const Parameters& parameters,
+                                                   bool in_query, std::string& message) {
   const bool sts = parameters.get_or_empty("Version") == sts_version;
-  if (!sts || parameters.get_or_empty("Action") != web_identity_action.name) {
+  const auto* const found = std::ranges::find_if(
+      stranger_actions, [&](const auto& one) { return one.action.name == parameters.get_or_empty("Action"); });
+  if (!sts || found == std::end(stranger_actions) || !found->served(tools)) {
     return fail(Errc::missing_authentication, "iam: a call without a signature");
   }
-  const std::string known = " Action Version" + std::string(web_identity_action.parameters);
+  // Logs of proxies have URLs.
+  if (in_query && !found->in_url) {
+    message = "Passwords and tokens must not stand in a URL: send them as a form.";
+    return fail(Errc::validation_error, "iam");
+  }
+  const std::string known = " Action Version" + std::string(found->action.parameters);
   if (const auto stranger = parameters.stranger(known)) {
     message = "The parameter " + shown(*stranger) + " is not served here.";
     return fail(Errc::validation_error, "iam");
   }
-  return &web_identity_action;
+  return found;
 }
 
 // Whoever calls without a signature has no rights at all.
@@ -65,26 +97,27 @@ struct Failure {
   std::optional<sign_in::Refusal> refusal{};
 };
 
-Result<void> serve_stranger_form(const StrangerTools& tools, const s3::Caller& caller, std::string_view form, bool last,
-                                 s3::Response& response, StrangerReply& reply, Failure& failure) {
-  VB_ASSIGN(const Parameters parameters, Parameters::parse(form));
-  VB_ASSIGN(const Action* action, find_stranger_action(parameters, failure.message));
-  const std::string name(action->name);
+Result<void> serve_stranger_form(const StrangerTools& tools, const StrangerRequest& request, s3::Response& response,
+                                 StrangerReply& reply, Failure& failure) {
+  VB_ASSIGN(const Parameters parameters, Parameters::parse(request.form));
+  VB_ASSIGN(const StrangerAction* found, find_stranger_action(tools, parameters, request.in_query, failure.message));
+  reply.by = found->by;
+  const std::string name(found->action.name);
   s3::XmlWriter xml(name + "Response", sts_namespace);
   xml.open(name + "Result");
   Call call{.store = tools.store,
             .clock = tools.clock,
-            .caller = caller,
+            .caller = request.caller,
             .key = nobodys_key(),
             .parameters = parameters,
-            .action = *action,
+            .action = found->action,
             .account = nullptr,
             .xml = xml,
             .message = failure.message};
-  WebIdentityCall web{call, tools.keys, last, reply, failure.refusal};
-  VB_TRY(assume_role_with_web_identity(web));
+  StrangerCall stranger{call, tools, request, reply, failure.refusal};
+  VB_TRY(found->serve(stranger));
   xml.close();
-  write_metadata(xml, caller.request_id);
+  write_metadata(xml, request.caller.request_id);
   response.body = xml.finish();
   return {};
 }
@@ -96,14 +129,15 @@ void write_refusal(const sign_in::Refusal& refusal, std::string_view request_id,
   write_error_form(form.code, form.status, refusal.message, request_id, true, response);
 }
 
-void answer_stranger(const StrangerTools& tools, const s3::Caller& caller, std::string_view form, bool last,
-                     s3::Response& response, StrangerReply& reply) {
+void answer_stranger(const StrangerTools& tools, const StrangerRequest& request, s3::Response& response,
+                     StrangerReply& reply) {
+  const std::string& request_id = request.caller.request_id;
   Failure failure;
-  const auto served = serve_stranger_form(tools, caller, form, last, response, reply, failure);
-  if (reply.wanted) return;
-  if (failure.refusal) return write_refusal(*failure.refusal, caller.request_id, response);
-  if (!served) return write_error(served.error(), failure.message, caller.request_id, true, response);
-  add_answer_headers(caller.request_id, response);
+  const auto served = serve_stranger_form(tools, request, response, reply, failure);
+  if (reply.asks()) return;
+  if (failure.refusal) return write_refusal(*failure.refusal, request_id, response);
+  if (!served) return write_error(served.error(), failure.message, request_id, true, response);
+  add_answer_headers(request_id, response);
 }
 
 }  // namespace verbena::iam

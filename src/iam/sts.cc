@@ -34,22 +34,26 @@ Result<void> authorize_role(const Call& call, const RoleOfArn& wanted, std::stri
   return may_not(call, action);
 }
 
-// What an identity provider said of whoever began the chain goes along, where the next role lets it in.
-Result<void> add_inherited(const Call& call, const RoleOfArn& wanted, SessionContents& contents) {
+// What an identity provider said of whoever began the chain goes along into the next role.
+auth::Attributes inherited(const Call& call) {
+  auth::Attributes out;
   const auth::Attributes* const own = call.principal().attributes.get();
-  if (call.principal().kind != Principal::Kind::assumed_role || own == nullptr) return {};
-  if (!own->transitive.empty()) {
-    VB_TRY(authorize_role(call, wanted, "sts:TagSession"));
-    contents.attributes.transitive = own->transitive;
-    for (const std::string& key : own->transitive) {
-      const auto tag = own->tags.find(key);
-      if (tag != own->tags.end()) contents.attributes.tags.insert(*tag);
-    }
+  if (call.principal().kind != Principal::Kind::assumed_role || own == nullptr) return out;
+  out.transitive = own->transitive;
+  for (const std::string& key : own->transitive) {
+    const auto tag = own->tags.find(key);
+    if (tag != own->tags.end()) out.tags.insert(*tag);
   }
-  if (!own->source_identity.empty()) {
-    VB_TRY(authorize_role(call, wanted, "sts:SetSourceIdentity"));
-    contents.attributes.source_identity = own->source_identity;
-  }
+  out.source_identity = own->source_identity;
+  return out;
+}
+
+// The role must let all of it in.
+Result<void> authorize_session(Call& call, const RoleOfArn& wanted, const auth::Attributes& attributes) {
+  call.passed_on = &attributes;
+  VB_TRY(authorize_role(call, wanted, "sts:AssumeRole"));
+  if (!attributes.transitive.empty()) VB_TRY(authorize_role(call, wanted, "sts:TagSession"));
+  if (!attributes.source_identity.empty()) VB_TRY(authorize_role(call, wanted, "sts:SetSourceIdentity"));
   return {};
 }
 
@@ -60,12 +64,13 @@ Result<void> assume_role(Call& call) {
   VB_ASSIGN(const RoleOfArn wanted, find_role(call));
   // A role that is not there looks like one that may not be assumed.
   if (wanted.role == nullptr) return may_not(call, "sts:AssumeRole");
-  VB_TRY(authorize_role(call, wanted, "sts:AssumeRole"));
+  const auth::Attributes attributes = inherited(call);
+  VB_TRY(authorize_session(call, wanted, attributes));
   const bool chained = call.principal().kind == Principal::Kind::assumed_role;
   VB_ASSIGN(const int64_t duration,
             session_duration(call, chained ? chained_session_max_s : wanted.role->session_max_s));
   VB_ASSIGN(SessionContents contents, role_contents(call, wanted, name, duration));
-  VB_TRY(add_inherited(call, wanted, contents));
+  contents.attributes = attributes;
   VB_ASSIGN(const auth::Credentials made, make_credentials(call, contents, call.key));
   write_credentials(call.xml, made, contents.expires_s);
   write_role_user(call.xml, wanted, name);

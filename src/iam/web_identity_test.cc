@@ -1,13 +1,18 @@
-#include "iam/web_identity.h"
+#include "iam/stranger_call.h"
 
 #include <gtest/gtest.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include <future>
+
 #include "iam/query.h"
+#include "iam/service.h"
 #include "sign_in/test_key.h"
+#include "store/memory/test_store.h"
 
 namespace verbena::iam {
 namespace {
@@ -68,11 +73,12 @@ class WebIdentityTest : public testing::Test {
                    const std::string& role = "people") {
     s3::Response response;
     reply_ = {};
-    answer_stranger({*store_, clock_, keys_}, caller_,
-                    "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleSessionName=me&RoleArn="
-                    "arn:aws:iam::000000000000:role/" +
-                        role + "&WebIdentityToken=" + web_token + more,
-                    last, response, reply_);
+    const std::string form =
+        "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleSessionName=me&RoleArn="
+        "arn:aws:iam::000000000000:role/" +
+        role + "&WebIdentityToken=" + web_token + more;
+    answer_stranger({.store = *store_, .clock = clock_, .keys = &keys_},
+                    {.caller = caller_, .form = form, .last = last}, response, reply_);
     return response;
   }
   void fetch() {
@@ -181,6 +187,69 @@ TEST_F(WebIdentityTest, ParametersAreCheckedAsThoseOfSignedCallsAre) {
     EXPECT_EQ(response.error_code, "ValidationError");
     for (const char c : response.body) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << response.body;
   }
+}
+
+// Who waits for a provider that does not answer.
+class WaitingStrangersTest : public WebIdentityTest {
+ protected:
+  ~WaitingStrangersTest() override {
+    gate_.set_value();
+    run_until([this] { return answers_.size() == asked_; });
+  }
+  void call(const std::string& peer) {
+    auto task = [](WaitingStrangersTest* test, std::string from, std::string form) -> Task<void> {
+      const Service::CertificatesOf none = [] { return std::vector<std::string>(); };
+      s3::Request request;
+      request.caller.peer_address = from;
+      request.caller.request_id = "0123456789ABCDEF";
+      s3::Response response;
+      (void)co_await test->service_.serve_stranger(request, form, none, response);
+      test->answers_.emplace_back(from, response.error_code);
+    };
+    const std::string form =
+        "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleSessionName=me&RoleArn="
+        "arn:aws:iam::000000000000:role/people&WebIdentityToken=" +
+        token();
+    boost::asio::co_spawn(loop_, task(this, peer, form), boost::asio::detached);
+    ++asked_;
+  }
+  void run_until(const std::function<bool()>& done) {
+    const Deadline end = deadline_in(std::chrono::seconds(60));
+    loop_.restart();
+    const auto work = boost::asio::make_work_guard(loop_);
+    while (!done() && SteadyClock::now() < end) loop_.run_one_for(std::chrono::milliseconds(100));
+  }
+  size_t refused(std::string_view peer) const {
+    return static_cast<size_t>(std::ranges::count_if(
+        answers_, [&](const auto& one) { return one.first == peer && one.second == "SlowDown"; }));
+  }
+
+  std::vector<std::pair<std::string, std::string>> answers_;
+  size_t asked_ = 0;
+  std::promise<void> gate_;
+  std::shared_future<void> opened_ = gate_.get_future().share();
+  std::unique_ptr<memory::Arena> arena_ = memory::Arena::create(64 * MiB).value();
+  store::in_memory::TestStore buckets_{*arena_};
+  BlockingPool waiting_pool_{2, 256};
+  sign_in::ProviderKeys slow_keys_{pool_, clock_, [this](const sign_in::Issuer&, const std::atomic<bool>&) {
+                                     opened_.wait();
+                                     return sign_in::parse_key_set(key_.set("k"));
+                                   }};
+  Service service_{*store_, buckets_, waiting_pool_,
+                   clock_,  [] {},    SignInTools{.pool = waiting_pool_, .keys = &slow_keys_}};
+};
+
+TEST_F(WaitingStrangersTest, OneAddressHasSoManyCallsUnderWayAndOthersComeIn) {
+  for (int i = 0; i < 40; ++i) call("192.0.2.1");
+  run_until([this] { return answers_.size() == 8; });
+  EXPECT_EQ(refused("192.0.2.1"), 8u);
+  for (int i = 0; i < 32; ++i) call("192.0.2.2");
+  for (int i = 0; i < 40; ++i) call("127.0.0.1");
+  call("192.0.2.2");
+  run_until([this] { return answers_.size() == 9; });
+  EXPECT_EQ(refused("192.0.2.2"), 1u);
+  EXPECT_EQ(refused("127.0.0.1"), 0u);
+  EXPECT_EQ(answers_.size(), 9u) << "the others wait";
 }
 
 }  // namespace

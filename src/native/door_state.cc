@@ -49,6 +49,12 @@ std::string_view name_of(size_t type) {
       return "append";
     case wire::Type::rename:
       return "rename";
+    case wire::Type::watch:
+      return "watch";
+    case wire::Type::watch_next:
+      return "watch_next";
+    case wire::Type::watch_end:
+      return "watch_end";
   }
   return {};
 }
@@ -65,7 +71,11 @@ Metrics::Metrics()
       window_out(bytes_counter("out", "window")),
       sessions_made(metrics::counter("verbena_native_sessions_made_total", "Native sessions opened")),
       sessions_refused(metrics::counter("verbena_native_sessions_refused_total", "Native session requests refused")),
-      sessions(metrics::gauge("verbena_native_sessions", "Native sessions now open")) {
+      sessions(metrics::gauge("verbena_native_sessions", "Native sessions now open")),
+      watches(metrics::gauge("verbena_native_watches", "Watches of native sessions now open")),
+      watch_changes(metrics::counter("verbena_native_watch_changes_total", "Changes told to those who watch")),
+      watch_gaps(metrics::counter("verbena_native_watch_gaps_total",
+                                  "Times that changes were let go because who watches did not take them")) {
   for (size_t i = 0; i < wire::drop_count; ++i) {
     dropped[i] = &metrics::counter("verbena_native_dropped_total", "Native messages dropped, by reason",
                                    {{"reason", std::string(to_string(static_cast<wire::Drop>(i)))}});

@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "native/native.h"
 #include "native/session_table.h"
+#include "native/watch_limits.h"
 #include "native/wire/message.h"
 #include "s3/request_times.h"
 
@@ -26,6 +27,9 @@ struct Metrics {
   metrics::Counter& sessions_made;
   metrics::Counter& sessions_refused;
   metrics::Gauge& sessions;
+  metrics::Gauge& watches;
+  metrics::Counter& watch_changes;
+  metrics::Counter& watch_gaps;
   s3::RequestTimes times{s3::Door::native};
 
   void drop(wire::Drop reason) { dropped[static_cast<size_t>(reason)]->add(); }
@@ -51,7 +55,8 @@ struct DoorState {
                   .hello_timeout = this->options.hello_timeout,
                   .account_max = this->options.account_sessions_max,
                   .client_max = this->options.client_sessions_max,
-                  .reserved = this->options.reserved_sessions}) {}
+                  .reserved = this->options.reserved_sessions}),
+        watch_limits({.watches_max = this->options.watches_max, .bytes_max = this->options.watch_bytes_max}) {}
 
   // A request has ended.
   void tell(const http::AccessLine& line) const {
@@ -64,6 +69,7 @@ struct DoorState {
   const auth::CredentialStore& credentials;
   Options options;
   SessionTable sessions;
+  WatchLimits watch_limits;
   NonceMemory nonces;
   Metrics metrics;
   std::atomic<bool> stopping{false};

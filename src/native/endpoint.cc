@@ -10,6 +10,7 @@
 
 #include "native/read_batch.h"
 #include "native/wire/trace.h"
+#include "native/wire/watch.h"
 #include "native/write_batch.h"
 #include "s3/access/quota.h"
 
@@ -17,7 +18,8 @@ namespace verbena::native {
 namespace {
 
 constexpr size_t spare_ops_max = 256;
-constexpr uint32_t listings_max = 4;  // with values, of a lane at once
+constexpr uint32_t listings_max = 4;                            // with values, of a lane at once
+constexpr uint32_t questions_max = 2 * wire::lane_watches_max;  // likewise: an answer, and the next question
 
 // A message whose body has the trace's context behind it: who carries none pays nothing for those that do.
 bool load_traced(Op& op, Bytes body) {
@@ -41,6 +43,12 @@ bool load_traced(Op& op, Bytes body) {
       return load_list(op, rest);
     case wire::Type::list_values:
       return load_list_values(op, rest);
+    case wire::Type::watch:
+      return load_watch(op, rest);
+    case wire::Type::watch_next:
+      return load_watch_next(op, rest);
+    case wire::Type::watch_end:
+      return load_watch_end(op, rest);
     default:
       return false;
   }
@@ -75,6 +83,7 @@ Endpoint::Endpoint(std::shared_ptr<DoorState> door, Core& core, fabric::Port& po
 Endpoint::~Endpoint() = default;
 
 void Endpoint::start() {
+  watches_ = std::make_shared<KeyWatches>(*this, door_);
   at_once_ = info().provider == "local" || info().provider == "tcp";
   // The port may outlive the door, hence the shared pointers.
   port_.on_message([self = shared_from_this()](fabric::PeerId from, Bytes message) { self->receive(from, message); });
@@ -84,6 +93,7 @@ void Endpoint::start() {
 }
 
 void Endpoint::abandon() {
+  watches_->close();
   // Each of them holds this endpoint.
   auto waiting = std::move(waiting_);
   waiting_.clear();
@@ -130,13 +140,18 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
   }
   if (door_->stopping.load(std::memory_order_relaxed)) return answer(lane, header, Errc::service_unavailable);
   if (!still_known(lane)) return answer(lane, header, Errc::access_denied);
-  const bool lists_values = header.type == static_cast<uint8_t>(wire::Type::list_values);
-  if (lane.in_flight >= door_->options.credits || (lists_values && lane.listings >= listings_max) ||
-      lane.client->units + load_of(header.type) > ClientLoad::units_max) {
+  if (!has_credit(lane, header.type)) {
     metrics.drop(wire::Drop::no_credit);
     return answer(lane, header, Errc::slow_down);
   }
   start_verb(lane, header, body);
+}
+
+bool Endpoint::has_credit(const Lane& lane, uint8_t type) const {
+  if (takes_no_credit(type)) return lane.questions < questions_max;
+  const bool lists_values = type == static_cast<uint8_t>(wire::Type::list_values);
+  return lane.in_flight < door_->options.credits && (!lists_values || lane.listings < listings_max) &&
+         lane.client->units + load_of(type) <= ClientLoad::units_max;
 }
 
 // Keys and policies change while sessions are open. One load tells whether they did.
@@ -188,6 +203,15 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
       break;
     case wire::Type::list_values:
       loaded = load_list_values(*op, body), serve = serve_list_values;
+      break;
+    case wire::Type::watch:
+      loaded = load_watch(*op, body), serve = serve_watch;
+      break;
+    case wire::Type::watch_next:
+      loaded = load_watch_next(*op, body), serve = serve_watch_next;
+      break;
+    case wire::Type::watch_end:
+      loaded = load_watch_end(*op, body), serve = serve_watch_end;
       break;
     default:
       return;
@@ -313,7 +337,7 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   op->caller.request_id.resize(16);
   ++request_ids_;
   for (int i = 0; i < 16; ++i) op->caller.request_id[i] = digits[request_ids_ >> (60 - 4 * i) & 15];
-  ++lane.in_flight;
+  ++(takes_no_credit(header.type) ? lane.questions : lane.in_flight);
   lane.client->units += load_of(header.type);
   if (header.type == static_cast<uint8_t>(wire::Type::list_values)) ++lane.listings;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // one writer
@@ -322,7 +346,7 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
 
 void Endpoint::recycle(Op* op) {
   std::unique_ptr<Op> owned(op);
-  --owned->lane->in_flight;
+  --(takes_no_credit(owned->header.type) ? owned->lane->questions : owned->lane->in_flight);
   owned->lane->client->units -= load_of(owned->header.type);
   owned->page.release();
   if (owned->header.type == static_cast<uint8_t>(wire::Type::list_values)) --owned->lane->listings;
@@ -429,6 +453,10 @@ size_t Endpoint::poll() {
     auto next = std::move(turns_.front());
     turns_.pop_front();
     next();
+    ++progress;
+  }
+  if (watches_->busy()) {
+    watches_->pump();
     ++progress;
   }
   if (!busy() && polled_) {

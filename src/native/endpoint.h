@@ -12,6 +12,7 @@
 
 #include "base/core.h"
 #include "native/door_state.h"
+#include "native/key_watches.h"
 #include "native/lane.h"
 #include "native/op.h"
 
@@ -32,6 +33,11 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   fabric::Port& port() { return port_; }
   const EndpointInfo& info() const { return door_->endpoints[index_]; }
   Core& core() { return core_; }
+  KeyWatches& watches() { return *watches_; }
+  // What tells those who watch is not told of anything any more. Any thread.
+  void stop_watches() { watches_->close(); }
+  OpPtr take_op(Lane& lane, const wire::Header& header);
+  void want_polls();
   // Replies that found the peer's queue full are tried again while the core polls, and who waits for a turn gets it.
   size_t poll() override;
 
@@ -70,6 +76,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
  private:
   void receive(fabric::PeerId from, Bytes message);
   void dispatch(Lane& lane, const wire::Header& header, Bytes body);
+  bool has_credit(const Lane& lane, uint8_t type) const;
   void start_verb(Lane& lane, const wire::Header& header, Bytes body);
   void start_batch(OpPtr op, Bytes body);
   // Requests by bucket, which quotas may refuse; `start` goes on with what they let in.
@@ -94,11 +101,9 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   void note_refusal(const Lane& lane, const wire::Header& header, Errc code) const;
 
   std::shared_ptr<ClientLoad> load_of_client(std::string_view address);
-  OpPtr take_op(Lane& lane, const wire::Header& header);
 
-  bool busy() const override { return !waiting_.empty() || !turns_.empty(); }
+  bool busy() const override { return !waiting_.empty() || !turns_.empty() || watches_->busy(); }
   bool arm() override { return !busy(); }
-  void want_polls();
   void disarm() override {}
 
   std::shared_ptr<DoorState> door_;
@@ -108,6 +113,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   LaneMap lanes_;
   std::map<std::string, std::weak_ptr<ClientLoad>> loads_;  // of clients that have a lane
   std::vector<std::unique_ptr<Op>> spare_ops_;
+  std::shared_ptr<KeyWatches> watches_;  // from start() on
   std::deque<OpPtr> waiting_;
   std::deque<std::function<void()>> turns_;  // who waits for one
   bool polled_ = false;

@@ -86,6 +86,7 @@ void Endpoint::gone(fabric::PeerId peer) {
 void Endpoint::close(Lane& lane) {
   if (lane.closed) return;
   lane.closed = true;
+  watches_->forget(lane);
   if (lane.dialled) port_.remove_peer(lane.peer);
   if (lane.session->lanes_open.fetch_sub(1) == 1) {
     door_->sessions.end(lane.session->id);
@@ -133,6 +134,7 @@ void Endpoint::sweep() {
   });
   // An ended session's id is gone from the table, so nothing recorded of it can come back to life.
   if (dead) lanes_.keep_if([](const Lane& lane) { return !lane.session->ended; });
+  watches_->sweep();
   if (index_ == 0) {
     door_->sessions.sweep(now);
     door_->metrics.sessions.set(static_cast<int64_t>(door_->sessions.size()));

@@ -25,6 +25,8 @@ std::string_view action_of(const wire::Header& header) {
     case wire::Type::list:
     case wire::Type::list_values:  // and each value has a line of its own
       return "GET bucket?list-type";
+    case wire::Type::watch:
+      return "GET bucket?watch";
     // Of a batch every item has a line of its own.
     case wire::Type::get_many:
       return "GET object";

@@ -20,7 +20,15 @@ struct ClientLoad {
   uint32_t units = 0;
 };
 // A request has a reply's buffer while it is served; a batch has a copy of its message and its items besides.
-inline uint32_t load_of(uint8_t type) { return wire::version_of(type) == 2 ? 8 : 1; }
+// Questions of watches wait without either, and are bounded by the watches that there may be: who is busy with other
+// requests is told of changes all the same.
+inline bool takes_no_credit(uint8_t type) {
+  return type == static_cast<uint8_t>(wire::Type::watch_next) || type == static_cast<uint8_t>(wire::Type::watch_end);
+}
+inline uint32_t load_of(uint8_t type) {
+  if (takes_no_credit(type)) return 0;
+  return wire::version_of(type) == 2 ? 8 : 1;
+}
 
 struct Lane {
   std::shared_ptr<Session> session;
@@ -33,6 +41,9 @@ struct Lane {
   bool closed = false;   // kept until the session ends, so that its sequence numbers stay used
   bool touched = false;  // a message came since the last sweep
   uint32_t in_flight = 0;
+  uint32_t questions = 0;       // in flight besides: takes_no_credit()
+  uint32_t watches = 0;         // that are open
+  uint64_t watches_from = 0;    // the client's numbers of them begin behind this
   uint32_t listings = 0;        // of them LIST_VALUES: each keeps what was listed until its values have been sent
   size_t message_size_max = 0;  // both ends' limit
   s3::Caller caller;

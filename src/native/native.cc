@@ -59,7 +59,10 @@ http::Handler NativeDoor::session_handler() {
   return [door = state_->door](http::Exchange& exchange) { return serve_http(door, exchange); };
 }
 
-void NativeDoor::stop() { state_->door->stopping = true; }
+void NativeDoor::stop() {
+  state_->door->stopping = true;
+  for (const auto& endpoint : state_->endpoints) endpoint->stop_watches();
+}
 
 size_t NativeDoor::in_flight() const {
   size_t sum = 0;

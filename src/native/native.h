@@ -24,6 +24,7 @@
 #include "observe/request_watch.h"
 #include "observe/tracer.h"
 #include "s3/service.h"
+#include "store/change_feed.h"
 
 namespace verbena::native {
 
@@ -40,10 +41,16 @@ struct Options {
   std::chrono::seconds hello_timeout{30};                // a session must be used within this
   std::chrono::milliseconds operation_deadline{10'000};  // of one one-sided operation
   std::chrono::milliseconds reply_deadline{10'000};      // a client that does not take its replies for so long is gone
-  http::AccessLog* access_log = nullptr;                 // nullptr: none
-  observe::RequestWatch* watch = nullptr;                // likewise: who watches requests
-  observe::Tracer* tracer = nullptr;                     // likewise: who traces some of them
-  auth::Guesses* guesses = nullptr;                      // counts wrong signatures; nullptr: nobody does
+  // Who tells what becomes of keys; nullptr: nobody can, so that nothing can be watched.
+  store::ChangeFeeds* feeds = nullptr;
+  size_t watches_max = 4096;                            // of the process; half of them one account's or address's
+  uint64_t watch_bytes_max = 32 * MiB;                  // of changes that wait for who watches, likewise
+  std::chrono::milliseconds watch_deaf_after{60'000};   // without a question for so long nothing waits for a watch
+  std::chrono::milliseconds watch_ends_after{300'000};  // nor is there one
+  http::AccessLog* access_log = nullptr;                // nullptr: none
+  observe::RequestWatch* watch = nullptr;               // likewise: who watches requests
+  observe::Tracer* tracer = nullptr;                    // likewise: who traces some of them
+  auth::Guesses* guesses = nullptr;                     // counts wrong signatures; nullptr: nobody does
   // May the server dial the fabric address that a client told in HELLO? Default: the address is an IP socket address
   // whose IP is the one its HTTP request came from, or, if that came over loopback, one of this host's own.
   std::function<bool(std::string_view provider, std::string_view address, std::string_view http_peer)> may_dial{};

@@ -6,6 +6,7 @@
 #include "native/endpoint.h"
 #include "native/read_batch.h"
 #include "native/wire/list_values.h"
+#include "native/wire/watch.h"
 #include "native/write_batch.h"
 
 namespace verbena::native {
@@ -181,6 +182,32 @@ bool load_list_values(Op& op, Bytes body) {
   op.window = request->window;
   op.value_size_max = request->value_size_max;
   op.details = request->details;
+  return true;
+}
+
+bool load_watch(Op& op, Bytes body) {
+  const auto request = wire::decode_watch(body);
+  if (!request) return false;
+  op.bucket.assign(request->bucket);
+  op.list.prefix.assign(request->prefix);
+  return true;
+}
+
+bool load_watch_next(Op& op, Bytes body) {
+  const auto request = wire::decode_watch_next(body);
+  if (!request) return false;
+  op.bucket = op.endpoint->watches().bucket_of(*op.lane, request->watch);
+  op.list.prefix.clear();
+  op.watching = {.watch = request->watch, .seen = request->seen, .wait_ms = request->wait_ms};
+  return true;
+}
+
+bool load_watch_end(Op& op, Bytes body) {
+  const auto request = wire::decode_watch_end(body);
+  if (!request) return false;
+  op.bucket = op.endpoint->watches().bucket_of(*op.lane, request->watch);
+  op.list.prefix.clear();
+  op.watching = {.watch = request->watch};
   return true;
 }
 

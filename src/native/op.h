@@ -65,6 +65,12 @@ struct Op {
   uint64_t value_size_max = 0;
   uint8_t details = 0;
 
+  // WATCH_NEXT and WATCH_END. Of WATCH the prefix is that of `list`
+  struct Watching {
+    uint64_t watch = 0, seen = 0;
+    uint32_t wait_ms = 0;
+  } watching;
+
   // GET_MANY and HEAD_MANY, PUT_MANY and DELETE_MANY
   std::unique_ptr<ReadBatch> read;
   std::unique_ptr<WriteBatch> write;
@@ -109,6 +115,9 @@ bool load_rename(Op& op, Bytes body);
 bool load_delete(Op& op, Bytes body);
 bool load_list(Op& op, Bytes body);
 bool load_list_values(Op& op, Bytes body);
+bool load_watch(Op& op, Bytes body);
+bool load_watch_next(Op& op, Bytes body);
+bool load_watch_end(Op& op, Bytes body);
 
 // A GET of an object in memory whose bytes can go at once. True: the reply is ready, whatever it says. False: nothing
 // was sent; what was opened is in `opened`.
@@ -122,5 +131,8 @@ Task<void> serve_rename(OpPtr op);
 Task<void> serve_delete(OpPtr op);
 Task<void> serve_list(OpPtr op);
 Task<void> serve_list_values(OpPtr op);
+Task<void> serve_watch(OpPtr op);
+Task<void> serve_watch_next(OpPtr op);
+Task<void> serve_watch_end(OpPtr op);
 
 }  // namespace verbena::native

@@ -130,11 +130,15 @@ class DoorTest : public testing::Test {
         credentials_({.access_key = "AKROOT", .secret_key = "secret/root", .session_token = {}}),
         verifier_(credentials_, system_clock(), {}),
         core_(Core::Options{}),
-        door_(std::make_unique<NativeDoor>(service_, verifier_, credentials_, std::move(options))) {
+        door_(std::make_unique<NativeDoor>(service_, verifier_, credentials_, told_by(store_, std::move(options)))) {
     EXPECT_TRUE(door_->attach(core_, port_, "local", "/nowhere"));
     store_.make_bucket("bucket");
   }
 
+  static Options told_by(store::ChangeFeeds& feeds, Options options) {
+    if (options.feeds == nullptr) options.feeds = &feeds;
+    return options;
+  }
   // Runs what is ready, spawned coroutines included.
   void run() {
     for (int i = 0; i < 200; ++i) {

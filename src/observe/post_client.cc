@@ -11,10 +11,13 @@
 #include <boost/beast/http.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <charconv>
 #include <exception>
 #include <mutex>
 #include <optional>
 
+#include "base/name_lookup.h"
 #include "base/task.h"
 
 namespace verbena::observe {
@@ -28,9 +31,11 @@ constexpr size_t answer_bytes_max = 64 * KiB;
 }  // namespace
 
 struct PostClient::State {
-  std::string host, port, path, host_header;
-  std::mutex mutex;  // of these two: cut() comes from another thread
+  std::string host, path, host_header;
+  uint16_t port = 0;
+  std::mutex mutex;  // of these, where they change: cut() comes from another thread
   bool posting = false;
+  std::atomic<bool> stopped = false;  // the call under way
   std::unique_ptr<asio::io_context> io = std::make_unique<asio::io_context>(1);
   std::optional<asio::ssl::context> tls;
   // Of these at most one is there: the connection that is kept.
@@ -44,16 +49,16 @@ struct PostClient::State {
     buffer.clear();
   }
   beast::tcp_stream& bottom() { return secure ? secure->next_layer() : *plain; }
-  Task<void> connect(std::chrono::milliseconds timeout);
+  Task<void> connect(const std::vector<asio::ip::tcp::endpoint>& found, std::chrono::milliseconds timeout);
   template <class Stream>
   Task<int> exchange(Stream& stream, const PostRequest& request);
-  Task<int> post(const PostRequest& request, std::chrono::milliseconds timeout);
+  Task<int> post(const PostRequest& request, const std::vector<asio::ip::tcp::endpoint>& found,
+                 std::chrono::milliseconds timeout);
 };
 
 // Exceptions are Asio's way to end a coroutine of use_awaitable; post() below turns them into errors.
-Task<void> PostClient::State::connect(std::chrono::milliseconds timeout) {
-  asio::ip::tcp::resolver resolver(*io);
-  const auto found = co_await resolver.async_resolve(host, port, asio::use_awaitable);
+Task<void> PostClient::State::connect(const std::vector<asio::ip::tcp::endpoint>& found,
+                                      std::chrono::milliseconds timeout) {
   if (tls) {
     secure.emplace(*io, *tls);
   } else {
@@ -78,8 +83,9 @@ Task<int> PostClient::State::exchange(Stream& stream, const PostRequest& request
   co_return status;
 }
 
-Task<int> PostClient::State::post(const PostRequest& request, std::chrono::milliseconds timeout) {
-  if (!plain && !secure) co_await connect(timeout);
+Task<int> PostClient::State::post(const PostRequest& request, const std::vector<asio::ip::tcp::endpoint>& found,
+                                  std::chrono::milliseconds timeout) {
+  if (!plain && !secure) co_await connect(found, timeout);
   bottom().expires_after(timeout);
   if (secure) {
     co_return co_await exchange(*secure, request);
@@ -104,9 +110,9 @@ Result<std::unique_ptr<PostClient>> PostClient::create(std::string_view url, std
   const size_t colon = authority.rfind(':');
   const bool has_port = colon != std::string_view::npos && authority.find(']', colon) == std::string_view::npos;
   state->host = authority.substr(0, has_port ? colon : authority.size());
-  state->port = has_port ? authority.substr(colon + 1) : tls ? "443" : "80";
-  const bool digits = !state->port.empty() && state->port.size() <= 5 &&
-                      std::ranges::all_of(state->port, [](char c) { return c >= '0' && c <= '9'; });
+  const std::string_view port = has_port ? authority.substr(colon + 1) : tls ? "443" : "80";
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), state->port);
+  const bool digits = error == std::errc() && end == port.data() + port.size() && port.size() <= 5;
   if (state->host.starts_with('[') && state->host.ends_with(']')) {
     state->host = state->host.substr(1, state->host.size() - 2);
   }
@@ -128,7 +134,9 @@ Result<std::unique_ptr<PostClient>> PostClient::create(std::string_view url, std
 
 void PostClient::cut() {
   const std::lock_guard lock(state_->mutex);
-  if (state_->posting) state_->io->stop();
+  if (!state_->posting) return;
+  state_->stopped = true;
+  state_->io->stop();
 }
 
 Result<int> PostClient::post(std::string_view content_type, const std::string& body, const Headers& headers,
@@ -157,9 +165,16 @@ Result<int> PostClient::post(std::string_view content_type, const std::string& b
   {
     const std::lock_guard lock(state.mutex);
     state.posting = true;
+    state.stopped = false;
   }
-  asio::co_spawn(*state.io, state.post(request, timeout), done);
-  state.io->run_for(timeout + std::chrono::seconds(1));  // looking a name up has no limit of its own
+  Result<std::vector<asio::ip::tcp::endpoint>> found{};
+  if (!kept) found = look_up_name(state.host, state.port, deadline_in(timeout), state.stopped);
+  if (found) {
+    asio::co_spawn(*state.io, state.post(request, *found, timeout), done);
+    state.io->run_for(timeout + std::chrono::seconds(1));  // each step has its own limit
+  } else {
+    outcome = fail(found.error() == Errc::cancelled ? Errc::timed_out : found.error().code, "post");
+  }
   {
     const std::lock_guard lock(state.mutex);
     state.posting = false;

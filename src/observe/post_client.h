@@ -1,4 +1,4 @@
-// POSTs to one server, one after the other over a connection that is kept. Internal to http/: for what the server
+// POSTs to one server, one after the other over a connection that is kept. Internal to observe/: for what the server
 // itself has to tell others. Blocks; used by one thread at a time, but for cut().
 #pragma once
 

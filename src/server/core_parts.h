@@ -31,13 +31,14 @@ struct CoreParts {
   std::unique_ptr<s3::Router> router;
   std::unique_ptr<http::Listener> s3_listener;
   std::unique_ptr<http::Listener> native_listener;
-  std::unique_ptr<http::Listener> admin_listener;  // of the first core alone
+  std::unique_ptr<http::Listener> certificate_listener;  // where clients are asked for theirs; null: nowhere
+  std::unique_ptr<http::Listener> admin_listener;        // of the first core alone
   std::thread thread;
 
   // Calls `use` with each listener there is.
   template <class Use>
   void each_listener(Use use) const {
-    for (const auto* listener : {&s3_listener, &native_listener, &admin_listener}) {
+    for (const auto* listener : {&s3_listener, &certificate_listener, &native_listener, &admin_listener}) {
       if (*listener != nullptr) use(**listener);
     }
   }
@@ -46,6 +47,7 @@ struct CoreParts {
   void close() {
     admin_listener.reset();
     native_listener.reset();
+    certificate_listener.reset();
     s3_listener.reset();
     router.reset();
     local.reset();

@@ -19,7 +19,8 @@ size_t left_beside(size_t store, size_t files, unsigned cores) {
 
 // A session has a connection to each core. `sessions`: those whose number somebody has said.
 uint64_t promised(const Config& config, const Descriptors& shares, unsigned cores, uint64_t sessions) {
-  const uint64_t http = config.http.connections_max + shares.admin;
+  const bool asks = !config.sign_in.certificates.ca_file.empty();
+  const uint64_t http = config.http.connections_max + shares.admin + (asks ? shares.certificates : 0);
   if (!config.rdma.enabled) return http;
   return http + config.rdma.connections_max + cores * (shares.arrivals + sessions);
 }
@@ -48,7 +49,8 @@ Descriptors share_out(size_t files, unsigned cores, Config& config) {
   if (shares.enough) return shares;
   auto& rdma = config.rdma;
   for (uint64_t* limit : {&config.http.connections_max, &config.http.connections_per_client_max, &rdma.connections_max,
-                          &rdma.connections_per_client_max, &shares.admin, &shares.admin_each, &shares.arrivals}) {
+                          &rdma.connections_per_client_max, &shares.admin, &shares.admin_each, &shares.arrivals,
+                          &shares.certificates, &shares.certificates_each}) {
     lower(*limit, left, wanted);
   }
   if (fitted) return shares;

@@ -14,7 +14,10 @@ struct Descriptors {
   uint64_t admin = 256;      // connections to the admin port
   uint64_t admin_each = 64;  // of them one client's
   uint64_t arrivals = 512;   // a native tcp port's, of peers that have not shown a key
-  bool enough = true;        // for all that the configuration promises
+  // To the port where clients are asked for certificates, where there is one: what each shows is held with it.
+  uint64_t certificates = 512;
+  uint64_t certificates_each = 64;
+  bool enough = true;  // for all that the configuration promises
 };
 
 // Settles the limits of sessions that are `auto`, then lowers what `config` promises of connections and sessions to

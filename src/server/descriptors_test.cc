@@ -7,7 +7,7 @@ namespace {
 
 // What strangers and clients may hold together, at the most.
 uint64_t promised(const Config& config, const Descriptors& shares, unsigned cores) {
-  return config.http.connections_max + config.rdma.connections_max + shares.admin +
+  return config.http.connections_max + config.rdma.connections_max + shares.admin + shares.certificates +
          cores * (shares.arrivals + *config.rdma.sessions_max);
 }
 
@@ -25,6 +25,7 @@ TEST(Descriptors, OfOneAddressNeverTakeAllThatThereAre) {
   for (const size_t files : {1024, 4096, 16'384, 65'536}) {
     for (const unsigned cores : {1u, 2u, 16u}) {
       Config config;
+      config.sign_in.certificates.ca_file = "ca.pem";
       const auto shares = share_out(files, cores, config);
       EXPECT_LT(promised(config, shares, cores) + shares.store, files) << files << " files, " << cores << " cores";
       EXPECT_LE(config.http.connections_per_client_max * 4, config.http.connections_max) << files;

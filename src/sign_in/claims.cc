@@ -73,7 +73,7 @@ std::expected<std::string, Refusal> check_audience(const Json& claims, std::span
                   "Incorrect token audience: a token for several audiences needs an azp claim "
                   "that is one of the provider's client ids");
   }
-  return *found;
+  return party != nullptr ? *party : *found;
 }
 
 std::expected<void, Refusal> check_times(const Json& claims, int64_t now_s) {
@@ -231,11 +231,16 @@ std::expected<auth::Attributes, Refusal> read_attributes(const Json& claims, std
   return out;
 }
 
-bool find_claim(const Json& claims, std::string_view issuer, std::string_view key, auth::FactValues& values) {
+bool find_claim(const Json& claims, std::string_view issuer, const Subject& subject, std::string_view key,
+                auth::FactValues& values) {
   if (!may_name_keys(issuer) || key.find(':') == std::string_view::npos) return false;
   const std::string prefix = key_of(issuer, "");
   if (!key.starts_with(prefix)) return false;
   const std::string_view wanted = key.substr(prefix.size());
+  if (wanted == "aud") {
+    values.push_back(subject.audience);
+    return true;
+  }
   if (const auto found = claims.find(wanted); found != claims.end()) return values_of(*found, values);
   // Without a slash the key is in lower case, whatever the policy has: then the one claim that is the same but for
   // that.

@@ -29,7 +29,7 @@ std::optional<std::string> issuer_of(const nlohmann::json& claims);
 
 struct Subject {
   std::string name;      // sub
-  std::string audience;  // which of the provider's client ids it was made for
+  std::string audience;  // which of the provider's client ids it was made for: its azp, where it has one
 };
 // Audience, time and subject. Costs nothing but a look, so it comes before the signature.
 std::expected<Subject, Refusal> check_claims(const nlohmann::json& claims, std::span<const std::string> client_ids,
@@ -40,8 +40,10 @@ std::expected<auth::Attributes, Refusal> read_attributes(const nlohmann::json& c
                                                          const Subject& subject);
 
 // The value of the condition key "ISSUER:claim", for trust policies: any claim that is a text, a number, a boolean or
-// a list of texts. `key` as auth::Facts has it.
-bool find_claim(const nlohmann::json& claims, std::string_view issuer, std::string_view key, auth::FactValues& values);
+// a list of texts. Of several audiences the subject's is the one that counts: the others are nobody's client here.
+// `key` as auth::Facts has it.
+bool find_claim(const nlohmann::json& claims, std::string_view issuer, const Subject& subject, std::string_view key,
+                auth::FactValues& values);
 
 // Whether the issuer's name can stand before a claim's in a condition key. "aws" could not: what its tokens say would
 // pass for what is known of a request.

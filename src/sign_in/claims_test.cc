@@ -53,6 +53,20 @@ TEST(ClaimsTest, ATokenForSomebodyElseIsRefused) {
   EXPECT_EQ(check_claims(good_claims(), {}, now).error().kind, Reason::invalid_token) << "a provider without clients";
 }
 
+// A role that trusted the tokens of "stranger" let in those of "app" that "stranger" may read, too.
+TEST(ClaimsTest, OfSeveralAudiencesPoliciesSeeTheOneThatItWasMadeFor) {
+  const std::vector<std::string> both{"other", "app"};
+  const json claims = with(with(good_claims(), "aud", json::array({"stranger", "other", "app"})), "azp", "app");
+  const auto checked = check_claims(claims, both, now);
+  ASSERT_TRUE(checked);
+  EXPECT_EQ(checked->audience, "app");
+  for (const char* issuer : {"idp.example.org/r", "idp.example.org"}) {
+    auth::FactValues values;
+    EXPECT_TRUE(find_claim(claims, issuer, *checked, std::string(issuer) + ":aud", values));
+    EXPECT_EQ(values, auth::FactValues{"app"});
+  }
+}
+
 TEST(ClaimsTest, ClaimsThatAreMissingOrNotWhatTheyShouldBeAreRefused) {
   for (const char* name : {"sub", "aud", "exp", "iat"}) {
     json claims = good_claims();
@@ -119,9 +133,10 @@ TEST(ClaimsTest, TagsThatAreNotAsAwsHasThemAreRefused) {
 TEST(ClaimsTest, ConditionsFindClaimsOfTheirProviderAlone) {
   json claims = good_claims();
   claims.update({{"groups", {"dev", "ops"}}, {"admin", true}, {"level", 7}, {"nested", {{"a", 1}}}, {"Repo", "x"}});
+  const Subject subject{"alice", "app"};
   const auto find = [&](std::string_view issuer, std::string_view key) {
     auth::FactValues values;
-    return find_claim(claims, issuer, key, values) ? values : auth::FactValues{"-"};
+    return find_claim(claims, issuer, subject, key, values) ? values : auth::FactValues{"-"};
   };
   EXPECT_EQ(find("idp.example.org/r", "idp.example.org/r:sub"), auth::FactValues{"alice"});
   EXPECT_EQ(find("idp.example.org/r", "idp.example.org/r:groups"), (auth::FactValues{"dev", "ops"}));

@@ -10,11 +10,6 @@ namespace {
 constexpr std::chrono::seconds fetch_max{10};  // both documents together
 constexpr int configuration_depth_max = 8;
 
-std::string text_member(const nlohmann::json& json, const char* name) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 }  // namespace
 
 Result<KeySet> fetch_keys(const Issuer& issuer, const HttpsRules& rules, const std::atomic<bool>& stop) {
@@ -26,10 +21,10 @@ Result<KeySet> fetch_keys(const Issuer& issuer, const HttpsRules& rules, const s
   const auto configuration = read_strict_object(text, configuration_depth_max);
   if (!configuration) return fail(Errc::malformed, "sign-in: the provider's configuration is no JSON object");
   // Whoever answers for one issuer must not be able to answer for another.
-  if (text_member(*configuration, "issuer") != name) {
+  if (text_of(*configuration, "issuer") != name) {
     return fail(Errc::malformed, "sign-in: the provider's configuration names another issuer");
   }
-  const auto keys_url = parse_https_url(text_member(*configuration, "jwks_uri"));
+  const auto keys_url = parse_https_url(text_of(*configuration, "jwks_uri"));
   if (!keys_url) return fail(Errc::malformed, "sign-in: the provider's jwks_uri is no https URL");
   VB_ASSIGN(const std::string keys, https_get(*keys_url, issuer.thumbprints, rules, until, stop));
   return parse_key_set(keys);

@@ -1,7 +1,6 @@
 #include "sign_in/https_get.h"
 
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -21,6 +20,7 @@
 #include "base/name_lookup.h"
 #include "base/task.h"
 #include "base/text.h"
+#include "sign_in/tls_peer.h"
 
 namespace verbena::sign_in {
 namespace {
@@ -72,13 +72,6 @@ Result<asio::ssl::context> make_context(const std::string& ca_file, Thumbprints&
   if (ec) return fail(Errc::bad_config, "https: certificates of authorities");
   SSL_CTX_set_cert_verify_callback(native, verify_chain, &thumbprints);
   return context;
-}
-
-bool name_peer(SSL* ssl, const std::string& host) {
-  X509_VERIFY_PARAM* const param = SSL_get0_param(ssl);
-  if (auth::parse_ip(host)) return X509_VERIFY_PARAM_set1_ip_asc(param, host.c_str()) == 1;
-  SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-  return SSL_set1_host(ssl, host.c_str()) == 1 && SSL_set_tlsext_host_name(ssl, host.c_str()) == 1;
 }
 
 std::string host_field(const HttpsUrl& url) {

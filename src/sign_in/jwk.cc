@@ -38,11 +38,6 @@ using EcSignature = std::unique_ptr<ECDSA_SIG, FreeBy<ECDSA_SIG, ECDSA_SIG_free>
 
 const unsigned char* data_of(Bytes bytes) { return reinterpret_cast<const unsigned char*>(bytes.data()); }
 
-std::string text_of(const Json& key, const char* name) {
-  const auto found = key.find(name);
-  return found != key.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 // Without leading zeros.
 std::vector<std::byte> number_of(const Json& key, const char* name) {
   auto bytes = from_base64url(text_of(key, name)).value_or(std::vector<std::byte>());

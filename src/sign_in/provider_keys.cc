@@ -30,13 +30,6 @@ metrics::Counter& fetches_counter(bool good) {
 
 }  // namespace
 
-metrics::Counter& sign_ins_counter(bool good) {
-  static constexpr const char* help = "Calls of those who sign in without a key";
-  static metrics::Counter& made = metrics::counter("verbena_sign_ins_total", help, {{"result", "ok"}});
-  static metrics::Counter& refused = metrics::counter("verbena_sign_ins_total", help, {{"result", "refused"}});
-  return good ? made : refused;
-}
-
 struct ProviderKeys::State {
   struct Entry {
     std::shared_ptr<const KeySet> keys;
@@ -156,7 +149,7 @@ void ProviderKeys::State::run(const Issuer& issuer, const std::string& name) {
 ProviderKeys::ProviderKeys(BlockingPool& pool, const WallClock& clock, Fetch fetch, Limits limits)
     : state_(std::make_shared<State>(pool, clock, std::move(fetch), limits)) {
   fetches_counter(true);
-  sign_ins_counter(true);
+  sign_ins_counter(By::web_identity, true);
 }
 
 ProviderKeys::~ProviderKeys() { stop(); }

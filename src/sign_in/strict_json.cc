@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string>
 #include <vector>
 
 namespace verbena::sign_in {
@@ -31,6 +30,11 @@ bool nests_deeper(std::string_view text, int depth_max) {
 }
 
 }  // namespace
+
+std::string text_of(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
 
 std::optional<Json> read_strict_object(std::string_view text, int depth_max) {
   if (nests_deeper(text, depth_max)) return std::nullopt;

@@ -232,6 +232,48 @@ static void logs(verbena_client* maker, verbena_client* client, const char* buck
   CHECK(verbena_delete(client, bucket, "there", NULL) == 0 && verbena_remove_bucket(maker, bucket) == 0);
 }
 
+static void* stop_soon(void* watch) {
+  usleep(50000);
+  verbena_watch_stop(watch);
+  return NULL;
+}
+
+static void watches(verbena_client* maker, verbena_client* client, const char* bucket, const char* via) {
+  verbena_watch_options options = {.struct_size = sizeof options, .prefix = "w/"};
+  verbena_watch* watch = (verbena_watch*)1;
+  if (strcmp(via, "http") == 0) {
+    CHECK(verbena_watch_begin(client, bucket, &options, &watch) == VERBENA_UNSUPPORTED && watch == NULL);
+    return;
+  }
+  verbena_watch_options broken = {.struct_size = 1};
+  CHECK(verbena_watch_begin(client, bucket, &broken, &watch) == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_watch_begin(client, "no-such-bucket", NULL, &watch) == VERBENA_NO_SUCH_BUCKET && watch == NULL);
+  CHECK(verbena_watch_begin(client, bucket, &options, &watch) == 0);
+  const char* key = "?";
+  verbena_change change = {.struct_size = sizeof change};
+  CHECK(verbena_watch_next(watch, 0, &key, &change) == VERBENA_WATCH_NOTHING && key == NULL);
+  CHECK(verbena_put_bytes(maker, bucket, "elsewhere", "no", 2, NULL, NULL, NULL) == 0);
+  CHECK(verbena_put_bytes(maker, bucket, "w/a", "yes", 3, NULL, NULL, NULL) == 0);
+  CHECK(verbena_delete(maker, bucket, "w/a", NULL) == 0 && verbena_delete(maker, bucket, "elsewhere", NULL) == 0);
+  CHECK(verbena_watch_next(watch, 20000, &key, &change) == VERBENA_WATCH_CHANGE && strcmp(key, "w/a") == 0);
+  CHECK(change.what == VERBENA_KEY_CREATED && change.size == 3 && strlen(change.etag) > 0 && change.number > 0);
+  /* Who knows less of the structure gets that. */
+  struct {
+    size_t struct_size;
+    int what, untouched;
+  } old = {.struct_size = offsetof(verbena_change, what) + sizeof(int), .untouched = 7};
+  CHECK(verbena_watch_next(watch, 20000, &key, (verbena_change*)&old) == VERBENA_WATCH_CHANGE);
+  CHECK(old.what == VERBENA_KEY_REMOVED && old.untouched == 7);
+  CHECK(strcmp(verbena_key_event_name(old.what), "removed") == 0 && strcmp(verbena_key_event_name(999), "?") == 0);
+  CHECK(verbena_watch_next(NULL, 0, &key, NULL) == -VERBENA_INVALID_ARGUMENT);
+  pthread_t stopper;
+  CHECK(pthread_create(&stopper, NULL, stop_soon, watch) == 0);
+  CHECK(verbena_watch_next(watch, -1, &key, NULL) == -VERBENA_CANCELLED);
+  CHECK(pthread_join(stopper, NULL) == 0);
+  verbena_watch_end(watch);
+  verbena_watch_end(NULL);
+}
+
 static void listings(verbena_client* client, const char* bucket) {
   size_t left = 300000;
   CHECK(verbena_put_stream(client, bucket, "d/streamed", give_bytes, &left, NULL, NULL, NULL) == 0);
@@ -445,9 +487,13 @@ int main(int argc, char** argv) {
   CHECK(verbena_make_bucket(http, bucket, NULL) == 0);
   CHECK(verbena_make_bucket(http, "No Bucket", NULL) != 0 && verbena_remove_bucket(http, "no-such-bucket") == VERBENA_NO_SUCH_BUCKET);
   verbena_client* client = connect_by(via);
+  CHECK(verbena_trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331") == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01") == 0);
   objects(client, bucket);
+  CHECK(verbena_trace(NULL) == 0);
   sizes(client, bucket);
   listings(client, bucket);
+  watches(http, client, bucket, via);
   logs(http, client, "abi-logs--local1-az1--x-s3");
   batches(client, bucket);
   parts(client, bucket, via);

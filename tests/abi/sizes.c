@@ -45,6 +45,11 @@ int main(void) {
   AT(verbena_batch, context);
   SIZE(verbena_list_options);
   AT(verbena_list_options, cancellation);
+  SIZE(verbena_watch_options);
+  AT(verbena_watch_options, cancellation);
+  SIZE(verbena_change);
+  AT(verbena_change, version_id);
+  CODE(VERBENA_KEY_RENAMED_HERE);
   CODE(VERBENA_NO_SUCH_KEY);
   CODE(VERBENA_LOCAL_ERROR);
   CODE(VERBENA_FORKED);

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -76,6 +77,50 @@ class CommandLine(unittest.TestCase):
         child.stderr.close()
         self.assertEqual(child.wait(30), FAILURE, error)
         self.assertIn("Broken pipe", error)
+
+    def test_watch_prints_a_line_for_each_change_until_it_is_interrupted(self):
+        bucket = self.bucket("watched")
+        for flags in ((), ("--json",)):
+            child = subprocess.Popen([program(), "watch", f"{bucket}/in/", "--native", self.server.native, *flags], env=self.env,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(child.stderr.readline(), f"watching {bucket}/in/\n")
+            self.run_program("put", "-", f"{bucket}/out/k", input=b"nothing to it")
+            self.run_program("put", "-", f"{bucket}/in/k", input=b"body")
+            self.run_program("rm", f"{bucket}/in/k")
+            lines = [child.stdout.readline() for _ in range(2)]
+            child.send_signal(signal.SIGINT)
+            rest, error = child.communicate(timeout=30)
+            self.assertEqual((child.returncode, rest, error), (OK, "", ""))
+            if flags:
+                created, removed = map(json.loads, lines)
+                self.assertEqual((created["event"], created["key"], created["size"]), ("created", "in/k", 4))
+                self.assertEqual((removed["event"], removed["etag"]), ("removed", ""))
+                self.assertGreater(removed["number"], created["number"])
+            else:
+                self.assertRegex(lines[0], r"^20\S+Z +created +4  in/k\n$")
+                self.assertRegex(lines[1], r"^20\S+Z +removed +0  in/k\n$")
+        done = self.run_program("watch", bucket, "--via", "http", expect=FAILURE)
+        self.assertIn("native door", done.stderr.decode())
+        self.run_program("watch", "s3://no-such-bucket-here", expect=NOT_FOUND)
+        self.run_program("watch", expect=USAGE)
+
+    def test_a_watch_shows_strangers_keys_as_text_and_ends_when_nobody_reads(self):
+        bucket = self.bucket("watched-keys")
+        key = "evil\x1b[2J\u202ekey"
+        for flags in ((), ("--json",)):
+            child = subprocess.Popen([program(), "watch", bucket, "--native", self.server.native, *flags], env=self.env,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            child.stderr.readline()
+            self.run_program("put", "-", f"{bucket}/{key}", input=b"x")
+            line = child.stdout.readline()
+            self.assertTrue(line.strip() and all(0x20 <= byte < 0x7f for byte in line[:-1]), line)
+            if flags:
+                self.assertEqual(json.loads(line)["key"], key)
+            else:
+                self.assertIn(rb"evil\x1b[2J\u{202e}key", line)
+            child.stdout.close()  # without another change
+            self.assertEqual((child.wait(30), child.stderr.read()), (OK, b""))
+            child.stderr.close()
 
     def test_exit_codes_tell_what_went_wrong(self):
         bucket = self.bucket("exit-codes")
@@ -460,7 +505,7 @@ class CommandLine(unittest.TestCase):
     def test_doctor_finds_the_server(self):
         done = self.run_program("doctor", "--json", "--endpoint", self.server.http)
         findings = {f["subject"]: f for f in map(json.loads, done.stdout.splitlines())}
-        self.assertEqual(set(findings["S3 port"]), {"health", "subject", "found", "mend"})
+        self.assertEqual(set(findings["S3 port"]), {"health", "subject", "found", "mend", "command"})
         self.assertIn("Verbena server answers", findings["S3 port"]["found"])
         self.assertIn("Verbena server answers", findings["native port"]["found"])
         self.assertEqual(findings["provider tcp"]["health"], "ok")
@@ -482,7 +527,7 @@ class CommandLine(unittest.TestCase):
     def test_bench_measures_batches_and_replays_a_trace(self):
         trace = self.home / "trace"
         trace.write_text("# made by hand\nput a 100000 b 200000 c 300\nget a 100000 b 200000\ndel b 200000\nget a 100000 c 300\n")
-        ops = ["get", "head", "get_many", "head_many", "put_many", "get_beside_many", "trace", "trace_many"]
+        ops = ["get", "head", "get_many", "head_many", "put_many", "get_beside_many", "watch", "trace", "trace_many"]
         done = self.run_program("bench", "--json", "--count", "3", "--sizes", "4KiB", "--doors", "native", "--ops",
                                 ",".join(ops), "--batch", "50", "--trace", str(trace), native=False)
         rows = {(row["provider"], row["op"]): row for row in map(json.loads, done.stdout.splitlines())}

@@ -321,6 +321,65 @@ class Doors(PythonCase):
         self.assertEqual(list(self.client.list("bucket", "list/", delimiter="/")), ["list/0/", "list/1/", "list/2/"])
         self.assertIn("bucket", self.client.buckets())
 
+    def test_a_watch_tells_what_happens_until_it_is_ended(self):
+        for provider in ("local", "tcp"):
+            with self.connect(via="native", provider=provider) as client, client.watch("bucket", f"w/{provider}/") as watch:
+                self.assertIsNone(watch.next(timeout=0.01))
+                put = self.client.put("bucket", f"w/{provider}/a", b"body")
+                self.client.put("bucket", "elsewhere", b"body")
+                self.client.delete("bucket", f"w/{provider}/a")
+                first, second = next(watch), watch.next(timeout=10)
+                self.assertEqual((first.what, first.key, first.size, first.etag), ("created", f"w/{provider}/a", 4, put.etag))
+                self.assertEqual((second.what, second.is_gap), ("removed", False))
+                self.assertGreater(second.number, first.number)
+                self.assertLess(abs(first.time.timestamp() - time.time()), 600)
+                ender = threading.Timer(0.2, watch.end)
+                ender.start()
+                self.assertEqual(list(watch), [])
+                ender.join()
+                with self.assertRaises(ValueError):
+                    watch.next()
+
+    def test_two_threads_that_ask_of_one_watch_are_told_so(self):
+        with self.connect(via="native", provider="local") as client, client.watch("bucket", "two/") as watch:
+            told = []
+
+            def ask():
+                while not told:
+                    try:
+                        told.append(watch.next(timeout=30))
+                    except RuntimeError:
+                        pass
+
+            first = threading.Thread(target=ask)
+            first.start()
+            refused, until = None, time.monotonic() + 20
+            while refused is None and time.monotonic() < until:
+                try:
+                    watch.next(timeout=0)
+                except RuntimeError as error:
+                    refused = error
+            self.assertIsNotNone(refused)
+            client.put("bucket", "two/k", b"x")
+            first.join(30)
+            self.assertEqual([change.key for change in told], ["two/k"])
+            self.assertIsNone(watch.next(timeout=0))
+
+    def test_a_watch_needs_the_native_door_and_the_bucket(self):
+        with self.connect(via="http") as client, self.assertRaisesRegex(verbena.VerbenaError, "native door"):
+            client.watch("bucket")
+        with self.connect(via="native") as client:
+            with self.assertRaises(verbena.errors.NoSuchBucket):
+                client.watch("no-such-bucket")
+            for wrong in ((7,), ("bucket", b"x"), ()):
+                with self.assertRaises(TypeError):
+                    client.watch(*wrong)
+            watch = client.watch("bucket")
+        with self.assertRaises(verbena.VerbenaError):
+            watch.next(timeout=1)
+        watch.end()
+        watch.end()
+
     def test_streams(self):
         with open(os.devnull, "rb") as nothing:
             self.client.put_stream("bucket", "stream", nothing.read)

@@ -26,12 +26,19 @@ def high(descriptor):
     return moved
 
 
+def peak_of(pid):
+    """The most that a process has had in memory, in bytes."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int([line.split()[1] for line in lines if line.startswith("VmHWM:")][0]) * 1024
+
+
 class ScriptError(RuntimeError):
     """An expression that threw in the page."""
 
 
 class Browser:
-    def __init__(self, width=1240, height=800):
+    def __init__(self, width=1240, height=800, trusts=()):
+        """`trusts`: SHA-256 (base64) of public keys whose certificates it takes although nobody vouches for them."""
         self.home = tempfile.mkdtemp(prefix="verbena-browser-")
         self.count, self.buffer = 0, b""
         self.events = []
@@ -45,8 +52,9 @@ class Browser:
         self.process = subprocess.Popen(
             [chromium(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
              "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-default-browser-check", "--hide-scrollbars",
-             "--force-device-scale-factor=1", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", f"--user-data-dir={self.home}/profile",
-             f"--window-size={width},{height}", "--remote-debugging-pipe", "about:blank"],
+             "--force-device-scale-factor=1", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost", f"--user-data-dir={self.home}/profile",
+             f"--window-size={width},{height}", "--remote-debugging-pipe",
+             *([f"--ignore-certificate-errors-spki-list={','.join(trusts)}"] if trusts else []), "about:blank"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(f"{self.home}/log", "wb"), preexec_fn=pipes, pass_fds=(3, 4),
             env=dict(os.environ, HOME=self.home), start_new_session=True)
         os.close(into_r)
@@ -189,6 +197,26 @@ class Browser:
     def picture(self, path):
         data = self.tell("Page.captureScreenshot", format="png")["data"]
         pathlib.Path(path).write_bytes(base64.b64decode(data))
+
+    def renderers(self):
+        """Ids of the processes that show pages."""
+        found = []
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if os.getpgid(int(folder.name)) == self.process.pid and b"--type=renderer" in (folder / "cmdline").read_bytes():
+                    found.append(folder.name)
+            except OSError:
+                pass  # gone meanwhile
+        return found
+
+    def watch_memory(self):
+        """Calls what the page's processes have had in memory before forgotten; a function that says how much more they have
+        had at most since."""
+        before = {}
+        for pid in self.renderers():
+            pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")  # its peak is what it has now (proc(5))
+            before[pid] = peak_of(pid)
+        return lambda: sum(peak_of(pid) - before.get(pid, 0) for pid in self.renderers())
 
     def complaints(self):
         """What the browser found wrong with the page: breaches of its policy, errors of its program."""

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""No event is lost and the order of each key is kept, whatever is killed with `kill -9` meanwhile: the server, the webhook, Redis.
+"""No event is lost and the order of each key is kept, whatever is killed with `kill -9` meanwhile: the server, or a target.
 
-Writers put objects whose sizes count up, key by key, until there are as many as asked for; killers end the three at random
-moments and start them again. Then every acknowledged PUT must have been told to both targets, and for each key in the order
-of the PUTs; what comes twice is counted.
+Writers put objects whose sizes count up, key by key, until there are as many as asked for; killers end server and targets at
+random moments and start them again. Then every acknowledged PUT must have been told to all targets, and for each key in the
+order of the PUTs; what comes twice is counted.
 
+kill_test.py [TARGET]...: webhook and redis, else those that are named (nats, mqtt, amqp, kafka).
 TEST_EVENTS_PUTS: how many PUTs (1000); TEST_EVENTS_SEED: of the moments.
 """
 import os
@@ -17,6 +18,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "lib"), str(HERE)]
+import brokers  # noqa: E402
 from targets import Process, Redis, wait_until  # noqa: E402
 from verbena_server import Server, boto3_client  # noqa: E402
 
@@ -92,60 +94,92 @@ def complete(shared, messages):
     return all((key, size) in told for key, sizes in shared.acknowledged.items() for size in sizes)
 
 
+class RedisList(Redis):
+    """Its messages, and its URL, as those of the other targets."""
+
+    kind = "redis"
+
+    def messages(self):
+        return super().messages("events")
+
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}/0/events"
+
+
+class Hook(Process):
+    kind = "webhook"
+
+    def url(self):
+        return f"http://127.0.0.1:{self.port}/"
+
+    def close(self):
+        if self.process is not None:
+            self.kill()
+
+
+def make_targets(names, folder):
+    makers = {"webhook": lambda: Hook(folder), "redis": RedisList, **brokers.KINDS}
+    return {name: makers[name]() for name in names or ["webhook", "redis"]}
+
+
 def main():
-    if not Redis.there():
+    if not sys.argv[1:] and not Redis.there():
         print("redis-server is not installed")
         return SKIP
     seed = int(os.environ.get("TEST_EVENTS_SEED", random.randrange(1 << 32)))
     print(f"seed {seed}, {PUTS} PUTs")
     random.seed(seed)
     chance = random.Random(seed)
-    shared, kills, started = Shared(), {"server": 0, "webhook": 0, "redis": 0}, time.monotonic()
+    shared, started = Shared(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="verbena-events-") as folder:
         data = pathlib.Path(folder) / "data"
         data.mkdir()
-        hook, redis = Process(folder), Redis().start()
-        hook.start()
-        targets = f"hook=http://127.0.0.1:{hook.port}/,list=redis://127.0.0.1:{redis.port}/0/events"
-        server = Server(data, args=["--set", f"events.targets={targets}", "--set", "events.allow_private=hook,list",
-                                    "--set", "events.timeout=5"])
+        targets = make_targets(sys.argv[1:], folder)
+        kills = dict.fromkeys(["server", *targets], 0)
+        server = None
         try:
+            for target in targets.values():
+                target.start()
+            server = Server(data, args=["--set", "events.targets=" + ",".join(f"{name}={t.url()}" for name, t in targets.items()),
+                                        "--set", "events.allow_private=" + ",".join(targets), "--set", "events.timeout=5"])
             shared.endpoint = server.start().http
             s3 = boto3_client(server.http)
             s3.create_bucket(Bucket=BUCKET)
-            rules = [{"QueueArn": f"arn:verbena:sqs::{name}:{kind}", "Events": ["s3:ObjectCreated:*"]}
-                     for name, kind in (("hook", "webhook"), ("list", "redis"))]
+            rules = [{"QueueArn": f"arn:verbena:sqs::{name}:{target.kind}", "Events": ["s3:ObjectCreated:*"]}
+                     for name, target in targets.items()]
             s3.put_bucket_notification_configuration(Bucket=BUCKET, NotificationConfiguration={"QueueConfigurations": rules})
             s3.close()
             writers = [threading.Thread(target=write, args=(shared, number), daemon=True) for number in range(WRITERS)]
             for writer in writers:
                 writer.start()
-            while any(writer.is_alive() for writer in writers):
+            while any(writer.is_alive() for writer in writers) or not all(kills.values()):
                 time.sleep(chance.uniform(0.2, 1.5))
-                victim = chance.choice(["server", "webhook", "redis"])
+                victim = min(kills, key=lambda name: (kills[name], chance.random()))
                 kills[victim] += 1
                 if victim == "server":
                     server.kill()
                     shared.endpoint = server.start().http
                 else:
-                    target = hook if victim == "webhook" else redis
-                    target.kill()
+                    targets[victim].kill()
                     time.sleep(chance.uniform(0, 0.5))
-                    target.start()
+                    targets[victim].start()
             print(f"{PUTS} PUTs in {time.monotonic() - started:.0f} s, killed: {kills}")
-            return check(shared, hook, redis)
+            return check(shared, targets)
         finally:
             shared.over.set()
-            server.kill()
-            if hook.process is not None:
-                hook.kill()
-            redis.close()
+            if server is not None:
+                server.kill()
+            for target in targets.values():
+                target.close()
 
 
-def check(shared, hook, redis):
-    for name, messages in (("webhook", hook.messages), ("redis", lambda: redis.messages("events"))):
-        wait_until(lambda: complete(shared, messages()), 60 + PUTS / 100, f"all events at the {name}")  # noqa: B023
-        told = messages()
+def check(shared, targets):
+    for name, target in targets.items():
+        try:
+            wait_until(lambda: complete(shared, target.messages()), 60 + PUTS / 100, f"all events at {name}")  # noqa: B023
+        except AssertionError as late:
+            print(late)  # and what is missing
+        told = target.messages()
         twice = in_order(shared, told, name)
         print(f"{name}: {len(told)} messages, none lost, in order, {twice} came twice")
     return 0

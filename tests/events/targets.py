@@ -20,6 +20,40 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def make_certificate(folder):
+    """Of localhost, signed by itself. Its files: certificate and key."""
+    files = str(pathlib.Path(folder) / "certificate.pem"), str(pathlib.Path(folder) / "key.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost", "-out", files[0], "-keyout", files[1]],
+                   check=True, capture_output=True)
+    return files
+
+
+class Mute:
+    """Takes connections and says nothing, but for what it greets with."""
+
+    def __init__(self, greeting=b""):
+        self.greeting = greeting
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port, self.links = self.listener.getsockname()[1], []
+        self.thread = threading.Thread(target=self.take, daemon=True)
+        self.thread.start()
+
+    def take(self):
+        while True:
+            try:
+                link = self.listener.accept()[0]
+                self.links.append(link)
+                link.sendall(self.greeting)
+            except OSError:
+                return
+
+    def close(self):
+        self.listener.close()
+        for link in self.links:
+            link.close()
+
+
 class Webhook:
     """Takes POSTs, in this process. `answers`: what to do with the next ones: a status, "hang" or "cut"; then 200."""
 

@@ -113,13 +113,15 @@ class Answer:
 
 
 class Provider:
-    def __init__(self, authority, algorithm="RS256", path="/realm", host="localhost"):
+    def __init__(self, authority, algorithm="RS256", path="/realm", host="localhost", address="127.0.0.1", names=("localhost", "127.0.0.1")):
+        """`names`: of its certificate. `connections` counts who came, whether or not he believed it."""
         self.keys, self.algorithm, self.path, self.made = [], algorithm, path, 0
         self.answers, self.asked, self.lock, self.ended = {}, {}, threading.Lock(), threading.Event()
-        certificate, key = authority.certificate("localhost", "127.0.0.1")
+        certificate, key = authority.certificate(*names)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.connections = 0
+        self.server = http.server.ThreadingHTTPServer((address, 0), self._handler())
         self.server.daemon_threads = True
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.port = self.server.server_address[1]
@@ -192,6 +194,8 @@ class Provider:
                     pass  # whom it was for has left
 
             def handle(self):
+                with provider.lock:
+                    provider.connections += 1
                 try:
                     super().handle()
                 except OSError:

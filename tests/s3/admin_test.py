@@ -18,7 +18,7 @@ from iam_case import CONNECTION, DENIED, IamCase, NOT_FOUND, OK, USAGE, policy  
 from s3_case import Reply, quote  # noqa: E402
 from verbena_server import ACCESS_KEY, SECRET_KEY, Server, program  # noqa: E402
 
-CALLS = ["info", "top", "top-end", "trace", "trace-end", "sessions", "session-end", "config", "logs"]
+CALLS = ["info", "top", "top-end", "trace", "trace-end", "sessions", "session-end", "config", "logs", "audit", "doctor"]
 HOSTILE = "evil\x1b[2J\x1b]0;owned\x07\u202e\nname"
 
 
@@ -154,7 +154,7 @@ class Rights(AdminCase):
         _, key = self.user_with_key(self.as_account(account), policy("*"), policy("admin:*"))
         self.denied(CALLS, key)
         env = dict(self.env, AWS_ACCESS_KEY_ID=key[0], AWS_SECRET_ACCESS_KEY=key[1])
-        for command in (["info"], ["top", "--once"], ["trace"], ["sessions"], ["config"], ["logs"]):
+        for command in (["info"], ["top", "--once"], ["trace"], ["sessions"], ["config"], ["logs"], ["audit"], ["doctor"]):
             self.run_program("admin", *command, expect=DENIED, env=env)
         self.run_program("admin", "info", "--anonymous", expect=DENIED)
 

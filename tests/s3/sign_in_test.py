@@ -178,10 +178,11 @@ class SignIn(SignInCase):
         document = {"Version": "2012-10-17", "Statement": [
             {"Effect": "Allow", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{bucket}/${{aws:PrincipalTag/team}}/*"}]}
 
-        def second(*actions):
+        def second(*actions, condition=None):
             name = self.name("role")
             trust = {"Version": "2012-10-17", "Statement": [
-                {"Effect": "Allow", "Action": actions, "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:role/{first['RoleName']}"}}]}
+                {"Effect": "Allow", "Action": actions, "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:role/{first['RoleName']}"},
+                 **({"Condition": condition} if condition else {})}]}
             made = self.iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))["Role"]
             self.iam.put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=json.dumps(document))
             return made["Arn"]
@@ -193,6 +194,16 @@ class SignIn(SignInCase):
         s3.put_object(Bucket=bucket, Key="red/k", Body=b"")
         self.assert_error("AccessDenied", 403, s3.put_object, Bucket=bucket, Key="7/k", Body=b"")
         self.assert_error("AccessDenied", 403, sts.assume_role, RoleArn=second("sts:AssumeRole"), RoleSessionName="next")
+        # The next role may ask what comes along.
+        both = ("sts:AssumeRole", "sts:TagSession")
+        for condition, may in (({"StringEquals": {"aws:RequestTag/team": "red"}}, True), ({"StringEquals": {"aws:RequestTag/team": "blue"}}, False),
+                               ({"ForAllValues:StringEquals": {"aws:TagKeys": ["team"]}, "Null": {"aws:TagKeys": "false"}}, True),
+                               ({"StringEquals": {"aws:RequestTag/cost": "7"}}, False), ({"StringEquals": {"sts:TransitiveTagKeys": "team"}}, True)):
+            arn = second(*both, condition=condition)
+            if may:
+                sts.assume_role(RoleArn=arn, RoleSessionName="next")
+            else:
+                self.assert_error("AccessDenied", 403, sts.assume_role, RoleArn=arn, RoleSessionName="next")
         # The whole chain ends with the provider.
         self.iam.delete_open_id_connect_provider(OpenIDConnectProviderArn=provider.arn)
         self.assert_error("InvalidAccessKeyId", 403, s3.put_object, Bucket=bucket, Key="red/k", Body=b"")
@@ -225,6 +236,14 @@ class SignIn(SignInCase):
         for bad in ({"groups": ["users"]}, {"groups": []}, {"groups": None}, {"vip": False}, {"vip": "no"}, {"level": 3}, {"level": [9]}):
             self.assert_refused("AccessDenied", 403, role, provider.token(**{**good, **bad}))
 
+    def test_of_several_audiences_policies_see_the_one_that_it_was_made_for(self):
+        provider = self.provider()
+        key = f"{provider.name}:aud"
+        token = provider.token(aud=["stranger", "app"], azp="app")
+        self.assertEqual(self.sign_in(self.role(provider, conditions={"StringEquals": {key: "app"}}), token)["Audience"], "app")
+        for conditions in ({"StringEquals": {key: "stranger"}}, {"ForAnyValue:StringEquals": {key: "stranger"}}):
+            self.assert_refused("AccessDenied", 403, self.role(provider, conditions=conditions), token)
+
     def test_sessions_end_with_their_provider_and_role(self):
         self.provider(path="/other")  # while there is one, tokens are looked at
         provider = self.provider()
@@ -235,7 +254,7 @@ class SignIn(SignInCase):
         self.iam.delete_open_id_connect_provider(OpenIDConnectProviderArn=provider.arn)
         self.assert_error("InvalidAccessKeyId", 403, s3.list_objects_v2, Bucket=bucket)
         self.assert_refused("InvalidIdentityToken", 400, role, provider.token())
-        time.sleep(1.1)  # made anew in another second, it is another one
+        # Made anew, even at once, it is another one.
         self.iam.create_open_id_connect_provider(Url=provider.url, ClientIDList=["app"], ThumbprintList=["00" * 20])
         self.assert_error("InvalidAccessKeyId", 403, s3.list_objects_v2, Bucket=bucket)
         again = self.as_session("s3", self.sign_in(role, provider.token()))
@@ -468,10 +487,17 @@ class Certificates(SignInCase):
             provider = self.provider(unknown)
             self.assert_refused("IDPCommunicationError", 400, self.role(provider), provider.token())
             self.assertEqual(provider.fetches(), 0)
-        # Of somebody else's name.
-        named = self.provider(host="127.0.0.2")
-        self.assert_refused("IDPCommunicationError", 400, self.role(named), named.token())
-        self.assertEqual(named.fetches(), 0)
+            self.assertGreaterEqual(provider.connections, 1)
+        # Of somebody else's name, at an address that answers; and of its own there.
+        for names, good in ((("localhost", "127.0.0.1"), False), (("127.0.0.2",), True)):
+            named = self.provider(host="127.0.0.2", address="127.0.0.2", names=names, path="/" + self.name("realm"))
+            role = self.role(named)
+            if good:
+                self.sign_in(role, named.token())
+            else:
+                self.assert_refused("IDPCommunicationError", 400, role, named.token())
+                self.assertEqual(named.asked, {})
+            self.assertGreaterEqual(named.connections, 1)
 
     def test_a_thumbprint_names_a_certificate_that_nobody_else_vouches_for(self):
         with Authority("Another one") as unknown:
@@ -492,6 +518,47 @@ class Fenced(SignInCase):
         provider = self.provider()
         self.assert_refused("IDPCommunicationError", 400, self.role(provider), provider.token())
         self.assertEqual(provider.asked, {})
+
+
+class FencedKeys(SignInCase):
+    """Places that a provider sends the server to, where the keys are, in fact."""
+    allowed = ("--set", "sign_in.networks=127.0.0.1/32")
+
+    def sent_to(self, url):
+        provider = self.provider(path="/" + self.name("realm"))
+        document = {"issuer": provider.url, "jwks_uri": url}
+        provider.answers[provider.path + "/.well-known/openid-configuration"] = Answer(json.dumps(document).encode())
+        return provider
+
+    def keys_at(self, provider, **arguments):
+        """Another one that has the provider's keys; it is not registered."""
+        other = self.provider(register=False, path="/" + self.name("realm"), **arguments)
+        other.keys = provider.keys
+        document = {"issuer": provider.url, "jwks_uri": other.url + "/keys"}
+        provider.answers[provider.path + "/.well-known/openid-configuration"] = Answer(json.dumps(document).encode())
+        return other
+
+    def test_keys_are_fetched_where_that_is_allowed_and_nowhere_else(self):
+        for address, good in (("127.0.0.1", True), ("127.0.0.3", False)):
+            provider = self.sent_to("")
+            elsewhere = self.keys_at(provider, host=address, address=address, names=(address,))
+            role = self.role(provider)
+            if good:
+                self.sign_in(role, provider.token())
+            else:
+                self.assert_refused("IDPCommunicationError", 400, role, provider.token())
+            self.assertEqual(elsewhere.connections, 1 if good else 0)
+
+    def test_redirects_are_not_followed(self):
+        for path, status in (("/keys", 301), ("/keys", 307), ("/.well-known/openid-configuration", 302),
+                             ("/.well-known/openid-configuration", 308)):
+            provider = self.provider(path="/" + self.name("realm"))
+            provider.answers["/moved"] = Answer(json.dumps(provider._document(provider.path + path)).encode())
+            provider.answers[provider.path + path] = Answer(b"", status=status, headers=[
+                ("Location", f"https://localhost:{provider.port}/moved")])
+            self.assert_refused("IDPCommunicationError", 400, self.role(provider), provider.token())
+            self.assertEqual(provider.asked[provider.path + path], 1)
+            self.assertNotIn("/moved", provider.asked)
 
 
 class Logged(SignInCase):

@@ -148,6 +148,25 @@ class Traces(S3Case):
                 _, below = self.check_tree(spans, "GET object", None)
                 self.assertTrue({"open", "wait", "disk", "send"} <= below, (via, below))
 
+    def test_a_client_says_to_which_trace_its_requests_belong(self):
+        bucket = self.new_bucket()
+        self.s3.put_object(Bucket=bucket, Key="k", Body=b"x" * 5000)
+        with tempfile.TemporaryDirectory() as home:
+            for number, (via, command) in enumerate([("native", ("get", f"s3://{bucket}/k", "-")), ("http", ("get", f"s3://{bucket}/k", "-")),
+                                                     ("native", ("put", "-", f"s3://{bucket}/inline"))]):
+                headers, trace = self.parent(0x7000 + number)
+                env = dict(client_environment(pathlib.Path(home)), AWS_ENDPOINT_URL=self.server.http, TRACEPARENT=headers["traceparent"])
+                subprocess.run([program(), *command, "--via", via, "--native", self.server.native], env=env, check=True, input=b"small",
+                               capture_output=True, timeout=60)
+                name = "GET object" if command[0] == "get" else "PUT object"
+                roots, until = [], time.monotonic() + 30
+                while not roots and time.monotonic() < until:  # what the command asked before it may be told before
+                    spans = self.collector.trace(trace, 1)
+                    roots = [span for span in spans if span["name"] == name]
+                    time.sleep(0.05)
+                self.assertEqual([span.get("parentSpanId") for span in roots], [PARENT], spans)
+                self.assertEqual(attributes_of(roots[0]).get("verbena.door"), via)
+
     def get_by(self, door):
         until = time.monotonic() + 30
         while time.monotonic() < until:

@@ -714,6 +714,7 @@ static PyMethodDef client_methods[] = {
     KEYWORDS("list_page", client_list_page,
              "list_page(bucket, prefix=None, delimiter=None, after=None, continuation=None, max_keys=1000)\n\n"
              "([(key, size, modified_us, etag), ...], [common prefix, ...], continuation or None)"),
+    KEYWORDS("watch_begin", client_watch_begin, "watch_begin(bucket, prefix=None) -> Watch"),
     {"buckets_page", client_buckets, METH_NOARGS, "As list_page, of buckets' names."},
     KEYWORDS("make_bucket", client_make_bucket,
              "make_bucket(bucket, memory=False)\n\nmemory: PUTs are acknowledged from memory and written behind (scratch data)."),

@@ -70,6 +70,7 @@ PyMODINIT_FUNC PyInit__native(void) {
   operation_type = make_operation_type();
   if (!add(module, "Client", client_type) || !add(module, "Buffer", buffer_type) || !add(module, "Reply", reply_type) ||
       !add(module, "Queue", queue_type) || !add(module, "Operation", operation_type) || !add(module, "Results", make_results_type()) ||
+      !add(module, "Watch", make_watch_type()) ||
       PyModule_AddStringConstant(module, "version", verbena_version()) < 0) {
     return NULL;
   }

@@ -67,6 +67,7 @@ extern PyTypeObject *client_type, *buffer_type, *reply_type, *queue_type, *opera
 PyTypeObject* make_client_type(void);
 PyTypeObject* make_buffer_type(void);
 PyTypeObject* make_reply_type(void);
+PyTypeObject* make_watch_type(void);
 PyTypeObject* make_queue_type(void);
 PyTypeObject* make_operation_type(void);
 // tp_new of the types that only calls make.
@@ -145,6 +146,7 @@ Reply* get_pieces(Client* client, verbena_client* used, const char* bucket, cons
                   size_t room);
 
 // part.c
+PyObject* client_watch_begin(PyObject* self, PyObject* arguments, PyObject* keywords);  // watch.c
 PyObject* client_put_part(PyObject* self, PyObject* arguments, PyObject* keywords);
 
 Reply* new_reply(void);

@@ -4,6 +4,7 @@ import collections.abc
 import datetime
 import itertools
 import os
+import time
 from typing import NamedTuple, Optional
 
 from . import _native, errors
@@ -11,6 +12,7 @@ from . import _native, errors
 _BATCH_MAX = 4096
 _BATCH_BYTES_MAX = 64 << 20  # that are packed for one batch
 _GET, _PUT, _HEAD, _REMOVE = range(4)
+_WATCH_SLICE = 0.25  # seconds
 
 
 class ListedObject(NamedTuple):
@@ -72,6 +74,71 @@ class Outcomes(collections.abc.Sequence):
         return self
 
 
+class Change(NamedTuple):
+    """What became of a key: `what` is "created", "appended", "removed", "marked" (a delete marker was made), "changed" (tags, list, lock),
+    "renamed_away" or "renamed_here". "gap": changes were missed before this, and what is kept of keys under the prefix is not to be trusted."""
+
+    what: str
+    key: str = ""
+    size: int = 0
+    time_us: int = 0
+    etag: str = ""
+    version_id: str = ""
+    number: int = 0
+
+    @property
+    def is_gap(self) -> bool:
+        return self.what == "gap"
+
+    @property
+    def time(self) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(self.time_us / 1e6, datetime.timezone.utc)
+
+
+class Watch:
+    """Changes of the keys under a prefix, as they happen: an iterator without end, until end() or the end of a `with`.
+
+    One thread at a time asks (a second one gets a RuntimeError); any thread may end it. ConnectionError leaves it as it is: whoever asks again gets a gap, and what comes then.
+    """
+
+    def __init__(self, native: _native.Watch) -> None:
+        self._native = native
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.end()
+
+    def __iter__(self) -> "Watch":
+        return self
+
+    def __next__(self) -> Change:
+        try:
+            change = self.next()
+        except (ValueError, errors.Cancelled):
+            if not self._native.ended:
+                raise
+            change = None
+        if change is None:
+            raise StopIteration
+        return change
+
+    def next(self, timeout: Optional[float] = None) -> Optional[Change]:
+        """The next change; None when there is none within `timeout` seconds."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _WATCH_SLICE if until is None else min(_WATCH_SLICE, max(until - time.monotonic(), 0))
+            told = self._native.take(int(left * 1000))  # in slices, so that signals are heard
+            if told is not None:
+                return Change(*told)
+            if until is not None and time.monotonic() >= until:
+                return None
+
+    def end(self) -> None:
+        self._native.end()
+
+
 class Client(_native.Client):
     """A client of one server. Cheap calls, any thread; `with` or close() ends it. Make one in each process.
 
@@ -129,6 +196,10 @@ class Client(_native.Client):
             yield from prefixes
             if continuation is None:
                 return
+
+    def watch(self, bucket: str, prefix: str = "") -> Watch:
+        """What becomes of the keys that begin with `prefix`, from now on: by the native door alone."""
+        return Watch(self.watch_begin(bucket, prefix))
 
     def buckets(self):
         """The names of all buckets."""

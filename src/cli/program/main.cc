@@ -3,10 +3,12 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/watch_command.h"
+#include "verbena/client.h"
 #if __has_include("cli/server_command.h")
 #include "cli/server_command.h"
 #endif
@@ -15,6 +17,10 @@ int main(int argc, char** argv) {
   using namespace verbena::cli;
   // A reader that goes away (`verbena get ... - | head`) shows as EPIPE at the write, which ends the command quietly.
   std::signal(SIGPIPE, SIG_IGN);
+
+  // As tools that begin traces tell those that they run.
+  const char* const traceparent = std::getenv("TRACEPARENT");
+  const verbena::TraceScope trace(traceparent == nullptr ? "" : traceparent);
 
   CLI::App app{"Verbena: an S3-compatible object store whose objects travel by RDMA.", "verbena"};
   app.set_version_flag("--version", "verbena " VERBENA_VERSION);

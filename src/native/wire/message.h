@@ -17,7 +17,7 @@ namespace verbena::native::wire {
 
 // Of the frame. All versions of the protocol have the same; they differ in the types that a session knows.
 inline constexpr uint8_t version = 1;
-inline constexpr uint8_t protocol_version_max = 3;
+inline constexpr uint8_t protocol_version_max = 4;
 inline constexpr uint32_t magic = 'V' | 'N' << 8 | 'B' << 16 | version << 24;
 inline constexpr size_t header_size = 40;
 inline constexpr size_t mac_size = 8;
@@ -45,9 +45,14 @@ enum class Type : uint8_t {
   // Version 3:
   append = 26,
   rename = 27,
+  // Version 4:
+  watch = 28,
+  watch_next = 29,
+  watch_end = 30,
 };
 // The first version whose sessions know it.
 inline constexpr unsigned version_of(uint8_t type) {
+  if (type >= static_cast<uint8_t>(Type::watch)) return 4;
   if (type >= static_cast<uint8_t>(Type::append)) return 3;
   return type >= static_cast<uint8_t>(Type::get_many) ? 2 : 1;
 }

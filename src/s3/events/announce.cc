@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -18,6 +19,8 @@ namespace {
 
 // In the order that they have in AWS's records.
 using EventJson = nlohmann::ordered_json;
+
+constexpr std::string_view no_time = R"("eventTime":"")", record_end = "}}}]}";
 
 std::string text_of_message(const EventJson& message) {
   return message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -71,14 +74,18 @@ class ObjectAnnouncement final : public store::Announcement {
         owner_(access.owner),
         asker_(asker_of(caller, cause)),
         cause_(cause),
-        key_(key) {}
+        key_(key) {
+    const EventKind removed = kind_of(cause, true);
+    prepare(kind_of(cause, false));
+    if (removed != kind_of(cause, false)) prepare(removed);
+  }
 
   Result<std::vector<store::EventRow>> events(const store::Happened& happened) const override {
     const EventKind kind = kind_of(cause_, happened.info.delete_marker);
     std::vector<store::EventRow> events;
-    for (const NotificationRule& rule : *rules_) {
-      if (!rule.wants(kind, key_)) continue;
-      std::string text = record(rule, kind, happened);
+    for (const Prepared& rule : prepared_) {
+      if (rule.kind != kind) continue;
+      std::string text = record(rule, happened);
       VB_ASSIGN(const bool admitted, queues_.admit(rule.target, owner_, text.size()));
       if (admitted) events.push_back({rule.target, std::move(text)});
     }
@@ -89,21 +96,42 @@ class ObjectAnnouncement final : public store::Announcement {
   }
 
  private:
-  EventJson object(EventKind kind, const store::Happened& happened) const {
-    const store::ObjectInfo& info = happened.info;
-    EventJson json = {{"key", encoded_key(key_)}};
-    if (tells_content(kind)) json["size"] = info.size;
-    if (!info.etag.empty()) json["eTag"] = info.etag;
-    if (!info.version_id.empty()) json["versionId"] = info.version_id;
-    json["sequencer"] = fmt::format("{:016X}", happened.sequence);
-    return json;
+  // A record but for what only the change itself knows: events() runs while no other change can be made.
+  struct Prepared {
+    EventKind kind;
+    std::string target, until_time, until_object;
+  };
+
+  void prepare(EventKind kind) {
+    for (const NotificationRule& rule : *rules_) {
+      if (!rule.wants(kind, key_)) continue;
+      const std::string text = template_of(rule, kind);
+      const size_t time = text.find(no_time) + no_time.size() - 1;
+      prepared_.push_back({.kind = kind,
+                           .target = rule.target,
+                           .until_time = text.substr(0, time),
+                           .until_object = text.substr(time, text.size() - record_end.size() - time)});
+    }
   }
-  std::string record(const NotificationRule& rule, EventKind kind, const store::Happened& happened) const {
+
+  std::string record(const Prepared& rule, const store::Happened& happened) const {
+    const store::ObjectInfo& info = happened.info;
+    std::string text = rule.until_time + format_iso8601(happened.time_us) + rule.until_object;
+    const auto into = std::back_inserter(text);
+    if (tells_content(rule.kind)) fmt::format_to(into, R"(,"size":{})", info.size);
+    if (!info.etag.empty()) fmt::format_to(into, R"(,"eTag":{})", text_of_message(info.etag));
+    if (!info.version_id.empty()) fmt::format_to(into, R"(,"versionId":{})", text_of_message(info.version_id));
+    fmt::format_to(into, R"(,"sequencer":"{:016X}")", happened.sequence);
+    return text.append(record_end);
+  }
+
+  // Without its time; its object has nothing but its key.
+  std::string template_of(const NotificationRule& rule, EventKind kind) const {
     EventJson record = {
         {"eventVersion", record_version(kind)},
         {"eventSource", "aws:s3"},
         {"awsRegion", region_},
-        {"eventTime", format_iso8601(happened.time_us)},
+        {"eventTime", ""},
         {"eventName", event_name(kind)},
         {"userIdentity", {{"principalId", asker_.principal}}},
         {"requestParameters", {{"sourceIPAddress", asker_.address}}},
@@ -113,7 +141,7 @@ class ObjectAnnouncement final : public store::Announcement {
           {"configurationId", rule.id},
           {"bucket",
            {{"name", bucket_}, {"ownerIdentity", {{"principalId", owner_}}}, {"arn", "arn:aws:s3:::" + bucket_}}},
-          {"object", object(kind, happened)}}}};
+          {"object", {{"key", encoded_key(key_)}}}}}};
     EventJson message;
     message["Records"] = EventJson::array({std::move(record)});
     return text_of_message(message);
@@ -125,6 +153,7 @@ class ObjectAnnouncement final : public store::Announcement {
   const Asker asker_;
   const EventCause cause_;
   const std::string key_;
+  std::vector<Prepared> prepared_;  // of each rule that may want it
 };
 
 class TestAnnouncement final : public store::Announcement {

@@ -66,7 +66,15 @@ void EventQueues::add_locked(Queue& queue, uint64_t bucket, const std::string& o
 
 void EventQueues::load(const std::string& queue, const std::vector<store::EventBacklog>& backlog) {
   const std::lock_guard lock(mutex_);
-  for (const auto& one : backlog) add_locked(queue_locked(queue), one.bucket, {}, {one.events, one.bytes});
+  Queue& of = queue_locked(queue);
+  std::map<uint64_t, std::string> owners;
+  for (const auto& [bucket, one] : of.buckets) owners.emplace(bucket, one.owner);
+  of.buckets.clear();
+  of.owners.clear();
+  of.events = of.bytes = 0;
+  of.events_gauge.set(0);
+  of.bytes_gauge.set(0);
+  for (const auto& one : backlog) add_locked(of, one.bucket, owners[one.bucket], {one.events, one.bytes});
 }
 
 Result<bool> EventQueues::admit(const std::string& queue, const std::string& owner, size_t bytes) {
@@ -100,6 +108,9 @@ void EventQueues::removed(const std::string& queue, uint64_t bucket, uint64_t ev
   Queue& from = queue_locked(queue);
   const auto own = from.buckets.find(bucket);
   if (own == from.buckets.end()) return;
+  // Others may have counted them before they were there.
+  events = std::min(events, own->second.events);
+  bytes = std::min(bytes, own->second.bytes);
   take_from(from, own->second.owner, {events, bytes});
   own->second.events -= events;
   own->second.bytes -= bytes;

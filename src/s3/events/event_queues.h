@@ -38,7 +38,7 @@ class EventQueues {
 
   // All below are thread-safe.
 
-  // What lay in the store when it was opened: before the first event.
+  // What lies in the store: before the first event, and again where others add and deliver, too.
   void load(const std::string& queue, const std::vector<store::EventBacklog>& backlog);
   // Whether an event may be added. False: it is to be dropped. slow_down: refused.
   // `owner`: of the bucket.

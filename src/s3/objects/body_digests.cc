@@ -5,6 +5,8 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
+#include <deque>
+#include <mutex>
 #include <thread>
 
 #include "base/blocking.h"
@@ -18,28 +20,68 @@ BlockingPool& helpers() {
   return pool;
 }
 
+// Pieces that wait for a helper. There is a job of the helpers' for each; one that comes late finds nothing to do.
+class Pieces {
+ public:
+  struct Piece {
+    std::shared_ptr<DigestsAside> body;
+    Bytes bytes;
+  };
+  static Pieces& waiting() {
+    static Pieces pieces;
+    return pieces;
+  }
+  void add(Piece piece) {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(piece));
+  }
+  std::vector<Piece> take(size_t most) {
+    const std::lock_guard lock(mutex_);
+    const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(std::min(most, waiting_.size()));
+    std::vector<Piece> taken(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end));
+    waiting_.erase(waiting_.begin(), end);
+    return taken;
+  }
+  // Of this body, if no helper has it yet.
+  bool take_back(const DigestsAside* body) {
+    const std::lock_guard lock(mutex_);
+    return std::erase_if(waiting_, [&](const Piece& piece) { return piece.body.get() == body; }) != 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<Piece> waiting_;
+};
+
 }  // namespace
 
 void BodyDigests::want(Algorithm algorithm) {
-  if (!wants(algorithm)) running_.emplace_back(algorithm);
+  if (wants(algorithm)) return;
+  if (algorithm == Algorithm::md5) {
+    running_md5_.emplace();
+  } else {
+    running_.emplace_back(algorithm);
+  }
 }
 
 bool BodyDigests::wants(Algorithm algorithm) const {
+  if (algorithm == Algorithm::md5) return running_md5_.has_value();
   return std::ranges::any_of(running_, [&](const Digest& digest) { return digest.algorithm() == algorithm; });
 }
 
 void BodyDigests::update(Bytes bytes) {
+  update_all_but_md5(bytes);
+  if (running_md5_) running_md5_->update(bytes);
+}
+
+void BodyDigests::update_all_but_md5(Bytes bytes) {
   for (Digest& digest : running_) digest.update(bytes);
 }
 
 void BodyDigests::finish() {
-  for (Digest& digest : running_) {
-    if (digest.algorithm() == Algorithm::md5) {
-      md5_ = digest.finish();
-    } else {
-      checksums_.push_back({digest.algorithm(), digest.finish(), 0});
-    }
-  }
+  if (running_md5_) md5_ = as_text(running_md5_->finish());
+  running_md5_.reset();
+  for (Digest& digest : running_) checksums_.push_back({digest.algorithm(), digest.finish(), 0});
   running_.clear();
 }
 
@@ -51,18 +93,30 @@ Task<void> DigestsAside::add(Bytes bytes) {
   co_await done();
   if (bytes.empty()) co_return;
   busy_ = true;
-  // The helper lets go of this before the core hears: what it holds belongs to the core.
-  auto job = [self = shared_from_this(), bytes]() mutable {
-    self->digests.update(bytes);
-    const auto executor = self->idle_.get_executor();
-    boost::asio::post(executor, [mine = std::move(self)] {
+  Pieces::waiting().add({shared_from_this(), bytes});
+  if (helpers().submit("body digest", digest_what_waits)) co_return;
+  if (!Pieces::waiting().take_back(this)) co_return;
+  digests.update(bytes);
+  busy_ = false;
+}
+
+// On a helper's thread.
+void DigestsAside::digest_what_waits() {
+  auto pieces = Pieces::waiting().take(Md5::lanes_max);
+  std::vector<Md5::More> md5s;
+  for (const auto& [body, bytes] : pieces) {
+    body->digests.update_all_but_md5(bytes);
+    if (Md5* md5 = body->digests.running_md5()) md5s.push_back({md5, bytes});
+  }
+  Md5::update_all(md5s);
+  // The helper lets go of a body before its core hears: what it holds belongs to the core.
+  for (auto& piece : pieces) {
+    const auto executor = piece.body->idle_.get_executor();
+    boost::asio::post(executor, [mine = std::move(piece.body)] {
       mine->busy_ = false;
       mine->idle_.cancel();
     });
-  };
-  if (helpers().submit("body digest", std::move(job))) co_return;
-  digests.update(bytes);
-  busy_ = false;
+  }
 }
 
 }  // namespace verbena::s3

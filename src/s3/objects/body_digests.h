@@ -4,10 +4,12 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/checksum.h"
+#include "base/md5.h"
 #include "base/task.h"
 #include "memory/arena.h"
 #include "store/store.h"
@@ -24,14 +26,20 @@ class BodyDigests {
   const std::string& md5() const { return md5_; }  // raw; empty when not wanted
   const std::vector<store::Checksum>& checksums() const { return checksums_; }
 
+  // update() in two halves, so that the MD5s of several bodies can go side by side (Md5::update_all).
+  void update_all_but_md5(Bytes bytes);
+  Md5* running_md5() { return running_md5_ ? &*running_md5_ : nullptr; }  // null: not wanted
+
  private:
   std::vector<Digest> running_;
+  std::optional<Md5> running_md5_;
   std::string md5_;
   std::vector<store::Checksum> checksums_;
 };
 
-// Digests the bytes of one body, those of a large one on a helper thread, so that the next bytes arrive meanwhile: MD5
-// is slower than a wire. Used on one core; keeps itself and the memory that a helper reads.
+// Digests the bytes of a large body on a helper thread, so that the next bytes arrive meanwhile: MD5 is slower than a
+// wire. A helper takes what waits of several bodies at once, and their MD5s go side by side. Used on one core; keeps
+// itself and the memory that a helper reads.
 class DigestsAside : public std::enable_shared_from_this<DigestsAside> {
  public:
   static constexpr size_t piece_size = 256 * KiB;     // read and digested in turns
@@ -51,6 +59,7 @@ class DigestsAside : public std::enable_shared_from_this<DigestsAside> {
  private:
   DigestsAside(BodyDigests d, boost::asio::any_io_executor executor)
       : digests(std::move(d)), idle_(std::move(executor), boost::asio::steady_timer::time_point::max()) {}
+  static void digest_what_waits();
   boost::asio::steady_timer idle_;
   bool busy_ = false;
 };

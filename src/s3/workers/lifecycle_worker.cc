@@ -66,7 +66,7 @@ Task<> LifecyclePass::run() {
   const auto buckets = co_await store_.buckets();
   if (!buckets) co_return;
   for (const auto& info : *buckets) {
-    if (stop_) co_return;
+    if (ends()) co_return;
     const auto done = co_await bucket(info.name);
     if (!done && !(done.error() == Errc::no_such_bucket)) {
       log::warn("lifecycle: bucket {}: {}", info.name, describe(done.error()));
@@ -89,10 +89,10 @@ Task<Result<void>> LifecyclePass::versions(const std::string& bucket, const Rule
   const auto stored = co_await store_.document(bucket, progress_document);
   if (stored) decode_progress(**stored, request);
   Key key;
-  for (int pages = 1; !stop_; ++pages) {
+  for (int pages = 1; !ends(); ++pages) {
     VB_CO_ASSIGN(const store::VersionPage page, co_await store_.list_versions(bucket, request));
     for (const auto& entry : page.versions) {
-      if (stop_) co_return Result<void>();
+      if (ends()) co_return Result<void>();
       co_await judge(bucket, rules, entry, key);
     }
     if (!page.truncated) {
@@ -185,9 +185,10 @@ Task<> LifecyclePass::remove(const std::string& bucket, const std::string& key, 
 Task<Result<void>> LifecyclePass::uploads(const std::string& bucket, const Rules& rules) {
   store::ListUploadsRequest request;
   request.max_uploads = options_.page_size;
-  while (!stop_) {
+  while (!ends()) {
     VB_CO_ASSIGN(const store::UploadPage page, co_await store_.list_uploads(bucket, request));
     for (const auto& upload : page.uploads) {
+      if (ends()) co_return Result<void>();
       const auto due = [&](const LifecycleRule& rule) {
         return rule.enabled && rule.abort_days && upload.key.starts_with(rule.filter.prefix) &&
                due_us(upload.created_us, *rule.abort_days, options_.day_s) <= clock_.now_us();

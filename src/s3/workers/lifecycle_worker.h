@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -21,6 +22,7 @@ struct LifecycleOptions {
   int64_t day_s = 86'400;  // seconds that a day has
   int page_size = 1000;
   std::chrono::milliseconds pause{5};  // between pages
+  std::function<bool()> on_duty{};     // where servers share a store: whether this one does it; asked before each act
 };
 
 // One pass over everything, once. For the worker, and for tests.
@@ -48,6 +50,7 @@ class LifecyclePass {
   Task<> end_key(const std::string& bucket, const Rules& rules, Key& key);
   Task<> remove(const std::string& bucket, const std::string& key, const store::ObjectInfo& info, bool by_version);
   Task<> rest();
+  bool ends() const { return stop_ || (options_.on_duty && !options_.on_duty()); }
   bool marker_due(const Rules& rules, const store::VersionEntry& entry) const;
   bool noncurrent_due(const Rules& rules, const store::VersionEntry& entry, const Key& key) const;
 

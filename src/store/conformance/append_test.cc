@@ -293,7 +293,6 @@ TEST_P(Appends, SurviveAPowerLossOnceAcknowledged) {
 }
 
 TEST_P(Appends, RenameMovesTheObjectAndNothingElse) {
-  if (!t.renames()) GTEST_SKIP();
   const std::string bytes = pattern(100'000, 4);
   auto stored = put("a", bytes);
   ASSERT_TRUE(stored);
@@ -312,17 +311,7 @@ TEST_P(Appends, RenameMovesTheObjectAndNothingElse) {
   expect("z", bytes);
 }
 
-TEST_P(Appends, AnEngineThatCannotRenameSaysSoAndChangesNothing) {
-  if (t.renames()) GTEST_SKIP();
-  ASSERT_TRUE(put("a", "1"));
-  EXPECT_EQ(rename("a", "c").error(), Errc::not_implemented);
-  EXPECT_EQ(rename("a", "c", "token", "a to c").error(), Errc::not_implemented);
-  expect("a", "1");
-  EXPECT_EQ(t.get("b", "c").error(), Errc::no_such_key);
-}
-
 TEST_P(Appends, RenameTakesPartsAlong) {
-  if (!t.renames()) GTEST_SKIP();
   auto upload = t.start_upload("b", "a");
   auto one = t.put_part(*upload, 1, pattern(100'000, 1)), two = t.put_part(*upload, 2, pattern(10, 2));
   ASSERT_TRUE(t.complete(*upload, {*one, *two}));
@@ -338,7 +327,6 @@ TEST_P(Appends, RenameTakesPartsAlong) {
 }
 
 TEST_P(Appends, ARenameThatComesAgainIsNotDoneAgain) {
-  if (!t.renames()) GTEST_SKIP();
   ASSERT_TRUE(put("a", "1"));
   ASSERT_TRUE(rename("a", "c", "token", "a to c"));
   ASSERT_TRUE(rename("a", "c", "token", "a to c")) << "the source is gone, as it should";
@@ -355,7 +343,6 @@ TEST_P(Appends, ARenameThatComesAgainIsNotDoneAgain) {
 }
 
 TEST_P(Appends, TokensOfRenamesAreForgotten) {
-  if (!t.renames()) GTEST_SKIP();
   ASSERT_TRUE(put("a", "1"));
   ASSERT_TRUE(rename("a", "c", "old", "a to c"));
   for (int i = 0; i < 4'000; ++i) t.clock().now_us();  // a second each
@@ -365,7 +352,6 @@ TEST_P(Appends, TokensOfRenamesAreForgotten) {
 }
 
 TEST_P(Appends, ARenameSaysNoAsItsJudgeDoes) {
-  if (!t.renames()) GTEST_SKIP();
   ASSERT_TRUE(put("a", "1"));
   ASSERT_TRUE(put("c", "22"));
   RenameRequest request{.from = "a", .to = "c"};
@@ -400,7 +386,6 @@ TEST_P(Appends, RandomHistoriesAgreeWithAMap) {
         model.erase(key);
         break;
       case 2: {
-        if (!t.renames()) break;
         const bool there = model.contains(key);
         auto moved = rename(key, other, random() % 2 == 0 ? std::to_string(i) : "", "x");
         ASSERT_EQ(moved.has_value(), there);

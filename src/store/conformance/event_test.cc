@@ -179,31 +179,5 @@ TEST_P(EventTest, WhatIsAcknowledgedFromMemoryHasItsEventAllTheSame) {
 
 ON_ALL_ENGINES(EventTest);
 
-// Whatever a crash takes: of each acknowledged object the event, and no event without its object.
-TEST(EventCrash, ObjectsAndEventsGoTogether) {
-  for (uint64_t seed = 0; seed < 8; ++seed) {
-    LocalRig t;
-    t.vary(seed);
-    t.open();
-    t.make_bucket("b");
-    const auto told = std::make_shared<const Told>("put");
-    CommitConditions conditions;
-    conditions.announcement = told;
-    for (int i = 0; i < 20; ++i) {
-      const std::string n = std::to_string(i);
-      ASSERT_TRUE(t.put("b", "k" + n, "bytes", {.conditions = conditions, .size_hint = {}, .etag = n}));
-    }
-    t.crash(seed);
-    std::vector<std::string> records;
-    const auto backlog = t.run(t.engine().event_backlog("q"));
-    ASSERT_TRUE(backlog && backlog->size() == 1u);
-    const auto events = t.run(t.engine().events("q", backlog->front().bucket, 0, 100, 1 * MiB));
-    ASSERT_TRUE(events);
-    for (const auto& event : *events) records.push_back(event.record);
-    ASSERT_EQ(records.size(), 20u);
-    for (int i = 0; i < 20; ++i) EXPECT_EQ(records[static_cast<size_t>(i)], "put:" + std::to_string(i));
-  }
-}
-
 }  // namespace
 }  // namespace verbena::store::conformance

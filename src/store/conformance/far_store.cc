@@ -161,6 +161,7 @@ struct FarStore::FarContext final : Context {
     clock = near->clock;
     keeps_usage = near->keeps_usage;
     keeps_events = near->keeps_events;
+    tells_changes = near->tells_changes;
   }
   const std::shared_ptr<Context> near;
   FarCatalogue catalogue;

@@ -36,6 +36,8 @@ class RadosRig : public Rig {
     auto opened = rados::RadosStore::connect(options);
     if (!opened) ADD_FAILURE() << opened.error();
     store_ = std::move(*opened);
+    // Who delivers events is who sees them as they are.
+    EXPECT_TRUE(eventually([this] { return store_->on_duty(); }));
   }
   void reopen() override { open(); }
   void crash(uint64_t) override { open(); }
@@ -57,7 +59,6 @@ class RadosRig : public Rig {
     }
     return leaks;
   }
-  bool renames() const override { return false; }
   rados::RadosStore& store() { return *store_; }
 
   rados::Options options;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "store/conformance/rados_rig.h"
+#include "store/rados/engine.h"
 
 namespace verbena::store::conformance {
 namespace {
@@ -58,6 +59,75 @@ TEST_F(OnRados, ATabletIsSplitWhileKeysAreWrittenAndEveryOneIsThere) {
     EXPECT_EQ(*t.get("b", key(i)), pattern(i % 10 == 0 ? 70'000 : 100, static_cast<uint64_t>(i)));
   }
   EXPECT_FALSE(t.leaks());
+}
+
+// A server that began to move an object to another tablet's key and went away: as it left things. `half`: the target's
+// half had happened.
+void leave_a_move(RadosRig& t, const std::string& from, const std::string& to, bool half) {
+  auto& engine = static_cast<rados::Engine&>(*t.store().context());
+  const uint64_t id = engine.buckets.find("b")->id;
+  const auto bucket = engine.run(engine.registry.load(id));
+  ASSERT_TRUE(bucket);
+  const auto tablet = [&](const std::string& key) { return (*bucket)->tablets[(*bucket)->tablet_of("o" + key)]; };
+  const rados::Tablet source = tablet(from), target = tablet(to);
+  ASSERT_NE(source.number, target.number);
+  const auto head = engine.run(engine.registry.row(source.object, "o" + from));
+  rados::Move move;
+  move.to = target.number;
+  move.guard_row = rados::guard_row(from);
+  move.guard_seen = *engine.run(engine.registry.row(source.object, move.guard_row));
+  move.gone = {"o" + from, move.guard_row};
+  const auto frozen =
+      engine.run(engine.registry.set_phase(*bucket, rados::Phase::moving, source.number, rados::encode(move)));
+  ASSERT_TRUE(frozen);
+  if (!half) return;
+  librados::ObjectWriteOperation op;
+  const std::map<std::string, rados::Buffer> rows = {
+      {"o" + to, rados::to_buffer(*head)},
+      {rados::guard_row(to), rados::to_buffer(rados::encode(rados::Guard{1, 1}))},
+      {rados::moved_row, rados::to_buffer((*frozen)->phase_who())}};
+  op.omap_set(rows);
+  ASSERT_EQ(engine.run(engine.cluster->write(rados::Cluster::Pool::index, target.object, std::move(op))), 0);
+}
+
+TEST_F(OnRados, AMoveThatWasLeftIsUndoneOrFinishedByWhoeverComes) {
+  SplittingRadosRig t;
+  t.open();
+  t.make_bucket("b");
+  for (int i = 0; i < 60; ++i) ASSERT_TRUE(t.put("b", key(i), ""));
+  ASSERT_TRUE(eventually([&] { return t.store().survey()->tablets >= 3; }));
+  leave_a_move(t, key(0), key(59) + "x", /*half=*/false);
+  EXPECT_TRUE(t.get("b", key(0))) << "nothing had happened";
+  EXPECT_EQ(t.get("b", key(59) + "x").error(), Errc::no_such_key);
+  leave_a_move(t, key(0), key(59) + "x", /*half=*/true);
+  EXPECT_EQ(t.get("b", key(0)).error(), Errc::no_such_key) << "it is moved";
+  EXPECT_TRUE(t.get("b", key(59) + "x"));
+  ASSERT_TRUE(t.put("b", key(0), "again"));
+  EXPECT_EQ(*t.get("b", key(0)), "again");
+  EXPECT_EQ(t.list("b")->entries.size(), 61u);
+  EXPECT_FALSE(t.leaks());
+}
+
+TEST_F(OnRados, WhatAServerCountedThatIsGoneIsTakenOverOnce) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(t.put("b", key(i), "12345"));
+    t.reopen();  // each time another server, which counts in a row of its own
+  }
+  auto& engine = static_cast<rados::Engine&>(*t.store().context());
+  const uint64_t id = engine.buckets.find("b")->id;
+  const std::string tablet = rados::tablet_object(id, 0);
+  ASSERT_TRUE(t.put("b", key(3), "12345"));
+  // Its own row, too: as if it had been away for long. It finds out with its next change but one, at the latest.
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(engine.run(engine.book.take_over(tablet, {})));
+  EXPECT_EQ(engine.run(engine.registry.all(tablet, "$"))->size(), 1u);
+  EXPECT_EQ(t.usage("b").value(), (Usage{.objects = 4, .bytes = 20}));
+  ASSERT_TRUE(t.put("b", key(4), "12345"));
+  EXPECT_EQ(t.usage("b").value(), (Usage{.objects = 5, .bytes = 25}));
+  ASSERT_TRUE(engine.run(engine.book.look(id)));
+  EXPECT_EQ(t.engine().usage_now("b")->bucket, (Usage{.objects = 5, .bytes = 25}));
 }
 
 TEST_F(OnRados, RequestsCostFewCallsHoweverManyKeysThereAre) {

@@ -54,8 +54,6 @@ class Rig {
   // Something is held that no row names, or named that is not held.
   virtual bool leaks() = 0;
   virtual void expect_no_leak() { EXPECT_FALSE(leaks()); }
-  // Engines whose changes are of one key each refuse to.
-  virtual bool renames() const { return true; }
   // Before open(): chooses among the engine's options.
   virtual void vary(uint64_t /*seed*/) {}
 

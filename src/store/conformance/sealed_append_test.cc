@@ -225,6 +225,7 @@ TEST_P(SealedAppends, BytesThatWereSealedForAnotherObjectAreRefused) {
     }
     ASSERT_TRUE(append("log", "beside", 0)) << "of the same size, under another key";
     EXPECT_EQ(t.run((*writer)->commit(info_of(large), {})).error(), Errc::conditional_conflict);
+    writer->reset();  // its bytes may be there as long as it is
     expect("log", "beside");
     ASSERT_TRUE(t.remove("b", "log"));
     t.expect_no_leak();
@@ -287,7 +288,7 @@ TEST_P(SealedAppends, RandomHistoriesAgreeWithAMap) {
     if (what == 0) {
       ASSERT_TRUE(t.remove("b", key));
       model.erase(key);
-    } else if (what == 1 && t.renames()) {
+    } else if (what == 1) {
       auto moved = t.run(t.engine().rename("b", {.from = key, .to = other}));
       ASSERT_EQ(moved.has_value(), model.contains(key));
       if (model.contains(key) && key != other) {

@@ -98,6 +98,7 @@ void Engine::supply_seams() {
   clock = options.clock;
   keeps_usage = true;
   keeps_events = true;
+  tells_changes = true;
 }
 
 void Engine::stop() {

@@ -139,6 +139,7 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
       waiting_.emplace_hint(waiting_.end(), object->sequence, object);
     }
     newest = object;
+    object->told_after = bucket->feed->tell_early(key, stored);
     bytes_gauge_.set(static_cast<int64_t>(bytes_));
     const bool many = bytes_ > bytes_max_ / 4 || waiting_.size() > entries_max / 4;
     const bool hurry = many && !hurried_locked();
@@ -363,9 +364,21 @@ void WriteBehind::write(Batch batch) {
   wake_settled(std::move(lock));
 }
 
+// A change that came by the catalogue was told after this object, which readers see instead of it all the same: the
+// last that is told of a key is what there is.
+void WriteBehind::tell_again_locked(const Acknowledged& object) const {
+  BucketFeed& feed = *object.bucket->feed;
+  if (!feed.wanted() || feed.committed(object.key) == object.told_after) return;
+  const auto newest = newest_.find(Name(*object.bucket, object.key).text());
+  if (newest != newest_.end() && newest->second->sequence == object.sequence) {
+    (void)feed.tell_early(object.key, object.info);
+  }
+}
+
 void WriteBehind::in_index(const Acknowledged& object) {
   std::unique_lock lock(mutex_);
   const auto keep = writing_.extract(object.sequence);
+  tell_again_locked(object);
   forget_locked(object);
   wake_settled(std::move(lock));
 }
@@ -384,6 +397,7 @@ void WriteBehind::failed(AcknowledgedPtr object, const Error& why) {
   forget_locked(*object);
   if (!overwritten) {
     lost_.add();
+    object->bucket->feed->lose_track();
     log::error("store: {}/{} was acknowledged from memory and is lost: {}", object->bucket->name,
                log::printable(object->key), describe(why));
   }

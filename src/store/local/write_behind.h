@@ -39,6 +39,7 @@ struct Acknowledged {
   size_t held_bytes = 0;  // bytes of memory
   uint64_t sequence = 0;  // in the order of the acknowledgements, from 1; what replaces a waiting one has its number
   SteadyClock::time_point since{};  // when that number was given
+  uint64_t told_after = 0;          // BucketFeed::committed() when this was told
 };
 using AcknowledgedPtr = std::shared_ptr<const Acknowledged>;
 
@@ -91,7 +92,8 @@ class WriteBehind final : public Early {
   Result<Run> write_run(Bytes bytes);
   void in_index(const Acknowledged& object);              // on the committer's thread, inside the transaction
   void failed(AcknowledgedPtr object, const Error& why);  // waits for another try, or is lost
-  void forget_locked(const Acknowledged& object);         // of the table, if it is the newest of its key
+  void tell_again_locked(const Acknowledged& object) const;
+  void forget_locked(const Acknowledged& object);  // of the table, if it is the newest of its key
   uint64_t settled_upto_locked() const;
   void wake_settled(std::unique_lock<std::mutex> lock);
   Task<Result<void>> wait_for(uint64_t upto);

@@ -61,6 +61,40 @@ TEST_F(WriteBehindTest, WritingBehindChangesNothingThatAReaderSees) {
   EXPECT_EQ(*t.get("b", "k"), bytes);
 }
 
+class Listener final : public ChangeListener {
+ public:
+  void told(uint64_t, const KeyChangePtr& change) override { etags += change->etag + " "; }
+  void lost_track(uint64_t) override { ++lost; }
+  void bucket_removed(uint64_t) override {}
+  std::string etags;
+  int lost = 0;
+};
+
+TEST_F(WriteBehindTest, WhoListensIsToldWhenItIsAcknowledgedAndNotAgainWhenItIsWritten) {
+  const auto listener = std::make_shared<Listener>();
+  ASSERT_TRUE((*t.store->feed("b"))->listen(listener));
+  ASSERT_TRUE(put("k", "bytes", {.conditions = {}, .size_hint = {}, .etag = "1"}));
+  EXPECT_EQ(listener->etags, "1 ");
+  ASSERT_TRUE(put("k", "bytes", {.conditions = {}, .size_hint = {}, .etag = "2"}));
+  t.store->drain();
+  EXPECT_EQ(listener->etags, "1 2 ");
+}
+
+// A removal that was judged before a PUT was acknowledged, and committed after it: readers see the PUT's object, before
+// and after.
+TEST_F(WriteBehindTest, AChangeThatIsToldAfterAnObjectWhichOvertookItIsNotTheLastWord) {
+  const auto listener = std::make_shared<Listener>();
+  const BucketFeedPtr feed = *t.store->feed("b");
+  ASSERT_TRUE(feed->listen(listener));
+  ASSERT_TRUE(put("k", "bytes", {.conditions = {}, .size_hint = {}, .etag = "1"}));
+  ObjectInfo gone;
+  gone.etag = "removed";
+  feed->tell(KeyEvent::removed, "k", gone);
+  t.store->drain();
+  EXPECT_EQ(listener->etags, "1 removed 1 ");
+  EXPECT_TRUE(t.get("b", "k"));
+}
+
 TEST_F(WriteBehindTest, AReaderKeepsWhatItOpened) {
   const std::string first = pattern(100'000, 4), second = pattern(100'000, 5);
   ASSERT_TRUE(put("k", first));

@@ -241,6 +241,10 @@ Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::o
     job.answers[i].modified_us = record.info.modified_us;
     VB_TRY(announce(transaction, plan.accepted[i]->conditions.announcement, bucket.id, job.answers[i]));
   }
+  // Appends that are one change are told as one.
+  transaction.on_commit([p = &job, what = current ? KeyEvent::appended : KeyEvent::created] {
+    p->bucket->feed->tell(what, p->key, p->answers.back());
+  });
   return {};
 }
 

@@ -101,6 +101,7 @@ std::vector<std::shared_ptr<const Bucket>> Buckets::all() const {
 void Buckets::add(const BucketRecord& record) {
   auto bucket = std::make_shared<Bucket>();
   bucket->id = record.id;
+  bucket->feed = std::make_shared<BucketFeed>(record.id, record.info.created_us, record.info.owner);
   bucket->name = record.info.name;
   bucket->created_us = record.info.created_us;
   bucket->owner = record.info.owner;
@@ -122,6 +123,7 @@ void Buckets::remove(std::string_view name) {
   const Bucket& bucket = *it->second;
   bucket.count(-bucket.committed.read());  // its unfinished uploads
   bucket.set_uncounted(false);
+  bucket.feed->end();
   buckets_.erase(it);
 }
 

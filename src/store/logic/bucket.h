@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "store/change_feed.h"
 #include "store/logic/record.h"
 
 namespace verbena::store {
@@ -104,6 +105,7 @@ struct Bucket {
   mutable LiveUsage committed, acknowledged_usage;
   mutable std::atomic<bool> uncounted{false};
   std::shared_ptr<OwnersUsage> owners = std::make_shared<OwnersUsage>();
+  BucketFeedPtr feed;  // who wants to know what becomes of its keys
 
   void set(const BucketInfo& info) const;  // what may change of a bucket
   void count(const Usage& change) const {

@@ -36,8 +36,9 @@ struct Context {
   const WallClock* clock = &system_clock();
   // Of an engine whose buckets others may change: whether what is known of them is what they are. Empty: always.
   std::function<bool()> fresh;
-  bool keeps_usage = false;   // the engine adds up Transaction::count()
-  bool keeps_events = false;  // rows that go into any change, whichever place they are of
+  bool keeps_usage = false;    // the engine adds up Transaction::count()
+  bool tells_changes = false;  // every change of a key goes through this process (Bucket::feed)
+  bool keeps_events = false;   // rows that go into any change, whichever place they are of
   Buckets buckets;
   const std::shared_ptr<AppendQueues> appends = make_append_queues();
 };

@@ -117,6 +117,12 @@ Task<Result<Usage>> EngineStore::bucket_usage(std::string_view bucket) {
 
 bool EngineStore::keeps_usage() const { return context_->keeps_usage; }
 
+Result<BucketFeedPtr> EngineStore::feed(std::string_view bucket) {
+  VB_ASSIGN(const auto found, context_->find_bucket(bucket));
+  if (!context_->tells_changes) return fail(Errc::not_implemented, "This store cannot tell what changes.");
+  return found->feed;
+}
+
 bool EngineStore::keeps_events() const { return context_->keeps_events; }
 
 Task<Result<void>> EngineStore::announce(std::string_view bucket, AnnouncementPtr announcement) {

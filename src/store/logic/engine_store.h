@@ -6,13 +6,16 @@
 
 #include <memory>
 
+#include "store/change_feed.h"
 #include "store/logic/context.h"
 #include "store/store.h"
 
 namespace verbena::store {
 
-class EngineStore : public Store {
+class EngineStore : public Store, public ChangeFeeds {
  public:
+  Result<BucketFeedPtr> feed(std::string_view bucket) override;
+
   Task<Result<void>> create_bucket(BucketInfo bucket) override;
   Task<Result<BucketInfo>> bucket(std::string_view name) override;
   Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;

@@ -103,6 +103,7 @@ Result<void> judge_completion(Transaction& transaction, Completion& c) {
   c.stored = std::move(record.info);
   name_version(c.stored, bucket.info.versioning);
   for (StoredPart& part : chosen.parts) c.stored.parts.push_back(std::move(part.info));
+  transaction.on_commit([p = &c] { p->bucket->feed->tell(KeyEvent::created, p->key, p->stored); });
   return announce(transaction, c.conditions.announcement, bucket.id, c.stored);
 }
 

@@ -24,7 +24,7 @@ Result<void> check_remove(const std::optional<Version>& version, const CommitCon
   return {};
 }
 
-Result<void> remove_one_version(Transaction& transaction, Removal& r) {
+Result<void> remove_one_version(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
   VB_ASSIGN(auto version, find_version(transaction, r.bucket->id, r.key, r.request.version_id));
   r.removed.version_id = r.request.version_id;
   if (!version) return {};
@@ -32,7 +32,11 @@ Result<void> remove_one_version(Transaction& transaction, Removal& r) {
   VB_TRY(check_lock(version->record.info.lock, transaction.now_us(), r.request.bypass_governance));
   r.removed.delete_marker = version->record.info.delete_marker;
   r.happened = true;
-  return remove_version(transaction, r.bucket->id, r.key, *version);
+  VB_ASSIGN(CurrentObject current, remove_version(transaction, bucket.id, r.key, *version));
+  r.changes_current = current.changed;
+  r.uncovered = std::move(current.now);
+  if (r.uncovered) name_version(*r.uncovered, bucket.info.versioning);
+  return {};
 }
 
 Result<void> put_delete_marker(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
@@ -60,21 +64,33 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
   VB_TRY(step_aside(transaction, bucket, r.key, current));
   if (current) transaction.erase(Table::objects, keys::object(bucket.id, r.key));
   r.happened = true;
+  r.changes_current = current.has_value();
   if (bucket.info.versioning == Versioning::off) return {};
   return put_delete_marker(transaction, r, bucket);
+}
+
+void tell(const Removal& r) {
+  BucketFeed& feed = *r.bucket->feed;
+  const KeyEvent what = r.told.delete_marker ? KeyEvent::marked : KeyEvent::removed;
+  // That a version went whose place another one takes is nothing to who may not know of versions.
+  feed.tell(what, r.key, r.told, /*of_versions=*/!r.changes_current || r.uncovered);
+  if (r.uncovered) feed.tell(KeyEvent::created, r.key, *r.uncovered);
 }
 
 Result<void> judge_removal(Transaction& transaction, Removal& r) {
   VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *r.bucket));
   r.removed = {};
-  r.happened = false;
+  r.happened = r.changes_current = false;
+  r.uncovered.reset();
   const bool named = !r.request.version_id.empty();
-  VB_TRY(named ? remove_one_version(transaction, r) : remove_current(transaction, r, bucket));
+  VB_TRY(named ? remove_one_version(transaction, r, bucket) : remove_current(transaction, r, bucket));
   if (!r.happened) return {};
-  ObjectInfo told;
-  told.version_id = r.removed.version_id;
-  told.delete_marker = !named && r.removed.delete_marker;
-  return announce(transaction, r.request.conditions.announcement, bucket.id, told);
+  r.told = {};
+  r.told.modified_us = transaction.now_us();
+  r.told.version_id = r.removed.version_id;
+  r.told.delete_marker = !named && r.removed.delete_marker;
+  transaction.on_commit([p = &r] { tell(*p); });
+  return announce(transaction, r.request.conditions.announcement, bucket.id, r.told);
 }
 
 Result<void> judge_update(Transaction& transaction, Update& u) {
@@ -100,6 +116,9 @@ Result<void> judge_update(Transaction& transaction, Update& u) {
   put_version(transaction, bucket.id, u.key, *version);
   u.info = info;
   name_version(u.info, bucket.info.versioning);
+  transaction.on_commit([p = &u, of_versions = !version->current] {
+    p->bucket->feed->tell(KeyEvent::changed, p->key, p->info, of_versions);
+  });
   return announce(transaction, u.change.announcement, bucket.id, u.info);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,11 @@ struct Removal {
   std::string key;
   RemoveRequest request;
   Removed removed;
+  ObjectInfo told{};  // what others are told of it
+  // Who may not know of versions is told of these alone: whether there is another current object now, or none any more,
+  // and the older version that is there again.
+  bool changes_current = false;
+  std::optional<ObjectInfo> uncovered{};
   bool happened = false;  // something went, or a delete marker was made
 };
 Change removal_change(std::shared_ptr<Removal> removal);

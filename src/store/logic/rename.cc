@@ -84,6 +84,12 @@ Result<void> judge_rename(Transaction& transaction, Renaming& r) {
   transaction.erase(Table::objects, keys::object(bucket.id, r.request.from));
   // Under its old id: what it names by that (its list of parts) need not be touched.
   transaction.put(Table::objects, keys::object(bucket.id, r.request.to), encode(*source));
+  r.gone = {};
+  r.gone.modified_us = transaction.now_us();
+  transaction.on_commit([p = &r] {
+    p->bucket->feed->tell(KeyEvent::renamed_away, p->request.from, p->gone);
+    p->bucket->feed->tell(KeyEvent::renamed_here, p->request.to, p->info);
+  });
   return {};
 }
 

@@ -13,6 +13,7 @@ struct Renaming {
   std::shared_ptr<const Bucket> bucket;
   RenameRequest request;
   ObjectInfo info{};  // the answer
+  ObjectInfo gone{};  // what others are told of the old name
 };
 
 // no_such_key, invalid_bucket_state (the bucket has or had versions), idempotency_mismatch, and what the request's own

@@ -139,7 +139,8 @@ Result<void> step_aside(Transaction& transaction, const BucketRecord& bucket, st
   return {};
 }
 
-Result<void> remove_version(Transaction& transaction, uint64_t bucket, std::string_view key, const Version& version) {
+Result<CurrentObject> remove_version(Transaction& transaction, uint64_t bucket, std::string_view key,
+                                     const Version& version) {
   const ObjectRecord& record = version.record;
   VB_TRY(bury(transaction, record));
   transaction.count(version.current ? -as_current(record) : -as_version(record));
@@ -151,13 +152,15 @@ Result<void> remove_version(Transaction& transaction, uint64_t bucket, std::stri
     newest = first && !first->current && first->record.id == record.id;
     erase_from_versions(transaction, bucket, key, record);
   }
-  if (!newest) return {};
+  CurrentObject current{.changed = version.current};
+  if (!newest) return current;
   VB_ASSIGN(auto next, newest_below(transaction, bucket, key, record.id));
-  if (!next || next->info.delete_marker) return {};
+  if (!next || next->info.delete_marker) return current;
+  current = {.changed = true, .now = next->info};
   erase_from_versions(transaction, bucket, key, *next);
   transaction.count(as_current(*next) - as_version(*next));
   put_version(transaction, bucket, key, {std::move(*next), /*current=*/true});
-  return {};
+  return current;
 }
 
 Result<void> check_lock(const ObjectLock& lock, int64_t now_us, bool bypass_governance) {

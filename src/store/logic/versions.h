@@ -39,8 +39,14 @@ void put_version(Transaction& transaction, uint64_t bucket, std::string_view key
 Result<void> step_aside(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
                         const std::optional<ObjectRecord>& current);
 
+// What became of a key's current object.
+struct CurrentObject {
+  bool changed = false;
+  std::optional<ObjectInfo> now{};  // if it changed: an older version's; nullopt: there is none now
+};
 // One version goes; if it was the newest, the next one takes its place. Does not ask for locks.
-Result<void> remove_version(Transaction& transaction, uint64_t bucket, std::string_view key, const Version& version);
+Result<CurrentObject> remove_version(Transaction& transaction, uint64_t bucket, std::string_view key,
+                                     const Version& version);
 
 // access_denied when the lock forbids to remove the version at that time.
 Result<void> check_lock(const ObjectLock& lock, int64_t now_us, bool bypass_governance);

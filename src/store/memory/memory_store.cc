@@ -23,6 +23,7 @@ class Engine final : public Context, public Catalogue {
     clock = options_.clock;
     keeps_usage = true;
     keeps_events = true;
+    tells_changes = true;
   }
 
   View& at_hand(const Place&) override { return view_; }

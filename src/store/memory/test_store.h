@@ -33,7 +33,7 @@ struct HasClock {
   SteppingClock clock;
 };
 
-class TestStore final : private HasClock, public MemoryStore {
+class TestStore : private HasClock, public MemoryStore {
  public:
   explicit TestStore(memory::Arena& arena) : MemoryStore({.arena = &arena, .clock = &clock}), arena_(arena) {}
 

@@ -1,9 +1,13 @@
 // Changes of a tablet's keys, many in one call: the cluster makes one change of an object after the other, and one of
 // a hundred keys costs little more than one of a single key. While a call is under way, those that come collect.
+//
+// What they add to the bucket's usage goes with them, into a row of the tablet that only this process writes: the call
+// is guarded by what the row was, so that after a call of unknown outcome the row itself says what has been counted.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -14,28 +18,41 @@
 #include <vector>
 
 #include "store/rados/cluster.h"
+#include "store/usage.h"
 
 namespace verbena::store::rados {
 
-// One key's change. Nothing of it happens unless the guard is as it was seen (empty: absent).
+// One key's change, or one of two keys. Nothing of it happens unless the guards are as they were seen (empty: absent).
 struct Part {
-  std::string guard_row, guard_seen;
+  std::map<std::string, std::string> guards;
   std::map<std::string, std::string> sets;
   std::set<std::string> gone;
   size_t bytes = 0;
+  Usage counted{};
 };
 
 class Batcher {
  public:
+  // What this process has changed of a bucket's usage: before whoever changed it is answered. On the thread of `io`.
+  using Count = std::function<void(uint64_t bucket, const Usage& change)>;
   // `io`: runs as long as anybody waits.
-  Batcher(Cluster& cluster, boost::asio::io_context& io) : cluster_(cluster), io_(io) {}
+  Batcher(Cluster& cluster, boost::asio::io_context& io, Count count)
+      : cluster_(cluster), io_(io), count_(std::move(count)) {}
+  void set_incarnation(uint64_t incarnation) { incarnation_ = incarnation; }  // before the first commit
 
   struct Outcome {
     int code = 0;  // as Cluster::write()'s; -ECANCELED: a guard or the epoch is another one, be it of another key
     bool unsure = false;  // with a failure: an attempt before was not answered, and may have happened
   };
+  struct Target {
+    std::string tablet;  // its object
+    uint64_t bucket = 0;
+    std::string epoch{};
+  };
   // At most one change of a key at a time. `alone`: not with others, whose guards may fail.
-  Task<Outcome> commit(std::string tablet, std::string epoch, Part part, bool alone);
+  Task<Outcome> commit(Target target, Part part, bool alone);
+  // This process was away: others may have taken over what it had counted.
+  void recount();
 
  private:
   struct Waiting {
@@ -44,15 +61,30 @@ class Batcher {
     bool alone;
     std::function<void(Outcome)> done;
   };
-  void add(const std::string& tablet, Waiting waiting);
+  // What this process has counted of a tablet. Of the task that drains its queue, but for `stale`.
+  struct Tally {
+    explicit Tally(uint64_t of) : bucket(of) {}
+    const uint64_t bucket;
+    Usage counted{};
+    std::string row{};               // as it is stored
+    int failures = 0;                // one after the other
+    bool gone = false;               // the tablet
+    std::atomic<bool> stale{false};  // to be read before it is used
+  };
+  void add(const Target& target, Waiting waiting);
   std::vector<Waiting> take(const std::string& tablet);
+  std::shared_ptr<Tally> tally_of(const std::string& tablet);
   Task<> drain(std::string tablet);
-  Task<Outcome> send(std::string tablet, const std::vector<Waiting>& batch);
+  Task<int> read(std::string tablet, Tally& tally);
+  Task<Outcome> send(std::string tablet, const std::vector<Waiting>& batch, Tally& tally);
 
   Cluster& cluster_;
   boost::asio::io_context& io_;
+  const Count count_;
+  uint64_t incarnation_ = 0;
   std::mutex mutex_;
-  std::map<std::string, std::deque<Waiting>> queues_;  // guarded by mutex_; a queue that is there is being drained
+  std::map<std::string, std::deque<Waiting>> queues_;      // guarded by mutex_; a queue that is there is being drained
+  std::map<std::string, std::shared_ptr<Tally>> tallies_;  // likewise
 };
 
 }  // namespace verbena::store::rados

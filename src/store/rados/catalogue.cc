@@ -1,7 +1,10 @@
 #include "store/rados/catalogue.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <optional>
 
+#include "base/metrics.h"
 #include "store/logic/keys.h"
 #include "store/nothing_at_hand.h"
 
@@ -22,10 +25,10 @@ bool lost_race(int code) { return code == -ECANCELED || code == -ENOENT || code 
 StripeWriter* blob_of(const Change& change) { return static_cast<StripeWriter*>(change.blob.get()); }
 
 // Judges over what is fetched until the judge has all that it asks for.
-Task<Result<void>> judge_all(const Judge& judge, Rows& rows, const WallClock& clock,
+Task<Result<void>> judge_all(const Judge& judge, Rows& rows, Ids& ids, const WallClock& clock,
                              std::unique_ptr<KeyTransaction>& judged) {
   for (;;) {
-    judged = std::make_unique<KeyTransaction>(rows, clock.now_us());
+    judged = std::make_unique<KeyTransaction>(rows, ids, clock.now_us());
     auto done = judge(*judged);
     if (!would_block(done)) co_return done;
     VB_CO_TRY(co_await rows.fetch());
@@ -73,7 +76,7 @@ Task<Result<void>> RadosCatalogue::commit_key(Change& change) {
 
 Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost) {
   if (!rows.bucket()) co_return fail(Errc::no_such_bucket);
-  KeyTransaction judged(rows, clock_.now_us());
+  KeyTransaction judged(rows, ids_, clock_.now_us());
   const auto verdict = change.judge(judged);
   // Without the guard nothing is known yet: the call that brings it says whether the bucket is still the one it was.
   if (would_block(verdict) || !rows.guard()) {
@@ -103,11 +106,13 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
     part.sets.insert_or_assign(inline_row(rows.place().key, blob->id()), std::move(value));
   }
   const uint64_t written = part.sets.size();
-  const auto outcome = co_await batcher_.commit(tablet.object, bucket->epoch_text, std::move(part),
-                                                /*alone=*/lost >= lost_together_max);
+  Batcher::Target target{tablet.object, bucket->id, bucket->epoch_text};
+  const auto outcome =
+      co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/lost >= lost_together_max);
   if (lost_race(outcome.code)) ++lost;
-  VB_CO_ASSIGN(const bool done, co_await settle(change, rows, judged, outcome, std::move(guard)));
+  VB_CO_ASSIGN(const bool done, co_await settle(change, rows, outcome, std::move(guard)));
   if (!done) co_return false;
+  for (const std::string& queue : judged.queues()) events_.left(queue, bucket->id);
   garbage_.add(tablet.object, judged.dead());
   splitter_.count(bucket->id, tablet.number, written);
   judged.run_effects();
@@ -115,8 +120,7 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
 }
 
 // What became of the change. False: nothing, and it is to be judged anew.
-Task<Result<bool>> RadosCatalogue::settle(Change& change, Rows& rows, KeyTransaction&, Batcher::Outcome outcome,
-                                          std::string guard) {
+Task<Result<bool>> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::Outcome outcome, std::string guard) {
   StripeWriter* const blob = blob_of(change);
   if (outcome.code >= 0) {
     if (blob != nullptr) blob->keep();
@@ -136,6 +140,140 @@ Task<Result<bool>> RadosCatalogue::settle(Change& change, Rows& rows, KeyTransac
   co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
 }
 
+Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, std::string to) {
+  if (!fresh_()) co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
+  if (change.takes_space && garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
+  const uint64_t bucket = change.place.bucket;
+  // In the order of the keys, so that two who want the same two do not wait for each other.
+  KeyLocks::Name first(bucket, std::min(from, to)), second(bucket, std::max(from, to));
+  VB_CO_ASSIGN(const KeyLocks::Held held, co_await locks_.take(std::move(first)));
+  std::optional<KeyLocks::Held> held_too;
+  if (from != to) {
+    VB_CO_ASSIGN(KeyLocks::Held other, co_await locks_.take(std::move(second)));
+    held_too.emplace(std::move(other));
+  }
+  Pair pair(registry_, bucket, from, to);
+  const auto until = deadline_in(change_max);
+  int lost = 0;
+  do {
+    VB_CO_ASSIGN(const bool done, co_await try_pair(change, pair, lost));
+    if (done) co_return Result<void>{};
+  } while (SteadyClock::now() < until);
+  co_return fail(Errc::slow_down, "rados: others change the keys all the time");
+}
+
+Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& lost) {
+  Rows &from = pair.from, &to = pair.to;
+  if (!from.bucket() || !to.bucket()) co_return fail(Errc::no_such_bucket);
+  if (from.bucket()->epoch != to.bucket()->epoch) {
+    const BucketPtr newer = from.bucket()->epoch > to.bucket()->epoch ? from.bucket() : to.bucket();
+    pair.forget(newer);
+  }
+  PairTransaction judged(from, to, ids_, clock_.now_us());
+  auto verdict = change.judge(judged);
+  if (verdict) verdict = judged.follow();
+  if (would_block(verdict) || !from.guard() || !to.guard()) {
+    from.ask_guard();
+    to.ask_guard();
+    VB_CO_TRY(co_await from.fetch());
+    VB_CO_TRY(co_await to.fetch());
+    co_return false;
+  }
+  if (!verdict) co_return std::unexpected(verdict.error());
+  if (judged.empty()) {
+    judged.run_effects();
+    co_return true;
+  }
+  const BucketPtr bucket = from.bucket();
+  const Tablet& source = bucket->tablets[bucket->tablet_of(guard_row(from.place().key))];
+  const Tablet& target = bucket->tablets[bucket->tablet_of(guard_row(to.place().key))];
+  const bool together = source.number == target.number;
+  // A move is a phase of the bucket, and there is one at a time.
+  const bool free = together ? bucket->may_change(source) : bucket->phase == Phase::live;
+  if (!free) {
+    std::string row = together ? guard_row(from.place().key) : std::string();
+    VB_CO_ASSIGN(const BucketPtr now, co_await registry_.writable(bucket, std::move(row)));
+    pair.forget(now);
+    co_return false;
+  }
+  Task<Result<bool>> committing =
+      together ? commit_together(change, pair, judged, source, lost) : move_between(pair, judged, source, target);
+  VB_CO_ASSIGN(const bool done, co_await std::move(committing));
+  if (!done) co_return false;
+  garbage_.add(target.object, judged.dead());
+  judged.run_effects();
+  co_return true;
+}
+
+Task<Result<bool>> RadosCatalogue::commit_together(Change& change, Pair& pair, PairTransaction& judged,
+                                                   const Tablet& tablet, int& lost) {
+  VB_CO_ASSIGN(auto parts, judged.parts());
+  std::string guard = parts.guard;
+  Part part = PairTransaction::joined(std::move(parts));
+  const BucketPtr bucket = pair.from.bucket();
+  const uint64_t written = part.sets.size();
+  Batcher::Target target{tablet.object, bucket->id, bucket->epoch_text};
+  const auto outcome =
+      co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/lost >= lost_together_max);
+  if (lost_race(outcome.code)) ++lost;
+  VB_CO_ASSIGN(const bool done, co_await settle(change, pair.to, outcome, std::move(guard)));
+  if (!done) pair.from.forget();
+  if (done) splitter_.count(bucket->id, tablet.number, written);
+  co_return done;
+}
+
+// Two calls, which all others see as one: nobody reads or changes the two tablets meanwhile, and whoever finds this one
+// gone finishes it, or undoes it if the first call has not happened.
+Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& judged, const Tablet& source,
+                                                const Tablet& target) {
+  static auto& moves = metrics::counter("verbena_rados_moves_total", "Objects that were renamed into another tablet");
+  VB_CO_ASSIGN(auto parts, judged.parts());
+  const std::string guarded = guard_row(pair.from.place().key), seen = *pair.from.guard();
+  Move move;
+  move.to = target.number;
+  move.guard_row = guarded;
+  move.guard_seen = seen;
+  move.gone = parts.source.gone;
+  move.sets = parts.source.sets;
+  std::string left_to_do = encode(move);
+  const uint64_t id = pair.from.bucket()->id;
+  auto frozen = co_await registry_.set_phase(pair.from.bucket(), Phase::moving, source.number, std::move(left_to_do));
+  if (!frozen && frozen.error() == Errc::conditional_conflict) {
+    VB_CO_ASSIGN(const BucketPtr now, co_await registry_.load(id));
+    pair.forget(now);
+    co_return false;
+  }
+  if (!frozen) co_return std::unexpected(frozen.error());
+  const BucketPtr held = *frozen;
+  // From here on nobody changes the source. Has somebody, since it was read?
+  VB_CO_ASSIGN(const std::string now, co_await registry_.row(source.object, guarded));
+  if (now != seen) {
+    VB_CO_ASSIGN(const BucketPtr thawed, co_await registry_.set_phase(held, Phase::live));
+    pair.forget(thawed);
+    co_return false;
+  }
+  parts.target.sets.insert_or_assign(moved_row, held->phase_who());
+  Batcher::Target into{target.object, id, held->epoch_text};
+  const auto outcome = co_await batcher_.commit(std::move(into), std::move(parts.target), /*alone=*/true);
+  Result<bool> moved = fail(Errc::conditional_conflict, "rados: moving a key");
+  if (outcome.code >= 0) moved = co_await registry_.finish_move(held);
+  if (moved && *moved) {
+    auto thawed = co_await registry_.set_phase(held, Phase::live);
+    if (!thawed && !(thawed.error() == Errc::conditional_conflict)) moved = std::unexpected(thawed.error());
+  } else if (!moved) {
+    moved = co_await registry_.settle_move(held);
+  }
+  VB_CO_ASSIGN(BucketPtr later, co_await registry_.load(id));
+  VB_CO_ASSIGN(later, co_await registry_.writable(later, ""));
+  if (outcome.code >= 0 || (moved && *moved)) {
+    moves.add();
+    co_return true;  // by somebody else, perhaps: whoever finds the first half done does the second
+  }
+  if (!moved) co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
+  pair.forget(later);
+  co_return false;
+}
+
 Task<Result<void>> RadosCatalogue::commit_bucket(Change& change) {
   if (change.takes_space && garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
   for (int attempt = 0; attempt < bucket_attempts_max; ++attempt) {
@@ -153,8 +291,8 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change) {
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
   rows.set_bucket(bucket);
   std::unique_ptr<KeyTransaction> judged;
-  VB_CO_TRY(co_await judge_all(change.judge, rows, clock_, judged));
-  if (judged->changes_objects()) co_return fail(Errc::not_implemented, "A Ceph cluster's objects are not renamed.");
+  VB_CO_TRY(co_await judge_all(change.judge, rows, ids_, clock_, judged));
+  if (judged->changes_objects()) co_return fail(Errc::internal, "rados: a change of objects without a key");
   if (judged->abandoned()) {
     VB_CO_TRY(co_await remove_bucket(change, bucket));
     co_return true;
@@ -195,7 +333,7 @@ Task<Result<void>> RadosCatalogue::remove_bucket(Change& change, BucketPtr bucke
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
   rows.set_bucket(frozen);
   std::unique_ptr<KeyTransaction> judged;
-  auto verdict = co_await judge_all(change.judge, rows, clock_, judged);
+  auto verdict = co_await judge_all(change.judge, rows, ids_, clock_, judged);
   if (!verdict) {
     (void)co_await registry_.set_phase(frozen, Phase::live);
     co_return verdict;
@@ -209,6 +347,7 @@ Task<Result<void>> RadosCatalogue::remove_bucket(Change& change, BucketPtr bucke
   };
   VB_CO_TRY(co_await registry_.change_rows(frozen, std::move(decide)));
   VB_CO_TRY(co_await registry_.forget_name(frozen->record.info.name, frozen->id));
+  book_.forget(frozen->id);
   judged->run_effects();
   garbage_.sweep(frozen->id);
   co_return co_await tell_(frozen->id);
@@ -226,7 +365,7 @@ Task<Result<void>> RadosCatalogue::create_bucket(Change& change) {
 }
 
 Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, uint64_t& id) {
-  KeyTransaction judged(rows, clock_.now_us());
+  KeyTransaction judged(rows, ids_, clock_.now_us());
   judged.set_bucket_id(id);
   const auto verdict = change.judge(judged);
   if (would_block(verdict) && judged.wants_bucket_id()) {

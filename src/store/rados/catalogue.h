@@ -8,11 +8,14 @@
 #include "store/logic/context.h"
 #include "store/rados/batcher.h"
 #include "store/rados/change.h"
+#include "store/rados/event_rows.h"
 #include "store/rados/garbage.h"
 #include "store/rados/key_locks.h"
+#include "store/rados/pair_change.h"
 #include "store/rados/registry.h"
 #include "store/rados/splitter.h"
 #include "store/rados/stripes.h"
+#include "store/rados/usage_book.h"
 
 namespace verbena::store::rados {
 
@@ -21,12 +24,23 @@ class RadosCatalogue final : public Catalogue {
   // `tell`: a change of a bucket or of its documents has happened; returns when every server knows.
   using Tell = std::function<Task<Result<void>>(uint64_t bucket)>;
   // `fresh`: what is kept of buckets is what they are; without that nothing is changed.
-  RadosCatalogue(Registry& registry, Garbage& garbage, Batcher& batcher, Splitter& splitter, const WallClock& clock,
-                 Tell tell, std::function<bool()> fresh)
-      : registry_(registry),
-        garbage_(garbage),
-        batcher_(batcher),
-        splitter_(splitter),
+  struct Parts {
+    Registry& registry;
+    Garbage& garbage;
+    Batcher& batcher;
+    Splitter& splitter;
+    UsageBook& book;
+    EventRows& events;
+    Ids& ids;
+  };
+  RadosCatalogue(const Parts& parts, const WallClock& clock, Tell tell, std::function<bool()> fresh)
+      : registry_(parts.registry),
+        garbage_(parts.garbage),
+        batcher_(parts.batcher),
+        splitter_(parts.splitter),
+        book_(parts.book),
+        events_(parts.events),
+        ids_(parts.ids),
         clock_(clock),
         tell_(std::move(tell)),
         fresh_(std::move(fresh)) {}
@@ -34,6 +48,8 @@ class RadosCatalogue final : public Catalogue {
   View& at_hand(const Place& place) override;
   Task<Result<void>> read(const char* reason, Place place, Look look) override;
   Task<Result<void>> commit(Change change) override;
+  // Of two keys: a rename's.
+  Task<Result<void>> commit_pair(Change change, std::string from, std::string to);
   void close() { locks_.close(); }
   Task<Result<void>> sync() override { co_return Result<void>{}; }  // what was answered is durable
 
@@ -41,8 +57,24 @@ class RadosCatalogue final : public Catalogue {
   Task<Result<void>> commit_key(Change& change);
   // False: again. `lost`: how often others were faster.
   Task<Result<bool>> try_key(Change& change, Rows& rows, int& lost);
-  Task<Result<bool>> settle(Change& change, Rows& rows, KeyTransaction& judged, Batcher::Outcome outcome,
-                            std::string guard);
+  Task<Result<bool>> settle(Change& change, Rows& rows, Batcher::Outcome outcome, std::string guard);
+  struct Pair {
+    Pair(Registry& registry, uint64_t bucket, const std::string& source, const std::string& target)
+        : from(registry, {bucket, source}, nullptr, /*with_bytes=*/false),
+          to(registry, {bucket, target}, nullptr, /*with_bytes=*/false) {}
+    void forget(const BucketPtr& now) {
+      for (Rows* rows : {&from, &to}) {
+        rows->forget();
+        rows->set_bucket(now);
+      }
+    }
+    Rows from, to;
+  };
+  // False: again.
+  Task<Result<bool>> try_pair(Change& change, Pair& pair, int& lost);
+  Task<Result<bool>> commit_together(Change& change, Pair& pair, PairTransaction& judged, const Tablet& tablet,
+                                     int& lost);
+  Task<Result<bool>> move_between(Pair& pair, PairTransaction& judged, const Tablet& source, const Tablet& target);
   Task<Result<void>> commit_bucket(Change& change);
   Task<Result<bool>> try_bucket(Change& change);
   Task<Result<void>> remove_bucket(Change& change, BucketPtr bucket);
@@ -53,6 +85,9 @@ class RadosCatalogue final : public Catalogue {
   Garbage& garbage_;
   Batcher& batcher_;
   Splitter& splitter_;
+  UsageBook& book_;
+  EventRows& events_;
+  Ids& ids_;
   const WallClock& clock_;
   const Tell tell_;
   const std::function<bool()> fresh_;

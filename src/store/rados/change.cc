@@ -4,15 +4,14 @@
 
 #include "base/bytes.h"
 #include "store/logic/keys.h"
+#include "store/rados/event_rows.h"
 
 namespace verbena::store::rados {
 namespace {
 
-uint64_t random_number() {
-  std::byte bytes[8];
-  fill_random(bytes);
-  return keys::read_number(as_text(bytes));
-}
+// An event among the rows of the table that it is put into.
+bool is_event(Table table, std::string_view key) { return table == Table::uploads && key.starts_with('e'); }
+std::string queue_of(std::string_view key) { return std::string(key.substr(1, key.find('\0') - 1)); }
 
 // Rows as they were fetched, with those that the transaction has written laid over them.
 class WrittenCursor final : public Cursor {
@@ -71,6 +70,21 @@ class WrittenCursor final : public Cursor {
 
 }  // namespace
 
+uint64_t random_number() {
+  std::byte bytes[8];
+  fill_random(bytes);
+  return keys::read_number(as_text(bytes));
+}
+
+uint64_t Ids::next(uint64_t above, int64_t now_us) {
+  uint64_t last = last_step_.load();
+  uint64_t step = 0;
+  do {
+    step = std::max({static_cast<uint64_t>(now_us), last + 1, (above >> slot_bits) + 1});
+  } while (!last_step_.compare_exchange_weak(last, step));
+  return step << slot_bits | slot_;
+}
+
 Result<std::string> KeyTransaction::get(Table table, std::string_view key) {
   const auto found = written(table).find(std::string(key));
   if (found == written(table).end()) return rows_.get(table, key);
@@ -108,8 +122,7 @@ Result<uint64_t> KeyTransaction::next_id() {
     return fail(Errc::would_block, "rados: guard");
   }
   VB_ASSIGN(const Guard guard, decode_guard(*rows_.guard()));
-  const uint64_t by_clock = static_cast<uint64_t>(now_us_) << 10 | (random_number() & 1023);
-  last_id_ = std::max({guard.last_id + 1, last_id_ + 1, by_clock});
+  last_id_ = ids_.next(std::max(guard.last_id, last_id_), now_us_);
   return last_id_;
 }
 
@@ -120,6 +133,14 @@ bool KeyTransaction::empty() const {
 
 bool KeyTransaction::changes_objects() const {
   return !written(Table::objects).empty() || !written(Table::uploads).empty() || !written(Table::versions).empty();
+}
+
+std::set<std::string> KeyTransaction::queues() const {
+  std::set<std::string> queues;
+  for (const auto& [key, value] : written(Table::uploads)) {
+    if (is_event(Table::uploads, key)) queues.insert(queue_of(key));
+  }
+  return queues;
 }
 
 void KeyTransaction::run_effects() {
@@ -136,6 +157,12 @@ Result<Part> KeyTransaction::part(bool versioned, std::string& guard) const {
   bool object_gone = false, has_rows = false;
   for (const Table table : {Table::objects, Table::uploads, Table::versions}) {
     for (const auto& [key, value] : written(table)) {
+      if (is_event(table, key)) {
+        const auto event = keys::parse_event(key);
+        if (!event || !value) return fail(Errc::internal, "rados: event");
+        set(event_row(queue_of(key), event->second, value->size()), *value);
+        continue;
+      }
       std::string row = family(place, table, key).to_stored(key);
       has_rows |= value.has_value();
       object_gone |= table == Table::objects && !value;
@@ -150,17 +177,18 @@ Result<Part> KeyTransaction::part(bool versioned, std::string& guard) const {
   for (const BlobRef& blob : dead_) set(dead_row(blob.id), keys::number(blob.size));
   const std::string& seen = *rows_.guard();
   VB_ASSIGN(Guard next, decode_guard(seen));
-  part.guard_row = guard_row(place.key);
-  part.guard_seen = seen;
+  const std::string name = guard_row(place.key);
+  part.guards.emplace(name, seen);
+  part.counted = counted_;
   if (object_gone && !has_rows && !versioned) {
     guard.clear();
-    part.gone.insert(part.guard_row);
+    part.gone.insert(name);
     return part;
   }
   next.last_id = std::max(next.last_id, last_id_);
   next.token = random_number();
   guard = encode(next);
-  set(part.guard_row, guard);
+  set(name, guard);
   return part;
 }
 

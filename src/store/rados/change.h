@@ -1,6 +1,7 @@
 // What one run of a judge wants to change of a key, over the rows as they were fetched.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,9 +17,24 @@
 
 namespace verbena::store::rados {
 
+uint64_t random_number();
+
+// Ids that grow with the clock, that no two of this process are alike, and none of any other that lives.
+class Ids {
+ public:
+  static constexpr unsigned slot_bits = 10;
+  static uint64_t slot_of(uint64_t incarnation) { return incarnation & ((1u << slot_bits) - 1); }
+  void set_incarnation(uint64_t incarnation) { slot_ = slot_of(incarnation); }  // before the first
+  uint64_t next(uint64_t above, int64_t now_us);
+
+ private:
+  uint64_t slot_ = 0;
+  std::atomic<uint64_t> last_step_{0};
+};
+
 class KeyTransaction final : public Transaction {
  public:
-  KeyTransaction(Rows& rows, int64_t now_us) : rows_(rows), now_us_(now_us) {}
+  KeyTransaction(Rows& rows, Ids& ids, int64_t now_us) : rows_(rows), ids_(ids), now_us_(now_us) {}
 
   Result<std::string> get(Table table, std::string_view key) override;
   std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
@@ -26,6 +42,7 @@ class KeyTransaction final : public Transaction {
   void erase(Table table, std::string_view key) override;
   void kill(const BlobRef& blob) override;
   void abandon(uint64_t bucket) override { abandoned_ = bucket; }
+  void count(const Usage& change) override { counted_ += change; }
   Result<uint64_t> next_id() override;
   int64_t now_us() const override { return now_us_; }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
@@ -39,6 +56,8 @@ class KeyTransaction final : public Transaction {
   bool wants_bucket_id() const { return wants_bucket_id_; }
   std::optional<uint64_t> abandoned() const { return abandoned_; }
   const std::vector<BlobRef>& dead() const { return dead_; }  // that are stripes
+  // Queues that the change leaves events in.
+  std::set<std::string> queues() const;
   void run_effects();
 
   // Of a key: the change as its tablet gets it. `versioned`: the key's guard outlives its rows, so that ids go on from
@@ -47,7 +66,9 @@ class KeyTransaction final : public Transaction {
 
  private:
   Rows& rows_;
+  Ids& ids_;
   const int64_t now_us_;
+  Usage counted_;
   Written written_[table_count];
   std::vector<BlobRef> dead_, dead_inline_;
   std::vector<std::function<void()>> effects_;

@@ -13,6 +13,7 @@
 #include "store/logic/context.h"
 #include "store/logic/keys.h"
 #include "store/rados/catalogue.h"
+#include "store/rados/duty.h"
 #include "store/rados/neighbours.h"
 #include "store/rados/rados_store.h"
 
@@ -46,15 +47,22 @@ class Engine final : public Context {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard{io.get_executor()};
   std::thread thread;
   Registry registry{*cluster};
-  Batcher batcher{*cluster, io};
+  Ids ids;
+  UsageBook book{registry, io};
+  Batcher batcher{*cluster, io, [this](uint64_t bucket, const Usage& change) { book.count(bucket, change); }};
   Splitter splitter;
+  std::optional<Duty> duty;
+  std::optional<EventRows> events;
   std::shared_ptr<Garbage> garbage;
   std::optional<BlobSpace> space;
   std::optional<StripedBlobs> striped;
   std::shared_ptr<Neighbours> neighbours;
   std::optional<RadosCatalogue> catalogue;
   KeyLocks reloads;
-  std::future<void> collecting, watching;
+  std::future<void> collecting, watching, counting, telling, guarding;
+
+ private:
+  Result<uint64_t> take_incarnation();
 };
 
 }  // namespace verbena::store::rados

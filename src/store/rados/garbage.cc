@@ -34,8 +34,8 @@ void add_blobs(std::string_view row, std::string_view value, std::vector<BlobRef
 
 }  // namespace
 
-Garbage::Garbage(Registry& registry, boost::asio::io_context& io, uint64_t incarnation)
-    : registry_(registry), incarnation_(incarnation), timer_(io) {}
+Garbage::Garbage(Registry& registry, boost::asio::io_context& io, uint64_t incarnation, Helpers helpers)
+    : registry_(registry), incarnation_(incarnation), helpers_(std::move(helpers)), timer_(io) {}
 
 std::shared_ptr<const void> Garbage::hold() {
   const std::lock_guard lock(mutex_);
@@ -68,7 +68,11 @@ void Garbage::add(const std::string& tablet, const std::vector<BlobRef>& blobs) 
 }
 
 void Garbage::discard(uint64_t blob, uint64_t size) {
-  push({"", {BlobRef{BlobKind::extents, blob, size}}});
+  {
+    const std::lock_guard lock(mutex_);
+    discarded_.push_back({BlobKind::extents, blob, size});
+    ++added_;
+  }
   boost::asio::post(timer_.get_executor(), [this] { timer_.cancel(); });
 }
 
@@ -88,16 +92,16 @@ void Garbage::stop() {
 
 Task<> Garbage::run() {
   while (!stopping_) {
-    if (auto done = co_await pass(); !done) {
-      log::warn("rados: removing what nobody names: {}", describe(done.error()));
-    }
+    const auto done = co_await pass();
+    const bool failed = !done;
+    if (failed) log::warn("rados: removing what nobody names: {}", describe(done.error()));
     if (stopping_) break;
     bool more = false;
     {
       const std::lock_guard lock(mutex_);
-      more = !queue_.empty() || !sweeps_.empty();
+      more = !queue_.empty() || !sweeps_.empty() || !discarded_.empty();
     }
-    if (more) continue;
+    if (more && !failed) continue;
     const auto rest = batches_.empty() ? std::chrono::milliseconds(beat) : std::chrono::milliseconds(100);
     timer_.expires_after(rest);
     boost::system::error_code woken;
@@ -173,13 +177,15 @@ Task<Result<void>> Garbage::pass() {
   std::vector<Entry> entries;
   std::vector<uint64_t> sweeps;
   uint64_t added = 0;
-  if (SteadyClock::now() >= next_round_) {
+  VB_CO_TRY(co_await try_discarded());
+  if (SteadyClock::now() >= next_round_ && (rounds_ == 0 || helpers_.on_duty())) {
     next_round_ = deadline_in(rounds_every);
     next_beat_ = {};
     if (auto looked = co_await look_for_leftovers(); !looked) {
       next_round_ = deadline_in(beat);
       co_return looked;
     }
+    ++rounds_;
   }
   {
     const std::lock_guard lock(mutex_);
@@ -243,6 +249,26 @@ Task<Result<void>> Garbage::remove_blob(const BlobRef& blob) {
   co_return Result<void>{};
 }
 
+Task<Result<void>> Garbage::try_discarded() {
+  for (;;) {
+    BlobRef blob;
+    {
+      const std::lock_guard lock(mutex_);
+      if (discarded_.empty()) co_return Result<void>{};
+      blob = discarded_.back();
+    }
+    VB_CO_TRY(co_await remove_blob(blob));
+    const std::lock_guard lock(mutex_);
+    std::erase(discarded_, blob);
+  }
+}
+
+Task<> Garbage::remove_discarded() {
+  if (auto done = co_await try_discarded(); !done) {
+    log::warn("rados: bytes of unfinished writes stay: {}", describe(done.error()));
+  }
+}
+
 Task<Result<void>> Garbage::remove(const Entry& entry) {
   std::set<std::string> rows;
   for (const BlobRef& blob : entry.blobs) {
@@ -271,8 +297,16 @@ Task<Result<void>> Garbage::remove(const Entry& entry) {
   co_return Result<void>{};
 }
 
+Task<Result<std::set<uint64_t>>> Garbage::living() {
+  VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(servers_object), "s"));
+  std::set<uint64_t> servers = {incarnation_};
+  for (const auto& [row, value] : rows) servers.insert(keys::parse_number(row.substr(1)).value_or(0));
+  co_return servers;
+}
+
 // Rows of what is to go that a server left behind, and buckets that were not swept to the end.
 Task<Result<void>> Garbage::look_for_leftovers() {
+  VB_CO_ASSIGN(const std::set<uint64_t> servers, co_await living());
   VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(root_object), ""));
   for (const auto& [key, value] : rows) {
     if (key.starts_with('x') && key.size() == 9) {
@@ -282,7 +316,7 @@ Task<Result<void>> Garbage::look_for_leftovers() {
     }
     if (!key.starts_with('b')) continue;
     const uint64_t bucket = keys::parse_number(value).value_or(0);
-    auto looked = co_await look_into(bucket);
+    auto looked = co_await look_into(bucket, servers);
     if (!looked && looked.error() == Errc::no_such_bucket) {
       // It was decided that it goes, and whoever did so went first.
       looked = co_await registry_.forget_name(key.substr(1), bucket);
@@ -293,7 +327,7 @@ Task<Result<void>> Garbage::look_for_leftovers() {
   co_return Result<void>{};
 }
 
-Task<Result<void>> Garbage::look_into(uint64_t bucket) {
+Task<Result<void>> Garbage::look_into(uint64_t bucket, std::set<uint64_t> living) {
   VB_CO_ASSIGN(BucketPtr state, co_await registry_.load(bucket));
   for (const Tablet& tablet : state->tablets) {
     const std::string object = tablet.object;
@@ -303,6 +337,7 @@ Task<Result<void>> Garbage::look_into(uint64_t bucket) {
     Entry entry{object, {}};
     for (const auto& [row, value] : *rows) add_blobs(row, value, entry.blobs);
     if (!entry.blobs.empty()) push(std::move(entry));
+    VB_CO_TRY(co_await helpers_.look_into_tablet(object, living));
   }
   co_return Result<void>{};
 }
@@ -317,10 +352,13 @@ Task<Result<void>> Garbage::collect_bucket(uint64_t bucket) {
         auto page = co_await registry_.page(entry.tablet, after, "");
         if (!page && page.error() == Errc::not_found) break;
         if (!page) co_return std::unexpected(page.error());
+        std::map<std::string, std::string> outliving;
         for (auto& [row, value] : (*page)->rows) {
           after = row;
           add_blobs(row, to_text(value), entry.blobs);
+          if (row.starts_with('e')) outliving.emplace(row, to_text(value));
         }
+        if (!outliving.empty()) VB_CO_TRY(co_await helpers_.rescue(bucket, std::move(outliving)));
         if (!(*page)->more || (*page)->rows.empty()) break;
       }
       push(std::move(entry));

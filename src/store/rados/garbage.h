@@ -6,6 +6,9 @@
 // that killed it, so that after a crash any server finds it. A server that has not been heard of for a while is not
 // waited for: its readers get errors, never other bytes.
 //
+// What others left behind is looked for when a process starts, and by the server that is on duty every few minutes and
+// when a server has gone.
+//
 // One task on the store's own thread.
 #pragma once
 
@@ -14,10 +17,12 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,14 +38,24 @@ class Garbage {
   static constexpr std::chrono::seconds silence_max{30};    // of a server that is waited for
   static constexpr std::chrono::seconds rounds_every{600};  // looks for what others left behind
 
-  Garbage(Registry& registry, boost::asio::io_context& io, uint64_t incarnation);
+  struct Helpers {
+    // Is this the server that looks what others left behind?
+    std::function<bool()> on_duty;
+    // What else there is to do in each tablet then, with the servers that are alive.
+    std::function<Task<Result<void>>(std::string tablet, std::set<uint64_t> living)> look_into_tablet;
+    // Rows that outlive their tablet, as it goes.
+    std::function<Task<Result<void>>(uint64_t bucket, std::map<std::string, std::string> rows)> rescue;
+  };
+  Garbage(Registry& registry, boost::asio::io_context& io, uint64_t incarnation, Helpers helpers);
 
   // Keep it as long as what was seen meanwhile is read.
   std::shared_ptr<const void> hold();
   // After the change. Thread-safe, as all here.
   void add(const std::string& tablet, const std::vector<BlobRef>& blobs);
-  // A blob that no row ever named.
+  // A blob that no row ever named, and so nobody reads.
   void discard(uint64_t blob, uint64_t size);
+  // After run(): what was discarded since.
+  Task<> remove_discarded();
   // A bucket that is decided to go: its tablets, and what they name.
   void sweep(uint64_t bucket);
 
@@ -55,6 +70,8 @@ class Garbage {
   bool full() const { return full_.load(std::memory_order_relaxed); }  // a pool, or the cluster
   uint64_t backlog() const { return backlog_.load(std::memory_order_relaxed); }
   uint64_t incarnation() const { return incarnation_; }
+  // Looks for what others left behind so far; one comes soon after a server was lost.
+  uint64_t rounds() const { return rounds_.load(); }
 
  private:
   struct Entry {
@@ -80,22 +97,26 @@ class Garbage {
   Task<Result<uint64_t>> exchange_signs();
   Task<Result<void>> remove(const Entry& entry);
   Task<Result<void>> remove_blob(const BlobRef& blob);
+  Task<Result<void>> try_discarded();
+  Task<Result<std::set<uint64_t>>> living();
   Task<Result<void>> look_for_leftovers();
-  Task<Result<void>> look_into(uint64_t bucket);
+  Task<Result<void>> look_into(uint64_t bucket, std::set<uint64_t> living);
   Task<Result<void>> collect_bucket(uint64_t bucket);
   Task<void> probe_space();
 
   Registry& registry_;
   const uint64_t incarnation_;
+  const Helpers helpers_;
   boost::asio::steady_timer timer_;
   std::atomic<bool> stopping_{false}, full_{false};
-  std::atomic<uint64_t> added_{1}, settled_{0}, blocked_{0}, blocked_era_{0}, backlog_{0};
+  std::atomic<uint64_t> added_{1}, settled_{0}, blocked_{0}, blocked_era_{0}, backlog_{0}, rounds_{0};
 
   std::mutex mutex_;  // of these
   uint64_t era_ = 0;
   std::shared_ptr<const uint64_t> token_;
   std::deque<std::pair<uint64_t, std::weak_ptr<const uint64_t>>> tokens_;
   std::vector<Entry> queue_;
+  std::vector<BlobRef> discarded_;
   std::vector<uint64_t> sweeps_;
 
   // Of the task alone.

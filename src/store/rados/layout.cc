@@ -46,6 +46,10 @@ Family family(const Place& place, Table table, std::string_view key) {
     default:
       break;
   }
+  // These lie in the key's tablet, and are no key's.
+  if (key.starts_with('r') || key.starts_with('a')) {
+    return {keys::tagged(key.front(), place.bucket), std::string(1, key.front())};
+  }
   // Parts are named by ids alone: they lie with the key that they are of.
   if (key.starts_with('u') || key.starts_with('n')) {
     return {keys::tagged(key.front(), place.bucket), std::string(1, key.front())};
@@ -59,6 +63,12 @@ std::string inline_row(std::string_view key, uint64_t blob) { return of_key('i',
 std::string dead_row(uint64_t blob) { return keys::tagged('!', blob); }
 std::optional<uint64_t> parse_dead_row(std::string_view row) {
   if (!row.starts_with('!')) return std::nullopt;
+  return keys::parse_number(row.substr(1));
+}
+
+std::string usage_row(uint64_t incarnation) { return keys::tagged('$', incarnation); }
+std::optional<uint64_t> parse_usage_row(std::string_view row) {
+  if (!row.starts_with('$')) return std::nullopt;
   return keys::parse_number(row.substr(1));
 }
 

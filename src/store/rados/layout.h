@@ -3,10 +3,15 @@
 // Index pool, per namespace:
 //   root         omap: "b" bucket's name -> id; "x" id -> a removed bucket that is still to be swept; "next" -> the
 //                next id of buckets and of incarnations. Every server watches it.
-//   servers      omap: "era" -> the era; "s" server -> the oldest era that it has readers of (garbage.h)
+//   servers      omap: "era" -> the era; "s" server -> the oldest era that it has readers of (garbage.h); "duty" -> who
+//                does what is done once, and its last sign of life (duty.h)
+//   events       omap, of all queues of events (event_rows.h): "e" queue 00 bucket id size -> an event that has
+//   outlived
+//                its bucket, or concerns no object; "h" queue 00 bucket -> new ones were left in its tablets; "w" queue
+//                00 bucket -> how many wait
 //   accounts     users and their keys, sealed; xattr "h": SHA-256 of it
 //   b.ID         a bucket. xattr "e": its epoch. omap: "r" its record, "t" lowest key -> tablet, "c" name -> document,
-//                "p" what happens to it as a whole (removing, splitting), and whose doing that is
+//                "p" what happens to it as a whole (removing, splitting, moving a key), and whose doing that is
 //   t.ID.N       a tablet: the rows of the keys from one on up to another. xattr "e": the bucket's epoch; every call
 //                that reads or changes rows is guarded by it
 // Data pool:
@@ -18,6 +23,11 @@
 //   "g" K 00 00 -> guard: the last id and a random token, another one with each change of any of the key's rows
 //   "i" K 00 00 ~blob -> CRC32C and bytes of a small blob
 //   "!" blob -> bytes that are to be removed when nobody reads them any more
+//   "$" server -> what that server's changes made of the tablet's usage (batcher.h); of server 0: what others' did that
+//                are gone
+//   "e" queue 00 id size -> an event of a key's change: in the tablet that the key lay in
+//   "m" the last key that was moved here from another tablet: whose doing that was
+//   "r" token, "a" time token -> renames that were done (logic/keys.h), in the tablet that the source lay in
 #pragma once
 
 #include <cstdint>
@@ -30,7 +40,8 @@
 
 namespace verbena::store::rados {
 
-inline constexpr std::string_view root_object = "root", servers_object = "servers", accounts_object = "accounts";
+inline constexpr std::string_view root_object = "root", servers_object = "servers", accounts_object = "accounts",
+                                  events_object = "events";
 inline constexpr const char* epoch_attribute = "e";
 inline constexpr const char* checksums_attribute = "c";
 inline constexpr uint64_t stripe_size = 4 * MiB;
@@ -55,8 +66,11 @@ Family family(const Place& place, Table table, std::string_view key);
 std::string guard_row(std::string_view key);
 std::string inline_prefix(std::string_view key);
 std::string inline_row(std::string_view key, uint64_t blob);
+inline constexpr const char* moved_row = "m";
 std::string dead_row(uint64_t blob);
 std::optional<uint64_t> parse_dead_row(std::string_view row);
+std::string usage_row(uint64_t incarnation);
+std::optional<uint64_t> parse_usage_row(std::string_view row);
 // The first row of that letter that belongs to `key` or a later one.
 std::string first_row(char letter, std::string_view key);
 

@@ -10,6 +10,8 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
+#include "store/event.h"
+#include "store/logic/rename.h"
 #include "store/rados/engine.h"
 #include "store/rados/survey.h"
 
@@ -17,6 +19,7 @@ namespace verbena::store::rados {
 namespace {
 
 constexpr uint64_t accounts_max = 64 * MiB;
+constexpr size_t servers_max = 1000;  // that live at once
 
 }  // namespace
 
@@ -29,6 +32,17 @@ Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
 
 Engine::~Engine() { close(); }
 
+// One that makes other ids than those of the servers that live.
+Result<uint64_t> Engine::take_incarnation() {
+  VB_ASSIGN(const auto rows, run(registry.all(std::string(servers_object), "s")));
+  std::set<uint64_t> slots;
+  for (const auto& [row, value] : rows) slots.insert(Ids::slot_of(keys::parse_number(row.substr(1)).value_or(0)));
+  for (;;) {
+    VB_ASSIGN(const uint64_t incarnation, run(registry.take_number()));
+    if (!slots.contains(Ids::slot_of(incarnation)) || slots.size() >= servers_max) return incarnation;
+  }
+}
+
 std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   thread = std::thread([this] { io.run(); });
   librados::ObjectWriteOperation root;
@@ -39,22 +53,41 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   signs.create(false);
   const int seen = run(cluster->write(Cluster::Pool::index, std::string(servers_object), std::move(signs)));
   if (seen < 0) return std::unexpected("the index pool takes no objects: " + describe(to_error(seen, "rados")));
-  auto incarnation = run(registry.take_number());
+  auto incarnation = take_incarnation();
   if (!incarnation) return std::unexpected("the index pool: " + describe(incarnation.error()));
-  garbage = std::make_shared<Garbage>(registry, io, *incarnation);
+  ids.set_incarnation(*incarnation);
+  batcher.set_incarnation(*incarnation);
+  book.set_incarnation(*incarnation);
+  duty.emplace(*cluster, io, *incarnation);
+  Garbage::Helpers helpers;
+  helpers.on_duty = [this] { return duty->holds(); };
+  helpers.look_into_tablet = [this](std::string tablet, std::set<uint64_t> living) {
+    return book.take_over(std::move(tablet), std::move(living));
+  };
+  helpers.rescue = [this](uint64_t bucket, std::map<std::string, std::string> rows) {
+    return events->rescue(bucket, std::move(rows));
+  };
+  garbage = std::make_shared<Garbage>(registry, io, *incarnation, std::move(helpers));
+  events.emplace(registry, io, *duty, [this] { return garbage->rounds(); });
   space.emplace(*cluster, garbage, arena);
   striped.emplace(*space);
   Neighbours::Hear hear = [this](uint64_t bucket) { return reload(bucket); };
   neighbours = std::make_shared<Neighbours>(*cluster, io, std::move(hear));
   RadosCatalogue::Tell tell = [this](uint64_t bucket) { return neighbours->tell(bucket); };
   fresh = [this] { return neighbours->fresh(); };
-  catalogue.emplace(registry, *garbage, batcher, splitter, clock_source, std::move(tell), fresh);
+  const RadosCatalogue::Parts parts{registry, *garbage, batcher, splitter, book, *events, ids};
+  catalogue.emplace(parts, clock_source, std::move(tell), fresh);
+  keeps_usage = true;
+  keeps_events = true;
   rows = &*catalogue;
   blobs = &*striped;
   clock = &clock_source;
   if (auto loaded = run(reload(Neighbours::everything)); !loaded) {
     return std::unexpected("buckets: " + describe(loaded.error()));
   }
+  guarding = boost::asio::co_spawn(io, duty->run(), boost::asio::use_future);
+  counting = boost::asio::co_spawn(io, book.run(), boost::asio::use_future);
+  telling = boost::asio::co_spawn(io, events->run(), boost::asio::use_future);
   collecting = boost::asio::co_spawn(io, garbage->run(), boost::asio::use_future);
   watching = boost::asio::co_spawn(io, neighbours->run(), boost::asio::use_future);
   for (const auto until = deadline_in(cluster->options().timeout * 2); !neighbours->fresh();) {
@@ -76,8 +109,21 @@ void Engine::close() {
     garbage->stop();
     collecting.get();
   }
+  if (telling.valid()) {
+    events->stop();
+    telling.get();
+  }
+  if (counting.valid()) {
+    book.stop();
+    counting.get();
+  }
+  if (guarding.valid()) {
+    duty->stop();
+    guarding.get();
+  }
   cluster->handle().watch_flush();
   cluster->wait_until_idle();
+  if (garbage) run(garbage->remove_discarded());
   if (catalogue) catalogue->close();
   guard.reset();
   thread.join();
@@ -104,6 +150,8 @@ Task<Result<void>> Engine::reload(uint64_t bucket) {
     for (const auto& known : buckets.all()) {
       if (!there.contains(known->id)) forget(*known);
     }
+    // This process may have been away for so long that others took over what it had counted.
+    batcher.recount();
   }
   on_change();
   co_return Result<void>{};
@@ -150,6 +198,7 @@ Task<Result<bool>> Engine::replace_accounts(std::optional<std::string> before, s
 
 void Engine::forget(const Bucket& bucket) {
   registry.forget(bucket.id);
+  book.forget(bucket.id);
   const auto now = buckets.find(bucket.name);
   if (now && now->id == bucket.id) buckets.remove(bucket.name);
 }
@@ -173,7 +222,10 @@ Task<Result<void>> Engine::reload_one(uint64_t id) {
   } else {
     buckets.add(record);
     known = buckets.find(record.info.name);
+    known->set_uncounted(true);
   }
+  book.know(known);
+  if (known->uncounted.load()) VB_CO_TRY(co_await book.look(id));
   for (const std::string& name : known->documents.names()) {
     if (!documents->contains("c" + name)) known->documents.remove(name);
   }
@@ -198,6 +250,66 @@ std::expected<std::unique_ptr<RadosStore>, std::string> RadosStore::connect(cons
 
 RadosStore::RadosStore(std::shared_ptr<Engine> engine) : EngineStore(engine), engine_(std::move(engine)) {}
 RadosStore::~RadosStore() { engine_->close(); }
+
+// Asks for what the owner holds, so that it is looked at soon what other servers made of it.
+Result<UsageNow> RadosStore::usage_now(std::string_view bucket) {
+  VB_ASSIGN(const auto found, engine_->find_bucket(bucket));
+  engine_->book.ask(found->owner);
+  return found->usage_now();
+}
+
+Task<Result<Usage>> RadosStore::bucket_usage(std::string_view bucket) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(const auto found, engine->find_bucket(bucket));
+  co_return co_await engine->book.read(found->id);
+}
+
+Task<Result<void>> RadosStore::announce(std::string_view bucket, AnnouncementPtr announcement) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(const auto found, engine->find_bucket(bucket));
+  const int64_t now_us = engine->clock_source.now_us();
+  const ObjectInfo nothing;
+  const uint64_t sequence = engine->ids.next(0, now_us);
+  VB_CO_ASSIGN(const auto rows, announcement->events({nothing, found->id, sequence, now_us}));
+  std::vector<uint64_t> ids;
+  for (size_t i = 0; i < rows.size(); ++i) ids.push_back(engine->ids.next(0, now_us));
+  VB_CO_TRY(co_await engine->events->add(found->id, rows, std::move(ids)));
+  announcement->committed(found->id, rows);
+  co_return Result<void>{};
+}
+
+Task<Result<std::vector<EventBacklog>>> RadosStore::event_backlog(std::string_view queue) {
+  auto engine = engine_;
+  std::string name(queue);
+  co_return co_await engine->events->backlog(std::move(name));
+}
+
+Task<Result<std::vector<QueuedEvent>>> RadosStore::events(std::string_view queue, uint64_t bucket, uint64_t after,
+                                                          size_t events_max, size_t bytes_max) {
+  auto engine = engine_;
+  std::string name(queue);
+  co_return co_await engine->events->read(std::move(name), bucket, after, events_max, bytes_max);
+}
+
+Task<Result<void>> RadosStore::remove_events(std::string_view queue, uint64_t bucket, std::vector<uint64_t> ids) {
+  auto engine = engine_;
+  std::string name(queue);
+  co_return co_await engine->events->remove(std::move(name), bucket, std::move(ids));
+}
+
+Task<Result<ObjectInfo>> RadosStore::rename(std::string_view bucket, RenameRequest request) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  VB_CO_TRY(check_key(request.from));
+  VB_CO_TRY(check_key(request.to));
+  std::string from = request.from, to = request.to;
+  auto renaming = std::make_shared<Renaming>(Renaming{found, std::move(request)});
+  Change change = rename_change(renaming);
+  VB_CO_TRY(co_await engine->catalogue->commit_pair(std::move(change), std::move(from), std::move(to)));
+  co_return std::move(renaming->info);
+}
+
+bool RadosStore::on_duty() const { return engine_->duty->holds(); }
 
 Result<std::optional<std::string>> RadosStore::read_accounts() { return engine_->run(engine_->read_accounts()); }
 Result<bool> RadosStore::replace_accounts(const std::optional<std::string>& before, const std::string& text) {

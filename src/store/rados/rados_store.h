@@ -47,6 +47,18 @@ class RadosStore final : public EngineStore {
   static std::expected<std::unique_ptr<RadosStore>, std::string> connect(const Options& options);
   ~RadosStore() override;
 
+  Result<UsageNow> usage_now(std::string_view bucket) override;
+  Task<Result<Usage>> bucket_usage(std::string_view bucket) override;
+  Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;
+  Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view queue) override;
+  Task<Result<std::vector<QueuedEvent>>> events(std::string_view queue, uint64_t bucket, uint64_t after,
+                                                size_t events_max, size_t bytes_max) override;
+  Task<Result<void>> remove_events(std::string_view queue, uint64_t bucket, std::vector<uint64_t> ids) override;
+  Task<Result<ObjectInfo>> rename(std::string_view bucket, RenameRequest request) override;
+  // Whether this is the server that does what is done once for all (lifecycle rules, delivery of events): to be asked
+  // before each act.
+  bool on_duty() const;
+
   // A text that all servers share. These block, and must not be called by on_accounts. False: it is not `before`.
   Result<std::optional<std::string>> read_accounts();
   Result<bool> replace_accounts(const std::optional<std::string>& before, const std::string& text);

@@ -9,6 +9,7 @@
 #include <charconv>
 
 #include "base/log.h"
+#include "store/logic/codec.h"
 #include "store/logic/keys.h"
 
 namespace verbena::store::rados {
@@ -19,6 +20,7 @@ using Pool = Cluster::Pool;
 constexpr uint64_t page_rows = 1000;             // of omap; the cluster gives no more than 1,024
 constexpr std::chrono::seconds left_behind{15};  // a removal or a split that takes longer has nobody any more
 constexpr std::chrono::seconds wait_max{25};     // for one that goes on
+constexpr std::chrono::seconds phases_kept{120};
 constexpr std::chrono::milliseconds look_again{10};
 constexpr int attempts_max = 100;
 
@@ -29,16 +31,21 @@ std::optional<uint64_t> parse_epoch(std::string_view text) {
   return value;
 }
 
-// "r" and who, "s", the tablet's number in eight bytes, and who.
+// A letter, the number of a tablet in eight bytes, who; of a move all that is left to do.
 Result<void> decode_phase(BucketState& state, std::string text) {
   state.phase_text = std::move(text);
   if (state.phase_text.empty()) return {};
   const std::string_view left = state.phase_text;
   const char letter = left.front();
-  if (letter != 'r' && letter != 's' && letter != 'd') return fail(Errc::corrupt_object, "rados: phase of a bucket");
+  if (letter != 'r' && letter != 's' && letter != 'm' && letter != 'd')
+    return fail(Errc::corrupt_object, "rados: phase of a bucket");
   state.phase = static_cast<Phase>(letter);
   if (left.size() < 9) return fail(Errc::corrupt_object, "rados: phase of a bucket");
   state.phase_tablet = keys::read_number(left.substr(1, 8));
+  if (state.phase == Phase::moving) {
+    VB_ASSIGN(const Move move, decode_move(left.substr(std::min<size_t>(left.size(), 17))));
+    state.phase_other = move.to;
+  }
   return {};
 }
 
@@ -68,6 +75,35 @@ Result<BucketPtr> decode_state(uint64_t id, std::string_view epoch, std::map<std
 }
 
 }  // namespace
+
+std::string encode(const Move& move) {
+  Encoder e;
+  e.varint(move.to);
+  e.text(move.guard_row);
+  e.text(move.guard_seen);
+  e.varint(move.gone.size());
+  for (const auto& row : move.gone) e.text(row);
+  e.varint(move.sets.size());
+  for (const auto& [row, value] : move.sets) {
+    e.text(row);
+    e.text(value);
+  }
+  return e.take();
+}
+
+Result<Move> decode_move(std::string_view bytes) {
+  Decoder d(bytes);
+  Move move;
+  move.to = d.varint();
+  move.guard_row = d.text();
+  move.guard_seen = d.text();
+  for (size_t left = d.count(1); left != 0; --left) move.gone.emplace(d.text());
+  for (size_t left = d.count(2); left != 0; --left) {
+    std::string row(d.text());
+    move.sets.emplace(std::move(row), d.text());
+  }
+  return finished(d, move);
+}
 
 Task<> pause(std::chrono::milliseconds time) {
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor, time);
@@ -203,23 +239,40 @@ Task<Result<BucketPtr>> Registry::refresh(BucketPtr seen, std::string tablet) {
 
 // Whoever began it is gone, or finds out now that it took too long.
 Task<Result<BucketPtr>> Registry::thaw(BucketPtr state) {
+  if (state->phase == Phase::moving) {
+    log::warn("rados: bucket {}: a key's move that was begun and left is settled",
+              log::printable(state->record.info.name));
+    VB_CO_TRY(co_await settle_move(state));
+    co_return co_await load(state->id);
+  }
   log::warn("rados: bucket {}: what was begun and left is undone", log::printable(state->record.info.name));
   co_return co_await set_phase(state, Phase::live);
 }
 
+Deadline Registry::first_seen(const std::string& phase_text) {
+  const std::unique_lock lock(mutex_);
+  const auto now = SteadyClock::now();
+  std::erase_if(phases_seen_, [now](const auto& seen) { return now - seen.second > phases_kept; });
+  return phases_seen_.try_emplace(phase_text, now).first->second;
+}
+
 Task<Result<BucketPtr>> Registry::writable(BucketPtr seen, std::string stored) {
-  const auto until = deadline_in(wait_max);
-  const auto free = [&stored](const BucketState& state) {
+  Free free = [stored](const BucketState& state) {
     if (stored.empty()) return state.phase == Phase::live;
     return state.may_change(state.tablets[state.tablet_of(stored)]);
   };
+  co_return co_await wait_until(std::move(seen), std::move(free));
+}
+
+Task<Result<BucketPtr>> Registry::readable(BucketPtr seen, std::string stored) {
+  Free free = [stored](const BucketState& state) { return state.may_read(state.tablets[state.tablet_of(stored)]); };
+  co_return co_await wait_until(std::move(seen), std::move(free));
+}
+
+Task<Result<BucketPtr>> Registry::wait_until(BucketPtr seen, Free free) {
+  const auto until = deadline_in(wait_max);
   while (!free(*seen)) {
-    Deadline first_seen;
-    {
-      const std::unique_lock lock(mutex_);
-      first_seen = phases_seen_.try_emplace(seen->phase_text, SteadyClock::now()).first->second;
-    }
-    if (SteadyClock::now() - first_seen > left_behind) {
+    if (SteadyClock::now() - first_seen(seen->phase_text) > left_behind) {
       auto thawed = co_await thaw(seen);
       if (!thawed && !(thawed.error() == Errc::conditional_conflict)) co_return thawed;
     } else {
@@ -270,12 +323,12 @@ Task<Result<BucketPtr>> Registry::change(BucketPtr from, Fill fill) {
   co_return now;
 }
 
-Task<Result<BucketPtr>> Registry::set_phase(BucketPtr from, Phase phase, uint64_t tablet) {
+Task<Result<BucketPtr>> Registry::set_phase(BucketPtr from, Phase phase, uint64_t tablet, std::string more) {
   std::string text;
   if (phase != Phase::live) {
     std::byte who[8];
     fill_random(who);
-    text = std::string(1, static_cast<char>(phase)) + keys::number(tablet) + std::string(as_text(who));
+    text = std::string(1, static_cast<char>(phase)) + keys::number(tablet) + std::string(as_text(who)) + more;
   }
   Fill fill = [text](librados::ObjectWriteOperation& op) {
     if (text.empty()) {
@@ -286,6 +339,50 @@ Task<Result<BucketPtr>> Registry::set_phase(BucketPtr from, Phase phase, uint64_
     }
   };
   co_return co_await change(from, std::move(fill));
+}
+
+Task<Result<bool>> Registry::finish_move(BucketPtr state) {
+  VB_CO_ASSIGN(const Move move, decode_move(std::string_view(state->phase_text).substr(17)));
+  std::map<std::string, Buffer> sets;
+  for (const auto& [row, value] : move.sets) sets.emplace(row, to_buffer(value));
+  librados::ObjectWriteOperation op;
+  op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(state->epoch_text));
+  const std::map<std::string, std::pair<Buffer, int>> guard = {
+      {move.guard_row, {to_buffer(move.guard_seen), LIBRADOS_CMPXATTR_OP_EQ}}};
+  op.omap_cmp(guard, nullptr);
+  op.omap_rm_keys(move.gone);
+  if (!sets.empty()) op.omap_set(sets);
+  const std::string object = tablet_object(state->id, state->phase_tablet);
+  const int code = co_await cluster_.write(Pool::index, object, std::move(op));
+  if (code == -ECANCELED) co_return false;
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: moving a key"));
+  co_return true;
+}
+
+// The next epoch first: whoever began it does nothing more. Then it is certain what has happened.
+Task<Result<bool>> Registry::settle_move(BucketPtr state) {
+  Fill again = [text = state->phase_text](librados::ObjectWriteOperation& op) {
+    const std::map<std::string, Buffer> row = {{"p", to_buffer(text)}};
+    op.omap_set(row);
+  };
+  VB_CO_ASSIGN(BucketPtr mine, co_await change(state, std::move(again)));
+  if (mine->phase_text != state->phase_text) co_return fail(Errc::conditional_conflict, "rados: moving a key");
+  VB_CO_ASSIGN(const std::string moved, co_await row(tablet_object(mine->id, mine->phase_other), moved_row));
+  const bool has = moved == mine->phase_who();
+  if (has) VB_CO_TRY(co_await finish_move(mine));
+  VB_CO_TRY(co_await set_phase(mine, Phase::live));
+  co_return has;
+}
+
+Task<Result<std::string>> Registry::row(std::string object, std::string name) {
+  auto reply = std::make_shared<OmapReply>();
+  librados::ObjectReadOperation op;
+  op.omap_get_vals_by_keys({name}, &reply->rows, &reply->rows_code);
+  const int code = co_await cluster_.read(Pool::index, std::move(object), std::move(op), reply);
+  if (code == -ENOENT) co_return std::string();
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: row"));
+  const auto found = reply->rows.find(name);
+  co_return found == reply->rows.end() ? std::string() : to_text(found->second);
 }
 
 Task<Result<bool>> Registry::give_name(std::string name, uint64_t bucket) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <string>
 #include <vector>
@@ -26,8 +27,19 @@ struct Tablet {
 };
 
 // What happens to a bucket as a whole. While it is removed nobody changes a row, and while a tablet is split nobody
-// changes one of that tablet. `removed`: decided, and never undone.
-enum class Phase : char { live = 'l', removing = 'r', splitting = 's', removed = 'd' };
+// changes one of that tablet. While a key is moved from one tablet to another nobody changes or reads one of the two.
+// `removed`: decided, and never undone.
+enum class Phase : char { live = 'l', removing = 'r', splitting = 's', moving = 'm', removed = 'd' };
+
+// What the source's tablet gets when a key has been moved to another one: whoever moves it is not needed for that.
+struct Move {
+  uint64_t to = 0;  // the other tablet's number
+  std::string guard_row, guard_seen;
+  std::set<std::string> gone;
+  std::map<std::string, std::string> sets;
+};
+std::string encode(const Move& move);
+Result<Move> decode_move(std::string_view bytes);  // corrupt_object
 
 struct BucketState {
   uint64_t id = 0;
@@ -36,14 +48,19 @@ struct BucketState {
   uint64_t epoch = 0;
   std::string epoch_text;
   Phase phase = Phase::live;
-  std::string phase_text;  // letter, number of the tablet that is split, who does it
-  uint64_t phase_tablet = 0;
+  std::string phase_text;  // letter, number of the tablet that is split or moved from, who does it; the move
+  uint64_t phase_tablet = 0, phase_other = 0;
   std::vector<Tablet> tablets;  // by their lowest key; the first one's is empty
 
   size_t tablet_of(std::string_view stored) const;  // of a row
   bool may_change(const Tablet& tablet) const {
-    return phase == Phase::live || (phase == Phase::splitting && tablet.number != phase_tablet);
+    return may_read(tablet) && (phase == Phase::live || phase == Phase::moving ||
+                                (phase == Phase::splitting && tablet.number != phase_tablet));
   }
+  bool may_read(const Tablet& tablet) const {
+    return phase != Phase::moving || (tablet.number != phase_tablet && tablet.number != phase_other);
+  }
+  std::string phase_who() const { return phase_text.substr(9, 8); }
 };
 using BucketPtr = std::shared_ptr<const BucketState>;
 
@@ -69,6 +86,8 @@ class Registry {
   // Waits until that row may be changed, or with an empty one the bucket as a whole; undoes what somebody began and
   // left. slow_down.
   Task<Result<BucketPtr>> writable(BucketPtr seen, std::string stored);
+  // Likewise until what starts with that row may be read.
+  Task<Result<BucketPtr>> readable(BucketPtr seen, std::string stored);
 
   // A name that no bucket has becomes this one's; false: another one has it.
   Task<Result<bool>> give_name(std::string name, uint64_t bucket);
@@ -83,13 +102,20 @@ class Registry {
   Task<Result<BucketPtr>> change(BucketPtr from, Fill fill);
   // Likewise for what is no matter of the epoch: documents.
   Task<Result<void>> change_rows(BucketPtr from, Fill fill);
-  Task<Result<BucketPtr>> set_phase(BucketPtr from, Phase phase, uint64_t tablet = 0);
+  Task<Result<BucketPtr>> set_phase(BucketPtr from, Phase phase, uint64_t tablet = 0, std::string more = "");
+  // Of a bucket of which a key is being moved, by anybody: to its end if the other tablet has it, else it is undone.
+  // Whether it has. conditional_conflict: somebody else does that.
+  Task<Result<bool>> settle_move(BucketPtr state);
+  // The source's half. False: it has happened.
+  Task<Result<bool>> finish_move(BucketPtr state);
 
   // A number that nobody had: of a bucket, or of a process's life.
   Task<Result<uint64_t>> take_number();
 
   // A page of an object's omap: the rows that start with `prefix`, behind `after`. not_found: no such object.
   Task<Result<std::shared_ptr<OmapReply>>> page(std::string object, std::string after, std::string prefix);
+  // Empty: there is none.
+  Task<Result<std::string>> row(std::string object, std::string name);
   // All of them: for what has few.
   Task<Result<std::map<std::string, std::string>>> all(std::string object, std::string prefix);
 
@@ -99,6 +125,9 @@ class Registry {
   Task<Result<void>> spread(BucketPtr state);
   Task<Result<void>> raise(std::string tablet, BucketPtr state);
   Task<Result<BucketPtr>> thaw(BucketPtr state);
+  using Free = std::function<bool(const BucketState&)>;
+  Task<Result<BucketPtr>> wait_until(BucketPtr seen, Free free);
+  Deadline first_seen(const std::string& phase_text);
 
   Cluster& cluster_;
   mutable std::shared_mutex mutex_;

@@ -167,10 +167,12 @@ Rows::PagePtr Rows::page(const PageName& name, uint64_t rows_max) {
 
 std::map<size_t, Rows::Wanted> Rows::sort() const {
   std::map<size_t, Wanted> by_tablet;
-  for (const std::string& row : asked_) by_tablet[bucket_->tablet_of(row)].rows.insert(row);
-  for (const auto& page : pages_asked_) {
-    by_tablet[bucket_->tablet_of(page.first.start)].pages.push_back(page);
-  }
+  // What is no key's lies with the key that it is asked for beside.
+  const auto tablet = [this](const std::string& row) {
+    return bucket_->tablet_of(tablet_letters.contains(row.front()) ? row : guard_row(key_));
+  };
+  for (const std::string& row : asked_) by_tablet[tablet(row)].rows.insert(row);
+  for (const auto& page : pages_asked_) by_tablet[tablet(page.first.start)].pages.push_back(page);
   if (key_.empty()) return by_tablet;
   // All rows of a key lie in one tablet.
   Wanted& mine = by_tablet[bucket_->tablet_of(guard_row(key_))];
@@ -182,7 +184,7 @@ std::map<size_t, Rows::Wanted> Rows::sort() const {
 Rows::PagePtr Rows::make_page(const PageName& name, size_t tablet, std::map<std::string, Buffer>& found,
                               bool more) const {
   auto page = std::make_shared<Page>();
-  const bool has_next = tablet + 1 < bucket_->tablets.size();
+  const bool has_next = tablet + 1 < bucket_->tablets.size() && tablet_letters.contains(name.start.front());
   // What a split has left behind lies behind the tablet's end.
   const std::string end = has_next ? first_row(name.start.front(), bucket_->tablets[tablet + 1].low) : "";
   for (auto& [key, value] : found) {
@@ -205,6 +207,11 @@ Rows::PagePtr Rows::make_page(const PageName& name, size_t tablet, std::map<std:
 
 Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
   auto reply = std::make_shared<Reply>();
+  if (!bucket_->may_read(bucket_->tablets[tablet])) {
+    VB_CO_ASSIGN(bucket_, co_await registry_.readable(bucket_, first_row('o', bucket_->tablets[tablet].low)));
+    if (!key_.empty()) forget();
+    co_return false;
+  }
   const std::string object = bucket_->tablets[tablet].object;
   librados::ObjectReadOperation op;
   op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(bucket_->epoch_text));

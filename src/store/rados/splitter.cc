@@ -95,7 +95,8 @@ Task<Result<Splitter::Found>> Splitter::survey(BucketPtr bucket, size_t tablet) 
     if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
     for (const std::string& row : reply->keys) {
       after = row;
-      const auto end = tablet_letters.contains(row.front()) ? end_of(*bucket, tablet, row.front()) : std::nullopt;
+      if (!tablet_letters.contains(row.front())) continue;  // no key's: a split takes none of them away
+      const auto end = end_of(*bucket, tablet, row.front());
       if (end && row >= *end) {
         found.left_over = true;
         continue;

@@ -15,7 +15,12 @@ const provider = new Provider(issuer, {
   clients: [{
     client_id: 'store', client_secret: 'a secret of the client', redirect_uris: ['https://localhost/signed-in'],
     response_types: ['code'], grant_types: ['authorization_code'], id_token_signed_response_alg: algorithm,
+  }, {
+    // A page in a browser: it has no secret. Of a native application's redirects on loopback any port is good.
+    client_id: 'console', application_type: 'native', token_endpoint_auth_method: 'none', redirect_uris: ['http://127.0.0.1/-/console/'],
+    response_types: ['code'], grant_types: ['authorization_code'], id_token_signed_response_alg: algorithm,
   }],
+  clientBasedCORS: (_, origin) => origin.startsWith('http://127.0.0.1:'),
   findAccount: (_, id) => ({
     accountId: id,
     claims: () => ({ sub: id, 'https://aws.amazon.com/tags': { principal_tags: { team: ['red'] } } }),

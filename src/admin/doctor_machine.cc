@@ -9,26 +9,19 @@
 #include <cstring>
 #include <fstream>
 
+#include "admin/doctor.h"
 #include "base/bytes.h"
-#include "cli/doctor.h"
 
-namespace verbena::cli {
+namespace verbena::admin {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr size_t gids_shown_max = 4;
+constexpr const char* soft_roce_command = "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0";
 constexpr const char* soft_roce_mend =
     "a software RDMA device for trying: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0 (as root; `ip "
     "link` names the interface). Without one, everything works over tcp, and on this host over shared memory";
-
-// The first line of a small kernel file; empty when it cannot be read.
-std::string line_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 std::vector<std::string> entries_of(const fs::path& folder) {
   std::vector<std::string> out;
@@ -48,14 +41,14 @@ bool is_zero_gid(const std::string& gid) {
 constexpr unsigned roce_mtu = 4200;
 
 // The interface of a RoCE port carries RDMA's largest packets only with jumbo frames.
-std::string mtu_text(const MachineRoots& roots, const std::string& interface, std::string& mend) {
+std::string mtu_text(const MachineRoots& roots, const std::string& interface, Finding& finding) {
   if (interface.empty()) return {};
   const std::string mtu = line_of(roots.sys / "class/net" / interface / "mtu");
   unsigned value = 0;
   if (std::sscanf(mtu.c_str(), "%u", &value) != 1) return {};
   if (value < roce_mtu) {
-    mend = fmt::format("RDMA packets of 4096 bytes need jumbo frames: ip link set dev {} mtu {} (and on the switch)",
-                       interface, roce_mtu);
+    finding.command = fmt::format("ip link set dev {} mtu {}", interface, roce_mtu);
+    finding.mend = "RDMA packets of 4096 bytes need jumbo frames: " + finding.command + " (and on the switch)";
   }
   return fmt::format("; {} has MTU {}", interface, value);
 }
@@ -83,16 +76,19 @@ Finding check_port(const MachineRoots& roots, const fs::path& port, const std::s
                           layer.empty() ? "unknown link layer" : layer, rate.empty() ? "unknown rate" : rate, gids,
                           roce_v2, ip_based);
   if (!table.empty()) out.found += ": GID" + table;
-  if (layer == "Ethernet") out.found += mtu_text(roots, interface, out.mend);
+  if (layer == "Ethernet") out.found += mtu_text(roots, interface, out);
   if (state.find("ACTIVE") == std::string::npos) {
     out.health = Health::warn;
+    out.command.clear();
     out.mend = layer == "InfiniBand" ? "the port is not active: check the cable and the subnet manager (opensm)"
                                      : "the port is not active: ip link set dev INTERFACE up";
   } else if (layer == "Ethernet" && ip_based == 0) {
     out.health = Health::warn;
+    out.command.clear();
     out.mend = "RoCE v2 needs a GID of an IP address: ip addr add ADDRESS/24 dev INTERFACE";
   } else if (layer == "InfiniBand" && ip_based == 0) {
     out.mend = "InfiniBand addresses come from IPoIB: modprobe ib_ipoib, then give ib0 an address";
+    out.command = "modprobe ib_ipoib";
   }
   return out;
 }
@@ -128,7 +124,8 @@ Findings check_devices(const MachineRoots& roots) {
     const bool usable = ::access("/dev/infiniband/uverbs0", R_OK | W_OK) == 0;
     out.push_back({usable ? Health::ok : Health::warn, "rdma device files",
                    usable ? "/dev/infiniband/uverbs0 may be opened" : "/dev/infiniband/uverbs0 may not be opened",
-                   usable ? "" : "modprobe ib_uverbs rdma_ucm; in a container: --device=/dev/infiniband"});
+                   usable ? "" : "modprobe ib_uverbs rdma_ucm; in a container: --device=/dev/infiniband",
+                   usable ? "" : "modprobe ib_uverbs rdma_ucm"});
     return out;
   }
   const std::string rxe = module_state(roots, "rdma_rxe");
@@ -136,7 +133,8 @@ Findings check_devices(const MachineRoots& roots) {
                  rxe == "missing" ? std::string("this kernel has no rdma_rxe module: install the distribution's full "
                                                 "kernel (linux-image-amd64, linux-modules-extra); then ") +
                                         soft_roce_mend
-                                  : soft_roce_mend});
+                                  : soft_roce_mend,
+                 rxe == "missing" ? "" : soft_roce_command});
   return out;
 }
 
@@ -153,12 +151,12 @@ Findings check_firewall(const MachineRoots& roots) {
     out.mend =
         "let in TCP 9000 and 9100 and the ports of rdma.fabric_ports (between server and clients, both ways, for "
         "tcp), and UDP 4791 for RoCE v2: nft list ruleset, iptables -S";
+    out.command = "nft list ruleset";
   }
   return {out};
 }
 
-Findings check_memory(const MachineRoots& roots) {
-  Findings out;
+Findings check_memory(const MachineRoots& roots, const ArenaUse& arena) {
   std::ifstream info(roots.proc / "meminfo");
   uint64_t total = 0, free = 0, available_kib = 0;
   for (std::string line; std::getline(info, line);) {
@@ -168,15 +166,22 @@ Findings check_memory(const MachineRoots& roots) {
     if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &value) == 1) available_kib = value;
   }
   Finding pages{Health::ok, "huge pages", fmt::format("{} of {} free (2 MiB each)", free, total), {}};
-  if (free < 128) {
+  const uint64_t needed = arena.bytes / (2 * MiB);
+  if (arena.huge_pages) {
+    pages.found += "; the arena lies in them";
+  } else if (arena.running || free < needed) {
     const std::string transparent = line_of(roots.sys / "kernel/mm/transparent_hugepage/enabled");
     pages.found += transparent.empty() ? "" : "; transparent: " + transparent;
-    pages.mend = "optional, for the arena (256 MiB by default): sysctl -w vm.nr_hugepages=160";
+    pages.command = fmt::format("sysctl -w vm.nr_hugepages={}", std::max(total - free + needed + 32, total));
+    pages.mend = fmt::format("optional, for the arena ({}{}): {}", format_size(arena.bytes),
+                             arena.running ? ", at the next start" : " by default", pages.command);
   }
-  out.push_back(std::move(pages));
+  Findings out{std::move(pages)};
   const bool scarce = available_kib < 512 * 1024;
   out.push_back({scarce ? Health::warn : Health::ok, "memory", format_size(available_kib * KiB) + " available",
-                 scarce ? "the arena takes 256 MiB: lower arena_size, or free memory" : ""});
+                 scarce ? fmt::format("the arena {} {}: lower arena_size, or free memory",
+                                      arena.running ? "has" : "takes", format_size(arena.bytes))
+                        : ""});
   return out;
 }
 
@@ -189,10 +194,12 @@ Findings check_limits() {
   out.push_back({little ? Health::warn : Health::ok, "limit memlock", limit_text(memlock.rlim_cur, true),
                  little ? "RDMA locks the memory that it registers: ulimit -l unlimited, or in "
                           "/etc/security/limits.conf: * - memlock unlimited (systemd: LimitMEMLOCK=infinity)"
-                        : ""});
+                        : "",
+                 little ? "ulimit -l unlimited" : ""});
   const bool few = files.rlim_cur < 8192;
   out.push_back({few ? Health::warn : Health::ok, "limit nofile", limit_text(files.rlim_cur, false),
-                 few ? "each connection takes a descriptor: ulimit -n 65536 (systemd: LimitNOFILE=65536)" : ""});
+                 few ? "each connection takes a descriptor: ulimit -n 65536 (systemd: LimitNOFILE=65536)" : "",
+                 few ? "ulimit -n 65536" : ""});
   return out;
 }
 
@@ -205,10 +212,11 @@ Findings check_io_uring(const MachineRoots& roots) {
   }
   const std::string disabled = line_of(roots.proc / "sys/kernel/io_uring_disabled");
   Finding out{Health::warn, "io_uring", fmt::format("not usable: {}", std::strerror(-result)), {}};
-  out.mend = disabled == "1" || disabled == "2"
-                 ? "sysctl -w kernel.io_uring_disabled=0; until then data is read by threads"
+  const bool off = disabled == "1" || disabled == "2";
+  if (off) out.command = "sysctl -w kernel.io_uring_disabled=0";
+  out.mend = off ? out.command + "; until then data is read by threads"
                  : "in a container: allow io_uring_setup in the seccomp profile; until then data is read by threads";
   return {out};
 }
 
-}  // namespace verbena::cli
+}  // namespace verbena::admin

@@ -1,0 +1,14 @@
+// Temporary credentials end by themselves: what is said of it, and when.
+import { plural } from './text.js'
+
+const warnedMs = 5 * 60 * 1000
+
+export const ended = 'Your temporary credentials have ended: you are signed out. Sign in again.'
+
+// `expires`, `now`: milliseconds; no `expires`: the key does not end, or nobody knows when.
+export function ending(expires, now) {
+  if (!expires) return { over: false, warning: '' }
+  const left = expires - now
+  if (left <= 0) return { over: true, warning: '' }
+  return { over: false, warning: left > warnedMs ? '' : `Your temporary credentials end in ${plural(Math.ceil(left / 60000), 'minute')}: you are signed out then, and what is being uploaded is broken off.` }
+}

@@ -1,0 +1,30 @@
+// Checks of the fabric's providers.
+#include <fmt/core.h>
+
+#include "admin/doctor.h"
+
+namespace verbena::admin {
+
+Findings check_providers(const std::vector<fabric::ofi::ProviderInfo>& providers) {
+  Findings out;
+  bool any = false, hardware = false;
+  for (const auto& info : providers) {
+    any = any || info.usable;
+    hardware = hardware || (info.usable && info.provider != "tcp");
+    out.push_back({Health::ok,
+                   "provider " + info.provider,
+                   fmt::format("{}{}{}", info.domain.empty() ? info.fabric : info.domain,
+                               info.address.empty() ? "" : ", " + info.address, info.usable ? "" : " (not used)"),
+                   {}});
+  }
+  if (!any) {
+    out.push_back({Health::fail, "providers", "libfabric offers none that Verbena can use",
+                   "is a network interface up? `fi_info` lists what libfabric sees; ./dev setup builds libfabric"});
+  } else if (!hardware) {
+    out.push_back({Health::ok, "fabric", "tcp between hosts (software), shared memory on this host",
+                   "for RDMA between hosts a device with the verbs, efa or cxi provider is needed"});
+  }
+  return out;
+}
+
+}  // namespace verbena::admin

@@ -1,0 +1,176 @@
+#include "admin/doctor.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+
+namespace verbena::admin {
+namespace {
+
+class Doctor : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "verbena-doctor-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    root = name;
+    roots.sys = root / "sys";
+    roots.proc = root / "proc";
+    roots.run = root / "run";
+  }
+  void TearDown() override { std::filesystem::remove_all(root); }
+  void write(const std::filesystem::path& path, const std::string& text) {
+    std::filesystem::create_directories((root / path).parent_path());
+    std::ofstream(root / path) << text << "\n";
+  }
+  std::filesystem::path root;
+  MachineRoots roots;
+};
+
+TEST_F(Doctor, WithoutADeviceSaysHowToMakeOneInSoftware) {
+  write("sys/module/rdma_rxe/refcnt", "0");
+  const Findings findings = check_devices(roots);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].health, Health::warn);
+  EXPECT_NE(findings[0].found.find("loaded"), std::string::npos);
+  EXPECT_NE(findings[0].mend.find("rdma link add rxe0 type rxe netdev eth0"), std::string::npos);
+  EXPECT_EQ(findings[0].command, "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0");
+}
+
+TEST_F(Doctor, DescribesAPortAndItsGids) {
+  const std::string port = "sys/class/infiniband/rxe0/ports/1/";
+  write(port + "state", "4: ACTIVE");
+  write(port + "link_layer", "Ethernet");
+  write(port + "rate", "100 Gb/sec");
+  write(port + "gids/0", "fe80:0000:0000:0000:5054:00ff:fe12:3456");
+  write(port + "gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0001");
+  write(port + "gids/2", "0000:0000:0000:0000:0000:0000:0000:0000");
+  write(port + "gid_attrs/types/1", "RoCE v2");
+  const Findings findings = check_devices(roots);
+  ASSERT_GE(findings.size(), 1u);
+  EXPECT_EQ(findings[0].health, Health::ok) << findings[0].mend;
+  EXPECT_EQ(findings[0].subject, "rdma device rxe0 port 1");
+  EXPECT_NE(findings[0].found.find("2 GIDs (1 RoCE v2, 1 with an IP address)"), std::string::npos) << findings[0].found;
+}
+
+TEST_F(Doctor, ShowsTheGidTableAndASmallMtu) {
+  const std::string port = "sys/class/infiniband/rxe0/ports/1/";
+  write(port + "state", "4: ACTIVE");
+  write(port + "link_layer", "Ethernet");
+  write(port + "gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0001");
+  write(port + "gid_attrs/ndevs/1", "eth7");
+  write("sys/class/net/eth7/mtu", "1500");
+  const Finding small = check_devices(roots)[0];
+  EXPECT_NE(small.found.find("[1] 0000:0000:0000:0000:0000:ffff:0a00:0001"), std::string::npos) << small.found;
+  EXPECT_NE(small.found.find("eth7 has MTU 1500"), std::string::npos) << small.found;
+  EXPECT_NE(small.mend.find("ip link set dev eth7 mtu 4200"), std::string::npos);
+  EXPECT_EQ(small.command, "ip link set dev eth7 mtu 4200");
+  write("sys/class/net/eth7/mtu", "9000");
+  EXPECT_TRUE(check_devices(roots)[0].mend.empty());
+}
+
+TEST_F(Doctor, SaysWhetherPacketsAreFiltered) {
+  EXPECT_TRUE(check_firewall(roots)[0].mend.empty());
+  write("sys/module/nf_tables/refcnt", "0");
+  EXPECT_TRUE(check_firewall(roots)[0].mend.empty());
+  write("sys/module/nf_tables/refcnt", "12");
+  EXPECT_NE(check_firewall(roots)[0].mend.find("4791"), std::string::npos);
+}
+
+TEST_F(Doctor, APortThatIsDownOrHasNoAddressIsAWarning) {
+  const std::string port = "sys/class/infiniband/mlx5_0/ports/1/";
+  write(port + "state", "1: DOWN");
+  write(port + "link_layer", "InfiniBand");
+  EXPECT_EQ(check_devices(roots)[0].health, Health::warn);
+  write(port + "state", "4: ACTIVE");
+  write(port + "link_layer", "Ethernet");
+  write(port + "gids/0", "fe80:0000:0000:0000:5054:00ff:fe12:3456");
+  const Findings findings = check_devices(roots);
+  EXPECT_EQ(findings[0].health, Health::warn);
+  EXPECT_NE(findings[0].mend.find("ip addr add"), std::string::npos);
+}
+
+TEST_F(Doctor, NoProviderAtAllFails) {
+  const Findings findings = check_providers({});
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].health, Health::fail);
+}
+
+TEST_F(Doctor, ReadsMemoryFromProc) {
+  write("proc/meminfo", "MemAvailable:    100000 kB\nHugePages_Total:     512\nHugePages_Free:      500");
+  const Findings findings = check_memory(roots);
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_EQ(findings[0].found, "500 of 512 free (2 MiB each)");
+  EXPECT_TRUE(findings[0].mend.empty());
+  EXPECT_EQ(findings[1].health, Health::warn) << "100 MB are too little for the arena";
+}
+
+TEST_F(Doctor, OfARunningServerItSaysWhatItsArenaLacks) {
+  write("proc/meminfo", "MemAvailable:  10000000 kB\nHugePages_Total:      64\nHugePages_Free:       64");
+  const Findings lacking = check_memory(roots, {.bytes = GiB, .running = true});
+  EXPECT_NE(lacking[0].mend.find("vm.nr_hugepages=544"), std::string::npos) << lacking[0].mend;
+  EXPECT_NE(lacking[0].mend.find("next start"), std::string::npos);
+  EXPECT_TRUE(check_memory(roots, {.bytes = GiB, .running = true, .huge_pages = true})[0].mend.empty());
+}
+
+TEST_F(Doctor, KnowsSettingsOfTheKernelThatHoldClientsUp) {
+  write("proc/sys/net/core/somaxconn", "128");
+  write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave");
+  write("sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", "acpi-cpufreq");
+  Findings findings = check_kernel(roots);
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_NE(findings[0].mend.find("sysctl -w net.core.somaxconn=4096"), std::string::npos);
+  EXPECT_EQ(findings[0].command, "sysctl -w net.core.somaxconn=4096");
+  EXPECT_EQ(findings[1].health, Health::warn);
+  write("proc/sys/net/core/somaxconn", "4096");
+  write("sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", "intel_pstate");
+  for (const Finding& finding : check_kernel(roots)) EXPECT_EQ(finding.health, Health::ok) << finding.subject;
+}
+
+TEST_F(Doctor, SaysWhoKeepsTheClock) {
+  EXPECT_NE(check_clock(roots)[0].mend.find("timedatectl"), std::string::npos);
+  write("run/chrony/chronyd.pid", "7");
+  EXPECT_EQ(check_clock(roots)[0].found, "kept by chronyd");
+}
+
+TEST_F(Doctor, ADiskThatIsNotThereFailsAndOneThatIsTellsItsRoom) {
+  EXPECT_EQ(check_disk("disk of the data", root / "none").health, Health::fail);
+  EXPECT_NE(check_disk("disk of the data", root).found.find("free of"), std::string::npos);
+}
+
+TEST_F(Doctor, ADiskIsJudgedByItsShareItsBytesAndItsInodes) {
+  const auto judged = [](const DiskRoom& room) { return judge_disk("disk", "/data", room).health; };
+  EXPECT_EQ(judged({.bytes = 100 * GiB, .free_bytes = 10 * GiB}), Health::ok);
+  EXPECT_EQ(judged({.bytes = 100 * GiB, .free_bytes = 10 * GiB - 1}), Health::warn);
+  EXPECT_EQ(judged({.bytes = 10'000 * GiB, .free_bytes = 100 * GiB}), Health::ok);
+  EXPECT_EQ(judged({.bytes = 10'000 * GiB, .free_bytes = 100 * GiB - 1}), Health::warn);
+  EXPECT_EQ(judged({.bytes = 1000 * GiB, .free_bytes = 5 * GiB}), Health::warn);
+  EXPECT_EQ(judged({.bytes = 1000 * GiB, .free_bytes = 5 * GiB - 1}), Health::fail);
+  EXPECT_EQ(judged({.bytes = 20 * GiB, .free_bytes = GiB}), Health::warn) << "a twentieth of a small one";
+  EXPECT_EQ(judged({.bytes = 0, .free_bytes = 0}), Health::fail);
+  const DiskRoom room{.bytes = GiB, .free_bytes = GiB, .inodes = 1000};
+  EXPECT_EQ(judged({room.bytes, room.free_bytes, room.inodes, 21}), Health::ok);
+  EXPECT_EQ(judged({room.bytes, room.free_bytes, room.inodes, 20}), Health::warn);
+  EXPECT_EQ(judged({room.bytes, room.free_bytes, 0, 0}), Health::ok) << "a file system that counts none";
+  EXPECT_EQ(judge_disk("disk", "/it's here", {room.bytes, room.free_bytes, room.inodes, 0}).command,
+            "du --inodes -x '/it'\\''s here'");
+}
+
+TEST_F(Doctor, LibfabricIsNotAskedWhereRdmaIsOff) {
+  const Findings findings = examine_machine(roots, {}, /*fabrics=*/false);
+  size_t fabrics = 0;
+  for (const Finding& finding : findings) {
+    EXPECT_FALSE(finding.subject.starts_with("provider")) << finding.subject;
+    fabrics += finding.subject == "fabric" && finding.found.find("rdma.enabled") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(fabrics, 1u);
+}
+
+TEST_F(Doctor, CountsOpenFiles) {
+  write("proc/self/fd/0", "");
+  write("proc/self/fd/1", "");
+  EXPECT_TRUE(check_open_files(roots)[0].found.starts_with("2 of ")) << check_open_files(roots)[0].found;
+}
+
+}  // namespace
+}  // namespace verbena::admin

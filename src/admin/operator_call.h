@@ -1,0 +1,62 @@
+// A call of the admin API while it is being served: its members, looked at before they are used. Internal to admin/.
+#pragma once
+
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "admin/operator.h"
+
+namespace verbena::admin {
+
+constexpr std::chrono::milliseconds wait_max{10'000};  // for something new
+
+// What looks at the machine of this server.
+std::shared_ptr<Examination> examination_of(const Operator::Parts& parts, const ServerFacts& facts);
+
+// How many are at something, this one too while it is there.
+struct Counted {
+  std::atomic<unsigned>& count;
+  const unsigned before;
+  explicit Counted(std::atomic<unsigned>& c) : count(c), before(c.fetch_add(1)) {}
+  ~Counted() { count.fetch_sub(1); }
+};
+
+// A call that is being served.
+struct Operator::Call {
+  std::string_view name;
+  const Json& in;
+  std::string& message;
+
+  [[nodiscard]] std::unexpected<Error> refuse(Errc code, std::string text) const {
+    message = std::move(text);
+    return fail(code, "admin");
+  }
+  // A member that is left out counts as empty, 0 or what is said; one of another kind is an error.
+  Result<std::string> text(const char* member) const {
+    const auto found = in.find(member);
+    if (found == in.end()) return std::string();
+    if (found->is_string() && found->get_ref<const std::string&>().size() <= 1024) return found->get<std::string>();
+    return refuse(Errc::validation_error, std::string(member) + " must be a text of at most 1024 bytes.");
+  }
+  Result<uint64_t> number(const char* member, uint64_t most) const {
+    const auto found = in.find(member);
+    if (found == in.end()) return 0;
+    if (found->is_number_unsigned() && found->get<uint64_t>() <= most) return found->get<uint64_t>();
+    return refuse(Errc::validation_error,
+                  std::string(member) + " must be a number from 0 to " + std::to_string(most) + ".");
+  }
+  Result<bool> flag(const char* member, bool otherwise = false) const {
+    const auto found = in.find(member);
+    if (found == in.end()) return otherwise;
+    if (found->is_boolean()) return found->get<bool>();
+    return refuse(Errc::validation_error, std::string(member) + " must be true or false.");
+  }
+  Result<Deadline> wait() const {
+    VB_ASSIGN(const uint64_t ms, number("wait_ms", static_cast<uint64_t>(wait_max.count())));
+    return deadline_in(std::chrono::milliseconds(ms));
+  }
+};
+
+}  // namespace verbena::admin

@@ -1,0 +1,21 @@
+// The trace that this thread's requests belong to (verbena::TraceScope).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "native/wire/trace.h"
+
+namespace verbena::client {
+
+struct ThreadTrace {
+  std::string traceparent;                                               // empty: none
+  std::array<std::byte, native::wire::trace_context_size> in_message{};  // as a native message has it
+};
+// False, and nothing is changed, for what is no traceparent.
+bool set_thread_trace(std::string_view traceparent);
+const ThreadTrace* thread_trace();  // null: none
+
+}  // namespace verbena::client

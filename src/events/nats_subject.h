@@ -1,0 +1,20 @@
+// Events published to a subject of a NATS server, where a stream (JetStream) keeps them and confirms each. Core NATS
+// forgets what nobody hears: where no stream takes the subject, nothing is delivered.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+
+#include <expected>
+#include <memory>
+#include <string>
+
+#include "events/target.h"
+#include "events/target_settings.h"
+
+namespace verbena::events {
+
+// `io` runs deliver() and outlives the target. The error is a sentence.
+std::expected<std::unique_ptr<Target>, std::string> make_nats_subject(boost::asio::io_context& io,
+                                                                      const TargetSettings& settings);
+
+}  // namespace verbena::events

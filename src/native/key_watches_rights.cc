@@ -1,0 +1,92 @@
+// Who may be told: asked again whenever it may be another answer by now, before anything is told.
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+
+#include "base/turns.h"
+#include "native/endpoint.h"
+#include "native/key_watch.h"
+#include "s3/access/access.h"
+
+namespace verbena::native {
+
+// What was answered since the last change, or in this second: conditions of policies may look at the time.
+struct KeyWatches::Round {
+  // All that conditions can look at; and the keys live on, so that no other has their address.
+  using Question =
+      std::tuple<auth::AccessKeyPtr, auth::PrincipalPtr, std::string, bool, s3::Door, std::string, std::string>;
+  uint64_t access_generation = 0;
+  int64_t second = 0;
+  std::map<Question, Result<s3::WatchRight>> answers;
+};
+
+bool KeyWatches::is_fresh(const Watch& watch, bool just_asked) const {
+  const DoorState& door = *door_;
+  return (just_asked || watch.asked_s == door.service.clock.now_s()) &&
+         watch.credentials_generation == watch.lane->generation &&
+         watch.right.access_generation == door.service.access->now();
+}
+
+// Not here and now: an answer may have brought us here, and there may be as many of these as there are watches.
+void KeyWatches::want_right(const WatchPtr& watch) {
+  if (std::exchange(watch->asking, true)) return;
+  asks_.push_back(watch);
+  if (std::exchange(asker_runs_, true)) return;
+  boost::asio::post(endpoint_.core().io(), [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    const auto alive = self == nullptr ? nullptr : self->alive_.lock();
+    if (alive != nullptr) boost::asio::co_spawn(alive->core().io(), ask_all(self), boost::asio::detached);
+  });
+}
+
+Task<void> KeyWatches::ask_all(std::shared_ptr<KeyWatches> self) {
+  Turns turns;
+  Round round;
+  while (!self->asks_.empty()) {
+    if (turns.due()) co_await turns.pass();
+    const auto alive = self->alive_.lock();
+    if (alive == nullptr) break;
+    WatchPtr watch = std::move(self->asks_.front());
+    self->asks_.pop_front();
+    if (!watch->gone) co_await self->ask(std::move(watch), round);
+  }
+  self->asker_runs_ = false;
+}
+
+Task<void> KeyWatches::ask(WatchPtr watch, Round& round) {
+  s3::Service& service = door_->service;
+  Lane& lane = *watch->lane;
+  const bool known = !lane.closed && endpoint_.still_known(lane);
+  const uint64_t access_generation = service.access->now();
+  const int64_t now_s = service.clock.now_s();
+  if (round.access_generation != access_generation || round.second != now_s) {
+    round = {.access_generation = access_generation, .second = now_s, .answers = {}};
+  }
+  const uint64_t generation = lane.generation;
+  const s3::Caller caller = lane.caller;
+  Round::Question question(caller.identity.key, caller.identity.principal, caller.peer_address, caller.secure,
+                           caller.door, watch->bucket_name, watch->prefix);
+  auto answered = round.answers.find(question);
+  if (known && answered == round.answers.end()) {
+    auto right = co_await s3::authorize_watch(service, caller, watch->bucket_name, watch->prefix);
+    answered = round.answers.emplace(std::move(question), std::move(right)).first;
+  }
+  watch->asking = false;
+  if (watch->gone) co_return;
+  if (!known || !answered->second) {
+    finish(*watch, known ? wire_code(answered->second.error().code) : Errc::access_denied);
+  } else if (const auto found = buckets_.find(watch->bucket);
+             !found->second.feed->is_of(answered->second->created_us, answered->second->owner)) {
+    finish(*watch, Errc::no_such_bucket);  // another one has its name
+  } else {
+    // What waits was chosen by what could be told then.
+    const bool other = watch->right.versions != answered->second->versions;
+    watch->right = *answered->second;
+    watch->credentials_generation = generation;
+    watch->asked_s = now_s;
+    if (other) let_go(*watch);
+  }
+  answer(watch, /*just_asked=*/true);
+}
+
+}  // namespace verbena::native

@@ -1,0 +1,63 @@
+#include "s3/objects/body_digests.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include <random>
+
+#include "base/hex.h"
+
+namespace verbena::s3 {
+namespace {
+
+std::vector<std::byte> body_of(unsigned seed, size_t size) {
+  std::mt19937 random(seed);
+  std::vector<std::byte> bytes(size);
+  for (std::byte& one : bytes) one = static_cast<std::byte>(random());
+  return bytes;
+}
+
+std::string digest_of(Algorithm algorithm, Bytes bytes) {
+  Digest digest(algorithm);
+  digest.update(bytes);
+  return digest.finish();
+}
+
+Task<void> digest_in_pieces(std::shared_ptr<DigestsAside> aside, Bytes body, size_t piece) {
+  for (Bytes rest = body; !rest.empty();) {
+    const size_t now = std::min(piece, rest.size());
+    co_await aside->add(rest.first(now));
+    rest = rest.subspan(now);
+  }
+  co_await aside->done();
+  aside->digests.finish();
+}
+
+// More than a vector unit has lanes, and more than there are helpers: some with MD5, some without.
+TEST(DigestsAside, BodiesThatComeTogetherHaveEachTheirOwnDigests) {
+  constexpr size_t count = 40;
+  boost::asio::io_context io;
+  std::vector<std::vector<std::byte>> bodies;
+  std::vector<std::shared_ptr<DigestsAside>> asides;
+  for (size_t i = 0; i < count; ++i) {
+    bodies.push_back(body_of(static_cast<unsigned>(i), 20'000 + 997 * i));
+    BodyDigests digests;
+    digests.want(Algorithm::crc64nvme);
+    if (i % 3 != 0) digests.want(Algorithm::md5);
+    asides.push_back(DigestsAside::make(std::move(digests), io.get_executor()));
+    boost::asio::co_spawn(io, digest_in_pieces(asides[i], bodies[i], 1'000 + 61 * i), boost::asio::detached);
+  }
+  io.run();
+  for (size_t i = 0; i < count; ++i) {
+    const BodyDigests& got = asides[i]->digests;
+    EXPECT_EQ(to_hex(as_bytes(got.md5())), i % 3 == 0 ? "" : to_hex(as_bytes(digest_of(Algorithm::md5, bodies[i]))));
+    ASSERT_EQ(got.checksums().size(), 1u);
+    EXPECT_EQ(got.checksums()[0].value, digest_of(Algorithm::crc64nvme, bodies[i]));
+  }
+}
+
+}  // namespace
+}  // namespace verbena::s3

@@ -1,0 +1,25 @@
+#include "s3/objects/watch.h"
+
+#include "s3/access/authorize.h"
+#include "s3/names.h"
+
+namespace verbena::s3 {
+
+Task<Result<WatchRight>> authorize_watch(Service& service, const Caller& caller, const std::string& bucket,
+                                         const std::string& prefix) {
+  VB_CO_TRY(check_bucket_name(bucket));
+  // The number from before: a change in between makes this right an old one.
+  WatchRight right{.versions = false, .access_generation = service.access->now(), .created_us = 0};
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
+  right.created_us = access->created_us;
+  right.owner = access->owner;
+  store::ListRequest list;
+  list.prefix = prefix;
+  const Asked to_list{.action = action::list, .list = &list};
+  VB_CO_TRY(authorize(service, caller, *access, to_list));
+  const Asked to_list_versions{.action = action::list_versions, .list = &list};
+  right.versions = !access->directory && authorize(service, caller, *access, to_list_versions).has_value();
+  co_return right;
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,18 @@
+// What the configuration says of connections and sessions, as the doors take it.
+#pragma once
+
+#include <memory>
+
+#include "base/config.h"
+#include "http/server.h"
+#include "native/native.h"
+
+namespace verbena::server {
+
+http::Limits http_limits(const Config::Http& http);
+// Some of them are kept for this host. `door`: the metrics' label.
+std::shared_ptr<http::ConnectionRoom> make_room(uint64_t connections_max, uint64_t client_max, const char* door);
+// The limits among them.
+native::Options native_limits(const Config::Rdma& rdma);
+
+}  // namespace verbena::server

@@ -1,0 +1,216 @@
+// What holds accounts and objects, and what works on them without being asked.
+#include "base/log.h"
+#include "events/make_target.h"
+#include "s3/access/access.h"
+#include "server/server_state.h"
+#include "store/local/local_store.h"
+#include "store/memory/memory_store.h"
+#ifdef VERBENA_RADOS
+#include "store/rados/rados_store.h"
+#endif
+
+namespace verbena::server {
+namespace {
+
+constexpr size_t blocking_queue_max = 4096;
+constexpr size_t iam_queue_max = 256;
+
+}  // namespace
+
+std::filesystem::path key_file(const Config& config, const std::filesystem::path& directory) {
+  return config.encryption.key_file.empty() ? directory / "master.keys"
+                                            : std::filesystem::path(config.encryption.key_file);
+}
+
+#ifdef VERBENA_RADOS
+namespace {
+
+// The accounts of all servers of a cluster.
+class AccountsInCluster final : public auth::SharedText {
+ public:
+  explicit AccountsInCluster(store::rados::RadosStore& store) : store_(store) {}
+  Result<std::optional<std::string>> read() override { return store_.read_accounts(); }
+  Result<bool> replace(const std::optional<std::string>& before, const std::string& text) override {
+    return store_.replace_accounts(before, text);
+  }
+
+ private:
+  store::rados::RadosStore& store_;
+};
+
+}  // namespace
+#endif
+
+std::expected<void, std::string> Server::State::open_identities() {
+  if (directory) {
+    auto ring = auth::KeyRing::open(key_file(config, directory->path()), directory->master_key_ids());
+    if (!ring) return std::unexpected(ring.error());
+    keys = std::move(*ring);
+  } else if (config.encryption.key_file.empty()) {
+    keys = auth::KeyRing::in_memory();
+  } else {
+    return std::unexpected("encryption.key_file: a server in memory makes a master key of its own");
+  }
+  if (directory && config.engine == EngineChoice::rados) return open_shared_identities();
+  auto opened = auth::IdentityStore::open(directory ? directory->identities() : "", *keys, root);
+  if (!opened) return std::unexpected(opened.error());
+  identities = std::move(*opened);
+  return {};
+}
+
+// They lie where the objects do.
+std::expected<void, std::string> Server::State::open_shared_identities() {
+  if (auto made = open_rados(); !made) return made;
+  auto opened = auth::IdentityStore::open(*accounts, *keys, root);
+  if (!opened) return std::unexpected(opened.error());
+  identities = std::move(*opened);
+  {
+    const std::lock_guard lock(told_mutex);
+    told_identities = identities.get();
+  }
+  // What was changed before it was told.
+  auto text = accounts->read();
+  if (!text || !identities->take(*text)) return std::unexpected("cannot read the accounts that all servers share");
+  return {};
+}
+
+std::expected<void, std::string> Server::State::open_engine() {
+  if (!directory) {
+    auto made = std::make_unique<store::in_memory::MemoryStore>(
+        store::in_memory::Options{.arena = arena.get(), .bytes_max = memory_max});
+    feeds = made.get();
+    store = std::move(made);
+    return {};
+  }
+  if (store != nullptr) return {};  // where the accounts are, too
+  pool = std::make_unique<BlockingPool>(config.blocking_threads, blocking_queue_max);
+  store::local::Options options;
+  options.directory = directory->path();
+  options.arena = arena.get();
+  options.pool = pool.get();
+  options.index_cache = config.index_cache;
+  options.scrub_rate = config.scrub_rate;
+  options.scrub_rest = config.scrub_rest;
+  options.accept_data_loss = config.accept_data_loss;
+  std::string trouble;
+  options.trouble = &trouble;
+  options.open_volumes_max = descriptors.store / 2;
+  options.open_index_files_max = descriptors.store / 2;
+  auto opened = store::local::LocalStore::open(options);
+  if (!opened) {
+    return std::unexpected("cannot open the store in " + directory->path().string() + ": " +
+                           (trouble.empty() ? describe(opened.error()) : trouble));
+  }
+  feeds = opened->get();
+  store = std::move(*opened);
+  return {};
+}
+
+std::expected<void, std::string> Server::State::open_rados() {
+#ifdef VERBENA_RADOS
+  store::rados::Options options{.conf = config.rados.conf,
+                                .user = config.rados.user,
+                                .pool = config.rados.pool,
+                                .index_pool = config.rados.index_pool,
+                                .name_space = config.rados.name_space,
+                                .timeout = config.rados.timeout,
+                                .arena = arena.get()};
+  options.on_change = [this] {
+    const std::lock_guard lock(told_mutex);
+    if (told_service != nullptr) told_service->access->changed();
+  };
+  options.on_accounts = [this](const std::optional<std::string>& text) {
+    const std::lock_guard lock(told_mutex);
+    const bool taken = told_identities == nullptr || told_identities->take(text).has_value();
+    if (told_service != nullptr) told_service->access->changed();  // quotas of owners are kept with their buckets
+    return taken;
+  };
+  auto opened = store::rados::RadosStore::connect(options);
+  if (!opened) return std::unexpected("cannot open the store in the Ceph cluster: " + opened.error());
+  accounts = std::make_unique<AccountsInCluster>(**opened);
+  feeds = opened->get();
+  on_duty = [shared = opened->get()] { return shared->on_duty(); };
+  store = std::move(*opened);
+  return {};
+#else
+  return std::unexpected("engine: this build has no engine for Ceph (it was built without librados)");
+#endif
+}
+
+std::expected<void, std::string> Server::State::open_store() {
+  if (auto opened = open_engine(); !opened) return opened;
+  verifier = std::make_unique<auth::Verifier>(
+      *identities, system_clock(),
+      auth::Verifier::Options{.region = config.region, .express = config.s3_express.enabled, .domain = config.domain});
+  // Other servers of a cluster change keys, too, and nobody tells a hot tier here.
+  guesses = std::make_unique<auth::Guesses>(system_clock(),
+                                            auth::Guesses::Limits{.tries_max = config.http.wrong_signatures_max});
+  const bool alone = !directory || config.engine == EngineChoice::local;
+  hot_bytes = alone ? config.cache.size.value_or(config.arena_size / 2) : 0;
+  if (hot_bytes != 0) {
+    store::HotStore::Options hot{.arena = arena.get(), .capacity = hot_bytes};
+    hot.object_size_max = config.cache.object_size_max;
+    hot_store = std::make_unique<store::HotStore>(*store, hot);
+  }
+  store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;
+  service = std::make_unique<s3::Service>(
+      s3::Service{front, *arena, system_clock(), config.region, verifier.get(), config.lifecycle_day.count()});
+  {
+    const std::lock_guard lock(told_mutex);
+    told_service = service.get();
+  }
+  service->accounts = identities.get();
+  service->credentials = identities.get();
+  service->express = {.enabled = config.s3_express.enabled, .zone = config.s3_express.zone};
+  service->encryption = {.keys = keys.get(),
+                         .by_default = config.encryption.by_default == "AES256",
+                         .customer_keys_need_tls = config.encryption.customer_keys_need_tls,
+                         .kms_keys = config.encryption.kms_keys,
+                         .kms_default_key = config.encryption.kms_default_key};
+  // A thread of its own: changes of accounts come one after the other, and must not hold up the engine's.
+  iam_pool = std::make_unique<BlockingPool>(1, iam_queue_max);
+  auto signing_in = SignInParts::open(config.sign_in, *identities);
+  if (!signing_in) return std::unexpected(std::move(signing_in.error()));
+  sign_in = std::move(*signing_in);
+  iam = std::make_unique<iam::Service>(
+      *identities, front, *iam_pool, system_clock(), [access = service->access] { access->changed(); },
+      sign_in.tools());
+  request_log =
+      std::make_unique<s3::RequestLog>(*service, s3::RequestLog::Options{.interval = config.bucket_log_interval});
+  service->request_log = request_log.get();
+  const s3::LifecycleOptions lifecycle_options{.day_s = config.lifecycle_day.count(), .on_duty = on_duty};
+  lifecycle = std::make_unique<s3::LifecycleWorker>(*service, lifecycle_options);
+  return open_events();
+}
+
+// What waits from before is counted before the first change can add to it.
+std::expected<void, std::string> Server::State::open_events() {
+  const auto settings = events::read_targets(config.events);
+  if (!settings) return std::unexpected(settings.error());
+  if (!service->store.keeps_events()) {
+    if (settings->empty()) return {};
+    return std::unexpected("events.targets: this engine keeps no events");
+  }
+  std::vector<s3::EventQueues::Target> targets;
+  for (const auto& target : *settings) targets.push_back({target.name, events::type_name(target.type)});
+  const s3::EventQueues::Limits limits{.events_max = config.events.queue_max,
+                                       .bytes_max = config.events.queue_bytes_max,
+                                       .drop_when_full = config.events.drop_when_full};
+  event_queues = std::make_unique<s3::EventQueues>(std::move(targets), limits);
+  service->events = event_queues.get();
+  events::Delivery::Options options;
+  options.on_duty = on_duty;
+  for (const auto& target : *settings) {
+    auto make = [&target](boost::asio::io_context& io) { return events::make_target(io, target); };
+    auto made = events::Delivery::make(service->store, *event_queues, target.name, make, options);
+    if (!made) return std::unexpected(made.error());
+    if (auto loaded = (*made)->load(); !loaded) {
+      return std::unexpected("the events that wait for " + target.name +
+                             " cannot be read: " + describe(loaded.error()));
+    }
+    deliveries.push_back(std::move(*made));
+  }
+  return {};
+}
+
+}  // namespace verbena::server

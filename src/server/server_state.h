@@ -1,0 +1,150 @@
+// What a running server consists of. Private to this room: `server.cc` starts and stops it, `open_store.cc` opens what
+// holds accounts and objects, `listen.cc` the doors.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <expected>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "admin/console.h"
+#include "admin/operator.h"
+#include "admin/pages.h"
+#include "auth/guesses.h"
+#include "auth/identity_store.h"
+#include "auth/keyring.h"
+#include "base/blocking.h"
+#include "base/log.h"
+#include "events/delivery.h"
+#include "http/s3_handler.h"
+#include "http/server.h"
+#include "iam/service.h"
+#include "memory/arena.h"
+#include "native/native.h"
+#include "rdma/fabric_token_windows.h"
+#include "s3/events/event_queues.h"
+#include "s3/usage_metrics.h"
+#include "s3/workers/lifecycle_worker.h"
+#include "s3/workers/request_log.h"
+#include "server/core_parts.h"
+#include "server/data_directory.h"
+#include "server/descriptors.h"
+#include "server/server.h"
+#include "server/sign_in_parts.h"
+#include "server/socket_folder.h"
+#include "store/hot_store.h"
+
+namespace verbena::server {
+
+// As configured; 0: as many as the machine has processors, within reason.
+unsigned core_count(const Config& config);
+// "127.0.0.1:9000", "[::1]:9000".
+std::string at(std::string_view address, uint16_t port);
+// How data is read: for the log, and as a metric.
+std::string tell_disk_io(const std::vector<CoreParts>& cores);
+
+// Destroyed from the last member to the first: threads are joined by then, cores go before what their coroutines use.
+struct Server::State {
+  State(const Config& config, std::optional<DataDirectory> directory, auth::Credentials root)
+      : config(config), directory(std::move(directory)), root(std::move(root)) {
+    const size_t files = open_files_max();
+    descriptors = share_out(files, core_count(config), this->config);
+    if (descriptors.enough) return;
+    const auto& limits = this->config;
+    log::warn(
+        "server: {} files may be open at once, too few for the limits that are set: it takes {} connections, {} "
+        "to its native port, {} sessions; raise the limit of open files (ulimit -n, LimitNOFILE=)",
+        files, limits.http.connections_max, limits.rdma.connections_max, *limits.rdma.sessions_max);
+  }
+  ~State() {
+    const std::lock_guard lock(told_mutex);
+    told_service = nullptr;
+    told_identities = nullptr;
+  }
+
+  std::expected<void, std::string> open_transports();
+  std::expected<void, std::string> open_identities();
+  std::expected<void, std::string> open_store();
+  std::expected<void, std::string> open_engine();
+  std::expected<void, std::string> open_events();
+  std::expected<void, std::string> open_rados();
+  std::expected<void, std::string> open_shared_identities();
+  std::expected<void, std::string> open_access_log();
+  std::expected<void, std::string> open_tracer();
+  std::expected<void, std::string> open_cores();
+  std::expected<void, std::string> put_contents(const FirstContents& contents);
+  std::expected<void, std::string> listen();
+  std::expected<void, std::string> listen_admin();
+  std::expected<void, std::string> listen_for_certificates(CoreParts& parts, http::TlsFiles tls,
+                                                           const std::shared_ptr<http::ConnectionRoom>& room);
+  const std::string& certificate_address() const {
+    const std::string& own = config.sign_in.certificates.address;
+    return own.empty() ? config.http.address : own;
+  }
+  void serve_operator();
+  http::Handler s3_handler(const CoreParts& parts);
+  void run();
+  void stop(std::chrono::milliseconds drain);
+  // Where same-host sockets lie when the configuration does not say. Empty: it does, or there are none.
+  std::filesystem::path socket_folder() const {
+    if (directory) return directory->path();
+    return sockets ? sockets->path() : std::filesystem::path();
+  }
+
+  bool has_disk() const { return directory && config.engine == EngineChoice::local; }
+
+  uint16_t certificate_port = 0;  // where clients are asked for certificates
+  Config config;                  // with limits that the process's files are enough for
+  Descriptors descriptors;
+  std::optional<DataDirectory> directory;  // none: everything is in memory
+  std::optional<SocketFolder> sockets;     // instead of it
+  uint64_t memory_max = 0;                 // bytes of objects then
+  uint64_t hot_bytes = 0;                  // of the hot tier; 0: none
+  auth::Credentials root;
+  Endpoints endpoints;
+  std::unique_ptr<auth::KeyRing> keys;
+  std::unique_ptr<auth::SharedText> accounts;  // of all servers of a cluster
+  std::function<bool()> on_duty;               // likewise: what is done once is done here; empty: there are no others
+  std::unique_ptr<auth::IdentityStore> identities;
+  std::unique_ptr<memory::Arena> arena;
+  std::unique_ptr<BlockingPool> pool;
+  // Is told what other servers of a cluster change, by a thread of the engine that outlives it.
+  std::mutex told_mutex;
+  s3::Service* told_service = nullptr;
+  auth::IdentityStore* told_identities = nullptr;
+  std::unique_ptr<s3::EventQueues> event_queues;  // threads of the store tell it what was committed
+  std::unique_ptr<store::Store> store;
+  store::ChangeFeeds* feeds = nullptr;         // of the engine
+  std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
+  std::unique_ptr<auth::Verifier> verifier;
+  std::unique_ptr<auth::Guesses> guesses;  // at secrets
+  std::unique_ptr<s3::Service> service;
+  std::unique_ptr<BlockingPool> iam_pool, admin_pool, doctor_pool;
+  SignInParts sign_in;
+  std::unique_ptr<iam::Service> iam;
+  std::unique_ptr<s3::LifecycleWorker> lifecycle;
+  std::unique_ptr<s3::RequestLog> request_log;
+  std::vector<std::unique_ptr<events::Delivery>> deliveries;
+  std::unique_ptr<http::AccessLog> access_log;
+  observe::RequestWatch watch;
+  std::unique_ptr<observe::Tracer> tracer;  // null: there are no traces
+  std::unique_ptr<s3::UsageMetrics> usage_metrics;
+  std::unique_ptr<admin::Pages> pages;
+  std::unique_ptr<admin::Console> console;
+  std::unique_ptr<admin::Operator> operations;
+  std::unique_ptr<native::NativeDoor> door;
+  std::unique_ptr<rdma::FabricTokenWindows> windows;
+  std::vector<CoreParts> cores;
+  std::atomic<bool> stopping = false;
+};
+
+}  // namespace verbena::server

@@ -1,0 +1,67 @@
+// People whom a directory (LDAP) knows, by name and password.
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include <atomic>
+#include <expected>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/secret.h"
+#include "sign_in/claims.h"
+#include "sign_in/directory_settings.h"
+#include "sign_in/ldap_library.h"
+#include "sign_in/ldap_session.h"
+#include "sign_in/password_tries.h"
+
+namespace verbena::sign_in {
+
+// As the directory writes it, however it was typed.
+struct Person {
+  std::string name;                 // of the session, too
+  std::string dn;                   // of the entry
+  std::vector<std::string> groups;  // names of their entries
+};
+
+class Directory {
+ public:
+  // Loads the library. The error is a sentence for people. `clock` outlives it.
+  static std::expected<std::unique_ptr<Directory>, std::string> open(DirectorySettings settings,
+                                                                     const WallClock& clock);
+  ~Directory();
+
+  // Blocks, for the configured time at most. Who may not come in is told the same, whatever is wrong. `client`: the
+  // address, as client_of() has it; empty: this host.
+  std::expected<Person, Refusal> check(const std::string& client, const std::string& name, const Secret& password);
+  // Ends what is under way, for good.
+  void stop() { stopping_ = true; }
+
+  const DirectorySettings& settings() const { return settings_; }
+
+ private:
+  Directory(const LdapLibrary& library, DirectorySettings settings, const WallClock& clock)
+      : library_(library),
+        settings_(std::move(settings)),
+        tries_(clock, {.name = {.tries_max = settings_.tries, .forgiven_s = settings_.tries_every.count()}}) {}
+  Result<std::unique_ptr<LdapSession>> connect();
+  // A person without a name: the name or the password is wrong.
+  Result<Person> ask(const std::string& name, const Secret& password);
+  Result<Person> ask_by_lookup(LdapSession& session, const std::string& name, const Secret& password);
+  Result<Person> ask_by_form(LdapSession& session, const std::string& name, const Secret& password);
+  Result<bool> bind_as_lookup(LdapSession& session);
+  Result<void> add_groups(LdapSession& session, Person& person);
+  void complain(const std::string& what);
+
+  const LdapLibrary& library_;
+  const DirectorySettings settings_;
+  SSL_CTX* tls_ = nullptr;
+  std::atomic<bool> stopping_ = false;
+  PasswordTries tries_;
+  std::atomic<int64_t> complain_at_ms_ = 0;
+};
+
+}  // namespace verbena::sign_in

@@ -1,0 +1,88 @@
+// The machine stops at every operation that changes the disk while objects are put of which somebody wants to know:
+// then there is an event for each object that is there, and for no other.
+#include <set>
+
+#include "base/log.h"
+#include "store/event.h"
+#include "store/local/test_store.h"
+
+namespace verbena::store::local {
+namespace {
+
+constexpr int objects_put = 8;
+constexpr uint64_t operations_max = 2000, step = 5;
+
+class Named final : public Announcement {
+ public:
+  explicit Named(std::string text) : text_(std::move(text)) {}
+  Result<std::vector<EventRow>> events(const Happened&) const override { return std::vector<EventRow>{{"q", text_}}; }
+  void committed(uint64_t, const std::vector<EventRow>&) const override {}
+
+ private:
+  const std::string text_;
+};
+
+std::string name_of(int i) { return "k" + std::to_string(100 + i); }
+
+std::set<std::string> put_objects(TestStore& t) {
+  std::set<std::string> acknowledged;
+  for (int i = 0; i < objects_put; ++i) {
+    CommitConditions conditions;
+    conditions.announcement = std::make_shared<const Named>(name_of(i));
+    // Both kinds: bytes in the index, and in a volume.
+    const std::string bytes = conformance::pattern(i % 2 == 0 ? 300 : 70'000, static_cast<uint64_t>(i));
+    if (t.put("b", name_of(i), bytes, {.conditions = conditions, .size_hint = {}, .etag = "e"})) {
+      acknowledged.insert(name_of(i));
+    }
+  }
+  return acknowledged;
+}
+
+std::vector<std::string> told(TestStore& t) {
+  std::vector<std::string> records;
+  const auto backlog = t.run(t.store->event_backlog("q"));
+  if (!backlog) return {"no backlog"};
+  for (const auto& one : *backlog) {
+    const auto events = t.run(t.store->events("q", one.bucket, 0, 1000, 1 * MiB));
+    if (!events) return {"no events"};
+    for (const auto& event : *events) records.push_back(event.record);
+  }
+  return records;
+}
+
+// False: there are fewer operations.
+bool stop_at(uint64_t n) {
+  FaultyFileSystem fs;
+  TestStore t(&fs);
+  t.options.volume_size_max = 1 * MiB;
+  t.open();
+  t.make_bucket("b");
+  fs.fail_at(n, FaultyFileSystem::Fault::crash);
+  const std::set<std::string> acknowledged = put_objects(t);
+  const bool happened = fs.fault_happened();
+  t.close();
+  fs.crash(FaultyFileSystem::Loss::unsynced, n);
+  t.open();
+  std::vector<std::string> there;
+  for (int i = 0; i < objects_put; ++i) {
+    if (t.get("b", name_of(i))) there.push_back(name_of(i));
+  }
+  EXPECT_EQ(told(t), there) << "objects and events go together, in the order of the changes";
+  for (const auto& name : acknowledged) EXPECT_EQ(std::ranges::count(there, name), 1) << name;
+  return happened;
+}
+
+TEST(EventCrash, AtEveryOperationThereIsAnEventForEachObjectAndForNoOther) {
+  log::set_level(log::Level::error);
+  uint64_t n = 0;
+  for (; n < operations_max; n += step) {
+    SCOPED_TRACE("operation " + std::to_string(n));
+    if (!stop_at(n) || HasFailure()) break;
+  }
+  log::set_level(log::Level::info);
+  EXPECT_GT(n, 10u);
+  EXPECT_LT(n, operations_max);
+}
+
+}  // namespace
+}  // namespace verbena::store::local

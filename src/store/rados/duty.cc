@@ -1,0 +1,104 @@
+#include "store/rados/duty.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <cerrno>
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "store/logic/keys.h"
+#include "store/rados/layout.h"
+
+namespace verbena::store::rados {
+namespace {
+
+using Pool = Cluster::Pool;
+
+const std::string duty_row = "duty";
+
+}  // namespace
+
+Task<Result<bool>> Duty::sign(std::string seen) {
+  std::byte random[8];
+  fill_random(random);
+  const std::string sign = keys::number(incarnation_) + std::string(as_text(random));
+  const auto began = SteadyClock::now();
+  librados::ObjectWriteOperation op;
+  op.create(false);
+  const std::map<std::string, std::pair<Buffer, int>> guard = {{duty_row, {to_buffer(seen), LIBRADOS_CMPXATTR_OP_EQ}}};
+  op.omap_cmp(guard, nullptr);
+  const std::map<std::string, Buffer> set = {{duty_row, to_buffer(sign)}};
+  op.omap_set(set);
+  const int code = co_await cluster_.write(Pool::index, std::string(servers_object), std::move(op));
+  own_.clear();
+  if (code == -ECANCELED) co_return false;
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: duty"));
+  own_ = sign;
+  until_ = (began + lease).time_since_epoch().count();
+  co_return true;
+}
+
+Task<Result<void>> Duty::pass() {
+  if (!own_.empty()) {
+    std::string own = own_;
+    VB_CO_ASSIGN(const bool renewed, co_await sign(std::move(own)));
+    if (renewed) co_return Result<void>{};
+    until_ = 0;
+    log::info("rados: another server does what is done once");
+  }
+  struct Reply {
+    std::map<std::string, Buffer> rows;
+    int code = 0;
+  };
+  auto reply = std::make_shared<Reply>();
+  librados::ObjectReadOperation op;
+  op.omap_get_vals_by_keys({duty_row}, &reply->rows, &reply->code);
+  const int code = co_await cluster_.read(Pool::index, std::string(servers_object), std::move(op), reply);
+  if (code < 0 && code != -ENOENT) co_return std::unexpected(to_error(code, "rados: duty"));
+  const auto found = reply->rows.find(duty_row);
+  std::string now = found == reply->rows.end() ? "" : to_text(found->second);
+  // The own one: a call was not answered, and had happened.
+  const bool own = now.starts_with(keys::number(incarnation_));
+  if (!own && now != seen_) {
+    seen_ = now;
+    seen_since_ = SteadyClock::now();
+  }
+  if (!own && !now.empty() && SteadyClock::now() - seen_since_ < silence_max) co_return Result<void>{};
+  const bool had = holds();
+  VB_CO_ASSIGN(const bool taken, co_await sign(std::move(now)));
+  if (!taken || had) co_return Result<void>{};
+  ++terms_;
+  log::info("rados: this server does what is done once: lifecycle rules, delivery of events, looks for what is left");
+  co_return Result<void>{};
+}
+
+Task<> Duty::run() {
+  static auto& gauge = metrics::gauge("verbena_rados_on_duty", "1: this server does what is done once in the cluster");
+  while (!stopping_) {
+    gauge.set(holds() ? 1 : 0);  // this may have been frozen
+    if (auto done = co_await pass(); !done) log::info("rados: {}", describe(done.error()));
+    gauge.set(holds() ? 1 : 0);
+    timer_.expires_after(renew_every);
+    boost::system::error_code woken;
+    if (!stopping_) co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
+  }
+  until_ = 0;
+  gauge.set(0);
+  if (own_.empty()) co_return;
+  librados::ObjectWriteOperation op;
+  const std::map<std::string, std::pair<Buffer, int>> guard = {{duty_row, {to_buffer(own_), LIBRADOS_CMPXATTR_OP_EQ}}};
+  op.omap_cmp(guard, nullptr);
+  op.omap_rm_keys({duty_row});
+  (void)co_await cluster_.write(Pool::index, std::string(servers_object), std::move(op));
+}
+
+void Duty::stop() {
+  stopping_ = true;
+  until_ = 0;
+  boost::asio::post(timer_.get_executor(), [this] { timer_.cancel(); });
+}
+
+}  // namespace verbena::store::rados

@@ -1,0 +1,55 @@
+// What is done once in the cluster is done by one server: whose sign the row "duty" of the servers' object has. He
+// renews it all the time. Who has seen the same sign for too long puts his own there, by a call that is guarded by the
+// one that he saw.
+//
+// The holder believes it for less time than the others wait: whoever was frozen in between finds that his time is over
+// before he does anything. What was under way then is an act that two servers may do: a removal that is guarded by what
+// was judged, the removal of bytes that no row names, an event that is told once more.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <atomic>
+#include <string>
+
+#include "base/clock.h"
+#include "store/rados/cluster.h"
+
+namespace verbena::store::rados {
+
+class Duty {
+ public:
+  static constexpr std::chrono::seconds renew_every{2};
+  static constexpr std::chrono::seconds lease{8};         // from the beginning of a call that renewed it
+  static constexpr std::chrono::seconds silence_max{15};  // of the holder; then another one takes it
+
+  Duty(Cluster& cluster, boost::asio::io_context& io, uint64_t incarnation)
+      : cluster_(cluster), incarnation_(incarnation), timer_(io) {}
+
+  // To be asked before each act. Thread-safe.
+  bool holds() const { return SteadyClock::now().time_since_epoch().count() < until_.load(); }
+  // How often this process took it: what it knew from an earlier time may be old.
+  uint64_t terms() const { return terms_.load(); }
+
+  Task<> run();  // until stop(), which hands it back
+  void stop();
+
+ private:
+  Task<Result<void>> pass();
+  // Puts a new sign there if the one that is there is `seen`. False: it is not.
+  Task<Result<bool>> sign(std::string seen);
+
+  Cluster& cluster_;
+  const uint64_t incarnation_;
+  boost::asio::steady_timer timer_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int64_t> until_{0};  // steady clock
+  std::atomic<uint64_t> terms_{0};
+  // Of the task alone.
+  std::string own_;   // the sign of this process, if it was the last that is known
+  std::string seen_;  // another one's
+  SteadyClock::time_point seen_since_{};
+};
+
+}  // namespace verbena::store::rados

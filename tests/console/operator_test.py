@@ -1,0 +1,199 @@
+#!/usr/bin/python3
+"""The running server in the console: live, and the page about it."""
+import json
+import os
+import subprocess
+import time
+
+import boto3
+
+from console_case import ROOT, InBrowser, admin_of, main
+from verbena_server import ACCESS_KEY, SECRET_KEY, Server
+
+
+class Operator(InBrowser):
+    @classmethod
+    def server_args(cls, home):
+        return ("--set", f"access_log={home / 'access.log'}", "--set", f"events.targets=shelf=file://{home / 'events.jsonl'}")
+
+    def test_the_doors_are_told_live(self):
+        browser = self.browser
+        self.bucket("busy")
+        body = os.urandom(3_000_000)
+        self.s3.put_object(Bucket="busy", Key="one", Body=body)
+        self.s3.get_object(Bucket="busy", Key="one")["Body"].read()
+        program = os.environ.get("VERBENA") or str(ROOT / "build" / "verbena")
+        env = dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY, AWS_ENDPOINT_URL=self.server.http, HOME=str(self.home))
+        for _ in range(4):
+            subprocess.run([program, "get", "s3://busy/one", self.home / "one", "--via", "native", "--native", self.server.native], env=env, check=True, timeout=60,
+                           stdin=subprocess.DEVNULL, capture_output=True)
+        browser.click("Buckets")
+        browser.run("""(() => { const real = window.fetch
+            window.asked = []
+            window.fetch = (url, how) => { if (url.startsWith('/-/admin/')) asked.push(url + ' ' + how.body); return real(url, how) } })()""")
+        browser.click("Live")
+        browser.wait("Array.from(document.querySelectorAll('.hero tbody tr td:nth-child(3)')).every((e) => e.innerText !== '–')", "rates")
+        share = browser.wait("parseFloat(document.querySelector('.hero b')?.innerText)", "a share above nothing")
+        self.assertLess(share, 100)
+        browser.sees("busy")
+        browser.wait("document.querySelector('[aria-label=\"Bytes by provider\"]')?.innerText.includes('local')", "the provider")
+        self.assertEqual(set(browser.run("asked")), {'/-/admin/top {"sums":false}'}, "nobody watches the server's requests for it")
+        self.picture("live")
+        self.assert_accessible("live")
+        browser.dark(True)
+        self.picture("live-dark")
+
+    def test_a_ports_counters_are_told_and_what_went_wrong_there(self):
+        browser = self.browser
+        # As the metrics of a machine with such a device have them.
+        extra = "".join(f'verbena_rdma_port_counter_total{{counter="{name}",device="mlx5_0",port="1"}} {value}\n'
+                        for name, value in (("port_rcv_data", 262144), ("port_xmit_data", 524288), ("symbol_error", 7), ("out_of_sequence", 0), ("unicast_rcv_packets", 5)))
+        extra = 'verbena_rdma_port_active{device="mlx5_0",port="1"} 1\n' + extra
+        browser.click("Buckets")
+        browser.run(f"""(() => {{ const real = window.fetch
+            window.fetch = async (url, how) => {{ const answer = await real(url, how)
+              return url.endsWith('/-/metrics') ? new Response({json.dumps(extra)} + await answer.text()) : answer }} }})()""")
+        browser.click("Live")
+        browser.wait("document.querySelector('[aria-label=\"RDMA ports\"]')?.innerText.includes('mlx5_0')", "the port")
+        said = browser.run("document.querySelector('[aria-label=\"RDMA ports\"] tbody').innerText.split(/\\s*\\t\\s*/)")
+        self.assertEqual(said, ["mlx5_0", "1", "active", "1.0 MiB", "2.0 MiB", "symbol_error 7"])
+
+    def test_the_server_tells_of_itself_its_sessions_events_and_log(self):
+        browser = self.browser
+        self.bucket("held")
+        program = os.environ.get("VERBENA") or str(ROOT / "build" / "verbena")
+        env = dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY, AWS_ENDPOINT_URL=self.server.http, HOME=str(self.home))
+        # An upload whose bytes do not come holds its session.
+        holder = subprocess.Popen([program, "put", "-", "s3://held/one", "--via", "native", "--native", self.server.native], env=env, stdin=subprocess.PIPE,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            browser.click("Server")
+            browser.sees("What it is")
+            browser.sees("process")
+            browser.sees("limit nofile")
+            self.picture("server")
+            self.assert_accessible("server")
+            holder.stdin.write(b"x" * 20_000_000)
+            holder.stdin.flush()
+            browser.click("Sessions")
+            browser.wait("document.querySelectorAll('main tbody tr').length > 0 || (Array.from(document.querySelectorAll('main button')).find((b) => b.title === 'Load again').click(), false)",
+                         "the session that is held", 60)
+            self.assertIn("local", browser.run("document.querySelector('main tbody').innerText"))
+            self.picture("sessions")
+            self.assert_accessible("sessions")
+            browser.run("document.querySelector('main tbody .acts button').click()")
+            browser.wait("Boolean(document.querySelector('dialog[open]'))", "the question")
+            browser.click("End session")
+            browser.wait("document.getElementById('announcer').textContent.endsWith('is ended')")
+        finally:
+            holder.kill()
+            holder.wait()
+            holder.stdin.close()
+        browser.click("Events")
+        browser.sees("shelf")
+        self.picture("events")
+        self.assert_accessible("events")
+        browser.click("Upkeep")
+        browser.sees("Versions removed")
+        browser.sees("Damaged blocks")
+        self.picture("upkeep")
+        self.assert_accessible("upkeep")
+        browser.click("Log")
+        browser.sees("session opened")
+        browser.fill("That say", "ended by an operator")
+        browser.wait("document.querySelectorAll('main tbody tr').length === 1", "the one line")
+        self.picture("log")
+        self.assert_accessible("log")
+
+    def test_the_doctor_names_the_command_that_mends(self):
+        browser = self.browser
+        browser.click("Server")
+        browser.sees("disk of the access log")
+        doctor = "document.querySelector('[aria-label=\"What the doctor says\"]')"
+        self.assertGreater(browser.run(f"{doctor}.querySelectorAll('tbody tr').length"), 8)
+        program = os.environ.get("VERBENA") or str(ROOT / "build" / "verbena")
+        env = dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY, AWS_ENDPOINT_URL=self.server.http, HOME=str(self.home))
+        told = subprocess.run([program, "admin", "doctor", "--json"], env=env, timeout=60, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
+        commands = {json.loads(line)["command"] for line in told.splitlines()} - {""}
+        self.assertEqual(set(browser.run(f"Array.from({doctor}.querySelectorAll('.secret code'), (e) => e.innerText)")), commands)
+        browser.run(f"{doctor}.scrollIntoView()")
+        self.picture("doctor")
+
+    def search(self, **fields):
+        """A search for this, and the rows that it found."""
+        browser = self.browser
+        for label, text in fields.items():
+            name = label.replace("_", " ")
+            (browser.choose if name in ("When", "Outcome") else browser.fill)(name, text)
+        browser.run("document.querySelector('main form .button.main').click()")
+        browser.wait("document.body.innerText.includes('That is all.') || document.body.innerText.includes('Searched back to')", "the search's end")
+        return browser.run("Array.from(document.querySelectorAll('main .table tbody tr'), (row) => Array.from(row.cells, (cell) => cell.innerText.trim()))")
+
+    def test_the_audit_log_is_searched(self):
+        browser = self.browser
+        self.bucket("files")
+        for n in range(230):
+            self.s3.put_object(Bucket="files", Key=f"made/{n:03}", Body=b"x")
+        evil = "<img src=x onerror=\"window.hit=1\">\u202e"
+        self.s3.put_object(Bucket="files", Key=evil, Body=b"x")
+        self.s3.delete_object(Bucket="files", Key="made/007")
+        with self.assertRaises(self.s3.exceptions.NoSuchKey):
+            self.s3.get_object(Bucket="files", Key="made/007")
+        log, until = self.home / "access.log", time.monotonic() + 30
+        while "NoSuchKey" not in log.read_text() and time.monotonic() < until:
+            time.sleep(0.05)
+        self.go("#/server/audit")
+        browser.sees("Searched back to")
+        rows = self.search(Bucket="files", Key_begins_with="made/007")
+        self.assertEqual([row[2] for row in rows], ["GET object", "DELETE object", "PUT object"])
+        self.assertEqual([row[5] for row in rows], ["404 NoSuchKey", "204", "200"])
+        rows = self.search(Outcome="failed")
+        self.assertEqual(len(rows), 1)
+        browser.run("document.querySelector('main tbody .link').click()")
+        browser.sees("Request id")
+        self.picture("audit-request")
+        self.assert_accessible("a line of the audit log")
+        browser.press("Escape")
+        self.assertEqual(len(self.search(Outcome="", Key_begins_with="made/")), 100)
+        self.picture("audit")
+        self.assert_accessible("audit")
+        for rows in (200, 232):
+            browser.click("Older")
+            browser.wait(f"document.querySelectorAll('main tbody tr').length === {rows}", f"{rows} rows")
+        browser.sees("That is all.")
+        rows = self.search(Key_begins_with="<img")
+        self.assertEqual([row[3] for row in rows], ["files/<img src=x onerror=\"window.hit=1\">\ufffd"])
+        self.assertEqual(browser.run("[document.querySelectorAll('main img').length, window.hit].join()"), "0,")
+        self.search(Key_begins_with="", From_address="nonsense")
+        browser.sees("peer must be an address")
+
+    def test_who_may_only_search_sees_that_page_alone(self):
+        iam = boto3.client("iam", endpoint_url=self.server.http, region_name="us-east-1", aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY)
+        iam.create_user(UserName="auditor")
+        allowed = {"Effect": "Allow", "Action": "admin:SearchAudit", "Resource": "*"}
+        iam.put_user_policy(UserName="auditor", PolicyName="p", PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}))
+        key = iam.create_access_key(UserName="auditor")["AccessKey"]
+        iam.close()
+        browser = self.browser
+        browser.click("Sign out")
+        browser.fill("Access key", key["AccessKeyId"])
+        browser.fill("Secret key", key["SecretAccessKey"])
+        browser.click("Sign in")
+        browser.wait("Boolean(document.querySelector('.frame'))", "the console")
+        self.assertNotIn("Live", browser.run("document.querySelector('nav').innerText"))
+        browser.click("Server")
+        browser.sees("Searched back to")
+        self.assertEqual(browser.run("Array.from(document.querySelectorAll('[role=tab]'), (e) => e.innerText.trim())"), ["Audit"])
+
+    def test_who_keeps_no_audit_log_is_told_how_to(self):
+        with Server(memory=True) as server:
+            self.browser.open(admin_of(server) + "/")
+            self.sign_in()
+            self.go("#/server/audit")
+            self.browser.sees("No access log is kept")
+            self.browser.sees("access_log: /var/lib/verbena/access.log")
+            self.assert_accessible("no audit log")
+
+
+if __name__ == "__main__":
+    main()
