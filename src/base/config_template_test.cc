@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "base/config.h"
 
@@ -44,15 +47,20 @@ TEST(ConfigTemplate, WithEveryKeySetIsTheDefaultConfiguration) {
 
 TEST(ConfigTemplate, NamesEveryKeyOnceUnderItsSection) {
   std::map<std::string, int> seen;
-  std::string section, line;
+  std::vector<std::string> sections;
+  std::string line;
   for (std::istringstream lines(all_set()); std::getline(lines, line);) {
-    const std::string name = line.substr(0, line.find(':'));
-    if (name.starts_with("  ")) {
-      ++seen[section + "." + name.substr(2)];
-    } else if (line.ends_with(':') && name != "domain") {
-      section = name;
-    } else {
+    if (line.empty()) continue;
+    const size_t indent = line.find_first_not_of(' ');
+    sections.resize(indent / 2);
+    std::string name = line.substr(indent, line.find(':') - indent);
+    if (!sections.empty()) name = sections.back() + "." + name;
+    const bool is_key = std::ranges::any_of(config_keys(), [&](const auto& key) { return key.name == name; });
+    if (is_key) {
       ++seen[name];
+    } else {
+      EXPECT_TRUE(line.ends_with(':')) << line;
+      sections.push_back(name);
     }
   }
   for (const auto& key : config_keys()) EXPECT_EQ(seen[std::string(key.name)], 1) << key.name;

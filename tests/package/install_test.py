@@ -74,7 +74,8 @@ class Installed(unittest.TestCase):
         names = [line.split(maxsplit=2)[2] for line in
                  run("nm", "-D", "-C", "--defined-only", self.libdir / "libverbena.so.0").splitlines()]
         for name in names:
-            self.assertRegex(name, r"^(verbena_|verbena::(Client|Buffer)::[a-z]|verbena::(to_string|parse_via)\(|VERBENA_0)")
+            self.assertRegex(name, r"^(verbena_|verbena::(Client|Buffer|Watch)::[a-z]|verbena::TraceScope::|"
+                                   r"verbena::(to_string|parse_via)\(|VERBENA_0)")
         for declared in re.findall(r"^[\w ]+\*?\b(verbena_\w+)\(", (ROOT / "include/verbena/verbena.h").read_text(), re.M):
             self.assertIn(f"{declared}@@VERBENA_0", names)
 
@@ -106,9 +107,9 @@ class Installed(unittest.TestCase):
         text = path.read_text()
         self.assertEqual(text, run(self.program, "config"))
         # The table of the reference has the same keys (a test of base/ holds it against the parser's).
-        for key in re.findall(r"^\| `([a-z_.]+)` \| `VERBENA_", (ROOT / "docs/configuration.md").read_text(), re.M):
-            name = key.rpartition(".")[2]
-            self.assertRegex(text, rf"(?m)^#( {{2}})?{name}:", key)
+        for key in re.findall(r"^\| `([a-z0-9_.]+)` \| `VERBENA_", (ROOT / "docs/configuration.md").read_text(), re.M):
+            *sections, name = key.split(".")
+            self.assertRegex(text, rf"(?m)^#{'  ' * len(sections)}{name}:", key)
 
     def test_bash_completes_commands_options_and_their_commands(self):
         script = self.usr / "share/bash-completion/completions/verbena"
