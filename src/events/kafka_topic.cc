@@ -57,9 +57,11 @@ class KafkaTopic final : public Target {
   explicit KafkaTopic(TargetSettings settings) : settings_(std::move(settings)), complaints_(settings_.name) {}
   ~KafkaTopic() override { drop(); }
 
+  std::string said() const override { return complaints_.said(); }
   void cut() override { cut_ = true; }
 
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
+    complaints_.begin();
     const std::vector<std::string> keys = keys_of_events(messages);
     while (delivered < messages.size()) {
       const size_t end = end_of_wave(keys, delivered);

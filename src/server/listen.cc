@@ -150,6 +150,7 @@ void Server::State::serve_operator() {
                                      .watch = watch,
                                      .door = door.get(),
                                      .events = event_queues.get(),
+                                     .deliveries = deliveries.get(),
                                      .pool = *admin_pool,
                                      .doctor_pool = *doctor_pool,
                                      .stopping = stopping};

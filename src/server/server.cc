@@ -196,7 +196,7 @@ void Server::State::run() {
   for (auto& parts : cores) parts.thread = std::thread([core = parts.core.get()] { core->run(); });
   lifecycle->start();
   request_log->start();
-  for (auto& delivery : deliveries) delivery->start();
+  if (deliveries != nullptr) deliveries->start();
   std::string providers;
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
   log::info("server: http={} native={} admin={} providers=[{}] cores={} arena={}{} disk_io={} data={}", endpoints.http,
@@ -230,8 +230,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
     if (parts.thread.joinable()) parts.thread.join();
   }
   request_log->stop();
-  for (auto& delivery : deliveries) delivery->begin_stop();
-  for (auto& delivery : deliveries) delivery->stop();
+  if (deliveries != nullptr) deliveries->stop();
   // A request that is still there waits for the disk, and what the disk answers is posted to its loop: loops go last.
   hot_store.reset();
   store.reset();

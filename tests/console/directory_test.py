@@ -74,6 +74,7 @@ class ByDirectory(InBrowser):
     def test_a_person_of_the_directory_signs_in_with_name_and_password(self):
         browser = self.browser
         self.bucket("theirs")
+        browser.run("document.querySelector('form:nth-of-type(2)').scrollIntoView()")
         self.picture("sign-in-directory")
         self.assert_accessible("sign-in by a directory")
         password = PEOPLE["alice"][0]

@@ -278,6 +278,11 @@ Task<Result<void>> RadosStore::announce(std::string_view bucket, AnnouncementPtr
   co_return Result<void>{};
 }
 
+Task<Result<std::vector<std::string>>> RadosStore::event_queues() {
+  auto engine = engine_;
+  co_return co_await engine->events->queues();
+}
+
 Task<Result<std::vector<EventBacklog>>> RadosStore::event_backlog(std::string_view queue) {
   auto engine = engine_;
   std::string name(queue);
