@@ -20,6 +20,7 @@ namespace {
 
 constexpr unsigned cores_default_max = 16;
 constexpr std::chrono::seconds cut_off_max{5};
+constexpr std::chrono::seconds looking_max{1};  // what an operator has asked for that reads files
 
 // Drain only: the threads being waited for are other ones.
 template <class Done>
@@ -236,8 +237,10 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   store.reset();
   pool.reset();
   iam_pool.reset();
-  admin_pool.reset();
-  doctor_pool.reset();
+  for (BlockingPool* const looks : {admin_pool.get(), doctor_pool.get()}) {
+    if (looks == nullptr || looks->leave(looking_max)) continue;
+    log::warn("server: it ends while a disk has not answered to who looked at it");
+  }
   sign_in.stop();
   // The loops outlive all that has timers or sockets on them.
   for (auto& parts : cores) parts.close();
