@@ -154,11 +154,42 @@ TEST(TargetSettings, SecretsComeFromAFileThatIsNotForEverybody) {
     ASSERT_FALSE(refused) << other;
     EXPECT_EQ(refused.error().find("hunter2"), std::string::npos);
   }
+  fs::remove(file);
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  const auto pipe = read({"a=http://x/"}, file.string());
+  ASSERT_FALSE(pipe) << "and nobody waits for who writes into it";
+  EXPECT_NE(pipe.error().find("regular file"), std::string::npos);
+  fs::remove(file);
   write_file(file, "a\n");
   const auto torn = read({"a=http://x/"}, file.string());
   ASSERT_FALSE(torn);
   EXPECT_NE(torn.error().find("line 1"), std::string::npos);
   EXPECT_FALSE(read({"a=http://x/"}, (folder / "none").string()));
+}
+
+TEST(TargetSettings, KafkasPasswordAndHowItIsShown) {
+  const TemporaryFolder folder;
+  const auto file = folder / "secrets";
+  write_file(file, "a user:hunter2\n");
+  const auto with = [&](const char* target) { return read({target}, file.string()); };
+  const std::pair<const char*, const char*> mechanisms[] = {{"a=kafka+tls://x/t?sasl=plain", "PLAIN"},
+                                                            {"a=kafka+tls://x/t?sasl=scram-sha-256", "SCRAM-SHA-256"},
+                                                            {"a=kafka://x/t?sasl=scram-sha-512", "SCRAM-SHA-512"}};
+  for (const auto& [target, mechanism] : mechanisms) {
+    const auto targets = with(target);
+    ASSERT_TRUE(targets) << targets.error();
+    EXPECT_EQ(targets->front().sasl, mechanism);
+    EXPECT_EQ(targets->front().path, "t");
+    EXPECT_FALSE(read({target})) << "without a password";
+  }
+  for (const char* bad : {"a=kafka+tls://x/t", "a=kafka://x/t?sasl=plain", "a=kafka+tls://x/t?sasl=gssapi",
+                          "a=kafka+tls://x/t?sasl=", "a=kafka+tls://x/t?", "a=kafka+tls://x/t?other=1"}) {
+    const auto refused = with(bad);
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_EQ(refused.error().find("hunter2"), std::string::npos);
+  }
+  write_file(file, "a :hunter2\n");
+  EXPECT_FALSE(with("a=kafka+tls://x/t?sasl=plain")) << "nobody's";
 }
 
 TEST(NetworkGuard, PrivateAddressesInEveryDress) {
