@@ -70,7 +70,7 @@ std::filesystem::path folder_of(const std::string& file) {
 
 // A page that is searched for. It owns all that the search uses: where the disk does not answer, the search outlives
 // whoever has asked, and the server.
-struct Search {
+struct PageSearch {
   std::string path, from;
   unsigned files_max = 0;
   AuditFilter filter{};
@@ -82,14 +82,14 @@ struct Search {
 
 // Nobody wants it any more.
 struct GivenUp {
-  const std::shared_ptr<Search> search;
-  explicit GivenUp(std::shared_ptr<Search> of) : search(std::move(of)) {}
+  const std::shared_ptr<PageSearch> search;
+  explicit GivenUp(std::shared_ptr<PageSearch> of) : search(std::move(of)) {}
   ~GivenUp() { search->give_up = true; }
   GivenUp(const GivenUp&) = delete;
 };
 
 // False: it was not there in time, or the server ends.
-Task<bool> wait_for(std::shared_ptr<Search> search, const std::atomic<bool>& stopping) {
+Task<bool> wait_for(std::shared_ptr<PageSearch> search, const std::atomic<bool>& stopping) {
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
   const Deadline until = deadline_in(searched_within);
   for (auto pause = look_first; !search->done; pause = std::min(2 * pause, look_most)) {
@@ -151,7 +151,7 @@ Task<Result<Json>> Operator::audit(Call& call) {
   if (!kept) co_return out;
   const Counted counted(searching_);
   if (counted.before >= searches_max) co_return call.refuse(Errc::slow_down, "Others search already: try again.");
-  const auto search = std::make_shared<Search>();
+  const auto search = std::make_shared<PageSearch>();
   search->path = path;
   search->from = std::move(next);
   search->files_max = parts_.config.access_log_files;

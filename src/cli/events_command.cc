@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr unsigned tries_max = 8;  // of a server that is busy with the same
+constexpr unsigned asked_max = 8;  // of a server that is busy with the same
 
 struct EventArguments : AdminArguments {
   std::string name, event;
@@ -96,7 +96,7 @@ int run_skip(const EventArguments& arguments) {
       fmt::format("Let go of event {}? {} is never told of it.", shown(arguments.event), shown(arguments.name));
   if (!agreed(arguments, question)) return exit_usage;
   const Json request{{"target", arguments.name}, {"event", arguments.event}};
-  const auto answer = admin_call(arguments.target, "events-skip", request, arguments.name, tries_max);
+  const auto answer = admin_call(arguments.target, "events-skip", request, arguments.name, asked_max);
   if (!answer) return answer.error();
   // What was let go of can still be told to whom it concerns.
   (void)(arguments.json ? put_json(*answer) : put_lines(shown(member_text(*answer, "record"), 16 * KiB) + "\n"));
@@ -110,7 +110,7 @@ int run_drop(const EventArguments& arguments) {
   uint64_t events = 0, bytes = 0;
   for (;;) {
     const auto answer =
-        admin_call(arguments.target, "events-drop", Json{{"target", arguments.name}}, arguments.name, tries_max);
+        admin_call(arguments.target, "events-drop", Json{{"target", arguments.name}}, arguments.name, asked_max);
     if (!answer) return answer.error();
     events += member_count(*answer, "events");
     bytes += member_count(*answer, "bytes");
