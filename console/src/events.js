@@ -14,7 +14,8 @@ export function Events({ session }) {
     for (let left = 1; left > 0;) {
       const said = await session.admin('events-drop', { target: dropping.name })
       all += said.events
-      left = said.events && said.left
+      left = said.left
+      if (left > 0 && said.events === 0) throw new Error(`${plural(all, 'event')} let go of; ${count(left)} are left.`)
     }
     announce(`${plural(all, 'event')} for ${dropping.name} let go of`)
     await load.again()
@@ -43,7 +44,7 @@ function Stuck({ session, stuck, again }) {
   return html`
     <h2>Not taken</h2><p class="note">Each holds up what its bucket has for this target behind it.</p>
     <div class="table"><table aria-label="Events that are not taken"><thead><tr><th scope="col">Event</th><th scope="col">Target</th><th scope="col">What</th><th scope="col">Why</th><th scope="col" class="much">Tries</th><th scope="col" class="when">Since</th><th scope="col"><span class="hide">What to do</span></th></tr></thead>
-      <tbody>${stuck.map((one) => html`<tr key=${one.target + one.event}><th scope="row"><code>${one.event}</code></th><td>${shown(one.target)}</td><td>${one.happened} ${shown(one.key ? `${one.bucket}/${one.key}` : one.bucket)}</td><td>${shown(one.why)}</td><td class="much">${count(one.tries)}</td><td class="when">${date(one.since)}</td>
+      <tbody>${stuck.map((one) => html`<tr key=${one.target + one.event}><th scope="row"><code>${one.event}</code></th><td>${shown(one.target)}</td><td>${one.happened} ${shown(one.key ? `${one.bucket}/${one.key}` : one.bucket)}</td><td>${one.refused ? 'refused' : 'no answer'}: ${shown(one.why)}</td><td class="much">${count(one.tries)}</td><td class="when">${date(one.since)}</td>
         <td class="acts">${session.may.has('events-skip') && html`<${Button} icon="trash" kind="quiet" label="Let go of event ${one.event}" onClick=${() => setAsking(one)} />`}</td></tr>`)}</tbody></table></div>
     ${asking && html`<${Ask} title="Let go of this event?" verb="Let go" danger onClose=${() => setAsking(null)} action=${skip}><p><b>${shown(asking.target)}</b> is never told of it, and what waits behind it goes on. The server’s log keeps it.</p><//>`}`
 }

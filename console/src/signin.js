@@ -52,7 +52,7 @@ export function SignIn({ mark, why, onIn }) {
         <${Problem} error=${error && friendly(error)} />
         <button class="button main wide" disabled=${busy || !able}><span>${busy ? 'Signing in…' : 'Sign in'}</span></button>
       </form>
-      ${directory && html`<${Directory} role=${directory.directory_role} able=${able} onIn=${onIn} />`}
+      ${directory && html`<${Directory} named=${directory.directory_role} able=${able} onIn=${onIn} />`}
       ${provider && html`<form onSubmit=${(event) => { event.preventDefault(); goThere(Object.fromEntries(new FormData(event.target))) }} aria-label="Sign in with ${new URL(provider.issuer).host}">
         <p class="lead">Or as the person that you are at <b>${new URL(provider.issuer).host}</b>.</p>
         ${provider.role ? html`<details><summary>Another role</summary><${Field} label="Role ARN" name="role" required value=${provider.role} maxlength="2048" /></details>`
@@ -64,7 +64,7 @@ export function SignIn({ mark, why, onIn }) {
 }
 
 // Who is known to the operator's directory, with the password that he has there.
-function Directory({ role, able, onIn }) {
+function Directory({ named, able, onIn }) {
   const form = useRef()
   const [run, busy, error] = useAction(async (typed) => {
     form.current.elements.password.value = '' // it is in the request, and nowhere else any more
@@ -80,7 +80,7 @@ function Directory({ role, able, onIn }) {
       <p class="lead">Or with your name and password in the directory of this place.</p>
       <${Field} label="User name" name="name" required maxlength="256" />
       <${Field} label="Password" name="password" type="password" required maxlength="1024" />
-      ${role ? html`<details><summary>Another role</summary><${Field} label=${label} name="role" maxlength="2048" placeholder=${role} /></details>`
+      ${named ? html`<details><summary>Another role</summary><${Field} label=${label} name="role" maxlength="2048" placeholder="arn:aws:iam::…:role/…" /></details>`
         : html`<${Field} label=${label} name="role" required maxlength="2048" placeholder="arn:aws:iam::…:role/…" />`}
       <${Problem} error=${error && friendlyDirectory(error)} />
       <button class="button wide" disabled=${busy || !able}><span>${busy ? 'Signing in…' : 'Sign in by the directory'}</span></button>

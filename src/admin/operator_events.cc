@@ -12,8 +12,8 @@ namespace {
 using Json = nlohmann::json;
 using events::Delivery;
 
-constexpr std::chrono::seconds skipped_within{10};  // a target may be busy with a batch for as long as it may take one
-constexpr std::chrono::seconds dropped_within{2};   // of one call
+constexpr std::chrono::seconds skipped_within{5};  // and what a target may take for a batch: it may be busy with one
+constexpr std::chrono::seconds dropped_within{2};  // of one call
 
 Json stuck_json(const std::vector<events::StuckEvent>& stuck) {
   Json list = Json::array();
@@ -22,6 +22,7 @@ Json stuck_json(const std::vector<events::StuckEvent>& stuck) {
                     {"bucket", json_text(one.bucket_name)},
                     {"key", json_text(one.key)},
                     {"happened", json_text(one.happened)},
+                    {"refused", one.refused},
                     {"why", json_text(one.why)},
                     {"tries", one.tries},
                     {"since", format_iso8601(one.since_us)}});
@@ -60,7 +61,7 @@ Task<Result<Json>> Operator::skip_event(Call& call) {
   skip->bucket = name->first;
   skip->event = name->second;
   skip->who = call.who;
-  const Deadline until = deadline_in(skipped_within);
+  const Deadline until = deadline_in(parts_.config.events.timeout + skipped_within);
   for (bool asked = false;;) {
     if (!asked) asked = delivery->ask(skip);
     if (skip->state == Delivery::Skip::State::done) break;
@@ -89,6 +90,9 @@ Task<Result<Json>> Operator::drop_events(Call& call) {
   }
   const auto dropped =
       co_await parts_.deliveries->gone().drop(target, std::string(call.who), deadline_in(dropped_within));
+  if (dropped && dropped->events == 0 && dropped->left != 0) {
+    co_return call.refuse(Errc::slow_down, "There was no time for any of them: try again.");
+  }
   if (dropped) {
     co_return Json{{"events", dropped->events}, {"bytes", dropped->bytes}, {"left", dropped->left}};
   }

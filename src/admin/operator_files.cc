@@ -165,7 +165,8 @@ Task<Result<Json>> Operator::audit(Call& call) {
   };
   if (!parts_.pool.submit("audit search", work)) co_return call.refuse(Errc::slow_down, "Others search: try again.");
   const bool there = co_await wait_for(search, parts_.stopping);
-  if (!there) co_return call.refuse(Errc::slow_down, "The log's disk does not answer, or the server ends: try again.");
+  // Not that others are before it: who is told so tries again, and again.
+  if (!there) co_return call.refuse(Errc::internal, "The disk of the access log does not answer, or the server ends.");
   auto& page = search->page;
   if (!page && page.error().code == Errc::invalid_argument) {
     co_return call.refuse(Errc::validation_error, "next is no place of this log, or its file is gone: search again.");

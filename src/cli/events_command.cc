@@ -43,9 +43,10 @@ std::string place_of(const Json& stuck) {
 std::string stuck_text(const Json& target) {
   std::string out;
   for (const Json& one : member_list(target, "stuck")) {
-    fmt::format_to(std::back_inserter(out), "\n{}: event {} ({} of {}) is refused, tried {} times since {}:\n  {}\n",
+    fmt::format_to(std::back_inserter(out), "\n{}: event {} ({} of {}) {}, tried {} times since {}:\n  {}\n",
                    shown(member_text(target, "name")), shown(member_text(one, "event")),
-                   shown(member_text(one, "happened")), place_of(one), member_count(one, "tries"),
+                   shown(member_text(one, "happened")), place_of(one),
+                   is_false(one, "refused") ? "gets no answer" : "is refused", member_count(one, "tries"),
                    shown(member_text(one, "since")), shown(member_text(one, "why"), 400));
   }
   return out;
@@ -107,15 +108,18 @@ int run_drop(const EventArguments& arguments) {
   const std::string question =
       fmt::format("Let go of all events that wait for {}? Nobody is ever told of them.", shown(arguments.name));
   if (!agreed(arguments, question)) return exit_usage;
-  uint64_t events = 0, bytes = 0;
-  for (;;) {
+  uint64_t events = 0, bytes = 0, left = 0;
+  do {
     const auto answer =
         admin_call(arguments.target, "events-drop", Json{{"target", arguments.name}}, arguments.name, asked_max);
     if (!answer) return answer.error();
     events += member_count(*answer, "events");
     bytes += member_count(*answer, "bytes");
-    if (member_count(*answer, "left") == 0 || member_count(*answer, "events") == 0) break;
-  }
+    left = member_count(*answer, "left");
+    if (left != 0 && member_count(*answer, "events") == 0) {
+      return report(arguments.name, fmt::format("{} events let go of, {} are left", events, left), exit_failure);
+    }
+  } while (left != 0);
   if (arguments.json) {
     (void)put_json(Json{{"events", events}, {"bytes", bytes}});
   } else {

@@ -76,6 +76,7 @@ bool Delivery::ask(const SkipPtr& skip) {
     const std::lock_guard lock(mutex_);
     if (asked_ != nullptr) return false;
     asked_ = skip;
+    skip_asked_ = true;
     woken_.notify_all();
   }
   queues_.wake(name_);
@@ -86,6 +87,7 @@ bool Delivery::take_back(const SkipPtr& skip) {
   const std::lock_guard lock(mutex_);
   if (asked_ != skip) return false;
   asked_.reset();
+  skip_asked_ = false;
   return true;
 }
 
@@ -95,6 +97,7 @@ void Delivery::skip_what_was_asked() {
     const std::lock_guard lock(mutex_);
     if (asked_ == nullptr) return;
     asked_.swap(skip);
+    skip_asked_ = false;
     skip->state = Skip::State::begun;
   }
   try {
@@ -111,7 +114,10 @@ Result<std::string> Delivery::let_go(const Skip& skip) {
   if (!delivers()) return fail(Errc::unsupported, "events: another server delivers");
   if (!stuck_.has(skip.bucket, skip.event)) return fail(Errc::not_found, "events: not stuck");
   VB_ASSIGN(const auto events, run_task(io_, store_.events(name_, skip.bucket, skip.event - 1, 1, 1)));
-  if (events.empty() || events.front().id != skip.event) return fail(Errc::not_found, "events: not there");
+  if (events.empty() || events.front().id != skip.event) {
+    stuck_.moved_on(skip.bucket);
+    return fail(Errc::not_found, "events: not there");
+  }
   const std::string& record = events.front().record;
   log::warn("events: {}: {} lets go of an event that it does not take: {}", name_, skip.who,
             log::printable(record, record_logged_max));
@@ -173,10 +179,11 @@ Delivery::Outcome Delivery::tried_round() {
 }
 
 // A batch of each bucket in turn, so that none waits for all of another's. A failure ends the round, for the target may
-// be gone; the next one begins behind that bucket, for it may be gone for these events alone.
+// be gone; the next one begins behind that bucket, for it may be gone for these events alone. An operator who
+// asks for something ends it, too.
 Delivery::Outcome Delivery::round() {
   auto waiting = queues_.waiting(name_);
-  std::ranges::rotate(waiting, std::ranges::find_if(waiting, [&](const auto& one) { return one.bucket > failed_at_; }));
+  std::ranges::rotate(waiting, std::ranges::find_if(waiting, [&](const auto& one) { return one.bucket > reached_; }));
   // Of those that have no events any more some are remembered: what was removed lies in the index for a while, and who
   // reads from the front again and again walks over all of it each time.
   std::erase_if(courses_, [&](const auto& known) {
@@ -185,7 +192,8 @@ Delivery::Outcome Delivery::round() {
   });
   Outcome all = Outcome::nothing;
   for (const auto& one : waiting) {
-    if (ends()) return all;
+    if (ends() || skip_asked_) return all;
+    reached_ = one.bucket;  // where the next round goes on, if this one ends here
     Course& course = courses_[one.bucket];
     if (SteadyClock::now() < course.not_before) {
       if (all == Outcome::nothing) all = Outcome::refused;
@@ -196,10 +204,7 @@ Delivery::Outcome Delivery::round() {
       course.retry = std::clamp(course.retry * 2, options_.retry_first, options_.retry_most);
       course.not_before = SteadyClock::now() + course.retry;
     }
-    if (outcome == Outcome::failed) {
-      failed_at_ = one.bucket;
-      return outcome;
-    }
+    if (outcome == Outcome::failed) return outcome;
     if (outcome == Outcome::delivered) course.retry = {};
     if (outcome == Outcome::delivered || all == Outcome::nothing) all = outcome;
   }
@@ -235,7 +240,8 @@ Delivery::Outcome Delivery::deliver(uint64_t bucket, Course& course) {
     return Outcome::delivered;
   }
   course.singly = options_.events_max;
-  if (!stop_ && delivered < events->size()) tell_stuck(bucket, (*events)[delivered], done.error());
+  // Of several nobody knows yet which it was: they go one by one from now on.
+  if (!stop_ && events->size() == 1) tell_stuck(bucket, events->front(), done.error());
   return done.error() == Errc::invalid_request ? Outcome::refused : Outcome::failed;
 }
 
@@ -260,7 +266,7 @@ bool Delivery::remove(uint64_t bucket, const std::vector<store::QueuedEvent>& ev
 void Delivery::tell_stuck(uint64_t bucket, const store::QueuedEvent& event, const Error& error) {
   std::string why = describe(error);
   if (const std::string said = target_->said(); !said.empty()) why += ": " + said;
-  stuck_.failed(bucket, event, std::move(why), system_clock().now_us());
+  stuck_.failed(bucket, event, {error == Errc::invalid_request, std::move(why)}, system_clock().now_us());
 }
 
 void Delivery::tell(const Result<void>& delivered, size_t confirmed) {

@@ -98,14 +98,15 @@ class Delivery {
   boost::asio::io_context io_{1};
   std::unique_ptr<Target> target_;
   std::map<uint64_t, Course> courses_;  // by bucket, of those with events
-  uint64_t failed_at_ = 0;              // the bucket whose events the target failed at last: others come next
+  uint64_t reached_ = 0;                // the bucket that was the last one's turn: others come next
   bool failing_ = false;
   SteadyClock::time_point next_look_{};
   StuckEvents stuck_;
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   SkipPtr asked_;
-  std::condition_variable woken_;  // to stop, or by asked_
+  std::atomic<bool> skip_asked_{false};  // whether there is one, for a round that is under way
+  std::condition_variable woken_;        // to stop, or by asked_
   std::thread thread_;
 };
 

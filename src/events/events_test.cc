@@ -498,6 +498,7 @@ TEST_F(DeliveryTest, WhatIsRefusedIsShownAndAnOperatorMayLetGoOfIt) {
   const StuckEvent stuck = delivery->stuck().front();
   EXPECT_EQ(stuck.bucket_name + "/" + stuck.key + " " + stuck.happened, "a/k ObjectCreated:Put");
   EXPECT_EQ(stuck.why, "invalid_request: test: too long");
+  EXPECT_TRUE(stuck.refused);
   EXPECT_GT(stuck.since_us, 0);
   EXPECT_EQ(parse_stuck_name(name_of_stuck(stuck)), std::pair(stuck.bucket, stuck.event));
   const auto other = skip(*delivery, stuck.bucket, stuck.event + 1);
@@ -570,13 +571,14 @@ TEST_F(DeliveryTest, WhoIsNotOnDutyLetsGoOfNothing) {
 TEST(StuckEvents, AsManyAreKeptAsMayBeTold) {
   StuckEvents stuck;
   for (uint64_t bucket = 0; bucket < 2 * StuckEvents::kept_max; ++bucket)
-    stuck.failed(bucket, {7, "no JSON"}, "why", 1);
-  stuck.failed(0, {7, "no JSON"}, "another why", 2);
+    stuck.failed(bucket, {7, "no JSON"}, {true, "why"}, 1);
+  stuck.failed(0, {7, "no JSON"}, {false, "another why"}, 2);
   ASSERT_EQ(stuck.list().size(), StuckEvents::kept_max);
   EXPECT_EQ(stuck.list().front().tries, 2u);
   EXPECT_EQ(stuck.list().front().why, "another why");
+  EXPECT_FALSE(stuck.list().front().refused);
   EXPECT_EQ(stuck.list().front().since_us, 1);
-  stuck.failed(0, {8, R"({"Event":"s3:TestEvent","Bucket":"b"})"}, "why", 3);
+  stuck.failed(0, {8, R"({"Event":"s3:TestEvent","Bucket":"b"})"}, {true, "why"}, 3);
   EXPECT_EQ(stuck.list().front().tries, 1u) << "another event";
   EXPECT_EQ(stuck.list().front().bucket_name + stuck.list().front().happened, "bs3:TestEvent");
   stuck.moved_on(0);

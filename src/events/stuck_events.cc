@@ -40,7 +40,7 @@ std::optional<std::pair<uint64_t, uint64_t>> parse_stuck_name(std::string_view n
   return std::pair(*bucket, *event);
 }
 
-void StuckEvents::failed(uint64_t bucket, const store::QueuedEvent& event, std::string why, int64_t now_us) {
+void StuckEvents::failed(uint64_t bucket, const store::QueuedEvent& event, Failure failure, int64_t now_us) {
   const std::lock_guard lock(mutex_);
   auto known = stuck_.find(bucket);
   if (known == stuck_.end() && stuck_.size() == kept_max) return;
@@ -49,7 +49,8 @@ void StuckEvents::failed(uint64_t bucket, const store::QueuedEvent& event, std::
     describe_record(event.record, made);
     known = stuck_.insert_or_assign(bucket, std::move(made)).first;
   }
-  known->second.why = std::move(why);
+  known->second.refused = failure.refused;
+  known->second.why = std::move(failure.why);
   ++known->second.tries;
 }
 

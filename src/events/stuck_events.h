@@ -16,6 +16,7 @@ namespace verbena::events {
 struct StuckEvent {
   uint64_t bucket = 0, event = 0;                // ids
   std::string bucket_name{}, key{}, happened{};  // as its record has them; the key as in a form
+  bool refused = false;  // the target answers and does not take it; else it does not answer, and may be down
   std::string why{};
   uint64_t tries = 0;
   int64_t since_us = 0;
@@ -33,7 +34,11 @@ class StuckEvents {
  public:
   static constexpr size_t kept_max = 100;  // of further ones nothing is kept; they are tried all the same
 
-  void failed(uint64_t bucket, const store::QueuedEvent& event, std::string why, int64_t now_us);
+  struct Failure {
+    bool refused = false;
+    std::string why{};
+  };
+  void failed(uint64_t bucket, const store::QueuedEvent& event, Failure failure, int64_t now_us);
   void moved_on(uint64_t bucket);  // what was first there is so no more
   void clear();
   bool has(uint64_t bucket, uint64_t event) const;

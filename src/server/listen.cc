@@ -42,7 +42,7 @@ std::expected<void, std::string> Server::State::listen() {
                                     .client = config.admin.console_client,
                                     .role = config.admin.console_role,
                                     .directory = !config.sign_in.ldap.url.empty(),
-                                    .directory_role = config.sign_in.ldap.role};
+                                    .directory_role = !config.sign_in.ldap.role.empty()};
   console = std::make_unique<admin::Console>(config.domain, people);
   s3::show_buckets(config.admin.bucket_metrics);
   usage_metrics = std::make_unique<s3::UsageMetrics>(service->store, config.admin.bucket_metrics);

@@ -50,8 +50,9 @@ type Watch struct {
 	closing chan struct{}
 	once    sync.Once
 	ended   chan struct{} // closed when the handle is gone
-	mutex   sync.Mutex    // of what is below
+	mutex   sync.Mutex    // of the handle; whoever waits in Next holds it for as long as he does
 	handle  *C.verbena_watch
+	told    sync.Mutex // of what is below
 	now     Change
 	err     error
 }
@@ -95,29 +96,31 @@ func (w *Watch) await(handle *C.verbena_watch) {
 func (w *Watch) Next() bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	w.now, w.err = Change{}, nil
 	if w.handle == nil {
-		w.err = w.end()
-		return false
+		return w.tell(Change{}, w.end())
 	}
 	var key *C.char
-	var told C.verbena_change
+	var change C.verbena_change
 	var answer C.vb_answer
-	found := C.vb_watch_next(w.handle, &key, &told, &answer)
+	found := C.vb_watch_next(w.handle, &key, &change, &answer)
 	switch {
 	case found == C.VERBENA_WATCH_GAP:
-		w.now = Change{Gap: true}
-		return true
+		return w.tell(Change{Gap: true}, nil)
 	case found == C.VERBENA_WATCH_CHANGE:
-		w.now = Change{Key: C.GoString(key), What: KeyEvent(told.what), Size: uint64(told.size), ETag: C.GoString(&told.etag[0]),
-			VersionID: C.GoString(&told.version_id[0]), Time: time.UnixMicro(int64(told.time_us)).UTC(), Number: uint64(told.number)}
-		return true
-	case found == -C.VERBENA_CANCELLED:
-		w.err = w.end()
-	case found < 0:
-		w.err = failure(w.ctx, -found, &answer)
+		return w.tell(Change{Key: C.GoString(key), What: KeyEvent(change.what), Size: uint64(change.size), ETag: C.GoString(&change.etag[0]),
+			VersionID: C.GoString(&change.version_id[0]), Time: time.UnixMicro(int64(change.time_us)).UTC(), Number: uint64(change.number)}, nil)
+	case found < 0 && found != -C.VERBENA_CANCELLED:
+		return w.tell(Change{}, failure(w.ctx, -found, &answer))
 	}
-	return false
+	return w.tell(Change{}, w.end())
+}
+
+// Whether it was a change.
+func (w *Watch) tell(change Change, err error) bool {
+	w.told.Lock()
+	defer w.told.Unlock()
+	w.now, w.err = change, err
+	return change.Gap || change.Key != ""
 }
 
 // Why a watch is over: nil after Close.
@@ -135,15 +138,15 @@ func (w *Watch) end() error {
 
 // Change is what Next found.
 func (w *Watch) Change() Change {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
+	w.told.Lock()
+	defer w.told.Unlock()
 	return w.now
 }
 
 // Err is why Next said no; nil after Close.
 func (w *Watch) Err() error {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
+	w.told.Lock()
+	defer w.told.Unlock()
 	return w.err
 }
 

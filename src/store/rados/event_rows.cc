@@ -174,18 +174,21 @@ Task<Result<bool>> EventRows::page(std::string object, std::string prefix, std::
   co_return true;
 }
 
-// From queue to queue: what is between is passed by.
+// From queue to queue: what is between is passed by, on the other side.
 Task<Result<void>> EventRows::names_in(std::string object, char letter, std::set<std::string>& names) {
   const std::string prefix(1, letter);
-  std::string after = prefix;
-  for (bool more = true; more;) {
-    std::vector<std::string> rows;
-    VB_CO_TRY(co_await page(object, prefix, after, rows, more));
-    for (const std::string& row : rows) names.insert(row.substr(1, row.find('\0') - 1));
-    if (rows.empty()) break;
-    after = rows.back().substr(0, rows.back().find('\0')).append(1, '\1');
+  for (std::string after = prefix;;) {
+    auto reply = std::make_shared<OmapReply>();
+    librados::ObjectReadOperation op;
+    op.omap_get_vals2(after, prefix, 1, &reply->rows, &reply->more, &reply->rows_code);
+    const int code = co_await registry_.cluster().read(Pool::index, object, std::move(op), reply);
+    if (code == -ENOENT || (code >= 0 && reply->rows.empty())) co_return Result<void>{};
+    if (code < 0) co_return std::unexpected(to_error(code, "rados: events"));
+    const std::string& row = reply->rows.begin()->first;
+    const std::string queue = row.substr(1, row.find('\0') - 1);
+    names.insert(queue);
+    after = prefix + queue + '\1';
   }
-  co_return Result<void>{};
 }
 
 Task<Result<void>> EventRows::names_in_tablets(std::set<std::string>& names) {
@@ -211,7 +214,7 @@ Task<Result<std::vector<std::string>>> EventRows::queues() {
     bool look = false;
     {
       const std::lock_guard lock(mutex_);
-      look = named_term_ != term || named_rounds_ != rounds;
+      look = std::exchange(asked_before_, true) && (named_term_ != term || named_rounds_ != rounds);
     }
     if (look) {
       std::set<std::string> found;

@@ -45,8 +45,8 @@ class EventRows {
   Task<Result<void>> rescue(uint64_t bucket, std::map<std::string, std::string> rows);
 
   // Those with events, and maybe some that have none since they were counted last; sorted. On duty the tablets are
-  // looked at where others may have left some and gone; else what whoever is on duty has told, and what lies beside the
-  // tablets.
+  // looked at where others may have left some and gone, but not the first time, when a server starts; else what whoever
+  // is on duty has told, and what lies beside the tablets.
   Task<Result<std::vector<std::string>>> queues();
   // On duty: as it is. Else as it was told. One at a time for each queue, as read() and remove().
   Task<Result<std::vector<EventBacklog>>> backlog(std::string queue);
@@ -94,6 +94,7 @@ class EventRows {
   std::set<Name> left_;          // guarded by mutex_
   std::set<std::string> named_;  // likewise: queues that the tablets had when they were last looked at
   uint64_t named_term_ = 0, named_rounds_ = 0;
+  bool asked_before_ = false;
   std::map<std::string, Known> known_;  // likewise; an entry is of the one who asks for its queue
 };
 
