@@ -23,7 +23,14 @@ WorkerPool::~WorkerPool() {
     state_->stopping = true;
   }
   state_->wake.notify_all();
-  for (std::thread& thread : threads_) {
+  std::vector<std::thread> threads;
+  {
+    // What runs still may post more, which those that are there do.
+    std::lock_guard lock(threads_mutex_);
+    threads_max_ = 0;
+    threads.swap(threads_);
+  }
+  for (std::thread& thread : threads) {
     if (thread.get_id() == std::this_thread::get_id()) {
       thread.detach();  // it ends by itself once this returns; the state outlives us
     } else {

@@ -5,6 +5,12 @@
 //                                                      are acknowledged, as they are, and at the end the rate
 //   append_log tail DOOR BUCKET KEY COUNT              follows the log by ranges until it has seen COUNT records, each
 //                                                      once and in order
+//   append_log burst DOOR BUCKET KEY COUNT IN_FLIGHT   appends COUNT records, each at the place that it has if all
+//   before
+//                                                      it are there, whatever becomes of others; says of each what its
+//                                                      answer was: "record NUMBER SIZE-OF-THE-OBJECT" or "record
+//                                                      NUMBER CODE"
+//   append_log burst_at_end ...                        likewise, at the end wherever that is
 //   append_log put DOOR BUCKET KEY COUNT IN_FLIGHT     a PUT of one record for each, for comparison
 //   append_log rename DOOR BUCKET KEY COUNT 1          renames KEY.a to KEY.b and back
 //   append_log touch DOOR BUCKET KEY COUNT 1           a PUT of an empty object for each
@@ -19,6 +25,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <semaphore>
 #include <string>
 #include <thread>
 #include <vector>
@@ -155,6 +162,30 @@ int write(const verbena::Client& client, const std::string& bucket, const std::s
   });
 }
 
+int burst(const verbena::Client& client, const std::string& bucket, const std::string& key, uint64_t count,
+          unsigned in_flight, bool at_end) {
+  std::counting_semaphore<> free(in_flight);
+  std::vector<std::string> texts, outcomes(count);
+  for (uint64_t number = 0; number < count; ++number) texts.push_back(record(number));
+  for (uint64_t number = 0; number < count; ++number) {
+    free.acquire();
+    const auto from = client.register_memory(texts[number].data(), texts[number].size());
+    verbena::PutOptions options;
+    options.append_at = at_end ? verbena::append_at_end : number * record_size;
+    client.put_async(bucket, key, *from, options, [&, number](verbena::Outcome<verbena::PutReply> reply) {
+      const std::string code =
+          reply || !reply.error().s3_code.empty() ? "" : std::string(to_string(reply.error().code));
+      outcomes[number] = reply ? std::to_string(reply->object_size) : reply.error().s3_code + code;
+      free.release();
+    });
+  }
+  for (unsigned i = 0; i < in_flight; ++i) free.acquire();
+  for (uint64_t number = 0; number < count; ++number) {
+    std::printf("record %llu %s\n", static_cast<unsigned long long>(number), outcomes[number].c_str());
+  }
+  return 0;
+}
+
 int tail(const verbena::Client& client, const std::string& bucket, const std::string& key, uint64_t count) {
   std::vector<std::byte> into(1 << 20);
   uint64_t seen = 0;
@@ -215,7 +246,8 @@ uint64_t number_of(const char* text) {
 
 int main(int argc, char** argv) {
   if (argc < 6) {
-    std::fprintf(stderr, "usage: append_log write|tail|put|rename|touch DOOR BUCKET KEY COUNT [IN_FLIGHT]\n");
+    std::fprintf(
+        stderr, "usage: append_log write|tail|burst|burst_at_end|put|rename|touch DOOR BUCKET KEY COUNT [IN_FLIGHT]\n");
     return 64;
   }
   const std::string what = argv[1], door = argv[2], bucket = argv[3], key = argv[4];
@@ -226,6 +258,8 @@ int main(int argc, char** argv) {
   int status = 64;
   if (what == "write" || what == "put") {
     status = write(client, bucket, key, count, std::max(in_flight, 1u), what == "write");
+  } else if (what == "burst" || what == "burst_at_end") {
+    status = burst(client, bucket, key, count, std::max(in_flight, 1u), what == "burst_at_end");
   } else if (what == "tail") {
     status = tail(client, bucket, key, count);
   } else if (what == "rename") {
