@@ -3,6 +3,7 @@
 //
 //   append_log write DOOR BUCKET KEY COUNT IN_FLIGHT   appends records until the log has COUNT of them; prints how many
 //                                                      are acknowledged, as they are, and at the end the rate
+//   append_log write_each ...                          likewise, each append a message of its own
 //   append_log tail DOOR BUCKET KEY COUNT              follows the log by ranges until it has seen COUNT records, each
 //                                                      once and in order
 //   append_log burst DOOR BUCKET KEY COUNT IN_FLIGHT   appends COUNT records, each at the place that it has if all
@@ -26,6 +27,7 @@
 #include <cstring>
 #include <mutex>
 #include <semaphore>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -137,12 +139,13 @@ verbena::Buffer buffer_of(const verbena::Client& client, const std::string& text
 }
 
 int write(const verbena::Client& client, const std::string& bucket, const std::string& key, uint64_t count,
-          unsigned in_flight, bool append) {
+          unsigned in_flight, bool append, bool alone) {
   const uint64_t size = append ? size_of(client, bucket, key) : 0;
   if (size % record_size != 0) {
     std::fprintf(stderr, "the log ends in the midst of a record: %llu\n", static_cast<unsigned long long>(size));
     return 1;
   }
+  std::stop_source stop;
   std::vector<verbena::Buffer> buffers;
   for (unsigned i = 0; i < in_flight; ++i) buffers.push_back(buffer_of(client, record(0)));
   return run_window(size / record_size, count, in_flight, [&](uint64_t number, auto done) {
@@ -153,6 +156,7 @@ int write(const verbena::Client& client, const std::string& bucket, const std::s
     std::string name = key;
     if (append) {
       options.append_at = number * record_size;
+      if (alone) options.cancel = stop.get_token();  // what can be cancelled shares no message
     } else {
       name += "-" + std::to_string(number % in_flight);
     }
@@ -246,8 +250,9 @@ uint64_t number_of(const char* text) {
 
 int main(int argc, char** argv) {
   if (argc < 6) {
-    std::fprintf(
-        stderr, "usage: append_log write|tail|burst|burst_at_end|put|rename|touch DOOR BUCKET KEY COUNT [IN_FLIGHT]\n");
+    std::fprintf(stderr,
+                 "usage: append_log write|write_each|tail|burst|burst_at_end|put|rename|touch DOOR BUCKET KEY COUNT "
+                 "[IN_FLIGHT]\n");
     return 64;
   }
   const std::string what = argv[1], door = argv[2], bucket = argv[3], key = argv[4];
@@ -256,8 +261,8 @@ int main(int argc, char** argv) {
   const verbena::Client client = connect(door, std::max(in_flight, 1u));
   const auto began = std::chrono::steady_clock::now();
   int status = 64;
-  if (what == "write" || what == "put") {
-    status = write(client, bucket, key, count, std::max(in_flight, 1u), what == "write");
+  if (what == "write" || what == "write_each" || what == "put") {
+    status = write(client, bucket, key, count, std::max(in_flight, 1u), what != "put", what == "write_each");
   } else if (what == "burst" || what == "burst_at_end") {
     status = burst(client, bucket, key, count, std::max(in_flight, 1u), what == "burst_at_end");
   } else if (what == "tail") {
