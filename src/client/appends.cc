@@ -147,7 +147,7 @@ void Appends::landed(const LogPtr& log, const MessagePtr& message, Outcome<PutRe
     forget_idle(log);
   }
   if (is_all) {
-    return ways_.answered(log->bucket, log->key, std::move(message->calls.front().call), std::move(outcome), false);
+    return ways_.answered(log->bucket, log->key, std::move(message->calls.front().call), std::move(outcome));
   }
   message->outcome = std::move(outcome);
   ways_.post([this, log, message] { finish(log, message); });
@@ -180,19 +180,22 @@ void Appends::put_back(Log& log, Message& message) {
                      std::make_move_iterator(message.calls.end()));
 }
 
-// What the object had with each call's bytes at its end, as if it had come alone.
+// What the object had with each call's bytes at its end, as if it had come alone. Nothing of `this` is touched once a
+// completion has run: it may let go of the client.
 void Appends::answer(const Log& log, Message& message) {
+  if (!message.outcome) {
+    for (Waiting& one : message.calls) ways_.answered(log.bucket, log.key, std::move(one.call), message.outcome);
+    return;
+  }
   uint64_t behind = 0;
   for (const Waiting& one : message.calls) behind += one.call.from.size();
   for (Waiting& one : message.calls) {
     const uint64_t size = one.call.from.size();
     behind -= size;
-    Outcome<PutReply> outcome = message.outcome;
-    if (outcome) {
-      outcome->object_size -= std::min(outcome->object_size, behind);
-      outcome->transfer.bytes = size;
-    }
-    ways_.answered(log.bucket, log.key, std::move(one.call), std::move(outcome), true);
+    PutReply reply = *message.outcome;
+    reply.object_size -= std::min(reply.object_size, behind);
+    reply.transfer.bytes = size;
+    one.call.done(std::move(reply));
   }
 }
 

@@ -45,9 +45,9 @@ class Appends {
         send;
     // Runs it on a thread that may wait, and soon.
     std::function<void(std::function<void()>)> post;
-    // A call has its outcome. `may_run`: this is such a thread.
-    std::function<void(const std::string& bucket, const std::string& key, AsyncPut call, Outcome<PutReply> outcome,
-                       bool may_run)>
+    // A call has its outcome; what is to be done with that takes no time. Of a message of several that is done, each
+    // call's completion is run instead, on a thread that may wait.
+    std::function<void(const std::string& bucket, const std::string& key, AsyncPut call, Outcome<PutReply> outcome)>
         answered;
   };
   explicit Appends(Ways ways) : ways_(std::move(ways)) {}

@@ -43,8 +43,8 @@ class AppendsTest : public testing::Test {
                   sent.push_back({std::string(as_text(bytes)), call.options, std::move(done)});
                 },
             .post = [this](std::function<void()> work) { posted.push_back(std::move(work)); },
-            .answered = [this](const std::string&, const std::string&, AsyncPut call, Outcome<PutReply> outcome,
-                               bool) { call.done(std::move(outcome)); }};
+            .answered = [this](const std::string&, const std::string&, AsyncPut call,
+                               Outcome<PutReply> outcome) { call.done(std::move(outcome)); }};
   }
 
   // Its number is its place in `outcomes`.
@@ -368,8 +368,8 @@ TEST(AppendsThreads, EachCallIsAnsweredOnceAndEachThreadsCallsLieInOrder) {
              changed.notify_all();
            },
        .post = [&](std::function<void()> work) { pool->post(std::move(work)); },
-       .answered = [](const std::string&, const std::string&, AsyncPut call, Outcome<PutReply> outcome,
-                      bool) { call.done(std::move(outcome)); }});
+       .answered = [](const std::string&, const std::string&, AsyncPut call,
+                      Outcome<PutReply> outcome) { call.done(std::move(outcome)); }});
   std::thread server([&] {
     std::unique_lock lock(mutex);
     for (;;) {

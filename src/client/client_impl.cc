@@ -174,7 +174,7 @@ Client::Impl::~Impl() {
   }
   closing_ = true;
   if (session_) session_->close();  // requests in flight complete, with an error at worst
-  workers_.reset();                 // and their completions run
+  if (workers_) workers_->stop();   // and their completions run, which may post others
 }
 
 bool Client::Impl::wants_token(uint64_t size) {
@@ -533,13 +533,13 @@ void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, P
   const PutMemory memory = memory_of(call.from);
   // The call rides along: its memory lives until the completion.
   auto landed = [this, bucket, key, call](Outcome<PutReply> outcome) {
-    put_landed(bucket, key, call, std::move(outcome), false);
+    put_landed(bucket, key, call, std::move(outcome));
   };
   session_->put_async(bucket, key, memory.bytes, memory.native, call.options, std::move(landed));
 }
 
 void Client::Impl::put_landed(const std::string& bucket, const std::string& key, client::AsyncPut call,
-                              Outcome<PutReply> outcome, bool may_run) {
+                              Outcome<PutReply> outcome) {
   if (!outcome && call.options.cancel.stop_requested()) outcome = cancelled();
   const bool again = !outcome && !closing_ && options_.via != Via::native &&
                      change_may_fall_back(outcome.error(), !conditional(call.options));
@@ -550,7 +550,7 @@ void Client::Impl::put_landed(const std::string& bucket, const std::string& key,
       if (second) add_reason(second->transfer.fell_back_reason, "native", why);
       call.done(std::move(second));
     });
-  } else if (call.inline_done || may_run) {
+  } else if (call.inline_done) {
     call.done(std::move(outcome));
   } else {
     workers_->post([done = std::move(call.done), outcome = std::move(outcome)]() mutable { done(std::move(outcome)); });
@@ -558,15 +558,15 @@ void Client::Impl::put_landed(const std::string& bucket, const std::string& key,
 }
 
 client::Appends::Ways Client::Impl::ways_of_appends() {
-  return {.send =
-              [this](const std::string& bucket, const std::string& key, const client::AsyncPut& call, Bytes bytes,
+  client::Appends::Ways ways;
+  ways.send = [this](const std::string& bucket, const std::string& key, const client::AsyncPut& call, Bytes bytes,
                      Callback<PutReply> done) {
-                session_->put_async(bucket, key, bytes, nullptr, call.options, std::move(done));
-              },
-          .post = [this](std::function<void()> work) { workers_->post(std::move(work)); },
-          .answered = [this](const std::string& bucket, const std::string& key, client::AsyncPut call,
-                             Outcome<PutReply> outcome,
-                             bool may_run) { put_landed(bucket, key, std::move(call), std::move(outcome), may_run); }};
+    session_->put_async(bucket, key, bytes, nullptr, call.options, std::move(done));
+  };
+  ways.post = [this](std::function<void()> work) { workers_->post(std::move(work)); };
+  ways.answered = [this](const std::string& bucket, const std::string& key, client::AsyncPut call,
+                         Outcome<PutReply> outcome) { put_landed(bucket, key, std::move(call), std::move(outcome)); };
+  return ways;
 }
 
 }  // namespace verbena

@@ -113,9 +113,8 @@ class Client::Impl {
   Outcome<PutReply> put_by_token(const std::string& bucket, const std::string& key, Bytes from,
                                  const PutOptions& options, std::string& reason, bool& done);
   static PutMemory memory_of(const Buffer& from);
-  // One that the native door has answered. `may_run`: on a thread of the client's own.
-  void put_landed(const std::string& bucket, const std::string& key, client::AsyncPut call, Outcome<PutReply> outcome,
-                  bool may_run);
+  // One that the native door has answered.
+  void put_landed(const std::string& bucket, const std::string& key, client::AsyncPut call, Outcome<PutReply> outcome);
   client::Appends::Ways ways_of_appends();
   void rest_token(const std::string& why);
   Outcome<PutReply> append_by_http(const std::string& bucket, const std::string& key, Bytes from,

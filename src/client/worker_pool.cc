@@ -17,7 +17,9 @@ struct WorkerPool::State {
 WorkerPool::WorkerPool(unsigned threads_max)
     : state_(std::make_shared<State>()), threads_max_(std::max(1u, threads_max)) {}
 
-WorkerPool::~WorkerPool() {
+WorkerPool::~WorkerPool() { stop(); }
+
+void WorkerPool::stop() {
   {
     std::lock_guard lock(state_->mutex);
     state_->stopping = true;
@@ -25,7 +27,7 @@ WorkerPool::~WorkerPool() {
   state_->wake.notify_all();
   std::vector<std::thread> threads;
   {
-    // What runs still may post more, which those that are there do.
+    // What runs still may post more, for which no thread is started any more.
     std::lock_guard lock(threads_mutex_);
     threads_max_ = 0;
     threads.swap(threads_);
@@ -36,6 +38,15 @@ WorkerPool::~WorkerPool() {
     } else {
       thread.join();
     }
+  }
+  std::unique_lock lock(state_->mutex);
+  while (!state_->queue.empty()) {
+    auto work = std::move(state_->queue.front());
+    state_->queue.pop_front();
+    lock.unlock();
+    work();
+    work = nullptr;
+    lock.lock();
   }
 }
 
