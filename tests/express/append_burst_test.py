@@ -28,11 +28,20 @@ class Burst:
         self.process = subprocess.Popen([program, what, "native", bucket, key, str(count), str(IN_FLIGHT)], env=env,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.sizes, self.codes = {}, {}
+        self.said = ("", "")
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        self.said = self.process.communicate()
+
+    def runs(self):
+        return self.reader.is_alive()
 
     def wait(self):
-        out, errors = self.process.communicate(timeout=240)
-        assert self.process.returncode == 0, errors
-        for line in out.splitlines():
+        self.reader.join(240)
+        assert not self.runs() and self.process.returncode == 0, self.said[1]
+        for line in self.said[0].splitlines():
             if line.startswith("record "):
                 _, number, answer = line.split()
                 if answer.isdigit():
@@ -89,7 +98,7 @@ def a_right_is_taken_back(program, server, root, bucket):
     burst = Burst(program, server, bucket, "log", 1_000_000 // 4, keys)
     until = time.monotonic() + 60
     while int(root.call("HEAD", f"/{bucket}/log").headers.get("content-length", 0)) < 1_000 * RECORD:
-        assert time.monotonic() < until and burst.process.poll() is None, "the records do not come"
+        assert time.monotonic() < until and burst.runs(), "the records do not come"
     iam_call(server.http, "DeleteUserPolicy", UserName="writer", PolicyName="p")
     at_most = int(root.call("HEAD", f"/{bucket}/log").headers["content-length"]) // RECORD
     burst.wait()
@@ -106,7 +115,7 @@ def the_object_is_renamed(program, server, root, bucket):
     """Nothing that was acknowledged is lost by it."""
     burst = Burst(program, server, bucket, "log", 40_000, what="burst_at_end")
     names = []
-    while burst.process.poll() is None and len(names) < 200:
+    while burst.runs() and len(names) < 200:
         name = f"log.{len(names)}"
         if root.call("PUT", f"/{bucket}/{name}?renameObject", headers={"x-amz-rename-source": "log"}).status == 200:
             names.append(name)
@@ -124,7 +133,7 @@ def the_object_is_renamed(program, server, root, bucket):
 def the_object_is_removed_and_replaced(program, server, root, bucket):
     burst = Burst(program, server, bucket, "log", 20_000, what="burst_at_end")
     changes, other = 0, b"%012d " % 5_000_000 + bytes([97 + 5_000_000 % 26]) * (RECORD - 14) + b"\n"
-    while burst.process.poll() is None:
+    while burst.runs():
         if changes % 2 == 0:
             assert root.call("DELETE", f"/{bucket}/log").status == 204
         else:
@@ -143,11 +152,8 @@ def the_object_is_removed_and_replaced(program, server, root, bucket):
 def several_writers(program, server, root, bucket):
     """Sessions of their own, one log: all records of each, in its order."""
     bursts = [Burst(program, server, bucket, "log", 10_000, what="burst_at_end") for _ in range(3)]
-    waiting = [threading.Thread(target=one.wait) for one in bursts]
-    for thread in waiting:
-        thread.start()
-    for thread in waiting:
-        thread.join()
+    for one in bursts:
+        one.wait()
     numbers = records_of(read(root, bucket, "log"), "log")
     assert len(numbers) == 30_000, len(numbers)
     ends = sorted(end for one in bursts for end in one.sizes.values())
