@@ -113,6 +113,7 @@ std::expected<void, std::string> Server::State::open_rados() {
                                 .index_pool = config.rados.index_pool,
                                 .name_space = config.rados.name_space,
                                 .timeout = config.rados.timeout,
+                                .keeps = config.rados.keep,
                                 .arena = arena.get()};
   options.on_change = [this] {
     const std::lock_guard lock(told_mutex);
@@ -128,6 +129,7 @@ std::expected<void, std::string> Server::State::open_rados() {
   if (!opened) return std::unexpected("cannot open the store in the Ceph cluster: " + opened.error());
   accounts = std::make_unique<AccountsInCluster>(**opened);
   feeds = opened->get();
+  shared_keys = opened->get();
   on_duty = [shared = opened->get()] { return shared->on_duty(); };
   store = std::move(*opened);
   return {};
@@ -141,14 +143,13 @@ std::expected<void, std::string> Server::State::open_store() {
   verifier = std::make_unique<auth::Verifier>(
       *identities, system_clock(),
       auth::Verifier::Options{.region = config.region, .express = config.s3_express.enabled, .domain = config.domain});
-  // Other servers of a cluster change keys, too, and nobody tells a hot tier here.
   guesses = std::make_unique<auth::Guesses>(system_clock(),
                                             auth::Guesses::Limits{.tries_max = config.http.wrong_signatures_max});
-  const bool alone = !directory || config.engine == EngineChoice::local;
-  hot_bytes = alone ? config.cache.size.value_or(config.arena_size / 2) : 0;
+  hot_bytes = config.cache.size.value_or(config.arena_size / 2);
   if (hot_bytes != 0) {
     store::HotStore::Options hot{.arena = arena.get(), .capacity = hot_bytes};
     hot.object_size_max = config.cache.object_size_max;
+    hot.shared = shared_keys;
     hot_store = std::make_unique<store::HotStore>(*store, hot);
   }
   store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;

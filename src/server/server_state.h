@@ -124,6 +124,7 @@ struct Server::State {
   std::unique_ptr<s3::EventQueues> event_queues;  // threads of the store tell it what was committed
   std::unique_ptr<store::Store> store;
   store::ChangeFeeds* feeds = nullptr;         // of the engine
+  store::SharedKeys* shared_keys = nullptr;    // likewise, where other servers change keys, too
   std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
   std::unique_ptr<auth::Guesses> guesses;  // at secrets

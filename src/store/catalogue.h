@@ -87,6 +87,7 @@ class Transaction : public View {
   // A number that no other row of the place has or had, and greater than those of all changes committed there before.
   virtual Result<uint64_t> next_id() = 0;
   virtual int64_t now_us() const = 0;
+  virtual uint64_t stamp() { return 0; }  // ObjectInfo's, that the key has after this change
   // Runs after the change is in the catalogue, before the answer.
   virtual void on_commit(std::function<void()> effect) = 0;
 };

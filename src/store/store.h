@@ -105,6 +105,9 @@ struct ObjectInfo {
   // Bytes that the engine keeps for it, where they are not the object's own (encrypted: the tags come on top); 0:
   // `size` bytes. Readers and writers count in these. Not told by list().
   uint64_t stored_size = 0;
+  // Of an engine whose keys others change, too (shared_keys.h): another number after each change of the key; 0: none is
+  // told. Not kept with the object.
+  uint64_t stamp = 0;
 };
 
 // Bytes that an object's reader has.

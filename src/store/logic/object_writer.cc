@@ -27,6 +27,7 @@ Result<void> judge_put(Transaction& transaction, Put& put) {
                                                  transaction.now_us()));
   put.stored = std::move(record.info);
   name_version(put.stored, bucket.info.versioning);
+  put.stored.stamp = transaction.stamp();
   transaction.on_commit([p = &put] { p->bucket->feed->tell(KeyEvent::created, p->key, p->stored); });
   return announce(transaction, put.conditions.announcement, bucket.id, put.stored);
 }

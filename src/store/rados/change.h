@@ -45,6 +45,7 @@ class KeyTransaction final : public Transaction {
   void count(const Usage& change) override { counted_ += change; }
   Result<uint64_t> next_id() override;
   int64_t now_us() const override { return now_us_; }
+  uint64_t stamp() override { return token_; }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
   using Written = std::map<std::string, std::optional<std::string>>;  // nullopt: erased
@@ -68,6 +69,7 @@ class KeyTransaction final : public Transaction {
   Rows& rows_;
   Ids& ids_;
   const int64_t now_us_;
+  const uint64_t token_ = random_number();
   Usage counted_;
   Written written_[table_count];
   std::vector<BlobRef> dead_, dead_inline_;
