@@ -100,7 +100,12 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   }
   std::string guard;
   VB_CO_ASSIGN(Part part, judged.part(bucket->record.info.versioning != Versioning::off, guard));
-  if (const StripeWriter* blob = blob_of(change); blob != nullptr && blob->in_index()) {
+  const StripeWriter* const blob = blob_of(change);
+  // After the bucket was read, so that its epoch says to the others that this was asked (repair.h).
+  if (blob != nullptr && blob->in_stripes() && !garbage_.may_name(blob->life())) {
+    co_return fail(Errc::service_unavailable, "The server was out of touch for too long: what it wrote may be gone.");
+  }
+  if (blob != nullptr && blob->in_index()) {
     std::string value = encode_inline(as_bytes(blob->small()));
     part.bytes += value.size();
     part.sets.insert_or_assign(inline_row(rows.place().key, blob->id()), std::move(value));

@@ -59,7 +59,7 @@ class Engine final : public Context {
   std::shared_ptr<Neighbours> neighbours;
   std::optional<RadosCatalogue> catalogue;
   KeyLocks reloads;
-  std::future<void> collecting, watching, counting, telling, guarding;
+  std::future<void> collecting, signing, watching, counting, telling, guarding;
 
  private:
   Result<uint64_t> take_incarnation();
