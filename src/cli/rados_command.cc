@@ -114,6 +114,7 @@ int show_status(const RadosFlags& flags) {
 Json to_json(const Repaired& repaired) {
   return {{"stripes", repaired.stripes},
           {"bytes", repaired.bytes},
+          {"tablets", repaired.tablets},
           {"stripes_of_living", repaired.stripes_of_living},
           {"servers_given_up", repaired.servers_given_up}};
 }
@@ -121,6 +122,9 @@ Json to_json(const Repaired& repaired) {
 void print(const Repaired& repaired) {
   std::printf("removed %llu stripes that belonged to nobody: %s\n", static_cast<unsigned long long>(repaired.stripes),
               format_size(repaired.bytes).c_str());
+  if (repaired.tablets != 0) {
+    std::printf("removed %llu tablets that no bucket had\n", static_cast<unsigned long long>(repaired.tablets));
+  }
   if (repaired.servers_given_up != 0) {
     std::printf("%llu servers were silent for half a minute: what they have not finished is given up\n",
                 static_cast<unsigned long long>(repaired.servers_given_up));
@@ -234,7 +238,7 @@ void add_rados_command(CLI::App& app, int& exit_code) {
   status->add_flag("--json", flags->json, "the report as JSON");
   auto* check = add("fsck", "look for objects without bytes and bytes without objects", check_rados);
   check->add_flag("--json", flags->json, "the report as JSON");
-  check->add_flag("--repair", flags->repair, "remove stripes that belong to nobody; without it nothing is changed");
+  check->add_flag("--repair", flags->repair, "remove what belongs to nobody; without it nothing is changed");
   check->footer(
       "Reads every row and the name of every stripe. --repair removes what servers that are gone have written and no\n"
       "row names; servers may run meanwhile. Where one that is silent wrote it, it is waited for half a minute.\n"

@@ -22,7 +22,6 @@ namespace verbena::cli {
 namespace {
 
 using server::DataDirectory;
-using store::Transfer;
 using store::TransferCounts;
 using store::local::LocalStore;
 using store::rados::RadosStore;
@@ -96,7 +95,7 @@ void print_progress(const std::string& bucket, const TransferCounts& counts) {
 }
 
 // Runs it on this thread.
-std::expected<TransferCounts, std::string> run(Transfer& transfer) {
+std::expected<TransferCounts, std::string> carry_out(store::Transfer transfer) {
   boost::asio::io_context io;
   auto future = boost::asio::co_spawn(io, transfer.run(), boost::asio::use_future);
   io.run();
@@ -175,8 +174,7 @@ int copy_into_cluster(const store::rados::Options& options, const std::string& p
   if (auto wrong = check_nobody_serves(options)) return copy_failed(*wrong);
   Stores stores;
   if (auto wrong = open_stores(stores, options, directory->path())) return copy_failed(*wrong);
-  Transfer transfer(*stores.local, *stores.rados, {.tell = print_progress});
-  const auto counts = run(transfer);
+  const auto counts = carry_out({*stores.local, *stores.rados, {.tell = print_progress}});
   if (!counts) return copy_failed(counts.error());
   if (auto wrong = bring_accounts(*stores.rados, *directory)) return copy_failed(*wrong);
   print_counts(*counts);
@@ -194,8 +192,7 @@ int copy_out_of_cluster(const store::rados::Options& options, const std::string&
   if (!directory) return copy_failed(directory.error());
   Stores stores;
   if (auto wrong = open_stores(stores, options, partial)) return copy_failed(*wrong);
-  Transfer transfer(*stores.rados, *stores.local, {.look_again = true, .tell = print_progress});
-  const auto counts = run(transfer);
+  const auto counts = carry_out({*stores.rados, *stores.local, {.look_again = true, .tell = print_progress}});
   if (!counts) return copy_failed(counts.error());
   // Opened once more, it gives out ids that are greater than those that came.
   stores.local.reset();

@@ -167,7 +167,7 @@ class Copy(unittest.TestCase):
     def kill_midway(self, *args):
         copying = subprocess.Popen([program(), "rados", *map(str, args), *settings(self.ceph)], stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
-        self.assertIsNone(self.ended_within(copying, 1.2), "it ended before it could be killed")
+        self.assertIsNone(self.ended_within(copying, 1), "it ended before it could be killed")
         copying.send_signal(signal.SIGKILL)
         copying.wait()
 

@@ -23,6 +23,7 @@ import multiprocessing
 import pathlib
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -51,6 +52,7 @@ CALLS = {"register": 60, "versions": 40, "pair": 60, "setting": 80}
 UNKNOWN_MAX = 6      # of one thing: each makes the search longer
 TIMEOUT_MS = 4000
 SPLIT_ROWS = 60
+NOT_SENT = "not sent"
 OPERATIONS, SECONDS = 10_000, 75
 
 
@@ -112,6 +114,15 @@ def md5(value):
     return hashlib.md5(body_of(value), usedforsecurity=False).hexdigest()
 
 
+def small_socket(connection):
+    """One that takes little before it is read."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+    made.settimeout(connection.timeout)
+    made.connect((connection.host, connection.port))
+    return made
+
+
 class Thing:
     def __init__(self, kind, name, start):
         self.kind, self.name, self.start = kind, name, start
@@ -165,7 +176,8 @@ class Run:
     def done(self, thing, call):
         with self.lock:
             thing.users -= 1
-            if call is not None and not (call.answer == UNKNOWN and call.kind in ("get", "get_version", "list", "see")):
+            read_nothing = call is not None and call.answer == UNKNOWN and call.kind in ("get", "get_version", "list", "see")
+            if call is not None and call.answer != NOT_SENT and not read_nothing:
                 thing.calls.append(call)
                 thing.unknown += call.answer == UNKNOWN
             if thing.is_full() and thing in self.things[thing.kind]:
@@ -186,7 +198,10 @@ class Run:
     # Clients.
 
     def connect(self, server, door, keys=(ACCESS_KEY, SECRET_KEY)):
-        options = {"endpoint": server.http, "native_endpoint": server.native, "access_key": keys[0], "secret_key": keys[1],
+        http_address, native = server.http, server.native
+        if http_address is None or native is None:
+            raise TypeError("the server has no address now")
+        options = {"endpoint": http_address, "native_endpoint": native, "access_key": keys[0], "secret_key": keys[1],
                    "via": door, "attempts_max": 1, "operation_timeout_ms": TIMEOUT_MS, "connect_timeout_ms": 1000}
         if door == "token":
             options["provider"] = "tcp"
@@ -204,6 +219,9 @@ class Run:
             answer = 412
         except errors.AccessDenied:
             answer = 403
+        except errors.ConnectionFailed as error:  # nothing of it has reached the server
+            answer = NOT_SENT
+            self.look_at(server, call, error)
         except errors.ChecksumMismatch as error:
             answer = UNKNOWN
             self.fail(f"{call!r}: {error}")
@@ -252,7 +270,7 @@ class Run:
                 self.fail(traceback.format_exc())
             finally:
                 self.done(thing, call)
-            if call is not None and call.answer == UNKNOWN:
+            if call is not None and call.answer in (UNKNOWN, NOT_SENT):
                 client = None
                 time.sleep(0.3)
 
@@ -322,7 +340,7 @@ class Run:
         else:
             call.by += "(http)"
             answer = self.outcome(server, call, lambda: self.list_versions(s3, key))
-            if answer != UNKNOWN:
+            if isinstance(answer, tuple):
                 with self.lock:
                     by_etag = {md5(value): value for value in thing.values}
                 call.answer = tuple("-" if etag is None else by_etag.get(etag, etag) for etag in answer)
@@ -417,7 +435,7 @@ class Run:
             self.outcome(server, call, lambda: client.put(LARGE, "k", body_of(call.value)) and 200)
             self.counts["large puts"] += call.answer == 200
             client.close()
-            self.stop.wait(0.5)
+            self.stop.wait(1.5)
 
     def slow_reader(self):
         """Reads the beginning, waits until it was overwritten and what nobody reads was removed, and reads the rest."""
@@ -435,6 +453,7 @@ class Run:
                 continue
 
             def read():
+                s3.connection.sock = small_socket(s3.connection)  # noqa: B023
                 s3.connection.request("GET", f"/{LARGE}/k", headers=headers)  # noqa: B023
                 reply = s3.connection.getresponse()  # noqa: B023
                 if reply.status == 404:

@@ -103,11 +103,12 @@ class Repair(unittest.TestCase):
         self.assertGreaterEqual(left, 3)
         self.assertEqual(len(self.stripes()), whole + left)
         report = self.fsck("--repair")
-        self.assertEqual(report["removed"], {"stripes": left, "bytes": left * STRIPE, "stripes_of_living": 0, "servers_given_up": 1})
+        self.assertEqual(report["removed"], {"stripes": left, "bytes": left * STRIPE, "tablets": 0, "stripes_of_living": 0,
+                                            "servers_given_up": 1})
         self.assertEqual(report["unnamed_stripes"], 0)
         self.assertEqual(len(self.stripes()), whole)
         again = self.fsck("--repair")
-        self.assertEqual(again["removed"], {"stripes": 0, "bytes": 0, "stripes_of_living": 0, "servers_given_up": 0})
+        self.assertEqual(again["removed"], {"stripes": 0, "bytes": 0, "tablets": 0, "stripes_of_living": 0, "servers_given_up": 0})
         _, s3 = self.start()
         for key, body in bodies.items():
             self.assertEqual(s3.get_object(Bucket="bucket", Key=key)["Body"].read(), body)
@@ -139,6 +140,24 @@ class Repair(unittest.TestCase):
         s3.put_object(Bucket="bucket", Key="after", Body=body)
         self.assertEqual(s3.get_object(Bucket="bucket", Key="after")["Body"].read(), body)
         self.assertEqual(self.fsck("--repair")["lost_count"], 0)
+
+    def test_a_tablet_that_no_bucket_has_goes(self):
+        server, s3 = self.start()
+        s3.create_bucket(Bucket="bucket")
+        for i in range(200):
+            s3.put_object(Bucket="bucket", Key=f"k{i:03}", Body=b"x")
+        bucket = next(name for name in self.rados("ls").split() if name.startswith("b."))[2:]
+        self.rados("create", f"t.{bucket}.ffff")
+        before = self.fsck()["tablets"]
+        self.assertGreater(before, 1)
+        self.assertEqual(self.fsck("--repair")["removed"]["tablets"], 1)
+        self.assertEqual(self.fsck("--repair")["removed"]["tablets"], 0)
+        self.assertNotIn(f"t.{bucket}.ffff", self.rados("ls"))
+        self.assertEqual(s3.list_objects_v2(Bucket="bucket")["KeyCount"], 200)
+
+    def rados(self, *args):
+        return subprocess.run(["rados", "-c", self.ceph.conf, "-p", "index", *args], stdout=subprocess.PIPE, text=True, timeout=60,
+                              check=True).stdout
 
     def test_objects_that_are_renamed_all_the_time_lose_nothing(self):
         """They were written by the server that is gone, as what is removed was: only their rows say that they are somebody's."""

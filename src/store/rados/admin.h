@@ -34,9 +34,10 @@ struct ClusterStatus {
 };
 std::expected<ClusterStatus, std::string> cluster_status(const Options& options);
 
-// Stripes that belonged to nobody and are gone now.
+// What belonged to nobody and is gone now.
 struct Repaired {
   uint64_t stripes = 0, bytes = 0;
+  uint64_t tablets = 0;            // that were no bucket's
   uint64_t stripes_of_living = 0;  // which may still be named: left
   uint64_t servers_given_up = 0;   // that had said nothing for half a minute
 };

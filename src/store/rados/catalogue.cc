@@ -184,6 +184,11 @@ Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& los
     VB_CO_TRY(co_await to.fetch());
     co_return false;
   }
+  // A commit would find out whether the two were ever so at once. Without one it is to be asked.
+  if (!verdict || judged.empty()) {
+    VB_CO_ASSIGN(const bool at_once, co_await were_so_at_once(pair));
+    if (!at_once) co_return false;
+  }
   if (!verdict) co_return std::unexpected(verdict.error());
   if (judged.empty()) {
     judged.run_effects();
@@ -208,6 +213,14 @@ Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& los
   garbage_.add(target.object, judged.dead());
   judged.run_effects();
   co_return true;
+}
+
+// The source was read before the target: if it is still as it was then, it was so when the target was read.
+Task<Result<bool>> RadosCatalogue::were_so_at_once(Pair& pair) {
+  const std::string seen = *pair.from.guard();
+  pair.from.ask_guard();
+  VB_CO_TRY(co_await pair.from.fetch());
+  co_return *pair.from.guard() == seen;
 }
 
 Task<Result<bool>> RadosCatalogue::commit_together(Change& change, Pair& pair, PairTransaction& judged,

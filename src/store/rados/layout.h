@@ -53,6 +53,7 @@ std::string bucket_object(uint64_t bucket);
 std::string tablet_object(uint64_t bucket, uint64_t number);
 std::string stripe_object(uint64_t blob, uint64_t stripe);
 std::optional<std::pair<uint64_t, uint64_t>> parse_stripe(std::string_view object);  // blob, stripe
+std::optional<std::pair<uint64_t, uint64_t>> parse_tablet(std::string_view object);  // bucket, number
 inline uint64_t stripes_of(uint64_t size) { return (size + stripe_size - 1) / stripe_size; }
 
 // Rows of logic's keys as a tablet's: those that start with `row` start with `stored` there, and go on alike.

@@ -20,10 +20,12 @@ uint64_t incarnation_of(uint64_t blob) { return blob >> 32; }
 
 Result<Repaired> Repair::run() {
   VB_ASSIGN(std::vector<Stripe> stripes, list_stripes());
+  VB_TRY(list_tablets());
   // Without holding anybody up: most often there is nothing to do.
+  VB_TRY(engine_.run(keep_named_tablets()));
+  VB_TRY(engine_.run(remove_strays()));
   VB_TRY(engine_.run(keep_named(stripes)));
-  if (stripes.empty()) return repaired_;
-  VB_TRY(engine_.run(keep_of_living(stripes)));
+  if (!stripes.empty()) VB_TRY(engine_.run(keep_of_living(stripes)));
   if (stripes.empty()) return repaired_;
   VB_ASSIGN(const std::set<uint64_t> names, engine_.run(read_names()));
   for (const Stripe& stripe : stripes) {
@@ -43,6 +45,53 @@ Result<std::vector<Repair::Stripe>> Repair::list_stripes() {
     return fail(Errc::service_unavailable, "The Ceph cluster did not list its objects.");
   }
   return stripes;
+}
+
+Result<void> Repair::list_tablets() {
+  librados::IoCtx& pool = cluster_.context(Pool::index);
+  try {
+    for (auto it = pool.nobjects_begin(); it != pool.nobjects_end(); ++it) {
+      if (const auto tablet = parse_tablet(it->get_oid())) strays_[tablet->first].insert(tablet->second);
+    }
+  } catch (const std::exception&) {
+    return fail(Errc::service_unavailable, "The Ceph cluster did not list its objects.");
+  }
+  return {};
+}
+
+Task<Result<void>> Repair::keep_named_tablets() {
+  for (auto bucket = strays_.begin(); bucket != strays_.end();) {
+    const auto state = co_await registry_.load(bucket->first);
+    if (!state && !(state.error() == Errc::no_such_bucket)) co_return std::unexpected(state.error());
+    // A bucket that is being made, or swept.
+    if (!state) bucket->second.clear();
+    if (state) {
+      for (const Tablet& tablet : (*state)->tablets) bucket->second.erase(tablet.number);
+    }
+    bucket = bucket->second.empty() ? strays_.erase(bucket) : std::next(bucket);
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Repair::remove_strays() {
+  for (const auto& [bucket, numbers] : strays_) {
+    std::set<uint64_t> names;
+    auto read = co_await read_frozen(bucket, names);
+    if (!read && read.error() == Errc::no_such_bucket) continue;
+    if (!read && !(read.error() == Errc::conditional_conflict)) co_return std::unexpected(read.error());
+    if (!read || !*read) continue;  // somebody splits it, or moves a key: the next run
+    const auto now = registry_.find(bucket);
+    for (const uint64_t number : numbers) {
+      const auto named = [number](const Tablet& tablet) { return tablet.number == number; };
+      if (now == nullptr || std::ranges::any_of(now->tablets, named)) continue;
+      librados::ObjectWriteOperation gone;
+      gone.remove();
+      const int code = co_await cluster_.write(Pool::index, tablet_object(bucket, number), std::move(gone));
+      if (code < 0 && code != -ENOENT) co_return std::unexpected(to_error(code, "rados: removing"));
+      ++repaired_.tablets;
+    }
+  }
+  co_return Result<void>{};
 }
 
 Task<Result<void>> Repair::keep_named(std::vector<Stripe>& stripes) {

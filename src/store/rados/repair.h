@@ -1,5 +1,6 @@
 // Removes stripes that no row names and that no change can come to name any more: what servers left behind that were
-// killed in the middle of a PUT.
+// killed in the middle of a PUT. And tablets that no bucket names: of servers that were killed in the middle of a
+// split.
 //
 // Servers may run meanwhile. What a living one has written may be named in a moment, so only stripes of servers go that
 // are gone: blobs' ids have their incarnations. A server that was silent for long enough (it may be frozen) is given up
@@ -8,9 +9,11 @@
 //
 // The stripes are listed first and the rows read last, so what is named between is seen. And since a row may move while
 // rows are read (a rename, a version that becomes current again), each tablet is read while nobody changes it: a phase
-// of the bucket, as a split is.
+// of the bucket, as a split is. Who splits a tablet in earnest holds that phase, so a tablet that was listed before it
+// and is not named in it is nobody's.
 #pragma once
 
+#include <map>
 #include <set>
 #include <vector>
 
@@ -30,10 +33,13 @@ class Repair {
     uint64_t blob, number;
   };
   Result<std::vector<Stripe>> list_stripes();
+  Result<void> list_tablets();
+  Task<Result<void>> keep_named_tablets();
   // Takes away what is named by a row, or was of a server that lives.
   Task<Result<void>> keep_named(std::vector<Stripe>& stripes);
   Task<Result<void>> keep_of_living(std::vector<Stripe>& stripes);
   Task<Result<std::set<uint64_t>>> read_names();
+  Task<Result<void>> remove_strays();
   Task<Result<void>> read_bucket(uint64_t id, std::set<uint64_t>& names);
   // False: somebody else changed the bucket meanwhile.
   Task<Result<bool>> read_frozen(uint64_t id, std::set<uint64_t>& names);
@@ -44,6 +50,7 @@ class Repair {
   Cluster& cluster_;
   Engine& engine_;
   Registry& registry_;
+  std::map<uint64_t, std::set<uint64_t>> strays_;  // by bucket: numbers of tablets that may be nobody's
   Repaired repaired_;
 };
 
