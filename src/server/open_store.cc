@@ -114,6 +114,7 @@ std::expected<void, std::string> Server::State::open_rados() {
                                 .name_space = config.rados.name_space,
                                 .timeout = config.rados.timeout,
                                 .keeps = config.rados.keep,
+                                .split_rows = config.rados.split_rows,
                                 .arena = arena.get()};
   options.on_change = [this] {
     const std::lock_guard lock(told_mutex);

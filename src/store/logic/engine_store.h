@@ -67,6 +67,9 @@ class EngineStore : public Store, public ChangeFeeds {
                                            CommitConditions conditions) override;
   Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
 
+  // What another front of the same store needs.
+  const std::shared_ptr<Context>& context() const { return context_; }
+
  protected:
   explicit EngineStore(std::shared_ptr<Context> context) : context_(std::move(context)) {}
 

@@ -81,7 +81,6 @@ class RadosStore final : public EngineStore, public SharedKeys {
   bool settled() const;
   // Calls to the cluster so far.
   uint64_t calls() const;
-  std::shared_ptr<Context> context() const;
 
  private:
   explicit RadosStore(std::shared_ptr<Engine> engine);
