@@ -514,6 +514,42 @@ TEST_F(DeliveryTest, WhatIsRefusedIsShownAndAnOperatorMayLetGoOfIt) {
   EXPECT_TRUE(run(io, store_.event_backlog("t"))->empty());
 }
 
+// It waited for the end of a round, and a slow target made that long.
+TEST_F(DeliveryTest, AnOperatorIsHeardInTheMiddleOfARound) {
+  script_.refuses = "poison";
+  say("a", "poison");
+  for (const char* bucket : {"b", "c"}) {
+    if (std::string_view(bucket) != "b") store_.make_bucket(bucket);
+    say(bucket, bucket);
+  }
+  std::promise<void> entered, go;
+  const auto asked = std::make_shared<Delivery::Skip>();
+  size_t calls = 0;
+  bool heard = false;
+  script_.take = [&, released = go.get_future().share()](size_t n) {
+    if (++calls == 1) {
+      entered.set_value();
+      released.wait();
+    } else if (calls == 2) {
+      heard = asked->state == Delivery::Skip::State::done;
+    }
+    return n;
+  };
+  auto delivery = make();
+  wait_for(2, [&] {
+    delivery->start();
+    entered.get_future().wait();
+    const StuckEvent stuck = delivery->stuck().at(0);
+    asked->bucket = stuck.bucket;
+    asked->event = stuck.event;
+    EXPECT_TRUE(delivery->ask(asked));
+    go.set_value();
+  });
+  delivery->stop();
+  EXPECT_TRUE(heard) << "before the next bucket's turn";
+  EXPECT_EQ(asked->record.value_or("failed"), "poison");
+}
+
 TEST_F(DeliveryTest, WhichOfABatchIsRefusedIsFoundOut) {
   script_.refuses = "poison";
   script_.refuses_all_beside = true;
