@@ -67,6 +67,7 @@ struct Config {
     std::string name_space;  // of both pools; empty: the default one
     std::chrono::seconds timeout{10};
     bool keep = true;  // keys that are asked for often are answered from memory
+    uint64_t split_rows = 100'000;
   } rados;
 
   struct Cache {

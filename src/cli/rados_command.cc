@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/config.h"
 #include "base/log.h"
@@ -9,6 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/server_command.h"
 #ifdef VERBENA_RADOS
+#include "cli/rados_copy.h"
 #include "store/rados/admin.h"
 #endif
 
@@ -18,10 +20,11 @@ namespace {
 struct RadosFlags {
   std::string config_path;
   std::vector<std::string> set;
-  bool json = false;
+  bool json = false, repair = false;
   unsigned placement_groups = 32, copies = 3;
   std::string erasure;  // "K+M"
   std::string failure_domain = "host";
+  std::string directory;
 };
 
 int rados_failed(const std::string& message, int code = exit_failure) {
@@ -32,6 +35,7 @@ int rados_failed(const std::string& message, int code = exit_failure) {
 #ifdef VERBENA_RADOS
 
 using Json = nlohmann::json;
+using store::rados::Repaired;
 using store::rados::Survey;
 
 // File, environment and --set, as the server's.
@@ -107,6 +111,30 @@ int show_status(const RadosFlags& flags) {
   return exit_ok;
 }
 
+Json to_json(const Repaired& repaired) {
+  return {{"stripes", repaired.stripes},
+          {"bytes", repaired.bytes},
+          {"tablets", repaired.tablets},
+          {"stripes_of_living", repaired.stripes_of_living},
+          {"servers_given_up", repaired.servers_given_up}};
+}
+
+void print(const Repaired& repaired) {
+  std::printf("removed %llu stripes that belonged to nobody: %s\n", static_cast<unsigned long long>(repaired.stripes),
+              format_size(repaired.bytes).c_str());
+  if (repaired.tablets != 0) {
+    std::printf("removed %llu tablets that no bucket had\n", static_cast<unsigned long long>(repaired.tablets));
+  }
+  if (repaired.servers_given_up != 0) {
+    std::printf("%llu servers were silent for half a minute: what they have not finished is given up\n",
+                static_cast<unsigned long long>(repaired.servers_given_up));
+  }
+  if (repaired.stripes_of_living != 0) {
+    std::printf("%llu stripes are left: the servers that wrote them live, and may be about to use them\n",
+                static_cast<unsigned long long>(repaired.stripes_of_living));
+  }
+}
+
 Json to_json(const Survey& survey) {
   return {{"sound", survey.lost_count == 0},
           {"lost", survey.lost},
@@ -126,14 +154,23 @@ Json to_json(const Survey& survey) {
 int check_rados(const RadosFlags& flags) {
   auto options = read_options(flags);
   if (!options) return rados_failed(options.error(), exit_usage);
+  std::optional<Repaired> repaired;
+  if (flags.repair) {
+    auto done = store::rados::repair_store(*options);
+    if (!done) return rados_failed(done.error());
+    repaired = *done;
+  }
   auto survey = store::rados::check_store(*options);
   if (!survey) return rados_failed(survey.error());
   const bool lost = survey->lost_count != 0;
   if (flags.json) {
-    const auto text = to_json(*survey).dump(2, ' ', false, Json::error_handler_t::replace);  // a key may be no UTF-8
+    Json all = to_json(*survey);
+    if (repaired) all["removed"] = to_json(*repaired);
+    const auto text = all.dump(2, ' ', false, Json::error_handler_t::replace);  // a key may be no UTF-8
     std::printf("%s\n", text.c_str());
     return lost ? exit_damaged : exit_ok;
   }
+  if (repaired) print(*repaired);
   for (const auto& name : survey->lost) std::printf("lost: %s\n", log::printable(name).c_str());
   std::printf(
       "%llu buckets, %llu objects, %llu older versions, %llu parts of uploads: %s in %llu stripes and %llu rows\n",
@@ -150,19 +187,34 @@ int check_rados(const RadosFlags& flags) {
   return lost ? exit_damaged : exit_ok;
 }
 
+int import_directory(const RadosFlags& flags) {
+  auto options = read_options(flags);
+  if (!options) return rados_failed(options.error(), exit_usage);
+  return copy_into_cluster(*options, flags.directory);
+}
+
+int export_directory(const RadosFlags& flags) {
+  auto options = read_options(flags);
+  if (!options) return rados_failed(options.error(), exit_usage);
+  return copy_out_of_cluster(*options, flags.directory);
+}
+
 #else
 
 int without_rados() { return rados_failed("this build has no engine for Ceph (it was built without librados)"); }
 int init(const RadosFlags&) { return without_rados(); }
 int show_status(const RadosFlags&) { return without_rados(); }
 int check_rados(const RadosFlags&) { return without_rados(); }
+int import_directory(const RadosFlags&) { return without_rados(); }
+int export_directory(const RadosFlags&) { return without_rados(); }
 
 #endif
 
 }  // namespace
 
 void add_rados_command(CLI::App& app, int& exit_code) {
-  auto* command = app.add_subcommand("rados", "a store in a Ceph cluster: make its pools, look how it is");
+  auto* command =
+      app.add_subcommand("rados", "a store in a Ceph cluster: make its pools, look how it is, fill it, copy it");
   command->require_subcommand(1);
   auto flags = std::make_shared<RadosFlags>();
   const auto add = [&](const char* name, const char* help, int (*run)(const RadosFlags&)) {
@@ -184,9 +236,30 @@ void add_rados_command(CLI::App& app, int& exit_code) {
       ->type_name("TYPE");
   auto* status = add("status", "the cluster, its pools, servers, buckets and what waits to be removed", show_status);
   status->add_flag("--json", flags->json, "the report as JSON");
-  auto* check = add("fsck", "look for objects without bytes and bytes without objects; changes nothing", check_rados);
+  auto* check = add("fsck", "look for objects without bytes and bytes without objects", check_rados);
   check->add_flag("--json", flags->json, "the report as JSON");
-  check->footer("Reads every row and the name of every stripe. Exit codes: 0 sound; 7 damaged; 1 not checked.");
+  check->add_flag("--repair", flags->repair, "remove what belongs to nobody; without it nothing is changed");
+  check->footer(
+      "Reads every row and the name of every stripe. --repair removes what servers that are gone have written and no\n"
+      "row names; servers may run meanwhile. Where one that is silent wrote it, it is waited for half a minute.\n"
+      "Exit codes: 0 sound; 7 damaged; 1 not checked.");
+  auto* brought = add("import", "bring the buckets and accounts of a stopped server's directory into the cluster",
+                      import_directory);
+  brought->add_option("DIR", flags->directory, "the server's data directory")->required();
+  brought->footer(
+      "Objects keep their versions with ids and times, metadata, tags, locks and encryption; buckets their\n"
+      "configuration; uploads under way go on. Events that wait and tokens of renames are left. No server may run "
+      "over\n"
+      "the cluster's store or over DIR. Begun and broken off, it goes on where it was. Bytes are verified on the way.\n"
+      "The servers need DIR's master keys (DIR/master.keys) and root keys.\n"
+      "Exit codes: 0 done; 1 not done; 3 no store in DIR.");
+  auto* taken =
+      add("export", "write what is in the cluster as a data directory of a server by itself", export_directory);
+  taken->add_option("DIR", flags->directory, "made; must be empty if it is there")->required();
+  taken->footer(
+      "The way back of `import`, with the same rules. It is written as DIR.partial, which gets its name when all is\n"
+      "there; begun and broken off, it goes on where it was. Copy master.keys of a server into it.\n"
+      "Exit codes: 0 done; 1 not done.");
 }
 
 }  // namespace verbena::cli

@@ -86,6 +86,9 @@ class Transaction : public View {
   virtual void count_from_zero(uint64_t /*bucket*/) {}  // of a bucket that is made with this change
   // A number that no other row of the place has or had, and greater than those of all changes committed there before.
   virtual Result<uint64_t> next_id() = 0;
+  // An id that was made elsewhere comes to this place (logic/transfer.h). An engine whose ids are the whole store's is
+  // told when all have come.
+  virtual void take_id(uint64_t /*id*/) {}
   virtual int64_t now_us() const = 0;
   virtual uint64_t stamp() { return 0; }  // ObjectInfo's, that the key has after this change
   // Runs after the change is in the catalogue, before the answer.

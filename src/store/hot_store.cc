@@ -264,6 +264,7 @@ bool HotStore::keeps_events() const { return below_.keeps_events(); }
 Task<Result<void>> HotStore::announce(std::string_view bucket, AnnouncementPtr announcement) {
   return below_.announce(bucket, std::move(announcement));
 }
+Task<Result<std::vector<std::string>>> HotStore::event_queues() { return below_.event_queues(); }
 Task<Result<std::vector<EventBacklog>>> HotStore::event_backlog(std::string_view queue) {
   return below_.event_backlog(queue);
 }

@@ -344,6 +344,10 @@ class Store {
   virtual Task<Result<void>> announce(std::string_view /*bucket*/, AnnouncementPtr /*announcement*/) {
     co_return fail(Errc::not_implemented, "This store keeps no events.");
   }
+  // The names of those with events in them, sorted. Of one that was emptied maybe until event_backlog() has said so.
+  virtual Task<Result<std::vector<std::string>>> event_queues() {
+    co_return fail(Errc::not_implemented, "This store keeps no events.");
+  }
   virtual Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view /*queue*/) {
     co_return fail(Errc::not_implemented, "This store keeps no events.");
   }

@@ -90,6 +90,42 @@ void leave_a_move(RadosRig& t, const std::string& from, const std::string& to, b
   ASSERT_EQ(engine.run(engine.cluster->write(rados::Cluster::Pool::index, target.object, std::move(op))), 0);
 }
 
+// Found by a history: a listing that had begun before the split showed a version that was gone.
+TEST_F(OnRados, WhatIsChangedInANewTabletIsNotReadInTheOldOneAnyMore) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.put("b", "a", "x"));
+  auto other = rados::RadosStore::connect(t.options);
+  ASSERT_TRUE(other) << other.error();
+  // It is decided that "m" and all behind it lie in a new tablet, and nothing more has happened.
+  auto& engine = static_cast<rados::Engine&>(*t.store().context());
+  const auto bucket = engine.run(engine.registry.load(engine.buckets.find("b")->id));
+  const auto frozen = engine.run(engine.registry.set_phase(*bucket, rados::Phase::splitting, 0));
+  ASSERT_TRUE(frozen);
+  librados::ObjectWriteOperation made;
+  made.create(true);
+  made.setxattr(rados::epoch_attribute, rados::to_buffer((*frozen)->epoch_text));
+  const std::string tablet = rados::tablet_object((*frozen)->id, 99);
+  ASSERT_EQ(engine.run(engine.cluster->write(rados::Cluster::Pool::index, tablet, std::move(made))), 0);
+  const std::string epoch = std::to_string((*frozen)->epoch + 1);
+  rados::Registry::Fill decide = [&epoch](librados::ObjectWriteOperation& op) {
+    const std::map<std::string, rados::Buffer> row = {{"tm", rados::to_buffer(keys::number(99))}};
+    op.omap_set(row);
+    op.omap_rm_keys({"p"});
+    op.setxattr(rados::epoch_attribute, rados::to_buffer(epoch));
+  };
+  ASSERT_TRUE(engine.run(engine.registry.change_rows(*frozen, std::move(decide))));
+  auto writer = t.run((*other)->create("b", "z", std::nullopt));
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(t.append(**writer, "new"));
+  ObjectInfo info;
+  info.size = 3;
+  ASSERT_TRUE(t.run((*writer)->commit(info, {})));
+  writer->reset();
+  EXPECT_EQ(t.get("b", "z").value_or("nothing"), "new") << "another server has acknowledged it";
+}
+
 TEST_F(OnRados, AMoveThatWasLeftIsUndoneOrFinishedByWhoeverComes) {
   SplittingRadosRig t;
   t.open();
@@ -128,6 +164,32 @@ TEST_F(OnRados, WhatAServerCountedThatIsGoneIsTakenOverOnce) {
   EXPECT_EQ(t.usage("b").value(), (Usage{.objects = 5, .bytes = 25}));
   ASSERT_TRUE(engine.run(engine.book.look(id)));
   EXPECT_EQ(t.engine().usage_now("b")->bucket, (Usage{.objects = 5, .bytes = 25}));
+}
+
+TEST_F(OnRados, AServerThatWasGivenUpFinishesNothingOfItsEarlierLife) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  auto& engine = static_cast<rados::Engine&>(*t.store().context());
+  auto writer = t.run(t.engine().create("b", "k", std::nullopt));
+  ASSERT_TRUE(writer);
+  const std::string bytes = pattern(5'000'000, 1);
+  ASSERT_TRUE(t.append(**writer, bytes));
+  // As another server does that has heard nothing of it for half a minute.
+  const std::string row = rados::server_row(engine.garbage->incarnation());
+  EXPECT_TRUE(eventually([&] {
+    std::string sign = *engine.run(engine.registry.row(std::string(rados::servers_object), row));
+    return engine.run(rados::forget_server(engine.registry, row, std::move(sign))).value();
+  }));
+  EXPECT_TRUE(eventually([&] { return engine.garbage->life() == 2; }));
+  ObjectInfo info;
+  info.size = bytes.size();
+  EXPECT_EQ(t.run((*writer)->commit(info, {})).error(), Errc::service_unavailable);
+  writer->reset();
+  EXPECT_EQ(t.get("b", "k").error(), Errc::no_such_key);
+  ASSERT_TRUE(t.put("b", "k", bytes)) << "what is begun now is of its life now";
+  EXPECT_EQ(*t.get("b", "k"), bytes);
+  EXPECT_FALSE(t.leaks());
 }
 
 TEST_F(OnRados, RequestsCostFewCallsHoweverManyKeysThereAre) {

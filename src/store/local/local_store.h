@@ -44,6 +44,7 @@ struct Options {
   std::chrono::seconds scrub_rest{86'400};  // from the end of one round to the next
   // Go on where a start would refuse because acknowledged changes are damaged or gone: with what can be read.
   bool accept_data_loss = false;
+  uint64_t ids_above = 0;          // ids that are given out are greater: of what was brought from another store
   std::string* trouble = nullptr;  // where open() says, for people, what it refuses to start over
 };
 

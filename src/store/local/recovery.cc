@@ -252,6 +252,7 @@ Result<void> Engine::read_epoch() {
   }
   // Ids are never used again, whatever the index may have forgotten.
   for (const uint64_t id : ids) epoch = std::max(epoch, (id >> 40) + 1);
+  epoch = std::max(epoch, options.ids_above == 0 ? 0 : (options.ids_above >> 40) + 1);
   return {};
 }
 

@@ -29,6 +29,7 @@ class EngineStore : public Store, public ChangeFeeds {
   bool keeps_usage() const override;
   bool keeps_events() const override;
   Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;
+  Task<Result<std::vector<std::string>>> event_queues() override;
   Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view queue) override;
   Task<Result<std::vector<QueuedEvent>>> events(std::string_view queue, uint64_t bucket, uint64_t after,
                                                 size_t events_max, size_t bytes_max) override;
@@ -65,6 +66,9 @@ class EngineStore : public Store, public ChangeFeeds {
                                            std::vector<PartInfo> parts, ObjectInfo info,
                                            CommitConditions conditions) override;
   Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
+
+  // What another front of the same store needs.
+  const std::shared_ptr<Context>& context() const { return context_; }
 
  protected:
   explicit EngineStore(std::shared_ptr<Context> context) : context_(std::move(context)) {}

@@ -127,7 +127,6 @@ MemoryStore::~MemoryStore() = default;
 
 MemoryStore::Usage MemoryStore::usage() const { return engine_->usage(); }
 Result<uint64_t> MemoryStore::unnamed_blobs() const { return engine_->unnamed_blobs(); }
-std::shared_ptr<Context> MemoryStore::context() const { return engine_; }
 
 Task<Result<void>> MemoryStore::damage(std::string_view bucket, std::string_view key, uint64_t offset) {
   VB_CO_ASSIGN(auto reader, co_await open(bucket, key, std::string_view()));

@@ -35,8 +35,6 @@ class MemoryStore : public EngineStore {
 
   // Blobs that no row names; there are none. corrupt_object: a row names one that is not there. Looks at everything.
   Result<uint64_t> unnamed_blobs() const;
-  // What another front of the same store needs.
-  std::shared_ptr<Context> context() const;
 
   // For tests: flips a bit of what is stored of the key's current object, where it has a byte at `offset`.
   Task<Result<void>> damage(std::string_view bucket, std::string_view key, uint64_t offset);

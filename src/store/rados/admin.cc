@@ -7,6 +7,7 @@
 #include <list>
 #include <map>
 
+#include "store/rados/repair.h"
 #include "store/rados/survey.h"
 
 namespace verbena::store::rados {
@@ -120,6 +121,10 @@ class Looker {
   Engine engine_;
 };
 
+std::string said(const Error& error) {
+  return error == Errc::not_found ? "there is no store in these pools" : describe(error);
+}
+
 Task<Result<void>> count_rows(Registry& registry, ClusterStatus& status) {
   VB_CO_ASSIGN(auto rows, co_await registry.all(std::string(root_object), "b"));
   for (const auto& [name, value] : rows) {
@@ -183,13 +188,21 @@ std::expected<ClusterStatus, std::string> cluster_status(const Options& options)
   return status;
 }
 
+std::expected<Repaired, std::string> repair_store(const Options& options) {
+  auto connected = Cluster::connect(cluster_options(options));
+  if (!connected) return std::unexpected(connected.error());
+  Looker looker(options, std::move(*connected));
+  auto repaired = Repair(looker.engine()).run();
+  if (!repaired) return std::unexpected(said(repaired.error()));
+  return *repaired;
+}
+
 std::expected<Survey, std::string> check_store(const Options& options) {
   auto connected = Cluster::connect(cluster_options(options));
   if (!connected) return std::unexpected(connected.error());
   Looker looker(options, std::move(*connected));
   auto survey = survey_store(looker.engine());
-  if (!survey && survey.error() == Errc::not_found) return std::unexpected("there is no store in these pools");
-  if (!survey) return std::unexpected(describe(survey.error()));
+  if (!survey) return std::unexpected(said(survey.error()));
   return std::move(*survey);
 }
 

@@ -34,6 +34,16 @@ struct ClusterStatus {
 };
 std::expected<ClusterStatus, std::string> cluster_status(const Options& options);
 
+// What belonged to nobody and is gone now.
+struct Repaired {
+  uint64_t stripes = 0, bytes = 0;
+  uint64_t tablets = 0;            // that were no bucket's
+  uint64_t stripes_of_living = 0;  // which may still be named: left
+  uint64_t servers_given_up = 0;   // that had said nothing for half a minute
+};
+// Servers may go on meanwhile; each tablet takes no changes while it is read (repair.h).
+std::expected<Repaired, std::string> repair_store(const Options& options);
+
 // As RadosStore::survey(), of a store that need not be served. Writes nothing.
 std::expected<Survey, std::string> check_store(const Options& options);
 

@@ -101,7 +101,12 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   }
   std::string guard;
   VB_CO_ASSIGN(Part part, judged.part(bucket->record.info.versioning != Versioning::off, guard));
-  if (const StripeWriter* blob = blob_of(change); blob != nullptr && blob->in_index()) {
+  const StripeWriter* const blob = blob_of(change);
+  // After the bucket was read, so that its epoch says to the others that this was asked (repair.h).
+  if (blob != nullptr && blob->in_stripes() && !garbage_.may_name(blob->life())) {
+    co_return fail(Errc::service_unavailable, "The server was out of touch for too long: what it wrote may be gone.");
+  }
+  if (blob != nullptr && blob->in_index()) {
     std::string value = encode_inline(as_bytes(blob->small()));
     part.bytes += value.size();
     part.sets.insert_or_assign(inline_row(rows.place().key, blob->id()), std::move(value));
@@ -234,6 +239,11 @@ Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& los
     VB_CO_TRY(co_await to.fetch());
     co_return false;
   }
+  // A commit would find out whether the two were ever so at once. Without one it is to be asked.
+  if (!verdict || judged.empty()) {
+    VB_CO_ASSIGN(const bool at_once, co_await were_so_at_once(pair));
+    if (!at_once) co_return false;
+  }
   if (!verdict) co_return std::unexpected(verdict.error());
   if (judged.empty()) {
     judged.run_effects();
@@ -260,6 +270,14 @@ Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& los
   garbage_.add(target.object, judged.dead());
   judged.run_effects();
   co_return true;
+}
+
+// The source was read before the target: if it is still as it was then, it was so when the target was read.
+Task<Result<bool>> RadosCatalogue::were_so_at_once(Pair& pair) {
+  const std::string seen = *pair.from.guard();
+  pair.from.ask_guard();
+  VB_CO_TRY(co_await pair.from.fetch());
+  co_return *pair.from.guard() == seen;
 }
 
 Task<Result<bool>> RadosCatalogue::commit_together(Change& change, Pair& pair, PairTransaction& judged,

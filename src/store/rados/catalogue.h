@@ -81,6 +81,7 @@ class RadosCatalogue final : public Catalogue {
   };
   // False: again.
   Task<Result<bool>> try_pair(Change& change, Pair& pair, int& lost);
+  Task<Result<bool>> were_so_at_once(Pair& pair);
   Task<Result<bool>> commit_together(Change& change, Pair& pair, PairTransaction& judged, const Tablet& tablet,
                                      int& lost);
   Task<Result<bool>> move_between(Pair& pair, PairTransaction& judged, const Tablet& source, const Tablet& target);

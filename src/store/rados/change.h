@@ -1,6 +1,7 @@
 // What one run of a judge wants to change of a key, over the rows as they were fetched.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -44,6 +45,7 @@ class KeyTransaction final : public Transaction {
   void abandon(uint64_t bucket) override { abandoned_ = bucket; }
   void count(const Usage& change) override { counted_ += change; }
   Result<uint64_t> next_id() override;
+  void take_id(uint64_t id) override { last_id_ = std::max(last_id_, id); }
   int64_t now_us() const override { return now_us_; }
   uint64_t stamp() override { return token_; }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }

@@ -65,7 +65,7 @@ class Engine final : public Context {
   std::atomic<int> being_kept{0};  // marks that are being written
   std::optional<RadosCatalogue> catalogue;
   KeyLocks reloads;
-  std::future<void> collecting, watching, counting, telling, guarding, keeping;
+  std::future<void> collecting, signing, watching, counting, telling, guarding, keeping;
 
  private:
   Result<uint64_t> take_incarnation();

@@ -19,7 +19,7 @@ namespace {
 
 using Pool = Cluster::Pool;
 
-std::string server_row(uint64_t incarnation) { return keys::tagged('s', incarnation); }
+constexpr int sign_attempts_max = 5;
 
 // Blobs that a tablet's row names and only this row: parts, and what was already to go.
 void add_blobs(std::string_view row, std::string_view value, std::vector<BlobRef>& blobs) {
@@ -35,7 +35,7 @@ void add_blobs(std::string_view row, std::string_view value, std::vector<BlobRef
 }  // namespace
 
 Garbage::Garbage(Registry& registry, boost::asio::io_context& io, uint64_t incarnation, Helpers helpers)
-    : registry_(registry), incarnation_(incarnation), helpers_(std::move(helpers)), timer_(io) {}
+    : registry_(registry), incarnation_(incarnation), helpers_(std::move(helpers)), timer_(io), sign_timer_(io) {}
 
 std::shared_ptr<const void> Garbage::hold() {
   const std::lock_guard lock(mutex_);
@@ -87,7 +87,31 @@ void Garbage::sweep(uint64_t bucket) {
 
 void Garbage::stop() {
   stopping_ = true;
-  boost::asio::post(timer_.get_executor(), [this] { timer_.cancel(); });
+  boost::asio::post(timer_.get_executor(), [this] {
+    timer_.cancel();
+    sign_timer_.cancel();
+  });
+}
+
+Task<Result<void>> Garbage::sign_in() {
+  life_ = 1;
+  VB_CO_TRY(co_await sign());
+  co_return co_await look_at_signs();
+}
+
+Task<> Garbage::run_signs() {
+  while (!stopping_) {
+    if (auto done = co_await exchange_signs(); !done) log::warn("rados: sign of life: {}", describe(done.error()));
+    if (stopping_) break;
+    sign_timer_.expires_after(batches_.empty() ? std::chrono::milliseconds(beat) : std::chrono::milliseconds(100));
+    boost::system::error_code woken;
+    co_await sign_timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
+  }
+  // The others need not wait for this one's silence. Nothing is named from here on.
+  life_ = 0;
+  librados::ObjectWriteOperation op;
+  op.omap_rm_keys({server_row(incarnation_)});
+  (void)co_await registry_.cluster().write(Pool::index, std::string(servers_object), std::move(op));
 }
 
 Task<> Garbage::run() {
@@ -107,10 +131,6 @@ Task<> Garbage::run() {
     boost::system::error_code woken;
     co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
   }
-  // The others need not wait for this one's silence.
-  librados::ObjectWriteOperation op;
-  op.omap_rm_keys({server_row(incarnation_)});
-  (void)co_await registry_.cluster().write(Pool::index, std::string(servers_object), std::move(op));
 }
 
 // The era of now; from now on it is the next one.
@@ -134,43 +154,76 @@ Task<Result<uint64_t>> Garbage::begin_era() {
   }
 }
 
-// Says which era this one still reads; returns the oldest that anybody does.
-Task<Result<uint64_t>> Garbage::exchange_signs() {
-  const uint64_t own = oldest();
-  librados::ObjectWriteOperation op;
-  op.create(false);
-  const std::map<std::string, Buffer> sign = {
-      {server_row(incarnation_), to_buffer(keys::number(own) + keys::number(++beats_))}};
-  op.omap_set(sign);
-  const int code = co_await registry_.cluster().write(Pool::index, std::string(servers_object), std::move(op));
-  if (code < 0) co_return std::unexpected(to_error(code, "rados: sign of life"));
+// Says that this one lives, and which era it still reads, where its last sign is.
+Task<Result<void>> Garbage::sign() {
+  const std::string name = server_row(incarnation_);
+  for (int attempt = 0; attempt < sign_attempts_max; ++attempt) {
+    const auto began = SteadyClock::now();
+    const std::string next = keys::number(oldest()) + keys::number(++beats_);
+    librados::ObjectWriteOperation op;
+    op.create(false);
+    const std::map<std::string, std::pair<Buffer, int>> guard = {{name, {to_buffer(sign_), LIBRADOS_CMPXATTR_OP_EQ}}};
+    op.omap_cmp(guard, nullptr);
+    const std::map<std::string, Buffer> set = {{name, to_buffer(next)}};
+    op.omap_set(set);
+    const int code = co_await registry_.cluster().write(Pool::index, std::string(servers_object), std::move(op));
+    if (code >= 0) {
+      sign_ = next;
+      signed_until_ = (began + sign_lease).time_since_epoch().count();
+      co_return Result<void>{};
+    }
+    if (code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: sign of life"));
+    // Another sign of this process: a call that was not answered. None: the others have given it up.
+    VB_CO_ASSIGN(std::string now, co_await registry_.row(std::string(servers_object), name));
+    if (now.empty()) {
+      signed_until_ = 0;
+      ++life_;
+      log::warn("rados: the other servers took this one for dead: what it has not finished is given up");
+    }
+    sign_ = std::move(now);
+  }
+  co_return fail(Errc::slow_down, "rados: sign of life");
+}
+
+// What the others read, and who of them is silent.
+Task<Result<void>> Garbage::look_at_signs() {
   VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(servers_object), ""));
-  uint64_t least = own;
-  std::set<std::string> silent;
+  uint64_t least = oldest();
+  std::map<std::string, std::string> silent;
   for (const auto& [name, value] : rows) {
     if (name == "era") {
       const std::lock_guard lock(mutex_);
       era_ = std::max(era_, keys::parse_number(value).value_or(0));
       continue;
     }
-    if (!name.starts_with('s') || value.size() != 16 || name == server_row(incarnation_)) continue;
+    if (!name.starts_with('s') || value.size() != 16) continue;
+    const uint64_t era = keys::read_number(std::string_view(value).substr(0, 8));
+    // The own one, too: as the others see it.
+    if (name == server_row(incarnation_)) {
+      least = std::min(least, era);
+      continue;
+    }
     const uint64_t beat_seen = keys::read_number(std::string_view(value).substr(8));
     auto& known = signs_.try_emplace(name, Sign{beat_seen, SteadyClock::now()}).first->second;
     if (known.beat != beat_seen) known = {beat_seen, SteadyClock::now()};
     if (SteadyClock::now() - known.seen > silence_max) {
-      silent.insert(name);
+      silent.emplace(name, value);
     } else {
-      least = std::min(least, keys::read_number(std::string_view(value).substr(0, 8)));
+      least = std::min(least, era);
     }
   }
-  if (!silent.empty()) {
-    librados::ObjectWriteOperation forget;
-    forget.omap_rm_keys(silent);
-    (void)co_await registry_.cluster().write(Pool::index, std::string(servers_object), std::move(forget));
-    for (const std::string& name : silent) signs_.erase(name);
+  least_ = least;
+  for (const auto& [name, value] : silent) {
+    VB_CO_TRY(co_await forget_server(registry_, name, value));
+    signs_.erase(name);
     next_round_ = {};  // it may have left something
   }
-  co_return least;
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Garbage::exchange_signs() {
+  VB_CO_TRY(co_await sign());
+  co_return co_await look_at_signs();
 }
 
 Task<Result<void>> Garbage::pass() {
@@ -180,7 +233,6 @@ Task<Result<void>> Garbage::pass() {
   VB_CO_TRY(co_await try_discarded());
   if (SteadyClock::now() >= next_round_ && (rounds_ == 0 || helpers_.on_duty())) {
     next_round_ = deadline_in(rounds_every);
-    next_beat_ = {};
     if (auto looked = co_await look_for_leftovers(); !looked) {
       next_round_ = deadline_in(beat);
       co_return looked;
@@ -210,16 +262,13 @@ Task<Result<void>> Garbage::pass() {
     }
     std::ranges::reverse(entries);  // taken from the end
     batches_.push_back({*era, added, std::move(entries)});
+    sign_timer_.cancel();  // the others learn soon that this one does not read them
   }
-  if (batches_.empty() && SteadyClock::now() < next_beat_) {
-    settled_ = added;
-    co_return Result<void>{};
+  if (SteadyClock::now() >= next_probe_) {
+    next_probe_ = deadline_in(beat);
+    co_await probe_space();
   }
-  const bool due = SteadyClock::now() >= next_beat_;
-  if (due) next_beat_ = deadline_in(beat);
-  VB_CO_ASSIGN(const uint64_t least, co_await exchange_signs());
-  if (due) co_await probe_space();
-  while (!batches_.empty() && batches_.front().era < least) {
+  while (!batches_.empty() && batches_.front().era < least_) {
     auto& entries_left = batches_.front().entries;
     while (!entries_left.empty()) {
       VB_CO_TRY(co_await remove(entries_left.back()));
@@ -295,6 +344,18 @@ Task<Result<void>> Garbage::remove(const Entry& entry) {
   }
   if (code < 0 && code != -ENOENT) co_return std::unexpected(to_error(code, "rados: removing"));
   co_return Result<void>{};
+}
+
+std::string server_row(uint64_t incarnation) { return keys::tagged('s', incarnation); }
+
+Task<Result<bool>> forget_server(Registry& registry, std::string row, std::string seen) {
+  librados::ObjectWriteOperation op;
+  const std::map<std::string, std::pair<Buffer, int>> guard = {{row, {to_buffer(seen), LIBRADOS_CMPXATTR_OP_EQ}}};
+  op.omap_cmp(guard, nullptr);
+  op.omap_rm_keys({row});
+  const int code = co_await registry.cluster().write(Pool::index, std::string(servers_object), std::move(op));
+  if (code < 0 && code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: a silent server"));
+  co_return code >= 0;
 }
 
 Task<Result<std::set<uint64_t>>> Garbage::living() {

@@ -6,10 +6,14 @@
 // that killed it, so that after a crash any server finds it. A server that has not been heard of for a while is not
 // waited for: its readers get errors, never other bytes.
 //
+// Its sign is taken away then, and that is a fence: a server that finds its own sign gone begins another life. What it
+// wrote in an earlier one and no row names yet may have been removed by a repair (repair.h), so no change takes it any
+// more, and none does without a sign that the cluster had a moment ago.
+//
 // What others left behind is looked for when a process starts, and by the server that is on duty every few minutes and
 // when a server has gone.
 //
-// One task on the store's own thread.
+// Two tasks on the store's own thread: one tells that this server lives, however long the other one's removals take.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -32,10 +36,16 @@
 
 namespace verbena::store::rados {
 
+// A server's sign of life in the servers' object.
+std::string server_row(uint64_t incarnation);
+// A server that was silent for so long is given up, if its sign is still the one that was seen. Whether it was.
+Task<Result<bool>> forget_server(Registry& registry, std::string row, std::string seen);
+
 class Garbage {
  public:
   static constexpr std::chrono::seconds beat{2};            // between two signs of life
   static constexpr std::chrono::seconds silence_max{30};    // of a server that is waited for
+  static constexpr std::chrono::seconds sign_lease{15};     // what was written is taken so long after the last sign
   static constexpr std::chrono::seconds rounds_every{600};  // looks for what others left behind
 
   struct Helpers {
@@ -59,8 +69,18 @@ class Garbage {
   // A bucket that is decided to go: its tablets, and what they name.
   void sweep(uint64_t bucket);
 
-  Task<> run();  // until stop()
+  // Before the first blob.
+  Task<Result<void>> sign_in();
+  Task<> run_signs();  // until stop(); takes the sign back
+  Task<> run();        // likewise
   void stop();
+
+  // How often this process signed in. A blob is of the life that it was begun in.
+  uint64_t life() const { return life_.load(); }
+  // A change may name, for the first time, a blob of that life.
+  bool may_name(uint64_t life) const {
+    return life == life_.load() && SteadyClock::now().time_since_epoch().count() < signed_until_.load();
+  }
 
   // It was looked what others left, and all that was added so far has gone, or waits for readers of this process.
   bool settled() {
@@ -94,7 +114,9 @@ class Garbage {
   uint64_t oldest();
   Task<Result<void>> pass();
   Task<Result<uint64_t>> begin_era();
-  Task<Result<uint64_t>> exchange_signs();
+  Task<Result<void>> sign();
+  Task<Result<void>> look_at_signs();
+  Task<Result<void>> exchange_signs();
   Task<Result<void>> remove(const Entry& entry);
   Task<Result<void>> remove_blob(const BlobRef& blob);
   Task<Result<void>> try_discarded();
@@ -107,9 +129,11 @@ class Garbage {
   Registry& registry_;
   const uint64_t incarnation_;
   const Helpers helpers_;
-  boost::asio::steady_timer timer_;
+  boost::asio::steady_timer timer_, sign_timer_;
   std::atomic<bool> stopping_{false}, full_{false};
   std::atomic<uint64_t> added_{1}, settled_{0}, blocked_{0}, blocked_era_{0}, backlog_{0}, rounds_{0};
+  std::atomic<uint64_t> life_{0};
+  std::atomic<int64_t> signed_until_{0};  // steady clock
 
   std::mutex mutex_;  // of these
   uint64_t era_ = 0;
@@ -119,11 +143,13 @@ class Garbage {
   std::vector<BlobRef> discarded_;
   std::vector<uint64_t> sweeps_;
 
-  // Of the task alone.
+  // Of the two tasks alone.
   std::deque<Batch> batches_;
   std::map<std::string, Sign> signs_;
+  std::string sign_;  // as it was left in the cluster
   uint64_t beats_ = 0;
-  Deadline next_beat_{}, next_round_{};
+  uint64_t least_ = 0;  // the oldest era that anybody reads, as it was at the last look
+  Deadline next_probe_{}, next_round_{};
 };
 
 }  // namespace verbena::store::rados

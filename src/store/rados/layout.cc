@@ -23,6 +23,15 @@ std::optional<uint64_t> parse_hex(std::string_view text) {
   return value;
 }
 
+// A letter, sixteen digits and more of them.
+std::optional<std::pair<uint64_t, uint64_t>> parse_object(char letter, std::string_view object) {
+  if (object.size() < 20 || object[0] != letter || object[1] != '.' || object[18] != '.') return std::nullopt;
+  const auto first = parse_hex(object.substr(2, 16));
+  const auto second = parse_hex(object.substr(19));
+  if (!first || !second) return std::nullopt;
+  return std::pair(*first, *second);
+}
+
 }  // namespace
 
 std::string bucket_object(uint64_t bucket) { return fmt::format("b.{:016x}", bucket); }
@@ -31,13 +40,8 @@ std::string keeper_object(uint64_t keeper) { return fmt::format("k.{:016x}", kee
 std::string keeper_row(uint64_t keeper) { return keys::tagged('k', keeper); }
 std::string stripe_object(uint64_t blob, uint64_t stripe) { return fmt::format("d.{:016x}.{:x}", blob, stripe); }
 
-std::optional<std::pair<uint64_t, uint64_t>> parse_stripe(std::string_view object) {
-  if (object.size() < 20 || !object.starts_with("d.") || object[18] != '.') return std::nullopt;
-  const auto blob = parse_hex(object.substr(2, 16));
-  const auto stripe = parse_hex(object.substr(19));
-  if (!blob || !stripe) return std::nullopt;
-  return std::pair(*blob, *stripe);
-}
+std::optional<std::pair<uint64_t, uint64_t>> parse_stripe(std::string_view object) { return parse_object('d', object); }
+std::optional<std::pair<uint64_t, uint64_t>> parse_tablet(std::string_view object) { return parse_object('t', object); }
 
 Family family(const Place& place, Table table, std::string_view key) {
   switch (table) {

@@ -59,6 +59,7 @@ std::string stripe_object(uint64_t blob, uint64_t stripe);
 std::optional<std::pair<uint64_t, uint64_t>> parse_stripe(std::string_view object);  // blob, stripe
 std::string keeper_object(uint64_t keeper);
 std::string keeper_row(uint64_t keeper);
+std::optional<std::pair<uint64_t, uint64_t>> parse_tablet(std::string_view object);  // bucket, number
 inline uint64_t stripes_of(uint64_t size) { return (size + stripe_size - 1) / stripe_size; }
 
 // Rows of logic's keys as a tablet's: those that start with `row` start with `stored` there, and go on alike.

@@ -71,6 +71,9 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
     return events->rescue(bucket, std::move(rows));
   };
   garbage = std::make_shared<Garbage>(registry, io, *incarnation, std::move(helpers));
+  if (auto signed_in = run(garbage->sign_in()); !signed_in) {
+    return std::unexpected("the index pool: " + describe(signed_in.error()));
+  }
   events.emplace(registry, io, *duty, [this] { return garbage->rounds(); });
   space.emplace(*cluster, garbage, arena);
   striped.emplace(*space);
@@ -93,6 +96,7 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   counting = boost::asio::co_spawn(io, book.run(), boost::asio::use_future);
   telling = boost::asio::co_spawn(io, events->run(), boost::asio::use_future);
   collecting = boost::asio::co_spawn(io, garbage->run(), boost::asio::use_future);
+  signing = boost::asio::co_spawn(io, garbage->run_signs(), boost::asio::use_future);
   watching = boost::asio::co_spawn(io, neighbours->run(), boost::asio::use_future);
   if (is_keeper) keeping = boost::asio::co_spawn(io, keeps->run(), boost::asio::use_future);
   for (const auto until = deadline_in(cluster->options().timeout * 2); !neighbours->fresh();) {
@@ -115,6 +119,7 @@ void Engine::close() {
   if (collecting.valid()) {
     garbage->stop();
     collecting.get();
+    signing.get();
   }
   if (telling.valid()) {
     events->stop();
@@ -288,6 +293,11 @@ Task<Result<void>> RadosStore::announce(std::string_view bucket, AnnouncementPtr
   co_return Result<void>{};
 }
 
+Task<Result<std::vector<std::string>>> RadosStore::event_queues() {
+  auto engine = engine_;
+  co_return co_await engine->events->queues();
+}
+
 Task<Result<std::vector<EventBacklog>>> RadosStore::event_backlog(std::string_view queue) {
   auto engine = engine_;
   std::string name(queue);
@@ -364,6 +374,5 @@ Result<bool> RadosStore::replace_accounts(const std::optional<std::string>& befo
 Result<Survey> RadosStore::survey() { return survey_store(*engine_); }
 bool RadosStore::settled() const { return engine_->garbage->settled(); }
 uint64_t RadosStore::calls() const { return engine_->cluster->calls(); }
-std::shared_ptr<Context> RadosStore::context() const { return engine_; }
 
 }  // namespace verbena::store::rados

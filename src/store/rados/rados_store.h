@@ -53,6 +53,7 @@ class RadosStore final : public EngineStore, public SharedKeys {
   Result<UsageNow> usage_now(std::string_view bucket) override;
   Task<Result<Usage>> bucket_usage(std::string_view bucket) override;
   Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;
+  Task<Result<std::vector<std::string>>> event_queues() override;
   Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view queue) override;
   Task<Result<std::vector<QueuedEvent>>> events(std::string_view queue, uint64_t bucket, uint64_t after,
                                                 size_t events_max, size_t bytes_max) override;
@@ -80,7 +81,6 @@ class RadosStore final : public EngineStore, public SharedKeys {
   bool settled() const;
   // Calls to the cluster so far.
   uint64_t calls() const;
-  std::shared_ptr<Context> context() const;
 
  private:
   explicit RadosStore(std::shared_ptr<Engine> engine);

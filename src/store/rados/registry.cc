@@ -219,6 +219,7 @@ Task<Result<void>> Registry::raise(std::string tablet, BucketPtr state) {
   co_return fail(Errc::slow_down, "rados: epoch of a tablet");
 }
 
+// In the order of the keys, as refresh() says.
 Task<Result<void>> Registry::spread(BucketPtr state) {
   for (const Tablet& tablet : state->tablets) {
     const std::string object = tablet.object;
@@ -229,9 +230,16 @@ Task<Result<void>> Registry::spread(BucketPtr state) {
 
 Task<Result<BucketPtr>> Registry::refresh(BucketPtr seen, std::string tablet) {
   VB_CO_ASSIGN(BucketPtr now, co_await load(seen->id));
-  const bool still_there = std::ranges::any_of(now->tablets, [&](const Tablet& t) { return t.object == tablet; });
-  if (!still_there) co_return now;
-  auto raised = co_await raise(tablet, now);
+  const auto found = std::ranges::find(now->tablets, tablet, &Tablet::object);
+  if (found == now->tablets.end()) co_return now;
+  // Rows that a split has moved here are not changed before nobody can read them any more where they were: in the one
+  // before it.
+  Result<void> raised;
+  if (found != now->tablets.begin()) {
+    const std::string before = std::prev(found)->object;
+    raised = co_await raise(before, now);
+  }
+  if (raised) raised = co_await raise(tablet, now);
   if (!raised && raised.error() == Errc::not_found) co_return co_await load(seen->id);
   if (!raised) co_return std::unexpected(raised.error());
   co_return now;

@@ -175,7 +175,8 @@ Task<Result<void>> Splitter::split(BucketPtr bucket, size_t tablet, std::string 
   const std::string object = tablet_object(frozen->id, number);
   librados::ObjectWriteOperation made;
   made.create(true);
-  made.setxattr(epoch_attribute, to_buffer(std::to_string(frozen->epoch + 1)));
+  // With an epoch of before the decision: nobody changes anything in it until the old one has the one of after.
+  made.setxattr(epoch_attribute, to_buffer(frozen->epoch_text));
   const int code = co_await registry_.cluster().write(Pool::index, object, std::move(made));
   Result<void> done = code < 0 ? std::unexpected(to_error(code, "rados: new tablet")) : Result<void>();
   if (done) done = co_await copy(frozen, source, key, object);

@@ -57,7 +57,7 @@ struct StripeWriter::Flights {
   }
 };
 
-StripeWriter::StripeWriter(BlobSpace& space) : space_(space), id_(space.next_blob()) {}
+StripeWriter::StripeWriter(BlobSpace& space) : space_(space), id_(space.next_blob()), life_(space.garbage->life()) {}
 
 StripeWriter::~StripeWriter() {
   if (!striped_ || kept_ || !flights_) return;

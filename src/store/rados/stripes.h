@@ -36,6 +36,8 @@ class StripeWriter final : public BlobWriter {
   uint64_t id() const { return id_; }
   bool in_index() const { return size_ != 0 && !striped_; }
   const std::string& small() const { return small_; }  // of one that lies with the rows
+  bool in_stripes() const { return striped_; }
+  uint64_t life() const { return life_; }  // of the process, when it was begun (garbage.h)
   // A change names it; or nobody knows whether one does.
   void keep() { kept_ = true; }
 
@@ -47,7 +49,7 @@ class StripeWriter final : public BlobWriter {
   Task<Result<void>> wait_for_room(size_t in_flight_max);
 
   BlobSpace& space_;
-  const uint64_t id_;
+  const uint64_t id_, life_;
   uint64_t size_ = 0, stripes_ = 0;
   std::string small_;
   bool striped_ = false, kept_ = false;

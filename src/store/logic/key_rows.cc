@@ -1,0 +1,183 @@
+#include "store/logic/key_rows.h"
+
+#include <algorithm>
+
+#include "store/logic/keys.h"
+#include "store/logic/object_ops.h"
+
+namespace verbena::store {
+namespace {
+
+bool blocks(const Error& error) { return error == Errc::would_block; }
+
+// The parts of each, where it has some. One that waits does not keep the others from being asked for.
+Result<void> read_parts(View& rows, std::vector<KeyRows::Version*>& versions) {
+  bool waits = false;
+  for (KeyRows::Version* version : versions) {
+    if (version->record.part_count == 0) continue;
+    auto parts = object_parts(rows, version->record);
+    if (!parts && !blocks(parts.error())) return std::unexpected(parts.error());
+    waits |= !parts;
+    if (parts) version->parts = std::move(*parts);
+  }
+  if (waits) return fail(Errc::would_block, "parts");
+  return {};
+}
+
+Result<void> read_uploads(View& rows, uint64_t bucket, std::string_view key, std::vector<KeyRows::Upload>& uploads) {
+  const auto cursor = rows.cursor(Table::uploads, keys::upload(bucket, key, ""));
+  for (; cursor->valid(); cursor->next()) {
+    KeyRows::Upload upload;
+    VB_ASSIGN(upload.record, decode_upload(cursor->value()));
+    const auto name = keys::parse_upload(cursor->key());
+    if (!name) return fail(Errc::malformed, "name of an upload");
+    upload.record.info.key = name->first;
+    upload.record.info.upload_id = name->second;
+    uploads.push_back(std::move(upload));
+  }
+  VB_TRY(cursor->status());
+  bool waits = false;
+  for (KeyRows::Upload& upload : uploads) {
+    const auto parts = rows.cursor(Table::uploads, keys::part_prefix(upload.record.id));
+    for (; parts->valid(); parts->next()) {
+      VB_ASSIGN(StoredPart part, decode_part(parts->value()));
+      upload.parts.push_back(std::move(part));
+    }
+    const auto status = parts->status();
+    if (!status && !blocks(status.error())) return status;
+    waits |= !status;
+  }
+  if (waits) return fail(Errc::would_block, "parts of uploads");
+  return {};
+}
+
+Result<void> read_older(View& rows, uint64_t bucket, std::string_view key, std::vector<KeyRows::Version>& older) {
+  const auto cursor = rows.cursor(Table::versions, keys::version_prefix(bucket, key));
+  for (; cursor->valid(); cursor->next()) {
+    VB_ASSIGN(ObjectRecord record, decode_object(cursor->value()));
+    older.push_back({std::move(record), {}});
+  }
+  return cursor->status();
+}
+
+// Where the bytes lie is not what they are.
+BlobRef unplaced(const BlobRef& blob) { return {BlobKind::empty, 0, blob.size}; }
+
+void add_shape(std::string& shape, KeyRows::Version version) {
+  version.record.blob = unplaced(version.record.blob);
+  for (StoredPart& part : version.parts) part.blob = unplaced(part.blob);
+  shape += encode(version.record) + encode(version.parts);
+}
+
+// Walks the rows of one table that are named by key, a key at a time.
+class KeyCursor {
+ public:
+  using Prefix = std::string (*)(uint64_t bucket, std::string_view key);
+  using KeyOf = std::optional<std::string> (*)(std::string_view row);
+  KeyCursor(View& rows, Table table, uint64_t bucket, std::string all, Prefix prefix, KeyOf key_of,
+            std::string_view from)
+      : bucket_(bucket), prefix_(prefix), key_of_(key_of), cursor_(rows.cursor(table, all, prefix(bucket, from))) {}
+
+  // Empty: there is none any more, or it has to be waited for.
+  std::string key() const { return cursor_->valid() ? key_of_(cursor_->key()).value_or("") : ""; }
+  Result<void> status() const { return cursor_->status(); }
+  void leave(const std::string& key) { cursor_->seek(prefix_(bucket_, key + '\0')); }
+
+ private:
+  const uint64_t bucket_;
+  const Prefix prefix_;
+  const KeyOf key_of_;
+  const std::unique_ptr<Cursor> cursor_;
+};
+
+std::optional<std::string> key_of_object(std::string_view row) {
+  return std::string(row.substr(keys::object_prefix_size));
+}
+std::optional<std::string> key_of_version(std::string_view row) {
+  const auto parsed = keys::parse_version(row);
+  if (!parsed) return std::nullopt;
+  return parsed->first;
+}
+std::optional<std::string> key_of_upload(std::string_view row) {
+  const auto parsed = keys::parse_upload(row);
+  if (!parsed) return std::nullopt;
+  return parsed->first;
+}
+
+}  // namespace
+
+uint64_t KeyRows::id_max() const {
+  uint64_t id = current ? current->record.id : 0;
+  for (const Version& version : older) id = std::max(id, version.record.id);
+  for (const Upload& upload : uploads) id = std::max(id, upload.record.id);
+  return id;
+}
+
+std::string KeyRows::shape() const {
+  std::string shape = keys::number(null_version.value_or(0)) + (current ? 'c' : '-');
+  if (current) add_shape(shape, *current);
+  for (const Version& version : older) add_shape(shape, version);
+  for (Upload upload : uploads) {
+    shape += upload.record.info.upload_id + encode(upload.record);
+    for (StoredPart& part : upload.parts) part.blob = unplaced(part.blob);
+    shape += encode(upload.parts);
+  }
+  return shape;
+}
+
+Result<KeyRows> read_key(View& rows, uint64_t bucket, std::string_view key) {
+  KeyRows found;
+  bool waits = false;
+  const auto met = [&waits](const Result<void>& result) -> Result<void> {
+    if (result || !blocks(result.error())) return result;
+    waits = true;
+    return {};
+  };
+  auto head = find_row(rows, Table::objects, keys::object(bucket, key));
+  if (!head) VB_TRY(met(std::unexpected(head.error())));
+  auto null = find_row(rows, Table::uploads, keys::null_version(bucket, key));
+  if (!null) VB_TRY(met(std::unexpected(null.error())));
+  VB_TRY(met(read_older(rows, bucket, key, found.older)));
+  VB_TRY(met(read_uploads(rows, bucket, key, found.uploads)));
+  if (waits) return fail(Errc::would_block, "rows of a key");
+  if (*null) found.null_version = keys::parse_number(**null);
+  if (*head) {
+    VB_ASSIGN(ObjectRecord record, decode_object(**head));
+    found.current = KeyRows::Version{std::move(record), {}};
+  }
+  std::vector<KeyRows::Version*> versions;
+  if (found.current) versions.push_back(&*found.current);
+  for (KeyRows::Version& version : found.older) versions.push_back(&version);
+  VB_TRY(read_parts(rows, versions));
+  return found;
+}
+
+Result<KeyPage> list_keys(View& rows, uint64_t bucket, std::string_view from, size_t keys_max) {
+  KeyCursor cursors[] = {
+      {rows, Table::objects, bucket, keys::object_prefix(bucket), keys::object, key_of_object, from},
+      {rows, Table::versions, bucket, keys::version_bucket(bucket), keys::version_key_prefix, key_of_version, from},
+      {rows, Table::uploads, bucket, keys::upload_prefix(bucket), keys::upload_key_prefix, key_of_upload, from},
+  };
+  KeyPage page;
+  for (;;) {
+    std::string least;
+    bool waits = false;
+    for (const KeyCursor& cursor : cursors) {
+      const std::string key = cursor.key();
+      const auto status = cursor.status();
+      if (!status && !blocks(status.error())) return std::unexpected(status.error());
+      waits |= !status;
+      if (!key.empty() && (least.empty() || key < least)) least = key;
+    }
+    if (waits) return fail(Errc::would_block, "keys");
+    if (least.empty()) return page;
+    page.more = page.keys.size() == keys_max;
+    if (page.more) return page;
+    for (KeyCursor& cursor : cursors) {
+      if (cursor.key() == least) cursor.leave(least);
+    }
+    page.keys.push_back(std::move(least));
+  }
+}
+
+}  // namespace verbena::store

@@ -1,0 +1,377 @@
+#include "store/logic/transfer.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+
+#include "store/logic/keys.h"
+#include "store/logic/object_ops.h"
+#include "store/logic/usage.h"
+
+namespace verbena::store {
+namespace {
+
+constexpr size_t page_keys = 1000;
+
+Task<Result<KeyRows>> rows_of(std::shared_ptr<Context> context, uint64_t bucket, std::string key) {
+  auto look = [bucket, key](View& rows) { return read_key(rows, bucket, key); };
+  co_return co_await look_up(*context->rows, "copying a store", Place{bucket, key}, std::move(look));
+}
+
+Task<Result<KeyPage>> keys_of(std::shared_ptr<Context> context, uint64_t bucket, std::string from) {
+  auto look = [bucket, from](View& rows) { return list_keys(rows, bucket, from, page_keys); };
+  co_return co_await look_up(*context->rows, "copying a store", Place{bucket}, std::move(look));
+}
+
+bool same(const BucketInfo& a, const BucketInfo& b) {
+  return a.created_us == b.created_us && a.owner == b.owner && a.durability == b.durability &&
+         a.versioning == b.versioning && a.lock == b.lock;
+}
+
+// It came from there, whatever has become of it since.
+bool same_origin(const BucketInfo& a, const BucketInfo& b) {
+  return a.created_us == b.created_us && a.owner == b.owner;
+}
+
+void put_head(Transaction& transaction, uint64_t bucket, std::string_view key, const ObjectRecord& record, bool current,
+              bool null) {
+  transaction.take_id(record.id);
+  if (current) {
+    transaction.put(Table::objects, keys::object(bucket, key), encode(record));
+    transaction.count(as_current(record));
+    return;
+  }
+  transaction.put(Table::versions, keys::version(bucket, key, record.id), encode(record));
+  if (null) transaction.put(Table::uploads, keys::null_version(bucket, key), keys::number(record.id));
+  transaction.count(as_version(record));
+}
+
+Result<void> clear_parts(Transaction& transaction, uint64_t of) {
+  const auto cursor = transaction.cursor(Table::uploads, keys::part_prefix(of));
+  std::vector<std::string> gone;
+  for (; cursor->valid(); cursor->next()) {
+    VB_ASSIGN(const StoredPart part, decode_part(cursor->value()));
+    transaction.kill(part.blob);
+    gone.emplace_back(cursor->key());
+  }
+  VB_TRY(cursor->status());
+  for (const std::string& row : gone) transaction.erase(Table::uploads, row);
+  return {};
+}
+
+void clear_version(Transaction& transaction, const KeyRows::Version& version) {
+  if (version.record.part_count == 0) return transaction.kill(version.record.blob);
+  for (const StoredPart& part : version.parts) transaction.kill(part.blob);
+  transaction.erase(Table::uploads, keys::object_parts(version.record.id));
+}
+
+// All rows of a key as they were read, and the parts that were brought for versions which are not there yet.
+Result<void> clear(Transaction& transaction, uint64_t bucket, const std::string& key, const KeyRows& rows,
+                   const std::vector<uint64_t>& begun) {
+  for (const uint64_t of : begun) VB_TRY(clear_parts(transaction, of));
+  if (rows.current) {
+    clear_version(transaction, *rows.current);
+    transaction.erase(Table::objects, keys::object(bucket, key));
+    transaction.count(-as_current(rows.current->record));
+  }
+  for (const KeyRows::Version& version : rows.older) {
+    clear_version(transaction, version);
+    transaction.erase(Table::versions, keys::version(bucket, key, version.record.id));
+    transaction.count(-as_version(version.record));
+  }
+  if (rows.null_version) transaction.erase(Table::uploads, keys::null_version(bucket, key));
+  for (const KeyRows::Upload& upload : rows.uploads) {
+    VB_TRY(clear_parts(transaction, upload.record.id));
+    transaction.erase(Table::uploads, keys::upload(bucket, key, upload.record.info.upload_id));
+    Usage gone{.uploads = 1};
+    for (const StoredPart& part : upload.parts) gone += as_parts(part.info.size);
+    transaction.count(-gone);
+  }
+  return {};
+}
+
+}  // namespace
+
+Task<Result<TransferCounts>> Transfer::run() {
+  VB_CO_ASSIGN(const auto buckets, co_await source_.store.buckets());
+  VB_CO_TRY(check_target(buckets));
+  for (const BucketInfo& info : buckets) {
+    where_ = info.name;
+    VB_CO_ASSIGN(const auto pair, co_await begin_bucket(info));
+    if (!pair) {
+      ++counts_.buckets_there;
+      continue;
+    }
+    VB_CO_TRY(co_await copy_bucket(*pair));
+    ++counts_.buckets;
+    options_.tell(info.name, counts_);
+  }
+  VB_CO_TRY(co_await target_.context->rows->sync());
+  co_return counts_;
+}
+
+// What is refused is refused before anything is changed.
+Result<void> Transfer::check_target(const std::vector<BucketInfo>& buckets) {
+  for (const BucketInfo& there : target_.context->buckets.list()) {
+    where_ = there.name;
+    const auto info = std::ranges::find(buckets, there.name, &BucketInfo::name);
+    if (info != buckets.end() && !same_origin(there, *info)) {
+      return fail(Errc::bucket_already_exists, "a bucket of the same name is there, and did not come from here");
+    }
+    if (info == buckets.end() && options_.look_again) {
+      return fail(Errc::bucket_already_exists, "an earlier run brought it, and it is gone since: begin anew");
+    }
+  }
+  return {};
+}
+
+Task<Result<std::optional<Transfer::Pair>>> Transfer::begin_bucket(BucketInfo info) {
+  VB_CO_ASSIGN(auto from, source_.context->find_bucket(info.name));
+  if (const auto there = target_.context->buckets.find(info.name)) {
+    const auto mark = co_await target_.store.document(info.name, unfinished_mark);
+    if (!mark && !(mark.error() == Errc::not_found)) co_return std::unexpected(mark.error());
+    if (!mark && !options_.look_again) co_return std::nullopt;
+    if (!same(there->info(), info)) {
+      co_return fail(Errc::bucket_already_exists, "a bucket that was begun earlier has been changed since");
+    }
+  } else {
+    VB_CO_TRY(co_await target_.store.create_bucket(info));
+  }
+  VB_CO_TRY(co_await target_.store.set_document(info.name, unfinished_mark, "1"));
+  VB_CO_ASSIGN(auto to, target_.context->find_bucket(info.name));
+  co_return Pair{std::move(from), std::move(to)};
+}
+
+Task<Result<void>> Transfer::copy_bucket(Pair pair) {
+  VB_CO_TRY(co_await copy_documents(pair));
+  VB_CO_TRY(co_await copy_keys(pair));
+  VB_CO_TRY(co_await check_usage(pair.source->name));
+  co_return co_await target_.store.remove_document(pair.target->name, unfinished_mark);
+}
+
+Task<Result<void>> Transfer::copy_documents(Pair pair) {
+  const auto wanted = pair.source->documents.names();
+  for (const std::string& name : pair.target->documents.names()) {
+    if (name != unfinished_mark && std::ranges::find(wanted, name) == wanted.end()) {
+      VB_CO_TRY(co_await target_.store.remove_document(pair.target->name, name));
+    }
+  }
+  for (const std::string& name : wanted) {
+    if (name == unfinished_mark) continue;
+    VB_CO_ASSIGN(const Document document, co_await source_.store.document(pair.source->name, name));
+    VB_CO_TRY(co_await target_.store.set_document(pair.target->name, name, *document));
+  }
+  co_return Result<void>{};
+}
+
+// What is counted with each change is what was brought: that finds what this forgets.
+Task<Result<void>> Transfer::check_usage(const std::string& bucket) {
+  const std::string name = bucket;
+  const auto from = co_await source_.store.bucket_usage(name);
+  const auto to = co_await target_.store.bucket_usage(name);
+  if (!from || !to) co_return Result<void>{};  // it is still being counted
+  if (*from == *to) co_return Result<void>{};
+  co_return fail(Errc::corrupt_object, "a bucket holds something else than the one it was copied from");
+}
+
+Task<Result<KeyPage>> Transfer::next_keys(Pair pair, std::string from) {
+  VB_CO_ASSIGN(KeyPage page, co_await keys_of(source_.context, pair.source->id, from));
+  VB_CO_ASSIGN(const KeyPage there, co_await keys_of(target_.context, pair.target->id, from));
+  // What lies behind the end of either page comes with the next one.
+  const auto cut = [&page, &there](const std::string& key) {
+    return (page.more && key > page.keys.back()) || (there.more && key > there.keys.back());
+  };
+  KeyPage both{{}, page.more || there.more};
+  std::ranges::set_union(page.keys, there.keys, std::back_inserter(both.keys));
+  std::erase_if(both.keys, cut);
+  co_return both;
+}
+
+// What the workers of one bucket share. Of one executor.
+struct Transfer::Work {
+  explicit Work(const boost::asio::any_io_executor& executor) : changed(executor) {}
+  Pair pair{};
+  std::vector<std::string> keys{};  // from the end
+  size_t busy = 0;
+  std::optional<Error> error{};
+  boost::asio::steady_timer changed;
+};
+
+Task<> Transfer::worker(std::shared_ptr<Work> work) {
+  while (!work->error && !work->keys.empty()) {
+    std::string key = std::move(work->keys.back());
+    work->keys.pop_back();
+    auto done = co_await copy_key(work->pair, key);
+    if (!done && !work->error) {
+      work->error = done.error();
+      where_ = work->pair.source->name + "/" + key;
+    }
+    options_.tell(work->pair.source->name, counts_);
+  }
+  --work->busy;
+  work->changed.cancel();
+}
+
+Task<Result<void>> Transfer::copy_keys(Pair pair) {
+  const auto executor = co_await boost::asio::this_coro::executor;
+  for (std::string from;;) {
+    VB_CO_ASSIGN(KeyPage page, co_await next_keys(pair, from));
+    if (page.keys.empty()) co_return Result<void>{};
+    from = page.keys.back() + '\0';
+    auto work = std::make_shared<Work>(executor);
+    work->pair = pair;
+    std::ranges::reverse(page.keys);
+    work->keys = std::move(page.keys);
+    work->busy = std::min(options_.keys_at_once, work->keys.size());
+    for (size_t i = work->busy; i != 0; --i) {
+      boost::asio::co_spawn(executor, worker(work), boost::asio::detached);
+    }
+    while (work->busy != 0) {
+      work->changed.expires_at(boost::asio::steady_timer::time_point::max());
+      boost::system::error_code woken;
+      co_await work->changed.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
+    }
+    if (work->error) co_return std::unexpected(*work->error);
+    if (!page.more) co_return Result<void>{};
+  }
+}
+
+Task<Result<void>> Transfer::copy_key(Pair pair, std::string key) {
+  VB_CO_ASSIGN(KeyRows wanted, co_await rows_of(source_.context, pair.source->id, key));
+  VB_CO_ASSIGN(KeyRows there, co_await rows_of(target_.context, pair.target->id, key));
+  counts_.id_max = std::max(counts_.id_max, wanted.id_max());
+  if (wanted.shape() == there.shape() && !wanted.empty()) {
+    ++counts_.keys_there;
+    co_return Result<void>{};
+  }
+  std::vector<uint64_t> begun;
+  const auto has_parts = [&begun](const KeyRows::Version& version) {
+    if (version.record.part_count != 0) begun.push_back(version.record.id);
+  };
+  if (wanted.current) has_parts(*wanted.current);
+  std::ranges::for_each(wanted.older, has_parts);
+  if (!there.empty() || !begun.empty()) VB_CO_TRY(co_await clear_key(pair.target, key, std::move(there), begun));
+  // Oldest first, the current one last: what is seen of the key was so once.
+  for (auto version = wanted.older.rbegin(); version != wanted.older.rend(); ++version) {
+    const bool null = wanted.null_version == version->record.id;
+    VB_CO_TRY(co_await copy_version(pair, key, std::move(*version), /*current=*/false, null));
+  }
+  if (wanted.current) {
+    VB_CO_TRY(co_await copy_version(pair, key, std::move(*wanted.current), /*current=*/true, /*null=*/false));
+  }
+  for (KeyRows::Upload& upload : wanted.uploads) {
+    VB_CO_TRY(co_await copy_upload(pair, key, std::move(upload)));
+  }
+  ++counts_.keys;
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Transfer::clear_key(BucketRef bucket, std::string key, KeyRows rows, std::vector<uint64_t> begun) {
+  const uint64_t id = bucket->id;
+  Judge judge = [id, key, rows = std::move(rows), begun = std::move(begun)](Transaction& transaction) {
+    return clear(transaction, id, key, rows, begun);
+  };
+  co_return co_await commit(std::move(bucket), std::move(key), std::move(judge));
+}
+
+Task<Result<void>> Transfer::copy_version(Pair pair, std::string key, KeyRows::Version version, bool current,
+                                          bool null) {
+  const uint64_t bucket = pair.target->id;
+  ++counts_.versions;
+  if (version.record.part_count == 0) {
+    Put put = [bucket, key, record = version.record, current, null](Transaction& transaction, const BlobRef& blob) {
+      ObjectRecord placed = record;
+      placed.blob = blob;
+      put_head(transaction, bucket, key, placed, current, null);
+      return Result<void>{};
+    };
+    VB_CO_TRY(co_await copy_bytes(pair, key, version.record.blob, std::move(put)));
+    co_return Result<void>{};
+  }
+  // First the parts by themselves, as those of an upload that nobody sees, then all of it at once.
+  const uint64_t of = version.record.id;
+  int number = 0;
+  for (StoredPart& part : version.parts) {
+    const std::string row = keys::part(of, ++number);
+    Put put = [row, part](Transaction& transaction, const BlobRef& blob) {
+      transaction.put(Table::uploads, row, encode(StoredPart{part.info, blob}));
+      return Result<void>{};
+    };
+    VB_CO_ASSIGN(part.blob, co_await copy_bytes(pair, key, part.blob, std::move(put)));
+  }
+  Judge judge = [=, version = std::move(version)](Transaction& transaction) {
+    for (int i = 1; i <= number; ++i) transaction.erase(Table::uploads, keys::part(of, i));
+    transaction.put(Table::uploads, keys::object_parts(of), encode(version.parts));
+    put_head(transaction, bucket, key, version.record, current, null);
+    return Result<void>{};
+  };
+  co_return co_await commit(pair.target, std::move(key), std::move(judge));
+}
+
+Task<Result<void>> Transfer::copy_upload(Pair pair, std::string key, KeyRows::Upload upload) {
+  const uint64_t bucket = pair.target->id;
+  ++counts_.uploads;
+  Judge judge = [bucket, key, record = upload.record](Transaction& transaction) {
+    transaction.take_id(record.id);
+    transaction.put(Table::uploads, keys::upload(bucket, key, record.info.upload_id), encode(record));
+    transaction.count({.uploads = 1});
+    return Result<void>{};
+  };
+  VB_CO_TRY(co_await commit(pair.target, key, std::move(judge)));
+  for (const StoredPart& part : upload.parts) {
+    const std::string row = keys::part(upload.record.id, part.info.number);
+    Put put = [row, part](Transaction& transaction, const BlobRef& blob) {
+      transaction.put(Table::uploads, row, encode(StoredPart{part.info, blob}));
+      transaction.count(as_parts(part.info.size));
+      return Result<void>{};
+    };
+    VB_CO_TRY(co_await copy_bytes(pair, key, part.blob, std::move(put)));
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<BlobRef>> Transfer::copy_bytes(Pair pair, std::string key, BlobRef from, Put put) {
+  std::shared_ptr<BlobWriter> writer;
+  BlobRef to;
+  if (from.size != 0) {
+    const std::string name = pair.source->name + "/" + key;
+    auto look = [this, name, from](View& rows) -> Result<std::shared_ptr<ObjectReader>> {
+      ObjectInfo info;
+      info.size = from.size;
+      const BlobRef blobs[] = {from};
+      return source_.context->blobs->open(rows, name, info, blobs);
+    };
+    VB_CO_ASSIGN(const auto reader, co_await look_up(*source_.context->rows, "copying a store",
+                                                     Place{pair.source->id, key}, std::move(look)));
+    if (!reader) co_return fail(Errc::corrupt_object, "bytes are missing");
+    writer = target_.context->blobs->create(*pair.target, from.size);
+    for (uint64_t at = 0; at < from.size;) {
+      const size_t n = std::min<uint64_t>(from.size - at, ObjectReader::chunk_size_max);
+      VB_CO_ASSIGN(memory::Chunk chunk, co_await reader->read(at, n));
+      VB_CO_TRY(co_await writer->append(std::move(chunk)));
+      at += n;
+      counts_.bytes += n;
+    }
+    VB_CO_ASSIGN(to, co_await writer->finish());
+  }
+  Judge judge = [put = std::move(put), to](Transaction& transaction) { return put(transaction, to); };
+  VB_CO_TRY(co_await commit(pair.target, std::move(key), std::move(judge), std::move(writer)));
+  co_return to;
+}
+
+Task<Result<void>> Transfer::commit(BucketRef bucket, std::string key, Judge judge, std::shared_ptr<BlobWriter> blob) {
+  // An engine's ids are above those that come, and where it counts them for each place it is told.
+  Change change{.judge = std::move(judge),
+                .bucket = bucket,
+                .place = {bucket->id, key},
+                .blob = std::move(blob),
+                .takes_space = true};
+  co_return co_await target_.context->rows->commit(std::move(change));
+}
+
+}  // namespace verbena::store
