@@ -25,6 +25,7 @@ class AppendAsync : public testing::TestWithParam<const char*> {
     options.access_key = "AKROOT";
     options.secret_key = "secret/root";
     options.via = Via::native;
+    options.async_threads = async_threads;
     auto connected = Client::connect(options);
     ASSERT_TRUE(connected) << connected.error().message;
     client_.emplace(std::move(*connected));
@@ -53,6 +54,7 @@ class AppendAsync : public testing::TestWithParam<const char*> {
     return text;
   }
 
+  static constexpr unsigned async_threads = 2;
   NativeTestServer native_{{.provider = GetParam()}};
   ScriptedServer http_{[](const ScriptedRequest&, int) { return http_reply(500, "", ""); }};
   std::optional<Client> client_;
@@ -214,6 +216,28 @@ TEST_P(AppendAsync, ACompletionMayLetGoOfTheClient) {
   buffer = Buffer();
   all_added.set_value();
   for (size_t n = answered; n < 100; n = answered) answered.wait(n);
+}
+
+// As many as there are threads for completions: what they wait for is sent and told by others.
+TEST_P(AppendAsync, CompletionsMayWaitForAppendsOfTheirKey) {
+  auto buffer = client_->allocate(200);
+  ASSERT_TRUE(buffer);
+  std::memcpy(buffer->data(), record(1).data(), 200);
+  std::atomic<int> ended{0};
+  for (unsigned i = 0; i < async_threads; ++i) {
+    client_->put_async(log_bucket, "log", *buffer, {.append_at = append_at_end}, [&](Outcome<PutReply> outcome) {
+      EXPECT_TRUE(outcome);
+      std::vector<Reply> more;
+      for (int n = 0; n < 20; ++n) {
+        more.push_back(client_->put_async(log_bucket, "log", *buffer, PutOptions{.append_at = append_at_end}));
+      }
+      for (Reply& one : more) EXPECT_TRUE(one.get());
+      ++ended;
+      ended.notify_all();
+    });
+  }
+  for (int n = ended; n < static_cast<int>(async_threads); n = ended) ended.wait(n);
+  EXPECT_EQ(log().size(), 21 * async_threads * 200u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Provider, AppendAsync, testing::Values("local", "tcp"),

@@ -38,7 +38,7 @@ bool Appends::may_join(const AsyncPut& call) {
 std::string Appends::name_of(std::string_view bucket, std::string_view key) {
   std::string name;
   name.reserve(bucket.size() + 1 + key.size());
-  name.append(bucket).append(1, '/').append(key);
+  name.append(bucket).append(1, '\0').append(key);
   return name;
 }
 
@@ -52,8 +52,9 @@ void Appends::add(const std::string& bucket, const std::string& key, AsyncPut ca
     logs_open_.store(logs_.size(), std::memory_order_relaxed);
   }
   const LogPtr log = entry;
-  log->waiting.push_back({.call = std::move(call), .number = ++log->added});
-  if (!log->sending) return pump(lock, log);
+  const uint64_t number = ++log->added;
+  log->waiting.push_back({.call = std::move(call), .number = number});
+  if (!log->sending) return pump(lock, log, number);
   left_.wait(lock, [&] { return !log->sending || log->waiting.size() <= waiting_max; });
 }
 
@@ -64,9 +65,12 @@ void Appends::flush(const std::string& bucket, const std::string& key) {
   if (found == logs_.end()) return;
   const LogPtr log = found->second;
   const uint64_t last = log->added;
+  // What comes another way has a number, too: it leaves now.
+  log->sent = ++log->added;
+  log->flush_to = std::max(log->flush_to, last);
   ++log->flushing;
-  pump(lock, log);
-  left_.wait(lock, [&] { return !log->sending && (log->waiting.empty() || log->waiting.front().number > last); });
+  pump(lock, log, last);
+  left_.wait(lock, [&] { return log->leaving > last && (log->waiting.empty() || log->waiting.front().number > last); });
   --log->flushing;
   forget_idle(log);
 }
@@ -75,6 +79,7 @@ void Appends::flush(const std::string& bucket, const std::string& key) {
 size_t Appends::next_message(const Log& log) {
   if (log.waiting.empty()) return 0;
   const Waiting& first = log.waiting.front();
+  const bool is_flushed = first.number <= log.flush_to;
   if (first.by_itself) return 1;
   size_t count = 1, bytes = first.call.from.size();
   while (count < log.waiting.size() && count < calls_max) {
@@ -84,7 +89,7 @@ size_t Appends::next_message(const Log& log) {
     bytes += next.call.from.size();
     ++count;
   }
-  if (log.under_way == 0 || log.flushing != 0 || log.waiting.size() > waiting_max) return count;
+  if (log.under_way == 0 || is_flushed || log.waiting.size() > waiting_max) return count;
   // A message that was refused goes again call by call. At the end, wherever that is, others would have come before
   // them by then: so nothing else is under way beside it.
   if (at_end(first.call.options)) return 0;
@@ -93,11 +98,20 @@ size_t Appends::next_message(const Log& log) {
   return is_whole || log.under_way < under_way_max ? count : 0;
 }
 
-// Sends what may leave, one message after the other. The lock is not held meanwhile.
-void Appends::pump(Lock& lock, const LogPtr& log) {
+// Sends what may leave, one message after the other. The lock is not held meanwhile. Who calls is let go when `until`
+// has left: others may add without end.
+void Appends::pump(Lock& lock, const LogPtr& log, uint64_t until) {
   if (log->sending) return;
   log->sending = true;
+  bool is_left = false;
   while (const size_t count = next_message(*log)) {
+    if (is_left) {
+      ways_.post([this, log] {
+        Lock again(mutex_);
+        pump(again, log);
+      });
+      break;
+    }
     const auto message = std::make_shared<Message>();
     message->calls.reserve(count);
     for (size_t i = 0; i < count; ++i) {
@@ -105,10 +119,13 @@ void Appends::pump(Lock& lock, const LogPtr& log) {
       log->waiting.pop_front();
     }
     log->sent = std::max(log->sent, message->calls.back().number);
+    is_left = until != nobody && message->calls.back().number >= until;
+    log->leaving = message->calls.front().number;
     ++log->under_way;
     lock.unlock();
     send(log, message);
     lock.lock();
+    log->leaving = nobody;
     left_.notify_all();
   }
   log->sending = false;
@@ -125,32 +142,36 @@ void Appends::forget_idle(const LogPtr& log) {
 
 void Appends::send(const LogPtr& log, const MessagePtr& message) {
   const AsyncPut& first = message->calls.front().call;
-  auto done = [this, log, message](Outcome<PutReply> outcome) { landed(log, message, std::move(outcome)); };
-  if (message->calls.size() == 1) return ways_.send(log->bucket, log->key, first, first.from.bytes(), std::move(done));
-  std::vector<std::byte> bytes;
-  bytes.reserve(message_bytes_max);
-  for (const Waiting& one : message->calls) {
-    const auto more = one.call.from.bytes();
-    bytes.insert(bytes.end(), more.begin(), more.end());
+  Bytes bytes = first.from.bytes();
+  if (message->calls.size() > 1) {
+    message->bytes.reserve(message_bytes_max);
+    for (const Waiting& one : message->calls) {
+      const auto more = one.call.from.bytes();
+      message->bytes.insert(message->bytes.end(), more.begin(), more.end());
+    }
+    bytes = message->bytes;
   }
+  auto done = [this, log, message](Outcome<PutReply> outcome) { landed(log, message, std::move(outcome)); };
   ways_.send(log->bucket, log->key, first, bytes, std::move(done));
 }
 
 // On whatever thread brings answers: only what cannot wait is done here. Until the rest is done the message counts as
-// under way.
+// under way. What is committed is told at once, whatever else is to be sent.
 void Appends::landed(const LogPtr& log, const MessagePtr& message, Outcome<PutReply> outcome) {
+  message->outcome = std::move(outcome);
+  const bool committed = message->outcome.has_value();
   bool is_all = false;
   {
     const Lock lock(mutex_);
-    is_all = message->calls.size() == 1 && log->waiting.empty();
+    is_all = message->calls.size() == 1 && log->waiting.empty() && (committed || log->under_way == 1);
     if (is_all) --log->under_way;
     forget_idle(log);
   }
-  if (is_all) {
-    return ways_.answered(log->bucket, log->key, std::move(message->calls.front().call), std::move(outcome));
+  if (!is_all) {
+    ways_.post([this, log, message] { finish(log, message); });
+    if (!committed) return;
   }
-  message->outcome = std::move(outcome);
-  ways_.post([this, log, message] { finish(log, message); });
+  answer(*log, *message);
 }
 
 void Appends::finish(const LogPtr& log, const MessagePtr& message) {
@@ -160,15 +181,22 @@ void Appends::finish(const LogPtr& log, const MessagePtr& message) {
     const bool again = goes_again(*log, *message);
     if (again) put_back(*log, *message);
     pump(lock, log);  // what waits is not to wait for the completions
-    if (again) return;
+    if (again || message->outcome) return;
   }
   answer(*log, *message);
 }
 
-// Not where a later one has left for the object's end: the order would be another one.
+// Not where a later one has left for the object's end: the order would be another one. One alone goes again where it
+// was refused because those before it were, and they go again.
 bool Appends::goes_again(const Log& log, const Message& message) {
-  if (message.calls.size() == 1 || message.outcome || !is_of_the_whole(message.outcome.error())) return false;
-  return !at_end(message.calls.front().call.options) || log.sent == message.calls.back().number;
+  if (message.outcome || !is_of_the_whole(message.outcome.error())) return false;
+  const Waiting& first = message.calls.front();
+  if (message.calls.size() == 1) {
+    const bool is_behind =
+        log.leaving < first.number || (!log.waiting.empty() && log.waiting.front().number < first.number);
+    return !first.by_itself && is_behind && !at_end(first.call.options);
+  }
+  return !at_end(first.call.options) || log.sent == message.calls.back().number;
 }
 
 // Before all that was added later, whichever of several messages was refused first.
@@ -180,22 +208,20 @@ void Appends::put_back(Log& log, Message& message) {
                      std::make_move_iterator(message.calls.end()));
 }
 
-// What the object had with each call's bytes at its end, as if it had come alone. Nothing of `this` is touched once a
-// completion has run: it may let go of the client.
+// Each call, with what the object had when its bytes were at the end, as if it had come alone. The call goes with its
+// completion, so that whoever brought the answer holds nothing of it.
 void Appends::answer(const Log& log, Message& message) {
-  if (!message.outcome) {
-    for (Waiting& one : message.calls) ways_.answered(log.bucket, log.key, std::move(one.call), message.outcome);
-    return;
-  }
   uint64_t behind = 0;
   for (const Waiting& one : message.calls) behind += one.call.from.size();
   for (Waiting& one : message.calls) {
     const uint64_t size = one.call.from.size();
     behind -= size;
-    PutReply reply = *message.outcome;
-    reply.object_size -= std::min(reply.object_size, behind);
-    reply.transfer.bytes = size;
-    one.call.done(std::move(reply));
+    Outcome<PutReply> outcome = message.outcome;
+    if (outcome) {
+      outcome->object_size -= std::min(outcome->object_size, behind);
+      outcome->transfer.bytes = size;
+    }
+    ways_.answered(log.bucket, log.key, std::move(one.call), std::move(outcome));
   }
 }
 

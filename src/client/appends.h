@@ -39,14 +39,14 @@ class Appends {
  public:
   struct Ways {
     // Sends one message and does not wait for its answer. What `call` says counts, with the bytes and the place that
-    // are given beside it, which need to live until this returns. Its callback may come before that, on any thread.
+    // are given beside it, which live until its callback has come and gone. That may be before this returns, on any
+    // thread.
     std::function<void(const std::string& bucket, const std::string& key, const AsyncPut& call, Bytes bytes,
                        Callback<PutReply> done)>
         send;
-    // Runs it on a thread that may wait, and soon.
+    // Runs it on a thread that may wait, and that waits for nothing else: one after the other, in this order.
     std::function<void(std::function<void()>)> post;
-    // A call has its outcome; what is to be done with that takes no time. Of a message of several that is done, each
-    // call's completion is run instead, on a thread that may wait.
+    // A call has its outcome; what is to be done with that takes no time.
     std::function<void(const std::string& bucket, const std::string& key, AsyncPut call, Outcome<PutReply> outcome)>
         answered;
   };
@@ -60,7 +60,7 @@ class Appends {
   static bool may_join(const AsyncPut& call);
   // Such a one. Blocks only where sending does.
   void add(const std::string& bucket, const std::string& key, AsyncPut call);
-  // What was added for this key before has left when this returns: for appends that come another way.
+  // What was added for this key before has left when this returns: for calls on the key that come another way.
   void flush(const std::string& bucket, const std::string& key);
 
  private:
@@ -71,13 +71,17 @@ class Appends {
   };
   struct Message {
     std::vector<Waiting> calls;
+    std::vector<std::byte> bytes;  // of several: one behind the other
     Outcome<PutReply> outcome;
   };
+  static constexpr uint64_t nobody = ~uint64_t{0};
   // Of one key, while something of it waits or is under way.
   struct Log {
     std::string bucket, key;
     std::deque<Waiting> waiting;
     uint64_t added = 0, sent = 0;  // numbers: of the last that was added, of the highest that has left
+    uint64_t flush_to = 0;         // up to this number nothing waits for answers
+    uint64_t leaving = nobody;     // number of the first that is just being sent
     size_t under_way = 0;          // messages
     size_t flushing = 0;           // callers of flush()
     bool sending = false;          // a thread sends: one at a time, which keeps the order
@@ -88,7 +92,7 @@ class Appends {
 
   static std::string name_of(std::string_view bucket, std::string_view key);
   static size_t next_message(const Log& log);
-  void pump(Lock& lock, const LogPtr& log);
+  void pump(Lock& lock, const LogPtr& log, uint64_t until = nobody);
   void send(const LogPtr& log, const MessagePtr& message);
   void landed(const LogPtr& log, const MessagePtr& message, Outcome<PutReply> outcome);
   void finish(const LogPtr& log, const MessagePtr& message);

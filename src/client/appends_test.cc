@@ -267,6 +267,31 @@ TEST_F(AppendsTest, AFlushLeavesNothingWaiting) {
   appends.flush("b", "log");
 }
 
+TEST_F(AppendsTest, WhatIsCommittedIsToldBeforeAnythingElseIsSent) {
+  add_records(10);
+  Sent one = std::move(sent.front());
+  sent.pop_front();
+  one.done(judge(one));
+  EXPECT_TRUE(outcomes[0]) << "nobody has run what was posted";
+  run_posted();
+  serve_all();
+  expect_each_at_its_place();
+}
+
+TEST_F(AppendsTest, AtTheEndNothingGoesAgainBehindWhatCameAnotherWay) {
+  for (int i = 0; i < 3; ++i) add(append_at_end, record(outcomes.size()));
+  serve();
+  ASSERT_EQ(sent.size(), 1u) << "two records in one message";
+  appends.flush("b", "log");
+  quota = object.size() + record_size;
+  object += record(99);  // what came another way
+  kept.push_back(std::make_unique<std::string>(record(99)));
+  serve();
+  EXPECT_TRUE(sent.empty()) << "they would come behind it";
+  EXPECT_EQ(code_of(1), "QuotaExceeded");
+  EXPECT_EQ(code_of(2), "QuotaExceeded");
+}
+
 TEST_F(AppendsTest, AServerThatTellsNoSizeMakesNone) {
   add_records(5);
   serve();

@@ -130,6 +130,7 @@ Outcome<> Client::Impl::open() {
     session.connect_timeout = options_.connect_timeout;
     session.request_timeout = options_.operation_timeout;
     session_ = std::make_unique<client::SessionDoor>(std::move(session), options_.verify_checksums);
+    append_worker_ = std::make_unique<client::WorkerPool>(1);
     appends_ = std::make_unique<client::Appends>(ways_of_appends());
     auto opened = session_->session();
     if (!opened && options_.via == Via::native) return std::unexpected(std::move(opened).error());
@@ -166,6 +167,7 @@ Client::Impl::~Impl() {
   if (forks_ != client::forks()) {  // its threads do not exist here, and its connections are the parent's
     static_cast<void>(session_.release());
     static_cast<void>(workers_.release());
+    static_cast<void>(append_worker_.release());
     static_cast<void>(appends_.release());
     static_cast<void>(token_.release());
     static_cast<void>(s3_.release());
@@ -174,7 +176,10 @@ Client::Impl::~Impl() {
   }
   closing_ = true;
   if (session_) session_->close();  // requests in flight complete, with an error at worst
-  if (workers_) workers_->stop();   // and their completions run, which may post others
+  // And their completions run, which may post others.
+  for (client::WorkerPool* pool : {append_worker_.get(), workers_.get(), append_worker_.get(), workers_.get()}) {
+    if (pool != nullptr) pool->stop();
+  }
 }
 
 bool Client::Impl::wants_token(uint64_t size) {
@@ -364,7 +369,7 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
 
 Outcome<PutReply> Client::Impl::put(const std::string& bucket, const std::string& key, PutMemory from,
                                     const PutOptions& options, bool native_too) {
-  if (options.append_at && appends_ && native_too) appends_->flush(bucket, key);
+  if (native_too) flush_appends(bucket, key);
   const bool native_first = session_ && native_too && (options_.via == Via::native || session_->open());
   if (!native_first && !options.append_at && from.bytes.size() > options_.multipart_threshold) {
     return put_parts(bucket, key, from.bytes, options);
@@ -396,6 +401,7 @@ Outcome<ObjectInfo> Client::Impl::head(const std::string& bucket, const std::str
 // may have happened nobody repeats it, at any door.
 Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key, const RemoveOptions& options) {
   if (!options.version_id.empty() && options_.via == Via::native) return no_versions();
+  flush_appends(bucket, key);
   return retried(false, [&]() -> Outcome<> {
     if (options.cancel.stop_requested()) return cancelled();
     if (session_ && options.version_id.empty()) {
@@ -414,6 +420,8 @@ Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key
 Outcome<> Client::Impl::rename(const std::string& bucket, const std::string& from, const std::string& to,
                                const RenameOptions& options) {
   const bool repeatable = !options.token.empty();
+  flush_appends(bucket, from);
+  flush_appends(bucket, to);
   return retried(repeatable, [&]() -> Outcome<> {
     if (options.cancel.stop_requested()) return cancelled();
     if (session_) {
@@ -528,14 +536,18 @@ void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, P
     if (client::thread_trace() == nullptr && client::Appends::may_join(call)) {
       return appends_->add(bucket, key, std::move(call));
     }
-    appends_->flush(bucket, key);
   }
+  flush_appends(bucket, key);
   const PutMemory memory = memory_of(call.from);
   // The call rides along: its memory lives until the completion.
   auto landed = [this, bucket, key, call](Outcome<PutReply> outcome) {
     put_landed(bucket, key, call, std::move(outcome));
   };
   session_->put_async(bucket, key, memory.bytes, memory.native, call.options, std::move(landed));
+}
+
+void Client::Impl::flush_appends(const std::string& bucket, const std::string& key) {
+  if (appends_) appends_->flush(bucket, key);
 }
 
 void Client::Impl::put_landed(const std::string& bucket, const std::string& key, client::AsyncPut call,
@@ -561,9 +573,14 @@ client::Appends::Ways Client::Impl::ways_of_appends() {
   client::Appends::Ways ways;
   ways.send = [this](const std::string& bucket, const std::string& key, const client::AsyncPut& call, Bytes bytes,
                      Callback<PutReply> done) {
+    // Who sends may be another's thread, with a trace that is not of these calls.
+    const client::ThreadTrace* const trace = client::thread_trace();
+    const std::string kept = trace != nullptr ? trace->traceparent : std::string();
+    if (trace != nullptr) client::set_thread_trace({});
     session_->put_async(bucket, key, bytes, nullptr, call.options, std::move(done));
+    if (!kept.empty()) client::set_thread_trace(kept);
   };
-  ways.post = [this](std::function<void()> work) { workers_->post(std::move(work)); };
+  ways.post = [this](std::function<void()> work) { append_worker_->post(std::move(work)); };
   ways.answered = [this](const std::string& bucket, const std::string& key, client::AsyncPut call,
                          Outcome<PutReply> outcome) { put_landed(bucket, key, std::move(call), std::move(outcome)); };
   return ways;

@@ -116,6 +116,8 @@ class Client::Impl {
   // One that the native door has answered.
   void put_landed(const std::string& bucket, const std::string& key, client::AsyncPut call, Outcome<PutReply> outcome);
   client::Appends::Ways ways_of_appends();
+  // What was appended to this key before, without waiting, leaves before what comes now.
+  void flush_appends(const std::string& bucket, const std::string& key);
   void rest_token(const std::string& why);
   Outcome<PutReply> append_by_http(const std::string& bucket, const std::string& key, Bytes from,
                                    const PutOptions& options);
@@ -156,6 +158,8 @@ class Client::Impl {
   std::string tls_reason_;  // why automatic leaves RDMA between hosts alone; set at the start, empty when it does not
   std::atomic<bool> closing_{false};
   std::unique_ptr<client::Appends> appends_;  // of the native door
+  // Sends what waited for answers: completions, which may wait for those, have threads of their own.
+  std::unique_ptr<client::WorkerPool> append_worker_;
   std::unique_ptr<client::WorkerPool> workers_;
 };
 

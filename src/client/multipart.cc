@@ -214,6 +214,7 @@ Outcome<PutReply> Client::Impl::put_stream(const std::string& bucket, const std:
   OUT_ASSIGN(const bool ended, read_up_to(from, whole_max, first));
   if (ended) return put(bucket, key, {first, nullptr}, options);
   if (native_only) return fault(ErrorCode::too_large, "the native door takes up to 5 GiB from a stream");
+  flush_appends(bucket, key);
   if (!options.checksum.empty()) {
     return fault(ErrorCode::unsupported, "a checksum given beforehand is checked of streams up to multipart_threshold");
   }

@@ -42,6 +42,8 @@ class Table(unittest.TestCase):
         covered = set("".join(re.findall(r'"([^"]*)"', listed)).split())
         acted = {request.split("?")[1] for request in routed() if "?" in request}
         for file in (ROOT / "src/s3").rglob("*.cc"):
+            if file.stem.endswith("_test"):
+                continue
             acted.update(re.findall(r'query\.(?:has|get|get_or_empty|number)\(\s*"([^"]+)"', file.read_text()))
         acted.update(re.findall(r'"(response-[a-z-]+)"', (ROOT / "src/s3/headers.cc").read_text()))
         self.assertGreater(len(acted), 50)
