@@ -3,7 +3,8 @@
 
   GET of 4 KiB, signed in a session against signed with lasting keys, the root's and those of users with policies of two
       and of twelve statements: requests per second of the server's own CPU time
-  append of 200 bytes by the native door, 64 in flight, against PutObject of 200 bytes over HTTP, one and 64 in flight
+  append of 200 bytes by the native door, 64 in flight, against PutObject of 200 bytes over HTTP, one and 64 in flight; and
+      where each append is a message of its own
   rename against a PUT of an empty object, over HTTP and natively
 
 usage: bench/express.py [--build build] [--seconds N]
@@ -138,9 +139,11 @@ def main():
         one = rate(program, server, "put", "http", BUCKET, "put-1", 1_000, 1)
         many = rate(program, server, "put", "http", BUCKET, "put-64", 5_000, 64)
         appends = rate(program, server, "write", "native", BUCKET, "log", 100_000, 64)
+        each = rate(program, server, "write_each", "native", BUCKET, "log-each", 40_000, 64)
         row("PutObject of 200 bytes over HTTP, one in flight", one, "per second")
         row("PutObject of 200 bytes over HTTP, 64 in flight", many, "per second")
         row("native APPEND of 200 bytes, 64 in flight", appends, "per second")
+        row("likewise, each a message of its own", each, "per second")
         ratio("append / PutObject, one in flight", appends / one, ">= 20")
         ratio("append / PutObject, 64 in flight", appends / many, "told beside it")
 

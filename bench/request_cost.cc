@@ -159,6 +159,8 @@ class Bench {
   void native(wire::Type type, size_t size, uint64_t requests, Counts* counts);
   // One message of as many items as `items`: what an item costs is what all cost, divided.
   void native_many(wire::Type type, size_t size, uint64_t items, Counts* counts);
+  // Small appends to one object that come together and share a commit, each a message: what the core has with them.
+  void append(size_t size, uint64_t requests, Counts* counts);
   enum class Http { get, anonymous_get, head, put };
   void http(Http what, size_t size, uint64_t requests, Counts* counts);
   // A GET of a user with a policy, signed with his lasting keys or in a session of a directory bucket that they opened.
@@ -321,7 +323,7 @@ void Bench::open_session() {
   wire::Nonce nonce;
   fill_random(nonce);
   const nlohmann::json wanted{
-      {"version", 1}, {"version_max", 2}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}};
+      {"version", 1}, {"version_max", 3}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}};
   HttpClient client(session_listener_->port());
   const auto answer = exchange(client, request("POST", "/-/session", wanted.dump(), session_listener_->port()));
   if (answer.status != 200) give_up("session: " + answer.body);
@@ -455,6 +457,36 @@ void Bench::native_many(wire::Type type, size_t size, uint64_t items, Counts* co
   }
 }
 
+void Bench::append(size_t size, uint64_t requests, Counts* counts) {
+  constexpr uint64_t together = 50;
+  std::vector<std::byte> body(4 * KiB);
+  wire::Writer out(body);
+  wire::Append append{.offset = wire::open_end, .put = {}};
+  append.put.bucket = directory_bucket;
+  append.put.key = "log";
+  append.put.size = size;
+  encode(out, append);
+  const Bytes message_body = Bytes(body).first(out.size() + size);
+  for (uint64_t begun = 0, left = requests; left != 0; ++begun) {
+    const bool counted = begun >= 4;
+    const uint64_t count = std::min(together, left);
+    if (counted) left -= count;
+    std::vector<std::vector<std::byte>> messages;
+    for (uint64_t i = 0; i < count; ++i) messages.push_back(seal(wire::Type::append, message_body, 0));
+    const size_t wanted = port_.replies + count;
+    const std::function<void()> serve = [&] {
+      for (const auto& message : messages) port_.receive(1, message);
+      while (port_.replies != wanted) {
+        core_.io().restart();
+        core_.io().run_one();  // the commit is another thread's
+      }
+    };
+    run_request(serve, counted, counts);
+    const Bytes reply = Bytes(port_.reply).first(port_.reply_size);
+    if (!wire::decode_object_reply(wire::body_of(reply))) give_up("an append failed");
+  }
+}
+
 void Bench::http(Http what, size_t size, uint64_t requests, Counts* counts) {
   const std::string bucket = what == Http::anonymous_get ? "public" : "bench";
   put_object(size, bucket);
@@ -567,6 +599,7 @@ constexpr Case cases[] = {
     {"native_get_many_4k", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::get_many, 4 * KiB, n, c); }},
     {"native_head_many", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::head_many, 4 * KiB, n, c); }},
     {"native_put_many_4k", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::put_many, 4 * KiB, n, c); }},
+    {"native_append_200", [](Bench& b, uint64_t n, Counts* c) { b.append(200, n, c); }},
     {"http_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 4 * KiB, n, c); }},
     {"http_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 64 * KiB, n, c); }},
     {"http_get_4k_anonymous",

@@ -1,7 +1,7 @@
 // Signing in by an OpenID Connect provider: the browser goes there and comes back with a code (RFC 6749), which this page
 // alone can change for a token (PKCE, RFC 7636); the token is changed for temporary credentials by STS, as SDKs do it.
-import { queryText, sha256 } from './sign.js'
-import { parse } from './xml.js'
+import { sha256 } from './sign.js'
+import { assumeRole } from './sts.js'
 
 // What the page must know again when it comes back. It is gone as soon as it has.
 const kept = 'verbena-sign-in'
@@ -18,7 +18,7 @@ async function json(url, options) {
   return said
 }
 
-// {issuer, client, role}; none of them: people sign in by keys alone.
+// {issuer, client, role, directory, directory_role}; none of them: people sign in by keys alone.
 export const settings = () => json('sign-in.json')
 
 async function configuration(issuer) {
@@ -82,12 +82,7 @@ function claimsOf(token) {
   }
 }
 
-async function assume(token, role, claims) {
+function assume(token, role, claims) {
   const name = String(claims.email || claims.preferred_username || claims.sub || '').replace(/[^\w+=,.@-]/g, '-').slice(0, 64)
-  const body = queryText(Object.entries({ Action: 'AssumeRoleWithWebIdentity', Version: '2011-06-15', RoleArn: role, RoleSessionName: name.length < 2 ? 'console' : name, WebIdentityToken: token }))
-  const answer = await fetch('/', { method: 'POST', body, headers: { 'content-type': 'application/x-www-form-urlencoded; charset=utf-8' }, credentials: 'omit', cache: 'no-store', redirect: 'error' })
-  const top = parse(await answer.text())
-  if (!answer.ok) throw new Error(top.get('Error', 'Message') || `The server answered with status ${answer.status}.`)
-  const got = top.at('AssumeRoleWithWebIdentityResult', 'Credentials')
-  return { accessKey: got.get('AccessKeyId'), secret: got.get('SecretAccessKey'), token: got.get('SessionToken'), expires: got.get('Expiration') }
+  return assumeRole('AssumeRoleWithWebIdentity', { RoleArn: role, RoleSessionName: name.length < 2 ? 'console' : name, WebIdentityToken: token })
 }

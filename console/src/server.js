@@ -3,6 +3,7 @@ import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { Audit } from './audit.js'
 import { Doctor } from './doctor.js'
+import { Events } from './events.js'
 import { read } from './metrics.js'
 import { serverTabs } from './operate.js'
 import { count, date, plural, shown, size } from './text.js'
@@ -78,17 +79,6 @@ function Sessions({ session }) {
         <td class="much">${count(one.windows)}</td><td class="when">${date(one.opened)}</td><td class="much">${count(one.idle_s)} s</td><td class="acts">${session.may.has('session-end') && html`<${Button} icon="close" kind="quiet" label="End session ${one.id}" onClick=${() => setAsking(one)} />`}</td></tr>`)}</tbody></table></div>
       ${load.value.total > list.length && html`<p class="hint">and ${count(load.value.total - list.length)} more that were used longer ago</p>`}`}
     ${asking && html`<${Ask} title="End this session?" verb="End session" danger onClose=${() => setAsking(null)} action=${end}><p>What is under way is finished. The client is told, and may open another.</p><//>`}`
-}
-
-function Events({ session }) {
-  const load = useLoad(async () => (await session.admin('events')).targets, [session])
-  return html`
-    <div class="bar"><p class="note">Where bucket notifications go, and what waits for each place.</p><div class="tools">${again(load)}</div></div>
-    <${Problem} error=${load.error} />
-    ${!load.value && !load.error && html`<${Loading} of="targets" />`}
-    ${load.value?.length === 0 && html`<${Empty} icon="link" title="No targets"><code>events.targets</code> in the server’s configuration names them.<//>`}
-    ${load.value?.length > 0 && html`<div class="table"><table><thead><tr><th scope="col">Target</th><th scope="col">Type</th><th scope="col">State</th><th scope="col" class="much">Waiting</th><th scope="col" class="much">Bytes</th><th scope="col" class="much">Buckets</th><th scope="col" class="much">Delivered</th></tr></thead>
-      <tbody>${load.value.map((one) => html`<tr key=${one.name}><th scope="row">${shown(one.name)}</th><td>${one.type}</td><td>${one.up ? 'takes events' : 'fails, tried again'}</td><td class="much">${count(one.queued)}</td><td class="much">${size(one.queued_bytes)}</td><td class="much">${count(one.queued_buckets)}</td><td class="much">${count(one.delivered)}</td></tr>`)}</tbody></table></div>`}`
 }
 
 // What the server does by itself, in the background.

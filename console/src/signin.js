@@ -2,6 +2,7 @@ import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Session } from './api.js'
 import { arrival, finish, leave, settings } from './oidc.js'
+import { byDirectory } from './sts.js'
 import { Field, Problem, useAction } from './ui.js'
 
 // Looked at once, when the page is loaded: who comes back from a provider is signed in with what it has said.
@@ -19,6 +20,7 @@ export function SignIn({ mark, why, onIn }) {
     run(Object.fromEntries(new FormData(event.target)))
   }
   const [provider, setProvider] = useState(null)
+  const [directory, setDirectory] = useState(null)
   const [goThere, going, goneWrong] = useAction(({ role }) => leave(provider, role.trim()))
   const [comeBack, coming, cameWrong] = useAction(async (came, from) => onIn(await Session.open(await finish(came, from))))
   const [lost, setLost] = useState(null) // somebody is back from a provider, and it cannot go on
@@ -28,6 +30,7 @@ export function SignIn({ mark, why, onIn }) {
     settings().then((found) => {
       const named = found.issuer && found.client
       if (named) setProvider(found)
+      if (found.directory) setDirectory(found)
       if (came && !named) throw new Error('This server names no provider any more. Sign in with a key.')
       if (came) comeBack(came, found)
     }).catch((error) => came && setLost(new Error(`You are back from the provider, and are not signed in: ${error.message}`)))
@@ -49,6 +52,7 @@ export function SignIn({ mark, why, onIn }) {
         <${Problem} error=${error && friendly(error)} />
         <button class="button main wide" disabled=${busy || !able}><span>${busy ? 'Signing in…' : 'Sign in'}</span></button>
       </form>
+      ${directory && html`<${Directory} named=${directory.directory_role} able=${able} onIn=${onIn} />`}
       ${provider && html`<form onSubmit=${(event) => { event.preventDefault(); goThere(Object.fromEntries(new FormData(event.target))) }} aria-label="Sign in with ${new URL(provider.issuer).host}">
         <p class="lead">Or as the person that you are at <b>${new URL(provider.issuer).host}</b>.</p>
         ${provider.role ? html`<details><summary>Another role</summary><${Field} label="Role ARN" name="role" required value=${provider.role} maxlength="2048" /></details>`
@@ -57,6 +61,38 @@ export function SignIn({ mark, why, onIn }) {
         <button class="button wide" disabled=${going || coming || !able}><span>${coming ? 'Signing in…' : `Sign in with ${new URL(provider.issuer).host}`}</span></button>
       </form>`}</div>
     </main>`
+}
+
+// Who is known to the operator's directory, with the password that he has there.
+function Directory({ named, able, onIn }) {
+  const form = useRef()
+  const [run, busy, error] = useAction(async (typed) => {
+    form.current.elements.password.value = '' // it is in the request, and nowhere else any more
+    onIn(await Session.open(await byDirectory({ name: typed.name.trim(), password: typed.password, role: typed.role.trim() })))
+  })
+  const submit = (event) => {
+    event.preventDefault()
+    run(Object.fromEntries(new FormData(event.target)))
+  }
+  const label = 'Role ARN'
+  return html`
+    <form ref=${form} onSubmit=${submit} aria-label="Sign in with your name and password">
+      <p class="lead">Or with your name and password in the directory of this place.</p>
+      <${Field} label="User name" name="name" required maxlength="256" />
+      <${Field} label="Password" name="password" type="password" required maxlength="1024" />
+      ${named ? html`<details><summary>Another role</summary><${Field} label=${label} name="role" maxlength="2048" placeholder="arn:aws:iam::…:role/…" /></details>`
+        : html`<${Field} label=${label} name="role" required maxlength="2048" placeholder="arn:aws:iam::…:role/…" />`}
+      <${Problem} error=${error && friendlyDirectory(error)} />
+      <button class="button wide" disabled=${busy || !able}><span>${busy ? 'Signing in…' : 'Sign in by the directory'}</span></button>
+    </form>`
+}
+
+function friendlyDirectory(error) {
+  const said = {
+    SlowDown: 'The directory is not asked now: too many wrong passwords, or too many ask at once. Wait a few minutes.',
+    Throttling: 'The directory is not asked now: too many wrong passwords, or too many ask at once. Wait a few minutes.'
+  }[error.code]
+  return said ? new Error(said) : error
 }
 
 function friendly(error) {

@@ -162,6 +162,8 @@ struct PutOptions {
   // The bytes go to the end of the object, which must have this size, or append_at_end: whatever it has. 0 makes an
   // object where there is none. In directory buckets, and others that are set so. An append that may have been done is
   // not repeated; of append_at_end the native door is told which, the others learn the size first.
+  // Asynchronously by the native door, those of a key that lie one behind the other may share a message, where they say
+  // nothing else of the object: each has its own outcome, and the ETag is that of the object after the message.
   std::optional<uint64_t> append_at = {};
   std::stop_token cancel = {};  // as GetOptions::cancel
   // Fill PutReply::headers, too (the HTTP doors always do).

@@ -84,8 +84,12 @@ bool is_navigation(const http::Exchange& exchange) {
 Console::Console(std::string domain, ConsoleSignIn sign_in)
     : domain_(std::move(domain)),
       policy_(policy_with(origin_of(sign_in.issuer))),
-      sign_in_(nlohmann::json{{"issuer", sign_in.issuer}, {"client", sign_in.client}, {"role", sign_in.role}}.dump(
-          -1, ' ', true, nlohmann::json::error_handler_t::replace)) {}
+      sign_in_(nlohmann::json{{"issuer", sign_in.issuer},
+                              {"client", sign_in.client},
+                              {"role", sign_in.role},
+                              {"directory", sign_in.directory},
+                              {"directory_role", sign_in.directory_role}}
+                   .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)) {}
 
 http::Handler Console::handler(std::string entrance, http::Handler otherwise) const {
   return [this, entrance = std::move(entrance), otherwise = std::move(otherwise)](http::Exchange& exchange) {

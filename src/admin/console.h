@@ -20,9 +20,11 @@ std::span<const ConsoleFile> console_files();
 
 // By whom people sign in (docs/console.md); empty: by keys alone.
 struct ConsoleSignIn {
-  std::string issuer;  // "https://id.example.com/realm"
-  std::string client;  // what the console is called there
-  std::string role;    // ARN; empty: each has to name one
+  std::string issuer;           // "https://id.example.com/realm"
+  std::string client;           // what the console is called there
+  std::string role;             // ARN; empty: each has to name one
+  bool directory = false;       // with a name and a password that the operator's directory knows
+  bool directory_role = false;  // which gives a role to who names none; strangers are not told which
 };
 
 class Console {

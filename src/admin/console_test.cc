@@ -54,17 +54,23 @@ TEST_F(ConsoleTest, FilesAreServedPackedAndUnderThePolicy) {
 }
 
 TEST_F(ConsoleTest, ThePageMayAskTheProviderByWhichPeopleSignInAndNobodyElse) {
-  EXPECT_EQ(ask("GET", "/-/console/sign-in.json").body, R"({"client":"","issuer":"","role":""})");
+  EXPECT_EQ(ask("GET", "/-/console/sign-in.json").body,
+            R"({"client":"","directory":false,"directory_role":false,"issuer":"","role":""})");
   EXPECT_NE(answer_header(ask("GET", "/-/console/"), "content-security-policy").find("connect-src 'self';"),
             std::string_view::npos);
-  const Console with("", {.issuer = "https://id.example.com:8443/realm", .client = "console", .role = "r"});
+  const Console with("", {.issuer = "https://id.example.com:8443/realm",
+                          .client = "console",
+                          .role = "r",
+                          .directory = true,
+                          .directory_role = true});
   const auto handler = with.handler("/console", [this](http::Exchange& e) { return answer_otherwise(others_, e); });
   http::FakeExchange exchange("GET", "/-/console/sign-in.json", "");
   exchange.request_headers = {{"host", "server:9001"}};
   boost::asio::io_context loop;
   boost::asio::co_spawn(loop, handler(exchange), boost::asio::detached);
   loop.run();
-  EXPECT_EQ(exchange.response.body, R"({"client":"console","issuer":"https://id.example.com:8443/realm","role":"r"})");
+  EXPECT_EQ(exchange.response.body, R"({"client":"console","directory":true,"directory_role":true,)"
+                                    R"("issuer":"https://id.example.com:8443/realm","role":"r"})");
   EXPECT_NE(answer_header(exchange.response, "content-security-policy")
                 .find("connect-src 'self' https://id.example.com:8443; base-uri 'none'"),
             std::string_view::npos);

@@ -44,6 +44,8 @@ constexpr Served served[] = {
     {"sessions", "admin:ListSessions"},
     {"session-end", "admin:EndSession"},
     {"events", "admin:ListEvents"},
+    {"events-skip", "admin:SkipEvent"},
+    {"events-drop", "admin:DropEvents"},
     {"config", "admin:GetConfig"},
     {"logs", "admin:GetLogs"},
     {"audit", "admin:SearchAudit"},
@@ -69,8 +71,8 @@ std::string_view Operator::right_of(std::string_view call) const {
   return found == std::end(served) ? std::string_view() : found->right;
 }
 
-Task<Result<Json>> Operator::serve(std::string_view name, const Json& in, std::string& message) {
-  Call call{name, in, message};
+Task<Result<Json>> Operator::serve(std::string_view name, std::string_view who, const Json& in, std::string& message) {
+  Call call{name, who, in, message};
   if (name == "info") co_return co_await info(call);
   if (name == "top") co_return co_await top(call);
   if (name == "trace") co_return co_await trace(call);
@@ -78,6 +80,8 @@ Task<Result<Json>> Operator::serve(std::string_view name, const Json& in, std::s
   if (name == "sessions") co_return co_await sessions(call);
   if (name == "session-end") co_return co_await end_session(call);
   if (name == "events") co_return co_await events(call);
+  if (name == "events-skip") co_return co_await skip_event(call);
+  if (name == "events-drop") co_return co_await drop_events(call);
   if (name == "config") co_return co_await config(call);
   if (name == "logs") co_return co_await logs(call);
   if (name == "audit") co_return co_await audit(call);
@@ -274,22 +278,8 @@ Task<Result<Json>> Operator::end_session(Call& call) {
   if (parts_.door == nullptr || !parts_.door->end_session(*id)) {
     co_return call.refuse(Errc::no_such_entity, "There is no such session.");
   }
-  log::info("native: session {} ended by an operator", text);
+  log::info("native: session {} ended by {}", text, call.who);
   co_return Json::object();
-}
-
-Task<Result<Json>> Operator::events(Call&) {
-  Json targets = Json::array();
-  for (const auto& state : parts_.events == nullptr ? std::vector<s3::EventQueues::State>() : parts_.events->states()) {
-    targets.push_back({{"name", state.target.name},
-                       {"type", state.target.type},
-                       {"up", state.up},
-                       {"queued", state.events},
-                       {"queued_bytes", state.bytes},
-                       {"queued_buckets", state.buckets},
-                       {"delivered", state.delivered}});
-  }
-  co_return Json{{"targets", std::move(targets)}};
 }
 
 Task<Result<Json>> Operator::config(Call&) {

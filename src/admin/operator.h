@@ -15,6 +15,7 @@
 #include "base/blocking.h"
 #include "base/clock.h"
 #include "base/config.h"
+#include "events/deliveries.h"
 #include "iam/operate.h"
 #include "memory/arena.h"
 #include "native/native.h"
@@ -53,17 +54,19 @@ class Operator final : public iam::OperatorCalls {
     const WallClock& clock;
     const auth::IdentityStore& identities;
     observe::RequestWatch& watch;
-    native::NativeDoor* door;       // null: there is none
-    const s3::EventQueues* events;  // null: no event has a target
-    BlockingPool& pool;             // for what reads files: a thread that no request waits for
-    BlockingPool& doctor_pool;      // and for what looks at the machine: a disk that hangs keeps nothing else
+    native::NativeDoor* door;        // null: there is none
+    const s3::EventQueues* events;   // null: no event has a target
+    events::Deliveries* deliveries;  // likewise
+    BlockingPool& pool;              // for what reads files: a thread that no request waits for
+    BlockingPool& doctor_pool;       // and for what looks at the machine: a disk that hangs keeps nothing else
     const std::atomic<bool>& stopping;
   };
   Operator(Parts parts, ServerFacts facts);
 
   std::vector<std::string_view> calls() const override;
   std::string_view right_of(std::string_view call) const override;
-  Task<Result<nlohmann::json>> serve(std::string_view call, const nlohmann::json& in, std::string& message) override;
+  Task<Result<nlohmann::json>> serve(std::string_view call, std::string_view who, const nlohmann::json& in,
+                                     std::string& message) override;
 
  private:
   using Json = nlohmann::json;
@@ -75,6 +78,8 @@ class Operator final : public iam::OperatorCalls {
   Task<Result<Json>> sessions(Call& call);
   Task<Result<Json>> end_session(Call& call);
   Task<Result<Json>> events(Call& call);
+  Task<Result<Json>> skip_event(Call& call);
+  Task<Result<Json>> drop_events(Call& call);
   Task<Result<Json>> config(Call& call);
   Task<Result<Json>> logs(Call& call);
   Task<Result<Json>> audit(Call& call);

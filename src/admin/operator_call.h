@@ -25,7 +25,7 @@ struct Counted {
 
 // A call that is being served.
 struct Operator::Call {
-  std::string_view name;
+  std::string_view name, who;  // an ARN
   const Json& in;
   std::string& message;
 

@@ -1,6 +1,12 @@
 // The calls of the admin API that read files, and so are served by a thread of their own: the audit log searched, and
 // what `verbena doctor` says of this server.
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -18,8 +24,10 @@ using Json = nlohmann::json;
 
 constexpr uint64_t audit_lines_max = 1000;
 constexpr unsigned searches_max = 8;                 // that run or wait; further ones are told to come again
-constexpr std::chrono::seconds examined_for{5};      // what the doctor found is told for so long
-constexpr std::chrono::seconds examined_within{10};  // who asks waits for it for so long
+constexpr std::chrono::seconds searched_within{30};  // a page takes a second, and seven others may be before it
+constexpr std::chrono::milliseconds look_first{1}, look_most{20};  // whether a page is there
+constexpr std::chrono::seconds examined_for{5};                    // what the doctor found is told for so long
+constexpr std::chrono::seconds examined_within{10};                // who asks waits for it for so long
 
 // "ok", "failed", "denied", "error", a status ("404", "5xx") or an error's code ("NoSuchKey").
 bool read_outcome(const std::string& text, AuditFilter& filter) {
@@ -58,6 +66,38 @@ Json finding_json(const Finding& finding) {
 std::filesystem::path folder_of(const std::string& file) {
   const auto folder = std::filesystem::path(file).parent_path();
   return folder.empty() ? std::filesystem::path(".") : folder;
+}
+
+// A page that is searched for. It owns all that the search uses: where the disk does not answer, the search outlives
+// whoever has asked, and the server.
+struct PageSearch {
+  std::string path, from;
+  unsigned files_max = 0;
+  AuditFilter filter{};
+  AuditBounds bounds{};
+  std::atomic<bool> give_up{false};
+  std::atomic<bool> done{false};
+  Result<AuditPage> page = AuditPage();  // when it is done
+};
+
+// Nobody wants it any more.
+struct GivenUp {
+  const std::shared_ptr<PageSearch> search;
+  explicit GivenUp(std::shared_ptr<PageSearch> of) : search(std::move(of)) {}
+  ~GivenUp() { search->give_up = true; }
+  GivenUp(const GivenUp&) = delete;
+};
+
+// False: it was not there in time, or the server ends.
+Task<bool> wait_for(std::shared_ptr<PageSearch> search, const std::atomic<bool>& stopping) {
+  boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+  const Deadline until = deadline_in(searched_within);
+  for (auto pause = look_first; !search->done; pause = std::min(2 * pause, look_most)) {
+    if (stopping || SteadyClock::now() >= until) co_return false;
+    timer.expires_after(pause);
+    co_await timer.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+  }
+  co_return true;
 }
 
 }  // namespace
@@ -111,12 +151,23 @@ Task<Result<Json>> Operator::audit(Call& call) {
   if (!kept) co_return out;
   const Counted counted(searching_);
   if (counted.before >= searches_max) co_return call.refuse(Errc::slow_down, "Others search already: try again.");
-  auto work = [this, &path, filter = std::move(filter), next = std::move(next), lines] {
-    AuditBounds bounds;
-    if (lines != 0) bounds.lines_max = lines;
-    return search_audit(path, parts_.config.access_log_files, filter, next, bounds, parts_.stopping);
+  const auto search = std::make_shared<PageSearch>();
+  search->path = path;
+  search->from = std::move(next);
+  search->files_max = parts_.config.access_log_files;
+  search->filter = std::move(filter);
+  if (lines != 0) search->bounds.lines_max = lines;
+  const GivenUp at_the_end(search);
+  const auto work = [search] {
+    search->page =
+        search_audit(search->path, search->files_max, search->filter, search->from, search->bounds, search->give_up);
+    search->done = true;
   };
-  auto page = co_await parts_.pool.run("audit search", std::move(work));
+  if (!parts_.pool.submit("audit search", work)) co_return call.refuse(Errc::slow_down, "Others search: try again.");
+  const bool there = co_await wait_for(search, parts_.stopping);
+  // Not that others are before it: who is told so tries again, and again.
+  if (!there) co_return call.refuse(Errc::internal, "The disk of the access log does not answer, or the server ends.");
+  auto& page = search->page;
   if (!page && page.error().code == Errc::invalid_argument) {
     co_return call.refuse(Errc::validation_error, "next is no place of this log, or its file is gone: search again.");
   }

@@ -25,7 +25,9 @@ struct BlockingPool::State {
   std::deque<Work> queue;
   size_t queue_max = 0;
   bool stopping = false;
-  std::vector<std::thread> threads;
+  size_t working = 0;  // threads that have not ended
+  std::condition_variable ended;
+  std::vector<std::thread> threads;  // of the pool's owner alone
 
   void work();
 };
@@ -59,7 +61,7 @@ void BlockingPool::State::work() {
   std::unique_lock lock(mutex);
   for (;;) {
     ready.wait(lock, [this] { return stopping || !queue.empty(); });
-    if (queue.empty()) return;
+    if (queue.empty()) break;
     Work next = std::move(queue.front());
     queue.pop_front();
     lock.unlock();
@@ -73,11 +75,14 @@ void BlockingPool::State::work() {
     next.run = nullptr;
     lock.lock();
   }
+  --working;
+  ended.notify_all();
 }
 
-BlockingPool::BlockingPool(unsigned threads, size_t queue_max) : state_(std::make_unique<State>()) {
+BlockingPool::BlockingPool(unsigned threads, size_t queue_max) : state_(std::make_shared<State>()) {
   state_->queue_max = queue_max;
-  for (unsigned i = 0; i < threads; ++i) state_->threads.emplace_back([s = state_.get()] { s->work(); });
+  state_->working = threads;
+  for (unsigned i = 0; i < threads; ++i) state_->threads.emplace_back([s = state_] { s->work(); });
 }
 
 BlockingPool::~BlockingPool() {
@@ -87,6 +92,19 @@ BlockingPool::~BlockingPool() {
   }
   state_->ready.notify_all();
   for (auto& thread : state_->threads) thread.join();
+}
+
+bool BlockingPool::leave(std::chrono::milliseconds at_most) {
+  std::deque<State::Work> never;
+  std::unique_lock lock(state_->mutex);
+  state_->stopping = true;
+  state_->queue.swap(never);
+  state_->ready.notify_all();
+  const bool all = state_->ended.wait_for(lock, at_most, [this] { return state_->working == 0; });
+  lock.unlock();
+  for (auto& thread : state_->threads) all ? thread.join() : thread.detach();
+  state_->threads.clear();
+  return all;
 }
 
 bool BlockingPool::submit(const char* reason, std::function<void()> work) {

@@ -7,6 +7,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -22,6 +23,10 @@ class BlockingPool {
   // `threads` workers; at most `queue_max` submissions wait.
   BlockingPool(unsigned threads, size_t queue_max);
   ~BlockingPool();  // finishes what was submitted, then joins
+  // Ends it with what is under way, or without, where that takes longer: a disk that does not answer. Such work goes on
+  // by itself, so it must own all that it uses, what it tells others among that; what waits never runs. False: some is
+  // still under way.
+  bool leave(std::chrono::milliseconds at_most);
   BlockingPool(const BlockingPool&) = delete;
 
   // Runs `fn` (returning a Result<T>) on a worker and resumes the caller on its own executor with what it returned.
@@ -58,7 +63,7 @@ class BlockingPool {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  // of its threads, too
 };
 
 }  // namespace verbena

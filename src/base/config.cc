@@ -321,9 +321,6 @@ ConfigResult check(const Config& config) {
     return std::unexpected("cache.size: at most three quarters of arena_size (" + format_size(config.arena_size) +
                            "): requests need the rest");
   }
-  if (config.engine == EngineChoice::rados && config.cache.size.value_or(0) != 0) {
-    return std::unexpected("cache.size: there is no hot tier in front of a Ceph cluster (engine: rados)");
-  }
   if (config.admin.console_provider.empty() != config.admin.console_client.empty()) {
     return std::unexpected("admin.console_provider and admin.console_client go together: one of them is missing");
   }

@@ -66,6 +66,7 @@ struct Config {
     std::string pool = "verbena.data", index_pool = "verbena.index";
     std::string name_space;  // of both pools; empty: the default one
     std::chrono::seconds timeout{10};
+    bool keep = true;  // keys that are asked for often are answered from memory
     uint64_t split_rows = 100'000;
   } rados;
 

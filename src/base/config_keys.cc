@@ -285,6 +285,8 @@ const std::array keys{
               [](C& c, S& t) { return parse_text(c.rados.name_space, t); }},
     ConfigKey{"rados.timeout", "10", "seconds that one call to the cluster may take",
               [](C& c, S& t) { return parse_duration(c.rados.timeout, t, 3, 600); }},
+    ConfigKey{"rados.keep", "true", "answer for objects that are asked for often without asking the cluster",
+              [](C& c, S& t) { return parse_bool(c.rados.keep, t); }},
     ConfigKey{"rados.split_rows", "100000", "rows of a tablet from which on it becomes two",
               [](C& c, S& t) { return parse_number(c.rados.split_rows, t, 4, 1'000'000); }},
     ConfigKey{"cache.size", "auto", "hot objects in memory: bytes of the arena, auto (half of it), or 0 for none",

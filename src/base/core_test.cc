@@ -5,6 +5,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
+#include <future>
 #include <optional>
 #include <thread>
 
@@ -93,6 +94,35 @@ TEST(BlockingPool, RunsElsewhereAndResumesAtHome) {
   EXPECT_NE(worker, std::this_thread::get_id());
   pool.reset();  // a call is counted when it has ended, which may be after its caller went on
   EXPECT_NE(metrics::exposition().find("verbena_blocking_calls_total{reason=\"test.work\"} 1"), std::string::npos);
+}
+
+// A disk that did not answer to a search or the doctor held up the server's end for as long as it liked.
+TEST(BlockingPool, IsLeftWithWhatDoesNotEnd) {
+  struct Shared {  // with a thread that is left to itself
+    std::promise<void> disk, begun, answered;
+  };
+  const auto shared = std::make_shared<Shared>();
+  const auto never = std::make_shared<int>(1);
+  BlockingPool pool(1, 8);
+  ASSERT_TRUE(pool.submit("test", [shared] {
+    shared->begun.set_value();
+    shared->disk.get_future().wait();
+    shared->answered.set_value();
+  }));
+  ASSERT_TRUE(pool.submit("test", [never] { ++*never; }));
+  shared->begun.get_future().wait();
+  EXPECT_FALSE(pool.leave(std::chrono::milliseconds(1)));
+  EXPECT_EQ(never.use_count(), 1) << "what waited is gone";
+  EXPECT_FALSE(pool.submit("test", [] {}));
+  shared->disk.set_value();
+  shared->answered.get_future().wait();
+  EXPECT_EQ(*never, 1) << "and never runs";
+}
+
+TEST(BlockingPool, IsLeftAtOnceWhereNothingIsUnderWay) {
+  BlockingPool pool(2, 8);
+  EXPECT_TRUE(pool.leave(std::chrono::minutes(1)));
+  EXPECT_TRUE(pool.leave(std::chrono::minutes(1))) << "twice is no harm";
 }
 
 TEST(BlockingPool, AFullQueueAnswersAtOnce) {

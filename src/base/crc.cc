@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "base/checksum.h"
 #include "base/crc64_fold.h"
@@ -54,27 +55,37 @@ uint64_t crc64_by_table(uint64_t crc, Bytes data) {
 
 // Polynomials over GF(2) modulo the CRC's, reflected: the top bit stands for x^0.
 template <class U>
-U multiply(U a, U b, U polynomial) {
-  constexpr U one = U{1} << (sizeof(U) * 8 - 1);
+constexpr U multiply(U a, U b, U polynomial) {
+  constexpr int top = sizeof(U) * 8 - 1;
   U product = 0;
-  for (U mask = one; mask != 0; mask >>= 1) {
-    if ((a & mask) != 0) product ^= b;
-    b = (b >> 1) ^ ((b & 1) != 0 ? polynomial : 0);
+  for (int bit = top; bit >= 0; --bit) {  // without a branch: the bits are as good as random
+    product ^= b & (U{0} - (a >> bit & 1));
+    b = (b >> 1) ^ (polynomial & (U{0} - (b & 1)));
   }
   return product;
 }
 
-// x^(8 * bytes) modulo the polynomial, by repeated squaring.
+// x^8, x^16, x^32, ...: squares of squares.
 template <class U>
-U shift_by(uint64_t bytes, U polynomial) {
-  constexpr U one = U{1} << (sizeof(U) * 8 - 1);
-  U power = one >> 8;  // x^8
-  U result = one;
-  for (; bytes != 0; bytes >>= 1) {
-    if ((bytes & 1) != 0) result = multiply(result, power, polynomial);
-    power = multiply(power, power, polynomial);
+using Powers = std::array<U, 64>;
+template <class U>
+constexpr Powers<U> make_powers(U polynomial) {
+  Powers<U> powers{};
+  powers[0] = U{1} << (sizeof(U) * 8 - 1) >> 8;
+  for (size_t i = 1; i < powers.size(); ++i) powers[i] = multiply(powers[i - 1], powers[i - 1], polynomial);
+  return powers;
+}
+constexpr auto crc32_powers = make_powers(crc32_polynomial);
+constexpr auto crc32c_powers = make_powers(crc32c_polynomial);
+constexpr auto crc64_nvme_powers = make_powers(crc64_nvme_polynomial);
+
+// `crc` times x^(8 * bytes): the register after so many zero bytes.
+template <class U>
+U shift(U crc, uint64_t bytes, const Powers<U>& powers, U polynomial) {
+  for (; bytes != 0; bytes &= bytes - 1) {
+    crc = multiply(powers[static_cast<size_t>(std::countr_zero(bytes))], crc, polynomial);
   }
-  return result;
+  return crc;
 }
 
 }  // namespace
@@ -107,13 +118,13 @@ uint64_t crc64_nvme(Bytes data, uint64_t seed) {
 }
 
 uint32_t crc32_combine(uint32_t a, uint32_t b, uint64_t b_size) {
-  return multiply(shift_by(b_size, crc32_polynomial), a, crc32_polynomial) ^ b;
+  return shift(a, b_size, crc32_powers, crc32_polynomial) ^ b;
 }
 uint32_t crc32c_combine(uint32_t a, uint32_t b, uint64_t b_size) {
-  return multiply(shift_by(b_size, crc32c_polynomial), a, crc32c_polynomial) ^ b;
+  return shift(a, b_size, crc32c_powers, crc32c_polynomial) ^ b;
 }
 uint64_t crc64_nvme_combine(uint64_t a, uint64_t b, uint64_t b_size) {
-  return multiply(shift_by(b_size, crc64_nvme_polynomial), a, crc64_nvme_polynomial) ^ b;
+  return shift(a, b_size, crc64_nvme_powers, crc64_nvme_polynomial) ^ b;
 }
 
 }  // namespace verbena

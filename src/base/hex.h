@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,6 +36,13 @@ inline constexpr std::array<uint8_t, 256> lower_hex_values = [] {
   values.fill(0xff);
   for (size_t i = 0; i < 16; ++i) values[static_cast<uint8_t>(lower_hex_digits[i])] = static_cast<uint8_t>(i);
   return values;
+}();
+
+// The two lower-case digits of each byte.
+inline constexpr std::array<std::array<char, 2>, 256> hex_pairs = [] {
+  std::array<std::array<char, 2>, 256> pairs{};
+  for (size_t i = 0; i < 256; ++i) pairs[i] = {lower_hex_digits[i >> 4], lower_hex_digits[i & 15]};
+  return pairs;
 }();
 
 }  // namespace detail
@@ -68,8 +76,8 @@ inline void append_hex(std::string& text, uint64_t value) {
 // Two lower-case digits for each byte; `to` has room for them.
 inline void write_hex(Bytes bytes, char* to) {
   for (const std::byte b : bytes) {
-    *to++ = lower_hex_digits[static_cast<uint8_t>(b) >> 4];
-    *to++ = lower_hex_digits[static_cast<uint8_t>(b) & 15];
+    std::memcpy(to, detail::hex_pairs[static_cast<uint8_t>(b)].data(), 2);
+    to += 2;
   }
 }
 

@@ -1,9 +1,11 @@
 #include "base/private_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <string>
 
 #include "base/fd.h"
@@ -50,6 +52,40 @@ Result<void> sync_folder_of(const std::filesystem::path& path) {
 Result<void> replace_private_file(const std::filesystem::path& path, std::string_view text) {
   VB_TRY(put_private_file(path, text));
   return sync_folder_of(path);
+}
+
+std::expected<Secret, std::string> read_secret_file(const std::filesystem::path& path, size_t bytes_max,
+                                                    mode_t not_set) {
+  using Wrong = std::unexpected<std::string>;
+  const auto unreadable = [] { return Wrong(std::string("cannot be read: ") + std::strerror(errno)); };
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  struct stat is{};
+  if (!file || ::fstat(file.get(), &is) != 0) return unreadable();
+  if (!S_ISREG(is.st_mode)) return Wrong("is not a regular file");
+  if ((is.st_mode & not_set) != 0) return Wrong("is open to others: chmod 600 it");
+  Secret read(bytes_max + 1);
+  size_t size = 0;
+  while (size < read.size()) {
+    const ssize_t n = ::read(file.get(), read.writable().data() + size, read.size() - size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return unreadable();
+    if (n == 0) return Secret(read.bytes().first(size));
+    size += static_cast<size_t>(n);
+  }
+  return Wrong("is longer than " + std::to_string(bytes_max) + " bytes");
+}
+
+std::expected<Secret, std::string> read_secret_line(const std::filesystem::path& path, size_t bytes_max,
+                                                    mode_t not_set) {
+  auto read = read_secret_file(path, bytes_max, not_set);
+  if (!read) return read;
+  std::string_view text = read->text();
+  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
+  if (text.empty()) return std::unexpected("is empty");
+  if (text.find_first_of(std::string_view("\n\r\0", 3)) != std::string_view::npos) {
+    return std::unexpected("has more than one line");
+  }
+  return Secret(as_bytes(text));
 }
 
 }  // namespace verbena

@@ -57,9 +57,10 @@ EntryPtr HotTier::find(Key key) {
   if (found == s.index.end() || found->second->name != key.name || found->second->bucket != key.bucket) return nullptr;
   Node& node = *found->second;
   if (node.uses < uses_max) ++node.uses;
-  meters().hits.add();
   return node.entry;
 }
+
+void HotTier::count_hit() { meters().hits.add(); }
 
 void HotTier::count_miss() { meters().misses.add(); }
 
@@ -220,6 +221,14 @@ size_t HotTier::evict_until(size_t bytes_max) {
     meters().evictions.add(victims.size());
   }
   return freed;
+}
+
+void HotTier::drop(Key key) {
+  Victims victims;
+  const uint64_t h = hash(key);
+  Shard& s = shard(h);
+  const std::lock_guard lock(s.mutex);
+  if (const auto found = s.index.find(h); found != s.index.end()) remove(s, found->second, victims);
 }
 
 void HotTier::clear() {

@@ -39,8 +39,9 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   ~HotTier();
   HotTier(const HotTier&) = delete;
 
-  // The entry, or null. Counts as use and, when there is one, as a hit.
+  // The entry, or null. Counts as use.
   EntryPtr find(Key key);
+  static void count_hit();
   // Once for each object that had to be read from the engine: a door may look more than once before that.
   static void count_miss();
 
@@ -88,6 +89,9 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     std::shared_ptr<HotTier> tier_;
     size_t bytes_ = 0;
   };
+
+  // The entry goes; what is on its way in may come all the same.
+  void drop(Key key);
 
   // Everything goes, and nothing that was read or changed before this call comes in after it.
   void clear();

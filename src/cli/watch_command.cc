@@ -132,29 +132,6 @@ int run_config(const ConfigArguments& arguments) {
   return exit_ok;
 }
 
-std::string events_text(const Json& answer) {
-  const Json& targets = member_list(answer, "targets");
-  if (targets.empty()) return "no targets (events.targets is empty)\n";
-  std::string out = fmt::format("{:<24} {:<8} {:<6} {:>10} {:>10} {:>8} {:>12}\n", "target", "type", "state", "queued",
-                                "bytes", "buckets", "delivered");
-  for (const Json& one : targets) {
-    const auto up = one.find("up");
-    fmt::format_to(std::back_inserter(out), "{:<24} {:<8} {:<6} {:>10} {:>10} {:>8} {:>12}\n",
-                   shown(member_text(one, "name")), shown(member_text(one, "type")),
-                   up != one.end() && *up == false ? "fails" : "up", member_count(one, "queued"),
-                   format_size(member_count(one, "queued_bytes")), member_count(one, "queued_buckets"),
-                   member_count(one, "delivered"));
-  }
-  return out;
-}
-
-int run_events(const AdminArguments& arguments) {
-  const auto answer = admin_call(arguments.target, "events", Json::object(), this_server);
-  if (!answer) return answer.error();
-  (void)(arguments.json ? put_json(*answer) : put_lines(events_text(*answer)));
-  return exit_ok;
-}
-
 struct SessionArguments : AdminArguments {
   std::string account, id;
 };
@@ -255,16 +232,14 @@ void add_admin_command(CLI::App& app, int& exit_code) {
   admin->footer(
       "All of this takes the server's root keys, or those of a user in the root account whose policies allow\n"
       "admin:ServerInfo, admin:Top, admin:Trace, admin:ListSessions, admin:EndSession, admin:ListEvents,\n"
-      "admin:GetConfig, admin:GetLogs, admin:SearchAudit or admin:Doctor.");
+      "admin:SkipEvent, admin:DropEvents, admin:GetConfig, admin:GetLogs, admin:SearchAudit or admin:Doctor.");
   const auto info = std::make_shared<AdminArguments>();
   admin_leaf(*admin, "info", "version, doors, memory, disk, buckets, and what is not as it was wished for", *info)
       ->callback([info, &exit_code] { exit_code = run_info(*info); });
   add_admin_top(*admin, exit_code);
   add_admin_trace(*admin, exit_code);
   add_sessions(*admin, exit_code);
-  const auto events = std::make_shared<AdminArguments>();
-  admin_leaf(*admin, "events", "targets of bucket notifications: what waits for each, and whether it takes it", *events)
-      ->callback([events, &exit_code] { exit_code = run_events(*events); });
+  add_admin_events(*admin, exit_code);
   const auto config = std::make_shared<ConfigArguments>();
   CLI::App* command =
       admin_leaf(*admin, "config", "the configuration in force, and where each value comes from", *config);

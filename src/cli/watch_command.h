@@ -27,6 +27,7 @@ void add_admin_command(CLI::App& app, int& exit_code);
 
 void add_admin_top(CLI::App& parent, int& exit_code);
 void add_admin_trace(CLI::App& parent, int& exit_code);
+void add_admin_events(CLI::App& parent, int& exit_code);
 void add_admin_logs(CLI::App& parent, int& exit_code);
 void add_admin_audit(CLI::App& parent, int& exit_code);
 void add_admin_doctor(CLI::App& parent, int& exit_code);

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "client/object_headers.h"
+#include "client/trace_scope.h"
 
 namespace verbena {
 
@@ -129,6 +130,7 @@ Outcome<> Client::Impl::open() {
     session.connect_timeout = options_.connect_timeout;
     session.request_timeout = options_.operation_timeout;
     session_ = std::make_unique<client::SessionDoor>(std::move(session), options_.verify_checksums);
+    appends_ = std::make_unique<client::Appends>(ways_of_appends());
     auto opened = session_->session();
     if (!opened && options_.via == Via::native) return std::unexpected(std::move(opened).error());
     // Keys that the native door refuses will not do anywhere.
@@ -164,6 +166,7 @@ Client::Impl::~Impl() {
   if (forks_ != client::forks()) {  // its threads do not exist here, and its connections are the parent's
     static_cast<void>(session_.release());
     static_cast<void>(workers_.release());
+    static_cast<void>(appends_.release());
     static_cast<void>(token_.release());
     static_cast<void>(s3_.release());
     static_cast<void>(http_.release());
@@ -171,7 +174,7 @@ Client::Impl::~Impl() {
   }
   closing_ = true;
   if (session_) session_->close();  // requests in flight complete, with an error at worst
-  workers_.reset();                 // and their completions run
+  if (workers_) workers_->stop();   // and their completions run, which may post others
 }
 
 bool Client::Impl::wants_token(uint64_t size) {
@@ -361,6 +364,7 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
 
 Outcome<PutReply> Client::Impl::put(const std::string& bucket, const std::string& key, PutMemory from,
                                     const PutOptions& options, bool native_too) {
+  if (options.append_at && appends_ && native_too) appends_->flush(bucket, key);
   const bool native_first = session_ && native_too && (options_.via == Via::native || session_->open());
   if (!native_first && !options.append_at && from.bytes.size() > options_.multipart_threshold) {
     return put_parts(bucket, key, from.bytes, options);
@@ -506,35 +510,63 @@ void Client::Impl::get_async(std::string bucket, std::string key, Buffer into, G
   session_->get_async(bucket, key, memory.bytes, memory.native, options, std::move(landed));
 }
 
+PutMemory Client::Impl::memory_of(const Buffer& from) {
+  return {from.bytes_, from.memory_ ? from.memory_->native.get() : nullptr};
+}
+
 void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, PutOptions options,
                              Callback<PutReply> done, bool inline_done) {
-  const PutMemory memory{from.bytes_, from.memory_ ? from.memory_->native.get() : nullptr};
+  client::AsyncPut call{std::move(from), std::move(options), std::move(done), inline_done};
   if (!session_ || !session_->open()) {
-    workers_->post([=, this, done = std::move(done)] {
-      static_cast<void>(from);
-      done(put(bucket, key, memory, options));
+    workers_->post([this, bucket = std::move(bucket), key = std::move(key), call = std::move(call)] {
+      call.done(put(bucket, key, memory_of(call.from), call.options));
     });
     return;
   }
-  auto landed = [=, this, done = std::move(done)](Outcome<PutReply> put_reply) {
-    if (!put_reply && options.cancel.stop_requested()) put_reply = cancelled();
-    const bool again = !put_reply && !closing_ && options_.via != Via::native &&
-                       change_may_fall_back(put_reply.error(), !conditional(options));
-    if (again) {
-      if (speaks_against_door(put_reply.error())) session_->suspend(put_reply.error());
-      workers_->post([=, this] {
-        static_cast<void>(from);
-        auto second = put(bucket, key, memory, options, false);
-        if (second) add_reason(second->transfer.fell_back_reason, "native", put_reply.error().message);
-        done(std::move(second));
-      });
-    } else if (inline_done) {
-      done(std::move(put_reply));
-    } else {
-      workers_->post([done, put_reply = std::move(put_reply)]() mutable { done(std::move(put_reply)); });
+  if (call.options.append_at) {
+    // A message belongs to one trace at most, that of the thread which sends it.
+    if (client::thread_trace() == nullptr && client::Appends::may_join(call)) {
+      return appends_->add(bucket, key, std::move(call));
     }
+    appends_->flush(bucket, key);
+  }
+  const PutMemory memory = memory_of(call.from);
+  // The call rides along: its memory lives until the completion.
+  auto landed = [this, bucket, key, call](Outcome<PutReply> outcome) {
+    put_landed(bucket, key, call, std::move(outcome));
   };
-  session_->put_async(bucket, key, memory.bytes, memory.native, options, std::move(landed));
+  session_->put_async(bucket, key, memory.bytes, memory.native, call.options, std::move(landed));
+}
+
+void Client::Impl::put_landed(const std::string& bucket, const std::string& key, client::AsyncPut call,
+                              Outcome<PutReply> outcome) {
+  if (!outcome && call.options.cancel.stop_requested()) outcome = cancelled();
+  const bool again = !outcome && !closing_ && options_.via != Via::native &&
+                     change_may_fall_back(outcome.error(), !conditional(call.options));
+  if (again) {
+    if (speaks_against_door(outcome.error())) session_->suspend(outcome.error());
+    workers_->post([this, bucket, key, call = std::move(call), why = outcome.error().message] {
+      auto second = put(bucket, key, memory_of(call.from), call.options, false);
+      if (second) add_reason(second->transfer.fell_back_reason, "native", why);
+      call.done(std::move(second));
+    });
+  } else if (call.inline_done) {
+    call.done(std::move(outcome));
+  } else {
+    workers_->post([done = std::move(call.done), outcome = std::move(outcome)]() mutable { done(std::move(outcome)); });
+  }
+}
+
+client::Appends::Ways Client::Impl::ways_of_appends() {
+  client::Appends::Ways ways;
+  ways.send = [this](const std::string& bucket, const std::string& key, const client::AsyncPut& call, Bytes bytes,
+                     Callback<PutReply> done) {
+    session_->put_async(bucket, key, bytes, nullptr, call.options, std::move(done));
+  };
+  ways.post = [this](std::function<void()> work) { workers_->post(std::move(work)); };
+  ways.answered = [this](const std::string& bucket, const std::string& key, client::AsyncPut call,
+                         Outcome<PutReply> outcome) { put_landed(bucket, key, std::move(call), std::move(outcome)); };
+  return ways;
 }
 
 }  // namespace verbena

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "client/appends.h"
 #include "client/endpoint.h"
 #include "client/forks.h"
 #include "client/http_client.h"
@@ -111,6 +112,10 @@ class Client::Impl {
                              const PutOptions& options, bool native_too);
   Outcome<PutReply> put_by_token(const std::string& bucket, const std::string& key, Bytes from,
                                  const PutOptions& options, std::string& reason, bool& done);
+  static PutMemory memory_of(const Buffer& from);
+  // One that the native door has answered.
+  void put_landed(const std::string& bucket, const std::string& key, client::AsyncPut call, Outcome<PutReply> outcome);
+  client::Appends::Ways ways_of_appends();
   void rest_token(const std::string& why);
   Outcome<PutReply> append_by_http(const std::string& bucket, const std::string& key, Bytes from,
                                    const PutOptions& options);
@@ -150,6 +155,7 @@ class Client::Impl {
   std::string token_reason_;
   std::string tls_reason_;  // why automatic leaves RDMA between hosts alone; set at the start, empty when it does not
   std::atomic<bool> closing_{false};
+  std::unique_ptr<client::Appends> appends_;  // of the native door
   std::unique_ptr<client::WorkerPool> workers_;
 };
 

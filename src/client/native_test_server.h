@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_future.hpp>
+
 #include <filesystem>
 #include <thread>
 
@@ -69,6 +72,13 @@ class NativeTestServer {
     auto opened = NativeSession::open(options());
     EXPECT_TRUE(opened) << describe(opened.error());
     return opened ? std::move(*opened) : nullptr;
+  }
+  void make_directory_bucket(const std::string& name) {
+    s3::Caller root;
+    root.identity.anonymous = false;
+    auto making = s3::create_bucket(service_, root, name, store::Durability::sync);
+    auto made = boost::asio::co_spawn(cores_.front()->io(), std::move(making), boost::asio::use_future).get();
+    EXPECT_TRUE(made) << describe(made.error());
   }
   void keep_directory() { owns_directory_ = false; }
   const std::filesystem::path& directory() const { return directory_; }

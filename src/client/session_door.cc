@@ -67,6 +67,12 @@ ClientError native_error(const Error& error, size_t room) {
     case Errc::invalid_write_offset:
       out.s3_code = "InvalidWriteOffset";
       break;
+    case Errc::quota_exceeded:
+      out.s3_code = "QuotaExceeded";
+      break;
+    case Errc::too_many_parts:
+      out.s3_code = "TooManyParts";
+      break;
     case Errc::no_such_key:
       out.message = "no such key";
       break;

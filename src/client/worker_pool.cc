@@ -17,18 +17,36 @@ struct WorkerPool::State {
 WorkerPool::WorkerPool(unsigned threads_max)
     : state_(std::make_shared<State>()), threads_max_(std::max(1u, threads_max)) {}
 
-WorkerPool::~WorkerPool() {
+WorkerPool::~WorkerPool() { stop(); }
+
+void WorkerPool::stop() {
   {
     std::lock_guard lock(state_->mutex);
     state_->stopping = true;
   }
   state_->wake.notify_all();
-  for (std::thread& thread : threads_) {
+  std::vector<std::thread> threads;
+  {
+    // What runs still may post more, for which no thread is started any more.
+    std::lock_guard lock(threads_mutex_);
+    threads_max_ = 0;
+    threads.swap(threads_);
+  }
+  for (std::thread& thread : threads) {
     if (thread.get_id() == std::this_thread::get_id()) {
       thread.detach();  // it ends by itself once this returns; the state outlives us
     } else {
       thread.join();
     }
+  }
+  std::unique_lock lock(state_->mutex);
+  while (!state_->queue.empty()) {
+    auto work = std::move(state_->queue.front());
+    state_->queue.pop_front();
+    lock.unlock();
+    work();
+    work = nullptr;
+    lock.lock();
   }
 }
 

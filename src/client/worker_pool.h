@@ -12,10 +12,12 @@ namespace verbena::client {
 class WorkerPool {
  public:
   explicit WorkerPool(unsigned threads_max);
-  // Runs what was posted, then joins. May be destroyed by one of its own threads.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   void post(std::function<void()> work);
+  // Returns when all that was posted has run, also what it posted itself; the threads have ended then. May be called by
+  // one of them.
+  void stop();
 
  private:
   struct State;

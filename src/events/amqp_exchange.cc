@@ -48,6 +48,7 @@ class AmqpExchange final : public Target {
   explicit AmqpExchange(TargetSettings settings) : settings_(std::move(settings)), complaints_(settings_.name) {}
   ~AmqpExchange() override { drop(); }
 
+  std::string said() const override { return complaints_.said(); }
   void cut() override {
     const std::lock_guard lock(mutex_);
     cut_ = true;
@@ -55,6 +56,7 @@ class AmqpExchange final : public Target {
   }
 
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
+    complaints_.begin();
     const std::vector<std::string> keys = keys_of_events(messages);
     while (delivered < messages.size()) {
       const size_t end = end_of_wave(keys, delivered);

@@ -1,15 +1,14 @@
 #include "events/delivery.h"
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
 #include <csignal>
 #include <exception>
-#include <optional>
 #include <utility>
 
 #include "base/log.h"
+#include "events/run_task.h"
 
 namespace verbena::events {
 namespace {
@@ -24,6 +23,7 @@ constexpr auto remove_again_after = 1s;
 constexpr std::chrono::milliseconds refused_again_after{50};
 constexpr size_t courses_kept = 1024;
 constexpr std::chrono::milliseconds shared_again_after{50};
+constexpr size_t record_logged_max = 8192;
 
 }  // namespace
 
@@ -40,24 +40,8 @@ std::expected<std::unique_ptr<Delivery>, std::string> Delivery::make(store::Stor
   return delivery;
 }
 
-// On the one thread that uses the loop, which runs for as long as the task does.
-template <class T>
-T Delivery::run(Task<T> task) {
-  std::optional<T> result;
-  std::exception_ptr thrown;
-  auto done = [&](std::exception_ptr e, T value) {
-    thrown = e;
-    if (!e) result.emplace(std::move(value));
-  };
-  asio::co_spawn(io_, std::move(task), done);
-  io_.restart();
-  io_.run();
-  if (thrown) std::rethrow_exception(thrown);
-  return std::move(*result);
-}
-
 Result<void> Delivery::load() {
-  VB_ASSIGN(const auto backlog, run(store_.event_backlog(name_)));
+  VB_ASSIGN(const auto backlog, run_task(io_, store_.event_backlog(name_)));
   queues_.load(name_, backlog);
   return {};
 }
@@ -68,7 +52,7 @@ void Delivery::begin_stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
-    stopped_.notify_all();
+    woken_.notify_all();
   }
   queues_.wake(name_);
   asio::post(io_, [this] { target_->cancel(); });
@@ -81,9 +65,69 @@ void Delivery::stop() {
   thread_.join();
 }
 
-bool Delivery::sleep(std::chrono::milliseconds time) {
+bool Delivery::sleep(std::chrono::milliseconds time, bool whatever_is_asked) {
   std::unique_lock lock(mutex_);
-  return !stopped_.wait_for(lock, time, [this] { return stop_.load(); });
+  woken_.wait_for(lock, time, [&] { return stop_ || (asked_ != nullptr && !whatever_is_asked); });
+  return !stop_;
+}
+
+bool Delivery::ask(const SkipPtr& skip) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (asked_ != nullptr) return false;
+    asked_ = skip;
+    skip_asked_ = true;
+    woken_.notify_all();
+  }
+  queues_.wake(name_);
+  return true;
+}
+
+bool Delivery::take_back(const SkipPtr& skip) {
+  const std::lock_guard lock(mutex_);
+  if (asked_ != skip) return false;
+  asked_.reset();
+  skip_asked_ = false;
+  return true;
+}
+
+void Delivery::skip_what_was_asked() {
+  SkipPtr skip;
+  {
+    const std::lock_guard lock(mutex_);
+    if (asked_ == nullptr) return;
+    asked_.swap(skip);
+    skip_asked_ = false;
+    skip->state = Skip::State::begun;
+  }
+  try {
+    skip->record = let_go(*skip);
+  } catch (const std::exception& e) {
+    log::error("events: {}: {}", name_, e.what());
+    skip->record = fail(Errc::internal, "events: an event cannot be let go of");
+  }
+  skip->state = Skip::State::done;
+}
+
+// It stands in the log before it is gone.
+Result<std::string> Delivery::let_go(const Skip& skip) {
+  if (!delivers()) return fail(Errc::unsupported, "events: another server delivers");
+  if (!stuck_.has(skip.bucket, skip.event)) return fail(Errc::not_found, "events: not stuck");
+  VB_ASSIGN(const auto events, run_task(io_, store_.events(name_, skip.bucket, skip.event - 1, 1, 1)));
+  if (events.empty() || events.front().id != skip.event) {
+    stuck_.moved_on(skip.bucket);
+    return fail(Errc::not_found, "events: not there");
+  }
+  const std::string& record = events.front().record;
+  log::warn("events: {}: {} lets go of an event that it does not take: {}", name_, skip.who,
+            log::printable(record, record_logged_max));
+  VB_TRY(run_task(io_, store_.remove_events(name_, skip.bucket, {skip.event})));
+  queues_.removed(name_, skip.bucket, 1, record.size());
+  queues_.let_go(name_, 1);
+  stuck_.moved_on(skip.bucket);
+  Course& course = courses_[skip.bucket];
+  course = {.behind = skip.event, .singly = course.singly};
+  return record;
 }
 
 void Delivery::loop() {
@@ -100,6 +144,7 @@ void Delivery::loop() {
       queues_.wait(name_);
     }
     if (stop_) return;
+    skip_what_was_asked();
     const Outcome outcome = tried_round();
     if (outcome == Outcome::delivered) retry = options_.retry_first;
     if (outcome == Outcome::nothing && !sleep(look_again_after)) return;
@@ -114,11 +159,12 @@ void Delivery::loop() {
 bool Delivery::has_work() {
   if (SteadyClock::now() >= next_look_) {
     const auto began = SteadyClock::now();
-    const auto backlog = run(store_.event_backlog(name_));
+    const auto backlog = run_task(io_, store_.event_backlog(name_));
     if (backlog) queues_.load(name_, *backlog);
     const auto now = SteadyClock::now();
     next_look_ = now + std::max<SteadyClock::duration>(options_.look_every, 10 * (now - began));
   }
+  if (!delivers()) stuck_.clear();  // whoever is on duty knows
   return !ends() && !queues_.waiting(name_).empty();
 }
 
@@ -133,10 +179,11 @@ Delivery::Outcome Delivery::tried_round() {
 }
 
 // A batch of each bucket in turn, so that none waits for all of another's. A failure ends the round, for the target may
-// be gone; the next one begins behind that bucket, for it may be gone for these events alone.
+// be gone; the next one begins behind that bucket, for it may be gone for these events alone. An operator who
+// asks for something ends it, too.
 Delivery::Outcome Delivery::round() {
   auto waiting = queues_.waiting(name_);
-  std::ranges::rotate(waiting, std::ranges::find_if(waiting, [&](const auto& one) { return one.bucket > failed_at_; }));
+  std::ranges::rotate(waiting, std::ranges::find_if(waiting, [&](const auto& one) { return one.bucket > reached_; }));
   // Of those that have no events any more some are remembered: what was removed lies in the index for a while, and who
   // reads from the front again and again walks over all of it each time.
   std::erase_if(courses_, [&](const auto& known) {
@@ -145,7 +192,8 @@ Delivery::Outcome Delivery::round() {
   });
   Outcome all = Outcome::nothing;
   for (const auto& one : waiting) {
-    if (ends()) return all;
+    if (ends() || skip_asked_) return all;
+    reached_ = one.bucket;  // where the next round goes on, if this one ends here
     Course& course = courses_[one.bucket];
     if (SteadyClock::now() < course.not_before) {
       if (all == Outcome::nothing) all = Outcome::refused;
@@ -156,10 +204,7 @@ Delivery::Outcome Delivery::round() {
       course.retry = std::clamp(course.retry * 2, options_.retry_first, options_.retry_most);
       course.not_before = SteadyClock::now() + course.retry;
     }
-    if (outcome == Outcome::failed) {
-      failed_at_ = one.bucket;
-      return outcome;
-    }
+    if (outcome == Outcome::failed) return outcome;
     if (outcome == Outcome::delivered) course.retry = {};
     if (outcome == Outcome::delivered || all == Outcome::nothing) all = outcome;
   }
@@ -168,7 +213,8 @@ Delivery::Outcome Delivery::round() {
 
 Delivery::Outcome Delivery::deliver(uint64_t bucket, Course& course) {
   uint64_t& behind = course.behind;
-  const auto events = run(store_.events(name_, bucket, behind, options_.events_max, options_.bytes_max));
+  const size_t most = course.singly != 0 ? 1 : options_.events_max;
+  const auto events = run_task(io_, store_.events(name_, bucket, behind, most, options_.bytes_max));
   if (!events) {
     tell(std::unexpected(events.error()), 0);
     return Outcome::failed;
@@ -182,13 +228,20 @@ Delivery::Outcome Delivery::deliver(uint64_t bucket, Course& course) {
   std::vector<std::string> messages;
   for (const auto& event : *events) messages.push_back(event.record);
   size_t delivered = 0;
-  const auto done = run(target_->deliver(messages, delivered));
+  const auto done = run_task(io_, target_->deliver(messages, delivered));
   if (delivered != 0) {
     if (!remove(bucket, *events, delivered)) return Outcome::failed;
     behind = (*events)[delivered - 1].id;
+    stuck_.moved_on(bucket);
   }
   if (!stop_ || done) tell(done, delivered);
-  if (done) return Outcome::delivered;
+  if (done) {
+    if (course.singly != 0) --course.singly;
+    return Outcome::delivered;
+  }
+  course.singly = options_.events_max;
+  // Of several nobody knows yet which it was: they go one by one from now on.
+  if (!stop_ && events->size() == 1) tell_stuck(bucket, events->front(), done.error());
   return done.error() == Errc::invalid_request ? Outcome::refused : Outcome::failed;
 }
 
@@ -201,13 +254,19 @@ bool Delivery::remove(uint64_t bucket, const std::vector<store::QueuedEvent>& ev
     bytes += events[i].record.size();
   }
   for (;;) {
-    const auto removed = run(store_.remove_events(name_, bucket, ids));
+    const auto removed = run_task(io_, store_.remove_events(name_, bucket, ids));
     if (removed) break;
     log::warn("events: {}: what was delivered cannot be removed: {}", name_, describe(removed.error()));
-    if (!sleep(remove_again_after)) return false;
+    if (!sleep(remove_again_after, /*whatever_is_asked=*/true)) return false;
   }
   queues_.removed(name_, bucket, delivered, bytes);
   return true;
+}
+
+void Delivery::tell_stuck(uint64_t bucket, const store::QueuedEvent& event, const Error& error) {
+  std::string why = describe(error);
+  if (const std::string said = target_->said(); !said.empty()) why += ": " + said;
+  stuck_.failed(bucket, event, {error == Errc::invalid_request, std::move(why)}, system_clock().now_us());
 }
 
 void Delivery::tell(const Result<void>& delivered, size_t confirmed) {

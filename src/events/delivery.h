@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "events/stuck_events.h"
 #include "events/target.h"
 #include "s3/events/event_queues.h"
 #include "store/store.h"
@@ -45,6 +46,25 @@ class Delivery {
   void begin_stop();
   void stop();
 
+  // Thread-safe, as the rest below.
+  const std::string& name() const { return name_; }
+  bool delivers() const { return !options_.on_duty || options_.on_duty(); }
+  std::vector<StuckEvent> stuck() const { return stuck_.list(); }
+
+  // An event that is to be let go of; one at a time. The thread does it as soon as it is not busy with a batch.
+  struct Skip {
+    enum class State : uint8_t { asked, begun, done };
+    uint64_t bucket = 0, event = 0;
+    std::string who{};  // for the log
+    std::atomic<State> state{State::asked};
+    Result<std::string> record = std::string();  // when it is done: what was let go of
+  };
+  using SkipPtr = std::shared_ptr<Skip>;
+  // Of those that are stuck. False: another one is asked for.
+  bool ask(const SkipPtr& skip);
+  // False: it has begun.
+  bool take_back(const SkipPtr& skip);
+
  private:
   // refused: the target answers and does not take it; failed: it does not answer.
   enum class Outcome : uint8_t { nothing, delivered, refused, failed };
@@ -52,6 +72,7 @@ class Delivery {
   struct Course {
     uint64_t behind = 0;                   // the last event that was delivered
     std::chrono::milliseconds retry{0};    // after a refusal or a failure: others' events are not held up by it
+    size_t singly = 0;                     // so many go one by one: which of a batch was refused is not always told
     SteadyClock::time_point not_before{};  // the next try
   };
   Delivery(store::Store& store, s3::EventQueues& queues, std::string name, Options options);
@@ -64,10 +85,11 @@ class Delivery {
   Outcome deliver(uint64_t bucket, Course& course);
   bool remove(uint64_t bucket, const std::vector<store::QueuedEvent>& events, size_t delivered);
   void tell(const Result<void>& delivered, size_t confirmed);
-  // False: it is to stop.
-  bool sleep(std::chrono::milliseconds time);
-  template <class T>
-  T run(Task<T> task);
+  void tell_stuck(uint64_t bucket, const store::QueuedEvent& event, const Error& error);
+  void skip_what_was_asked();
+  Result<std::string> let_go(const Skip& skip);
+  // False: it is to stop. Shorter where there is an event to be let go of, unless that has to wait.
+  bool sleep(std::chrono::milliseconds time, bool whatever_is_asked = false);
 
   store::Store& store_;
   s3::EventQueues& queues_;
@@ -76,12 +98,15 @@ class Delivery {
   boost::asio::io_context io_{1};
   std::unique_ptr<Target> target_;
   std::map<uint64_t, Course> courses_;  // by bucket, of those with events
-  uint64_t failed_at_ = 0;              // the bucket whose events the target failed at last: others come next
+  uint64_t reached_ = 0;                // the bucket that was the last one's turn: others come next
   bool failing_ = false;
   SteadyClock::time_point next_look_{};
+  StuckEvents stuck_;
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
-  std::condition_variable stopped_;
+  SkipPtr asked_;
+  std::atomic<bool> skip_asked_{false};  // whether there is one, for a round that is under way
+  std::condition_variable woken_;        // to stop, or by asked_
   std::thread thread_;
 };
 

@@ -8,6 +8,7 @@
 #include <future>
 
 #include "events/delivery.h"
+#include "events/gone_targets.h"
 #include "events/make_target.h"
 #include "events/network_guard.h"
 #include "events/target_settings.h"
@@ -153,11 +154,42 @@ TEST(TargetSettings, SecretsComeFromAFileThatIsNotForEverybody) {
     ASSERT_FALSE(refused) << other;
     EXPECT_EQ(refused.error().find("hunter2"), std::string::npos);
   }
+  fs::remove(file);
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  const auto pipe = read({"a=http://x/"}, file.string());
+  ASSERT_FALSE(pipe) << "and nobody waits for who writes into it";
+  EXPECT_NE(pipe.error().find("regular file"), std::string::npos);
+  fs::remove(file);
   write_file(file, "a\n");
   const auto torn = read({"a=http://x/"}, file.string());
   ASSERT_FALSE(torn);
   EXPECT_NE(torn.error().find("line 1"), std::string::npos);
   EXPECT_FALSE(read({"a=http://x/"}, (folder / "none").string()));
+}
+
+TEST(TargetSettings, KafkasPasswordAndHowItIsShown) {
+  const TemporaryFolder folder;
+  const auto file = folder / "secrets";
+  write_file(file, "a user:hunter2\n");
+  const auto with = [&](const char* target) { return read({target}, file.string()); };
+  const std::pair<const char*, const char*> mechanisms[] = {{"a=kafka+tls://x/t?sasl=plain", "PLAIN"},
+                                                            {"a=kafka+tls://x/t?sasl=scram-sha-256", "SCRAM-SHA-256"},
+                                                            {"a=kafka://x/t?sasl=scram-sha-512", "SCRAM-SHA-512"}};
+  for (const auto& [target, mechanism] : mechanisms) {
+    const auto targets = with(target);
+    ASSERT_TRUE(targets) << targets.error();
+    EXPECT_EQ(targets->front().sasl, mechanism);
+    EXPECT_EQ(targets->front().path, "t");
+    EXPECT_FALSE(read({target})) << "without a password";
+  }
+  for (const char* bad : {"a=kafka+tls://x/t", "a=kafka://x/t?sasl=plain", "a=kafka+tls://x/t?sasl=gssapi",
+                          "a=kafka+tls://x/t?sasl=", "a=kafka+tls://x/t?", "a=kafka+tls://x/t?other=1"}) {
+    const auto refused = with(bad);
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_EQ(refused.error().find("hunter2"), std::string::npos);
+  }
+  write_file(file, "a :hunter2\n");
+  EXPECT_FALSE(with("a=kafka+tls://x/t?sasl=plain")) << "nobody's";
 }
 
 TEST(NetworkGuard, PrivateAddressesInEveryDress) {
@@ -276,14 +308,17 @@ class ScriptedTarget final : public Target {
     std::vector<std::string> got;
     std::function<size_t(size_t)> take = [](size_t n) { return n; };  // how many of so many
     std::string refuses{};                                            // a message that it never takes
+    bool refuses_all_beside = false;                                  // nor what comes together with it
     std::string breaks{};                                             // one at which it breaks off
     std::promise<void> enough;
     size_t wanted = 0;
   };
   explicit ScriptedTarget(Script& script) : script_(script) {}
+  std::string said() const override { return "too long"; }
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
     const std::lock_guard lock(script_.mutex);
-    if (messages.front() == script_.refuses) co_return fail(Errc::invalid_request, "test");
+    const bool beside = std::ranges::find(messages, script_.refuses) != messages.end() && script_.refuses_all_beside;
+    if (messages.front() == script_.refuses || beside) co_return fail(Errc::invalid_request, "test");
     if (messages.front() == script_.breaks) co_return fail(Errc::connection_failed, "test");
     delivered = std::min(script_.take(messages.size()), messages.size());
     script_.got.insert(script_.got.end(), messages.begin(), messages.begin() + static_cast<ptrdiff_t>(delivered));
@@ -345,6 +380,14 @@ class DeliveryTest : public ::testing::Test {
     const Delivery::Options options{.retry_first = std::chrono::milliseconds(1),
                                     .retry_most = std::chrono::milliseconds(4)};
     return std::move(*Delivery::make(store_, queues_, "t", target, options));
+  }
+  static Result<std::string> skip(Delivery& delivery, uint64_t bucket, uint64_t event) {
+    const auto asked = std::make_shared<Delivery::Skip>();
+    asked->bucket = bucket;
+    asked->event = event;
+    EXPECT_TRUE(delivery.ask(asked));
+    while (asked->state != Delivery::Skip::State::done) std::this_thread::yield();
+    return asked->record;
   }
   void wait_for(size_t events, const std::function<void()>& meanwhile) {
     {
@@ -440,6 +483,146 @@ TEST_F(DeliveryTest, WhatATargetRefusesHoldsUpItsOwnBucketAlone) {
   });
   delivery->stop();
   EXPECT_EQ(script_.got.back(), "behind it");
+}
+
+TEST_F(DeliveryTest, WhatIsRefusedIsShownAndAnOperatorMayLetGoOfIt) {
+  script_.refuses =
+      R"({"Records":[{"eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"a"},"object":{"key":"k"}}}]})";
+  script_.take = [](size_t) { return size_t{1}; };
+  say("a", "before");
+  say("a", script_.refuses);
+  say("a", "behind it");
+  auto delivery = make();
+  delivery->start();
+  while (delivery->stuck().empty() || delivery->stuck().front().tries < 3) std::this_thread::yield();
+  const StuckEvent stuck = delivery->stuck().front();
+  EXPECT_EQ(stuck.bucket_name + "/" + stuck.key + " " + stuck.happened, "a/k ObjectCreated:Put");
+  EXPECT_EQ(stuck.why, "invalid_request: test: too long");
+  EXPECT_TRUE(stuck.refused);
+  EXPECT_GT(stuck.since_us, 0);
+  EXPECT_EQ(parse_stuck_name(name_of_stuck(stuck)), std::pair(stuck.bucket, stuck.event));
+  const auto other = skip(*delivery, stuck.bucket, stuck.event + 1);
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, Errc::not_found) << "only what is stuck";
+  wait_for(2, [&] { EXPECT_EQ(skip(*delivery, stuck.bucket, stuck.event).value_or("failed"), script_.refuses); });
+  delivery->stop();
+  EXPECT_EQ(script_.got, (std::vector<std::string>{"before", "behind it"}));
+  EXPECT_TRUE(delivery->stuck().empty());
+  EXPECT_TRUE(queues_.waiting("t").empty());
+  EXPECT_EQ(queues_.states().front().let_go, 1u);
+  asio::io_context io;
+  EXPECT_TRUE(run(io, store_.event_backlog("t"))->empty());
+}
+
+// It waited for the end of a round, and a slow target made that long.
+TEST_F(DeliveryTest, AnOperatorIsHeardInTheMiddleOfARound) {
+  script_.refuses = "poison";
+  say("a", "poison");
+  for (const char* bucket : {"b", "c"}) {
+    if (std::string_view(bucket) != "b") store_.make_bucket(bucket);
+    say(bucket, bucket);
+  }
+  std::promise<void> entered, go;
+  const auto asked = std::make_shared<Delivery::Skip>();
+  size_t calls = 0;
+  bool heard = false;
+  script_.take = [&, released = go.get_future().share()](size_t n) {
+    if (++calls == 1) {
+      entered.set_value();
+      released.wait();
+    } else if (calls == 2) {
+      heard = asked->state == Delivery::Skip::State::done;
+    }
+    return n;
+  };
+  auto delivery = make();
+  wait_for(2, [&] {
+    delivery->start();
+    entered.get_future().wait();
+    const StuckEvent stuck = delivery->stuck().at(0);
+    asked->bucket = stuck.bucket;
+    asked->event = stuck.event;
+    EXPECT_TRUE(delivery->ask(asked));
+    go.set_value();
+  });
+  delivery->stop();
+  EXPECT_TRUE(heard) << "before the next bucket's turn";
+  EXPECT_EQ(asked->record.value_or("failed"), "poison");
+}
+
+TEST_F(DeliveryTest, WhichOfABatchIsRefusedIsFoundOut) {
+  script_.refuses = "poison";
+  script_.refuses_all_beside = true;
+  for (const char* text : {"1", "2", "3", "poison", "5"}) say("a", text);
+  auto delivery = make();
+  wait_for(3, [&] { delivery->start(); });
+  while (delivery->stuck().empty() || delivery->stuck().front().tries < 3) std::this_thread::yield();
+  const StuckEvent stuck = delivery->stuck().front();
+  wait_for(4, [&] { EXPECT_EQ(skip(*delivery, stuck.bucket, stuck.event).value_or("failed"), "poison"); });
+  delivery->stop();
+  EXPECT_EQ(script_.got, (std::vector<std::string>{"1", "2", "3", "5"}));
+}
+
+TEST_F(DeliveryTest, ATargetThatIsGoneIsCountedBoundedAndLetGoOf) {
+  for (int i = 0; i < 5; ++i) say("a", "12345");
+  say("b", "1");
+  asio::io_context io;
+  // As a start without the target has it.
+  s3::EventQueues queues({{"other", "file"}}, {.events_max = 12, .bytes_max = 1 * MiB});
+  GoneTargets gone(store_, queues, {});
+  ASSERT_TRUE(gone.load());
+  ASSERT_EQ(queues.states().size(), 2u);
+  const auto state = queues.states().back();
+  EXPECT_EQ(state.target.name + state.target.type, "t");
+  EXPECT_EQ(state.events, 6u);
+  EXPECT_EQ(state.bytes, 26u);
+  EXPECT_EQ(state.buckets, 2u);
+  for (uint64_t id = 100; queues.admit("t", "owner", 1).has_value(); ++id) queues.added(id, "owner", {{"t", "x"}});
+  EXPECT_EQ(queues.states().back().events, 9u) << "who comes has half of what was free";
+  EXPECT_FALSE(run(io, gone.drop("other", "me", deadline_in(std::chrono::minutes(1))))) << "it is configured";
+  EXPECT_EQ(run(io, gone.drop("none", "me", deadline_in(std::chrono::minutes(1)))).error().code, Errc::not_found);
+  const auto none = run(io, gone.drop("t", "me", SteadyClock::now()));
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->left, 9u) << "there was no time";
+  const auto dropped = run(io, gone.drop("t", "me", deadline_in(std::chrono::minutes(1))));
+  ASSERT_TRUE(dropped);
+  EXPECT_EQ(dropped->events, 6u);
+  EXPECT_EQ(dropped->bytes, 26u);
+  EXPECT_TRUE(run(io, store_.event_backlog("t"))->empty());
+  EXPECT_TRUE(run(io, store_.event_queues())->empty());
+}
+
+TEST_F(DeliveryTest, WhoIsNotOnDutyLetsGoOfNothing) {
+  say("a", "1");
+  s3::EventQueues queues({}, {});
+  GoneTargets gone(store_, queues, {.on_duty = [] { return false; }});
+  ASSERT_TRUE(gone.load());
+  asio::io_context io;
+  const auto refused = run(io, gone.drop("t", "me", deadline_in(std::chrono::minutes(1))));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::unsupported);
+  EXPECT_EQ(run(io, store_.event_backlog("t"))->size(), 1u);
+}
+
+TEST(StuckEvents, AsManyAreKeptAsMayBeTold) {
+  StuckEvents stuck;
+  for (uint64_t bucket = 0; bucket < 2 * StuckEvents::kept_max; ++bucket)
+    stuck.failed(bucket, {7, "no JSON"}, {true, "why"}, 1);
+  stuck.failed(0, {7, "no JSON"}, {false, "another why"}, 2);
+  ASSERT_EQ(stuck.list().size(), StuckEvents::kept_max);
+  EXPECT_EQ(stuck.list().front().tries, 2u);
+  EXPECT_EQ(stuck.list().front().why, "another why");
+  EXPECT_FALSE(stuck.list().front().refused);
+  EXPECT_EQ(stuck.list().front().since_us, 1);
+  stuck.failed(0, {8, R"({"Event":"s3:TestEvent","Bucket":"b"})"}, {true, "why"}, 3);
+  EXPECT_EQ(stuck.list().front().tries, 1u) << "another event";
+  EXPECT_EQ(stuck.list().front().bucket_name + stuck.list().front().happened, "bs3:TestEvent");
+  stuck.moved_on(0);
+  EXPECT_FALSE(stuck.has(0, 8));
+  EXPECT_TRUE(stuck.has(1, 7));
+  for (const char* bad : {"", "1", "-", "1-", "-1", "1-2-3", "g-1", "11111111111111111-1"}) {
+    EXPECT_FALSE(parse_stuck_name(bad)) << bad;
+  }
 }
 
 TEST_F(DeliveryTest, WhatATargetBreaksOffAtHoldsUpItsOwnBucketAlone) {

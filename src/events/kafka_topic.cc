@@ -57,9 +57,11 @@ class KafkaTopic final : public Target {
   explicit KafkaTopic(TargetSettings settings) : settings_(std::move(settings)), complaints_(settings_.name) {}
   ~KafkaTopic() override { drop(); }
 
+  std::string said() const override { return complaints_.said(); }
   void cut() override { cut_ = true; }
 
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
+    complaints_.begin();
     const std::vector<std::string> keys = keys_of_events(messages);
     while (delivered < messages.size()) {
       const size_t end = end_of_wave(keys, delivered);
@@ -93,7 +95,14 @@ class KafkaTopic final : public Target {
         {"reconnect.backoff.max.ms", "2000"},
         {"receive.message.max.bytes", "4194304"},
         {"socket.nagle.disable", "true"},
-        {"security.protocol", settings_.tls ? "ssl" : "plaintext"}};
+        {"security.protocol",
+         std::string(settings_.sasl.empty() ? "" : "sasl_") + (settings_.tls ? "ssl" : "plaintext")}};
+    if (!settings_.sasl.empty()) {
+      const size_t colon = settings_.secret.find(':');
+      values.emplace_back("sasl.mechanism", settings_.sasl);
+      values.emplace_back("sasl.username", settings_.secret.substr(0, colon));
+      values.emplace_back("sasl.password", settings_.secret.substr(colon + 1));
+    }
     if (settings_.tls && !settings_.ca_file.empty()) values.emplace_back("ssl.ca.location", settings_.ca_file);
     if (settings_.tls) values.emplace_back("ssl.endpoint.identification.algorithm", "https");
     char text[errstr_bytes];

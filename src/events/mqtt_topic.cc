@@ -57,6 +57,7 @@ class MqttTopic final : public Target {
     expect_host(tls_.native_handle(), settings_.host);
   }
 
+  std::string said() const override { return complaints_.said(); }
   void cut() override {
     cut_ = true;
     (void)::eventfd_write(cut_event_.get(), 1);
@@ -64,6 +65,7 @@ class MqttTopic final : public Target {
 
   // One after the other: what a broker refuses must not be overtaken by what it takes.
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
+    complaints_.begin();
     for (const std::string& message : messages) {
       const bool reused = client_ != nullptr;
       auto done = publish(message);

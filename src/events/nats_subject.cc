@@ -33,6 +33,7 @@ class NatsSubject final : public Target {
 
   // One after the other: what a stream refuses must not be overtaken by what it takes.
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
+    complaints_.begin();
     for (const std::string& message : messages) {
       const bool reused = stream_.is_open();
       auto done = co_await publish(message);
@@ -45,6 +46,7 @@ class NatsSubject final : public Target {
     co_return Result<void>();
   }
 
+  std::string said() const override { return complaints_.said(); }
   void cancel() override { stream_.cancel(); }
   void cut() override { stream_.cut(); }
 

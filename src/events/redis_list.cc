@@ -7,8 +7,8 @@
 #include <mutex>
 #include <string_view>
 
-#include "base/log.h"
 #include "base/name_lookup.h"
+#include "events/complaints.h"
 #include "events/network_guard.h"
 
 namespace verbena::events {
@@ -25,9 +25,10 @@ using ReplyPtr = std::unique_ptr<redisReply, FreeReply>;
 
 class RedisList final : public Target {
  public:
-  explicit RedisList(TargetSettings settings) : settings_(std::move(settings)) {}
+  explicit RedisList(TargetSettings settings) : settings_(std::move(settings)), complaints_(settings_.name) {}
   ~RedisList() override { drop(); }
 
+  std::string said() const override { return complaints_.said(); }
   void cut() override {
     const std::lock_guard lock(mutex_);
     cut_ = true;
@@ -35,8 +36,10 @@ class RedisList final : public Target {
   }
 
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
+    complaints_.begin();
     auto done = push(messages);
     if (done) {
+      complaints_.forget();
       delivered = messages.size();  // one command is done whole or not at all
     } else {
       drop();
@@ -96,8 +99,7 @@ class RedisList final : public Target {
     if (reply == nullptr) return fail(Errc::connection_failed, "redis: no answer");
     if (reply->type == wanted) return {};
     if (reply->type == REDIS_REPLY_ERROR) {
-      log::warn("events: {}: the server says: {}", settings_.name,
-                log::printable(std::string_view(reply->str, static_cast<size_t>(reply->len)), 200));
+      complaints_.say(std::string_view(reply->str, static_cast<size_t>(reply->len)));
     }
     return fail(Errc::invalid_request, "redis: the server refuses");
   }
@@ -108,6 +110,7 @@ class RedisList final : public Target {
   }
 
   const TargetSettings settings_;
+  Complaints complaints_;
   std::mutex mutex_;  // where it changes: cut() comes from another thread
   RedisPtr redis_;
   std::atomic<bool> cut_{false};

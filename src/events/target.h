@@ -15,6 +15,8 @@ class Target {
   // `delivered`: how many of them, from the first, the target has confirmed, also where it fails. Of the next one
   // nobody knows then: it comes again. invalid_request: the target answers, but does not take it.
   virtual Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) = 0;
+  // What its server said of what the last deliver() left, in words for people; empty: nothing.
+  virtual std::string said() const { return {}; }
   // Ends a deliver() that waits, if it can. On the loop.
   virtual void cancel() {}
   // The same for one that blocks. Any thread.

@@ -1,14 +1,10 @@
 #include "events/target_settings.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cstring>
 #include <map>
 
-#include "base/fd.h"
 #include "base/log.h"
+#include "base/private_file.h"
 #include "events/target_url.h"
 
 namespace verbena::events {
@@ -43,13 +39,27 @@ std::expected<TargetSettings, std::string> parse_target(const std::string& text)
 
 // What is said does not have the secret in it.
 std::expected<void, std::string> check_secret(const TargetSettings& target) {
-  const bool named = target.type == TargetType::mqtt || target.type == TargetType::amqp;
+  const bool named =
+      target.type == TargetType::mqtt || target.type == TargetType::amqp || target.type == TargetType::kafka;
   const size_t colon = target.secret.find(':');
   if (named && (colon == std::string::npos || colon == 0)) {
     return Wrong("events.secrets: " + target.name + " needs USER:PASSWORD");
   }
-  if (target.type == TargetType::kafka || target.type == TargetType::file) {
+  if (target.type == TargetType::kafka && target.sasl.empty()) {
+    return Wrong("events.secrets: " + target.name +
+                 " needs to know how to show it: ?sasl=scram-sha-512, scram-sha-256 or plain behind the topic");
+  }
+  if (target.type == TargetType::file) {
     return Wrong("events.secrets: " + target.name + " is of a kind that is spoken to without a secret");
+  }
+  return {};
+}
+
+std::expected<void, std::string> check_sasl(const TargetSettings& target) {
+  if (target.sasl.empty()) return {};
+  if (target.secret.empty()) return Wrong("events.targets: " + target.name + " needs a line in events.secrets");
+  if (target.sasl == "PLAIN" && !target.tls) {
+    return Wrong("events.targets: " + target.name + " would show its password to everybody: kafka+tls, or scram");
   }
   return {};
 }
@@ -58,23 +68,12 @@ std::expected<void, std::string> check_secret(const TargetSettings& target) {
 std::expected<std::map<std::string, std::string>, std::string> read_secrets(const std::string& path) {
   std::map<std::string, std::string> secrets;
   if (path.empty()) return secrets;
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat is{};
-  if (!file || ::fstat(file.get(), &is) != 0) {
-    return Wrong("events.secrets: " + log::printable(path, 256) + ": " + std::strerror(errno));
-  }
-  if ((is.st_mode & 0007) != 0) {
-    return Wrong("events.secrets: " + log::printable(path, 256) + " can be read by everybody: chmod 600 it");
-  }
-  std::string text(secrets_bytes_max + 1, '\0');
-  const ssize_t n = ::read(file.get(), text.data(), text.size());
-  if (n < 0 || static_cast<size_t>(n) > secrets_bytes_max) {
-    return Wrong("events.secrets: " + log::printable(path, 256) + " cannot be read, or is too long");
-  }
-  text.resize(static_cast<size_t>(n));
+  const auto read = read_secret_file(path, secrets_bytes_max, not_for_everybody);
+  if (!read) return Wrong("events.secrets: " + log::printable(path, 256) + " " + read.error());
+  const std::string_view text = read->text();
   for (size_t at = 0, line = 1; at < text.size(); ++line) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view one(text.data() + at, end - at);
+    const std::string_view one = text.substr(at, end - at);
     at = end + 1;
     if (one.empty() || one.starts_with('#')) continue;
     const size_t blank = one.find(' ');
@@ -140,6 +139,9 @@ std::expected<std::vector<TargetSettings>, std::string> read_targets(const Confi
       return Wrong("events.allow_private: there is no target '" + log::printable(name, 64) + "' in events.targets");
     }
     target->allow_private = true;
+  }
+  for (const TargetSettings& target : targets) {
+    if (auto sound = check_sasl(target); !sound) return Wrong(sound.error());
   }
   return targets;
 }

@@ -6,7 +6,7 @@
 //   nats://, nats+tls://HOST[:PORT]/SUBJECT
 //   mqtt://, mqtts://HOST[:PORT]/TOPIC
 //   amqp://, amqps://HOST[:PORT]/VHOST/EXCHANGE/ROUTING-KEY    each with %XX for what is no name
-//   kafka://, kafka+tls://HOST[:PORT]/TOPIC
+//   kafka://, kafka+tls://HOST[:PORT]/TOPIC[?sasl=MECHANISM]    plain, scram-sha-256 or scram-sha-512
 #pragma once
 
 #include <chrono>
@@ -30,6 +30,7 @@ struct TargetSettings {
   std::string path{};  // with the query; a file's; the name of a list, a subject, a topic, a routing key
   unsigned database = 0;
   std::string vhost{}, exchange{};  // of AMQP; an exchange without a name is the default one
+  std::string sasl{};               // of Kafka: the mechanism by which a password is shown; empty: there is none
   std::string secret{};             // a bearer token; "USER:PASSWORD"; "PASSWORD" of a Redis, a token of NATS
   bool allow_private = false;       // may lie in a private network
   std::string ca_file{};            // empty: the system's

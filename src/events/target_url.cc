@@ -6,6 +6,7 @@
 #include <string>
 
 #include "auth/auth.h"
+#include "base/host_port.h"
 
 namespace verbena::events {
 namespace {
@@ -33,21 +34,12 @@ bool parse_all(std::string_view text, N& into) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-// "host:port", "[v6]:port", each without the port.
 bool parse_host(std::string_view text, TargetSettings& target) {
-  if (text.starts_with('[')) {
-    const size_t end = text.find(']');
-    if (end == std::string_view::npos) return false;
-    target.host = text.substr(1, end - 1);
-    text.remove_prefix(end + 1);
-    if (text.empty()) return !target.host.empty();
-    return text.starts_with(':') && parse_all(text.substr(1), target.port) && target.port != 0;
-  }
-  const size_t colon = text.rfind(':');
-  target.host = text.substr(0, colon);
-  if (target.host.empty() || target.host.find_first_of("@:") != std::string::npos) return false;
-  if (colon == std::string_view::npos) return true;
-  return parse_all(text.substr(colon + 1), target.port) && target.port != 0;
+  auto place = parse_host_port(text);
+  if (!place) return false;
+  target.host = std::move(place->host);
+  if (place->port != 0) target.port = place->port;
+  return true;
 }
 
 bool parse_list(std::string_view path, TargetSettings& target) {
@@ -86,7 +78,20 @@ bool parse_amqp_place(std::string_view path, TargetSettings& target) {
          path.find_first_of("/?#") == std::string_view::npos;
 }
 
+// As librdkafka spells them.
+bool parse_sasl(std::string_view query, TargetSettings& target) {
+  if (query == "sasl=plain") target.sasl = "PLAIN";
+  if (query == "sasl=scram-sha-256") target.sasl = "SCRAM-SHA-256";
+  if (query == "sasl=scram-sha-512") target.sasl = "SCRAM-SHA-512";
+  return !target.sasl.empty();
+}
+
 bool parse_kafka_topic(std::string_view path, TargetSettings& target) {
+  const size_t query = path.find('?');
+  if (query != std::string_view::npos) {
+    if (!parse_sasl(path.substr(query + 1), target)) return false;
+    path = path.substr(0, query);
+  }
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
            c == '-';

@@ -15,6 +15,7 @@
 
 #include "base/name_lookup.h"
 #include "events/client_tls.h"
+#include "events/complaints.h"
 #include "events/network_guard.h"
 
 namespace verbena::events {
@@ -37,7 +38,7 @@ std::unexpected<Error> hook_error(const boost::system::error_code& ec, const cha
   return fail(Errc::connection_failed, what, ec.category() == boost::system::system_category() ? ec.value() : 0);
 }
 
-const char* said(int status) {
+const char* kind_of(int status) {
   switch (status / 100) {
     case 3:
       return "webhook: it answers with a redirection (3xx)";
@@ -51,24 +52,27 @@ const char* said(int status) {
 class Webhook final : public Target {
  public:
   Webhook(asio::io_context& io, asio::ssl::context tls, TargetSettings settings)
-      : io_(io), tls_(std::move(tls)), settings_(std::move(settings)) {
+      : io_(io), tls_(std::move(tls)), settings_(std::move(settings)), complaints_(settings_.name) {
     const bool v6 = settings_.host.find(':') != std::string::npos;
     host_ = v6 ? "[" + settings_.host + "]" : settings_.host;
     if (settings_.port != (settings_.tls ? 443 : 80)) host_ += ":" + std::to_string(settings_.port);
   }
 
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
+    complaints_.begin();
     for (const std::string& message : messages) {
       const bool reused = stream_.has_value();
       auto done = co_await post(message);
       // A connection that rested may have been closed by the other side meanwhile.
       if (!done && reused && done.error() == Errc::connection_failed) done = co_await post(message);
       if (!done) co_return done;
+      complaints_.forget();
       ++delivered;
     }
     co_return Result<void>();
   }
 
+  std::string said() const override { return complaints_.said(); }
   void cancel() override {
     if (stream_) beast::get_lowest_layer(*stream_).close();
   }
@@ -125,8 +129,9 @@ class Webhook final : public Target {
     }
     if (ec) co_return hook_error(ec, "webhook: no answer");
     if (!answer.keep) stream_.reset();
-    if (answer.status / 100 != 2) co_return fail(Errc::invalid_request, said(answer.status));
-    co_return Result<void>();
+    if (answer.status / 100 == 2) co_return Result<void>();
+    complaints_.say("status " + std::to_string(answer.status));
+    co_return fail(Errc::invalid_request, kind_of(answer.status));
   }
 
   struct Answer {
@@ -158,6 +163,7 @@ class Webhook final : public Target {
   asio::io_context& io_;
   asio::ssl::context tls_;
   const TargetSettings settings_;
+  Complaints complaints_;
   std::string host_;
   std::optional<TlsStream> stream_;
   std::atomic<bool> cut_{false};

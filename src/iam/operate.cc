@@ -48,14 +48,15 @@ void answer_rights(const OperatorCalls& calls, const s3::Caller& caller, const a
   write_admin_outcome(out, {}, response);
 }
 
-Task<void> answer_operator(OperatorCalls& calls, std::string_view call, std::string_view body, s3::Response& response) {
+Task<void> answer_operator(OperatorCalls& calls, std::string_view call, std::string_view who, std::string_view body,
+                           s3::Response& response) {
   auto in = read_admin_request(body);
   if (!in) {
     write_admin_error(in.error(), {}, response);
     co_return;
   }
   std::string message;
-  const auto out = co_await calls.serve(call, *in, message);
+  const auto out = co_await calls.serve(call, who, *in, message);
   write_admin_outcome(out, message, response);
 }
 

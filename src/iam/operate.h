@@ -23,7 +23,9 @@ class OperatorCalls {
   // The right that a call takes, as policies name it ("admin:ServerInfo"); empty: there is no such call.
   virtual std::string_view right_of(std::string_view call) const = 0;
   // `in`: the request, an object. `message`: what is wrong with it, for people. References outlive the task.
-  virtual Task<Result<nlohmann::json>> serve(std::string_view call, const nlohmann::json& in, std::string& message) = 0;
+  // `who`: the caller's ARN, for the log.
+  virtual Task<Result<nlohmann::json>> serve(std::string_view call, std::string_view who, const nlohmann::json& in,
+                                             std::string& message) = 0;
 };
 
 // access_denied.
@@ -35,6 +37,7 @@ void answer_rights(const OperatorCalls& calls, const s3::Caller& caller, const a
                    const WallClock& clock, s3::Response& response);
 
 // Fills `response` whatever comes of it. References outlive the task.
-Task<void> answer_operator(OperatorCalls& calls, std::string_view call, std::string_view body, s3::Response& response);
+Task<void> answer_operator(OperatorCalls& calls, std::string_view call, std::string_view who, std::string_view body,
+                           s3::Response& response);
 
 }  // namespace verbena::iam

@@ -172,7 +172,7 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
   if (const auto right = operator_ == nullptr ? std::string_view() : operator_->right_of(name); !right.empty()) {
     const auto allowed = may_operate(request.caller, key, right, clock_);
     if (allowed && request.method == "POST") {
-      co_await answer_operator(*operator_, name, body, response);
+      co_await answer_operator(*operator_, name, key.principal->arn, body, response);
     } else {
       const Error wrong_method{Errc::method_not_allowed, 0, "iam: admin"};
       write_admin_error(allowed ? wrong_method : allowed.error(), {}, response);

@@ -12,11 +12,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <exception>
 #include <mutex>
 #include <optional>
 
+#include "base/host_port.h"
 #include "base/name_lookup.h"
 #include "base/task.h"
 
@@ -107,18 +107,11 @@ Result<std::unique_ptr<PostClient>> PostClient::create(std::string_view url, std
     return fail(Errc::invalid_argument, "an address without query, blanks and other characters than ASCII's");
   }
   auto state = std::make_unique<State>();
-  const size_t colon = authority.rfind(':');
-  const bool has_port = colon != std::string_view::npos && authority.find(']', colon) == std::string_view::npos;
-  state->host = authority.substr(0, has_port ? colon : authority.size());
-  const std::string_view port = has_port ? authority.substr(colon + 1) : tls ? "443" : "80";
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), state->port);
-  const bool digits = error == std::errc() && end == port.data() + port.size() && port.size() <= 5;
-  if (state->host.starts_with('[') && state->host.ends_with(']')) {
-    state->host = state->host.substr(1, state->host.size() - 2);
-  }
-  if (state->host.empty() || !digits || authority.find('@') != std::string_view::npos) {
-    return fail(Errc::invalid_argument, "an address like http://HOST:PORT");
-  }
+  auto place = parse_host_port(authority);
+  if (!place) return fail(Errc::invalid_argument, "an address like http://HOST:PORT");
+  state->host = std::move(place->host);
+  const uint16_t usual = tls ? 443 : 80;
+  state->port = place->port != 0 ? place->port : usual;
   state->host_header = authority;
   state->path = own_path.empty() || own_path == "/" ? path : own_path;
   if (tls) {

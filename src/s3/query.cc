@@ -3,15 +3,27 @@
 #include <algorithm>
 #include <charconv>
 
-#include "auth/auth.h"
+#include "base/hex.h"
+#include "base/secret.h"
 
 namespace verbena::s3 {
 namespace {
 
-std::optional<std::string> decode(std::string_view text) {
-  std::string spaced(text);
-  std::ranges::replace(spaced, '+', ' ');
-  return auth::uri_decode(spaced);
+// Into a string that is empty. It does not grow: one that does leaves a copy of its beginning behind.
+bool decode(std::string_view text, std::string& into) {
+  into.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      into += text[i] == '+' ? ' ' : text[i];
+      continue;
+    }
+    if (text.size() - i < 3) return false;
+    const int high = hex_value(text[i + 1]), low = hex_value(text[i + 2]);
+    if (high < 0 || low < 0) return false;
+    into += static_cast<char>(high << 4 | low);
+    i += 2;
+  }
+  return true;
 }
 
 }  // namespace
@@ -25,6 +37,8 @@ std::optional<uint64_t> parse_decimal(std::string_view text) {
 
 Result<Query> Query::parse(std::string_view raw) {
   Query query;
+  if (raw.empty()) return query;
+  query.items_.reserve(std::min<size_t>(static_cast<size_t>(std::ranges::count(raw, '&')) + 1, parameters_max));
   while (!raw.empty()) {
     const size_t cut = std::min(raw.find('&'), raw.size());
     const std::string_view piece = raw.substr(0, cut);
@@ -32,12 +46,16 @@ Result<Query> Query::parse(std::string_view raw) {
     if (piece.empty()) continue;
     if (query.items_.size() == parameters_max) return fail(Errc::invalid_request, "Too many query parameters.");
     const size_t equals = std::min(piece.find('='), piece.size());
-    auto name = decode(piece.substr(0, equals));
-    auto value = decode(piece.substr(std::min(equals + 1, piece.size())));
-    if (!name || !value) return fail(Errc::invalid_uri, "query: percent escape");
-    query.items_.emplace_back(std::move(*name), std::move(*value));
+    auto& [name, value] = query.items_.emplace_back();
+    if (!decode(piece.substr(0, equals), name) || !decode(piece.substr(std::min(equals + 1, piece.size())), value)) {
+      return fail(Errc::invalid_uri, "query: percent escape");
+    }
   }
   return query;
+}
+
+void Query::wipe_values() {
+  for (auto& [name, value] : items_) wipe(value);
 }
 
 std::optional<std::string_view> Query::get(std::string_view name) const {

@@ -1,4 +1,4 @@
-// A query string, decoded.
+// A query string or a form, decoded. It may have a password or a token in it, so its values are wiped when it goes.
 #pragma once
 
 #include <optional>
@@ -15,6 +15,15 @@ class Query {
  public:
   static constexpr size_t parameters_max = 256;
 
+  Query() = default;
+  ~Query() { wipe_values(); }
+  // Moves carry the strings along where they lie, so nothing is left behind.
+  Query(Query&& other) noexcept : items_(std::exchange(other.items_, {})) {}
+  Query& operator=(Query&& other) noexcept {
+    std::swap(items_, other.items_);
+    return *this;
+  }
+
   // Percent-decodes names and values; '+' is a space, as in HTML forms and at AWS. Empty pieces ("a&&b") are dropped.
   // invalid_uri for a broken escape, invalid_request for too many parameters.
   static Result<Query> parse(std::string_view raw);
@@ -26,6 +35,7 @@ class Query {
   Result<int64_t> number(std::string_view name, int64_t min, int64_t max, int64_t fallback, const char* context) const;
 
   const std::vector<std::pair<std::string, std::string>>& items() const { return items_; }
+  void wipe_values();
 
  private:
   std::vector<std::pair<std::string, std::string>> items_;

@@ -116,6 +116,21 @@ constexpr std::array operations = {
     Operation{Scope::object, "OPTIONS", "", serve_preflight},
 };
 
+// Operations of one scope and method, which stand side by side, by their first: one comparison for all of them.
+constexpr auto same_method_runs = [] {
+  struct Runs {
+    std::array<uint8_t, operations.size() + 1> begins{};
+    size_t count = 0;
+  } runs;
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const bool goes_on =
+        i != 0 && operations[i].scope == operations[i - 1].scope && operations[i].method == operations[i - 1].method;
+    if (!goes_on) runs.begins[runs.count++] = static_cast<uint8_t>(i);
+  }
+  runs.begins[runs.count] = operations.size();
+  return runs;
+}();
+
 // "GET object?tagging": as docs/s3.md writes it.
 std::string_view action_name(const Operation& operation) {
   static const auto names = [] {
@@ -161,16 +176,19 @@ bool takes(const Operation& operation, const std::string& parameter) {
 Result<const Operation*> find_operation(Scope scope, Context& context) {
   const std::string_view method = context.request.method;
   bool other_method = true;
-  for (const Operation& operation : operations) {
-    if (operation.scope != scope || operation.method != method) continue;
+  for (size_t run = 0; run < same_method_runs.count; ++run) {
+    const size_t begin = same_method_runs.begins[run], end = same_method_runs.begins[run + 1];
+    if (operations[begin].scope != scope || operations[begin].method != method) continue;
     other_method = false;
-    if (!operation.selector.empty() && !context.query.has(operation.selector)) continue;
-    for (const auto& [name, value] : context.query.items()) {
-      if (takes(operation, name)) continue;
-      context.error_fields.emplace_back("Query", name);
-      return fail(Errc::not_implemented, "query parameter");
+    for (const Operation& operation : std::span(operations).subspan(begin, end - begin)) {
+      if (!operation.selector.empty() && !context.query.has(operation.selector)) continue;
+      for (const auto& [name, value] : context.query.items()) {
+        if (takes(operation, name)) continue;
+        context.error_fields.emplace_back("Query", name);
+        return fail(Errc::not_implemented, "query parameter");
+      }
+      return &operation;
     }
-    return &operation;
   }
   if (!other_method || (method == "POST" && scope != Scope::service)) return fail(Errc::not_implemented, "operation");
   context.error_fields.emplace_back("Method", method);

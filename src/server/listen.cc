@@ -38,10 +38,12 @@ std::expected<void, std::string> Server::State::listen() {
   uint16_t native_port = config.rdma.port;
   certificate_port = config.sign_in.certificates.port;
   pages = std::make_unique<admin::Pages>(*verifier, stopping, guesses.get());
-  const admin::ConsoleSignIn by_provider{.issuer = config.admin.console_provider,
-                                         .client = config.admin.console_client,
-                                         .role = config.admin.console_role};
-  console = std::make_unique<admin::Console>(config.domain, by_provider);
+  const admin::ConsoleSignIn people{.issuer = config.admin.console_provider,
+                                    .client = config.admin.console_client,
+                                    .role = config.admin.console_role,
+                                    .directory = !config.sign_in.ldap.url.empty(),
+                                    .directory_role = !config.sign_in.ldap.role.empty()};
+  console = std::make_unique<admin::Console>(config.domain, people);
   s3::show_buckets(config.admin.bucket_metrics);
   usage_metrics = std::make_unique<s3::UsageMetrics>(service->store, config.admin.bucket_metrics);
   export_process_metrics(directory ? directory->path() : std::filesystem::path());
@@ -148,6 +150,7 @@ void Server::State::serve_operator() {
                                      .watch = watch,
                                      .door = door.get(),
                                      .events = event_queues.get(),
+                                     .deliveries = deliveries.get(),
                                      .pool = *admin_pool,
                                      .doctor_pool = *doctor_pool,
                                      .stopping = stopping};

@@ -1,6 +1,5 @@
 // What holds accounts and objects, and what works on them without being asked.
 #include "base/log.h"
-#include "events/make_target.h"
 #include "s3/access/access.h"
 #include "server/server_state.h"
 #include "store/local/local_store.h"
@@ -114,6 +113,7 @@ std::expected<void, std::string> Server::State::open_rados() {
                                 .index_pool = config.rados.index_pool,
                                 .name_space = config.rados.name_space,
                                 .timeout = config.rados.timeout,
+                                .keeps = config.rados.keep,
                                 .split_rows = config.rados.split_rows,
                                 .arena = arena.get()};
   options.on_change = [this] {
@@ -130,6 +130,7 @@ std::expected<void, std::string> Server::State::open_rados() {
   if (!opened) return std::unexpected("cannot open the store in the Ceph cluster: " + opened.error());
   accounts = std::make_unique<AccountsInCluster>(**opened);
   feeds = opened->get();
+  shared_keys = opened->get();
   on_duty = [shared = opened->get()] { return shared->on_duty(); };
   store = std::move(*opened);
   return {};
@@ -143,14 +144,13 @@ std::expected<void, std::string> Server::State::open_store() {
   verifier = std::make_unique<auth::Verifier>(
       *identities, system_clock(),
       auth::Verifier::Options{.region = config.region, .express = config.s3_express.enabled, .domain = config.domain});
-  // Other servers of a cluster change keys, too, and nobody tells a hot tier here.
   guesses = std::make_unique<auth::Guesses>(system_clock(),
                                             auth::Guesses::Limits{.tries_max = config.http.wrong_signatures_max});
-  const bool alone = !directory || config.engine == EngineChoice::local;
-  hot_bytes = alone ? config.cache.size.value_or(config.arena_size / 2) : 0;
+  hot_bytes = config.cache.size.value_or(config.arena_size / 2);
   if (hot_bytes != 0) {
     store::HotStore::Options hot{.arena = arena.get(), .capacity = hot_bytes};
     hot.object_size_max = config.cache.object_size_max;
+    hot.shared = shared_keys;
     hot_store = std::make_unique<store::HotStore>(*store, hot);
   }
   store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;
@@ -192,25 +192,11 @@ std::expected<void, std::string> Server::State::open_events() {
     if (settings->empty()) return {};
     return std::unexpected("events.targets: this engine keeps no events");
   }
-  std::vector<s3::EventQueues::Target> targets;
-  for (const auto& target : *settings) targets.push_back({target.name, events::type_name(target.type)});
-  const s3::EventQueues::Limits limits{.events_max = config.events.queue_max,
-                                       .bytes_max = config.events.queue_bytes_max,
-                                       .drop_when_full = config.events.drop_when_full};
-  event_queues = std::make_unique<s3::EventQueues>(std::move(targets), limits);
+  event_queues = events::make_event_queues(config.events, *settings);
   service->events = event_queues.get();
-  events::Delivery::Options options;
-  options.on_duty = on_duty;
-  for (const auto& target : *settings) {
-    auto make = [&target](boost::asio::io_context& io) { return events::make_target(io, target); };
-    auto made = events::Delivery::make(service->store, *event_queues, target.name, make, options);
-    if (!made) return std::unexpected(made.error());
-    if (auto loaded = (*made)->load(); !loaded) {
-      return std::unexpected("the events that wait for " + target.name +
-                             " cannot be read: " + describe(loaded.error()));
-    }
-    deliveries.push_back(std::move(*made));
-  }
+  auto opened = events::Deliveries::open(service->store, *event_queues, *settings, on_duty);
+  if (!opened) return std::unexpected(std::move(opened.error()));
+  deliveries = std::move(*opened);
   return {};
 }
 

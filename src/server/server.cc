@@ -20,6 +20,7 @@ namespace {
 
 constexpr unsigned cores_default_max = 16;
 constexpr std::chrono::seconds cut_off_max{5};
+constexpr std::chrono::seconds looking_max{1};  // what an operator has asked for that reads files
 
 // Drain only: the threads being waited for are other ones.
 template <class Done>
@@ -196,7 +197,7 @@ void Server::State::run() {
   for (auto& parts : cores) parts.thread = std::thread([core = parts.core.get()] { core->run(); });
   lifecycle->start();
   request_log->start();
-  for (auto& delivery : deliveries) delivery->start();
+  if (deliveries != nullptr) deliveries->start();
   std::string providers;
   for (const auto& provider : endpoints.providers) providers += (providers.empty() ? "" : ", ") + provider;
   log::info("server: http={} native={} admin={} providers=[{}] cores={} arena={}{} disk_io={} data={}", endpoints.http,
@@ -230,15 +231,16 @@ void Server::State::stop(std::chrono::milliseconds drain) {
     if (parts.thread.joinable()) parts.thread.join();
   }
   request_log->stop();
-  for (auto& delivery : deliveries) delivery->begin_stop();
-  for (auto& delivery : deliveries) delivery->stop();
+  if (deliveries != nullptr) deliveries->stop();
   // A request that is still there waits for the disk, and what the disk answers is posted to its loop: loops go last.
   hot_store.reset();
   store.reset();
   pool.reset();
   iam_pool.reset();
-  admin_pool.reset();
-  doctor_pool.reset();
+  for (BlockingPool* const looks : {admin_pool.get(), doctor_pool.get()}) {
+    if (looks == nullptr || looks->leave(looking_max)) continue;
+    log::warn("server: it ends while a disk has not answered to who looked at it");
+  }
   sign_in.stop();
   // The loops outlive all that has timers or sockets on them.
   for (auto& parts : cores) parts.close();

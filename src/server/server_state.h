@@ -24,7 +24,7 @@
 #include "auth/keyring.h"
 #include "base/blocking.h"
 #include "base/log.h"
-#include "events/delivery.h"
+#include "events/deliveries.h"
 #include "http/s3_handler.h"
 #include "http/server.h"
 #include "iam/service.h"
@@ -124,6 +124,7 @@ struct Server::State {
   std::unique_ptr<s3::EventQueues> event_queues;  // threads of the store tell it what was committed
   std::unique_ptr<store::Store> store;
   store::ChangeFeeds* feeds = nullptr;         // of the engine
+  store::SharedKeys* shared_keys = nullptr;    // likewise, where other servers change keys, too
   std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
   std::unique_ptr<auth::Guesses> guesses;  // at secrets
@@ -133,7 +134,7 @@ struct Server::State {
   std::unique_ptr<iam::Service> iam;
   std::unique_ptr<s3::LifecycleWorker> lifecycle;
   std::unique_ptr<s3::RequestLog> request_log;
-  std::vector<std::unique_ptr<events::Delivery>> deliveries;
+  std::unique_ptr<events::Deliveries> deliveries;  // null: the engine keeps no events
   std::unique_ptr<http::AccessLog> access_log;
   observe::RequestWatch watch;
   std::unique_ptr<observe::Tracer> tracer;  // null: there are no traces

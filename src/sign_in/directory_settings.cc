@@ -1,14 +1,11 @@
 #include "sign_in/directory_settings.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <charconv>
+#include <utility>
 
-#include "auth/ip_range.h"
-#include "base/fd.h"
+#include "base/host_port.h"
 #include "base/log.h"
+#include "base/private_file.h"
 #include "sign_in/ldap_text.h"
 
 namespace verbena::sign_in {
@@ -17,36 +14,17 @@ namespace {
 using Settings = DirectorySettings;
 using Fault = std::unexpected<std::string>;
 
-constexpr size_t password_bytes_max = 1024, host_name_bytes_max = 253;
+constexpr size_t password_bytes_max = 1024;
 constexpr uint16_t ldap_port = 389, ldaps_port = 636;
 
-bool is_host_name(std::string_view text) {
-  return !text.empty() && text.size() <= host_name_bytes_max && std::ranges::all_of(text, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-           c == '_';
-  });
-}
-
-bool read_port(std::string_view text, uint16_t& port) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return error == std::errc() && end == text.data() + text.size() && port != 0;
-}
-
-// "host", "host:port", "[v6]:port"; a slash at the end is no harm.
+// A slash at the end is no harm.
 bool read_authority(std::string_view text, Settings& into) {
   if (text.ends_with('/')) text.remove_suffix(1);
-  if (text.starts_with('[')) {
-    const size_t close = std::min(text.find(']'), text.size() - 1);
-    into.host = text.substr(1, close - 1);
-    text.remove_prefix(close + 1);
-    if (into.host.find(':') == std::string::npos || !auth::parse_ip(into.host)) return false;
-  } else {
-    const size_t colon = std::min(text.find(':'), text.size());
-    into.host = text.substr(0, colon);
-    text.remove_prefix(colon);
-    if (!is_host_name(into.host)) return false;
-  }
-  return text.empty() || (text.starts_with(':') && read_port(text.substr(1), into.port));
+  auto place = parse_host_port(text);
+  if (!place) return false;
+  into.host = std::move(place->host);
+  if (place->port != 0) into.port = place->port;
+  return true;
 }
 
 bool read_url(std::string_view url, bool insecure, Settings& into) {
@@ -59,27 +37,6 @@ bool read_url(std::string_view url, bool insecure, Settings& into) {
   into.tls = insecure ? Settings::Tls::none : Settings::Tls::by_start_tls;
   into.port = ldap_port;
   return url.starts_with(plain) && read_authority(url.substr(plain.size()), into);
-}
-
-std::expected<Secret, std::string> read_password(const std::string& path) {
-  const auto wrong = [&](const char* what) {
-    return Fault("sign_in.ldap.lookup_password_file: " + log::printable(path, 256) + " " + what);
-  };
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  struct stat is{};
-  if (!file || ::fstat(file.get(), &is) != 0) return wrong("cannot be read");
-  if (!S_ISREG(is.st_mode)) return wrong("is not a regular file");
-  if ((is.st_mode & 0037) != 0) return wrong("is open to others: chmod 600 it, or 640");
-  Secret read(password_bytes_max + 2);
-  const ssize_t n = ::read(file.get(), read.writable().data(), read.size());
-  if (n < 0) return wrong("cannot be read");
-  std::string_view text = read.text().substr(0, static_cast<size_t>(n));
-  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
-  if (text.empty() || text.size() > password_bytes_max ||
-      text.find_first_of(std::string_view("\n\0", 2)) != std::string_view::npos) {
-    return wrong("must hold a password, one line of at most 1024 bytes");
-  }
-  return Secret(as_bytes(text));
 }
 
 bool is_attribute(std::string_view text) {
@@ -116,8 +73,11 @@ std::expected<void, std::string> read_people(const Config::SignIn::Ldap& config,
   if (!is_filter_form(config.user_filter, "s")) {
     return Fault("sign_in.ldap.user_filter: needs the form (ATTRIBUTE=%s), with no other %");
   }
-  auto password = read_password(config.lookup_password_file);
-  if (!password) return std::unexpected(std::move(password.error()));
+  auto password = read_secret_line(config.lookup_password_file, password_bytes_max, not_for_others);
+  if (!password) {
+    return Fault("sign_in.ldap.lookup_password_file: " + log::printable(config.lookup_password_file, 256) + " " +
+                 password.error());
+  }
   into.lookup_dn = config.lookup_dn;
   into.lookup_password = std::move(*password);
   into.user_base = config.user_base;

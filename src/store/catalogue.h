@@ -90,6 +90,7 @@ class Transaction : public View {
   // told when all have come.
   virtual void take_id(uint64_t /*id*/) {}
   virtual int64_t now_us() const = 0;
+  virtual uint64_t stamp() { return 0; }  // ObjectInfo's, that the key has after this change
   // Runs after the change is in the catalogue, before the answer.
   virtual void on_commit(std::function<void()> effect) = 0;
 };

@@ -1,6 +1,7 @@
 // An object in memory, and one that is on its way there. Internal to store/.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,11 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
   memory::Chunk peek(uint64_t offset, uint64_t length) const override;
   size_t fit(uint64_t offset, size_t length, size_t memory_max) const override;
+
+  // Of an engine whose keys others change, too: the term in which the object is kept (store/shared_keys.h), 0: it is
+  // not; and how often it was found to be the current one since that was last asked for.
+  std::atomic<uint64_t> kept_in{0};
+  std::atomic<uint32_t> checks{0};
 
  private:
   memory::Arena& arena_;

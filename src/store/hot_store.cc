@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/metrics.h"
 #include "store/hot_object.h"
 
 namespace verbena::store {
@@ -97,24 +98,79 @@ class TellingWriter final : public ObjectWriter {
 HotStore::HotStore(Store& below, Options options)
     : below_(below), options_(options), tier_(cache::HotTier::create({.capacity = options.capacity})) {
   options_.arena->on_pressure([tier = tier_.get()](size_t bytes) { return tier->shed(bytes) != 0; });
+  if (options_.shared != nullptr) options_.shared->listen(this);
 }
 
-HotStore::~HotStore() { options_.arena->on_pressure(nullptr); }
+HotStore::~HotStore() {
+  if (options_.shared != nullptr) options_.shared->listen(nullptr);
+  options_.arena->on_pressure(nullptr);
+}
+
+std::shared_ptr<HotObject> HotStore::find(std::string_view bucket, std::string_view key) {
+  auto found = std::static_pointer_cast<const HotObject>(tier_->find(cache::Key{bucket, key}));
+  // What a HotObject is read for never changes; ObjectReader's read() is only not const for those that have a file
+  // behind them.
+  return std::const_pointer_cast<HotObject>(std::move(found));
+}
+
+bool HotStore::is_current(const HotObject& object) const {
+  if (options_.shared == nullptr) return true;
+  const uint64_t kept_in = object.kept_in.load(std::memory_order_acquire);
+  return kept_in != 0 && kept_in == options_.shared->term();
+}
+
+void HotStore::passed(std::string_view bucket, std::string_view key, const std::shared_ptr<HotObject>& object) {
+  static auto& checked = metrics::counter("verbena_cache_checked_total",
+                                          "Objects in the hot tier that the engine was asked about before they were "
+                                          "answered");
+  checked.add();
+  if (object->checks.fetch_add(1, std::memory_order_relaxed) + 1 < options_.keep_after) return;
+  object->checks.store(0, std::memory_order_relaxed);
+  options_.shared->keep(bucket, key, object->info().stamp,
+                        [object](uint64_t term) { object->kept_in.store(term, std::memory_order_release); });
+}
+
+void HotStore::let_go(std::string_view bucket, std::string_view key) { tier_->drop(cache::Key{bucket, key}); }
+void HotStore::let_go_of_all() { tier_->clear(); }
 
 std::shared_ptr<ObjectReader> HotStore::hot(std::string_view bucket, std::string_view key) {
-  auto found = std::static_pointer_cast<const HotObject>(tier_->find(cache::Key{bucket, key}));
-  // A HotObject never changes; ObjectReader's read() is only not const for those that have a file behind them.
-  return std::const_pointer_cast<HotObject>(std::move(found));
+  auto found = find(bucket, key);
+  if (found == nullptr || !is_current(*found)) return nullptr;
+  cache::HotTier::count_hit();
+  return found;
 }
 
 Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view bucket, std::string_view key,
                                                            std::string_view version_id) {
   if (!version_id.empty()) co_return co_await below_.open(bucket, key, version_id);
-  if (auto found = hot(bucket, key)) co_return found;
-  cache::HotTier::count_miss();
   const cache::Key name{bucket, key};
+  auto found = find(bucket, key);
+  const bool current = found && is_current(*found);
+  // Without a stamp nobody can say whether it is.
+  if (found && !current && found->info().stamp == 0) found.reset();
+  if (current) {
+    cache::HotTier::count_hit();
+    co_return found;
+  }
   const auto ticket = tier_->ticket(name);
-  VB_CO_ASSIGN(std::shared_ptr<ObjectReader> reader, co_await below_.open(bucket, key));
+  std::shared_ptr<ObjectReader> reader;
+  if (found) {
+    auto other = co_await options_.shared->open_unless(bucket, key, found->info().stamp);
+    if (!other) {
+      if (other.error() == Errc::no_such_key) let_go(bucket, key);
+      co_return std::unexpected(other.error());
+    }
+    if (*other == nullptr) {
+      cache::HotTier::count_hit();
+      passed(bucket, key, found);
+      co_return found;
+    }
+    cache::HotTier::count_miss();
+    reader = std::move(*other);
+  } else {
+    cache::HotTier::count_miss();
+    VB_CO_ASSIGN(reader, co_await below_.open(bucket, key));
+  }
   const uint64_t size = stored_size(reader->info());
   if (!ticket.valid || size == 0 || size > options_.object_size_max || size > tier_->capacity()) co_return reader;
   co_return std::make_shared<FillingReader>(std::move(reader), tier_, ticket, *options_.arena, bucket, key);
@@ -208,6 +264,7 @@ bool HotStore::keeps_events() const { return below_.keeps_events(); }
 Task<Result<void>> HotStore::announce(std::string_view bucket, AnnouncementPtr announcement) {
   return below_.announce(bucket, std::move(announcement));
 }
+Task<Result<std::vector<std::string>>> HotStore::event_queues() { return below_.event_queues(); }
 Task<Result<std::vector<EventBacklog>>> HotStore::event_backlog(std::string_view queue) {
   return below_.event_backlog(queue);
 }

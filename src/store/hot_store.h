@@ -2,20 +2,27 @@
 //
 // Read-through: an object that is read whole, in chunks, is kept. Write-through: so are the bytes of a PUT, the very
 // ones that were received. Objects above a size, and ranges of objects that are not in memory, pass by untouched.
-// Every change of a key goes through here, and drops what is kept before the engine makes it (cache/hot_tier.h).
+// Every change of a key goes through here, and drops what is kept before the engine makes it (cache/hot_tier.h). Where
+// other processes change keys, too, an object is answered from memory when the engine has said that it is still the
+// current one, or without that question while the engine keeps its key (store/shared_keys.h).
 #pragma once
 
 #include "cache/hot_tier.h"
+#include "store/shared_keys.h"
 #include "store/store.h"
 
 namespace verbena::store {
 
-class HotStore final : public Store {
+class HotObject;
+
+class HotStore final : public Store, private SharedKeys::Listener {
  public:
   struct Options {
     memory::Arena* arena = nullptr;  // where leases are refused, the tier makes room
     size_t capacity = 0;             // bytes of the arena
     uint64_t object_size_max = 16 * MiB;
+    SharedKeys* shared = nullptr;  // of `below`, where others change its keys, too
+    uint32_t keep_after = 4;       // checks that an object passes before its key is kept
   };
   // `below` and the arena outlive it. No request may be under way when it goes.
   HotStore(Store& below, Options options);
@@ -57,6 +64,7 @@ class HotStore final : public Store {
   bool keeps_usage() const override;
   bool keeps_events() const override;
   Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;
+  Task<Result<std::vector<std::string>>> event_queues() override;
   Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view queue) override;
   Task<Result<std::vector<QueuedEvent>>> events(std::string_view queue, uint64_t bucket, uint64_t after,
                                                 size_t events_max, size_t bytes_max) override;
@@ -79,6 +87,14 @@ class HotStore final : public Store {
   Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
 
  private:
+  void let_go(std::string_view bucket, std::string_view key) override;
+  void let_go_of_all() override;
+  // May be answered as it is.
+  bool is_current(const HotObject& object) const;
+  // It was found to be the current one by a question to the engine.
+  void passed(std::string_view bucket, std::string_view key, const std::shared_ptr<HotObject>& object);
+  std::shared_ptr<HotObject> find(std::string_view bucket, std::string_view key);
+
   Store& below_;
   const Options options_;
   std::shared_ptr<cache::HotTier> tier_;

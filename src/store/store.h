@@ -105,6 +105,9 @@ struct ObjectInfo {
   // Bytes that the engine keeps for it, where they are not the object's own (encrypted: the tags come on top); 0:
   // `size` bytes. Readers and writers count in these. Not told by list().
   uint64_t stored_size = 0;
+  // Of an engine whose keys others change, too (shared_keys.h): another number after each change of the key; 0: none is
+  // told. Not kept with the object.
+  uint64_t stamp = 0;
 };
 
 // Bytes that an object's reader has.
@@ -339,6 +342,10 @@ class Store {
   virtual bool keeps_events() const { return false; }
   // Announces what concerns no object. As durable as the bucket.
   virtual Task<Result<void>> announce(std::string_view /*bucket*/, AnnouncementPtr /*announcement*/) {
+    co_return fail(Errc::not_implemented, "This store keeps no events.");
+  }
+  // The names of those with events in them, sorted. Of one that was emptied maybe until event_backlog() has said so.
+  virtual Task<Result<std::vector<std::string>>> event_queues() {
     co_return fail(Errc::not_implemented, "This store keeps no events.");
   }
   virtual Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view /*queue*/) {

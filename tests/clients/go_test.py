@@ -56,7 +56,8 @@ def main():
         return done.stdout
 
     module = ROOT / "clients" / "go"
-    with Server() as server, tempfile.TemporaryDirectory() as folder:
+    # Few bytes for watches, so that one that nobody asks of has a gap soon.
+    with Server(args=["--set", "rdma.watch_bytes_max=1MiB"]) as server, tempfile.TemporaryDirectory() as folder:
         s3 = boto3_client(server.http)
         s3.create_bucket(Bucket="go-example")
         s3.close()

@@ -3,12 +3,16 @@
 import json
 import os
 import subprocess
+import sys
 import time
 
 import boto3
 
 from console_case import ROOT, InBrowser, admin_of, main
-from verbena_server import ACCESS_KEY, SECRET_KEY, Server
+from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client
+
+sys.path.insert(0, str(ROOT / "tests" / "events"))
+from targets import Webhook, free_port, wait_until  # noqa: E402
 
 
 class Operator(InBrowser):
@@ -91,8 +95,6 @@ class Operator(InBrowser):
             holder.stdin.close()
         browser.click("Events")
         browser.sees("shelf")
-        self.picture("events")
-        self.assert_accessible("events")
         browser.click("Upkeep")
         browser.sees("Versions removed")
         browser.sees("Damaged blocks")
@@ -100,7 +102,7 @@ class Operator(InBrowser):
         self.assert_accessible("upkeep")
         browser.click("Log")
         browser.sees("session opened")
-        browser.fill("That say", "ended by an operator")
+        browser.fill("That say", "ended by arn:aws:iam")
         browser.wait("document.querySelectorAll('main tbody tr').length === 1", "the one line")
         self.picture("log")
         self.assert_accessible("log")
@@ -193,6 +195,62 @@ class Operator(InBrowser):
             self.browser.sees("No access log is kept")
             self.browser.sees("access_log: /var/lib/verbena/access.log")
             self.assert_accessible("no audit log")
+
+
+class Notifications(InBrowser):
+    """Targets that do not take what waits for them: one refuses an event, one is not configured any more."""
+
+    @classmethod
+    def server_args(cls, home):
+        cls.hook = Webhook(refuses=b"poison")
+        targets = [f"picky=http://127.0.0.1:{cls.hook.port}/", f"shelf=file://{home / 'events.jsonl'}"]
+        cls.later = ["--set", "events.targets=" + ",".join(targets), "--set", "events.allow_private=picky"]
+        return ["--set", "events.targets=" + ",".join([*targets, f"old=http://127.0.0.1:{free_port()}/"]), "--set", "events.allow_private=picky,old"]
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for name, target in (("orders", "picky"), ("archive", "old")):
+            cls.s3.create_bucket(Bucket=name)
+            rule = {"QueueArn": f"arn:verbena:sqs::{target}:webhook", "Events": ["s3:ObjectCreated:*"]}
+            cls.s3.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration={"QueueConfigurations": [rule]})
+            for key in ("before", "poison", "behind it"):
+                cls.s3.put_object(Bucket=name, Key=key, Body=b"")
+        cls.s3.close()
+        cls.server.stop()
+        cls.server.args = cls.later
+        cls.server.start()
+        cls.admin = admin_of(cls.server)
+        cls.s3 = boto3_client(cls.server.http)
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.hook.close()
+
+    def agree(self, question):
+        browser = self.browser
+        browser.wait("Boolean(document.querySelector('dialog[open]'))", "the question")
+        browser.sees(question)
+        browser.click("Let go")
+
+    def test_what_is_not_taken_is_shown_and_let_go_of(self):
+        browser = self.browser
+        browser.click("Server")
+        browser.click("Events")
+        browser.sees("is not configured any more")
+        again = "Array.from(document.querySelectorAll('main button')).find((b) => b.title === 'Load again').click()"
+        browser.wait(f"document.body.innerText.includes('status 413') || ({again}, false)", "why it is not taken", 60)
+        browser.sees("orders/poison")
+        self.picture("events")
+        self.assert_accessible("events")
+        browser.run("document.querySelector('[aria-label=\"Events that are not taken\"] .acts button').click()")
+        self.agree("is never told of it")
+        browser.wait("!document.body.innerText.includes('orders/poison')", "it is gone")
+        wait_until(lambda: len(self.hook.messages) == 3, what="what waited behind it")
+        browser.run("document.querySelector('[aria-label=\"Let go of what waits for old\"]').click()")
+        self.agree("Let go of 4 events?")
+        browser.wait("!document.body.innerText.includes('is not configured any more')", "nothing waits for it any more")
 
 
 if __name__ == "__main__":

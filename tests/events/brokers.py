@@ -354,9 +354,11 @@ class Rabbit(Broker):
 
 
 class Veil:
-    """TLS in front of mock brokers, which have none: what they say of where they are is changed to where they are veiled."""
+    """TLS in front of mock brokers, which have none: what they say of where they are is changed to where they are veiled. `sasl`: who asks for a
+    password there (sasl.py)."""
 
-    def __init__(self, ports, tls):
+    def __init__(self, ports, tls, sasl=None):
+        self.sasl = sasl
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*tls)
         self.context, self.listeners = context, {port: socket.create_server(("127.0.0.1", 0)) for port in ports}
@@ -378,9 +380,13 @@ class Veil:
         try:
             link = self.context.wrap_socket(link, server_side=True)
             broker = socket.create_connection(("127.0.0.1", port))
-            answers = threading.Thread(target=self.answer, args=(broker, link), daemon=True)
+            frames, requests = broker.makefile("rb"), link.makefile("rb")
+            if self.sasl and not self.sasl.admit(link, requests, broker, frames):
+                broker.close()
+                return
+            answers = threading.Thread(target=self.answer, args=(broker, frames, link), daemon=True)
             answers.start()
-            while data := link.recv(65536):
+            while data := requests.read1(65536):
                 broker.sendall(data)
             broker.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -388,9 +394,9 @@ class Veil:
         finally:
             link.close()
 
-    def answer(self, broker, link):
+    def answer(self, broker, frames, link):
         try:
-            with broker, broker.makefile("rb") as frames:
+            with broker, frames:
                 while head := frames.read(4):
                     frame = frames.read(int.from_bytes(head, "big"))
                     for name, veiled in self.names.items():
@@ -411,9 +417,9 @@ class Kafka(Broker):
     kind, place, refused_place = "kafka", "objects", "no-such-topic"
     passwords = False  # the mock cluster asks for none
 
-    def __init__(self, **arguments):
+    def __init__(self, sasl=None, **arguments):
         super().__init__(**arguments)
-        self.veil = None
+        self.veil, self.sasl = None, sasl
 
     def start(self):
         if self.process is None:
@@ -423,7 +429,7 @@ class Kafka(Broker):
                                             stderr=subprocess.DEVNULL, text=True)
             ports = [int(address.rpartition(":")[2]) for address in self.process.stdout.readline().strip().split(",")]
             if self.tls:
-                self.veil = Veil(ports, self.tls)
+                self.veil = Veil(ports, self.tls, self.sasl)
                 ports = self.veil.ports
             self.port = ports[0]
         else:

@@ -14,6 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "lib"), str(HERE)]
 import brokers  # noqa: E402
 from s3_case import S3Case  # noqa: E402
+from sasl import Sasl  # noqa: E402
 from targets import Mute, Webhook, free_port, make_certificate, wait_until  # noqa: E402
 from verbena_server import Server, boto3_client  # noqa: E402
 
@@ -147,6 +148,59 @@ class Brokers(S3Case):
     def state(self, name):
         reply = self.request("POST", "/-/admin/events", {"content-type": "application/json"}, b"{}")
         return next(state for state in json.loads(reply.body)["targets"] if state["name"] == name)
+
+
+@unittest.skipUnless(BROKER is brokers.Kafka, "the others' passwords are looked at above")
+class Passwords(S3Case):
+    """Kafka's brokers ask for a password by SASL."""
+
+    mechanisms = {"plain": "PLAIN", "scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="verbena-brokers-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        tls = make_certificate(cls.folder.name)
+        cls.brokers, targets, secrets = {}, [], ""
+        for name, mechanism in cls.mechanisms.items():
+            broker = BROKER(tls=tls, sasl=Sasl(mechanism, "events", PASSWORD)).start()
+            cls.addClassCleanup(broker.close)
+            cls.brokers[name] = broker
+            targets += [f"{name}={url(broker.port, True, 'localhost')}?sasl={name}", f"{name}-wrong={url(broker.port, True, 'localhost')}?sasl={name}"]
+            secrets += f"{name} events:{PASSWORD}\n{name}-wrong events:{PASSWORD}x\n"
+        targets += [f"none={url(cls.brokers['plain'].port, True, 'localhost')}", f"other={url(cls.brokers['plain'].port, True, 'localhost')}?sasl=scram-sha-256"]
+        secrets += f"other events:{PASSWORD}\n"
+        cls.names = [target.partition("=")[0] for target in targets]
+        path = pathlib.Path(cls.folder.name) / "secrets"
+        path.write_text(secrets)
+        path.chmod(0o600)
+        cls.server_args = ["--set", "events.targets=" + ",".join(targets), "--set", f"events.secrets={path}", "--set", "events.allow_private=" + ",".join(cls.names),
+                           "--set", f"events.ca_file={tls[0]}", "--set", "events.timeout=5"]
+        super().setUpClass()
+
+    notify, of, wait_for, wait_for_failure, state = Brokers.notify, Brokers.of, Brokers.wait_for, Brokers.wait_for_failure, Brokers.state
+
+    def test_who_has_the_password_is_heard_by_each_mechanism(self):
+        for name in self.mechanisms:
+            with self.subTest(mechanism=name):
+                bucket = self.new_bucket()
+                self.notify(bucket, name)
+                for number in range(20):
+                    self.s3.put_object(Bucket=bucket, Key=f"k{number}", Body=b"")
+                self.assertEqual(len(self.wait_for(20, self.brokers[name], bucket)), 20)
+
+    def test_a_wrong_password_and_none_and_another_mechanism_are_refused_and_nobody_sees_the_password(self):
+        bucket = self.new_bucket()
+        wrong = [name for name in self.names if name not in self.mechanisms]
+        self.notify(bucket, *wrong)
+        for name in wrong:
+            self.wait_for_failure(name)
+        for name, broker in self.brokers.items():
+            wait_until(lambda: broker.sasl.refused, what=f"a wrong password by {name}")
+            self.assertFalse(self.of(broker.messages(), bucket))
+        log = pathlib.Path(self.server.log_path).read_text(errors="replace")
+        self.assertIn("uthentication", log)
+        self.assertNotIn(PASSWORD, log)
 
 
 class Hanging(unittest.TestCase):

@@ -241,6 +241,106 @@ class Targets(S3Case):
         self.assertEqual((records[0]["eventName"], records[0]["s3"]["object"]["size"]), ("ObjectCreated:Put", 6))
 
 
+class LettingGo(unittest.TestCase):
+    """What operators do about an event that its target never takes, and about targets that are gone."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="verbena-events-")
+        self.addCleanup(self.folder.cleanup)
+        self.data = pathlib.Path(self.folder.name) / "data"
+        self.data.mkdir()
+        self.log = pathlib.Path(self.folder.name) / "access.log"
+
+    def start(self, *args):
+        server = Server(self.data, args=["--set", f"access_log={self.log}", *args])
+        self.addCleanup(server.kill)
+        return server.start()
+
+    @staticmethod
+    def admin(server, *words, code=0):
+        done = subprocess.run([program(), "admin", "events", *words, "--endpoint", server.http], capture_output=True, text=True, timeout=60,
+                              env=client_environment(server.directory), stdin=subprocess.DEVNULL)
+        if done.returncode != code:
+            raise AssertionError(f"{words}: {done.returncode}, not {code}: {done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def states(self, server):
+        return {state["name"]: state for state in json.loads(self.admin(server, "--json"))["targets"]}
+
+    def test_an_event_that_is_never_taken_is_shown_and_skipped(self):
+        hook = Webhook(refuses=b"poison")
+        self.addCleanup(hook.close)
+        server = self.start("--set", f"events.targets=hook=http://127.0.0.1:{hook.port}/", "--set", "events.allow_private=hook")
+        s3 = boto3_client(server.http)
+        self.addCleanup(s3.close)
+        s3.create_bucket(Bucket="photos")
+        s3.put_bucket_notification_configuration(Bucket="photos", NotificationConfiguration=configuration({"QueueArn": arn("hook")}))
+        for key in ("before", "poison", "behind it"):
+            s3.put_object(Bucket="photos", Key=key, Body=b"")
+        wait_until(lambda: self.states(server)["hook"]["stuck"], what="the stuck event")
+        stuck = self.states(server)["hook"]["stuck"]
+        self.assertEqual([(one["bucket"], one["key"], one["happened"]) for one in stuck], [("photos", "poison", "ObjectCreated:Put")])
+        self.assertIn("status 413", stuck[0]["why"])
+        told = self.admin(server)
+        self.assertIn(f"event {stuck[0]['event']} (ObjectCreated:Put of photos/poison) is refused", told)
+        self.assertIn("--yes", self.admin(server, "skip", "hook", stuck[0]["event"], code=2))
+        self.admin(server, "skip", "hook", "1-1", "--yes", code=3)
+        self.admin(server, "skip", "nobody", stuck[0]["event"], "--yes", code=3)
+        self.admin(server, "skip", "hook", "nonsense", "--yes", code=2)
+        skipped = self.admin(server, "skip", "hook", stuck[0]["event"], "--yes", "--json")
+        record = json.loads(json.loads(skipped)["record"])
+        self.assertEqual(record["Records"][0]["s3"]["object"]["key"], "poison")
+        wait_until(lambda: len(hook.messages) == 3, what="what waited behind it")
+        self.assertEqual(hook.messages[-1]["Records"][0]["s3"]["object"]["key"], "behind+it")
+        wait_until(lambda: self.states(server)["hook"]["queued"] == 0, what="nothing waits")
+        self.assertEqual(self.states(server)["hook"]["let_go"], 1)
+        self.assertRegex(server.log(), r"hook: arn:aws:iam::000000000000:root lets go of an event.*poison")
+        server.stop()
+        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
+        self.assertIn(("admin:events-skip", 200), [(line["action"], line["status"]) for line in lines])
+
+    @unittest.skipIf(IN_MEMORY, "nothing outlives such a server")
+    def test_what_waits_for_a_target_that_is_gone_is_seen_bounded_and_dropped(self):
+        dead = ("--set", f"events.targets=old=http://127.0.0.1:{free_port()}/", "--set", "events.allow_private=old")
+        server = self.start(*dead)
+        s3 = boto3_client(server.http)
+        s3.create_bucket(Bucket="photos")
+        rules = configuration({"QueueArn": arn("old")})
+        s3.put_bucket_notification_configuration(Bucket="photos", NotificationConfiguration=rules)
+        for number in range(20):
+            s3.put_object(Bucket="photos", Key=f"k{number}", Body=b"")
+        self.assertIn("is in the configuration", self.admin(server, "drop", "old", "--yes", code=2))
+        s3.close()
+        server.stop()
+        server = self.start("--set", "events.queue_max=50")
+        s3 = boto3_client(server.http, retries={"total_max_attempts": 1})
+        self.addCleanup(s3.close)
+        state = self.states(server)["old"]
+        self.assertEqual((state["configured"], state["queued"], state["queued_buckets"]), (False, 21, 1))
+        self.assertGreater(state["queued_bytes"], 20 * 100)
+        self.assertRegex(self.admin(server), r"(?m)^old +gone +21 ")
+        with urllib.request.urlopen(f"http://{server.native}/-/metrics", timeout=30) as metrics:
+            self.assertIn('verbena_events_queued{target="(gone)"} 21', metrics.read().decode())
+        # The rules are still there: what they ask for is bounded as it was.
+        for number in range(100):
+            try:
+                s3.put_object(Bucket="photos", Key=f"more{number}", Body=b"")
+            except s3.exceptions.ClientError as error:
+                self.assertEqual(error.response["Error"]["Code"], "SlowDown")
+                break
+        self.assertLess(number, 30)
+        self.assertIn("--yes", self.admin(server, "drop", "old", code=2))
+        self.admin(server, "drop", "none", "--yes", code=3)
+        waits = self.states(server)["old"]["queued"]
+        self.assertIn(f"{waits} events let go of", self.admin(server, "drop", "old", "--yes"))
+        self.assertNotIn("old", self.states(server))
+        self.assertRegex(server.log(), rf"old: arn:aws:iam::000000000000:root lets go of {waits} events")
+        s3.put_object(Bucket="photos", Key="there is room again", Body=b"")
+        server.stop()
+        server = self.start()
+        self.assertEqual(self.states(server)["old"]["queued"], 1)
+
+
 class Restarts(unittest.TestCase):
     @unittest.skipIf(IN_MEMORY, "nothing outlives such a server")
     def test_what_waits_outlives_kill_9_and_its_bucket(self):

@@ -3,8 +3,15 @@
 //
 //   append_log write DOOR BUCKET KEY COUNT IN_FLIGHT   appends records until the log has COUNT of them; prints how many
 //                                                      are acknowledged, as they are, and at the end the rate
+//   append_log write_each ...                          likewise, each append a message of its own
 //   append_log tail DOOR BUCKET KEY COUNT              follows the log by ranges until it has seen COUNT records, each
 //                                                      once and in order
+//   append_log burst DOOR BUCKET KEY COUNT IN_FLIGHT   appends COUNT records, each at the place that it has if all
+//   before
+//                                                      it are there, whatever becomes of others; says of each what its
+//                                                      answer was: "record NUMBER SIZE-OF-THE-OBJECT" or "record
+//                                                      NUMBER CODE"
+//   append_log burst_at_end ...                        likewise, at the end wherever that is
 //   append_log put DOOR BUCKET KEY COUNT IN_FLIGHT     a PUT of one record for each, for comparison
 //   append_log rename DOOR BUCKET KEY COUNT 1          renames KEY.a to KEY.b and back
 //   append_log touch DOOR BUCKET KEY COUNT 1           a PUT of an empty object for each
@@ -19,6 +26,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <semaphore>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -130,12 +139,13 @@ verbena::Buffer buffer_of(const verbena::Client& client, const std::string& text
 }
 
 int write(const verbena::Client& client, const std::string& bucket, const std::string& key, uint64_t count,
-          unsigned in_flight, bool append) {
+          unsigned in_flight, bool append, bool alone) {
   const uint64_t size = append ? size_of(client, bucket, key) : 0;
   if (size % record_size != 0) {
     std::fprintf(stderr, "the log ends in the midst of a record: %llu\n", static_cast<unsigned long long>(size));
     return 1;
   }
+  std::stop_source stop;
   std::vector<verbena::Buffer> buffers;
   for (unsigned i = 0; i < in_flight; ++i) buffers.push_back(buffer_of(client, record(0)));
   return run_window(size / record_size, count, in_flight, [&](uint64_t number, auto done) {
@@ -146,6 +156,7 @@ int write(const verbena::Client& client, const std::string& bucket, const std::s
     std::string name = key;
     if (append) {
       options.append_at = number * record_size;
+      if (alone) options.cancel = stop.get_token();  // what can be cancelled shares no message
     } else {
       name += "-" + std::to_string(number % in_flight);
     }
@@ -153,6 +164,30 @@ int write(const verbena::Client& client, const std::string& bucket, const std::s
       done(reply ? 0 : failed("put", reply.error()));
     });
   });
+}
+
+int burst(const verbena::Client& client, const std::string& bucket, const std::string& key, uint64_t count,
+          unsigned in_flight, bool at_end) {
+  std::counting_semaphore<> free(in_flight);
+  std::vector<std::string> texts, outcomes(count);
+  for (uint64_t number = 0; number < count; ++number) texts.push_back(record(number));
+  for (uint64_t number = 0; number < count; ++number) {
+    free.acquire();
+    const auto from = client.register_memory(texts[number].data(), texts[number].size());
+    verbena::PutOptions options;
+    options.append_at = at_end ? verbena::append_at_end : number * record_size;
+    client.put_async(bucket, key, *from, options, [&, number](verbena::Outcome<verbena::PutReply> reply) {
+      const std::string code =
+          reply || !reply.error().s3_code.empty() ? "" : std::string(to_string(reply.error().code));
+      outcomes[number] = reply ? std::to_string(reply->object_size) : reply.error().s3_code + code;
+      free.release();
+    });
+  }
+  for (unsigned i = 0; i < in_flight; ++i) free.acquire();
+  for (uint64_t number = 0; number < count; ++number) {
+    std::printf("record %llu %s\n", static_cast<unsigned long long>(number), outcomes[number].c_str());
+  }
+  return 0;
 }
 
 int tail(const verbena::Client& client, const std::string& bucket, const std::string& key, uint64_t count) {
@@ -215,7 +250,9 @@ uint64_t number_of(const char* text) {
 
 int main(int argc, char** argv) {
   if (argc < 6) {
-    std::fprintf(stderr, "usage: append_log write|tail|put|rename|touch DOOR BUCKET KEY COUNT [IN_FLIGHT]\n");
+    std::fprintf(stderr,
+                 "usage: append_log write|write_each|tail|burst|burst_at_end|put|rename|touch DOOR BUCKET KEY COUNT "
+                 "[IN_FLIGHT]\n");
     return 64;
   }
   const std::string what = argv[1], door = argv[2], bucket = argv[3], key = argv[4];
@@ -224,8 +261,10 @@ int main(int argc, char** argv) {
   const verbena::Client client = connect(door, std::max(in_flight, 1u));
   const auto began = std::chrono::steady_clock::now();
   int status = 64;
-  if (what == "write" || what == "put") {
-    status = write(client, bucket, key, count, std::max(in_flight, 1u), what == "write");
+  if (what == "write" || what == "write_each" || what == "put") {
+    status = write(client, bucket, key, count, std::max(in_flight, 1u), what != "put", what == "write_each");
+  } else if (what == "burst" || what == "burst_at_end") {
+    status = burst(client, bucket, key, count, std::max(in_flight, 1u), what == "burst_at_end");
   } else if (what == "tail") {
     status = tail(client, bucket, key, count);
   } else if (what == "rename") {

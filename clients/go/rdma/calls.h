@@ -186,6 +186,22 @@ static inline int vb_list(verbena_client* client, const char* names, unsigned ma
   return vb_end(answer, verbena_list_page(client, bucket, &options, page));
 }
 
+// names: bucket, prefix.
+static inline int vb_watch_begin(verbena_client* client, const char* names, verbena_watch** watch, verbena_cancellation* cancellation,
+                                 vb_answer* answer) {
+  const char* bucket = vb_next(&names);
+  verbena_watch_options options = {.struct_size = sizeof options};
+  options.prefix = vb_next(&names);
+  options.cancellation = cancellation;
+  return vb_end(answer, verbena_watch_begin(client, bucket, &options, watch));
+}
+
+static inline int vb_watch_next(verbena_watch* watch, const char** key, verbena_change* change, vb_answer* answer) {
+  change->struct_size = sizeof *change;
+  const int found = verbena_watch_next(watch, -1, key, change);
+  return found < 0 ? -vb_end(answer, -found) : found;
+}
+
 static inline int vb_buckets(verbena_client* client, verbena_page** page, vb_answer* answer) {
   return vb_end(answer, verbena_buckets(client, page));
 }

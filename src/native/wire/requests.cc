@@ -114,10 +114,8 @@ bool known_checksum(uint8_t algorithm) {
 
 namespace {
 
-// The rest of a body is a PUT's.
-std::optional<Put> read_put(Reader& in, bool has_window) {
-  std::optional<Put> result(std::in_place);
-  Put& put = *result;
+// The rest of a body is a PUT's. In its place: it has room for all the headers that may come.
+bool read_put(Reader& in, bool has_window, Put& put) {
   put.window = get_descriptor(in);
   put.size = in.u64();
   const uint8_t compute = in.u8();
@@ -134,8 +132,7 @@ std::optional<Put> read_put(Reader& in, bool has_window) {
   for (size_t i = 0; i < sums && in.ok(); ++i) {
     const uint8_t algorithm = in.u8();
     const std::string_view value = get_text8(in);
-    if (!known_checksum(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm)))
-      return std::nullopt;
+    if (!known_checksum(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return false;
     put.expected.add({static_cast<Algorithm>(algorithm), 0, value});
   }
   const size_t headers = in.u16();
@@ -144,16 +141,18 @@ std::optional<Put> read_put(Reader& in, bool has_window) {
     const std::string_view name = get_text16(in, 0xffff);
     put.headers.add({name, get_text16(in, 0xffff)});
   }
-  if (!in.ok() || in.left() != (has_window ? 0 : put.size)) return std::nullopt;
+  if (!in.ok() || in.left() != (has_window ? 0 : put.size)) return false;
   put.inline_bytes = in.bytes(in.left());
-  return result;
+  return true;
 }
 
 }  // namespace
 
 std::optional<Put> decode_put(Bytes body, bool has_window) {
   Reader in(body);
-  return read_put(in, has_window);
+  std::optional<Put> result(std::in_place);
+  if (!read_put(in, has_window, *result)) return std::nullopt;
+  return result;
 }
 
 bool encode(Writer& out, const Append& append) {
@@ -165,9 +164,7 @@ std::optional<Append> decode_append(Bytes body, bool has_window) {
   Reader in(body);
   std::optional<Append> result(std::in_place);
   result->offset = in.u64();
-  auto put = read_put(in, has_window);
-  if (!put) return std::nullopt;
-  result->put = *put;
+  if (!read_put(in, has_window, result->put)) return std::nullopt;
   return result;
 }
 

@@ -4,35 +4,69 @@
 #include <utility>
 
 namespace verbena::s3 {
+namespace {
 
-EventQueues::Queue::Queue(const std::string& name)
-    : events_gauge(metrics::gauge("verbena_events_queued", "Events that wait for their target", {{"target", name}})),
-      bytes_gauge(metrics::gauge("verbena_events_queued_bytes", "Bytes of events that wait", {{"target", name}})),
-      up_gauge(metrics::gauge("verbena_events_target_up", "1: the last delivery did not fail", {{"target", name}})),
+// No target can be named so.
+const std::string gone_label = "(gone)";
+
+}  // namespace
+
+EventQueues::Queue::Queue(const std::string& label)
+    : events_gauge(metrics::gauge("verbena_events_queued", "Events that wait for their target", {{"target", label}})),
+      bytes_gauge(metrics::gauge("verbena_events_queued_bytes", "Bytes of events that wait", {{"target", label}})),
       refused(metrics::counter("verbena_events_refused_total", "Changes refused because a queue of events was full",
-                               {{"target", name}})),
+                               {{"target", label}})),
       dropped(metrics::counter("verbena_events_dropped_total", "Events let go because their queue was full",
-                               {{"target", name}})),
+                               {{"target", label}})),
       delivered_counter(metrics::counter("verbena_events_delivered_total", "Events that their target has confirmed",
-                                         {{"target", name}})),
+                                         {{"target", label}})),
       failures(metrics::counter("verbena_events_failures_total", "Deliveries that failed and are tried again",
-                                {{"target", name}})) {
-  up_gauge.set(1);
-}
+                                {{"target", label}})),
+      let_go_counter(metrics::counter("verbena_events_let_go_total",
+                                      "Events that an operator has let go: skipped, or dropped with their target",
+                                      {{"target", label}})) {}
 
 EventQueues::EventQueues(std::vector<Target> targets, Limits limits) : targets_(std::move(targets)), limits_(limits) {
   const std::lock_guard lock(mutex_);
-  for (const Target& target : targets_) queue_locked(target.name);
+  for (const Target& target : targets_) {
+    Queue& queue = queue_locked(target.name);
+    queue.up_gauge =
+        &metrics::gauge("verbena_events_target_up", "1: the last delivery did not fail", {{"target", target.name}});
+    queue.up_gauge->set(1);
+  }
+}
+
+EventQueues::~EventQueues() {
+  for (const auto& [name, queue] : queues_) shrink(*queue, {queue->events, queue->bytes});
 }
 
 bool EventQueues::has_target(std::string_view name, std::string_view type) const {
   return std::ranges::any_of(targets_, [&](const Target& t) { return t.name == name && t.type == type; });
 }
 
+bool EventQueues::has_target(std::string_view name) const {
+  return std::ranges::find(targets_, name, &Target::name) != targets_.end();
+}
+
 EventQueues::Queue& EventQueues::queue_locked(const std::string& name) {
   auto& queue = queues_[name];
-  if (queue == nullptr) queue = std::make_unique<Queue>(name);
+  if (queue == nullptr) queue = std::make_unique<Queue>(has_target(name) ? name : gone_label);
   return *queue;
+}
+
+// Queues may share a gauge.
+void EventQueues::grow(Queue& queue, Amount more) {
+  queue.events += more.events;
+  queue.bytes += more.bytes;
+  queue.events_gauge.add(static_cast<int64_t>(more.events));
+  queue.bytes_gauge.add(static_cast<int64_t>(more.bytes));
+}
+
+void EventQueues::shrink(Queue& queue, Amount less) {
+  queue.events -= less.events;
+  queue.bytes -= less.bytes;
+  queue.events_gauge.add(-static_cast<int64_t>(less.events));
+  queue.bytes_gauge.add(-static_cast<int64_t>(less.bytes));
 }
 
 void EventQueues::take_from(Queue& queue, const std::string& owner, Amount less) {
@@ -57,10 +91,7 @@ void EventQueues::add_locked(Queue& queue, uint64_t bucket, const std::string& o
   queue.owners[owner].bytes += more.bytes;
   own.events += more.events;
   own.bytes += more.bytes;
-  queue.events += more.events;
-  queue.bytes += more.bytes;
-  queue.events_gauge.set(static_cast<int64_t>(queue.events));
-  queue.bytes_gauge.set(static_cast<int64_t>(queue.bytes));
+  grow(queue, more);
   queue.changed.notify_one();
 }
 
@@ -71,9 +102,7 @@ void EventQueues::load(const std::string& queue, const std::vector<store::EventB
   for (const auto& [bucket, one] : of.buckets) owners.emplace(bucket, one.owner);
   of.buckets.clear();
   of.owners.clear();
-  of.events = of.bytes = 0;
-  of.events_gauge.set(0);
-  of.bytes_gauge.set(0);
+  shrink(of, {of.events, of.bytes});
   for (const auto& one : backlog) add_locked(of, one.bucket, owners[one.bucket], {one.events, one.bytes});
 }
 
@@ -115,10 +144,14 @@ void EventQueues::removed(const std::string& queue, uint64_t bucket, uint64_t ev
   own->second.events -= events;
   own->second.bytes -= bytes;
   if (own->second.events == 0) from.buckets.erase(own);
-  from.events -= events;
-  from.bytes -= bytes;
-  from.events_gauge.set(static_cast<int64_t>(from.events));
-  from.bytes_gauge.set(static_cast<int64_t>(from.bytes));
+  shrink(from, {events, bytes});
+}
+
+void EventQueues::let_go(const std::string& queue, uint64_t events) {
+  const std::lock_guard lock(mutex_);
+  Queue& of = queue_locked(queue);
+  of.let_go += events;
+  of.let_go_counter.add(events);
 }
 
 void EventQueues::tried(const std::string& queue, uint64_t confirmed, bool failed) {
@@ -128,15 +161,25 @@ void EventQueues::tried(const std::string& queue, uint64_t confirmed, bool faile
   of.delivered_counter.add(confirmed);
   if (failed) of.failures.add();
   of.up = !failed;
-  of.up_gauge.set(of.up ? 1 : 0);
+  if (of.up_gauge != nullptr) of.up_gauge->set(of.up ? 1 : 0);
+}
+
+EventQueues::State EventQueues::state_of(const Queue& queue, Target target) {
+  return {.target = std::move(target),
+          .events = queue.events,
+          .bytes = queue.bytes,
+          .buckets = queue.buckets.size(),
+          .delivered = queue.delivered,
+          .let_go = queue.let_go,
+          .up = queue.up};
 }
 
 std::vector<EventQueues::State> EventQueues::states() const {
   const std::lock_guard lock(mutex_);
   std::vector<State> states;
-  for (const Target& target : targets_) {
-    const Queue& queue = *queues_.at(target.name);
-    states.push_back({target, queue.events, queue.bytes, queue.buckets.size(), queue.delivered, queue.up});
+  for (const Target& target : targets_) states.push_back(state_of(*queues_.at(target.name), target));
+  for (const auto& [name, queue] : queues_) {
+    if (queue->events != 0 && !has_target(name)) states.push_back(state_of(*queue, {name, ""}));
   }
   return states;
 }

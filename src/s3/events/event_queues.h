@@ -5,6 +5,9 @@
 // events fills his own share and not another's: one such account gets half of the queue, of two each a third, and some
 // is always left. Whose events an earlier start left is known when his bucket has the next one; until then they count
 // together.
+//
+// There may be queues of targets that are named no more: bounded and counted like the others, until such a target is
+// named again or an operator lets go of what waits. Their metrics are one, whatever they were called.
 #pragma once
 
 #include <condition_variable>
@@ -31,9 +34,11 @@ class EventQueues {
     bool drop_when_full = false;  // the event, else the change is refused
   };
   EventQueues(std::vector<Target> targets, Limits limits);
+  ~EventQueues();
   EventQueues(const EventQueues&) = delete;
 
   bool has_target(std::string_view name, std::string_view type) const;
+  bool has_target(std::string_view name) const;
   const std::vector<Target>& targets() const { return targets_; }
 
   // All below are thread-safe.
@@ -47,14 +52,17 @@ class EventQueues {
   void removed(const std::string& queue, uint64_t bucket, uint64_t events, uint64_t bytes);
   // What came of a delivery: so many were confirmed, and whether it failed then.
   void tried(const std::string& queue, uint64_t confirmed, bool failed);
+  // An operator has let go of so many, which are removed, too.
+  void let_go(const std::string& queue, uint64_t events);
 
   struct State {
-    Target target;
+    Target target;                                // without a type: it is named no more
     uint64_t events = 0, bytes = 0, buckets = 0;  // what waits, and of how many buckets
-    uint64_t delivered = 0;                       // since the start
+    uint64_t delivered = 0, let_go = 0;           // since the start
     bool up = true;                               // the last delivery did not fail
   };
-  std::vector<State> states() const;  // in the order of the configuration
+  // In the order of the configuration; behind them those that are named no more and have events.
+  std::vector<State> states() const;
 
   struct Waiting {
     uint64_t bucket = 0, events = 0, bytes = 0;
@@ -70,20 +78,24 @@ class EventQueues {
     uint64_t events = 0, bytes = 0;
   };
   struct Queue {
-    explicit Queue(const std::string& name);
+    explicit Queue(const std::string& label);
     uint64_t events = 0, bytes = 0;
     std::map<uint64_t, Waiting> buckets{};   // those with some
     std::map<std::string, Amount> owners{};  // likewise
-    uint64_t delivered = 0;
+    uint64_t delivered = 0, let_go = 0;
     bool up = true;
     bool woken = false;
     std::condition_variable changed{};
-    metrics::Gauge &events_gauge, &bytes_gauge, &up_gauge;
-    metrics::Counter &refused, &dropped, &delivered_counter, &failures;
+    metrics::Gauge &events_gauge, &bytes_gauge;
+    metrics::Counter &refused, &dropped, &delivered_counter, &failures, &let_go_counter;
+    metrics::Gauge* up_gauge = nullptr;  // null: nobody delivers
   };
-  // Of a target that is named no more, too: its events wait until it is named again.
+  // Of a target that is named no more, too.
   Queue& queue_locked(const std::string& name);
+  static State state_of(const Queue& queue, Target target);
   void add_locked(Queue& queue, uint64_t bucket, const std::string& owner, Amount more);
+  static void grow(Queue& queue, Amount more);
+  static void shrink(Queue& queue, Amount less);
   static void take_from(Queue& queue, const std::string& owner, Amount less);
 
   const std::vector<Target> targets_;

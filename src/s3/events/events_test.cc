@@ -316,5 +316,31 @@ TEST_F(EventsTest, WithoutQueuesThereAreNoNotifications) {
   EXPECT_EQ(configure("<NotificationConfiguration/>").status, 200);
 }
 
+TEST(EventQueues, TargetsThatAreGoneHaveOneNameInMetrics) {
+  metrics::Gauge& waiting = metrics::gauge("verbena_events_queued", "", {{"target", "(gone)"}});
+  const int64_t before = waiting.value();
+  {
+    EventQueues queues({{"hook", "webhook"}}, {.events_max = 4});
+    queues.load("first", {{.bucket = 1, .events = 2, .bytes = 20}});
+    queues.load("second", {{.bucket = 1, .events = 3, .bytes = 30}});
+    queues.load("empty", {});
+    EXPECT_EQ(waiting.value(), before + 5);
+    ASSERT_EQ(queues.states().size(), 3u) << "one is configured, two have events";
+    EXPECT_EQ(queues.states()[1].target.name, "first");
+    EXPECT_TRUE(queues.states()[1].target.type.empty());
+    EXPECT_FALSE(queues.has_target("first"));
+    EXPECT_TRUE(queues.admit("first", "owner", 1));
+    EXPECT_FALSE(queues.admit("second", "owner", 2 * GiB));
+    queues.removed("first", 1, 2, 20);
+    queues.let_go("first", 2);
+    EXPECT_EQ(waiting.value(), before + 3);
+    EXPECT_EQ(queues.states().size(), 2u);
+    const std::string all = metrics::exposition();
+    EXPECT_EQ(all.find("target=\"first\""), std::string::npos);
+    EXPECT_EQ(all.find("verbena_events_target_up{target=\"(gone)\"}"), std::string::npos) << "nobody tries it";
+  }
+  EXPECT_EQ(waiting.value(), before);
+}
+
 }  // namespace
 }  // namespace verbena::s3::test

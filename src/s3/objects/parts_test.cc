@@ -109,10 +109,24 @@ TEST(Query, DecodesNamesAndValues) {
   EXPECT_EQ(query->get("uploads"), "");
   EXPECT_EQ(query->get("x"), "+");
   EXPECT_FALSE(query->has("y"));
-  EXPECT_EQ(Query::parse("a=%zz").error(), Errc::invalid_uri);
+  for (const char* broken : {"a=%zz", "a=%", "a=%1", "a=b%2", "%=b", "a&%4"}) {
+    EXPECT_EQ(Query::parse(broken).error(), Errc::invalid_uri) << broken;
+  }
+  EXPECT_EQ(Query::parse("a=%41%2b%20+").value().get("a"), "A+  ");
   std::string many;
   for (int i = 0; i < 300; ++i) many += "a&";
   EXPECT_EQ(Query::parse(many).error(), Errc::invalid_request);
+}
+
+TEST(Query, APasswordIsWiped) {
+  for (const std::string& password : {std::string("short"), std::string(100, 'p')}) {
+    Query query = Query::parse("name=alice&password=" + password).value();
+    const std::string_view value = *query.get("password");
+    EXPECT_EQ(value, password);
+    query.wipe_values();
+    EXPECT_EQ(value, std::string(password.size(), '\0')) << "what lay there, which the query holds still";
+    EXPECT_EQ(query.get("password"), "");
+  }
 }
 
 TEST(Query, NumbersAreBounded) {

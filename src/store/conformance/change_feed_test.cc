@@ -170,6 +170,23 @@ TEST_P(ChangeFeedTest, WhatBecomesOfOldVersionsIsNotToldAsOfTheObject) {
   EXPECT_EQ(told(), Texts{"removed a v"});
 }
 
+// A cache of versions kept it: nobody had said that it was gone.
+TEST_P(ChangeFeedTest, TheOldNullVersionThatAnotherOneReplacesIsTold) {
+  ASSERT_TRUE(put("a", "1"));
+  ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  ASSERT_TRUE(put("a", "2"));
+  ASSERT_TRUE(t.set_versioning("b", Versioning::suspended));
+  told();
+  ASSERT_TRUE(put("a", "3"));
+  EXPECT_EQ(told(), (Texts{"removed a v -", "created a 3 v"})) << "first what went";
+  ASSERT_TRUE(put("a", "4"));
+  EXPECT_EQ(told(), Texts{"created a 4 v"}) << "in the same place";
+  ASSERT_TRUE(t.remove("b", "a"));
+  EXPECT_EQ(told(), Texts{"marked a v"}) << "likewise";
+  ASSERT_TRUE(put("a", "5"));
+  EXPECT_EQ(told(), (Texts{"removed a v -", "created a 5 v"})) << "the marker that was the null version";
+}
+
 // Told behind another change, both at the same moment: the count that it gives back must say which of them came first.
 TEST(BucketFeedTest, WhoIsToldEarlyKnowsWhatTheCatalogueHadToldBefore) {
   struct Slow final : ChangeListener {

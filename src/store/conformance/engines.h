@@ -79,6 +79,7 @@ inline std::vector<EngineUnderTest> with_rados(std::vector<EngineUnderTest> engi
   if (!RadosRig::has_cluster()) return engines;
   engines.push_back({"Rados", [] { return std::make_unique<RadosRig>(); }});
   engines.push_back({"RadosSplitting", [] { return std::make_unique<SplittingRadosRig>(); }});
+  engines.push_back({"RadosKeeping", [] { return std::make_unique<KeepingRadosRig>(); }});
 #endif
   return engines;
 }

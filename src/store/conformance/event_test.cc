@@ -73,6 +73,24 @@ TEST_P(EventTest, WhatChangesIsToldInOrderAndOnce) {
   EXPECT_TRUE(backlog("none").empty());
 }
 
+TEST_P(EventTest, QueuesAreListedWhoeverKnowsOfThem) {
+  const auto queues = [&] { return t.run(t.engine().event_queues()).value_or(Texts{"failed"}); };
+  EXPECT_EQ(queues(), Texts());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(put("a", std::to_string(i), std::make_shared<const Told>("put")));
+  t.make_bucket("c");
+  ASSERT_TRUE(t.run(t.engine().announce("c", std::make_shared<const Told>("test"))));
+  EXPECT_EQ(queues(), (Texts{"other", "q"}));
+  for (const auto& one : backlog("other")) {
+    const auto events = t.run(t.engine().events("other", one.bucket, 0, 100, 1 * MiB));
+    ASSERT_TRUE(events);
+    std::vector<uint64_t> ids;
+    for (const auto& event : *events) ids.push_back(event.id);
+    ASSERT_TRUE(t.run(t.engine().remove_events("other", one.bucket, ids)));
+  }
+  EXPECT_TRUE(backlog("other").empty());
+  EXPECT_EQ(queues(), Texts{"q"});
+}
+
 TEST_P(EventTest, WhatIsRefusedIsNotTold) {
   ASSERT_TRUE(put("a", "1", nullptr));
   const auto told = std::make_shared<const Told>("put");

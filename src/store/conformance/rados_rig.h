@@ -7,6 +7,7 @@
 
 #include "base/test_core.h"
 #include "store/conformance/rig.h"
+#include "store/hot_store.h"
 #include "store/rados/cluster.h"
 #include "store/rados/rados_store.h"
 
@@ -91,6 +92,26 @@ class RadosRig : public Rig {
 class SplittingRadosRig final : public RadosRig {
  public:
   SplittingRadosRig() { options.split_rows = 4; }
+};
+
+// With the hot tier in front, which keeps every key that it was asked for twice.
+class KeepingRadosRig final : public RadosRig {
+ public:
+  KeepingRadosRig() {
+    options.keeps = true;
+    options.keep_rest = {};
+  }
+  void open() override {
+    hot_.reset();
+    RadosRig::open();
+    hot_ = std::make_unique<HotStore>(
+        store(), HotStore::Options{.arena = arena_.get(), .capacity = 16 * MiB, .shared = &store(), .keep_after = 1});
+  }
+  Store& engine() override { return *hot_; }
+  bool answers_alone(const std::string& key) { return hot_->hot("b", key) != nullptr; }
+
+ private:
+  std::unique_ptr<HotStore> hot_;
 };
 
 }  // namespace verbena::store::conformance

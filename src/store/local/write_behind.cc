@@ -325,7 +325,8 @@ namespace {
 Result<void> put_acknowledged(IndexTransaction& transaction, const Acknowledged& object, const WrittenBlob& blob) {
   VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *object.bucket));
   VB_ASSIGN(auto current, find_object(transaction, *object.bucket, object.key));
-  VB_TRY(replace_current(transaction, bucket, object.key, current, object.info, blob.ref, object.info.modified_us));
+  VB_TRY(replace_current(transaction, *object.bucket, bucket, object.key, current, object.info, blob.ref,
+                         object.info.modified_us));
   add_blob(transaction.batch(), blob);
   return {};
 }

@@ -219,6 +219,7 @@ Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::o
   Growing object;
   if (current) object = {true, current->info};
   job.answers.clear();
+  job.answers.reserve(plan.accepted.size());
   StoredPart part{.info = {.number = 1, .size = plan.added, .etag = {}, .checksums = {}}, .blob = job.blob};
   part.info.attributes = job.part_attributes;
   for (const StoredPart& one : plan.absorbed) part.info.size += one.info.size;
@@ -381,8 +382,8 @@ Task<Result<Attributes>> write_sealed(const Plan& plan, std::shared_ptr<ObjectRe
   co_return co_await part.commit(size);
 }
 
-void answer(const AppendJob& job) {
-  for (size_t i = 0; i < job.plan.accepted.size(); ++i) job.plan.accepted[i]->outcome = job.answers[i];
+void answer(AppendJob& job) {
+  for (size_t i = 0; i < job.plan.accepted.size(); ++i) job.plan.accepted[i]->outcome = std::move(job.answers[i]);
 }
 
 // Once: conditional_conflict where somebody else changed the object.

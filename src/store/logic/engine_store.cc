@@ -133,6 +133,14 @@ Task<Result<void>> EngineStore::announce(std::string_view bucket, AnnouncementPt
 }
 
 // The queues are no bucket's: they are shown and changed as what must not be lost.
+Task<Result<std::vector<std::string>>> EngineStore::event_queues() {
+  auto context = context_;
+  if (!context->keeps_events) co_return fail(Errc::not_implemented, "This store keeps no events.");
+  auto look = [](View& rows) { return list_event_queues(rows); };
+  const Place nowhere;
+  co_return co_await look_up(*context->rows, "event queues", nowhere, std::move(look));
+}
+
 Task<Result<std::vector<EventBacklog>>> EngineStore::event_backlog(std::string_view queue) {
   auto context = context_;
   if (!context->keeps_events) co_return fail(Errc::not_implemented, "This store keeps no events.");

@@ -29,6 +29,7 @@ class EngineStore : public Store, public ChangeFeeds {
   bool keeps_usage() const override;
   bool keeps_events() const override;
   Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;
+  Task<Result<std::vector<std::string>>> event_queues() override;
   Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view queue) override;
   Task<Result<std::vector<QueuedEvent>>> events(std::string_view queue, uint64_t bucket, uint64_t after,
                                                 size_t events_max, size_t bytes_max) override;

@@ -48,6 +48,20 @@ Result<std::vector<QueuedEvent>> read_events(View& rows, const EventPage& page) 
   return events;
 }
 
+Result<std::vector<std::string>> list_event_queues(View& rows) {
+  std::vector<std::string> queues;
+  const auto cursor = rows.cursor(Table::uploads, keys::event_prefix());
+  while (cursor->valid()) {
+    auto queue = keys::event_queue(cursor->key());
+    const auto behind = queue ? keys::after_prefix(keys::event_prefix(*queue)) : std::nullopt;
+    if (!behind) return fail(Errc::corrupt_object, "store: event");
+    queues.push_back(std::move(*queue));
+    cursor->seek(*behind);
+  }
+  VB_TRY(cursor->status());
+  return queues;
+}
+
 Result<std::vector<EventBacklog>> count_events(View& rows, const std::string& queue) {
   std::vector<EventBacklog> backlog;
   const auto cursor = rows.cursor(Table::uploads, keys::event_prefix(queue));

@@ -21,6 +21,8 @@ struct EventPage {
   size_t events_max = 0, bytes_max = 0;
 };
 Result<std::vector<QueuedEvent>> read_events(View& rows, const EventPage& page);
+// Goes from queue to queue: the events between are passed by.
+Result<std::vector<std::string>> list_event_queues(View& rows);
 // Walks the whole queue.
 Result<std::vector<EventBacklog>> count_events(View& rows, const std::string& queue);
 Change remove_events_change(std::string queue, uint64_t bucket, std::vector<uint64_t> ids);

@@ -121,6 +121,7 @@ std::optional<std::pair<int64_t, std::string>> parse_rename_age(std::string_view
   return std::pair(static_cast<int64_t>(read_number(index_key.substr(9, 8))), std::string(index_key.substr(17)));
 }
 
+std::string event_prefix() { return "e"; }
 std::string event_prefix(std::string_view queue) { return std::string("e").append(queue).append(1, '\0'); }
 std::string event_prefix(std::string_view queue, uint64_t bucket) {
   std::string key = event_prefix(queue);
@@ -138,6 +139,12 @@ std::optional<std::pair<uint64_t, uint64_t>> parse_event(std::string_view index_
   const std::string_view numbers = index_key.substr(end + 1);
   if (numbers.size() != 16) return std::nullopt;
   return std::pair(read_number(numbers.substr(0, 8)), read_number(numbers.substr(8)));
+}
+
+std::optional<std::string> event_queue(std::string_view index_key) {
+  const size_t end = index_key.find('\0');
+  if (!index_key.starts_with('e') || end == std::string_view::npos) return std::nullopt;
+  return std::string(index_key.substr(1, end - 1));
 }
 
 std::string version_bucket(uint64_t bucket) { return number(bucket); }

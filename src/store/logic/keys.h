@@ -46,10 +46,12 @@ std::string rename_age(uint64_t bucket, int64_t came_us, std::string_view token)
 std::optional<std::pair<int64_t, std::string>> parse_rename_age(std::string_view index_key);
 
 // Events that wait: queue, end mark, bucket id, event id.
+std::string event_prefix();
 std::string event_prefix(std::string_view queue);
 std::string event_prefix(std::string_view queue, uint64_t bucket);
 std::string event(std::string_view queue, uint64_t bucket, uint64_t id);
 std::optional<std::pair<uint64_t, uint64_t>> parse_event(std::string_view index_key);  // bucket, event
+std::optional<std::string> event_queue(std::string_view index_key);                    // of an event's
 
 // versions: bucket id, key (as in an upload's), the id's complement: the newest of a key comes first
 std::string version_bucket(uint64_t bucket);

@@ -90,7 +90,7 @@ Result<void> judge_completion(Transaction& transaction, Completion& c) {
   VB_ASSIGN(auto current, find_object(transaction, *c.bucket, c.key));
   VB_TRY(check_conditions(current, c.conditions));
 
-  VB_TRY(step_aside(transaction, bucket, c.key, current));
+  VB_TRY(step_aside(transaction, *c.bucket, bucket, c.key, current));
   // Of the parts, those that the object names are its own, the others go.
   erase_upload(transaction, *c.bucket, upload, stored);
   for (const StoredPart& part : chosen.unused) transaction.kill(part.blob);

@@ -33,10 +33,10 @@ Result<ObjectRecord> new_record(Transaction& transaction, const BucketRecord& bu
   return record;
 }
 
-Result<ObjectRecord> replace_current(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
-                                     const std::optional<ObjectRecord>& current, ObjectInfo info, const BlobRef& blob,
-                                     int64_t at_us) {
-  VB_TRY(step_aside(transaction, bucket, key, current));
+Result<ObjectRecord> replace_current(Transaction& transaction, const Bucket& of, const BucketRecord& bucket,
+                                     std::string_view key, const std::optional<ObjectRecord>& current, ObjectInfo info,
+                                     const BlobRef& blob, int64_t at_us) {
+  VB_TRY(step_aside(transaction, of, bucket, key, current));
   VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(info), at_us));
   record.blob = blob;
   transaction.put(Table::objects, keys::object(bucket.id, key), encode(record));

@@ -28,8 +28,8 @@ Result<std::vector<StoredPart>> object_parts(View& rows, const ObjectRecord& obj
 // the bucket has none.
 Result<ObjectRecord> new_record(Transaction& transaction, const BucketRecord& bucket, ObjectInfo info, int64_t at_us);
 // The new current object of a key, with these bytes: what was current steps aside.
-Result<ObjectRecord> replace_current(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
-                                     const std::optional<ObjectRecord>& current, ObjectInfo info, const BlobRef& blob,
-                                     int64_t at_us);
+Result<ObjectRecord> replace_current(Transaction& transaction, const Bucket& of, const BucketRecord& bucket,
+                                     std::string_view key, const std::optional<ObjectRecord>& current, ObjectInfo info,
+                                     const BlobRef& blob, int64_t at_us);
 
 }  // namespace verbena::store

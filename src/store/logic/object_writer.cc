@@ -23,10 +23,11 @@ Result<void> judge_put(Transaction& transaction, Put& put) {
   VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *put.bucket));
   VB_ASSIGN(auto current, find_object(transaction, *put.bucket, put.key));
   VB_TRY(check_conditions(current, put.conditions));
-  VB_ASSIGN(ObjectRecord record,
-            replace_current(transaction, bucket, put.key, current, put.info, put.blob, transaction.now_us()));
+  VB_ASSIGN(ObjectRecord record, replace_current(transaction, *put.bucket, bucket, put.key, current, put.info, put.blob,
+                                                 transaction.now_us()));
   put.stored = std::move(record.info);
   name_version(put.stored, bucket.info.versioning);
+  put.stored.stamp = transaction.stamp();
   transaction.on_commit([p = &put] { p->bucket->feed->tell(KeyEvent::created, p->key, p->stored); });
   return announce(transaction, put.conditions.announcement, bucket.id, put.stored);
 }

@@ -61,7 +61,7 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
   std::optional<ObjectRecord> current;
   if (newest && newest->current) current = std::move(newest->record);
   if (bucket.info.versioning == Versioning::off && !current) return {};
-  VB_TRY(step_aside(transaction, bucket, r.key, current));
+  VB_TRY(step_aside(transaction, *r.bucket, bucket, r.key, current));
   if (current) transaction.erase(Table::objects, keys::object(bucket.id, r.key));
   r.happened = true;
   r.changes_current = current.has_value();

@@ -54,7 +54,8 @@ void erase_from_versions(Transaction& transaction, uint64_t bucket, std::string_
   if (record.is_null()) transaction.erase(Table::uploads, keys::null_version(bucket, key));
 }
 
-Result<void> remove_null_version(Transaction& transaction, uint64_t bucket, std::string_view key) {
+Result<void> remove_null_version(Transaction& transaction, const Bucket& of, std::string_view key) {
+  const uint64_t bucket = of.id;
   VB_ASSIGN(auto id, null_version(transaction, bucket, key));
   if (!id) return {};
   VB_ASSIGN(auto record, get_record(transaction, Table::versions, keys::version(bucket, key, *id)));
@@ -62,6 +63,12 @@ Result<void> remove_null_version(Transaction& transaction, uint64_t bucket, std:
   VB_TRY(bury(transaction, record));
   erase_from_versions(transaction, bucket, key, *record);
   transaction.count(-as_version(*record));
+  ObjectInfo gone;
+  gone.version_id = null_version_id;
+  gone.modified_us = transaction.now_us();
+  transaction.on_commit([feed = of.feed, key = std::string(key), gone = std::move(gone)] {
+    feed->tell(KeyEvent::removed, key, gone, /*of_versions=*/true);
+  });
   return {};
 }
 
@@ -124,14 +131,14 @@ void put_version(Transaction& transaction, uint64_t bucket, std::string_view key
   transaction.put(Table::uploads, keys::null_version(bucket, key), keys::number(record.id));
 }
 
-Result<void> step_aside(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
+Result<void> step_aside(Transaction& transaction, const Bucket& of, const BucketRecord& bucket, std::string_view key,
                         const std::optional<ObjectRecord>& current) {
   const Versioning versioning = bucket.info.versioning;
   if (current) transaction.count(-as_current(*current));
   if (versioning == Versioning::off) return bury(transaction, current);
   if (versioning == Versioning::suspended) {
     if (current && current->is_null()) return bury(transaction, current);
-    VB_TRY(remove_null_version(transaction, bucket.id, key));
+    VB_TRY(remove_null_version(transaction, of, key));
   }
   if (!current) return {};
   put_version(transaction, bucket.id, key, {*current, /*current=*/false});

@@ -35,8 +35,9 @@ Result<std::optional<Version>> find_newest(Transaction& transaction, uint64_t bu
 void put_version(Transaction& transaction, uint64_t bucket, std::string_view key, const Version& version);
 
 // Before a new version of the key: what the bucket's versioning says becomes of the `current` object and of the null
-// version happens. The caller then overwrites or erases the key in `objects`.
-Result<void> step_aside(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
+// version happens. The caller then overwrites or erases the key in `objects`. Who watches is told of an old null
+// version that goes; of what was current the caller tells.
+Result<void> step_aside(Transaction& transaction, const Bucket& of, const BucketRecord& bucket, std::string_view key,
                         const std::optional<ObjectRecord>& current);
 
 // What became of a key's current object.

@@ -42,7 +42,10 @@ void Batcher::add(const Target& target, Waiting waiting) {
   if (!tally) tally = std::make_shared<Tally>(target.bucket);  // of a new process: nothing, and no row
   const auto [queue, is_new] = queues_.try_emplace(target.tablet);
   queue->second.push_back(std::move(waiting));
-  if (is_new) boost::asio::co_spawn(io_, drain(target.tablet), boost::asio::detached);
+  if (!is_new) return;
+  // Never from in here, where this is the thread of `io`: it takes the mutex.
+  boost::asio::post(
+      io_, [this, tablet = target.tablet] { boost::asio::co_spawn(io_, drain(tablet), boost::asio::detached); });
 }
 
 void Batcher::recount() {

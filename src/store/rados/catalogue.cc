@@ -6,6 +6,7 @@
 
 #include "base/metrics.h"
 #include "store/logic/keys.h"
+#include "store/logic/open.h"
 #include "store/nothing_at_hand.h"
 
 namespace verbena::store::rados {
@@ -110,6 +111,7 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
     part.bytes += value.size();
     part.sets.insert_or_assign(inline_row(rows.place().key, blob->id()), std::move(value));
   }
+  VB_CO_TRY(co_await tell_keepers(rows));
   const uint64_t written = part.sets.size();
   Batcher::Target target{tablet.object, bucket->id, bucket->epoch_text};
   const auto outcome =
@@ -122,6 +124,59 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   splitter_.count(bucket->id, tablet.number, written);
   judged.run_effects();
   co_return true;
+}
+
+// Nobody answers for the key as it is now when this has returned, unless its guard has become another one: and then the
+// change does not happen.
+Task<Result<void>> RadosCatalogue::tell_keepers(const Rows& rows) {
+  std::string key(rows.place().key), guard = *rows.guard();
+  co_return co_await keeps_.tell(rows.place().bucket, std::move(key), std::move(guard));
+}
+
+Task<Result<std::shared_ptr<ObjectReader>>> RadosCatalogue::open_unless(Blobs& blobs,
+                                                                        std::shared_ptr<const Bucket> bucket,
+                                                                        std::string key, uint64_t stamp) {
+  const Place place{bucket->id, key};
+  Rows rows(registry_, place, garbage_.hold(), /*with_bytes=*/false);
+  rows.ask_guard();
+  (void)rows.get(Table::objects, keys::object(bucket->id, key));  // comes along, for when it is another one
+  VB_CO_TRY(co_await rows.fetch());
+  VB_CO_ASSIGN(const Guard guard, decode_guard(*rows.guard()));
+  if (guard.token == stamp) co_return nullptr;
+  const auto until = deadline_in(look_max);
+  for (;;) {
+    auto opened = open_object(blobs, rows, *bucket, {key, {}});
+    if (opened || !(opened.error() == Errc::would_block)) co_return opened;
+    if (SteadyClock::now() > until) co_return fail(Errc::slow_down, "rados: look");
+    VB_CO_TRY(co_await rows.fetch());
+  }
+}
+
+Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64_t stamp, uint64_t keeper) {
+  if (!fresh_() || garbage_.full()) co_return fail(Errc::service_unavailable, "rados: not now");
+  KeyLocks::Name name(bucket, key);
+  VB_CO_ASSIGN(const KeyLocks::Held held, co_await locks_.take(std::move(name)));
+  const Place place{bucket, key};
+  Rows rows(registry_, place, nullptr, /*with_bytes=*/false);
+  rows.ask_guard();
+  VB_CO_TRY(co_await rows.fetch());
+  const std::string row = guard_row(key), seen = *rows.guard();
+  VB_CO_ASSIGN(Guard guard, decode_guard(seen));
+  if (guard.token != stamp) co_return fail(Errc::conditional_conflict, "rados: the key has changed");
+  std::erase_if(guard.kept, [&](const Keeping& kept) { return kept.keeper == keeper || keeps_.is_over(kept.keeper); });
+  if (guard.kept.size() == Guard::keepers_max) co_return fail(Errc::limit_exceeded, "rados: others keep the key");
+  guard.kept.push_back({keeper, random_number()});
+  const BucketPtr state = rows.bucket();
+  const Tablet& tablet = state->tablets[state->tablet_of(row)];
+  if (!state->may_change(tablet)) co_return fail(Errc::slow_down, "rados: the bucket is being changed");
+  Part part;
+  part.guards.emplace(row, seen);
+  part.sets.emplace(row, encode(guard));
+  part.bytes = row.size() + seen.size();
+  Batcher::Target target{tablet.object, state->id, state->epoch_text};
+  const auto outcome = co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/false);
+  if (outcome.code < 0) co_return std::unexpected(to_error(outcome.code, "rados: keeping a key"));
+  co_return Result<void>{};
 }
 
 // What became of the change. False: nothing, and it is to be judged anew.
@@ -206,6 +261,8 @@ Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& los
     pair.forget(now);
     co_return false;
   }
+  VB_CO_TRY(co_await tell_keepers(from));
+  VB_CO_TRY(co_await tell_keepers(to));
   Task<Result<bool>> committing =
       together ? commit_together(change, pair, judged, source, lost) : move_between(pair, judged, source, target);
   VB_CO_ASSIGN(const bool done, co_await std::move(committing));

@@ -10,6 +10,7 @@
 #include "store/rados/change.h"
 #include "store/rados/event_rows.h"
 #include "store/rados/garbage.h"
+#include "store/rados/keeps.h"
 #include "store/rados/key_locks.h"
 #include "store/rados/pair_change.h"
 #include "store/rados/registry.h"
@@ -32,6 +33,7 @@ class RadosCatalogue final : public Catalogue {
     UsageBook& book;
     EventRows& events;
     Ids& ids;
+    Keeps& keeps;
   };
   RadosCatalogue(const Parts& parts, const WallClock& clock, Tell tell, std::function<bool()> fresh)
       : registry_(parts.registry),
@@ -41,6 +43,7 @@ class RadosCatalogue final : public Catalogue {
         book_(parts.book),
         events_(parts.events),
         ids_(parts.ids),
+        keeps_(parts.keeps),
         clock_(clock),
         tell_(std::move(tell)),
         fresh_(std::move(fresh)) {}
@@ -50,6 +53,11 @@ class RadosCatalogue final : public Catalogue {
   Task<Result<void>> commit(Change change) override;
   // Of two keys: a rename's.
   Task<Result<void>> commit_pair(Change change, std::string from, std::string to);
+  // Opens the key's current object; null: it still has this stamp, which one call has found out.
+  Task<Result<std::shared_ptr<ObjectReader>>> open_unless(Blobs& blobs, std::shared_ptr<const Bucket> bucket,
+                                                          std::string key, uint64_t stamp);
+  // Writes into the key's guard who keeps it, if the key still has this stamp.
+  Task<Result<void>> keep(uint64_t bucket, std::string key, uint64_t stamp, uint64_t keeper);
   void close() { locks_.close(); }
   Task<Result<void>> sync() override { co_return Result<void>{}; }  // what was answered is durable
 
@@ -57,6 +65,7 @@ class RadosCatalogue final : public Catalogue {
   Task<Result<void>> commit_key(Change& change);
   // False: again. `lost`: how often others were faster.
   Task<Result<bool>> try_key(Change& change, Rows& rows, int& lost);
+  Task<Result<void>> tell_keepers(const Rows& rows);
   Task<Result<bool>> settle(Change& change, Rows& rows, Batcher::Outcome outcome, std::string guard);
   struct Pair {
     Pair(Registry& registry, uint64_t bucket, const std::string& source, const std::string& target)
@@ -89,6 +98,7 @@ class RadosCatalogue final : public Catalogue {
   UsageBook& book_;
   EventRows& events_;
   Ids& ids_;
+  Keeps& keeps_;
   const WallClock& clock_;
   const Tell tell_;
   const std::function<bool()> fresh_;

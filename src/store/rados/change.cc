@@ -186,7 +186,8 @@ Result<Part> KeyTransaction::part(bool versioned, std::string& guard) const {
     return part;
   }
   next.last_id = std::max(next.last_id, last_id_);
-  next.token = random_number();
+  next.token = token_;
+  next.kept.clear();
   guard = encode(next);
   set(name, guard);
   return part;

@@ -47,6 +47,7 @@ class KeyTransaction final : public Transaction {
   Result<uint64_t> next_id() override;
   void take_id(uint64_t id) override { last_id_ = std::max(last_id_, id); }
   int64_t now_us() const override { return now_us_; }
+  uint64_t stamp() override { return token_; }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
   using Written = std::map<std::string, std::optional<std::string>>;  // nullopt: erased
@@ -70,6 +71,7 @@ class KeyTransaction final : public Transaction {
   Rows& rows_;
   Ids& ids_;
   const int64_t now_us_;
+  const uint64_t token_ = random_number();
   Usage counted_;
   Written written_[table_count];
   std::vector<BlobRef> dead_, dead_inline_;

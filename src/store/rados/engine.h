@@ -14,6 +14,7 @@
 #include "store/logic/keys.h"
 #include "store/rados/catalogue.h"
 #include "store/rados/duty.h"
+#include "store/rados/keeps.h"
 #include "store/rados/neighbours.h"
 #include "store/rados/rados_store.h"
 
@@ -42,6 +43,8 @@ class Engine final : public Context {
   const WallClock& clock_source;
   const std::function<void()> on_change;
   const std::function<bool(const std::optional<std::string>&)> on_accounts;
+  const bool is_keeper;
+  const std::chrono::milliseconds keep_rest;
   const std::unique_ptr<Cluster> cluster;
   boost::asio::io_context io{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard{io.get_executor()};
@@ -57,9 +60,12 @@ class Engine final : public Context {
   std::optional<BlobSpace> space;
   std::optional<StripedBlobs> striped;
   std::shared_ptr<Neighbours> neighbours;
+  std::shared_ptr<Keeps> keeps;
+  static constexpr int being_kept_max = 256;
+  std::atomic<int> being_kept{0};  // marks that are being written
   std::optional<RadosCatalogue> catalogue;
   KeyLocks reloads;
-  std::future<void> collecting, signing, watching, counting, telling, guarding;
+  std::future<void> collecting, signing, watching, counting, telling, guarding, keeping;
 
  private:
   Result<uint64_t> take_incarnation();

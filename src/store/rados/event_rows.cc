@@ -174,6 +174,64 @@ Task<Result<bool>> EventRows::page(std::string object, std::string prefix, std::
   co_return true;
 }
 
+// From queue to queue: what is between is passed by, on the other side.
+Task<Result<void>> EventRows::names_in(std::string object, char letter, std::set<std::string>& names) {
+  const std::string prefix(1, letter);
+  for (std::string after = prefix;;) {
+    auto reply = std::make_shared<OmapReply>();
+    librados::ObjectReadOperation op;
+    op.omap_get_vals2(after, prefix, 1, &reply->rows, &reply->more, &reply->rows_code);
+    const int code = co_await registry_.cluster().read(Pool::index, object, std::move(op), reply);
+    if (code == -ENOENT || (code >= 0 && reply->rows.empty())) co_return Result<void>{};
+    if (code < 0) co_return std::unexpected(to_error(code, "rados: events"));
+    const std::string& row = reply->rows.begin()->first;
+    const std::string queue = row.substr(1, row.find('\0') - 1);
+    names.insert(queue);
+    after = prefix + queue + '\1';
+  }
+}
+
+Task<Result<void>> EventRows::names_in_tablets(std::set<std::string>& names) {
+  VB_CO_ASSIGN(const auto root, co_await registry_.all(std::string(root_object), ""));
+  std::set<uint64_t> buckets;
+  for (const auto& [row, value] : root) {
+    if (row.starts_with('b')) buckets.insert(keys::parse_number(value).value_or(0));
+    if (row.starts_with('x') && row.size() == 9) buckets.insert(keys::read_number(std::string_view(row).substr(1)));
+  }
+  for (const uint64_t bucket : buckets) {
+    VB_CO_ASSIGN(const auto objects, co_await objects_of(bucket));
+    for (const std::string& object : objects) {
+      if (object != events_object) VB_CO_TRY(co_await names_in(object, 'e', names));
+    }
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<std::vector<std::string>>> EventRows::queues() {
+  std::set<std::string> names;
+  if (duty_.holds()) {
+    const uint64_t term = duty_.terms(), rounds = rounds_();
+    bool look = false;
+    {
+      const std::lock_guard lock(mutex_);
+      look = std::exchange(asked_before_, true) && (named_term_ != term || named_rounds_ != rounds);
+    }
+    if (look) {
+      std::set<std::string> found;
+      VB_CO_TRY(co_await names_in_tablets(found));
+      const std::lock_guard lock(mutex_);
+      named_ = std::move(found);
+      named_term_ = term;
+      named_rounds_ = rounds;
+    }
+    const std::lock_guard lock(mutex_);
+    for (const auto& [queue, bucket] : left_) named_.insert(queue);
+    names = named_;
+  }
+  for (const char letter : {'e', 'h', 'w'}) VB_CO_TRY(co_await names_in(std::string(events_object), letter, names));
+  co_return std::vector<std::string>(names.begin(), names.end());
+}
+
 // Of removed buckets that have some, too.
 Task<Result<std::set<uint64_t>>> EventRows::all_buckets(std::string queue) {
   std::set<uint64_t> buckets;
@@ -317,6 +375,10 @@ Task<Result<std::vector<EventBacklog>>> EventRows::backlog(std::string queue) {
   VB_CO_TRY(co_await recount(queue, *known));
   VB_CO_TRY(co_await publish(queue, *known));
   for (const auto& [bucket, amount] : known->buckets) backlog.push_back({bucket, amount.events, amount.bytes});
+  if (backlog.empty()) {
+    const std::lock_guard lock(mutex_);
+    named_.erase(queue);
+  }
   co_return backlog;
 }
 

@@ -44,6 +44,10 @@ class EventRows {
   // Rows of a bucket's tablet, which goes.
   Task<Result<void>> rescue(uint64_t bucket, std::map<std::string, std::string> rows);
 
+  // Those with events, and maybe some that have none since they were counted last; sorted. On duty the tablets are
+  // looked at where others may have left some and gone, but not the first time, when a server starts; else what whoever
+  // is on duty has told, and what lies beside the tablets.
+  Task<Result<std::vector<std::string>>> queues();
   // On duty: as it is. Else as it was told. One at a time for each queue, as read() and remove().
   Task<Result<std::vector<EventBacklog>>> backlog(std::string queue);
   Task<Result<std::vector<QueuedEvent>>> read(std::string queue, uint64_t bucket, uint64_t after, size_t events_max,
@@ -70,6 +74,8 @@ class EventRows {
   // Rows of the events' object that start so, in pages.
   Task<Result<Rows>> of_all(std::string prefix);
   Task<Result<std::vector<std::string>>> objects_of(uint64_t bucket);
+  Task<Result<void>> names_in(std::string object, char letter, std::set<std::string>& names);
+  Task<Result<void>> names_in_tablets(std::set<std::string>& names);
   Task<Result<std::set<uint64_t>>> all_buckets(std::string queue);
   Task<Result<Amount>> count(std::string queue, uint64_t bucket);
   Task<Result<void>> recount(std::string queue, Known& known);
@@ -85,7 +91,10 @@ class EventRows {
   const std::function<uint64_t()> rounds_;
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
-  std::set<Name> left_;                 // guarded by mutex_
+  std::set<Name> left_;          // guarded by mutex_
+  std::set<std::string> named_;  // likewise: queues that the tablets had when they were last looked at
+  uint64_t named_term_ = 0, named_rounds_ = 0;
+  bool asked_before_ = false;
   std::map<std::string, Known> known_;  // likewise; an entry is of the one who asks for its queue
 };
 

@@ -36,6 +36,8 @@ std::optional<std::pair<uint64_t, uint64_t>> parse_object(char letter, std::stri
 
 std::string bucket_object(uint64_t bucket) { return fmt::format("b.{:016x}", bucket); }
 std::string tablet_object(uint64_t bucket, uint64_t number) { return fmt::format("t.{:016x}.{:x}", bucket, number); }
+std::string keeper_object(uint64_t keeper) { return fmt::format("k.{:016x}", keeper); }
+std::string keeper_row(uint64_t keeper) { return keys::tagged('k', keeper); }
 std::string stripe_object(uint64_t blob, uint64_t stripe) { return fmt::format("d.{:016x}.{:x}", blob, stripe); }
 
 std::optional<std::pair<uint64_t, uint64_t>> parse_stripe(std::string_view object) { return parse_object('d', object); }
@@ -80,12 +82,21 @@ std::string first_row(char letter, std::string_view key) {
   return std::string(1, letter) + (letter == 'o' ? std::string(key) : escaped(key));
 }
 
-std::string encode(const Guard& guard) { return keys::number(guard.last_id) + keys::number(guard.token); }
+std::string encode(const Guard& guard) {
+  std::string bytes = keys::number(guard.last_id) + keys::number(guard.token);
+  for (const Keeping& kept : guard.kept) bytes += keys::number(kept.keeper) + keys::number(kept.nonce);
+  return bytes;
+}
 
 Result<Guard> decode_guard(std::string_view bytes) {
   if (bytes.empty()) return Guard{};
-  if (bytes.size() != 16) return fail(Errc::corrupt_object, "rados: guard of a key");
-  return Guard{keys::read_number(bytes.substr(0, 8)), keys::read_number(bytes.substr(8))};
+  if (bytes.size() % 16 != 0 || bytes.size() > 16 * (1 + Guard::keepers_max)) {
+    return fail(Errc::corrupt_object, "rados: guard of a key");
+  }
+  const auto number = [bytes](size_t at) { return keys::read_number(bytes.substr(at, 8)); };
+  Guard guard{number(0), number(8)};
+  for (size_t at = 16; at < bytes.size(); at += 16) guard.kept.push_back({number(at), number(at + 8)});
+  return guard;
 }
 
 std::string encode_inline(Bytes bytes) {

@@ -4,7 +4,9 @@
 //   root         omap: "b" bucket's name -> id; "x" id -> a removed bucket that is still to be swept; "next" -> the
 //                next id of buckets and of incarnations. Every server watches it.
 //   servers      omap: "era" -> the era; "s" server -> the oldest era that it has readers of (garbage.h); "duty" -> who
-//                does what is done once, and its last sign of life (duty.h)
+//                does what is done once, and its last sign of life (duty.h); "k" keeper -> whether it still is one
+//                (keeps.h)
+//   k.KEEPER     watched by the server that is this keeper: it is told here of what it has to let go
 //   events       omap, of all queues of events (event_rows.h): "e" queue 00 bucket id size -> an event that has
 //   outlived
 //                its bucket, or concerns no object; "h" queue 00 bucket -> new ones were left in its tablets; "w" queue
@@ -20,7 +22,8 @@
 // A tablet's omap, K standing for the key with its zero bytes escaped:
 //   "o" key -> head             "v" K 00 00 ~id -> head of another version     "u" K 00 00 upload -> upload
 //   "n" K 00 00 -> null version "x" K 00 00 row -> parts of uploads and of objects
-//   "g" K 00 00 -> guard: the last id and a random token, another one with each change of any of the key's rows
+//   "g" K 00 00 -> guard: the last id and a random token, another one with each change of any of the key's rows; and
+//                  who keeps the key (keeps.h)
 //   "i" K 00 00 ~blob -> CRC32C and bytes of a small blob
 //   "!" blob -> bytes that are to be removed when nobody reads them any more
 //   "$" server -> what that server's changes made of the tablet's usage (batcher.h); of server 0: what others' did that
@@ -34,6 +37,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "store/blobs.h"
 #include "store/catalogue.h"
@@ -53,6 +57,8 @@ std::string bucket_object(uint64_t bucket);
 std::string tablet_object(uint64_t bucket, uint64_t number);
 std::string stripe_object(uint64_t blob, uint64_t stripe);
 std::optional<std::pair<uint64_t, uint64_t>> parse_stripe(std::string_view object);  // blob, stripe
+std::string keeper_object(uint64_t keeper);
+std::string keeper_row(uint64_t keeper);
 std::optional<std::pair<uint64_t, uint64_t>> parse_tablet(std::string_view object);  // bucket, number
 inline uint64_t stripes_of(uint64_t size) { return (size + stripe_size - 1) / stripe_size; }
 
@@ -75,9 +81,18 @@ std::optional<uint64_t> parse_usage_row(std::string_view row);
 // The first row of that letter that belongs to `key` or a later one.
 std::string first_row(char letter, std::string_view key);
 
+// A server answers for this key from memory. No two marks are the same.
+struct Keeping {
+  uint64_t keeper = 0;
+  uint64_t nonce = 0;
+  bool operator==(const Keeping&) const = default;
+};
+
 struct Guard {
+  static constexpr size_t keepers_max = 8;
   uint64_t last_id = 0;
   uint64_t token = 0;
+  std::vector<Keeping> kept{};
 };
 std::string encode(const Guard& guard);
 Result<Guard> decode_guard(std::string_view bytes);  // of an empty one: nothing was there yet

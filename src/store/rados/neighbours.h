@@ -34,7 +34,8 @@ class Neighbours final : public librados::WatchCtx2, public std::enable_shared_f
   // Returns when every server has heard. service_unavailable: one did not answer and its watch did not end either.
   Task<Result<void>> tell(uint64_t bucket);
   // What is kept may be answered from.
-  bool fresh() const { return SteadyClock::now().time_since_epoch().count() < fresh_until_.load(); }
+  bool fresh() const { return fresh(SteadyClock::now().time_since_epoch().count()); }
+  bool fresh(int64_t now) const { return now < fresh_until_.load(); }  // steady clock
 
   // On threads of librados.
   void handle_notify(uint64_t id, uint64_t cookie, uint64_t notifier, librados::bufferlist& message) override;

@@ -140,6 +140,8 @@ Result<PairTransaction::Parts> PairTransaction::parts() const {
   parts.target.guards.emplace(guard_row(to.key), *to_.guard());
   target.last_id = std::max({target.last_id, source.last_id, last_id_});
   target.token = source.token = random_number();
+  target.kept.clear();
+  source.kept.clear();
   parts.guard = encode(target);
   if (source_gone) {
     parts.source.gone.insert(guard_row(from.key));

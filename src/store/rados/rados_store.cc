@@ -10,6 +10,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "store/event.h"
 #include "store/logic/rename.h"
 #include "store/rados/engine.h"
@@ -27,6 +28,8 @@ Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
     : clock_source(*options.clock),
       on_change(options.on_change),
       on_accounts(options.on_accounts),
+      is_keeper(options.keeps),
+      keep_rest(options.keep_rest),
       cluster(std::move(connected)),
       splitter(registry, io, options.split_rows) {}
 
@@ -76,9 +79,10 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   striped.emplace(*space);
   Neighbours::Hear hear = [this](uint64_t bucket) { return reload(bucket); };
   neighbours = std::make_shared<Neighbours>(*cluster, io, std::move(hear));
+  keeps = std::make_shared<Keeps>(registry, io, [this] { return duty->holds(); }, keep_rest);
   RadosCatalogue::Tell tell = [this](uint64_t bucket) { return neighbours->tell(bucket); };
   fresh = [this] { return neighbours->fresh(); };
-  const RadosCatalogue::Parts parts{registry, *garbage, batcher, splitter, book, *events, ids};
+  const RadosCatalogue::Parts parts{registry, *garbage, batcher, splitter, book, *events, ids, *keeps};
   catalogue.emplace(parts, clock_source, std::move(tell), fresh);
   keeps_usage = true;
   keeps_events = true;
@@ -94,6 +98,7 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   collecting = boost::asio::co_spawn(io, garbage->run(), boost::asio::use_future);
   signing = boost::asio::co_spawn(io, garbage->run_signs(), boost::asio::use_future);
   watching = boost::asio::co_spawn(io, neighbours->run(), boost::asio::use_future);
+  if (is_keeper) keeping = boost::asio::co_spawn(io, keeps->run(), boost::asio::use_future);
   for (const auto until = deadline_in(cluster->options().timeout * 2); !neighbours->fresh();) {
     if (SteadyClock::now() > until) return std::unexpected("the cluster grants no watch of the index pool");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -105,6 +110,8 @@ void Engine::close() {
   if (!thread.joinable()) return;
   splitter.stop();
   cluster->close();
+  if (keeps) keeps->stop();
+  if (keeping.valid()) keeping.get();
   if (watching.valid()) {
     neighbours->stop();
     watching.get();
@@ -223,7 +230,10 @@ Task<Result<void>> Engine::reload_one(uint64_t id) {
   const BucketRecord& record = (*state)->record;
   auto known = buckets.find(record.info.name);
   if (known && known->id == id) {
+    // What has no version id is called "null" from then on: what lies in memory does not say so.
+    const bool renames = known->versioning.load() == Versioning::off && record.info.versioning != Versioning::off;
     known->set(record.info);
+    if (renames) keeps->let_go_of_all();
   } else {
     buckets.add(record);
     known = buckets.find(record.info.name);
@@ -283,6 +293,11 @@ Task<Result<void>> RadosStore::announce(std::string_view bucket, AnnouncementPtr
   co_return Result<void>{};
 }
 
+Task<Result<std::vector<std::string>>> RadosStore::event_queues() {
+  auto engine = engine_;
+  co_return co_await engine->events->queues();
+}
+
 Task<Result<std::vector<EventBacklog>>> RadosStore::event_backlog(std::string_view queue) {
   auto engine = engine_;
   std::string name(queue);
@@ -313,6 +328,42 @@ Task<Result<ObjectInfo>> RadosStore::rename(std::string_view bucket, RenameReque
   VB_CO_TRY(co_await engine->catalogue->commit_pair(std::move(change), std::move(from), std::move(to)));
   co_return std::move(renaming->info);
 }
+
+Task<Result<std::shared_ptr<ObjectReader>>> RadosStore::open_unless(std::string_view bucket, std::string_view key,
+                                                                    uint64_t stamp) {
+  auto engine = engine_;
+  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  std::string name(key);
+  co_return co_await engine->catalogue->open_unless(*engine->striped, std::move(found), std::move(name), stamp);
+}
+
+// Who may see an object is known for as long as the watch stands: without that, memory answers nothing either.
+uint64_t RadosStore::term() const {
+  const int64_t now = SteadyClock::now().time_since_epoch().count();
+  return engine_->neighbours->fresh(now) ? engine_->keeps->term(now) : 0;
+}
+
+void RadosStore::keep(std::string_view bucket, std::string_view key, uint64_t stamp,
+                      std::function<void(uint64_t term)> kept) {
+  static auto& begun = metrics::counter("verbena_rados_keeps_total", "Keys that this server began to keep");
+  const uint64_t term = this->term();
+  const auto found = engine_->find_bucket(bucket);
+  if (term == 0 || !found || !engine_->keeps->may_keep((*found)->id, key)) return;
+  if (engine_->being_kept.fetch_add(1) >= Engine::being_kept_max) {
+    --engine_->being_kept;
+    return;
+  }
+  auto done = [engine = engine_.get(), kept = std::move(kept), term](const std::exception_ptr&, Result<void> written) {
+    --engine->being_kept;
+    if (!written) return;
+    begun.add();
+    kept(term);
+  };
+  auto writing = engine_->catalogue->keep((*found)->id, std::string(key), stamp, term);
+  boost::asio::co_spawn(engine_->io, std::move(writing), std::move(done));
+}
+
+void RadosStore::listen(Listener* listener) { engine_->keeps->listen(listener); }
 
 bool RadosStore::on_duty() const { return engine_->duty->holds(); }
 

@@ -12,14 +12,17 @@
 
 #include "base/clock.h"
 #include "store/logic/engine_store.h"
+#include "store/shared_keys.h"
 
 namespace verbena::store::rados {
 
 struct Options {
   std::string conf, user = "admin", pool, index_pool, name_space;  // as ClusterOptions'
   std::chrono::seconds timeout{10};
-  uint64_t split_rows = 100'000;   // of a tablet that becomes two
-  memory::Arena* arena = nullptr;  // reads are leased from it; outlives the store
+  uint64_t split_rows = 100'000;              // of a tablet that becomes two
+  bool keeps = false;                         // keys that are asked for often are answered from memory (keeps.h)
+  std::chrono::milliseconds keep_rest{1000};  // that a key is left alone after another server has changed it
+  memory::Arena* arena = nullptr;             // reads are leased from it; outlives the store
   const WallClock* clock = &system_clock();
   // Another server has changed a bucket or one of its documents; runs before that change is acknowledged.
   std::function<void()> on_change = [] {};
@@ -41,7 +44,7 @@ struct Survey {
 
 class Engine;
 
-class RadosStore final : public EngineStore {
+class RadosStore final : public EngineStore, public SharedKeys {
  public:
   // Blocks. The error is a sentence for people.
   static std::expected<std::unique_ptr<RadosStore>, std::string> connect(const Options& options);
@@ -50,11 +53,20 @@ class RadosStore final : public EngineStore {
   Result<UsageNow> usage_now(std::string_view bucket) override;
   Task<Result<Usage>> bucket_usage(std::string_view bucket) override;
   Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;
+  Task<Result<std::vector<std::string>>> event_queues() override;
   Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view queue) override;
   Task<Result<std::vector<QueuedEvent>>> events(std::string_view queue, uint64_t bucket, uint64_t after,
                                                 size_t events_max, size_t bytes_max) override;
   Task<Result<void>> remove_events(std::string_view queue, uint64_t bucket, std::vector<uint64_t> ids) override;
   Task<Result<ObjectInfo>> rename(std::string_view bucket, RenameRequest request) override;
+
+  Task<Result<std::shared_ptr<ObjectReader>>> open_unless(std::string_view bucket, std::string_view key,
+                                                          uint64_t stamp) override;
+  uint64_t term() const override;
+  void keep(std::string_view bucket, std::string_view key, uint64_t stamp,
+            std::function<void(uint64_t term)> kept) override;
+  void listen(Listener* listener) override;
+
   // Whether this is the server that does what is done once for all (lifecycle rules, delivery of events): to be asked
   // before each act.
   bool on_duty() const;

@@ -266,6 +266,8 @@ Result<std::shared_ptr<ObjectReader>> StripedBlobs::open(View& rows, std::string
                                                          std::span<const BlobRef> blobs) {
   auto* const found = dynamic_cast<Rows*>(&rows);  // none: what is at hand, which is nothing
   if (found == nullptr) return fail(Errc::would_block, "rados");
+  VB_ASSIGN(const Guard guard, decode_guard(found->guard().value_or("")));
+  info.stamp = guard.token;
   auto reader = std::make_shared<StripeReader>(space_, found->hold(), std::move(name), std::move(info));
   VB_ASSIGN(const bool there, reader->prepare(*found, blobs));
   if (!there) return nullptr;

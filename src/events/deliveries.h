@@ -1,0 +1,39 @@
+// All that brings events somewhere, and what operators may ask of it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config.h"
+#include "events/delivery.h"
+#include "events/gone_targets.h"
+#include "events/target_settings.h"
+
+namespace verbena::events {
+
+class Deliveries {
+ public:
+  // Counts what waits from before: to be called before the first change. Blocks. `on_duty`: as in Delivery::Options.
+  static std::expected<std::unique_ptr<Deliveries>, std::string> open(store::Store& store, s3::EventQueues& queues,
+                                                                      const std::vector<TargetSettings>& targets,
+                                                                      const std::function<bool()>& on_duty);
+  void start();
+  void stop();
+
+  Delivery* find(std::string_view target) const;  // null: it is not configured
+  GoneTargets& gone() { return *gone_; }
+
+ private:
+  Deliveries() = default;
+  std::vector<std::unique_ptr<Delivery>> deliveries_;
+  std::unique_ptr<GoneTargets> gone_;
+};
+
+// The queues that the configuration says.
+std::unique_ptr<s3::EventQueues> make_event_queues(const Config::Events& config,
+                                                   const std::vector<TargetSettings>& targets);
+
+}  // namespace verbena::events

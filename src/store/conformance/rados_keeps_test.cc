@@ -1,0 +1,322 @@
+// Several servers over RADOS that answer for keys from memory: what one of them has changed no other one answers any
+// more. On the cluster that tests/rados starts.
+#ifdef VERBENA_RADOS
+#include <boost/asio/post.hpp>
+
+#include <latch>
+#include <thread>
+
+#include "store/conformance/rados_rig.h"
+#include "store/rados/engine.h"
+
+namespace verbena::store::conformance {
+namespace {
+
+rados::Engine& engine_of(rados::RadosStore& store) { return static_cast<rados::Engine&>(*store.context()); }
+
+// Another server of the same store. Reads are its own thread's, as a rig's are.
+class Neighbour final : public Rig {
+ public:
+  explicit Neighbour(const rados::Options& of) : options_(of) {
+    options_.arena = arena_.get();
+    options_.clock = &clock_;
+    Neighbour::open();
+  }
+  void open() override {
+    hot_.reset();
+    store_.reset();
+    auto opened = rados::RadosStore::connect(options_);
+    if (!opened) ADD_FAILURE() << opened.error();
+    store_ = std::move(*opened);
+    hot_ = std::make_unique<HotStore>(
+        *store_,
+        HotStore::Options{.arena = arena_.get(), .capacity = 16 * MiB, .shared = store_.get(), .keep_after = 1});
+  }
+  Store& engine() override { return *hot_; }
+  uint64_t live_bytes() override { return 0; }
+  bool leaks() override { return false; }
+
+  rados::RadosStore& store() { return *store_; }
+  rados::Engine& parts() { return engine_of(*store_); }
+  uint64_t term() { return parts().keeps->term(SteadyClock::now().time_since_epoch().count()); }
+  bool answers_alone(const std::string& key) { return hot_->hot("b", key) != nullptr; }
+  // Asks for it until it is kept.
+  void keep(const std::string& key) {
+    EXPECT_TRUE(eventually([&] { return get("b", key).has_value() && answers_alone(key); })) << key;
+  }
+
+ private:
+  rados::Options options_;
+  std::unique_ptr<rados::RadosStore> store_;
+  std::unique_ptr<HotStore> hot_;
+};
+
+class KeepingOnRados : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!RadosRig::has_cluster()) GTEST_SKIP() << "no cluster: tests/rados/conformance_test.py starts one";
+    a = std::make_unique<KeepingRadosRig>();
+    a->options.split_rows = 4;
+    a->open();
+    a->make_bucket("b");
+    b = std::make_unique<Neighbour>(a->options);
+  }
+  void TearDown() override {
+    b.reset();
+    a.reset();
+  }
+  // What `b` keeps is what it answers, and after the change what that has made of it.
+  template <class F>
+  void changed_by_another(const std::string& key, F change) {
+    b->keep(key);
+    change();
+    auto now = a->get("b", key), seen = b->get("b", key);
+    EXPECT_EQ(now.has_value(), seen.has_value()) << key;
+    EXPECT_TRUE(now.value_or("") == seen.value_or("")) << key << ": " << seen.value_or("").substr(0, 20);
+    auto info = b->run(b->engine().stat("b", key));
+    EXPECT_EQ(info.has_value(), now.has_value()) << key;
+  }
+  static std::string key(int i) { return "key/" + std::to_string(1000 + i); }
+
+  std::unique_ptr<KeepingRadosRig> a;
+  std::unique_ptr<Neighbour> b;
+};
+
+TEST_F(KeepingOnRados, AHotGetIsOneCallAndThatOfAKeptKeyNone) {
+  const auto calls_of = [](rados::RadosStore& store, auto request) {
+    uint64_t least = UINT64_MAX;  // the store makes calls of its own now and then, and more of them when it begins
+    for (int i = 0; i < 200; ++i) {
+      const uint64_t before = store.calls();
+      request();
+      least = std::min(least, store.calls() - before);
+    }
+    return least;
+  };
+  const std::string small = pattern(4096, 1), large = pattern(3 * MiB, 2);
+  ASSERT_TRUE(a->put("b", "small", small));
+  ASSERT_TRUE(a->put("b", "large", large));
+  rados::Options asks = a->options;
+  asks.keeps = false;
+  Neighbour c(asks);
+  for (const auto& [key, bytes] : {std::pair("small", &small), std::pair("large", &large)}) {
+    EXPECT_TRUE(*c.get("b", key) == *bytes);
+    EXPECT_EQ(calls_of(c.store(), [&] { EXPECT_TRUE(*c.get("b", key) == *bytes); }), 1u);
+    EXPECT_FALSE(c.answers_alone(key));
+    b->keep(key);
+    EXPECT_EQ(calls_of(b->store(), [&] { EXPECT_TRUE(*b->get("b", key) == *bytes); }), 0u);
+    EXPECT_EQ(calls_of(b->store(), [&] { EXPECT_TRUE(b->run(b->engine().stat("b", key))); }), 0u);
+  }
+}
+
+TEST_F(KeepingOnRados, WhatAServerHasWrittenItselfIsHot) {
+  uint64_t least = UINT64_MAX;
+  for (int i = 0; i < 50; ++i) {
+    const std::string mine = pattern(100'000, static_cast<uint64_t>(i));
+    ASSERT_TRUE(b->put("b", "k", mine));
+    const uint64_t before = b->store().calls();
+    EXPECT_TRUE(*b->get("b", "k") == mine);
+    least = std::min(least, b->store().calls() - before);
+  }
+  EXPECT_EQ(least, 1u) << "no bytes were read";
+  b->keep("k");
+  ASSERT_TRUE(b->put("b", "k", "again"));
+  EXPECT_EQ(*b->get("b", "k"), "again");
+  EXPECT_EQ(*a->get("b", "k"), "again");
+}
+
+TEST_F(KeepingOnRados, NoChangeByAnotherServerIsMissed) {
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_TRUE(a->put("b", key(i), "x"));  // tablets are split meanwhile
+    ASSERT_TRUE(a->put("b", "k", "one"));
+    ASSERT_TRUE(a->put("b", "l", "two"));
+    changed_by_another("k", [&] { EXPECT_TRUE(a->put("b", "k", pattern(20'000, static_cast<uint64_t>(i)))); });
+    changed_by_another("k", [&] { EXPECT_TRUE(a->remove("b", "k")); });
+    ASSERT_TRUE(a->put("b", "k", "three"));
+    changed_by_another("k", [&] {
+      auto writer = a->run(a->engine().create_append("b", "k", 1));
+      EXPECT_TRUE(a->append(**writer, "+"));
+      ObjectInfo info;
+      info.size = 1;
+      EXPECT_TRUE(a->run((*writer)->commit(info, {})));
+    });
+    changed_by_another("k", [&] {
+      const auto upload = *a->start_upload("b", "k");
+      const auto part = *a->put_part(upload, 1, "part");
+      EXPECT_EQ(*b->get("b", "k"), "three+");
+      EXPECT_TRUE(a->complete(upload, {part}));
+    });
+    b->keep("l");
+    const std::string far = i % 2 == 0 ? "l" : key(0);
+    changed_by_another("k", [&] { EXPECT_TRUE(a->run(a->engine().rename("b", {.from = "k", .to = far}))); });
+    EXPECT_EQ(*b->get("b", far), "part") << "the target of a rename";
+    changed_by_another(far, [&] {
+      ObjectChange tags;
+      tags.tags = Tags{{"round", std::to_string(i)}};
+      EXPECT_TRUE(a->run(a->engine().update("b", far, "", tags)));
+    });
+    EXPECT_EQ(b->run(b->engine().stat("b", far))->tags, (Tags{{"round", std::to_string(i)}}));
+  }
+}
+
+TEST_F(KeepingOnRados, APartThatTheKeeperTakesItselfEndsWhatItKeeps) {
+  ASSERT_TRUE(a->put("b", "k", "one"));
+  const auto upload = *b->start_upload("b", "k");
+  changed_by_another("k", [&] {
+    EXPECT_TRUE(b->put_part(upload, 1, "part"));
+    EXPECT_TRUE(a->put("b", "k", "two"));
+  });
+  EXPECT_EQ(*b->get("b", "k"), "two");
+}
+
+TEST_F(KeepingOnRados, VersionsMadeByAnotherServerAreSeen) {
+  ASSERT_TRUE(a->put("b", "k", "unversioned"));
+  b->keep("k");
+  EXPECT_EQ(b->run(b->engine().stat("b", "k"))->version_id, "");
+  ASSERT_TRUE(a->set_versioning("b", Versioning::enabled));
+  EXPECT_EQ(b->run(b->engine().stat("b", "k"))->version_id, "null") << "its name has changed, and no row";
+  std::vector<std::string> ids;
+  for (const char* bytes : {"one", "two", "three"}) {
+    changed_by_another("k", [&] { ids.push_back(a->put("b", "k", bytes)->version_id); });
+    EXPECT_EQ(b->run(b->engine().stat("b", "k"))->version_id, ids.back());
+  }
+  changed_by_another("k", [&] { EXPECT_TRUE(a->remove_version("b", "k", ids.back())); });
+  EXPECT_EQ(*b->get("b", "k"), "two");
+  changed_by_another("k", [&] { EXPECT_TRUE(a->remove("b", "k")); });
+  EXPECT_EQ(b->get("b", "k").error(), Errc::no_such_key);
+}
+
+TEST_F(KeepingOnRados, ABucketOfTheSameNameHasNothingOfTheOldOne) {
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(a->put("b", "k", std::to_string(i)));
+    b->keep("k");
+    EXPECT_EQ(*b->get("b", "k"), std::to_string(i));
+    ASSERT_TRUE(a->remove("b", "k"));
+    ASSERT_TRUE(a->run(a->engine().remove_bucket("b")));
+    EXPECT_EQ(b->get("b", "k").error(), Errc::no_such_bucket);
+    EXPECT_FALSE(b->answers_alone("k"));
+    a->make_bucket("b");
+    EXPECT_EQ(b->get("b", "k").error(), Errc::no_such_key);
+  }
+}
+
+// Every read is told what was acknowledged or seen by anybody before it began, and finds that or what is newer.
+TEST_F(KeepingOnRados, NoReaderGoesBackWhileKeysAreWrittenAndTabletsSplit) {
+  std::vector<std::unique_ptr<Neighbour>> readers;
+  a->options.keep_rest = std::chrono::milliseconds(2);  // without any, a change loses to the next mark again and again
+  for (int i = 0; i < 2; ++i) readers.push_back(std::make_unique<Neighbour>(a->options));
+  ASSERT_TRUE(a->put("b", "k", "0"));
+  std::atomic<int> known{0}, alone{0}, stale{0};
+  std::atomic<bool> over{false};
+  const auto know = [&known](int value) {
+    for (int before = known; before < value && !known.compare_exchange_weak(before, value);) {
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (const auto& reader : readers) {
+    threads.emplace_back([&] {
+      while (!over) {
+        const int floor = known;
+        const bool from_memory = reader->answers_alone("k");
+        auto bytes = reader->get("b", "k");
+        if (!bytes) {
+          ADD_FAILURE() << describe(bytes.error());
+          return;
+        }
+        const int value = std::stoi(*bytes);
+        if (value < floor) ++stale;
+        if (from_memory) ++alone;
+        know(value);
+        std::this_thread::sleep_for(std::chrono::microseconds(300));  // others need the processor, too
+      }
+    });
+  }
+  for (int i = 1; i <= 200; ++i) {
+    EXPECT_TRUE(a->put("b", "k", std::to_string(i)));
+    know(i);
+    EXPECT_TRUE(a->put("b", key(i), ""));
+    std::this_thread::sleep_for(std::chrono::milliseconds(i % 4));
+  }
+  over = true;
+  threads.clear();
+  EXPECT_EQ(stale, 0);
+  EXPECT_GT(alone, 0) << "nothing was kept";
+  EXPECT_GE(a->store().survey()->tablets, 3u);
+}
+
+// It hears nothing, and does nothing, as if it were frozen; but asks its clock.
+TEST_F(KeepingOnRados, AKeeperThatDoesNotAnswerIsWaitedForAndKnowsItselfThatItIsNone) {
+  ASSERT_TRUE(a->put("b", "k", "old"));
+  b->keep("k");
+  const uint64_t term = b->term();
+  EXPECT_NE(term, 0u);
+  std::latch wake(1);
+  struct Deaf final : SharedKeys::Listener {
+    explicit Deaf(std::latch& until) : wake(until) {}
+    void let_go(std::string_view, std::string_view) override { wake.wait(); }
+    void let_go_of_all() override {}
+    std::latch& wake;
+  } deaf(wake);
+  b->store().listen(&deaf);
+  boost::asio::post(b->parts().io, [&wake] { wake.wait(); });
+  EXPECT_TRUE(b->answers_alone("k")) << "nobody has changed it";
+  EXPECT_TRUE(a->put("b", "k", "new"));
+  EXPECT_EQ(b->term(), 0u);
+  EXPECT_FALSE(b->answers_alone("k"));
+  EXPECT_TRUE(a->put("b", "k", "newer"));
+  wake.count_down();
+  EXPECT_TRUE(eventually([&] { return b->term() != 0; }));
+  EXPECT_NE(b->term(), term) << "what it kept then it keeps no more";
+  EXPECT_FALSE(b->answers_alone("k"));
+  EXPECT_EQ(*b->get("b", "k"), "newer");
+  EXPECT_TRUE(engine_of(a->store()).keeps->is_over(term));
+}
+
+TEST_F(KeepingOnRados, AServerThatEndsIsWaitedForByNobody) {
+  ASSERT_TRUE(a->put("b", "k", "old"));
+  b->keep("k");
+  const uint64_t term = b->term();
+  b.reset();
+  auto& engine = engine_of(a->store());
+  EXPECT_EQ(*engine.run(engine.registry.row(std::string(rados::servers_object), rados::keeper_row(term))), "");
+  EXPECT_TRUE(a->put("b", "k", "new"));
+  EXPECT_EQ(*a->get("b", "k"), "new");
+  b = std::make_unique<Neighbour>(a->options);
+  EXPECT_EQ(*b->get("b", "k"), "new");
+}
+
+TEST_F(KeepingOnRados, WhoeverIsOnDutyEndsKeepersThatHaveNobodyAnyMore) {
+  auto& engine = engine_of(a->store());
+  const uint64_t left = *engine.run(engine.registry.take_number());
+  const std::string row = rados::keeper_row(left), object(rados::servers_object);
+  librados::ObjectWriteOperation op;
+  const std::map<std::string, rados::Buffer> rows = {{row, rados::to_buffer("live")}};
+  op.omap_set(rows);
+  ASSERT_EQ(engine.run(engine.cluster->write(rados::Cluster::Pool::index, object, std::move(op))), 0);
+  const auto look = [&] { EXPECT_TRUE(engine.run(engine.keeps->look_for_left())); };
+  look();
+  EXPECT_EQ(*engine.run(engine.registry.row(object, row)), "live") << "it may be about to watch again";
+  EXPECT_TRUE(eventually([&] {
+    look();
+    return engine.run(engine.registry.row(object, row))->empty();
+  }));
+  EXPECT_TRUE(engine.keeps->is_over(left));
+  EXPECT_TRUE(eventually([&] { return b->term() != 0; })) << "those that there are stay";
+}
+
+TEST_F(KeepingOnRados, MoreServersThanAGuardHasRoomForAnswerAllTheSame) {
+  ASSERT_TRUE(a->put("b", "k", "one"));
+  std::vector<std::unique_ptr<Neighbour>> servers;
+  for (size_t i = 0; i < rados::Guard::keepers_max; ++i) {
+    servers.push_back(std::make_unique<Neighbour>(a->options));
+    servers.back()->keep("k");
+  }
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(*b->get("b", "k"), "one");
+  EXPECT_FALSE(b->answers_alone("k")) << "there is no room for its mark";
+  EXPECT_TRUE(a->put("b", "k", "two"));
+  for (const auto& server : servers) EXPECT_EQ(*server->get("b", "k"), "two");
+  EXPECT_EQ(*b->get("b", "k"), "two");
+}
+
+}  // namespace
+}  // namespace verbena::store::conformance
+#endif
