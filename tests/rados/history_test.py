@@ -18,7 +18,6 @@ It goes on until both numbers are reached. --calm: nobody is harmed. By hand: hi
 """
 import argparse
 import collections
-import concurrent.futures
 import hashlib
 import http.client
 import json

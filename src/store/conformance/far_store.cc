@@ -74,6 +74,7 @@ class FarTransaction final : public Transaction {
   void count(const Usage& change) override { near_.count(change); }
   void count_from_zero(uint64_t bucket) override { near_.count_from_zero(bucket); }
   Result<uint64_t> next_id() override { return near_.next_id(); }
+  void take_id(uint64_t id) override { near_.take_id(id); }
   int64_t now_us() const override { return near_.now_us(); }
   void on_commit(std::function<void()> effect) override { near_.on_commit(std::move(effect)); }
 

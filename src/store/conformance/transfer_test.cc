@@ -17,8 +17,16 @@ class TransferTo : public OnEngine {
   }
 
   Result<TransferCounts> copy(Rig& from, Rig& to, bool look_again = false) {
-    Transfer transfer(engine_of(from), engine_of(to), {.look_again = look_again});
-    return to.run(transfer.run());
+    std::optional<Transfer> transfer(std::in_place, engine_of(from), engine_of(to),
+                                     Transfer::Options{.look_again = look_again});
+    auto counts = to.run(transfer->run());
+    transfer.reset();
+    // Its ids are the whole store's: it is told when all have come.
+    if (auto* local = dynamic_cast<LocalRig*>(&to); local != nullptr && counts) {
+      local->options.ids_above = counts->id_max;
+      local->reopen();
+    }
+    return counts;
   }
 
   // All that is known of a bucket, in words that can be compared.
@@ -153,7 +161,7 @@ TEST_P(TransferTo, ARunThatWasBrokenOffIsGoneOnWith) {
   ASSERT_TRUE(t.remove("plain", "size/300000"));
   ASSERT_TRUE(t.remove_version("versions", "k", "null"));
   ASSERT_TRUE(t.put("plain", "size/10", "something else"));
-  ASSERT_TRUE(t.put("plain", "zz", pattern(100'000, 1)));
+  ASSERT_TRUE(t.put("plain", "zz", pattern(100'000, 1), {.conditions = {}, .size_hint = 100'000}));
   const auto counts = copy(source_, t);
   ASSERT_TRUE(counts) << describe(counts.error());
   EXPECT_EQ(counts->keys, 4u);
@@ -185,8 +193,6 @@ TEST_P(TransferTo, AndBackWithIdsThatGoOn) {
   back.open();
   const auto counts = copy(t, back, /*look_again=*/true);
   ASSERT_TRUE(counts) << describe(counts.error());
-  back.options.ids_above = counts->id_max;
-  back.reopen();
   for (const char* bucket : {"plain", "versions"}) EXPECT_EQ(all_of(back, bucket), all_of(t, bucket)) << bucket;
   const auto put = back.put("versions", "k", "made here");
   ASSERT_TRUE(put);

@@ -1,6 +1,7 @@
 // Rows on the heap, and changes of them that happen whole or not at all: one at a time, and no look sees half of one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <functional>
@@ -85,6 +86,7 @@ class TablesTransaction final : public Transaction {
   void kill(const BlobRef& blob) override { dead_.push_back(blob.id); }
   void abandon(uint64_t bucket) override { abandoned_.push_back(bucket); }
   Result<uint64_t> next_id() override { return ++last_id_; }
+  void take_id(uint64_t id) override { last_id_ = std::max(last_id_, id); }
   void count(const Usage& change) override { counted_ += change; }
   int64_t now_us() const override { return now_us_; }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
