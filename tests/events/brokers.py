@@ -266,6 +266,10 @@ class Mosquitto(Broker):
         return [json.loads(line) for line in text[:text.rfind(b"\n") + 1].splitlines() if line.startswith(b"{")]
 
 
+class Ended(Exception):
+    """A server that was started is not there any more."""
+
+
 class Rabbit(Broker):
     """Debian's rabbitmq-server, a node of its own beside an epmd of its own; pika takes from its queue."""
 
@@ -277,6 +281,21 @@ class Rabbit(Broker):
         self.epmd, self.epmd_port, self.dist_port, self.got = None, free_port(), free_port(), []
 
     def start(self):
+        """A port that was free a moment ago may be the near end of somebody's connection by now: then others are taken, at the first start."""
+        for last in (False, False, True) if self.epmd is None else (True,):
+            try:
+                self.start_node()
+                return self
+            except Ended:
+                if last:
+                    raise
+                self.epmd.kill()
+                self.epmd.wait()
+                self.epmd, self.process = None, None
+                self.port, self.epmd_port, self.dist_port = free_port(), free_port(), free_port()
+        return self
+
+    def start_node(self):
         if self.epmd is None:
             self.epmd = subprocess.Popen(["epmd", "-address", "127.0.0.1", "-port", str(self.epmd_port)], **OUTPUT)
             wait_for_port(self.epmd_port, self.epmd)
@@ -299,7 +318,6 @@ class Rabbit(Broker):
                    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1} +S 1:1")
         self.process = subprocess.Popen(["/usr/lib/rabbitmq/bin/rabbitmq-server"], env=env, start_new_session=True, **OUTPUT)
         self.declare()
-        return self
 
     def kill(self):
         """The script and its Erlang machine are a process group of their own."""
@@ -326,7 +344,8 @@ class Rabbit(Broker):
         import pika
         deadline = time.monotonic() + 120
         while True:
-            assert self.process.poll() is None, "rabbitmq-server ended"
+            if self.process.poll() is not None:
+                raise Ended("rabbitmq-server ended")
             try:
                 link = self.link()
                 break
