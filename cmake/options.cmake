@@ -1,6 +1,6 @@
 # Build options, sanitizers and warnings.
 option(VERBENA_FUZZ "Build the libFuzzer targets (clang)" OFF)
-option(VERBENA_FUZZ_COMPARES "The fuzzers see what is compared with what, too: they guess magic values, and the build takes a third longer" OFF)
+option(VERBENA_FUZZ_COMPARES "The fuzzers see what is compared with what, too: they guess magic values, and the build takes a fifth longer" OFF)
 set(VERBENA_CRASH_ROUNDS 60 CACHE STRING "Rounds of kill -9 in the test run; tests/crash/kill_test.py --rounds 200 by hand")
 option(VERBENA_PCH "Precompile the headers that most files read (cmake/precompiled.h)" ON)
 set(VERBENA_UNITY 0 CACHE STRING "How many files of a room are compiled as one (./dev: 6 or 12); 0: each by itself")

@@ -79,7 +79,6 @@ void Appends::flush(const std::string& bucket, const std::string& key) {
 size_t Appends::next_message(const Log& log) {
   if (log.waiting.empty()) return 0;
   const Waiting& first = log.waiting.front();
-  const bool is_flushed = first.number <= log.flush_to;
   if (first.by_itself) return 1;
   size_t count = 1, bytes = first.call.from.size();
   while (count < log.waiting.size() && count < calls_max) {
@@ -89,6 +88,7 @@ size_t Appends::next_message(const Log& log) {
     bytes += next.call.from.size();
     ++count;
   }
+  const bool is_flushed = first.number <= log.flush_to;
   if (log.under_way == 0 || is_flushed || log.waiting.size() > waiting_max) return count;
   // A message that was refused goes again call by call. At the end, wherever that is, others would have come before
   // them by then: so nothing else is under way beside it.
