@@ -263,7 +263,12 @@ uint64_t siphash24(const std::byte (&key)[16], Bytes data) {
   size_t i = 0;
   for (; i + 8 <= data.size(); i += 8) absorb(load64(data.data() + i));
   uint64_t last = static_cast<uint64_t>(data.size()) << 56;
-  for (size_t j = 0; i + j < data.size(); ++j) last |= static_cast<uint64_t>(data[i + j]) << (8 * j);
+  const size_t rest = data.size() - i;
+  if (rest != 0 && data.size() >= 8) {
+    last |= load64(data.data() + data.size() - 8) >> (8 * (8 - rest));
+  } else {
+    for (size_t j = 0; j < rest; ++j) last |= static_cast<uint64_t>(data[i + j]) << (8 * j);
+  }
   absorb(last);
   v2 ^= 0xff;
   for (int n = 0; n < 4; ++n) round();

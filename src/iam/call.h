@@ -41,9 +41,9 @@ struct Call {
   const auth::AccessKey& key;  // that signed
   const Parameters& parameters;
   const Action& action;
-  auth::AccountEntryPtr account;  // the caller's, as it was when the call began
-  s3::XmlWriter& xml;             // of the result
-  std::string& message;           // of an error, in place of its context
+  auth::AccountEntryPtr account;                // the caller's, as it was when the call began
+  s3::XmlWriter& xml;                           // of the result
+  std::string& message;                         // of an error, in place of its context
   const auth::Attributes* passed_on = nullptr;  // what a session that it asks for is about to get
 
   const auth::Principal& principal() const { return *key.principal; }

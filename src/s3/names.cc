@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 
 #include "store/store.h"
 
@@ -55,12 +56,27 @@ std::string_view zone_of(std::string_view name) {
   return name.substr(dashes + 2);
 }
 
+namespace {
+
+// The first byte that is none of ASCII's; most keys have nothing else.
+const uint8_t* behind_ascii(const uint8_t* p, const uint8_t* end) {
+  uint64_t eight;
+  for (; end - p >= 8; p += 8) {
+    std::memcpy(&eight, p, sizeof(eight));
+    if ((eight & 0x8080808080808080) != 0) break;
+  }
+  while (p < end && *p < 0x80) ++p;
+  return p;
+}
+
+}  // namespace
+
 bool valid_utf8(std::string_view text) {
   const auto* p = reinterpret_cast<const uint8_t*>(text.data());
   const auto* end = p + text.size();
   while (p < end) {
     if (*p < 0x80) {
-      ++p;
+      p = behind_ascii(p, end);
       continue;
     }
     int more;

@@ -120,7 +120,7 @@ class BatchReader {
   uint16_t left_ = 0;
   BatchPlace place_;
   size_t key_size_ = 0;
-  char key_[key_size_max];
+  char key_[key_size_max] = {};
 };
 
 // The answer: a head, then one entry for each of the leading items that it answers. What was not answered was not

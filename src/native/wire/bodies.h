@@ -3,10 +3,13 @@
 // exactly one well-formed body. Field order and widths: docs/native-protocol.md.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "base/checksum.h"
 #include "base/result.h"
@@ -25,21 +28,39 @@ inline constexpr uint32_t list_keys_max = 1000;
 inline constexpr int64_t no_time = std::numeric_limits<int64_t>::min();
 inline constexpr uint64_t open_end = ~uint64_t{0};
 
-// A list of bounded length without allocation.
+// A list of bounded length without allocation. Room for all is there, but no more of it is written or copied than is
+// used: most lists of a message are empty, and clearing room for all of their items would cost more than the rest of
+// it.
 template <class T, size_t N>
-struct Few {
-  T items[N];
-  uint16_t count = 0;
+class Few {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  Few() {}
+  Few(const Few& other) { *this = other; }
+  Few& operator=(const Few& other) {
+    count = other.count;
+    std::copy_n(other.items(), count, items());
+    return *this;
+  }
 
   // False when full.
   bool add(const T& item) {
     if (count == N) return false;
-    items[count++] = item;
+    std::construct_at(items() + count++, item);
     return true;
   }
-  const T* begin() const { return items; }
-  const T* end() const { return items + count; }
-  const T& operator[](size_t i) const { return items[i]; }
+  const T* begin() const { return items(); }
+  const T* end() const { return items() + count; }
+  const T& operator[](size_t i) const { return items()[i]; }
+
+  uint16_t count = 0;
+
+ private:
+  T* items() { return reinterpret_cast<T*>(room_); }
+  const T* items() const { return reinterpret_cast<const T*>(room_); }
+
+  alignas(T) std::byte room_[N * sizeof(T)];
 };
 
 // first-last inclusive; last open_end: to the end; first open_end: the last `last` bytes.

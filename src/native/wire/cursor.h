@@ -2,6 +2,7 @@
 // once at the end instead of after each field.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -9,6 +10,12 @@
 #include "base/bytes.h"
 
 namespace verbena::native::wire {
+
+// From the machine's order of bytes to the wire's, or back.
+template <class T>
+T little_endian(T value) {
+  return std::endian::native == std::endian::little ? value : std::byteswap(value);
+}
 
 class Reader {
  public:
@@ -42,12 +49,11 @@ class Reader {
  private:
   template <class T>
   T number() {
-    Bytes raw = bytes(sizeof(T));
-    T value = 0;
-    for (size_t i = 0; i < raw.size(); ++i) {
-      value = static_cast<T>(value | static_cast<T>(static_cast<uint64_t>(raw[i]) << (8 * i)));
-    }
-    return value;
+    const Bytes raw = bytes(sizeof(T));
+    if (raw.size() != sizeof(T)) return 0;
+    T value;
+    std::memcpy(&value, raw.data(), sizeof(T));  // of a fixed size: one load
+    return little_endian(value);
   }
 
   Bytes bytes_;
@@ -93,8 +99,10 @@ class Writer {
  private:
   template <class T>
   void number(T v) {
-    MutableBytes place = reserve(sizeof(T));
-    for (size_t i = 0; i < place.size(); ++i) place[i] = static_cast<std::byte>(v >> (8 * i));
+    const MutableBytes place = reserve(sizeof(T));
+    if (place.size() != sizeof(T)) return;
+    v = little_endian(v);
+    std::memcpy(place.data(), &v, sizeof(T));
   }
 
   MutableBytes bytes_;

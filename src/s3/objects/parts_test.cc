@@ -61,6 +61,11 @@ TEST(Names, KeysAreUpTo1024BytesOfUtf8) {
   for (const char* bad : {"\xff", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc3", "a\x80",
                           "\xf8\x88\x80\x80\x80", "\xe2\x82"}) {
     EXPECT_EQ(check_key(bad).error(), Errc::invalid_uri);
+    // Behind and before whole words of ASCII.
+    for (size_t before = 1; before < 20; ++before) {
+      EXPECT_EQ(check_key(std::string(before, 'k') + bad).error(), Errc::invalid_uri) << before;
+      EXPECT_EQ(check_key(std::string(before, 'k') + bad + std::string(9, 'k')).error(), Errc::invalid_uri) << before;
+    }
   }
 }
 
