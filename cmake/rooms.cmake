@@ -37,6 +37,24 @@ function(verbena_unity target)
   endif()
 endfunction()
 
+# verbena_register_tests(PROGRAM PREFIX LABEL LIMIT): a GoogleTest program becomes CTest's tests, one for each of its own; under sanitizers, whose programs
+# take longer to start than most tests take, one for each suite.
+function(verbena_register_tests program prefix label limit)
+  if(NOT VERBENA_SANITIZE)
+    gtest_discover_tests(${program} TEST_PREFIX "${prefix}." DISCOVERY_TIMEOUT 300 PROPERTIES TIMEOUT ${limit} LABELS ${label})
+    return()
+  endif()
+  set(suites ${CMAKE_CURRENT_BINARY_DIR}/${program}_suites.cmake)
+  add_custom_command(TARGET ${program} POST_BUILD VERBATIM
+    COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D PREFIX=${prefix} -D LABEL=${label} -D LIMIT=600 -D OUT=${suites}
+            -P ${PROJECT_SOURCE_DIR}/cmake/suites.cmake)
+  # The tests of a program that was not built fail.
+  set(registered ${CMAKE_CURRENT_BINARY_DIR}/${program}_registered.cmake)
+  file(WRITE ${registered} "if(EXISTS [==[${suites}]==])\n  include([==[${suites}]==])\nelse()\n"
+    "  add_test(${prefix}.NOT_BUILT ${program}_NOT_BUILT)\n  set_tests_properties(${prefix}.NOT_BUILT PROPERTIES LABELS ${label})\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${registered})
+endfunction()
+
 function(verbena_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS;TEST_DEPS;FOLDERS" ${ARGN})
   set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
@@ -69,11 +87,6 @@ function(verbena_room name)
       target_link_libraries(verbena_${name}_test PRIVATE verbena_heavy)
       target_precompile_headers(verbena_${name}_test REUSE_FROM verbena_test_pch)
     endif()
-    set(limit 120)
-    if(VERBENA_SANITIZE)
-      set(limit 600)  # several times slower, and two of them share a core
-    endif()
-    gtest_discover_tests(verbena_${name}_test TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 300
-      PROPERTIES TIMEOUT ${limit} LABELS unit)
+    verbena_register_tests(verbena_${name}_test ${name} unit 120)
   endif()
 endfunction()
