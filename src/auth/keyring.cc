@@ -1,9 +1,6 @@
 #include "auth/keyring.h"
 
-#include <fcntl.h>
 #include <openssl/crypto.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,7 +12,6 @@
 
 #include "base/aead.h"
 #include "base/checksum.h"
-#include "base/fd.h"
 #include "base/private_file.h"
 
 namespace verbena::auth {
@@ -47,26 +43,11 @@ std::expected<void, std::string> replace_file(const std::filesystem::path& path,
 
 // nullopt: there is no such file.
 std::expected<std::optional<Secret>, std::string> read_file(const std::filesystem::path& path, bool is_secret) {
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file && errno == ENOENT) return std::nullopt;
-  if (!file) return cannot("read", path);
-  struct stat status{};
-  if (::fstat(file.get(), &status) != 0) return cannot("read", path);
-  if (!S_ISREG(status.st_mode)) return std::unexpected(path.string() + " is not a file");
-  if (is_secret && (status.st_mode & 077) != 0) {
-    return std::unexpected(path.string() + " can be read by others; run: chmod 600 " + path.string());
-  }
-  if (static_cast<uint64_t>(status.st_size) > file_size_max) return std::unexpected(path.string() + " is too large");
-  Secret text(static_cast<size_t>(status.st_size));
-  size_t filled = 0;
-  while (filled < text.size()) {
-    const ssize_t n = ::read(file.get(), text.writable().data() + filled, text.size() - filled);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return cannot("read", path);
-    if (n == 0) return std::unexpected(path.string() + " changed while it was read");
-    filled += static_cast<size_t>(n);
-  }
-  return text;
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown) && !unknown) return std::nullopt;
+  auto read = read_secret_file(path, file_size_max, is_secret ? not_for_any_other : for_whomever);
+  if (!read) return std::unexpected(path.string() + " " + read.error());
+  return std::move(*read);
 }
 
 // Calls each(line) for every line that is neither empty nor a comment, until it returns false.

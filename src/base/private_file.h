@@ -26,6 +26,7 @@ Result<void> sync_folder_of(const std::filesystem::path& path);
 Result<void> replace_private_file(const std::filesystem::path& path, std::string_view text);
 
 // Whose secrets a file may hold: what of its mode must not be set.
+inline constexpr mode_t not_for_any_other = 0077;  // 600 and less: the server's own
 inline constexpr mode_t not_for_others = 0037;     // 600, 640 and less
 inline constexpr mode_t not_for_everybody = 0007;  // a group may do with it what it likes
 inline constexpr mode_t for_whomever = 0;          // containers hand theirs over as they like

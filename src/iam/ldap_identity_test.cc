@@ -1,51 +1,22 @@
 #include <gtest/gtest.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-
-#include "iam/query.h"
-#include "iam/service.h"
-#include "iam/stranger_call.h"
+#include "iam/test_strangers.h"
 #include "sign_in/test_directory.h"
-#include "store/memory/test_store.h"
 
 namespace verbena::iam {
 namespace {
 
-class PeopleClock : public WallClock {
- public:
-  int64_t now_us() const override { return 1'767'323'045'000'000; }
-};
-
 // A role of the root account trusts the directory.
-class LdapIdentityTest : public testing::Test {
+class LdapIdentityTest : public StrangersTest {
  protected:
   LdapIdentityTest() {
-    auto opened = auth::IdentityStore::open("", *ring_, {"ROOT", "root secret", ""});
-    EXPECT_TRUE(opened);
-    store_ = std::move(*opened);
     store_->set_voucher("ldap/directory", {"tag"});
     directory_.name = "directory";
     directory_.tag = "tag";
-    caller_.request_id = "0123456789ABCDEF";
-    caller_.peer_address = "192.0.2.1";
     caller_.secure = true;
-    const auto done = store_->change_account("000000000000", [&](auth::AccountEntry& entry) -> Result<void> {
-      auth::Role role;
-      role.name = "people";
-      role.id = "AROAPEOPLE";
-      role.trust.text = R"({"Statement":{"Effect":"Allow","Action":"sts:AssumeRoleWithLDAPIdentity","Principal":
-          {"Federated":"arn:aws:iam::000000000000:ldap/directory"},
-          "Condition":{"ForAnyValue:StringEquals":{"ldap:groups":"cn=dev,o=x"}}}})";
-      auto parsed = auth::parse_policy(role.trust.text, auth::PolicyKind::trust);
-      EXPECT_TRUE(parsed);
-      role.trust.policy = *parsed;
-      entry.roles.emplace(role.name, role);
-      return {};
-    });
-    EXPECT_TRUE(done);
+    add_role(R"({"Effect":"Allow","Action":"sts:AssumeRoleWithLDAPIdentity","Principal":
+        {"Federated":"arn:aws:iam::000000000000:ldap/directory"},
+        "Condition":{"ForAnyValue:StringEquals":{"ldap:groups":"cn=dev,o=x"}}})");
   }
   s3::Response ask(const DirectoryAnswer* person = nullptr, bool in_query = false, const std::string& more = "") {
     s3::Response response;
@@ -58,12 +29,7 @@ class LdapIdentityTest : public testing::Test {
   }
   static constexpr const char* role_ = "&RoleArn=arn:aws:iam::000000000000:role/people";
 
-  PeopleClock clock_;
-  std::unique_ptr<auth::KeyRing> ring_ = auth::KeyRing::in_memory();
-  std::unique_ptr<auth::IdentityStore> store_;
   sign_in::DirectorySettings directory_;
-  s3::Caller caller_;
-  StrangerReply reply_;
 };
 
 TEST_F(LdapIdentityTest, PasswordsAreTakenOverTlsAndFromLoopbackAlone) {
@@ -116,7 +82,7 @@ TEST_F(LdapIdentityTest, OtherWaysInAreClosedWhereTheyAreNotConfigured) {
 }
 
 // Calls of clients elsewhere, by way of the service, to a directory that answers or does not.
-class CallsToDirectoryTest : public LdapIdentityTest {
+class CallsToDirectoryTest : public LdapIdentityTest, protected StrangersCalls {
  protected:
   CallsToDirectoryTest() {
     sign_in::DirectorySettings settings = test_directory_.settings();
@@ -131,47 +97,17 @@ class CallsToDirectoryTest : public LdapIdentityTest {
   }
   ~CallsToDirectoryTest() override {
     test_directory_.hold(false);
-    run_until([this] { return answers_.size() == asked_; });
+    run_until_all_are_answered();
   }
   void call(const std::string& peer, const std::string& password = "right") {
-    auto task = [](CallsToDirectoryTest* test, std::string from, std::string form) -> Task<void> {
-      const Service::CertificatesOf certificates = [test] {
-        ++test->chains_looked_at_;
-        return std::vector<std::string>();
-      };
-      s3::Request request;
-      request.caller.peer_address = from;
-      request.caller.secure = true;
-      request.caller.request_id = "0123456789ABCDEF";
-      s3::Response response;
-      (void)co_await test->service_->serve_stranger(request, form, certificates, response);
-      test->answers_.emplace_back(from, response.status == 200 ? "" : response.error_code);
-    };
-    const std::string form = "Action=AssumeRoleWithLDAPIdentity&Version=2011-06-15&LDAPUsername=u" +
+    StrangersCalls::call(*service_, peer, true,
+                         "Action=AssumeRoleWithLDAPIdentity&Version=2011-06-15&LDAPUsername=u" +
                              std::to_string(asked_ % 100) + "&LDAPPassword=" + password +
-                             "&RoleArn=arn:aws:iam::000000000000:role/people";
-    boost::asio::co_spawn(loop_, task(this, peer, form), boost::asio::detached);
-    ++asked_;
-  }
-  void run_until(const std::function<bool()>& done) {
-    const Deadline end = deadline_in(std::chrono::seconds(60));
-    loop_.restart();
-    const auto work = boost::asio::make_work_guard(loop_);
-    while (!done() && SteadyClock::now() < end) loop_.run_one_for(std::chrono::milliseconds(100));
-  }
-  size_t told(std::string_view peer, std::string_view code) const {
-    return static_cast<size_t>(
-        std::ranges::count_if(answers_, [&](const auto& one) { return one.first == peer && one.second == code; }));
+                             "&RoleArn=arn:aws:iam::000000000000:role/people");
   }
 
-  std::vector<std::pair<std::string, std::string>> answers_;
-  size_t asked_ = 0;
-  int chains_looked_at_ = 0;
   sign_in::TestDirectory test_directory_;
   std::unique_ptr<sign_in::Directory> people_;
-  std::unique_ptr<memory::Arena> arena_ = memory::Arena::create(64 * MiB).value();
-  store::in_memory::TestStore buckets_{*arena_};
-  boost::asio::io_context loop_;
   BlockingPool pool_{2, 256}, people_pool_{8, 64};
   std::unique_ptr<Service> service_;
 };
@@ -185,31 +121,31 @@ TEST_F(CallsToDirectoryTest, FourOfOneAddressWaitForTheDirectoryAndOthersDoBesid
   run_until([this] { return test_directory_.binds() == 5; });
   EXPECT_EQ(test_directory_.binds(), 5);
   test_directory_.hold(false);
-  run_until([this] { return answers_.size() == asked_; });
+  run_until_all_are_answered();
   EXPECT_EQ(told("192.0.2.1", ""), 4u);
   EXPECT_EQ(told("192.0.2.2", ""), 1u);
   call("192.0.2.1");
-  run_until([this] { return answers_.size() == asked_; });
+  run_until_all_are_answered();
   EXPECT_EQ(told("192.0.2.1", ""), 5u);
 }
 
 TEST_F(CallsToDirectoryTest, OneAddressHasSoManyWrongPasswordsAndRightOnesAreGivenBack) {
   for (int i = 0; i < 100; ++i) {
     call("192.0.2.1", i < 50 ? "right" : "wrong");
-    run_until([this] { return answers_.size() == asked_; });
+    run_until_all_are_answered();
   }
   EXPECT_EQ(told("192.0.2.1", ""), 50u);
   EXPECT_EQ(told("192.0.2.1", "AccessDenied"), 32u);
   EXPECT_EQ(told("192.0.2.1", "SlowDown"), 18u);
   call("192.0.2.2");
-  run_until([this] { return answers_.size() == asked_; });
+  run_until_all_are_answered();
   EXPECT_EQ(told("192.0.2.2", ""), 1u);
 }
 
 // They were copied for every call of a stranger's, before it was known whether there is room for one more.
 TEST_F(CallsToDirectoryTest, NobodysCertificatesAreLookedAtForAPassword) {
   call("192.0.2.1");
-  run_until([this] { return answers_.size() == asked_; });
+  run_until_all_are_answered();
   EXPECT_EQ(told("192.0.2.1", ""), 1u);
   EXPECT_EQ(chains_looked_at_, 0);
 }

@@ -1,39 +1,19 @@
-#include "iam/stranger_call.h"
-
 #include <gtest/gtest.h>
-
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
 
 #include <future>
 
-#include "iam/query.h"
-#include "iam/service.h"
+#include "iam/test_strangers.h"
 #include "sign_in/test_key.h"
-#include "store/memory/test_store.h"
 
 namespace verbena::iam {
 namespace {
 
-class StandingClock : public WallClock {
- public:
-  int64_t now_us() const override { return now_s * 1'000'000; }
-  int64_t now_s = 1'767'323'045;
-};
-
 constexpr const char* issuer_name = "idp.example.org/r";
 
 // The root account knows a provider, and a role trusts it.
-class WebIdentityTest : public testing::Test {
+class WebIdentityTest : public StrangersTest {
  protected:
   WebIdentityTest() {
-    auto opened = auth::IdentityStore::open("", *ring_, {"ROOT", "root secret", ""});
-    EXPECT_TRUE(opened);
-    store_ = std::move(*opened);
-    caller_.request_id = "0123456789ABCDEF";
-    caller_.peer_address = "192.0.2.1";
     change([&](auth::AccountEntry& entry) {
       auth::OpenIdProvider provider;
       provider.url = issuer_name;
@@ -41,27 +21,11 @@ class WebIdentityTest : public testing::Test {
       provider.client_ids = {"app"};
       entry.open_id_providers.emplace(provider.url, provider);
     });
-    add_role(R"("sts:AssumeRoleWithWebIdentity")");
+    add_trusting_role(R"("sts:AssumeRoleWithWebIdentity")");
   }
-  void change(const std::function<void(auth::AccountEntry&)>& edit) {
-    const auto done = store_->change_account("000000000000", [&](auth::AccountEntry& entry) -> Result<void> {
-      edit(entry);
-      return {};
-    });
-    EXPECT_TRUE(done);
-  }
-  void add_role(const std::string& actions) {
-    change([&](auth::AccountEntry& entry) {
-      auth::Role role;
-      role.name = "people";
-      role.id = "AROAPEOPLE";
-      role.trust.text = R"({"Statement":{"Effect":"Allow","Action":[)" + actions +
-                        R"(],"Principal":{"Federated":"arn:aws:iam::000000000000:oidc-provider/idp.example.org/r"}}})";
-      auto parsed = auth::parse_policy(role.trust.text, auth::PolicyKind::trust);
-      EXPECT_TRUE(parsed);
-      role.trust.policy = *parsed;
-      entry.roles.insert_or_assign(role.name, role);
-    });
+  void add_trusting_role(const std::string& actions) {
+    add_role(R"({"Effect":"Allow","Action":[)" + actions +
+             R"(],"Principal":{"Federated":"arn:aws:iam::000000000000:oidc-provider/idp.example.org/r"}})");
   }
   std::string token(const std::string& more = "") const {
     return key_.sign(R"({"alg":"ES256","kid":"k"})",
@@ -85,9 +49,9 @@ class WebIdentityTest : public testing::Test {
     auto task = [](WebIdentityTest* test) -> Task<void> {
       (void)co_await test->keys_.refresh(std::move(*test->reply_.wanted));
     };
-    boost::asio::co_spawn(loop_, task(this), boost::asio::detached);
-    loop_.restart();
-    loop_.run();
+    boost::asio::io_context loop;
+    boost::asio::co_spawn(loop, task(this), boost::asio::detached);
+    loop.run();
   }
   static std::string element(const s3::Response& response, const std::string& name) {
     const size_t at = response.body.find("<" + name + ">");
@@ -96,13 +60,7 @@ class WebIdentityTest : public testing::Test {
     return response.body.substr(from, response.body.find('<', from) - from);
   }
 
-  StandingClock clock_;
   const sign_in::TestKey key_{"ES256"};
-  std::unique_ptr<auth::KeyRing> ring_ = auth::KeyRing::in_memory();
-  std::unique_ptr<auth::IdentityStore> store_;
-  s3::Caller caller_;
-  StrangerReply reply_;
-  boost::asio::io_context loop_;
   BlockingPool pool_{1, 4};
   sign_in::ProviderKeys keys_{pool_, clock_, [this](const sign_in::Issuer& issuer, const std::atomic<bool>&) {
                                 EXPECT_EQ(issuer.url, issuer_name);
@@ -165,7 +123,7 @@ TEST_F(WebIdentityTest, TagsAndSourceIdentityNeedTheRolesLeave) {
   EXPECT_EQ(ask(token(tags), true).error_code, "AccessDenied");
   const std::string source = R"(,"https://aws.amazon.com/source_identity":"alice")";
   EXPECT_EQ(ask(token(source), true).error_code, "AccessDenied");
-  add_role(R"("sts:AssumeRoleWithWebIdentity","sts:TagSession","sts:SetSourceIdentity")");
+  add_trusting_role(R"("sts:AssumeRoleWithWebIdentity","sts:TagSession","sts:SetSourceIdentity")");
   const s3::Response response = ask(token(tags + source), true);
   ASSERT_EQ(response.status, 200) << response.body;
   EXPECT_EQ(element(response, "SourceIdentity"), "alice");
@@ -190,46 +148,22 @@ TEST_F(WebIdentityTest, ParametersAreCheckedAsThoseOfSignedCallsAre) {
 }
 
 // Who waits for a provider that does not answer.
-class WaitingStrangersTest : public WebIdentityTest {
+class WaitingStrangersTest : public WebIdentityTest, protected StrangersCalls {
  protected:
   ~WaitingStrangersTest() override {
     gate_.set_value();
-    run_until([this] { return answers_.size() == asked_; });
+    run_until_all_are_answered();
   }
   void call(const std::string& peer) {
-    auto task = [](WaitingStrangersTest* test, std::string from, std::string form) -> Task<void> {
-      const Service::CertificatesOf none = [] { return std::vector<std::string>(); };
-      s3::Request request;
-      request.caller.peer_address = from;
-      request.caller.request_id = "0123456789ABCDEF";
-      s3::Response response;
-      (void)co_await test->service_.serve_stranger(request, form, none, response);
-      test->answers_.emplace_back(from, response.error_code);
-    };
-    const std::string form =
-        "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleSessionName=me&RoleArn="
-        "arn:aws:iam::000000000000:role/people&WebIdentityToken=" +
-        token();
-    boost::asio::co_spawn(loop_, task(this, peer, form), boost::asio::detached);
-    ++asked_;
+    StrangersCalls::call(service_, peer, false,
+                         "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleSessionName=me&RoleArn="
+                         "arn:aws:iam::000000000000:role/people&WebIdentityToken=" +
+                             token());
   }
-  void run_until(const std::function<bool()>& done) {
-    const Deadline end = deadline_in(std::chrono::seconds(60));
-    loop_.restart();
-    const auto work = boost::asio::make_work_guard(loop_);
-    while (!done() && SteadyClock::now() < end) loop_.run_one_for(std::chrono::milliseconds(100));
-  }
-  size_t refused(std::string_view peer) const {
-    return static_cast<size_t>(std::ranges::count_if(
-        answers_, [&](const auto& one) { return one.first == peer && one.second == "SlowDown"; }));
-  }
+  size_t refused(std::string_view peer) const { return told(peer, "SlowDown"); }
 
-  std::vector<std::pair<std::string, std::string>> answers_;
-  size_t asked_ = 0;
   std::promise<void> gate_;
   std::shared_future<void> opened_ = gate_.get_future().share();
-  std::unique_ptr<memory::Arena> arena_ = memory::Arena::create(64 * MiB).value();
-  store::in_memory::TestStore buckets_{*arena_};
   BlockingPool waiting_pool_{2, 256};
   sign_in::ProviderKeys slow_keys_{pool_, clock_, [this](const sign_in::Issuer&, const std::atomic<bool>&) {
                                      opened_.wait();
