@@ -18,13 +18,8 @@ version=$(sed -n 's/^project(verbena VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-package.XXXXXX")
 everything=$work
 trap 'rm -rf "$everything"' EXIT
-# Compiling again what was compiled before is what ccache is for (CCACHE_DISABLE=1: not this time). Its folder and its size are said
-# here, because debhelper hides HOME.
-export CCACHE_DIR=${CCACHE_DIR:-$HOME/.cache/ccache} VERBENA_CACHE=${VERBENA_CACHE:-$HOME/.cache/verbena}
-if command -v ccache >/dev/null; then
-  CCACHE_MAXSIZE=$(env -u CCACHE_DIR ccache -k max_size)
-  export CCACHE_MAXSIZE
-fi
+# ccache leaves traces in debug symbols (relative names, options of its own): with it the bytes would depend on what was compiled before.
+export CCACHE_DISABLE=1 VERBENA_CACHE=${VERBENA_CACHE:-$HOME/.cache/verbena}
 inside=()
 build=(dpkg-buildpackage --no-sign --build=binary -nc)
 arch=${3:-$(dpkg --print-architecture)}
@@ -34,20 +29,19 @@ if [ -n "${3:-}" ]; then
   # What is needed of which architecture is for apt to say: it reads Build-Depends as Debian's own cross builds do. Debian's libfabric
   # is taken, so the release must have one that is new enough.
   "${bootstrap[@]}" --architectures="$(dpkg --print-architecture),$arch" \
-    --include="crossbuild-essential-$arch,qemu-user,ccache,libfabric-dev:$arch,librapidcheck-dev:$arch" \
+    --include="crossbuild-essential-$arch,qemu-user,libfabric-dev:$arch,librapidcheck-dev:$arch" \
     --customize-hook="mkdir \"\$1/needs\" && cp -r '$root/deploy/debian' \"\$1/needs\"" \
     --customize-hook="chroot \"\$1\" apt-get -qq -y --no-install-recommends -a $arch build-dep /needs" "$2" "$work/root"
   build+=("--host-arch=$arch")
 elif [ -n "${2:-}" ]; then
   needs=$(sed -n '/^Build-Depends:/,/^Description:/p' deploy/debian/control | sed -E 's/^Build-Depends://; /^Description:/d; s/\([^)]*\)//g; s/\|[^,]*//g; s/:any//g' |
     tr -d ' \n' | sed 's/debhelper-compat/debhelper/')
-  "${bootstrap[@]}" --include="$needs,libfabric-dev,ccache" "$2" "$work/root"
+  "${bootstrap[@]}" --include="$needs,libfabric-dev" "$2" "$work/root"
 fi
 if [ -n "${2:-}" ]; then
-  mkdir -p "$CCACHE_DIR" "$work/root/ccache"
-  # ccache's folder is seen by this one process and its children: what is removed at the end is the chroot alone.
-  inside=(unshare --mount sh -c 'mount --bind "$1" "$2/ccache" && mount -t proc proc "$2/proc" && root=$2 && shift 2 && exec chroot "$root" "$@"'
-    sh "$CCACHE_DIR" "$work/root" env -u DPKG_ADMINDIR CCACHE_DIR=/ccache VERBENA_CACHE=/none)
+  # /proc is seen by this one process and its children: what is removed at the end is the chroot alone.
+  inside=(unshare --mount sh -c 'mount -t proc proc "$1/proc" && root=$1 && shift && exec chroot "$root" "$@"'
+    sh "$work/root" env -u DPKG_ADMINDIR VERBENA_CACHE=/none)
   . "$work/root/etc/os-release"
   work=$work/root/build
   mkdir "$work"
