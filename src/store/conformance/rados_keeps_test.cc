@@ -38,7 +38,7 @@ class Neighbour final : public Rig {
 
   rados::RadosStore& store() { return *store_; }
   rados::Engine& parts() { return engine_of(*store_); }
-  uint64_t term() { return parts().keeps->term(SteadyClock::now().time_since_epoch().count()); }
+  uint64_t term() { return parts().keeps->term(LeaseClock::now()); }
   bool answers_alone(const std::string& key) { return hot_->hot("b", key) != nullptr; }
   // Asks for it until it is kept.
   void keep(const std::string& key) {
@@ -272,6 +272,59 @@ TEST_F(KeepingOnRados, AKeeperThatDoesNotAnswerIsWaitedForAndKnowsItselfThatItIs
   EXPECT_FALSE(b->answers_alone("k"));
   EXPECT_EQ(*b->get("b", "k"), "newer");
   EXPECT_TRUE(engine_of(a->store()).keeps->is_over(term));
+}
+
+TEST_F(KeepingOnRados, AServerWhoseMachineWasSuspendedKnowsThatItsTimeIsOver) {
+  ASSERT_TRUE(a->put("b", "k", "old"));
+  b->keep("k");
+  auto &engine = b->parts(), &on_duty = engine_of(a->store());
+  EXPECT_TRUE(eventually([&] { return on_duty.duty->holds(); }));
+  std::latch wake(1);
+  for (auto* io : {&engine.io, &on_duty.io}) boost::asio::post(*io, [&wake] { wake.wait(); });  // no more looks
+  EXPECT_TRUE(b->answers_alone("k"));
+  LeaseClock::pretend_suspension(std::chrono::seconds(20));
+  EXPECT_EQ(b->term(), 0u);
+  EXPECT_FALSE(b->answers_alone("k"));
+  EXPECT_FALSE(engine.neighbours->fresh());
+  EXPECT_FALSE(on_duty.duty->holds());
+  EXPECT_EQ(b->get("b", "k").error(), Errc::service_unavailable);
+  wake.count_down();
+  EXPECT_TRUE(eventually([&] { return engine.neighbours->fresh() && b->term() != 0; }));
+  EXPECT_EQ(*b->get("b", "k"), "old");
+}
+
+// By librados's clock the watch was confirmed a moment ago.
+TEST_F(KeepingOnRados, AWatchFromBeforeTheMachineWasSuspendedIsBegunAnew) {
+  std::atomic<int> reads{0};
+  rados::Options counts = a->options;
+  counts.on_accounts = [&reads](const auto&) {
+    ++reads;
+    return true;
+  };
+  Neighbour c(counts);
+  const int before = reads;
+  LeaseClock::pretend_suspension(std::chrono::seconds(1));
+  EXPECT_TRUE(eventually([&] { return reads > before; })) << "all is read anew, after the watch stands";
+  EXPECT_TRUE(eventually([&] { return c.parts().neighbours->fresh(); }));
+}
+
+TEST_F(KeepingOnRados, AKeeperThatHasAnsweredIsNotWaitedForBecauseSomebodyElseHasNot) {
+  ASSERT_TRUE(a->put("b", "k", "old"));
+  b->keep("k");
+  const uint64_t term = b->term();
+  struct Deaf final : librados::WatchCtx2 {
+    void handle_notify(uint64_t, uint64_t, uint64_t, librados::bufferlist&) override {}
+    void handle_error(uint64_t, int) override {}
+  } deaf;
+  // As a watch of its own is that it has lost and the cluster has not ended yet.
+  librados::IoCtx& pool = engine_of(a->store()).cluster->context(rados::Cluster::Pool::index);
+  uint64_t watch = 0;
+  ASSERT_EQ(pool.watch2(rados::keeper_object(term), &watch, &deaf), 0);
+  EXPECT_TRUE(a->put("b", "k", "new"));
+  EXPECT_EQ(b->term(), term) << "it goes on";
+  EXPECT_FALSE(b->answers_alone("k"));
+  EXPECT_EQ(*b->get("b", "k"), "new");
+  EXPECT_EQ(pool.unwatch2(watch), 0);
 }
 
 TEST_F(KeepingOnRados, AServerThatEndsIsWaitedForByNobody) {

@@ -6,6 +6,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <list>
 
@@ -25,7 +26,16 @@ constexpr std::chrono::milliseconds step{100};
 const std::string live = "live", broken = "broken";  // what a keeper's row says
 constexpr std::string_view let_go_answer = "gone";
 
-int64_t count(SteadyClock::time_point time) { return time.time_since_epoch().count(); }
+// One who was notified has said that it answers for the key no more.
+bool has_let_go(librados::IoCtx& context, Buffer& reply) {
+  if (reply.length() == 0) return false;
+  std::vector<librados::notify_ack_t> answers;
+  std::vector<librados::notify_timeout_t> silent;
+  context.decode_notify_response(reply, &answers, &silent);
+  return std::ranges::any_of(answers, [](auto& answer) { return answer.payload_bl.to_str() == let_go_answer; });
+}
+
+int64_t count(auto time) { return time.time_since_epoch().count(); }
 
 }  // namespace
 
@@ -146,7 +156,8 @@ Task<Result<void>> Keeps::pass() {
     co_await unwatch();
     VB_CO_TRY(co_await watch());
   }
-  const auto began = SteadyClock::now();
+  const auto began = LeaseClock::now();
+  const auto now = SteadyClock::now();
   VB_CO_ASSIGN(const std::string state, co_await registry_.row(std::string(servers_object), keeper_row(keeper_)));
   if (state != live) {
     log::warn("rados: another server has waited for this one's answer: what it kept it keeps no more");
@@ -155,8 +166,8 @@ Task<Result<void>> Keeps::pass() {
   }
   until_.store(count(began + lease), std::memory_order_release);
   term_.store(keeper_, std::memory_order_release);
-  if (!on_duty_() || began < next_left_look_) co_return Result<void>{};
-  next_left_look_ = began + left_looks_every;
+  if (!on_duty_() || now < next_left_look_) co_return Result<void>{};
+  next_left_look_ = now + left_looks_every;
   co_return co_await look_for_left();
 }
 
@@ -165,7 +176,7 @@ Task<> Keeps::run() {
       metrics::gauge("verbena_rados_keeping", "1: this server answers for keys that it keeps without asking");
   while (!stopping_) {
     if (auto done = co_await pass(); !done) log::info("rados: {}", describe(done.error()));
-    gauge.set(term(count(SteadyClock::now())) != 0 ? 1 : 0);
+    gauge.set(term(LeaseClock::now()) != 0 ? 1 : 0);
     timer_.expires_after(look_every);
     boost::system::error_code woken;
     if (!stopping_) co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
@@ -298,16 +309,13 @@ Task<Result<void>> Keeps::tell_one(uint64_t keeper, std::string message) {
     const auto answer_ms = std::chrono::milliseconds(answer_max).count();
     return context.aio_notify(keeper_object(keeper), completion, text, static_cast<uint64_t>(answer_ms), reply.get());
   };
-  const int code = co_await registry_.cluster().call(std::move(start), reply);
-  // Without an answer in so many words nothing is known: nobody may have watched.
-  if (code >= 0) {
-    std::vector<librados::notify_ack_t> answers;
-    std::vector<librados::notify_timeout_t> silent;
-    context.decode_notify_response(*reply, &answers, &silent);
-    for (auto& answer : answers) {
-      if (answer.payload_bl.to_str() == let_go_answer) co_return Result<void>{};
-    }
-  } else if (code != -ENOENT && code != -ETIMEDOUT) {
+  Cluster& cluster = registry_.cluster();
+  const int code = co_await cluster.call_within(answer_max + cluster.options().timeout, std::move(start), reply);
+  // Without an answer in so many words nothing is known: nobody may have watched. And where somebody has not answered
+  // in time, that may be an earlier watch of one who has.
+  if (code >= 0 || code == -ETIMEDOUT) {
+    if (has_let_go(context, *reply)) co_return Result<void>{};
+  } else if (code != -ENOENT && code != -Cluster::unanswered) {
     co_return std::unexpected(to_error(code, "rados: keeper"));
   }
   co_return co_await end(keeper);

@@ -43,10 +43,10 @@ class Keeps final : public librados::WatchCtx2, public std::enable_shared_from_t
   Task<> run();
   void stop();
 
-  // The keeper that this server is, if it knows that it still is at this time (steady clock); 0: it does not.
-  uint64_t term(int64_t now) const {
+  // The keeper that this server is, if it knows that it still is at this time; 0: it does not.
+  uint64_t term(LeaseClock::time_point now) const {
     // In this order: who sees the next term sees it with a lease that is younger than the one that he looked at.
-    const bool valid = now < until_.load(std::memory_order_acquire);
+    const bool valid = now.time_since_epoch().count() < until_.load(std::memory_order_acquire);
     return valid ? term_.load(std::memory_order_acquire) : 0;
   }
   // Whether others have left the key alone for a while.
@@ -92,7 +92,7 @@ class Keeps final : public librados::WatchCtx2, public std::enable_shared_from_t
   boost::asio::steady_timer timer_;
   std::atomic<bool> stopping_{false}, deaf_{false};
   std::atomic<uint64_t> term_{0};                         // of which a look has found the row
-  std::atomic<int64_t> until_{0};                         // steady clock
+  std::atomic<int64_t> until_{0};                         // lease clock
   std::atomic<uint64_t> keeper_{0};                       // whose object is watched
   std::array<std::atomic<int64_t>, rests> rest_until_{};  // steady clock; by a hash of the key
 

@@ -339,7 +339,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> RadosStore::open_unless(std::string_
 
 // Who may see an object is known for as long as the watch stands: without that, memory answers nothing either.
 uint64_t RadosStore::term() const {
-  const int64_t now = SteadyClock::now().time_since_epoch().count();
+  const auto now = LeaseClock::now();
   return engine_->neighbours->fresh(now) ? engine_->keeps->term(now) : 0;
 }
 
