@@ -96,6 +96,8 @@ struct Guard {
 };
 std::string encode(const Guard& guard);
 Result<Guard> decode_guard(std::string_view bytes);  // of an empty one: nothing was there yet
+// Whether both are what one change has left: who keeps the key since then is no matter.
+bool is_same_change(std::string_view guard, std::string_view other);
 
 std::string encode_inline(Bytes bytes);
 Result<std::string> decode_inline(std::string_view value);  // corrupt_object
