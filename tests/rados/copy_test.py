@@ -171,9 +171,18 @@ class Copy(unittest.TestCase):
     def kill_midway(self, *args):
         copying = subprocess.Popen([program(), "rados", *map(str, args), *settings(self.ceph)], stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
-        self.assertIsNone(self.ended_within(copying, 1), "it ended before it could be killed")
+        while args[0] == "import" and not self.has_begun() and copying.poll() is None:
+            time.sleep(0.05)
+        self.assertIsNone(self.ended_within(copying, 0.5 if args[0] == "import" else 1), "it ended before it could be killed")
         copying.send_signal(signal.SIGKILL)
         copying.wait()
+
+    def has_begun(self):
+        """Some bucket is not all there."""
+        def index(*args):
+            return subprocess.run(["rados", "-c", self.ceph.conf, "-p", "index", *args], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True, timeout=60, check=False).stdout.split()
+        return any("cunfinished-copy" in index("listomapkeys", name) for name in index("ls") if name.startswith("b."))
 
     @staticmethod
     def ended_within(process, seconds):

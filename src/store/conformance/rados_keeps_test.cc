@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "store/conformance/rados_rig.h"
+#include "store/rados/admin.h"
 #include "store/rados/engine.h"
 
 namespace verbena::store::conformance {
@@ -257,6 +258,7 @@ TEST_F(KeepingOnRados, AKeeperThatDoesNotAnswerIsWaitedForAndKnowsItselfThatItIs
     explicit Deaf(std::latch& until) : wake(until) {}
     void let_go(std::string_view, std::string_view) override { wake.wait(); }
     void let_go_of_all() override {}
+    uint64_t kept(uint64_t) const override { return 0; }
     std::latch& wake;
   } deaf(wake);
   b->store().listen(&deaf);
@@ -325,6 +327,25 @@ TEST_F(KeepingOnRados, AKeeperThatHasAnsweredIsNotWaitedForBecauseSomebodyElseHa
   EXPECT_FALSE(b->answers_alone("k"));
   EXPECT_EQ(*b->get("b", "k"), "new");
   EXPECT_EQ(pool.unwatch2(watch), 0);
+}
+
+TEST_F(KeepingOnRados, TheStatusOfTheClusterSaysHowManyObjectsAreKept) {
+  for (const char* key : {"k", "l", "m"}) {
+    ASSERT_TRUE(a->put("b", key, "x"));
+    b->keep(key);
+  }
+  const auto becomes = [this](uint64_t keepers, uint64_t objects) {
+    return eventually([&] {
+      const auto status = rados::cluster_status(a->options);
+      EXPECT_TRUE(status);
+      return status && status->keepers == keepers && status->kept_objects == objects;
+    });
+  };
+  EXPECT_TRUE(becomes(2, 3));
+  ASSERT_TRUE(a->put("b", "k", "changed"));
+  EXPECT_TRUE(becomes(2, 2));
+  b.reset();
+  EXPECT_TRUE(becomes(1, 0));
 }
 
 TEST_F(KeepingOnRados, AServerThatEndsIsWaitedForByNobody) {

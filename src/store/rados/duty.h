@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/lease_clock.h"
 #include "store/rados/cluster.h"
 
 namespace verbena::store::rados {

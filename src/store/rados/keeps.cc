@@ -23,7 +23,7 @@ using Pool = Cluster::Pool;
 constexpr std::chrono::seconds watch_max{15};  // of silence; the cluster then ends the watch
 constexpr size_t over_max = 4096;
 constexpr std::chrono::milliseconds step{100};
-const std::string live = "live", broken = "broken";  // what a keeper's row says
+const std::string live(live_keeper), broken(broken_keeper);
 constexpr std::string_view let_go_answer = "gone";
 
 // One who was notified has said that it answers for the key no more.
@@ -126,6 +126,7 @@ Task<Result<void>> Keeps::begin() {
   const int made = co_await registry_.cluster().write(Pool::index, keeper_object(number), std::move(object));
   if (made < 0) co_return std::unexpected(to_error(made, "rados: keeper"));
   keeper_ = number;
+  told_kept_.clear();
   auto watched = co_await watch();
   if (watched) {
     librados::ObjectWriteOperation op;
@@ -166,9 +167,30 @@ Task<Result<void>> Keeps::pass() {
   }
   until_.store(count(began + lease), std::memory_order_release);
   term_.store(keeper_, std::memory_order_release);
+  if (now >= next_telling_) {
+    next_telling_ = now + tellings_every;
+    VB_CO_TRY(co_await tell_how_many());
+  }
   if (!on_duty_() || now < next_left_look_) co_return Result<void>{};
   next_left_look_ = now + left_looks_every;
   co_return co_await look_for_left();
+}
+
+// For `verbena rados status`.
+Task<Result<void>> Keeps::tell_how_many() {
+  std::string kept;
+  {
+    const std::lock_guard lock(listener_mutex_);
+    kept = keys::number(listener_ == nullptr ? 0 : listener_->kept(term_));
+  }
+  if (kept == told_kept_) co_return Result<void>{};
+  librados::ObjectWriteOperation op;
+  op.assert_exists();
+  op.setxattr(kept_attribute, to_buffer(kept));
+  const int code = co_await registry_.cluster().write(Pool::index, keeper_object(keeper_), std::move(op));
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: keeper"));
+  told_kept_ = std::move(kept);
+  co_return Result<void>{};
 }
 
 Task<> Keeps::run() {

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/lease_clock.h"
 #include "store/rados/registry.h"
 #include "store/shared_keys.h"
 
@@ -34,6 +35,7 @@ class Keeps final : public librados::WatchCtx2, public std::enable_shared_from_t
   static constexpr std::chrono::seconds others_wait{6};        // from when they know that no look finds it any more
   static constexpr std::chrono::seconds answer_max{2};         // of a keeper that is told
   static constexpr std::chrono::seconds left_looks_every{30};  // for rows that nobody has any more
+  static constexpr std::chrono::seconds tellings_every{5};     // of how many objects it keeps
 
   // `on_duty`: this server looks for rows that others left. `rest`: how long a key that others change is not kept.
   Keeps(Registry& registry, boost::asio::io_context& io, std::function<bool()> on_duty, std::chrono::milliseconds rest)
@@ -71,6 +73,7 @@ class Keeps final : public librados::WatchCtx2, public std::enable_shared_from_t
   void let_go(uint64_t bucket, std::string_view key);
   Task<Result<void>> pass();
   Task<Result<void>> begin();
+  Task<Result<void>> tell_how_many();
   Task<Result<void>> watch();
   Task<> unwatch();
   Task<> leave();
@@ -105,7 +108,8 @@ class Keeps final : public librados::WatchCtx2, public std::enable_shared_from_t
 
   // Of the thread of `io`.
   uint64_t watch_ = 0;
-  Deadline next_left_look_{};
+  Deadline next_left_look_{}, next_telling_{};
+  std::string told_kept_;
   std::set<uint64_t> unwatched_;
 };
 

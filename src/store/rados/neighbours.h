@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "base/lease_clock.h"
 #include "store/rados/cluster.h"
 
 namespace verbena::store::rados {

@@ -1,4 +1,4 @@
-#include "base/clock.h"
+#include "base/lease_clock.h"
 
 #include <gtest/gtest.h>
 
