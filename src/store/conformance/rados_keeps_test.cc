@@ -294,9 +294,12 @@ TEST_F(KeepingOnRados, AServerWhoseMachineWasSuspendedKnowsThatItsTimeIsOver) {
   LeaseClock::pretend_suspension(std::chrono::seconds(20));
   EXPECT_EQ(b->term(), 0u);
   EXPECT_FALSE(b->answers_alone("k"));
-  EXPECT_FALSE(engine.neighbours->fresh());
+  const bool fresh = engine.neighbours->fresh();
+  EXPECT_FALSE(fresh);
   EXPECT_FALSE(on_duty.duty->holds());
-  EXPECT_EQ(b->get("b", "k").error(), Errc::service_unavailable);
+  if (!fresh) {
+    EXPECT_EQ(b->get("b", "k").error(), Errc::service_unavailable);
+  }
   wake.count_down();
   EXPECT_TRUE(eventually([&] { return engine.neighbours->fresh() && b->term() != 0; }));
   EXPECT_EQ(*b->get("b", "k"), "old");
