@@ -63,7 +63,7 @@ std::optional<std::string> open_local(Stores& stores, const std::filesystem::pat
 }
 
 // Whoever serves the store meanwhile would show half of it, or change what is copied. Asked when this is one of those
-// who watch: a server, or another copy, that comes at the same moment finds this one or is found.
+// who watch: another copy that comes at the same moment finds this one or is found. A server does not look for copies.
 std::optional<std::string> check_nobody_serves(const store::rados::Options& options) {
   constexpr uint64_t this_one = 1;
   const auto status = store::rados::cluster_status(options);
@@ -80,6 +80,7 @@ std::optional<std::string> open_cluster(Stores& stores, store::rados::Options op
   stores.arena = std::move(*arena);
   stores.pool.emplace(threads, queue_max);
   options.arena = stores.arena.get();
+  options.whole_only = true;
   auto connected = RadosStore::connect(options);
   if (!connected) return "cannot open the store in the Ceph cluster: " + connected.error();
   stores.rados = std::move(*connected);

@@ -213,6 +213,25 @@ TEST_P(TransferTo, WhatUsersMadeOfABucketThatIsNotAllThereIsNotOverwritten) {
   t.expect_no_leak();
 }
 
+TEST_P(TransferTo, ABucketThatWasMadeAndNotMarkedIsGoneOnWith) {
+  fill(source_);
+  for (const BucketInfo& info : *source_.run(source_.engine().buckets())) ASSERT_TRUE(t.run(t.engine().create_bucket(info)));
+  const auto counts = copy(source_, t);
+  ASSERT_TRUE(counts) << describe(counts.error());
+  EXPECT_EQ(counts->buckets_there, 0u);
+  for (const char* bucket : {"plain", "versions"}) EXPECT_EQ(all_of(t, bucket), all_of(source_, bucket)) << bucket;
+  t.expect_no_leak();
+}
+
+TEST_P(TransferTo, ADocumentThatWasRemovedBehindTheFirstKeyIsNotBroughtAgain) {
+  fill(source_);
+  ASSERT_TRUE(copy(source_, t));
+  ASSERT_TRUE(t.set_document("plain", std::string(unfinished_mark), "1w"));
+  ASSERT_TRUE(t.run(t.engine().remove_document("plain", "policy")));
+  EXPECT_EQ(copy(source_, t).error(), Errc::conditional_conflict);
+  EXPECT_EQ(t.document("plain", "policy").error(), Errc::not_found);
+}
+
 TEST_P(TransferTo, ABucketThatIsNotAllThereIsNotCopied) {
   fill(source_);
   ASSERT_TRUE(copy(source_, t));

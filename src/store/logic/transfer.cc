@@ -34,6 +34,13 @@ Task<Result<KeyPage>> keys_of(std::shared_ptr<Context> context, uint64_t bucket,
   co_return co_await look_up(*context->rows, "copying a store", Place{bucket}, std::move(look));
 }
 
+// It has a document, or a key.
+Task<Result<bool>> is_used(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket) {
+  if (!bucket->documents.names().empty()) co_return true;
+  VB_CO_ASSIGN(const KeyPage page, co_await keys_of(context, bucket->id, ""));
+  co_return !page.keys.empty();
+}
+
 bool same(const BucketInfo& a, const BucketInfo& b) {
   return a.created_us == b.created_us && a.owner == b.owner && a.durability == b.durability &&
          a.versioning == b.versioning && a.lock == b.lock;
@@ -155,7 +162,12 @@ Task<Result<std::optional<Transfer::Pair>>> Transfer::begin_bucket(BucketInfo in
   if (const auto there = target_.context->buckets.find(info.name)) {
     const auto found = co_await target_.store.document(info.name, unfinished_mark);
     if (!found && !(found.error() == Errc::not_found)) co_return std::unexpected(found.error());
-    if (!found && !options_.look_again) co_return std::nullopt;
+    if (!found && !options_.look_again) {
+      VB_CO_ASSIGN(const bool has_anything, co_await is_used(target_.context, there));
+      VB_CO_ASSIGN(const bool wants_anything, co_await is_used(source_.context, from));
+      if (has_anything || !wants_anything) co_return std::nullopt;
+      // A run that ended between the bucket and its mark has left it like that.
+    }
     if (found) mark = **found;
     if (!same(there->info(), info)) {
       co_return fail(Errc::bucket_already_exists, "a bucket that was begun earlier has been changed since");
@@ -192,7 +204,8 @@ Task<Result<void>> Transfer::copy_document(Pair pair, std::string name) {
   const auto there = co_await target_.store.document(pair.target->name, name);
   if (!there && !(there.error() == Errc::not_found)) co_return std::unexpected(there.error());
   if (there && **there == *document) co_return Result<void>{};
-  if (there && !options_.look_again) co_return fail(Errc::conditional_conflict, changed_since);
+  // Documents come before the first key: one that is missing behind that was removed by somebody.
+  if (!options_.look_again && (there || !pair.done.empty())) co_return fail(Errc::conditional_conflict, changed_since);
   co_return co_await target_.store.set_document(pair.target->name, name, *document);
 }
 

@@ -21,7 +21,8 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr int sign_attempts_max = 5;
-constexpr std::chrono::milliseconds look_for_sign_every{2};
+constexpr std::chrono::milliseconds look_for_sign_every{2};  // twice as long each time
+constexpr std::chrono::milliseconds look_for_sign_at_least_every{64};
 
 // Blobs that a tablet's row names and only this row: parts, and what was already to go.
 void add_blobs(std::string_view row, std::string_view value, std::vector<BlobRef>& blobs) {
@@ -99,12 +100,14 @@ Task<Result<void>> Garbage::sign_in() { co_return co_await exchange_signs(); }
 
 Task<bool> Garbage::may_name(uint64_t life, Deadline read_at) {
   const auto until = deadline_in(sign_wait);
+  auto rest = look_for_sign_every;
   for (bool asked = false; signed_at_.load() < read_at.time_since_epoch().count(); asked = true) {
     if (life != life_.load() || stopping_ || SteadyClock::now() > until) co_return false;
     if (!asked && !sign_wanted_.exchange(true)) {
       boost::asio::post(sign_timer_.get_executor(), [this] { sign_timer_.cancel(); });
     }
-    co_await pause(look_for_sign_every);
+    co_await pause(rest);
+    rest = std::min(2 * rest, look_for_sign_at_least_every);
   }
   // After that look: who sees the first sign of a life sees that life.
   co_return life == life_.load();

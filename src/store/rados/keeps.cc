@@ -169,7 +169,7 @@ Task<Result<void>> Keeps::pass() {
   term_.store(keeper_, std::memory_order_release);
   if (now >= next_telling_) {
     next_telling_ = now + tellings_every;
-    VB_CO_TRY(co_await tell_how_many());
+    if (auto told = co_await tell_how_many(); !told) log::debug("rados: kept keys: {}", describe(told.error()));
   }
   if (!on_duty_() || now < next_left_look_) co_return Result<void>{};
   next_left_look_ = now + left_looks_every;
@@ -356,7 +356,9 @@ Task<Result<void>> Keeps::tell_all(std::vector<uint64_t> keepers, std::string me
     for (const uint64_t keeper : whom) {
       // All of them on the caller's executor, which is one thread's.
       boost::asio::co_spawn(executor, tell_one(keeper, message),
-                            [executor, shared, all](const std::exception_ptr&, Result<void> result) {
+                            [executor, shared, all](const std::exception_ptr& thrown, Result<void> result) {
+                              // Then nothing says that it has let go.
+                              if (thrown) result = fail(Errc::internal, "rados: keeper");
                               if (!result) all->result = std::move(result);
                               if (--all->left != 0) return;
                               boost::asio::post(executor, [shared, all] { (*shared)(std::move(all->result)); });

@@ -211,9 +211,14 @@ Task<Result<void>> Registry::check_removed(std::string name, uint64_t bucket) {
     log::error("rados: a tablet of bucket {} is missing in the index pool", log::printable(name));
     co_return fail(Errc::corrupt_object, "An object with a bucket's rows is lost: see `ceph health` and the log.");
   }
-  const auto decided = co_await page(bucket_object(bucket), "", "p");
-  if (decided) co_return Result<void>{};
-  if (!(decided.error() == Errc::not_found)) co_return std::unexpected(decided.error());
+  // An object without that row is not the bucket's own: its own never lacks it from then on.
+  const auto phase = co_await all(bucket_object(bucket), "p");
+  if (!phase && !(phase.error() == Errc::not_found)) co_return std::unexpected(phase.error());
+  if (phase) {
+    const auto decided = phase->find("p");
+    if (decided != phase->end() && decided->second.starts_with(static_cast<char>(Phase::removed)))
+      co_return Result<void>{};
+  }
   std::string row_name = keys::bucket(name);
   VB_CO_ASSIGN(const std::string named, co_await row(std::string(root_object), std::move(row_name)));
   if (named != keys::number(bucket)) co_return Result<void>{};
