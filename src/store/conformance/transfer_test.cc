@@ -215,8 +215,8 @@ TEST_P(TransferTo, WhatUsersMadeOfABucketThatIsNotAllThereIsNotOverwritten) {
 
 TEST_P(TransferTo, ABucketThatWasMadeAndNotMarkedIsGoneOnWith) {
   fill(source_);
-  for (const BucketInfo& info : *source_.run(source_.engine().buckets()))
-    ASSERT_TRUE(t.run(t.engine().create_bucket(info)));
+  const auto buckets = source_.run(source_.engine().buckets());
+  for (const BucketInfo& info : *buckets) ASSERT_TRUE(t.run(t.engine().create_bucket(info)));
   const auto counts = copy(source_, t);
   ASSERT_TRUE(counts) << describe(counts.error());
   EXPECT_EQ(counts->buckets_there, 0u);
