@@ -193,7 +193,7 @@ class Repair(unittest.TestCase):
         server.kill()
         before = self.stripes()
         self.rados("rm", "root")
-        self.refused("root", "fsck", "--repair")
+        self.refused("there is no store", "fsck", "--repair")
         self.refused("has lost its object `root`", "export", str(self.servers[0].directory) + ".out")
         with self.assertRaises(Exception):
             Server(self.ceph, self.servers[0]).start()
