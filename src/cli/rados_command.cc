@@ -91,6 +91,8 @@ int show_status(const RadosFlags& flags) {
                       {"pools", pools},
                       {"servers", status->servers},
                       {"watchers", status->watchers},
+                      {"keepers", status->keepers},
+                      {"kept_objects", status->kept_objects},
                       {"buckets", status->buckets},
                       {"tablets", status->tablets},
                       {"waiting_blobs", status->waiting_blobs}};
@@ -105,6 +107,8 @@ int show_status(const RadosFlags& flags) {
   }
   std::printf("%llu servers watch, %llu have signed in\n", static_cast<unsigned long long>(status->watchers),
               static_cast<unsigned long long>(status->servers));
+  std::printf("%llu servers keep hot objects and answer for them without asking: %llu objects\n",
+              static_cast<unsigned long long>(status->keepers), static_cast<unsigned long long>(status->kept_objects));
   std::printf("%llu buckets in %llu tablets, %llu blobs wait to be removed\n",
               static_cast<unsigned long long>(status->buckets), static_cast<unsigned long long>(status->tablets),
               static_cast<unsigned long long>(status->waiting_blobs));

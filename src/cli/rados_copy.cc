@@ -62,28 +62,29 @@ std::optional<std::string> open_local(Stores& stores, const std::filesystem::pat
   return std::nullopt;
 }
 
-std::optional<std::string> open_stores(Stores& stores, store::rados::Options options,
-                                       const std::filesystem::path& directory) {
+// Whoever serves the store meanwhile would show half of it, or change what is copied. Asked when this is one of those
+// who watch: another copy that comes at the same moment finds this one or is found. A server does not look for copies.
+std::optional<std::string> check_nobody_serves(const store::rados::Options& options) {
+  constexpr uint64_t this_one = 1;
+  const auto status = store::rados::cluster_status(options);
+  if (!status) return status.error();
+  if (status->watchers <= this_one) return std::nullopt;
+  return std::to_string(status->watchers - this_one) +
+         " servers run over the store in the cluster (a killed one counts for half a "
+         "minute). Stop them first";
+}
+
+std::optional<std::string> open_cluster(Stores& stores, store::rados::Options options) {
   auto arena = memory::Arena::create(arena_bytes);
   if (!arena) return "memory: " + describe(arena.error());
   stores.arena = std::move(*arena);
   stores.pool.emplace(threads, queue_max);
-  if (auto wrong = open_local(stores, directory)) return wrong;
   options.arena = stores.arena.get();
+  options.whole_only = true;
   auto connected = RadosStore::connect(options);
   if (!connected) return "cannot open the store in the Ceph cluster: " + connected.error();
   stores.rados = std::move(*connected);
-  return std::nullopt;
-}
-
-// Whoever serves the store meanwhile would show half of it, or change what is copied.
-std::optional<std::string> check_nobody_serves(const store::rados::Options& options) {
-  const auto status = store::rados::cluster_status(options);
-  if (!status) return status.error();
-  if (status->watchers == 0) return std::nullopt;
-  return std::to_string(status->watchers) +
-         " servers run over the store in the cluster (a killed one counts for half a "
-         "minute). Stop them first";
+  return check_nobody_serves(options);
 }
 
 void print_progress(const std::string& bucket, const TransferCounts& counts) {
@@ -171,9 +172,9 @@ int copy_into_cluster(const store::rados::Options& options, const std::string& p
   }
   auto directory = DataDirectory::open(path);
   if (!directory) return copy_failed(directory.error());
-  if (auto wrong = check_nobody_serves(options)) return copy_failed(*wrong);
   Stores stores;
-  if (auto wrong = open_stores(stores, options, directory->path())) return copy_failed(*wrong);
+  if (auto wrong = open_cluster(stores, options)) return copy_failed(*wrong);
+  if (auto wrong = open_local(stores, directory->path())) return copy_failed(*wrong);
   const auto counts = carry_out({*stores.local, *stores.rados, {.tell = print_progress}});
   if (!counts) return copy_failed(counts.error());
   if (auto wrong = bring_accounts(*stores.rados, *directory)) return copy_failed(*wrong);
@@ -186,12 +187,12 @@ int copy_out_of_cluster(const store::rados::Options& options, const std::string&
   std::filesystem::path wanted(path);
   if (!wanted.has_filename()) wanted = wanted.parent_path();  // it ended in a slash
   if (!is_empty_or_missing(wanted)) return copy_failed(path + " is there, and not empty");
-  if (auto wrong = check_nobody_serves(options)) return copy_failed(*wrong);
+  Stores stores;
+  if (auto wrong = open_cluster(stores, options)) return copy_failed(*wrong);
   const std::filesystem::path partial = wanted.string() + ".partial";
   auto directory = DataDirectory::open(partial);
   if (!directory) return copy_failed(directory.error());
-  Stores stores;
-  if (auto wrong = open_stores(stores, options, partial)) return copy_failed(*wrong);
+  if (auto wrong = open_local(stores, partial)) return copy_failed(*wrong);
   const auto counts = carry_out({*stores.rados, *stores.local, {.look_again = true, .tell = print_progress}});
   if (!counts) return copy_failed(counts.error());
   // Opened once more, it gives out ids that are greater than those that came.

@@ -113,8 +113,8 @@ std::expected<void, std::string> Server::State::open_rados() {
                                 .index_pool = config.rados.index_pool,
                                 .name_space = config.rados.name_space,
                                 .timeout = config.rados.timeout,
-                                .keeps = config.rados.keep,
                                 .split_rows = config.rados.split_rows,
+                                .keeps = config.rados.keep,
                                 .arena = arena.get()};
   options.on_change = [this] {
     const std::lock_guard lock(told_mutex);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace verbena::store {
 namespace {
@@ -14,6 +15,27 @@ bool wasteful(const memory::Lease& lease, size_t bytes) {
 }
 
 }  // namespace
+
+std::shared_ptr<const void> KeptObjects::add(uint64_t term) {
+  const std::lock_guard lock(mutex_);
+  if (term < term_) return nullptr;  // it comes late: that term is over
+  if (term != std::exchange(term_, term)) count_ = 0;
+  ++count_;
+  return {nullptr, [self = shared_from_this(), term](const void*) {
+            const std::lock_guard again(self->mutex_);
+            if (self->term_ == term) --self->count_;
+          }};
+}
+
+uint64_t KeptObjects::count(uint64_t term) const {
+  const std::lock_guard lock(mutex_);
+  return term == term_ ? count_ : 0;
+}
+
+void HotObject::keep(uint64_t term, KeptObjects& among) {
+  const std::lock_guard lock(keep_mutex_);
+  if (kept_in_.exchange(term, std::memory_order_acq_rel) != term) counted_ = among.add(term);
+}
 
 HotObject::HotObject(memory::Arena& arena, ObjectInfo info, std::vector<Piece> pieces)
     : arena_(arena), info_(std::move(info)), pieces_(std::move(pieces)), held_bytes_(overhead) {

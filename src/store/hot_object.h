@@ -3,12 +3,25 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "cache/hot_tier.h"
 #include "store/store.h"
 
 namespace verbena::store {
+
+// Objects in memory that are kept, in one term after the other. Thread-safe.
+class KeptObjects : public std::enable_shared_from_this<KeptObjects> {
+ public:
+  // One of them, as long as that lives.
+  std::shared_ptr<const void> add(uint64_t term);
+  uint64_t count(uint64_t term) const;
+
+ private:
+  mutable std::mutex mutex_;
+  uint64_t term_ = 0, count_ = 0;  // guarded by mutex_
+};
 
 // An object's bytes in pieces of piece_size, the last one shorter. Immutable once made.
 class HotObject final : public ObjectReader, public cache::Entry, public std::enable_shared_from_this<HotObject> {
@@ -29,10 +42,14 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
 
   // Of an engine whose keys others change, too: the term in which the object is kept (store/shared_keys.h), 0: it is
   // not; and how often it was found to be the current one since that was last asked for.
-  std::atomic<uint64_t> kept_in{0};
+  uint64_t kept_in() const { return kept_in_.load(std::memory_order_acquire); }
+  void keep(uint64_t term, KeptObjects& among);
   std::atomic<uint32_t> checks{0};
 
  private:
+  std::atomic<uint64_t> kept_in_{0};
+  std::mutex keep_mutex_;
+  std::shared_ptr<const void> counted_;  // guarded by keep_mutex_
   memory::Arena& arena_;
   const ObjectInfo info_;
   const std::vector<Piece> pieces_;

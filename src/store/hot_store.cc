@@ -96,7 +96,10 @@ class TellingWriter final : public ObjectWriter {
 }  // namespace
 
 HotStore::HotStore(Store& below, Options options)
-    : below_(below), options_(options), tier_(cache::HotTier::create({.capacity = options.capacity})) {
+    : below_(below),
+      options_(options),
+      tier_(cache::HotTier::create({.capacity = options.capacity})),
+      kept_(std::make_shared<KeptObjects>()) {
   options_.arena->on_pressure([tier = tier_.get()](size_t bytes) { return tier->shed(bytes) != 0; });
   if (options_.shared != nullptr) options_.shared->listen(this);
 }
@@ -115,7 +118,7 @@ std::shared_ptr<HotObject> HotStore::find(std::string_view bucket, std::string_v
 
 bool HotStore::is_current(const HotObject& object) const {
   if (options_.shared == nullptr) return true;
-  const uint64_t kept_in = object.kept_in.load(std::memory_order_acquire);
+  const uint64_t kept_in = object.kept_in();
   return kept_in != 0 && kept_in == options_.shared->term();
 }
 
@@ -127,11 +130,12 @@ void HotStore::passed(std::string_view bucket, std::string_view key, const std::
   if (object->checks.fetch_add(1, std::memory_order_relaxed) + 1 < options_.keep_after) return;
   object->checks.store(0, std::memory_order_relaxed);
   options_.shared->keep(bucket, key, object->info().stamp,
-                        [object](uint64_t term) { object->kept_in.store(term, std::memory_order_release); });
+                        [object, among = kept_](uint64_t term) { object->keep(term, *among); });
 }
 
 void HotStore::let_go(std::string_view bucket, std::string_view key) { tier_->drop(cache::Key{bucket, key}); }
 void HotStore::let_go_of_all() { tier_->clear(); }
+uint64_t HotStore::kept(uint64_t term) const { return kept_->count(term); }
 
 std::shared_ptr<ObjectReader> HotStore::hot(std::string_view bucket, std::string_view key) {
   auto found = find(bucket, key);

@@ -14,6 +14,7 @@
 namespace verbena::store {
 
 class HotObject;
+class KeptObjects;
 
 class HotStore final : public Store, private SharedKeys::Listener {
  public:
@@ -89,6 +90,7 @@ class HotStore final : public Store, private SharedKeys::Listener {
  private:
   void let_go(std::string_view bucket, std::string_view key) override;
   void let_go_of_all() override;
+  uint64_t kept(uint64_t term) const override;
   // May be answered as it is.
   bool is_current(const HotObject& object) const;
   // It was found to be the current one by a question to the engine.
@@ -98,6 +100,7 @@ class HotStore final : public Store, private SharedKeys::Listener {
   Store& below_;
   const Options options_;
   std::shared_ptr<cache::HotTier> tier_;
+  const std::shared_ptr<KeptObjects> kept_;
 };
 
 }  // namespace verbena::store

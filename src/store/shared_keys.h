@@ -38,6 +38,8 @@ class SharedKeys {
     virtual ~Listener() = default;
     virtual void let_go(std::string_view bucket, std::string_view key) = 0;
     virtual void let_go_of_all() = 0;
+    // How many objects it answers for in that term: for people.
+    virtual uint64_t kept(uint64_t term) const = 0;
   };
   // One, or null: nobody. It is not told any more when the call has returned.
   virtual void listen(Listener* listener) = 0;

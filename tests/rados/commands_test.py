@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
@@ -50,6 +51,12 @@ class Commands(unittest.TestCase):
                 self.assertEqual(s3.get_object(Bucket="bucket", Key="large")["Body"].read(), b"x" * (9 << 20))
                 status = json.loads(verbena("rados", "status", "--json", *settings(ceph)).stdout)
                 self.assertEqual((status["watchers"], status["buckets"], status["tablets"]), (1, 1, 1))
+                deadline = time.monotonic() + 60
+                while not status["kept_objects"] and time.monotonic() < deadline:
+                    s3.get_object(Bucket="bucket", Key="small")["Body"].read()
+                    status = json.loads(verbena("rados", "status", "--json", *settings(ceph)).stdout)
+                self.assertEqual((status["keepers"], status["kept_objects"]), (1, 1))
+                self.assertIn("1 servers keep hot objects and answer for them without asking: 1 objects", verbena("rados", "status", *settings(ceph)).stdout)
             report = verbena("rados", "fsck", "--json", *settings(ceph))
             self.assertEqual(report.returncode, 0, report.stderr)
             found = json.loads(report.stdout)

@@ -153,23 +153,36 @@ class Copy(unittest.TestCase):
         fsck = subprocess.run([program(), "fsck", str(out)], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
         self.assertEqual(fsck.returncode, 0, fsck.stdout)
 
-    def again_until_done(self, *args):
+    def again(self, *args):
         """A killed one counts as a server for some time."""
         deadline = time.monotonic() + 60
         while True:
             done = subprocess.run([program(), "rados", *map(str, args), *settings(self.ceph)], stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, text=True, timeout=120, check=False)
-            if done.returncode == 0 or "Stop them first" not in done.stderr or time.monotonic() > deadline:
-                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-                return done.stdout
+            if "Stop them first" not in done.stderr or time.monotonic() > deadline:
+                return done
             time.sleep(1)
+
+    def again_until_done(self, *args):
+        done = self.again(*args)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
 
     def kill_midway(self, *args):
         copying = subprocess.Popen([program(), "rados", *map(str, args), *settings(self.ceph)], stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
-        self.assertIsNone(self.ended_within(copying, 1), "it ended before it could be killed")
+        while args[0] == "import" and not self.has_begun() and copying.poll() is None:
+            time.sleep(0.05)
+        self.assertIsNone(self.ended_within(copying, 0 if args[0] == "import" else 0.5), "it ended before it could be killed")
         copying.send_signal(signal.SIGKILL)
         copying.wait()
+
+    def has_begun(self):
+        """Some bucket is not all there."""
+        def index(*args):
+            return subprocess.run(["rados", "-c", self.ceph.conf, "-p", "index", *args], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True, timeout=60, check=False).stdout.split()
+        return any("cunfinished-copy" in index("listomapkeys", name) for name in index("ls") if name.startswith("b."))
 
     @staticmethod
     def ended_within(process, seconds):
@@ -184,10 +197,14 @@ class Copy(unittest.TestCase):
         with Server(str(local)) as server:
             s3 = boto3_client(server.http)
             s3.create_bucket(Bucket="many")
-            for i in range(60):
+            for i in range(120):
                 s3.put_object(Bucket="many", Key=f"k{i}", Body=os.urandom(8_000_000 if i % 2 else 30_000))
             before = all_of(s3)
         self.kill_midway("import", local)
+        refused = self.again("export", self.folder / "half")
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        self.assertIn("many: conditional_conflict: it is not all there", refused.stderr)
+        self.assertFalse((self.folder / "half").exists())
         self.again_until_done("import", local)
         self.rados("fsck", "--repair")
         with self.in_cluster(local / "master.keys") as server:

@@ -155,6 +155,59 @@ class Repair(unittest.TestCase):
         self.assertNotIn(f"t.{bucket}.ffff", self.rados("ls"))
         self.assertEqual(s3.list_objects_v2(Bucket="bucket")["KeyCount"], 200)
 
+    def test_a_bucket_whose_index_object_is_lost_keeps_its_bytes_and_its_name(self):
+        """It is not removed: whoever takes it for that takes its bytes for nobody's."""
+        server, s3 = self.start()
+        s3.create_bucket(Bucket="bucket")
+        for i in range(3):
+            s3.put_object(Bucket="bucket", Key=f"k{i}", Body=os.urandom(2 * STRIPE))
+        server.kill()
+        lost = next(name for name in self.rados("ls").split() if name.startswith("b."))
+        self.rados("rm", lost)
+        before = self.stripes()
+        for args in (("fsck",), ("fsck", "--repair"), ("export", str(self.servers[0].directory) + ".out")):
+            self.assertIn(f"bucket bucket has a name, and its object {lost}", self.refused("is lost", *args))
+        self.rados("create", lost)  # as somebody would who wants to mend it
+        self.refused("is lost", "fsck", "--repair")
+        self.rados("rm", lost)
+        self.assertEqual(self.stripes(), before)
+        self.assertEqual(len(before), 6)
+        # A server looks what others have left, too.
+        server, s3 = self.start()
+        deadline = time.monotonic() + 30
+        while lost not in server.log():
+            self.assertLess(time.monotonic(), deadline, "the server says what is lost")
+            time.sleep(0.1)
+        s3.create_bucket(Bucket="another")
+        s3.put_object(Bucket="another", Key="k", Body=b"x")
+        self.assertIn("bbucket", self.rados("listomapkeys", "root").split())
+        self.assertEqual(self.stripes(), before)
+        with self.assertRaises(s3.exceptions.ClientError):
+            s3.create_bucket(Bucket="bucket")
+
+    def test_the_object_that_names_all_buckets_is_not_made_anew(self):
+        """An empty one in its place would make all bytes nobody's, and give out numbers again."""
+        server, s3 = self.start()
+        s3.create_bucket(Bucket="bucket")
+        s3.put_object(Bucket="bucket", Key="k", Body=os.urandom(2 * STRIPE))
+        server.kill()
+        before = self.stripes()
+        self.rados("rm", "root")
+        self.refused("there is no store", "fsck", "--repair")
+        self.refused("has lost its object `root`", "export", str(self.servers[0].directory) + ".out")
+        with self.assertRaises(Exception):
+            Server(self.ceph, self.servers[0]).start()
+        self.assertEqual(self.stripes(), before)
+        self.assertNotIn("root", self.rados("ls").split())
+
+    def refused(self, why, *args):
+        """What `verbena rados ARGS` says, which ends with an error that says `why`."""
+        done = subprocess.run([program(), "rados", *args, *settings(self.ceph)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn(why, done.stderr)
+        return done.stderr
+
     def rados(self, *args):
         return subprocess.run(["rados", "-c", self.ceph.conf, "-p", "index", *args], stdout=subprocess.PIPE, text=True, timeout=60,
                               check=True).stdout

@@ -66,6 +66,8 @@ class FarRig final : public MemoryRig {
   std::unique_ptr<FarStore> far_;
 };
 
+inline EngineStore& engine_of(Rig& rig) { return dynamic_cast<EngineStore&>(rig.below()); }
+
 struct EngineUnderTest {
   const char* name;
   std::function<std::unique_ptr<Rig>()> make;

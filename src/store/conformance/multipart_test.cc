@@ -1,5 +1,7 @@
 // Uploads and their parts.
 #include "store/conformance/engines.h"
+#include "store/logic/keys.h"
+#include "store/logic/object_ops.h"
 
 namespace verbena::store::conformance {
 namespace {
@@ -46,6 +48,30 @@ TEST_P(Multipart, JoinsPartsOfAnySizeWithoutCopyingAndReadsAcrossThem) {
   ASSERT_TRUE(t.remove("b", "k"));
   t.expect_no_leak();
   EXPECT_EQ(t.live_bytes(), 0u);
+}
+
+TEST_P(Multipart, AListOfPartsThatIsNotTheObjectsIsDamageAndNoOtherObject) {
+  for (const char* key : {"k", "l"}) {
+    const UploadInfo upload = start(key);
+    const PartInfo p1 = part(upload, 1, pattern(70'000, 1)), p2 = part(upload, 2, "two");
+    ASSERT_TRUE(t.complete(upload, {p1, p2}));
+  }
+  Context& context = *engine_of(t).context();
+  const auto bucket = context.buckets.find("b");
+  Judge judge = [id = bucket->id](Transaction& transaction) -> Result<void> {
+    VB_ASSIGN(const std::string head, transaction.get(Table::objects, keys::object(id, "k")));
+    VB_ASSIGN(const ObjectRecord record, decode_object(head));
+    VB_ASSIGN(auto parts, object_parts(transaction, record));
+    parts.pop_back();
+    transaction.put(Table::uploads, keys::object_parts(record.id), encode(parts));
+    return {};
+  };
+  Change change{.judge = std::move(judge), .bucket = bucket, .place = {bucket->id, "k"}};
+  ASSERT_TRUE(t.run(context.rows->commit(std::move(change))));
+  EXPECT_EQ(t.get("b", "k").error(), Errc::corrupt_object);
+  EXPECT_EQ(t.run(t.engine().stat("b", "k")).error(), Errc::corrupt_object);
+  EXPECT_EQ(t.run(t.engine().rename("b", {.from = "k", .to = "m"})).error(), Errc::corrupt_object);
+  EXPECT_EQ(*t.get("b", "l"), pattern(70'000, 1) + "two");
 }
 
 TEST_P(Multipart, RefusesWrongParts) {

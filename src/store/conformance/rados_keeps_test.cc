@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "store/conformance/rados_rig.h"
+#include "store/rados/admin.h"
 #include "store/rados/engine.h"
 
 namespace verbena::store::conformance {
@@ -38,7 +39,7 @@ class Neighbour final : public Rig {
 
   rados::RadosStore& store() { return *store_; }
   rados::Engine& parts() { return engine_of(*store_); }
-  uint64_t term() { return parts().keeps->term(SteadyClock::now().time_since_epoch().count()); }
+  uint64_t term() { return parts().keeps->term(LeaseClock::now()); }
   bool answers_alone(const std::string& key) { return hot_->hot("b", key) != nullptr; }
   // Asks for it until it is kept.
   void keep(const std::string& key) {
@@ -112,10 +113,17 @@ TEST_F(KeepingOnRados, WhatAServerHasWrittenItselfIsHot) {
   rados::Options asks = a->options;
   asks.keeps = false;  // a mark that is written meanwhile is a call, too
   Neighbour c(asks);
+  // What it overwrites is removed, and tablets are looked at: calls that are no reader's.
+  const auto rests = [&c, seen = uint64_t{0}]() mutable {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const uint64_t before = std::exchange(seen, c.store().calls());
+    return seen == before;
+  };
   uint64_t least = UINT64_MAX;
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 20; ++i) {
     const std::string mine = pattern(100'000, static_cast<uint64_t>(i));
     ASSERT_TRUE(c.put("b", "k", mine));
+    ASSERT_TRUE(eventually(rests));
     const uint64_t before = c.store().calls();
     EXPECT_TRUE(*c.get("b", "k") == mine);
     least = std::min(least, c.store().calls() - before);
@@ -257,6 +265,7 @@ TEST_F(KeepingOnRados, AKeeperThatDoesNotAnswerIsWaitedForAndKnowsItselfThatItIs
     explicit Deaf(std::latch& until) : wake(until) {}
     void let_go(std::string_view, std::string_view) override { wake.wait(); }
     void let_go_of_all() override {}
+    uint64_t kept(uint64_t) const override { return 0; }
     std::latch& wake;
   } deaf(wake);
   b->store().listen(&deaf);
@@ -272,6 +281,81 @@ TEST_F(KeepingOnRados, AKeeperThatDoesNotAnswerIsWaitedForAndKnowsItselfThatItIs
   EXPECT_FALSE(b->answers_alone("k"));
   EXPECT_EQ(*b->get("b", "k"), "newer");
   EXPECT_TRUE(engine_of(a->store()).keeps->is_over(term));
+}
+
+TEST_F(KeepingOnRados, AServerWhoseMachineWasSuspendedKnowsThatItsTimeIsOver) {
+  ASSERT_TRUE(a->put("b", "k", "old"));
+  b->keep("k");
+  auto &engine = b->parts(), &on_duty = engine_of(a->store());
+  EXPECT_TRUE(eventually([&] { return on_duty.duty->holds(); }));
+  std::latch wake(1);
+  for (auto* io : {&engine.io, &on_duty.io}) boost::asio::post(*io, [&wake] { wake.wait(); });  // no more looks
+  EXPECT_TRUE(b->answers_alone("k"));
+  LeaseClock::pretend_suspension(std::chrono::seconds(20));
+  EXPECT_EQ(b->term(), 0u);
+  EXPECT_FALSE(b->answers_alone("k"));
+  const bool fresh = engine.neighbours->fresh();
+  EXPECT_FALSE(fresh);
+  EXPECT_FALSE(on_duty.duty->holds());
+  if (!fresh) {
+    EXPECT_EQ(b->get("b", "k").error(), Errc::service_unavailable);
+  }
+  wake.count_down();
+  EXPECT_TRUE(eventually([&] { return engine.neighbours->fresh() && b->term() != 0; }));
+  EXPECT_EQ(*b->get("b", "k"), "old");
+}
+
+// By librados's clock the watch was confirmed a moment ago.
+TEST_F(KeepingOnRados, AWatchFromBeforeTheMachineWasSuspendedIsBegunAnew) {
+  std::atomic<int> reads{0};
+  rados::Options counts = a->options;
+  counts.on_accounts = [&reads](const auto&) {
+    ++reads;
+    return true;
+  };
+  Neighbour c(counts);
+  const int before = reads;
+  LeaseClock::pretend_suspension(std::chrono::seconds(1));
+  EXPECT_TRUE(eventually([&] { return reads > before; })) << "all is read anew, after the watch stands";
+  EXPECT_TRUE(eventually([&] { return c.parts().neighbours->fresh(); }));
+}
+
+TEST_F(KeepingOnRados, AKeeperThatHasAnsweredIsNotWaitedForBecauseSomebodyElseHasNot) {
+  ASSERT_TRUE(a->put("b", "k", "old"));
+  b->keep("k");
+  const uint64_t term = b->term();
+  struct Deaf final : librados::WatchCtx2 {
+    void handle_notify(uint64_t, uint64_t, uint64_t, librados::bufferlist&) override {}
+    void handle_error(uint64_t, int) override {}
+  } deaf;
+  // As a watch of its own is that it has lost and the cluster has not ended yet.
+  librados::IoCtx& pool = engine_of(a->store()).cluster->context(rados::Cluster::Pool::index);
+  uint64_t watch = 0;
+  ASSERT_EQ(pool.watch2(rados::keeper_object(term), &watch, &deaf), 0);
+  EXPECT_TRUE(a->put("b", "k", "new"));
+  EXPECT_EQ(b->term(), term) << "it goes on";
+  EXPECT_FALSE(b->answers_alone("k"));
+  EXPECT_EQ(*b->get("b", "k"), "new");
+  EXPECT_EQ(pool.unwatch2(watch), 0);
+}
+
+TEST_F(KeepingOnRados, TheStatusOfTheClusterSaysHowManyObjectsAreKept) {
+  for (const char* key : {"k", "l", "m"}) {
+    ASSERT_TRUE(a->put("b", key, "x"));
+    b->keep(key);
+  }
+  const auto becomes = [this](uint64_t keepers, uint64_t objects) {
+    return eventually([&] {
+      const auto status = rados::cluster_status(a->options);
+      EXPECT_TRUE(status);
+      return status && status->keepers == keepers && status->kept_objects == objects;
+    });
+  };
+  EXPECT_TRUE(becomes(2, 3));
+  ASSERT_TRUE(a->put("b", "k", "changed"));
+  EXPECT_TRUE(becomes(2, 2));
+  b.reset();
+  EXPECT_TRUE(becomes(1, 0));
 }
 
 TEST_F(KeepingOnRados, AServerThatEndsIsWaitedForByNobody) {

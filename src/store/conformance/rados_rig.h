@@ -112,6 +112,7 @@ class KeepingRadosRig final : public RadosRig {
     put_in_front();
   }
   Store& engine() override { return *hot_; }
+  Store& below() override { return store(); }
   bool answers_alone(const std::string& key) { return hot_->hot("b", key) != nullptr; }
 
  private:

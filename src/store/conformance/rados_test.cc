@@ -1,9 +1,14 @@
 // What only the engine over RADOS has: tablets that are split, and calls that can be counted. On the cluster that
 // tests/rados starts.
 #ifdef VERBENA_RADOS
+#include <boost/asio/post.hpp>
+
+#include <latch>
 #include <set>
 
-#include "store/conformance/rados_rig.h"
+#include "base/metrics.h"
+#include "store/conformance/engines.h"
+#include "store/logic/transfer.h"
 #include "store/rados/engine.h"
 
 namespace verbena::store::conformance {
@@ -31,6 +36,266 @@ class OnRados : public ::testing::Test {
     return keys;
   }
 };
+
+using rados::Cluster;
+
+// Another one than a store's.
+std::unique_ptr<Cluster> connect(const rados::Options& options) {
+  auto cluster = Cluster::connect({.conf = options.conf,
+                                   .user = options.user,
+                                   .pool = options.pool,
+                                   .index_pool = options.index_pool,
+                                   .name_space = options.name_space});
+  return cluster ? std::move(*cluster) : nullptr;
+}
+
+// For this connection the index pool takes nothing as long as this lives: it looks at a snapshot.
+class NoWrites {
+ public:
+  explicit NoWrites(Cluster& cluster) : pool_(cluster.context(Cluster::Pool::index)) { pool_.snap_set_read(1); }
+  ~NoWrites() { pool_.snap_set_read(librados::SNAP_HEAD); }
+
+ private:
+  librados::IoCtx& pool_;
+};
+
+// An io_context that a test drives step by step.
+class Steps {
+ public:
+  template <class T>
+  std::future<T> begin(Task<T> task) {
+    return boost::asio::co_spawn(io, std::move(task), boost::asio::use_future);
+  }
+  template <class T>
+  T end(std::future<T> future) {
+    while (!is_ready(future)) io.run_one();
+    return future.get();
+  }
+  template <class T>
+  T run(Task<T> task) {
+    return end(begin(std::move(task)));
+  }
+  // Until nothing has happened for a while: all wait for somebody else.
+  void rest() {
+    while (io.run_one_for(std::chrono::milliseconds(500)) != 0) {
+    }
+  }
+  template <class T>
+  static bool is_ready(const std::future<T>& future) {
+    return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+
+  boost::asio::io_context io;
+
+ private:
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io.get_executor()};
+};
+
+// The engine's own thread does nothing as long as this lives: no change is sent to the cluster.
+class Stalled {
+ public:
+  explicit Stalled(rados::Engine& engine) {
+    boost::asio::post(engine.io, [latch = latch_] { latch->wait(); });
+  }
+  ~Stalled() { latch_->count_down(); }
+
+ private:
+  std::shared_ptr<std::latch> latch_ = std::make_shared<std::latch>(1);
+};
+
+rados::Engine& parts_of(RadosRig& t) { return static_cast<rados::Engine&>(*t.store().context()); }
+
+TEST(GuardOnRados, WhoKeepsAKeyIsNoMatterOfWhatAChangeHasLeft) {
+  rados::Guard guard{7, 8};
+  const std::string left = encode(guard);
+  guard.kept.push_back({9, 10});
+  EXPECT_TRUE(rados::is_same_change(encode(guard), left));
+  EXPECT_TRUE(rados::is_same_change("", ""));
+  EXPECT_FALSE(rados::is_same_change("", left));
+  EXPECT_FALSE(rados::is_same_change(encode(rados::Guard{7, 9}), left));
+  EXPECT_FALSE(rados::is_same_change(encode(rados::Guard{6, 8}), left));
+  EXPECT_FALSE(rados::is_same_change(encode(rados::Guard{}), ""));
+  EXPECT_FALSE(rados::is_same_change("damaged", left));
+}
+
+TEST_F(OnRados, ANotifyThatTakesTooLongIsNotWaitedFor) {
+  RadosRig t;
+  t.open();
+  Cluster& cluster = *parts_of(t).cluster;
+  librados::IoCtx& pool = cluster.context(Cluster::Pool::index);
+  struct Deaf final : librados::WatchCtx2 {
+    void handle_notify(uint64_t, uint64_t, uint64_t, librados::bufferlist&) override {}
+    void handle_error(uint64_t, int) override {}
+  } deaf;
+  ASSERT_EQ(pool.create("watched", true), 0);
+  uint64_t watch = 0;
+  ASSERT_EQ(pool.watch2("watched", &watch, &deaf), 0);
+  auto reply = std::make_shared<rados::Buffer>();
+  Cluster::Start start = [&pool, into = reply.get()](librados::AioCompletion* completion) {
+    rados::Buffer nothing;
+    return pool.aio_notify("watched", completion, nothing, 5000, into);
+  };
+  EXPECT_EQ(t.run(cluster.call_within(std::chrono::milliseconds(50), std::move(start), reply)), -Cluster::unanswered);
+  EXPECT_GT(reply.use_count(), 1) << "librados may still write there";
+  EXPECT_EQ(pool.unwatch2(watch), 0);
+  EXPECT_TRUE(eventually([&] { return reply.use_count() == 1; })) << "and lets go of it in the end";
+}
+
+TEST_F(OnRados, ALifeBeginsWhenItsFirstSignIsThere) {
+  RadosRig t;  // for its name space
+  const auto cluster = connect(t.options);
+  ASSERT_NE(cluster, nullptr);
+  rados::Registry registry(*cluster);
+  Steps steps;
+  const auto garbage = std::make_shared<rados::Garbage>(registry, steps.io, 7, rados::Garbage::Helpers{});
+  ASSERT_TRUE(steps.run(garbage->sign_in()));
+  const std::string object(rados::servers_object), row = rados::server_row(7);
+  EXPECT_TRUE(*steps.run(rados::forget_server(registry, row, *steps.run(registry.row(object, row)))));
+  const uint64_t before = cluster->calls();
+  auto signing = steps.begin(garbage->run_signs());
+  while (cluster->calls() < before + 2) steps.io.run_one();  // it looks why its sign is not taken
+  uint64_t life = 0;
+  {
+    const NoWrites ill(*cluster);
+    while (cluster->calls() < before + 3) steps.io.run_one();  // and cannot write another one
+    life = garbage->life();                                    // of a blob that is begun now, and that nobody protects
+  }
+  const auto read_at = SteadyClock::now();
+  EXPECT_FALSE(steps.run(garbage->may_name(life, read_at))) << "a repair may have taken it";
+  EXPECT_TRUE(steps.run(garbage->may_name(garbage->life(), read_at)));
+  garbage->stop();
+  steps.end(std::move(signing));
+}
+
+// As after a virtual machine was paused, whose clocks say nothing of it.
+TEST_F(OnRados, NoChangeNamesWhatWasTakenBetweenTwoSigns) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  const auto other = rados::RadosStore::connect(t.options);
+  ASSERT_TRUE(other) << other.error();
+  auto& others = static_cast<rados::Engine&>(*(*other)->context());
+  auto writer = t.run(t.engine().create("b", "k", std::nullopt));
+  ASSERT_TRUE(writer);
+  const std::string bytes = pattern(5'000'000, 1);
+  ASSERT_TRUE(t.append(**writer, bytes));
+  const std::string object(rados::servers_object), row = rados::server_row(parts_of(t).garbage->incarnation());
+  const auto sign = [&] { return *others.run(others.registry.row(object, row)); };
+  const std::string seen = sign();
+  ASSERT_TRUE(eventually([&] { return sign() != seen; }));
+  // The next one is two seconds away. What a repair does:
+  ASSERT_TRUE(eventually([&] { return *others.run(rados::forget_server(others.registry, row, sign())); }));
+  auto state = others.run(others.registry.load(others.buckets.find("b")->id));
+  for (const auto phase : {rados::Phase::splitting, rados::Phase::live}) {
+    ASSERT_TRUE(state);
+    state = others.run(others.registry.set_phase(*state, phase));
+  }
+  ObjectInfo info;
+  info.size = bytes.size();
+  EXPECT_EQ(t.run((*writer)->commit(info, {})).error(), Errc::service_unavailable);
+  writer->reset();
+  ASSERT_TRUE(t.put("b", "k", bytes)) << "what is begun now is of its life now";
+  EXPECT_EQ(*t.get("b", "k"), bytes);
+  EXPECT_FALSE(t.leaks());
+}
+
+TEST_F(OnRados, AMarkThatComesTooLateTakesNoOtherChangeAlong) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  for (const char* key : {"k", "l"}) ASSERT_TRUE(t.put("b", key, "x"));
+  const uint64_t stamp = (*t.run(t.engine().open("b", "k")))->info().stamp;
+  auto& engine = parts_of(t);
+  const uint64_t id = engine.buckets.find("b")->id;
+  auto& commits = metrics::counter("verbena_rados_commits_total", "Changes of keys");
+  Steps steps;
+  std::future<Result<void>> marking;
+  std::future<Result<Removed>> removing;
+  const uint64_t before = commits.value();
+  {
+    const Stalled stalled(engine);
+    marking = steps.begin(engine.catalogue->keep(id, "k", stamp, /*keeper=*/99));
+    steps.rest();
+    removing = steps.begin(t.engine().remove("b", "l", {}));
+    steps.rest();
+    // As another server's change does.
+    librados::ObjectWriteOperation op;
+    const std::map<std::string, rados::Buffer> rows = {
+        {rados::guard_row("k"), rados::to_buffer(rados::encode(rados::Guard{1, stamp + 1}))}};
+    op.omap_set(rows);
+    ASSERT_EQ(t.run(engine.cluster->write(Cluster::Pool::index, rados::tablet_object(id, 0), std::move(op))), 0);
+  }
+  EXPECT_FALSE(steps.end(std::move(marking)));
+  EXPECT_TRUE(steps.end(std::move(removing)));
+  EXPECT_EQ(commits.value() - before, 2u) << "the removal was made twice, because the mark failed";
+}
+
+TEST_F(OnRados, AMarkWaitsForNoChangeOfItsKey) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.put("b", "k", "x"));
+  const uint64_t stamp = (*t.run(t.engine().open("b", "k")))->info().stamp;
+  auto& engine = parts_of(t);
+  const uint64_t id = engine.buckets.find("b")->id;
+  Steps steps;
+  std::future<Result<Removed>> removing;
+  {
+    const Stalled stalled(engine);
+    removing = steps.begin(t.engine().remove("b", "k", {}));
+    steps.rest();
+    auto marking = steps.begin(engine.catalogue->keep(id, "k", stamp, /*keeper=*/99));
+    steps.rest();
+    const bool is_ready = Steps::is_ready(marking);
+    EXPECT_TRUE(is_ready);
+    if (is_ready) {
+      EXPECT_EQ(marking.get().error(), Errc::slow_down);
+    }
+  }
+  EXPECT_TRUE(steps.end(std::move(removing)));
+}
+
+// Ids of different directories may be the same, and those of one directory must not be.
+TEST_F(OnRados, WhatCameFromTwoDirectoriesUnderOneIdDoesNotGoIntoOne) {
+  RadosRig t;
+  t.open();
+  const auto copy = [](Rig& from, Rig& to, bool look_again) {
+    std::optional<Transfer> transfer(std::in_place, engine_of(from), engine_of(to),
+                                     Transfer::Options{.look_again = look_again});
+    return to.run(transfer->run());
+  };
+  const auto put_parts = [](Rig& rig, const std::string& bucket, const std::vector<std::string>& parts) {
+    const auto upload = *rig.start_upload(bucket, "k");
+    std::vector<PartInfo> infos;
+    for (const std::string& bytes : parts) {
+      infos.push_back(*rig.put_part(upload, static_cast<int>(infos.size()) + 1, bytes));
+    }
+    EXPECT_TRUE(rig.complete(upload, infos));
+  };
+  const std::string a = pattern(70'000, 1), b = pattern(80'000, 2);
+  for (const auto& [bucket, first] : {std::pair("one", &a), std::pair("two", &b)}) {
+    LocalRig directory;
+    directory.open();
+    directory.make_bucket(bucket);
+    put_parts(directory, bucket, {*first, bucket});
+    ASSERT_TRUE(copy(directory, t, /*look_again=*/false));
+  }
+  EXPECT_EQ(*t.get("one", "k"), a + "one");
+  EXPECT_EQ(*t.get("two", "k"), b + "two");
+  {
+    LocalRig back;
+    back.open();
+    EXPECT_EQ(copy(t, back, /*look_again=*/true).error(), Errc::conditional_conflict);
+  }
+  put_parts(t, "two", {b, "again"});
+  LocalRig back;
+  back.open();
+  const auto counts = copy(t, back, /*look_again=*/true);
+  ASSERT_TRUE(counts) << describe(counts.error());
+  Rig& alone = back;
+  EXPECT_EQ(*alone.get("one", "k"), a + "one");
+  EXPECT_EQ(*alone.get("two", "k"), b + "again");
+}
 
 TEST_F(OnRados, ATabletIsSplitWhileKeysAreWrittenAndEveryOneIsThere) {
   SplittingRadosRig t;
@@ -64,7 +329,7 @@ TEST_F(OnRados, ATabletIsSplitWhileKeysAreWrittenAndEveryOneIsThere) {
 // A server that began to move an object to another tablet's key and went away: as it left things. `half`: the target's
 // half had happened.
 void leave_a_move(RadosRig& t, const std::string& from, const std::string& to, bool half) {
-  auto& engine = static_cast<rados::Engine&>(*t.store().context());
+  auto& engine = parts_of(t);
   const uint64_t id = engine.buckets.find("b")->id;
   const auto bucket = engine.run(engine.registry.load(id));
   ASSERT_TRUE(bucket);
@@ -99,7 +364,7 @@ TEST_F(OnRados, WhatIsChangedInANewTabletIsNotReadInTheOldOneAnyMore) {
   auto other = rados::RadosStore::connect(t.options);
   ASSERT_TRUE(other) << other.error();
   // It is decided that "m" and all behind it lie in a new tablet, and nothing more has happened.
-  auto& engine = static_cast<rados::Engine&>(*t.store().context());
+  auto& engine = parts_of(t);
   const auto bucket = engine.run(engine.registry.load(engine.buckets.find("b")->id));
   const auto frozen = engine.run(engine.registry.set_phase(*bucket, rados::Phase::splitting, 0));
   ASSERT_TRUE(frozen);
@@ -152,7 +417,7 @@ TEST_F(OnRados, WhatAServerCountedThatIsGoneIsTakenOverOnce) {
     ASSERT_TRUE(t.put("b", key(i), "12345"));
     t.reopen();  // each time another server, which counts in a row of its own
   }
-  auto& engine = static_cast<rados::Engine&>(*t.store().context());
+  auto& engine = parts_of(t);
   const uint64_t id = engine.buckets.find("b")->id;
   const std::string tablet = rados::tablet_object(id, 0);
   ASSERT_TRUE(t.put("b", key(3), "12345"));
@@ -170,7 +435,7 @@ TEST_F(OnRados, AServerThatWasGivenUpFinishesNothingOfItsEarlierLife) {
   RadosRig t;
   t.open();
   t.make_bucket("b");
-  auto& engine = static_cast<rados::Engine&>(*t.store().context());
+  auto& engine = parts_of(t);
   auto writer = t.run(t.engine().create("b", "k", std::nullopt));
   ASSERT_TRUE(writer);
   const std::string bytes = pattern(5'000'000, 1);

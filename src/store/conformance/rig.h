@@ -44,6 +44,7 @@ class Rig {
   Rig(const Rig&) = delete;
 
   virtual Store& engine() = 0;
+  virtual Store& below() { return engine(); }  // without a tier in front of it
   virtual void open() = 0;
   // As after an orderly end and a new start; nothing happens to an engine whose store ends with it.
   virtual void reopen() {}

@@ -174,6 +174,24 @@ TEST_F(SharedKeysTest, OutsideItsTermNothingIsAnsweredWithoutAQuestion) {
   EXPECT_TRUE(is_hot()) << "it was away for a moment, and nobody has changed the key";
 }
 
+TEST_F(SharedKeysTest, ObjectsAreCountedInTheTermInWhichTheyAreKeptAsLongAsTheyLieThere) {
+  change("one");
+  warm_up();
+  const auto count = [this](uint64_t term) { return shared->listener->kept(term); };
+  EXPECT_EQ(count(7), 0u);
+  for (int i = 0; i < 2; ++i) shared->wanted.front()(7);
+  EXPECT_EQ(count(7), 1u);
+  shared->wanted.front()(8);
+  EXPECT_EQ(count(8), 1u);
+  shared->wanted.front()(7);
+  EXPECT_EQ(count(7), 0u) << "that is over";
+  shared->wanted.front()(8);
+  EXPECT_EQ(count(8), 1u);
+  shared->wanted.clear();
+  shared->listener->let_go("b", "k");
+  EXPECT_EQ(count(8), 0u);
+}
+
 TEST_F(SharedKeysTest, WhatWasLetGoIsAskedAboutAgainAndNoLateAnswerKeepsIt) {
   change("one");
   warm_up();

@@ -7,8 +7,6 @@
 namespace verbena::store::conformance {
 namespace {
 
-EngineStore& engine_of(Rig& rig) { return dynamic_cast<EngineStore&>(rig.engine()); }
-
 class TransferTo : public OnEngine {
  protected:
   void SetUp() override {
@@ -160,14 +158,91 @@ TEST_P(TransferTo, ARunThatWasBrokenOffIsGoneOnWith) {
   ASSERT_TRUE(t.set_document("plain", std::string(unfinished_mark), "1"));
   ASSERT_TRUE(t.remove("plain", "size/300000"));
   ASSERT_TRUE(t.remove_version("versions", "k", "null"));
+  auto counts = copy(source_, t);
+  ASSERT_TRUE(counts) << describe(counts.error());
+  EXPECT_EQ(counts->keys, 2u);
+  EXPECT_EQ(counts->keys_there, 9u);
+  for (const char* bucket : {"plain", "versions"}) EXPECT_EQ(all_of(t, bucket), all_of(source_, bucket)) << bucket;
+  // Where nobody can have used the target, what is another one's goes, too.
+  ASSERT_TRUE(t.remove("plain", "size/300000"));
   ASSERT_TRUE(t.put("plain", "size/10", "something else"));
   ASSERT_TRUE(t.put("plain", "zz", pattern(100'000, 1), {.conditions = {}, .size_hint = 100'000}));
-  const auto counts = copy(source_, t);
+  ASSERT_TRUE(t.set_document("plain", "policy", "somebody else"));
+  counts = copy(source_, t, /*look_again=*/true);
   ASSERT_TRUE(counts) << describe(counts.error());
-  EXPECT_EQ(counts->keys, 4u);
-  EXPECT_EQ(counts->keys_there, 8u);
+  EXPECT_EQ(counts->keys, 3u);
+  EXPECT_EQ(counts->keys_there, 9u);
   for (const char* bucket : {"plain", "versions"}) EXPECT_EQ(all_of(t, bucket), all_of(source_, bucket)) << bucket;
   t.expect_no_leak();
+}
+
+TEST_P(TransferTo, WhatUsersMadeOfABucketThatIsNotAllThereIsNotOverwritten) {
+  fill(source_);
+  ASSERT_TRUE(copy(source_, t));
+  const auto refused = [&] {
+    EXPECT_EQ(copy(source_, t).error(), Errc::conditional_conflict);
+    EXPECT_TRUE(t.document("versions", std::string(unfinished_mark))) << "nothing was ended";
+  };
+  // As it was when all keys below "w" had come.
+  for (const char* bucket : {"plain", "versions"}) {
+    ASSERT_TRUE(t.set_document(bucket, std::string(unfinished_mark), "1w"));
+  }
+  ASSERT_TRUE(t.put("plain", "size/10", "newer"));
+  refused();
+  EXPECT_EQ(*t.get("plain", "size/10"), "newer");
+  ASSERT_TRUE(t.remove("plain", "size/10"));
+  refused();
+  EXPECT_EQ(t.get("plain", "size/10").error(), Errc::no_such_key) << "somebody has removed it";
+  ASSERT_TRUE(t.set_document("plain", std::string(unfinished_mark), "1"));
+  ASSERT_TRUE(t.put("plain", "xx", "a new key"));
+  refused();
+  EXPECT_EQ(*t.get("plain", "xx"), "a new key");
+  ASSERT_TRUE(t.remove("plain", "xx"));
+  ASSERT_TRUE(t.set_document("plain", "policy", "who else may"));
+  refused();
+  EXPECT_EQ(*t.document("plain", "policy"), "who else may");
+  ASSERT_TRUE(t.set_document("plain", "policy", "who may"));
+  const auto put = t.put("versions", "k", "a new version");
+  ASSERT_TRUE(put);
+  refused();
+  EXPECT_EQ(*t.get("versions", "k"), "a new version");
+  ASSERT_TRUE(t.remove_version("versions", "k", put->version_id));
+  const auto counts = copy(source_, t);
+  ASSERT_TRUE(counts) << describe(counts.error());
+  for (const char* bucket : {"plain", "versions"}) EXPECT_EQ(all_of(t, bucket), all_of(source_, bucket)) << bucket;
+  t.expect_no_leak();
+}
+
+TEST_P(TransferTo, ABucketThatWasMadeAndNotMarkedIsGoneOnWith) {
+  fill(source_);
+  const auto buckets = source_.run(source_.engine().buckets());
+  for (const BucketInfo& info : *buckets) ASSERT_TRUE(t.run(t.engine().create_bucket(info)));
+  const auto counts = copy(source_, t);
+  ASSERT_TRUE(counts) << describe(counts.error());
+  EXPECT_EQ(counts->buckets_there, 0u);
+  for (const char* bucket : {"plain", "versions"}) EXPECT_EQ(all_of(t, bucket), all_of(source_, bucket)) << bucket;
+  t.expect_no_leak();
+}
+
+TEST_P(TransferTo, ADocumentThatWasRemovedBehindTheFirstKeyIsNotBroughtAgain) {
+  fill(source_);
+  ASSERT_TRUE(copy(source_, t));
+  ASSERT_TRUE(t.set_document("plain", std::string(unfinished_mark), "1w"));
+  ASSERT_TRUE(t.run(t.engine().remove_document("plain", "policy")));
+  EXPECT_EQ(copy(source_, t).error(), Errc::conditional_conflict);
+  EXPECT_EQ(t.document("plain", "policy").error(), Errc::not_found);
+}
+
+TEST_P(TransferTo, ABucketThatIsNotAllThereIsNotCopied) {
+  fill(source_);
+  ASSERT_TRUE(copy(source_, t));
+  ASSERT_TRUE(t.set_document("versions", std::string(unfinished_mark), "1"));
+  LocalRig back;
+  back.open();
+  EXPECT_EQ(copy(t, back, /*look_again=*/true).error(), Errc::conditional_conflict);
+  EXPECT_TRUE(back.run(back.engine().buckets())->empty()) << "nothing was changed";
+  ASSERT_TRUE(copy(source_, t));
+  EXPECT_TRUE(copy(t, back, /*look_again=*/true));
 }
 
 TEST_P(TransferTo, WhatWasFinishedIsLeftAndAnotherOnesBucketIsRefused) {

@@ -1,6 +1,7 @@
 #include "store/logic/key_rows.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "store/logic/keys.h"
 #include "store/logic/object_ops.h"
@@ -63,10 +64,34 @@ Result<void> read_older(View& rows, uint64_t bucket, std::string_view key, std::
 // Where the bytes lie is not what they are.
 BlobRef unplaced(const BlobRef& blob) { return {BlobKind::empty, 0, blob.size}; }
 
-void add_shape(std::string& shape, KeyRows::Version version) {
-  version.record.blob = unplaced(version.record.blob);
-  for (StoredPart& part : version.parts) part.blob = unplaced(part.blob);
-  shape += encode(version.record) + encode(version.parts);
+std::string shape_of(std::vector<StoredPart> parts) {
+  for (StoredPart& part : parts) part.blob = unplaced(part.blob);
+  return encode(parts);
+}
+
+std::string shape_of(const KeyRows::Version& version) {
+  ObjectRecord record = version.record;
+  record.blob = unplaced(record.blob);
+  return encode(record) + shape_of(version.parts);
+}
+
+bool has(const std::vector<KeyRows::Version>& newest_first, const KeyRows::Version& version) {
+  const auto id = [](const KeyRows::Version& one) { return one.record.id; };
+  const auto found = std::ranges::lower_bound(newest_first, id(version), std::greater<>(), id);
+  return found != newest_first.end() && shape_of(*found) == shape_of(version);
+}
+
+bool has(const KeyRows::Upload& upload, const StoredPart& part) {
+  const auto number = [](const StoredPart& one) { return one.info.number; };
+  const auto found = std::ranges::lower_bound(upload.parts, number(part), {}, number);
+  return found != upload.parts.end() && shape_of({*found}) == shape_of({part});
+}
+
+bool has(const std::vector<KeyRows::Upload>& uploads, const KeyRows::Upload& upload) {
+  const auto name = [](const KeyRows::Upload& one) { return one.record.info.upload_id; };
+  const auto found = std::ranges::find(uploads, name(upload), name);
+  return found != uploads.end() && encode(found->record) == encode(upload.record) &&
+         std::ranges::all_of(upload.parts, [&](const StoredPart& part) { return has(*found, part); });
 }
 
 // Walks the rows of one table that are named by key, a key at a time.
@@ -115,14 +140,19 @@ uint64_t KeyRows::id_max() const {
 
 std::string KeyRows::shape() const {
   std::string shape = keys::number(null_version.value_or(0)) + (current ? 'c' : '-');
-  if (current) add_shape(shape, *current);
-  for (const Version& version : older) add_shape(shape, version);
-  for (Upload upload : uploads) {
-    shape += upload.record.info.upload_id + encode(upload.record);
-    for (StoredPart& part : upload.parts) part.blob = unplaced(part.blob);
-    shape += encode(upload.parts);
+  if (current) shape += shape_of(*current);
+  for (const Version& version : older) shape += shape_of(version);
+  for (const Upload& upload : uploads) {
+    shape += upload.record.info.upload_id + encode(upload.record) + shape_of(upload.parts);
   }
   return shape;
+}
+
+bool KeyRows::is_part_of(const KeyRows& whole) const {
+  if (null_version && null_version != whole.null_version) return false;
+  if (current && (!whole.current || shape_of(*current) != shape_of(*whole.current))) return false;
+  return std::ranges::all_of(older, [&whole](const Version& version) { return has(whole.older, version); }) &&
+         std::ranges::all_of(uploads, [&whole](const Upload& upload) { return has(whole.uploads, upload); });
 }
 
 Result<KeyRows> read_key(View& rows, uint64_t bucket, std::string_view key) {

@@ -29,6 +29,8 @@ struct KeyRows {
   uint64_t id_max() const;
   // Of two keys that differ in nothing but where their bytes lie it is the same.
   std::string shape() const;
+  // Whether that has all of these, as they are but for where their bytes lie.
+  bool is_part_of(const KeyRows& whole) const;
 };
 
 // would_block as all looks; what the next run needs has been asked for all at once.

@@ -71,7 +71,7 @@ Result<void> check_conditions(const std::optional<ObjectRecord>& current, const 
 
 Result<std::vector<StoredPart>> object_parts(View& rows, const ObjectRecord& object) {
   VB_ASSIGN(std::string value, rows.get(Table::uploads, keys::object_parts(object.id)));
-  return decode_parts(value);
+  return decode_parts_of(object, value);
 }
 
 Result<void> bury(Transaction& transaction, const std::optional<ObjectRecord>& object) {

@@ -21,7 +21,7 @@ Result<std::optional<Found>> with_parts(View& rows, const Bucket& bucket, Object
   if (found.record.part_count != 0) {
     VB_ASSIGN(auto parts, find_row(rows, Table::uploads, keys::object_parts(found.record.id)));
     if (!parts) return std::nullopt;
-    VB_ASSIGN(found.parts, decode_parts(*parts));
+    VB_ASSIGN(found.parts, decode_parts_of(found.record, *parts));
     uint64_t stored = 0;
     for (const StoredPart& part : found.parts) {
       found.record.info.parts.push_back(part.info);

@@ -176,6 +176,12 @@ Result<std::vector<StoredPart>> decode_parts(std::string_view bytes) {
   return finished(d, std::move(parts));
 }
 
+Result<std::vector<StoredPart>> decode_parts_of(const ObjectRecord& object, std::string_view bytes) {
+  VB_ASSIGN(auto parts, decode_parts(bytes));
+  if (parts.size() == object.part_count) return parts;
+  return fail(Errc::corrupt_object, "the list of parts is another object's");
+}
+
 std::string encode(const UploadRecord& record) {
   Encoder e(format_version_3);
   e.varint(record.id);

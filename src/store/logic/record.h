@@ -51,6 +51,8 @@ std::string encode(const BucketRecord& record);
 // malformed for anything that encode() did not make.
 Result<ObjectRecord> decode_object(std::string_view bytes);
 Result<std::vector<StoredPart>> decode_parts(std::string_view bytes);
+// Of that object: corrupt_object when it has another number of them.
+Result<std::vector<StoredPart>> decode_parts_of(const ObjectRecord& object, std::string_view bytes);
 Result<StoredPart> decode_part(std::string_view bytes);
 Result<UploadRecord> decode_upload(std::string_view bytes);
 Result<BucketRecord> decode_bucket(std::string_view bytes);

@@ -17,6 +17,12 @@ namespace verbena::store {
 namespace {
 
 constexpr size_t page_keys = 1000;
+constexpr const char* changed_since =
+    "somebody has changed it since an earlier run was broken off, and nothing of that is overwritten: take the change "
+    "back, or remove the bucket there";
+
+// What the document says while a bucket is not all there: which keys are, so that it is known who has gone since.
+std::string mark_of(std::string_view done_below) { return "1" + std::string(done_below); }
 
 Task<Result<KeyRows>> rows_of(std::shared_ptr<Context> context, uint64_t bucket, std::string key) {
   auto look = [bucket, key](View& rows) { return read_key(rows, bucket, key); };
@@ -26,6 +32,13 @@ Task<Result<KeyRows>> rows_of(std::shared_ptr<Context> context, uint64_t bucket,
 Task<Result<KeyPage>> keys_of(std::shared_ptr<Context> context, uint64_t bucket, std::string from) {
   auto look = [bucket, from](View& rows) { return list_keys(rows, bucket, from, page_keys); };
   co_return co_await look_up(*context->rows, "copying a store", Place{bucket}, std::move(look));
+}
+
+// It has a document, or a key.
+Task<Result<bool>> is_used(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket) {
+  if (!bucket->documents.names().empty()) co_return true;
+  VB_CO_ASSIGN(const KeyPage page, co_await keys_of(context, bucket->id, ""));
+  co_return !page.keys.empty();
 }
 
 bool same(const BucketInfo& a, const BucketInfo& b) {
@@ -99,6 +112,7 @@ Result<void> clear(Transaction& transaction, uint64_t bucket, const std::string&
 
 Task<Result<TransferCounts>> Transfer::run() {
   VB_CO_ASSIGN(const auto buckets, co_await source_.store.buckets());
+  VB_CO_TRY(check_source(buckets));
   VB_CO_TRY(check_target(buckets));
   for (const BucketInfo& info : buckets) {
     where_ = info.name;
@@ -113,6 +127,18 @@ Task<Result<TransferCounts>> Transfer::run() {
   }
   VB_CO_TRY(co_await target_.context->rows->sync());
   co_return counts_;
+}
+
+// Half of a bucket would look like all of it where it is copied to.
+Result<void> Transfer::check_source(const std::vector<BucketInfo>& buckets) {
+  for (const BucketInfo& info : buckets) {
+    where_ = info.name;
+    VB_ASSIGN(const auto bucket, source_.context->find_bucket(info.name));
+    const auto names = bucket->documents.names();
+    if (std::ranges::find(names, unfinished_mark) == names.end()) continue;
+    return fail(Errc::conditional_conflict, "it is not all there: the import that began it has to be ended first");
+  }
+  return {};
 }
 
 // What is refused is refused before anything is changed.
@@ -132,19 +158,27 @@ Result<void> Transfer::check_target(const std::vector<BucketInfo>& buckets) {
 
 Task<Result<std::optional<Transfer::Pair>>> Transfer::begin_bucket(BucketInfo info) {
   VB_CO_ASSIGN(auto from, source_.context->find_bucket(info.name));
+  std::string mark = mark_of("");
   if (const auto there = target_.context->buckets.find(info.name)) {
-    const auto mark = co_await target_.store.document(info.name, unfinished_mark);
-    if (!mark && !(mark.error() == Errc::not_found)) co_return std::unexpected(mark.error());
-    if (!mark && !options_.look_again) co_return std::nullopt;
+    const auto found = co_await target_.store.document(info.name, unfinished_mark);
+    if (!found && !(found.error() == Errc::not_found)) co_return std::unexpected(found.error());
+    if (!found && !options_.look_again) {
+      VB_CO_ASSIGN(const bool has_anything, co_await is_used(target_.context, there));
+      VB_CO_ASSIGN(const bool wants_anything, co_await is_used(source_.context, from));
+      if (has_anything || !wants_anything) co_return std::nullopt;
+      // A run that ended between the bucket and its mark has left it like that.
+    }
+    if (found) mark = **found;
     if (!same(there->info(), info)) {
       co_return fail(Errc::bucket_already_exists, "a bucket that was begun earlier has been changed since");
     }
   } else {
     VB_CO_TRY(co_await target_.store.create_bucket(info));
   }
-  VB_CO_TRY(co_await target_.store.set_document(info.name, unfinished_mark, "1"));
+  std::string done = mark.substr(std::min(mark.size(), mark_of("").size()));
+  VB_CO_TRY(co_await target_.store.set_document(info.name, unfinished_mark, std::move(mark)));
   VB_CO_ASSIGN(auto to, target_.context->find_bucket(info.name));
-  co_return Pair{std::move(from), std::move(to)};
+  co_return Pair{std::move(from), std::move(to), std::move(done)};
 }
 
 Task<Result<void>> Transfer::copy_bucket(Pair pair) {
@@ -157,16 +191,22 @@ Task<Result<void>> Transfer::copy_bucket(Pair pair) {
 Task<Result<void>> Transfer::copy_documents(Pair pair) {
   const auto wanted = pair.source->documents.names();
   for (const std::string& name : pair.target->documents.names()) {
-    if (name != unfinished_mark && std::ranges::find(wanted, name) == wanted.end()) {
-      VB_CO_TRY(co_await target_.store.remove_document(pair.target->name, name));
-    }
+    if (name == unfinished_mark || std::ranges::find(wanted, name) != wanted.end()) continue;
+    if (!options_.look_again) co_return fail(Errc::conditional_conflict, changed_since);
+    VB_CO_TRY(co_await target_.store.remove_document(pair.target->name, name));
   }
-  for (const std::string& name : wanted) {
-    if (name == unfinished_mark) continue;
-    VB_CO_ASSIGN(const Document document, co_await source_.store.document(pair.source->name, name));
-    VB_CO_TRY(co_await target_.store.set_document(pair.target->name, name, *document));
-  }
+  for (const std::string& name : wanted) VB_CO_TRY(co_await copy_document(pair, name));
   co_return Result<void>{};
+}
+
+Task<Result<void>> Transfer::copy_document(Pair pair, std::string name) {
+  VB_CO_ASSIGN(const Document document, co_await source_.store.document(pair.source->name, name));
+  const auto there = co_await target_.store.document(pair.target->name, name);
+  if (!there && !(there.error() == Errc::not_found)) co_return std::unexpected(there.error());
+  if (there && **there == *document) co_return Result<void>{};
+  // Documents come before the first key: one that is missing behind that was removed by somebody.
+  if (!options_.look_again && (there || !pair.done.empty())) co_return fail(Errc::conditional_conflict, changed_since);
+  co_return co_await target_.store.set_document(pair.target->name, name, *document);
 }
 
 // What is counted with each change is what was brought: that finds what this forgets.
@@ -238,13 +278,39 @@ Task<Result<void>> Transfer::copy_keys(Pair pair) {
     }
     if (work->error) co_return std::unexpected(*work->error);
     if (!page.more) co_return Result<void>{};
+    if (from <= pair.done) continue;
+    VB_CO_TRY(co_await target_.store.set_document(pair.target->name, unfinished_mark, mark_of(from)));
   }
+}
+
+Result<void> Transfer::check_keys(const Pair& pair, const std::string& key, const KeyRows& wanted,
+                                  const KeyRows& there) {
+  const auto is_other = [this](uint64_t id) { return !with_parts_.insert(id).second; };
+  bool same_id = false;
+  const auto look = [&](const KeyRows::Version& version) {
+    if (version.record.part_count != 0) same_id |= is_other(version.record.id);
+  };
+  if (wanted.current) look(*wanted.current);
+  std::ranges::for_each(wanted.older, look);
+  for (const KeyRows::Upload& upload : wanted.uploads) same_id |= is_other(upload.record.id);
+  // Engines whose ids are the whole store's name lists of parts by these alone: two would be one.
+  if (same_id) {
+    return fail(Errc::conditional_conflict,
+                "its parts have the id of another one's, which came from another directory: copy the object onto "
+                "itself, or end the upload, and try again");
+  }
+  if (options_.look_again) return {};
+  const bool has_come = wanted.shape() == there.shape();
+  const bool may_be_missing = key >= pair.done;
+  if (has_come || (may_be_missing && there.is_part_of(wanted))) return {};
+  return fail(Errc::conditional_conflict, changed_since);
 }
 
 Task<Result<void>> Transfer::copy_key(Pair pair, std::string key) {
   VB_CO_ASSIGN(KeyRows wanted, co_await rows_of(source_.context, pair.source->id, key));
   VB_CO_ASSIGN(KeyRows there, co_await rows_of(target_.context, pair.target->id, key));
   counts_.id_max = std::max(counts_.id_max, wanted.id_max());
+  VB_CO_TRY(check_keys(pair, key, wanted, there));
   if (wanted.shape() == there.shape() && !wanted.empty()) {
     ++counts_.keys_there;
     co_return Result<void>{};

@@ -2,14 +2,16 @@
 // names of versions, times, tags, locks, attributes), and bytes by readers that verify them on the way. What was
 // encrypted stays as it is.
 //
-// Nobody else changes either store meanwhile. A bucket that is not all there has the document `unfinished_mark`; one
-// that was begun is gone on with, key by key: what is there as it should be stays.
+// Nobody else changes either store meanwhile. A bucket that is not all there has the document `unfinished_mark`, and is
+// not copied itself; one that was begun is gone on with, key by key: what is there as it should be stays. What users
+// have made of it since is never overwritten: then it is refused.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "store/logic/engine_store.h"
@@ -29,7 +31,8 @@ struct TransferCounts {
 class Transfer {
  public:
   struct Options {
-    // Buckets that are finished are compared key by key, too: nobody has used the target yet.
+    // Nobody has used the target yet: buckets that are finished are compared key by key, too, and what is there and
+    // should not be is taken away.
     bool look_again = false;
     size_t keys_at_once = 16;
     std::function<void(const std::string& bucket, const TransferCounts&)> tell = [](const auto&, const auto&) {};
@@ -39,6 +42,8 @@ class Transfer {
       : source_{source, source.context()}, target_{target, target.context()}, options_(std::move(options)) {}
 
   // On one executor. bucket_already_exists: the target has one of that name that did not come from here.
+  // conditional_conflict: somebody has changed it since an earlier run was broken off, it is not all there itself, or
+  // it has parts under an id that another one of the source has, too.
   Task<Result<TransferCounts>> run();
   const std::string& where() const { return where_; }  // the bucket or the key that it failed at
 
@@ -50,12 +55,15 @@ class Transfer {
   using BucketRef = std::shared_ptr<const Bucket>;
   struct Pair {
     BucketRef source, target;
+    std::string done{};  // an earlier run had brought all keys below this one
   };
+  Result<void> check_source(const std::vector<BucketInfo>& buckets);
   Result<void> check_target(const std::vector<BucketInfo>& buckets);
   // Null: it was finished earlier.
   Task<Result<std::optional<Pair>>> begin_bucket(BucketInfo info);
   Task<Result<void>> copy_bucket(Pair pair);
   Task<Result<void>> copy_documents(Pair pair);
+  Task<Result<void>> copy_document(Pair pair, std::string name);
   Task<Result<void>> copy_keys(Pair pair);
   Task<Result<void>> check_usage(const std::string& bucket);
   // A page of keys that either side has.
@@ -63,6 +71,7 @@ class Transfer {
 
   struct Work;
   Task<> worker(std::shared_ptr<Work> work);
+  Result<void> check_keys(const Pair& pair, const std::string& key, const KeyRows& wanted, const KeyRows& there);
   Task<Result<void>> copy_key(Pair pair, std::string key);
   Task<Result<void>> copy_version(Pair pair, std::string key, KeyRows::Version version, bool current, bool null);
   Task<Result<void>> copy_upload(Pair pair, std::string key, KeyRows::Upload upload);
@@ -75,6 +84,7 @@ class Transfer {
   const Side source_, target_;
   const Options options_;
   TransferCounts counts_;
+  std::unordered_set<uint64_t> with_parts_;  // ids of all that was met
   std::string where_;
 };
 

@@ -125,6 +125,28 @@ std::string said(const Error& error) {
   return error == Errc::not_found ? "there is no store in these pools" : describe(error);
 }
 
+Task<Result<void>> count_kept(Registry& registry, ClusterStatus& status) {
+  VB_CO_ASSIGN(const auto keepers, co_await registry.all(std::string(servers_object), "k"));
+  for (const auto& [row, state] : keepers) {
+    if (state != live_keeper) continue;
+    ++status.keepers;
+    struct Reply {
+      Buffer kept;
+      int code = 0;
+    };
+    auto reply = std::make_shared<Reply>();
+    librados::ObjectReadOperation op;
+    op.getxattr(kept_attribute, &reply->kept, &reply->code);
+    const uint64_t keeper = keys::parse_number(row.substr(1)).value_or(0);
+    const int code =
+        co_await registry.cluster().read(Cluster::Pool::index, keeper_object(keeper), std::move(op), reply);
+    if (code == -ENOENT || code == -ENODATA) continue;  // it has gone, or has just come
+    if (code < 0) co_return std::unexpected(to_error(code, "rados: keeper"));
+    status.kept_objects += keys::parse_number(to_text(reply->kept)).value_or(0);
+  }
+  co_return Result<void>{};
+}
+
 Task<Result<void>> count_rows(Registry& registry, ClusterStatus& status) {
   VB_CO_ASSIGN(auto rows, co_await registry.all(std::string(root_object), "b"));
   for (const auto& [name, value] : rows) {
@@ -141,7 +163,7 @@ Task<Result<void>> count_rows(Registry& registry, ClusterStatus& status) {
   }
   VB_CO_ASSIGN(auto signs, co_await registry.all(std::string(servers_object), "s"));
   status.servers = signs.size();
-  co_return Result<void>{};
+  co_return co_await count_kept(registry, status);
 }
 
 }  // namespace

@@ -31,6 +31,8 @@ struct ClusterStatus {
   uint64_t servers = 0;   // that have registered themselves
   uint64_t watchers = 0;  // that have a watch: the living ones
   uint64_t buckets = 0, tablets = 0, waiting_blobs = 0;
+  uint64_t keepers = 0;       // servers that answer for keys from memory
+  uint64_t kept_objects = 0;  // for which they do, each server's counted: as it was some seconds ago
 };
 std::expected<ClusterStatus, std::string> cluster_status(const Options& options);
 

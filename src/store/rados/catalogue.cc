@@ -102,9 +102,11 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   std::string guard;
   VB_CO_ASSIGN(Part part, judged.part(bucket->record.info.versioning != Versioning::off, guard));
   const StripeWriter* const blob = blob_of(change);
-  // After the bucket was read, so that its epoch says to the others that this was asked (repair.h).
-  if (blob != nullptr && blob->in_stripes() && !garbage_.may_name(blob->life())) {
-    co_return fail(Errc::service_unavailable, "The server was out of touch for too long: what it wrote may be gone.");
+  if (blob != nullptr && blob->in_stripes()) {
+    const bool allowed = co_await garbage_.may_name(blob->life(), bucket->read_at);
+    if (!allowed) {
+      co_return fail(Errc::service_unavailable, "The server was out of touch for too long: what it wrote may be gone.");
+    }
   }
   if (blob != nullptr && blob->in_index()) {
     std::string value = encode_inline(as_bytes(blob->small()));
@@ -154,8 +156,9 @@ Task<Result<std::shared_ptr<ObjectReader>>> RadosCatalogue::open_unless(Blobs& b
 
 Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64_t stamp, uint64_t keeper) {
   if (!fresh_() || garbage_.full()) co_return fail(Errc::service_unavailable, "rados: not now");
-  KeyLocks::Name name(bucket, key);
-  VB_CO_ASSIGN(const KeyLocks::Held held, co_await locks_.take(std::move(name)));
+  // A change of the key that is under way would end it anyway.
+  const auto held = locks_.try_take({bucket, key});
+  if (!held) co_return fail(Errc::slow_down, "rados: the key is being changed");
   const Place place{bucket, key};
   Rows rows(registry_, place, nullptr, /*with_bytes=*/false);
   rows.ask_guard();
@@ -174,7 +177,8 @@ Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64
   part.sets.emplace(row, encode(guard));
   part.bytes = row.size() + seen.size();
   Batcher::Target target{tablet.object, state->id, state->epoch_text};
-  const auto outcome = co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/false);
+  // Another server may have changed the key since: then no change of another key is to fail with this.
+  const auto outcome = co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/true);
   if (outcome.code < 0) co_return std::unexpected(to_error(outcome.code, "rados: keeping a key"));
   co_return Result<void>{};
 }
@@ -191,7 +195,7 @@ Task<Result<bool>> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::O
   if (!outcome.unsure) co_return std::unexpected(to_error(outcome.code, "rados: commit"));
   // An attempt was not answered. It has happened when the key has the guard that it was given.
   rows.ask_guard();
-  if (const auto fetched = co_await rows.fetch(); fetched && *rows.guard() == guard) {
+  if (const auto fetched = co_await rows.fetch(); fetched && is_same_change(*rows.guard(), guard)) {
     if (blob != nullptr) blob->keep();
     co_return true;
   }

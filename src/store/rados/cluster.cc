@@ -2,6 +2,7 @@
 
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -48,6 +49,7 @@ Error to_error(int code, const char* what) {
     case EDQUOT:
       return error(Errc::insufficient_storage, "The Ceph cluster or one of its pools is full.");
     case ETIMEDOUT:
+    case Cluster::unanswered:
       return error(Errc::service_unavailable, "The Ceph cluster did not answer in time.");
     case ESHUTDOWN:
       return error(Errc::service_unavailable, "The Ceph cluster has shut this server out.");
@@ -119,23 +121,30 @@ Cluster::~Cluster() {
 }
 
 struct Cluster::Call {
-  Cluster* cluster;
-  librados::AioCompletion* completion;
-  size_t bytes;
-  std::shared_ptr<void> keep;
-  std::function<void(int)> done;
+  Cluster* cluster = nullptr;
+  librados::AioCompletion* completion = nullptr;
+  size_t bytes = 0;
+  std::shared_ptr<void> keep{};
+  std::function<void(int)> done{};  // of whoever ends it
+  std::atomic<bool> is_over{false};
+
+  void end(int code) {
+    if (is_over.exchange(true)) return;
+    if (code == -ETIMEDOUT || code == -unanswered) counters().late.add();
+    done(code);
+    done = nullptr;
+    cluster->leave(bytes);
+  }
 };
 
-// On a thread of librados.
+// On a thread of librados, which has let go of the call.
 void Cluster::completed(librados::completion_t, void* raw) {
-  std::unique_ptr<Call> call(static_cast<Call*>(raw));
+  const std::unique_ptr<std::shared_ptr<Call>> held(static_cast<std::shared_ptr<Call>*>(raw));
+  const std::shared_ptr<Call> call = *held;
   const int code = call->completion->get_return_value();
   call->completion->release();
-  if (code == -ETIMEDOUT) counters().late.add();
   call->keep.reset();
-  call->done(code);
-  call->done = nullptr;
-  call->cluster->leave(call->bytes);
+  call->end(code);
 }
 
 Task<bool> Cluster::enter(size_t bytes) {
@@ -187,27 +196,43 @@ void Cluster::wake() {
 }
 
 Task<int> Cluster::call(Start start, std::shared_ptr<void> keep, size_t bytes) {
+  return make_call(std::move(start), std::move(keep), bytes, std::nullopt);
+}
+
+Task<int> Cluster::call_within(std::chrono::milliseconds most, Start start, std::shared_ptr<void> keep) {
+  return make_call(std::move(start), std::move(keep), 0, most);
+}
+
+Task<int> Cluster::make_call(Start start, std::shared_ptr<void> keep, size_t bytes,
+                             std::optional<std::chrono::milliseconds> most) {
   if (!co_await enter(bytes)) co_return -EBUSY;
   calls_.fetch_add(1, std::memory_order_relaxed);
   auto executor = co_await boost::asio::this_coro::executor;
-  auto initiate = [this, executor, bytes](auto handler, Start begin, std::shared_ptr<void> held) {
+  auto timer = most ? std::make_shared<boost::asio::steady_timer>(executor, *most) : nullptr;
+  auto initiate = [this, executor, bytes, timer](auto handler, Start begin, std::shared_ptr<void> held) {
     auto shared = std::make_shared<decltype(handler)>(std::move(handler));
-    auto done = [executor, shared](int code) {
-      boost::asio::post(executor, [shared, code]() mutable { (*shared)(code); });
+    auto done = [executor, shared, timer](int code) {
+      boost::asio::post(executor, [shared, timer, code]() mutable {
+        if (timer) timer->cancel();
+        (*shared)(code);
+      });
     };
-    auto* call = new Call{this, nullptr, bytes, std::move(held), std::move(done)};
-    call->completion = librados::Rados::aio_create_completion(call, &Cluster::completed);
-    auto* completion = call->completion;
+    auto call = std::make_shared<Call>(this, nullptr, bytes, std::move(held), std::move(done));
+    auto* raw = new std::shared_ptr<Call>(call);
+    auto* completion = call->completion = librados::Rados::aio_create_completion(raw, &Cluster::completed);
     {
       const std::lock_guard lock(mutex_);
       ++started_;
     }
+    if (timer) {
+      timer->async_wait([call](const boost::system::error_code& cancelled) {
+        if (!cancelled) call->end(-unanswered);
+      });
+    }
     if (const int code = begin(completion); code < 0) {
-      std::unique_ptr<Call> failed(call);
+      delete raw;
       completion->release();
-      failed->done(code);
-      failed->done = nullptr;
-      leave(bytes);
+      call->end(code);
     }
   };
   co_return co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(int)>(

@@ -7,6 +7,7 @@
 #include <boost/asio/any_io_executor.hpp>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -14,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
@@ -60,6 +62,10 @@ class Cluster {
   // Any other call that ends with a completion.
   using Start = std::function<int(librados::AioCompletion*)>;
   Task<int> call(Start start, std::shared_ptr<void> keep, size_t bytes = 0);
+  // Likewise of one that librados itself waits for as long as an OSD is away: a notify. -unanswered: it took longer
+  // than `most`; what `keep` has is librados's then, and must not be looked at.
+  static constexpr int unanswered = ETIME;
+  Task<int> call_within(std::chrono::milliseconds most, Start start, std::shared_ptr<void> keep);
   // Blocks until every call that librados has has ended.
   void wait_until_idle();
   // From now on nobody waits for his turn: of those who have theirs, some may never go on.
@@ -73,6 +79,8 @@ class Cluster {
  private:
   struct Call;
   explicit Cluster(ClusterOptions options) : options_(std::move(options)) {}
+  Task<int> make_call(Start start, std::shared_ptr<void> keep, size_t bytes,
+                      std::optional<std::chrono::milliseconds> most);
   Task<bool> enter(size_t bytes);
   void leave(size_t bytes);
   void wake();  // who fits; mutex_ is held

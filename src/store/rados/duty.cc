@@ -25,7 +25,7 @@ Task<Result<bool>> Duty::sign(std::string seen) {
   std::byte random[8];
   fill_random(random);
   const std::string sign = keys::number(incarnation_) + std::string(as_text(random));
-  const auto began = SteadyClock::now();
+  const auto began = LeaseClock::now();
   librados::ObjectWriteOperation op;
   op.create(false);
   const std::map<std::string, std::pair<Buffer, int>> guard = {{duty_row, {to_buffer(seen), LIBRADOS_CMPXATTR_OP_EQ}}};

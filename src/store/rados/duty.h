@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/lease_clock.h"
 #include "store/rados/cluster.h"
 
 namespace verbena::store::rados {
@@ -28,7 +29,7 @@ class Duty {
       : cluster_(cluster), incarnation_(incarnation), timer_(io) {}
 
   // To be asked before each act. Thread-safe.
-  bool holds() const { return SteadyClock::now().time_since_epoch().count() < until_.load(); }
+  bool holds() const { return LeaseClock::now().time_since_epoch().count() < until_.load(); }
   // How often this process took it: what it knew from an earlier time may be old.
   uint64_t terms() const { return terms_.load(); }
 
@@ -44,7 +45,7 @@ class Duty {
   const uint64_t incarnation_;
   boost::asio::steady_timer timer_;
   std::atomic<bool> stopping_{false};
-  std::atomic<int64_t> until_{0};  // steady clock
+  std::atomic<int64_t> until_{0};  // lease clock
   std::atomic<uint64_t> terms_{0};
   // Of the task alone.
   std::string own_;   // the sign of this process, if it was the last that is known

@@ -39,11 +39,13 @@ class Engine final : public Context {
   Task<Result<std::optional<std::string>>> read_accounts();
   Task<Result<bool>> replace_accounts(std::optional<std::string> before, std::string text);
   Task<Result<void>> reload_accounts();
+  Task<Result<void>> check_missing(std::string name, uint64_t id);
 
   const WallClock& clock_source;
   const std::function<void()> on_change;
   const std::function<bool(const std::optional<std::string>&)> on_accounts;
   const bool is_keeper;
+  const bool whole_only;
   const std::chrono::milliseconds keep_rest;
   const std::unique_ptr<Cluster> cluster;
   boost::asio::io_context io{1};
@@ -69,6 +71,8 @@ class Engine final : public Context {
 
  private:
   Result<uint64_t> take_incarnation();
+  Task<Result<bool>> has_object(std::string object);  // in the index pool
+  std::expected<void, std::string> check_root();
 };
 
 }  // namespace verbena::store::rados

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/log.h"
 #include "base/metrics.h"
@@ -20,6 +21,8 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr int sign_attempts_max = 5;
+constexpr std::chrono::milliseconds look_for_sign_every{2};  // twice as long each time
+constexpr std::chrono::milliseconds look_for_sign_at_least_every{64};
 
 // Blobs that a tablet's row names and only this row: parts, and what was already to go.
 void add_blobs(std::string_view row, std::string_view value, std::vector<BlobRef>& blobs) {
@@ -93,16 +96,29 @@ void Garbage::stop() {
   });
 }
 
-Task<Result<void>> Garbage::sign_in() {
-  life_ = 1;
-  VB_CO_TRY(co_await sign());
-  co_return co_await look_at_signs();
+Task<Result<void>> Garbage::sign_in() { co_return co_await exchange_signs(); }
+
+Task<bool> Garbage::may_name(uint64_t life, Deadline read_at) {
+  const auto until = deadline_in(sign_wait);
+  auto rest = look_for_sign_every;
+  for (bool asked = false; signed_at_.load() < read_at.time_since_epoch().count(); asked = true) {
+    if (life != life_.load() || stopping_ || SteadyClock::now() > until) co_return false;
+    if (!asked && !sign_wanted_.exchange(true)) {
+      boost::asio::post(sign_timer_.get_executor(), [this] { sign_timer_.cancel(); });
+    }
+    co_await pause(rest);
+    rest = std::min(2 * rest, look_for_sign_at_least_every);
+  }
+  // After that look: who sees the first sign of a life sees that life.
+  co_return life == life_.load();
 }
 
 Task<> Garbage::run_signs() {
   while (!stopping_) {
+    sign_wanted_ = false;
     if (auto done = co_await exchange_signs(); !done) log::warn("rados: sign of life: {}", describe(done.error()));
     if (stopping_) break;
+    if (sign_wanted_) continue;
     sign_timer_.expires_after(batches_.empty() ? std::chrono::milliseconds(beat) : std::chrono::milliseconds(100));
     boost::system::error_code woken;
     co_await sign_timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
@@ -169,15 +185,14 @@ Task<Result<void>> Garbage::sign() {
     const int code = co_await registry_.cluster().write(Pool::index, std::string(servers_object), std::move(op));
     if (code >= 0) {
       sign_ = next;
-      signed_until_ = (began + sign_lease).time_since_epoch().count();
+      if (!std::exchange(is_living_, true)) ++life_;
+      signed_at_ = began.time_since_epoch().count();
       co_return Result<void>{};
     }
     if (code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: sign of life"));
     // Another sign of this process: a call that was not answered. None: the others have given it up.
     VB_CO_ASSIGN(std::string now, co_await registry_.row(std::string(servers_object), name));
-    if (now.empty()) {
-      signed_until_ = 0;
-      ++life_;
+    if (now.empty() && std::exchange(is_living_, false)) {
       log::warn("rados: the other servers took this one for dead: what it has not finished is given up");
     }
     sign_ = std::move(now);
@@ -379,6 +394,9 @@ Task<Result<void>> Garbage::look_for_leftovers() {
     const uint64_t bucket = keys::parse_number(value).value_or(0);
     auto looked = co_await look_into(bucket, servers);
     if (!looked && looked.error() == Errc::no_such_bucket) {
+      auto removed = co_await registry_.check_removed(key.substr(1), bucket);
+      if (!removed && removed.error() == Errc::corrupt_object) continue;  // somebody has to mend that
+      if (!removed) co_return removed;
       // It was decided that it goes, and whoever did so went first.
       looked = co_await registry_.forget_name(key.substr(1), bucket);
       next_round_ = {};

@@ -8,7 +8,7 @@
 //
 // Its sign is taken away then, and that is a fence: a server that finds its own sign gone begins another life. What it
 // wrote in an earlier one and no row names yet may have been removed by a repair (repair.h), so no change takes it any
-// more, and none does without a sign that the cluster had a moment ago.
+// more. The next life begins when its first sign is there: what is written before that is of the earlier one, too.
 //
 // What others left behind is looked for when a process starts, and by the server that is on duty every few minutes and
 // when a server has gone.
@@ -45,7 +45,7 @@ class Garbage {
  public:
   static constexpr std::chrono::seconds beat{2};            // between two signs of life
   static constexpr std::chrono::seconds silence_max{30};    // of a server that is waited for
-  static constexpr std::chrono::seconds sign_lease{15};     // what was written is taken so long after the last sign
+  static constexpr std::chrono::seconds sign_wait{15};      // for a sign that a change depends on
   static constexpr std::chrono::seconds rounds_every{600};  // looks for what others left behind
 
   struct Helpers {
@@ -77,10 +77,11 @@ class Garbage {
 
   // How often this process signed in. A blob is of the life that it was begun in.
   uint64_t life() const { return life_.load(); }
-  // A change may name, for the first time, a blob of that life.
-  bool may_name(uint64_t life) const {
-    return life == life_.load() && SteadyClock::now().time_since_epoch().count() < signed_until_.load();
-  }
+  // Whether a change may name, for the first time, a blob of that life. `read_at`: of the bucket, whose epoch the
+  // change is guarded by. Waits for a sign that was begun after that and has landed: whoever gives this server up does
+  // so later and then raises the epoch, so either he finds the change or the change fails. No clock has to be right for
+  // that.
+  Task<bool> may_name(uint64_t life, Deadline read_at);
 
   // It was looked what others left, and all that was added so far has gone, or waits for readers of this process.
   bool settled() {
@@ -133,7 +134,8 @@ class Garbage {
   std::atomic<bool> stopping_{false}, full_{false};
   std::atomic<uint64_t> added_{1}, settled_{0}, blocked_{0}, blocked_era_{0}, backlog_{0}, rounds_{0};
   std::atomic<uint64_t> life_{0};
-  std::atomic<int64_t> signed_until_{0};  // steady clock
+  std::atomic<Deadline::rep> signed_at_{0};  // when the last sign that landed was begun
+  std::atomic<bool> sign_wanted_{false};
 
   std::mutex mutex_;  // of these
   uint64_t era_ = 0;
@@ -146,7 +148,8 @@ class Garbage {
   // Of the two tasks alone.
   std::deque<Batch> batches_;
   std::map<std::string, Sign> signs_;
-  std::string sign_;  // as it was left in the cluster
+  std::string sign_;        // as it was left in the cluster
+  bool is_living_ = false;  // with a sign there, as far as is known
   uint64_t beats_ = 0;
   uint64_t least_ = 0;  // the oldest era that anybody reads, as it was at the last look
   Deadline next_probe_{}, next_round_{};

@@ -6,6 +6,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <list>
 
@@ -22,10 +23,19 @@ using Pool = Cluster::Pool;
 constexpr std::chrono::seconds watch_max{15};  // of silence; the cluster then ends the watch
 constexpr size_t over_max = 4096;
 constexpr std::chrono::milliseconds step{100};
-const std::string live = "live", broken = "broken";  // what a keeper's row says
+const std::string live(live_keeper), broken(broken_keeper);
 constexpr std::string_view let_go_answer = "gone";
 
-int64_t count(SteadyClock::time_point time) { return time.time_since_epoch().count(); }
+// One who was notified has said that it answers for the key no more.
+bool has_let_go(librados::IoCtx& context, Buffer& reply) {
+  if (reply.length() == 0) return false;
+  std::vector<librados::notify_ack_t> answers;
+  std::vector<librados::notify_timeout_t> silent;
+  context.decode_notify_response(reply, &answers, &silent);
+  return std::ranges::any_of(answers, [](auto& answer) { return answer.payload_bl.to_str() == let_go_answer; });
+}
+
+int64_t count(auto time) { return time.time_since_epoch().count(); }
 
 }  // namespace
 
@@ -116,6 +126,7 @@ Task<Result<void>> Keeps::begin() {
   const int made = co_await registry_.cluster().write(Pool::index, keeper_object(number), std::move(object));
   if (made < 0) co_return std::unexpected(to_error(made, "rados: keeper"));
   keeper_ = number;
+  told_kept_.clear();
   auto watched = co_await watch();
   if (watched) {
     librados::ObjectWriteOperation op;
@@ -146,7 +157,8 @@ Task<Result<void>> Keeps::pass() {
     co_await unwatch();
     VB_CO_TRY(co_await watch());
   }
-  const auto began = SteadyClock::now();
+  const auto began = LeaseClock::now();
+  const auto now = SteadyClock::now();
   VB_CO_ASSIGN(const std::string state, co_await registry_.row(std::string(servers_object), keeper_row(keeper_)));
   if (state != live) {
     log::warn("rados: another server has waited for this one's answer: what it kept it keeps no more");
@@ -155,9 +167,30 @@ Task<Result<void>> Keeps::pass() {
   }
   until_.store(count(began + lease), std::memory_order_release);
   term_.store(keeper_, std::memory_order_release);
-  if (!on_duty_() || began < next_left_look_) co_return Result<void>{};
-  next_left_look_ = began + left_looks_every;
+  if (now >= next_telling_) {
+    next_telling_ = now + tellings_every;
+    if (auto told = co_await tell_how_many(); !told) log::debug("rados: kept keys: {}", describe(told.error()));
+  }
+  if (!on_duty_() || now < next_left_look_) co_return Result<void>{};
+  next_left_look_ = now + left_looks_every;
   co_return co_await look_for_left();
+}
+
+// For `verbena rados status`.
+Task<Result<void>> Keeps::tell_how_many() {
+  std::string kept;
+  {
+    const std::lock_guard lock(listener_mutex_);
+    kept = keys::number(listener_ == nullptr ? 0 : listener_->kept(term_));
+  }
+  if (kept == told_kept_) co_return Result<void>{};
+  librados::ObjectWriteOperation op;
+  op.assert_exists();
+  op.setxattr(kept_attribute, to_buffer(kept));
+  const int code = co_await registry_.cluster().write(Pool::index, keeper_object(keeper_), std::move(op));
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: keeper"));
+  told_kept_ = std::move(kept);
+  co_return Result<void>{};
 }
 
 Task<> Keeps::run() {
@@ -165,7 +198,7 @@ Task<> Keeps::run() {
       metrics::gauge("verbena_rados_keeping", "1: this server answers for keys that it keeps without asking");
   while (!stopping_) {
     if (auto done = co_await pass(); !done) log::info("rados: {}", describe(done.error()));
-    gauge.set(term(count(SteadyClock::now())) != 0 ? 1 : 0);
+    gauge.set(term(LeaseClock::now()) != 0 ? 1 : 0);
     timer_.expires_after(look_every);
     boost::system::error_code woken;
     if (!stopping_) co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
@@ -298,16 +331,13 @@ Task<Result<void>> Keeps::tell_one(uint64_t keeper, std::string message) {
     const auto answer_ms = std::chrono::milliseconds(answer_max).count();
     return context.aio_notify(keeper_object(keeper), completion, text, static_cast<uint64_t>(answer_ms), reply.get());
   };
-  const int code = co_await registry_.cluster().call(std::move(start), reply);
-  // Without an answer in so many words nothing is known: nobody may have watched.
-  if (code >= 0) {
-    std::vector<librados::notify_ack_t> answers;
-    std::vector<librados::notify_timeout_t> silent;
-    context.decode_notify_response(*reply, &answers, &silent);
-    for (auto& answer : answers) {
-      if (answer.payload_bl.to_str() == let_go_answer) co_return Result<void>{};
-    }
-  } else if (code != -ENOENT && code != -ETIMEDOUT) {
+  Cluster& cluster = registry_.cluster();
+  const int code = co_await cluster.call_within(answer_max + cluster.options().timeout, std::move(start), reply);
+  // Without an answer in so many words nothing is known: nobody may have watched. And where somebody has not answered
+  // in time, that may be an earlier watch of one who has.
+  if (code >= 0 || code == -ETIMEDOUT) {
+    if (has_let_go(context, *reply)) co_return Result<void>{};
+  } else if (code != -ENOENT && code != -Cluster::unanswered) {
     co_return std::unexpected(to_error(code, "rados: keeper"));
   }
   co_return co_await end(keeper);
@@ -326,7 +356,9 @@ Task<Result<void>> Keeps::tell_all(std::vector<uint64_t> keepers, std::string me
     for (const uint64_t keeper : whom) {
       // All of them on the caller's executor, which is one thread's.
       boost::asio::co_spawn(executor, tell_one(keeper, message),
-                            [executor, shared, all](const std::exception_ptr&, Result<void> result) {
+                            [executor, shared, all](const std::exception_ptr& thrown, Result<void> result) {
+                              // Then nothing says that it has let go.
+                              if (thrown) result = fail(Errc::internal, "rados: keeper");
                               if (!result) all->result = std::move(result);
                               if (--all->left != 0) return;
                               boost::asio::post(executor, [shared, all] { (*shared)(std::move(all->result)); });

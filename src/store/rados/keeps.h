@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/lease_clock.h"
 #include "store/rados/registry.h"
 #include "store/shared_keys.h"
 
@@ -34,6 +35,7 @@ class Keeps final : public librados::WatchCtx2, public std::enable_shared_from_t
   static constexpr std::chrono::seconds others_wait{6};        // from when they know that no look finds it any more
   static constexpr std::chrono::seconds answer_max{2};         // of a keeper that is told
   static constexpr std::chrono::seconds left_looks_every{30};  // for rows that nobody has any more
+  static constexpr std::chrono::seconds tellings_every{5};     // of how many objects it keeps
 
   // `on_duty`: this server looks for rows that others left. `rest`: how long a key that others change is not kept.
   Keeps(Registry& registry, boost::asio::io_context& io, std::function<bool()> on_duty, std::chrono::milliseconds rest)
@@ -43,10 +45,10 @@ class Keeps final : public librados::WatchCtx2, public std::enable_shared_from_t
   Task<> run();
   void stop();
 
-  // The keeper that this server is, if it knows that it still is at this time (steady clock); 0: it does not.
-  uint64_t term(int64_t now) const {
+  // The keeper that this server is, if it knows that it still is at this time; 0: it does not.
+  uint64_t term(LeaseClock::time_point now) const {
     // In this order: who sees the next term sees it with a lease that is younger than the one that he looked at.
-    const bool valid = now < until_.load(std::memory_order_acquire);
+    const bool valid = now.time_since_epoch().count() < until_.load(std::memory_order_acquire);
     return valid ? term_.load(std::memory_order_acquire) : 0;
   }
   // Whether others have left the key alone for a while.
@@ -71,6 +73,7 @@ class Keeps final : public librados::WatchCtx2, public std::enable_shared_from_t
   void let_go(uint64_t bucket, std::string_view key);
   Task<Result<void>> pass();
   Task<Result<void>> begin();
+  Task<Result<void>> tell_how_many();
   Task<Result<void>> watch();
   Task<> unwatch();
   Task<> leave();
@@ -92,7 +95,7 @@ class Keeps final : public librados::WatchCtx2, public std::enable_shared_from_t
   boost::asio::steady_timer timer_;
   std::atomic<bool> stopping_{false}, deaf_{false};
   std::atomic<uint64_t> term_{0};                         // of which a look has found the row
-  std::atomic<int64_t> until_{0};                         // steady clock
+  std::atomic<int64_t> until_{0};                         // lease clock
   std::atomic<uint64_t> keeper_{0};                       // whose object is watched
   std::array<std::atomic<int64_t>, rests> rest_until_{};  // steady clock; by a hash of the key
 
@@ -105,7 +108,8 @@ class Keeps final : public librados::WatchCtx2, public std::enable_shared_from_t
 
   // Of the thread of `io`.
   uint64_t watch_ = 0;
-  Deadline next_left_look_{};
+  Deadline next_left_look_{}, next_telling_{};
+  std::string told_kept_;
   std::set<uint64_t> unwatched_;
 };
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -43,6 +44,13 @@ class KeyLocks {
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
+  }
+
+  // nullopt: somebody has it.
+  std::optional<Held> try_take(Name name) {
+    const std::lock_guard lock(mutex_);
+    if (!waiters_.try_emplace(name).second) return std::nullopt;
+    return Held(this, std::move(name));
   }
 
   // slow_down: too many wait for that key.

@@ -99,6 +99,11 @@ Result<Guard> decode_guard(std::string_view bytes) {
   return guard;
 }
 
+bool is_same_change(std::string_view guard, std::string_view other) {
+  const auto a = decode_guard(guard), b = decode_guard(other);
+  return a && b && guard.empty() == other.empty() && a->last_id == b->last_id && a->token == b->token;
+}
+
 std::string encode_inline(Bytes bytes) {
   std::string value;
   keys::append_number(value, crc32c(bytes), 4);

@@ -6,7 +6,9 @@
 //   servers      omap: "era" -> the era; "s" server -> the oldest era that it has readers of (garbage.h); "duty" -> who
 //                does what is done once, and its last sign of life (duty.h); "k" keeper -> whether it still is one
 //                (keeps.h)
-//   k.KEEPER     watched by the server that is this keeper: it is told here of what it has to let go
+//   k.KEEPER     watched by the server that is this keeper: it is told here of what it has to let go. xattr "n": how
+//   many
+//                objects it keeps, as it was some seconds ago
 //   events       omap, of all queues of events (event_rows.h): "e" queue 00 bucket id size -> an event that has
 //   outlived
 //                its bucket, or concerns no object; "h" queue 00 bucket -> new ones were left in its tablets; "w" queue
@@ -48,6 +50,7 @@ inline constexpr std::string_view root_object = "root", servers_object = "server
                                   events_object = "events";
 inline constexpr const char* epoch_attribute = "e";
 inline constexpr const char* checksums_attribute = "c";
+inline constexpr const char* kept_attribute = "n";
 inline constexpr uint64_t stripe_size = 4 * MiB;
 inline constexpr uint64_t block_size = 64 * KiB;
 inline constexpr uint64_t inline_max = 16 * KiB;               // bytes of a blob that lies with the rows
@@ -59,6 +62,7 @@ std::string stripe_object(uint64_t blob, uint64_t stripe);
 std::optional<std::pair<uint64_t, uint64_t>> parse_stripe(std::string_view object);  // blob, stripe
 std::string keeper_object(uint64_t keeper);
 std::string keeper_row(uint64_t keeper);
+inline constexpr std::string_view live_keeper = "live", broken_keeper = "broken";    // what the row says
 std::optional<std::pair<uint64_t, uint64_t>> parse_tablet(std::string_view object);  // bucket, number
 inline uint64_t stripes_of(uint64_t size) { return (size + stripe_size - 1) / stripe_size; }
 
@@ -96,6 +100,8 @@ struct Guard {
 };
 std::string encode(const Guard& guard);
 Result<Guard> decode_guard(std::string_view bytes);  // of an empty one: nothing was there yet
+// Whether both are what one change has left: who keeps the key since then is no matter.
+bool is_same_change(std::string_view guard, std::string_view other);
 
 std::string encode_inline(Bytes bytes);
 Result<std::string> decode_inline(std::string_view value);  // corrupt_object

@@ -19,7 +19,8 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr std::chrono::milliseconds look_every{500};
-constexpr uint64_t notify_ms = 3000;  // that one attempt waits for answers
+constexpr std::chrono::milliseconds answer_max{3000};  // that one attempt waits for answers
+constexpr std::chrono::milliseconds suspended_max{100};
 
 }  // namespace
 
@@ -55,6 +56,7 @@ Task<> Neighbours::answer(uint64_t id, uint64_t cookie, uint64_t bucket) {
 
 Task<Result<void>> Neighbours::begin() {
   lost_ = false;
+  suspended_ = LeaseClock::suspended();
   auto handle = std::make_shared<uint64_t>(0);
   Cluster::Start start = [this, handle](librados::AioCompletion* completion) {
     return cluster_.context(Pool::index)
@@ -75,6 +77,18 @@ Task<> Neighbours::end() {
   (void)co_await cluster_.call(std::move(start), nullptr);
 }
 
+// librados says how long ago the watch was confirmed by a clock that stands still while the machine is suspended.
+void Neighbours::look_at_watch() {
+  const auto now = LeaseClock::now();
+  const int age = cluster_.context(Pool::index).watch_check(watch_);
+  if (age < 0 || LeaseClock::suspended() - suspended_ > suspended_max) {
+    lost_ = true;
+    return;
+  }
+  const auto until = now - std::chrono::milliseconds(age) + lease;
+  fresh_until_ = until.time_since_epoch().count();
+}
+
 Task<> Neighbours::run() {
   const auto self = shared_from_this();
   while (!stopping_) {
@@ -86,12 +100,7 @@ Task<> Neighbours::run() {
         lost_ = true;
       }
     }
-    if (!lost_) {
-      const int age = cluster_.context(Pool::index).watch_check(watch_);
-      if (age < 0) lost_ = true;
-      const auto until = SteadyClock::now() - std::chrono::milliseconds(std::max(age, 0)) + lease;
-      if (!lost_) fresh_until_ = until.time_since_epoch().count();
-    }
+    if (!lost_) look_at_watch();
     timer_.expires_after(look_every);
     boost::system::error_code woken;
     if (!stopping_) co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
@@ -115,11 +124,11 @@ Task<Result<void>> Neighbours::tell(uint64_t bucket) {
     Cluster::Start start = [this, bucket, reply](librados::AioCompletion* completion) {
       librados::bufferlist message = to_buffer(keys::number(bucket));
       return cluster_.context(Pool::index)
-          .aio_notify(std::string(root_object), completion, message, notify_ms, reply.get());
+          .aio_notify(std::string(root_object), completion, message, answer_max.count(), reply.get());
     };
-    const int code = co_await cluster_.call(std::move(start), reply);
+    const int code = co_await cluster_.call_within(answer_max + cluster_.options().timeout, std::move(start), reply);
     if (code >= 0) co_return Result<void>{};
-    if (code != -ETIMEDOUT) co_return std::unexpected(to_error(code, "rados: notify"));
+    if (code != -ETIMEDOUT && code != -Cluster::unanswered) co_return std::unexpected(to_error(code, "rados: notify"));
   } while (SteadyClock::now() < until);
   co_return fail(Errc::service_unavailable, "The change is made, but a server of the cluster did not take note of it.");
 }

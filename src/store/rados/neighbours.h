@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "base/lease_clock.h"
 #include "store/rados/cluster.h"
 
 namespace verbena::store::rados {
@@ -34,8 +35,8 @@ class Neighbours final : public librados::WatchCtx2, public std::enable_shared_f
   // Returns when every server has heard. service_unavailable: one did not answer and its watch did not end either.
   Task<Result<void>> tell(uint64_t bucket);
   // What is kept may be answered from.
-  bool fresh() const { return fresh(SteadyClock::now().time_since_epoch().count()); }
-  bool fresh(int64_t now) const { return now < fresh_until_.load(); }  // steady clock
+  bool fresh() const { return fresh(LeaseClock::now()); }
+  bool fresh(LeaseClock::time_point now) const { return now.time_since_epoch().count() < fresh_until_.load(); }
 
   // On threads of librados.
   void handle_notify(uint64_t id, uint64_t cookie, uint64_t notifier, librados::bufferlist& message) override;
@@ -50,9 +51,13 @@ class Neighbours final : public librados::WatchCtx2, public std::enable_shared_f
   boost::asio::io_context& io_;
   const Hear hear_;
   boost::asio::steady_timer timer_;
-  std::atomic<int64_t> fresh_until_{0};  // steady clock
+  std::atomic<int64_t> fresh_until_{0};  // lease clock
   std::atomic<bool> stopping_{false}, lost_{false};
-  uint64_t watch_ = 0;  // of run() alone
+  void look_at_watch();
+
+  // Of run() alone.
+  uint64_t watch_ = 0;
+  LeaseClock::duration suspended_{};  // as it was before the watch was begun
 };
 
 }  // namespace verbena::store::rados

@@ -76,7 +76,7 @@ Result<void> PairTransaction::follow() {
   if (record.part_count != 0) {
     const std::string list = keys::object_parts(record.id);
     VB_ASSIGN(std::string value, from_.get(Table::uploads, list));
-    VB_ASSIGN(const auto parts, decode_parts(value));
+    VB_ASSIGN(const auto parts, decode_parts_of(record, value));
     blobs.clear();
     for (const StoredPart& part : parts) blobs.push_back(part.blob);
     move(family(from, Table::uploads, list).to_stored(list), family(to, Table::uploads, list).to_stored(list),

@@ -29,6 +29,7 @@ Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
       on_change(options.on_change),
       on_accounts(options.on_accounts),
       is_keeper(options.keeps),
+      whole_only(options.whole_only),
       keep_rest(options.keep_rest),
       cluster(std::move(connected)),
       splitter(registry, io, options.split_rows) {}
@@ -46,8 +47,37 @@ Result<uint64_t> Engine::take_incarnation() {
   }
 }
 
+Task<Result<bool>> Engine::has_object(std::string object) {
+  struct Reply {
+    uint64_t size = 0;
+    time_t modified = 0;
+    int code = 0;
+  };
+  auto reply = std::make_shared<Reply>();
+  librados::ObjectReadOperation op;
+  op.stat(&reply->size, &reply->modified, &reply->code);
+  const int code = co_await cluster->read(Cluster::Pool::index, std::move(object), std::move(op), reply);
+  if (code == -ENOENT) co_return false;
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: object"));
+  co_return true;
+}
+
+// Each server makes `root` before `servers`. A new one in the place of one that is lost would be an empty store, which
+// gives out the old one's numbers once more.
+std::expected<void, std::string> Engine::check_root() {
+  const auto used = run(has_object(std::string(servers_object)));
+  if (!used) return std::unexpected("the index pool: " + describe(used.error()));
+  if (!*used) return {};
+  const auto rooted = run(has_object(std::string(root_object)));
+  if (!rooted) return std::unexpected("the index pool: " + describe(rooted.error()));
+  if (*rooted) return {};
+  return std::unexpected("the index pool has lost its object `" + std::string(root_object) +
+                         "`, which names all buckets: see `ceph health`. Nothing is made in its place");
+}
+
 std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   thread = std::thread([this] { io.run(); });
+  if (auto rooted = check_root(); !rooted) return rooted;
   librados::ObjectWriteOperation root;
   root.create(false);
   const int made = run(cluster->write(Cluster::Pool::index, std::string(root_object), std::move(root)));
@@ -158,6 +188,7 @@ Task<Result<void>> Engine::reload(uint64_t bucket) {
       if (!id) co_return fail(Errc::corrupt_object, "rados: name of a bucket");
       there.insert(*id);
       VB_CO_TRY(co_await reload_one(*id));
+      if (registry.find(*id) == nullptr) VB_CO_TRY(co_await check_missing(row.substr(1), *id));
     }
     for (const auto& known : buckets.all()) {
       if (!there.contains(known->id)) forget(*known);
@@ -167,6 +198,13 @@ Task<Result<void>> Engine::reload(uint64_t bucket) {
   }
   on_change();
   co_return Result<void>{};
+}
+
+// A bucket whose rows are lost is said in the log, and no bucket to clients. A copy would leave it out without a word.
+Task<Result<void>> Engine::check_missing(std::string name, uint64_t id) {
+  auto removed = co_await registry.check_removed(std::move(name), id);
+  if (!removed && !whole_only && removed.error() == Errc::corrupt_object) co_return Result<void>{};
+  co_return removed;
 }
 
 Task<Result<void>> Engine::reload_accounts() {
@@ -339,7 +377,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> RadosStore::open_unless(std::string_
 
 // Who may see an object is known for as long as the watch stands: without that, memory answers nothing either.
 uint64_t RadosStore::term() const {
-  const int64_t now = SteadyClock::now().time_since_epoch().count();
+  const auto now = LeaseClock::now();
   return engine_->neighbours->fresh(now) ? engine_->keeps->term(now) : 0;
 }
 

@@ -22,6 +22,7 @@ struct Options {
   uint64_t split_rows = 100'000;              // of a tablet that becomes two
   bool keeps = false;                         // keys that are asked for often are answered from memory (keeps.h)
   std::chrono::milliseconds keep_rest{1000};  // that a key is left alone after another server has changed it
+  bool whole_only = false;                    // is not opened where the rows of a bucket are lost: for who copies it
   memory::Arena* arena = nullptr;             // reads are leased from it; outlives the store
   const WallClock* clock = &system_clock();
   // Another server has changed a bucket or one of its documents; runs before that change is acknowledged.

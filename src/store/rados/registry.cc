@@ -49,9 +49,11 @@ Result<void> decode_phase(BucketState& state, std::string text) {
   return {};
 }
 
-Result<BucketPtr> decode_state(uint64_t id, std::string_view epoch, std::map<std::string, std::string> rows) {
+Result<BucketPtr> decode_state(uint64_t id, std::string_view epoch, std::map<std::string, std::string> rows,
+                               Deadline read_at) {
   auto state = std::make_shared<BucketState>();
   state->id = id;
+  state->read_at = read_at;
   const auto number = parse_epoch(epoch);
   if (!number) return fail(Errc::corrupt_object, "rados: epoch of a bucket");
   state->epoch = *number;
@@ -152,6 +154,7 @@ Task<Result<std::map<std::string, std::string>>> Registry::all(std::string objec
 Task<Result<BucketPtr>> Registry::load(uint64_t bucket) {
   std::map<std::string, std::string> rows;
   std::string epoch;
+  Deadline read_at{};
   // Epoch, record and tablets in one call, so that they belong together. What goes over a page is read again until
   // nothing has changed meanwhile.
   for (int attempt = 0; attempt < attempts_max; ++attempt) {
@@ -171,6 +174,7 @@ Task<Result<BucketPtr>> Registry::load(uint64_t bucket) {
       co_return fail(Errc::no_such_bucket);
     }
     if (code < 0) co_return std::unexpected(to_error(code, "rados: bucket"));
+    read_at = SteadyClock::now();
     rows.clear();
     for (auto& [key, value] : record->rows) rows.emplace(key, to_text(value));
     for (auto& [key, value] : reply->rows) rows.emplace(key, to_text(value));
@@ -186,15 +190,41 @@ Task<Result<BucketPtr>> Registry::load(uint64_t bucket) {
     rows.merge(tablets);
     break;
   }
-  VB_CO_ASSIGN(BucketPtr state, decode_state(bucket, epoch, std::move(rows)));
+  VB_CO_ASSIGN(BucketPtr state, decode_state(bucket, epoch, std::move(rows), read_at));
   if (state->phase == Phase::removed) {
     forget(bucket);
     co_return fail(Errc::no_such_bucket);
   }
   const std::unique_lock lock(mutex_);
   BucketPtr& known = states_[bucket];
-  if (!known || known->epoch <= state->epoch) known = state;
+  // Of one epoch there is one state: that which was read first has been known for longer.
+  if (!known || known->epoch < state->epoch) known = state;
   co_return known;
+}
+
+// The name goes before the first of the bucket's objects does, and no other bucket gets the number: whoever finds the
+// name after he has missed an object knows that nobody has removed that.
+Task<Result<void>> Registry::check_removed(std::string name, uint64_t bucket) {
+  const auto state = co_await load(bucket);
+  if (!state && !(state.error() == Errc::no_such_bucket)) co_return std::unexpected(state.error());
+  if (state) {
+    log::error("rados: a tablet of bucket {} is missing in the index pool", log::printable(name));
+    co_return fail(Errc::corrupt_object, "An object with a bucket's rows is lost: see `ceph health` and the log.");
+  }
+  // An object without that row is not the bucket's own: its own never lacks it from then on.
+  const auto phase = co_await all(bucket_object(bucket), "p");
+  if (!phase && !(phase.error() == Errc::not_found)) co_return std::unexpected(phase.error());
+  if (phase) {
+    const auto decided = phase->find("p");
+    if (decided != phase->end() && decided->second.starts_with(static_cast<char>(Phase::removed)))
+      co_return Result<void>{};
+  }
+  std::string row_name = keys::bucket(name);
+  VB_CO_ASSIGN(const std::string named, co_await row(std::string(root_object), std::move(row_name)));
+  if (named != keys::number(bucket)) co_return Result<void>{};
+  log::error("rados: bucket {} has a name, and its object {} in the index pool is missing", log::printable(name),
+             bucket_object(bucket));
+  co_return fail(Errc::corrupt_object, "The object that names a bucket's rows is lost: see `ceph health` and the log.");
 }
 
 // A tablet that has an earlier epoch than its bucket gets the bucket's.

@@ -47,6 +47,7 @@ struct BucketState {
   std::string row;  // the record as logic reads it
   uint64_t epoch = 0;
   std::string epoch_text;
+  Deadline read_at{};  // by then the cluster had answered with that epoch
   Phase phase = Phase::live;
   std::string phase_text;  // letter, number of the tablet that is split or moved from, who does it; the move
   uint64_t phase_tablet = 0, phase_other = 0;
@@ -81,6 +82,9 @@ class Registry {
   void forget(uint64_t bucket);
   // As the cluster has it now. no_such_bucket.
   Task<Result<BucketPtr>> load(uint64_t bucket);
+  // An object of the bucket that had this name was not found. Nothing: the bucket is removed, or decided to go.
+  // corrupt_object: it stands, and the object is lost; said in the log, too.
+  Task<Result<void>> check_removed(std::string name, uint64_t bucket);
   // After a call on `tablet` failed that was guarded by `seen`: what to go on with.
   Task<Result<BucketPtr>> refresh(BucketPtr seen, std::string tablet);
   // Waits until that row may be changed, or with an empty one the bucket as a whole; undoes what somebody began and

@@ -21,10 +21,11 @@ uint64_t incarnation_of(uint64_t blob) { return blob >> 32; }
 Result<Repaired> Repair::run() {
   VB_ASSIGN(std::vector<Stripe> stripes, list_stripes());
   VB_TRY(list_tablets());
-  // Without holding anybody up: most often there is nothing to do.
+  // Without holding anybody up: most often there is nothing to do, and where a bucket has lost an object nothing is
+  // done.
+  VB_TRY(engine_.run(keep_named(stripes)));
   VB_TRY(engine_.run(keep_named_tablets()));
   VB_TRY(engine_.run(remove_strays()));
-  VB_TRY(engine_.run(keep_named(stripes)));
   if (!stripes.empty()) VB_TRY(engine_.run(keep_of_living(stripes)));
   if (stripes.empty()) return repaired_;
   VB_ASSIGN(const std::set<uint64_t> names, engine_.run(read_names()));
@@ -137,7 +138,9 @@ Task<Result<std::set<uint64_t>>> Repair::read_names() {
   std::set<uint64_t> names;
   // Those that have a name and those that are being swept, in this order: a bucket goes from the former to the latter.
   VB_CO_ASSIGN(const auto named, co_await registry_.all(std::string(root_object), "b"));
-  for (const auto& [row, id] : named) VB_CO_TRY(co_await read_bucket(keys::parse_number(id).value_or(0), names));
+  for (const auto& [row, id] : named) {
+    VB_CO_TRY(co_await read_bucket(row.substr(1), keys::parse_number(id).value_or(0), names));
+  }
   VB_CO_ASSIGN(const auto removed, co_await registry_.all(std::string(root_object), "x"));
   for (const auto& [row, value] : removed) {
     VB_CO_TRY(co_await read_removed(keys::parse_number(row.substr(1)).value_or(0), names));
@@ -145,10 +148,14 @@ Task<Result<std::set<uint64_t>>> Repair::read_names() {
   co_return names;
 }
 
-Task<Result<void>> Repair::read_bucket(uint64_t id, std::set<uint64_t>& names) {
+// What a bucket names whose object is lost would be taken for nobody's: that ends the repair.
+Task<Result<void>> Repair::read_bucket(std::string name, uint64_t id, std::set<uint64_t>& names) {
   for (int attempt = 0; attempt < reads_max; ++attempt) {
     auto read = co_await read_frozen(id, names);
-    if (!read && read.error() == Errc::no_such_bucket) co_return co_await read_removed(id, names);
+    if (!read && (read.error() == Errc::no_such_bucket || read.error() == Errc::not_found)) {
+      VB_CO_TRY(co_await registry_.check_removed(name, id));
+      co_return co_await read_removed(id, names);
+    }
     if (!read && read.error() == Errc::conditional_conflict) continue;
     if (!read) co_return std::unexpected(read.error());
     if (*read) co_return Result<void>{};

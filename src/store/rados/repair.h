@@ -7,6 +7,8 @@
 // by taking its sign away, after which no change of its earlier life names anything (Garbage::may_name()): a change
 // that was let through before has an epoch of before, and every bucket gets a later one here.
 //
+// A bucket that has lost an object of the index pool names nothing that could be read: then nothing is removed at all.
+//
 // The stripes are listed first and the rows read last, so what is named between is seen. And since a row may move while
 // rows are read (a rename, a version that becomes current again), each tablet is read while nobody changes it: a phase
 // of the bucket, as a split is. Who splits a tablet in earnest holds that phase, so a tablet that was listed before it
@@ -40,7 +42,7 @@ class Repair {
   Task<Result<void>> keep_of_living(std::vector<Stripe>& stripes);
   Task<Result<std::set<uint64_t>>> read_names();
   Task<Result<void>> remove_strays();
-  Task<Result<void>> read_bucket(uint64_t id, std::set<uint64_t>& names);
+  Task<Result<void>> read_bucket(std::string name, uint64_t id, std::set<uint64_t>& names);
   // False: somebody else changed the bucket meanwhile.
   Task<Result<bool>> read_frozen(uint64_t id, std::set<uint64_t>& names);
   Task<Result<void>> read_removed(uint64_t id, std::set<uint64_t>& names);

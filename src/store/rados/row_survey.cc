@@ -7,14 +7,21 @@ namespace verbena::store::rados {
 Task<Result<void>> RowSurvey::run() {
   VB_CO_ASSIGN(auto buckets, co_await registry_.all(std::string(root_object), "b"));
   for (const auto& [name, value] : buckets) {
-    auto state = co_await registry_.load(keys::parse_number(value).value_or(0));
-    if (!state && state.error() == Errc::no_such_bucket) continue;
-    if (!state) co_return std::unexpected(state.error());
-    ++survey_.buckets;
-    for (size_t i = 0; i < (*state)->tablets.size(); ++i) {
-      ++survey_.tablets;
-      VB_CO_TRY(co_await look_at(**state, i));
-    }
+    const uint64_t id = keys::parse_number(value).value_or(0);
+    auto looked = co_await look_at_bucket(id);
+    const bool missing = !looked && (looked.error() == Errc::no_such_bucket || looked.error() == Errc::not_found);
+    if (missing) looked = co_await registry_.check_removed(name.substr(1), id);
+    if (!looked) co_return looked;
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> RowSurvey::look_at_bucket(uint64_t id) {
+  VB_CO_ASSIGN(const BucketPtr state, co_await registry_.load(id));
+  ++survey_.buckets;
+  for (size_t i = 0; i < state->tablets.size(); ++i) {
+    ++survey_.tablets;
+    VB_CO_TRY(co_await look_at(*state, i));
   }
   co_return Result<void>{};
 }

@@ -15,7 +15,7 @@ class RowSurvey {
  public:
   RowSurvey(Registry& registry, Survey& survey) : registry_(registry), survey_(survey) {}
 
-  Task<Result<void>> run();  // every row of every bucket
+  Task<Result<void>> run();  // every row of every bucket; corrupt_object: one of its objects is lost
 
   struct Named {
     uint64_t size;
@@ -27,6 +27,7 @@ class RowSurvey {
   std::set<std::string> small_there;
 
  private:
+  Task<Result<void>> look_at_bucket(uint64_t id);
   Task<Result<void>> look_at(const BucketState& state, size_t tablet);
   Result<void> add(const BucketState& state, const std::string& row, const std::string& value);
   Result<void> add_parts(const BucketState& state, const std::string& row, const std::string& value,
