@@ -134,6 +134,7 @@ Result<NativeNews> NativeWatch::ask(NativeLanes& lanes, Deadline until, const st
     return {};
   };
   VB_TRY(lane().run(call, prepare));
+  lanes.touch();  // it has waited in the session all this time
   seen_ = call.upto;
   for (NativeChange& change : call.news.changes) change.number += before_;
   return std::move(call.news);

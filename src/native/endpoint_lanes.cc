@@ -117,10 +117,7 @@ void Endpoint::sweep() {
   const auto now = SteadyClock::now();
   bool dead = false;
   lanes_.each([&](const std::shared_ptr<Lane>& lane) {
-    if (lane->touched || lane->in_flight > 0) {
-      lane->session->last_used_ns =
-          std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count();
-    }
+    if (lane->touched || lane->in_flight > 0) lane->session->used(now);
     lane->touched = false;
     tell_moved(*lane);
     // A session whose key has gone ends by itself: with pings alone it would keep its place for ever.

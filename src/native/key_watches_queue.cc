@@ -199,7 +199,8 @@ void KeyWatches::answer(const WatchPtr& held, bool just_asked) {
   if (!is_fresh(watch, just_asked)) return want_right(held);
   const wire::Header asked = watch.parked->header;
   watch.parked.reset();
-  watch.heard = SteadyClock::now();  // until now it did not have to ask
+  watch.heard = SteadyClock::now();        // until now it did not have to ask
+  watch.lane->session->used(watch.heard);  // nor was its session idle
   OpPtr op = endpoint_.take_op(*watch.lane, asked);
   op->began = ticks();
   tell(*op, watch);

@@ -56,7 +56,7 @@ Result<void> SessionTable::take_place(Session& session) {
 Result<void> SessionTable::add(const std::shared_ptr<Session>& session, wire::Nonce client, wire::Nonce server,
                                std::string_view secret_key) {
   VB_TRY(take_place(*session));
-  session->last_used_ns = ns(SteadyClock::now());
+  session->used(SteadyClock::now());
   for (;;) {
     fill_random(std::as_writable_bytes(std::span(&session->id, 1)));
     if (session->id == 0) continue;

@@ -32,6 +32,7 @@ struct Session {
   ClientCounts::Hold of_account, of_client;  // its places among theirs, while it is in the table
   bool secure = false;                       // that request came over TLS; of the messages, their port says so
   std::atomic<int64_t> last_used_ns{0};      // steady clock; refreshed by the lanes' sweeps, not by each message
+  void used(SteadyClock::time_point now) { last_used_ns = std::chrono::nanoseconds(now.time_since_epoch()).count(); }
   std::atomic<uint32_t> lanes_open{0};
   std::atomic<bool> claimed{false};  // a HELLO came
   int64_t opened_us = 0;             // since the epoch

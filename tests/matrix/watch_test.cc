@@ -323,6 +323,9 @@ class IdleWatchMatrix : public WatchMatrix {
 };
 
 TEST_P(IdleWatchMatrix, ASessionThatWasLostIsAGapAndOneThatWaitsIsNotIdle) {
+  // The server looks once a second who has waited for long enough: a question from the middle of it waits for two
+  // thirds of a second and then some more, longer than a client leaves a session alone that nothing is asked in.
+  std::this_thread::sleep_for(400ms);
   const auto client = native();
   const Watch all = watch(client);
   put("one");
