@@ -163,7 +163,8 @@ struct PutOptions {
   // object where there is none. In directory buckets, and others that are set so. An append that may have been done is
   // not repeated; of append_at_end the native door is told which, the others learn the size first.
   // Asynchronously by the native door, those of a key that lie one behind the other may share a message, where they say
-  // nothing else of the object: each has its own outcome, and the ETag is that of the object after the message.
+  // nothing else of the object: each has its own outcome, and the ETag is that of the object after the message. One
+  // that is cancelled has its outcome at once, and may be done all the same.
   std::optional<uint64_t> append_at = {};
   std::stop_token cancel = {};  // as GetOptions::cancel
   // Fill PutReply::headers, too (the HTTP doors always do).

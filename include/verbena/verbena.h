@@ -452,6 +452,12 @@ int verbena_start_get(verbena_client* client, verbena_queue* queue, const char* 
 int verbena_start_put(verbena_client* client, verbena_queue* queue, const char* bucket, const char* key,
                       verbena_buffer* buffer, size_t offset, size_t size, const verbena_put_options* options,
                       void* context, verbena_operation** operation);
+/* `from` is memory as any other; it stays, too. Appends to one key that lie one behind the other, of up to 2 KiB and
+ * with no options, share messages by the native door while others are under way, each with its own outcome; they leave
+ * in the order in which they were started. `object` gets the size of the whole as it is with these bytes at its end. */
+int verbena_start_append(verbena_client* client, verbena_queue* queue, const char* bucket, const char* key,
+                         const void* from, size_t size, uint64_t at, const verbena_put_options* options, void* context,
+                         verbena_operation** operation);
 int verbena_start_head(verbena_client* client, verbena_queue* queue, const char* bucket, const char* key,
                        const verbena_head_options* options, void* context, verbena_operation** operation);
 int verbena_start_delete(verbena_client* client, verbena_queue* queue, const char* bucket, const char* key,

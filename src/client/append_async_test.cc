@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <map>
+#include <thread>
 
 #include "base/metrics.h"
 #include "client/native_test_server.h"
@@ -99,7 +101,7 @@ TEST_P(AppendAsync, WhatSaysMoreOfItselfKeepsItsPlaceBetweenTheOthers) {
         add({.checksum = "CRC32C:" + to_base64(as_bytes(digest.finish()))});
         break;
       }
-      case 7:
+      case 7:  // which alone keeps nothing apart
         add({.cancel = stop.get_token()});
         break;
       case 9:
@@ -149,6 +151,36 @@ TEST_P(AppendAsync, OneThatIsWrongIsRefusedAlone) {
     EXPECT_EQ(code, i % 20 == 13 ? "InvalidWriteOffset" : i % 20 == 17 ? "BadDigest" : "") << i;
   }
   EXPECT_EQ(log(), whole);
+}
+
+TEST_P(AppendAsync, WhatCanBeCancelledSharesMessagesAndIsAnsweredOnceWhoeverIsFirst) {
+  constexpr size_t count = 1'000;
+  const uint64_t before = messages();
+  std::vector<std::stop_source> stops(count);
+  std::vector<Reply> replies;
+  {
+    std::jthread cancelling([&] {
+      for (size_t i = 0; i < count; i += 7) stops[i].request_stop();
+    });
+    for (size_t i = 0; i < count; ++i) {
+      replies.push_back(append(record(i), {.append_at = append_at_end, .cancel = stops[i].get_token()}));
+    }
+  }
+  std::map<uint64_t, size_t> places;
+  for (size_t i = 0; i < count; ++i) {
+    const auto reply = replies[i].get();
+    if (i % 7 != 0) {
+      ASSERT_TRUE(reply) << i << " " << reply.error().message;
+    }
+    if (reply) {
+      places[reply->object_size - 200] = i;
+    } else {
+      EXPECT_EQ(reply.error().code, ErrorCode::cancelled);
+    }
+  }
+  const std::string whole = log();
+  for (const auto& [at, i] : places) ASSERT_EQ(whole.substr(at, 200), record(i));
+  EXPECT_LT(messages() - before, count / 4);
 }
 
 // The records are known by where their answers say that they lie.

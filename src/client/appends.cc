@@ -1,6 +1,7 @@
 #include "client/appends.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace verbena::client {
@@ -31,9 +32,31 @@ bool Appends::may_join(const AsyncPut& call) {
   const PutOptions& options = call.options;
   if (!options.append_at || call.from.size() == 0 || call.from.size() > message_bytes_max / 2) return false;
   return options.content_type.empty() && options.metadata.empty() && options.if_match.empty() &&
-         options.if_none_match.empty() && options.checksum.empty() && !options.md5_etag && !options.describe &&
-         !options.cancel.stop_possible();
+         options.if_none_match.empty() && options.checksum.empty() && !options.md5_etag && !options.describe;
 }
+
+class Appends::Wish {
+ public:
+  Wish(Appends& appends, const std::stop_token& stop) : appends_(appends), callback_(stop, Heard{*this}) {}
+
+ private:
+  friend class Appends;
+  struct Heard {
+    Wish& wish;
+    void operator()() const { wish.appends_.wished(wish); }
+  };
+  Appends& appends_;
+  LogPtr log_;  // null until the call has been added
+  uint64_t number_ = 0;
+  bool is_early_ = false;
+  std::stop_callback<Heard> callback_;  // the last: from here on it is heard
+};
+
+Appends::Waiting::Waiting(AsyncPut given, uint64_t its_number, std::unique_ptr<Wish> its_wish)
+    : call(std::move(given)), size(call.from.size()), number(its_number), wish(std::move(its_wish)) {}
+Appends::Waiting::Waiting(Waiting&&) noexcept = default;
+Appends::Waiting& Appends::Waiting::operator=(Waiting&&) noexcept = default;
+Appends::Waiting::~Waiting() = default;
 
 std::string Appends::name_of(std::string_view bucket, std::string_view key) {
   std::string name;
@@ -43,6 +66,9 @@ std::string Appends::name_of(std::string_view bucket, std::string_view key) {
 }
 
 void Appends::add(const std::string& bucket, const std::string& key, AsyncPut call) {
+  const std::stop_token stop = call.options.cancel;
+  auto made = stop.stop_possible() ? std::make_unique<Wish>(*this, stop) : nullptr;
+  Wish* const wish = made.get();
   Lock lock(mutex_);
   LogPtr& entry = logs_[name_of(bucket, key)];
   if (entry == nullptr) {
@@ -53,7 +79,15 @@ void Appends::add(const std::string& bucket, const std::string& key, AsyncPut ca
   }
   const LogPtr log = entry;
   const uint64_t number = ++log->added;
-  log->waiting.push_back({.call = std::move(call), .number = number});
+  log->waiting.emplace_back(std::move(call), number, std::move(made));
+  if (wish != nullptr) {
+    if (wish->is_early_) {
+      lock.unlock();
+      return cancel(log, number);
+    }
+    wish->log_ = log;
+    wish->number_ = number;
+  }
   if (!log->sending) return pump(lock, log, number);
   left_.wait(lock, [&] { return !log->sending || log->waiting.size() <= waiting_max; });
 }
@@ -80,22 +114,47 @@ size_t Appends::next_message(const Log& log) {
   if (log.waiting.empty()) return 0;
   const Waiting& first = log.waiting.front();
   if (first.by_itself) return 1;
-  size_t count = 1, bytes = first.call.from.size();
+  size_t count = 1, bytes = first.size;
   while (count < log.waiting.size() && count < calls_max) {
     const Waiting& next = log.waiting[count];
     if (next.by_itself || !follows(log.waiting[count - 1].call, next.call)) break;
-    if (bytes + next.call.from.size() > message_bytes_max) break;
-    bytes += next.call.from.size();
+    if (bytes + next.size > message_bytes_max) break;
+    bytes += next.size;
     ++count;
   }
   const bool is_flushed = first.number <= log.flush_to;
-  if (log.under_way == 0 || is_flushed || log.waiting.size() > waiting_max) return count;
+  if (log.under_way.empty() || is_flushed || log.waiting.size() > waiting_max) return count;
   // A message that was refused goes again call by call. At the end, wherever that is, others would have come before
   // them by then: so nothing else is under way beside it.
   if (at_end(first.call.options)) return 0;
-  const bool is_whole = count < log.waiting.size() || count == calls_max ||
-                        bytes + log.waiting[count - 1].call.from.size() > message_bytes_max;
-  return is_whole || log.under_way < under_way_max ? count : 0;
+  const bool is_whole =
+      count < log.waiting.size() || count == calls_max || bytes + log.waiting[count - 1].size > message_bytes_max;
+  return is_whole || log.under_way.size() < under_way_max ? count : 0;
+}
+
+// The first `count` of those that wait, as a message that is under way.
+Appends::MessagePtr Appends::take(Log& log, size_t count) {
+  auto message = std::make_shared<Message>();
+  message->calls.reserve(count);
+  size_t bytes = 0;
+  for (size_t i = 0; i < count; ++i) {
+    bytes += log.waiting.front().size;
+    message->calls.push_back(std::move(log.waiting.front()));
+    log.waiting.pop_front();
+  }
+  const Waiting& first = message->calls.front();
+  message->options.append_at = first.call.options.append_at;
+  message->bytes = first.call.from.bytes();
+  if (count > 1 || first.wish != nullptr) {
+    message->own.reserve(bytes);
+    for (const Waiting& one : message->calls) {
+      const auto more = one.call.from.bytes();
+      message->own.insert(message->own.end(), more.begin(), more.end());
+    }
+    message->bytes = message->own;
+  }
+  log.under_way.push_back(message);
+  return message;
 }
 
 // Sends what may leave, one message after the other. The lock is not held meanwhile. Who calls is let go when `until`
@@ -112,16 +171,10 @@ void Appends::pump(Lock& lock, const LogPtr& log, uint64_t until) {
       });
       break;
     }
-    const auto message = std::make_shared<Message>();
-    message->calls.reserve(count);
-    for (size_t i = 0; i < count; ++i) {
-      message->calls.push_back(std::move(log->waiting.front()));
-      log->waiting.pop_front();
-    }
+    const MessagePtr message = take(*log, count);
     log->sent = std::max(log->sent, message->calls.back().number);
     is_left = until != nobody && message->calls.back().number >= until;
     log->leaving = message->calls.front().number;
-    ++log->under_way;
     lock.unlock();
     send(log, message);
     lock.lock();
@@ -134,25 +187,15 @@ void Appends::pump(Lock& lock, const LogPtr& log, uint64_t until) {
 }
 
 void Appends::forget_idle(const LogPtr& log) {
-  if (!log->waiting.empty() || log->under_way != 0 || log->sending || log->flushing != 0) return;
+  if (!log->waiting.empty() || !log->under_way.empty() || log->sending || log->flushing != 0) return;
   const auto found = logs_.find(name_of(log->bucket, log->key));
   if (found != logs_.end() && found->second == log) logs_.erase(found);
   logs_open_.store(logs_.size(), std::memory_order_relaxed);
 }
 
 void Appends::send(const LogPtr& log, const MessagePtr& message) {
-  const AsyncPut& first = message->calls.front().call;
-  Bytes bytes = first.from.bytes();
-  if (message->calls.size() > 1) {
-    message->bytes.reserve(message_bytes_max);
-    for (const Waiting& one : message->calls) {
-      const auto more = one.call.from.bytes();
-      message->bytes.insert(message->bytes.end(), more.begin(), more.end());
-    }
-    bytes = message->bytes;
-  }
   auto done = [this, log, message](Outcome<PutReply> outcome) { landed(log, message, std::move(outcome)); };
-  ways_.send(log->bucket, log->key, first, bytes, std::move(done));
+  ways_.send(log->bucket, log->key, message->options, message->bytes, std::move(done));
 }
 
 // On whatever thread brings answers: only what cannot wait is done here. Until the rest is done the message counts as
@@ -163,8 +206,8 @@ void Appends::landed(const LogPtr& log, const MessagePtr& message, Outcome<PutRe
   bool is_all = false;
   {
     const Lock lock(mutex_);
-    is_all = message->calls.size() == 1 && log->waiting.empty() && (committed || log->under_way == 1);
-    if (is_all) --log->under_way;
+    is_all = message->calls.size() == 1 && log->waiting.empty() && (committed || log->under_way.size() == 1);
+    if (is_all) std::erase(log->under_way, message);
     forget_idle(log);
   }
   if (!is_all) {
@@ -177,7 +220,7 @@ void Appends::landed(const LogPtr& log, const MessagePtr& message, Outcome<PutRe
 void Appends::finish(const LogPtr& log, const MessagePtr& message) {
   {
     Lock lock(mutex_);
-    --log->under_way;
+    std::erase(log->under_way, message);
     const bool again = goes_again(*log, *message);
     if (again) put_back(*log, *message);
     pump(lock, log);  // what waits is not to wait for the completions
@@ -201,8 +244,10 @@ bool Appends::goes_again(const Log& log, const Message& message) {
 
 // Before all that was added later, whichever of several messages was refused first.
 void Appends::put_back(Log& log, Message& message) {
+  const uint64_t last = message.calls.back().number;
+  std::erase_if(message.calls, [](const Waiting& one) { return one.cancelled; });
   for (Waiting& one : message.calls) one.by_itself = true;
-  const auto later = [&](const Waiting& one) { return one.number > message.calls.back().number; };
+  const auto later = [&](const Waiting& one) { return one.number > last; };
   const auto place = std::ranges::find_if(log.waiting, later);
   log.waiting.insert(place, std::make_move_iterator(message.calls.begin()),
                      std::make_move_iterator(message.calls.end()));
@@ -211,18 +256,72 @@ void Appends::put_back(Log& log, Message& message) {
 // Each call, with what the object had when its bytes were at the end, as if it had come alone. The call goes with its
 // completion, so that whoever brought the answer holds nothing of it.
 void Appends::answer(const Log& log, Message& message) {
+  std::vector<Waiting> calls;
+  {
+    const Lock lock(mutex_);
+    calls = std::move(message.calls);
+  }
   uint64_t behind = 0;
-  for (const Waiting& one : message.calls) behind += one.call.from.size();
-  for (Waiting& one : message.calls) {
-    const uint64_t size = one.call.from.size();
-    behind -= size;
+  for (const Waiting& one : calls) behind += one.size;
+  for (Waiting& one : calls) {
+    behind -= one.size;
+    if (one.cancelled) continue;
     Outcome<PutReply> outcome = message.outcome;
     if (outcome) {
       outcome->object_size -= std::min(outcome->object_size, behind);
-      outcome->transfer.bytes = size;
+      outcome->transfer.bytes = one.size;
     }
+    one.wish.reset();  // what comes behind the outcome is heard by nobody
     ways_.answered(log.bucket, log.key, std::move(one.call), std::move(outcome));
   }
+}
+
+void Appends::wished(Wish& wish) {
+  LogPtr log;
+  uint64_t number = 0;
+  {
+    const Lock lock(mutex_);
+    wish.is_early_ = true;
+    log = wish.log_;
+    number = wish.number_;
+  }
+  if (log != nullptr) cancel(log, number);  // `wish` may be gone behind this
+}
+
+// One that waits goes; one that is in a message leaves its place there. None: it has its outcome.
+void Appends::cancel(const LogPtr& log, uint64_t number) {
+  std::optional<AsyncPut> call;
+  std::unique_ptr<Wish> wish;
+  const auto is_it = [&](const Waiting& one) { return one.number == number && !one.cancelled; };
+  const auto take_from = [&](auto& calls) {
+    const auto found = std::ranges::find_if(calls, is_it);
+    if (found == calls.end()) return found;
+    call = std::move(found->call);
+    wish = std::move(found->wish);
+    found->cancelled = true;
+    return found;
+  };
+  {
+    const Lock lock(mutex_);
+    if (const auto found = take_from(log->waiting); call) log->waiting.erase(found);
+    for (const MessagePtr& message : log->under_way) {
+      if (!call) take_from(message->calls);
+    }
+    left_.notify_all();
+    forget_idle(log);
+    if (!call) return;
+    ++answering_;
+  }
+  ClientError why{.code = ErrorCode::cancelled, .message = "cancelled by the caller"};
+  ways_.answered(log->bucket, log->key, std::move(*call), std::unexpected(std::move(why)));
+  const Lock lock(mutex_);
+  --answering_;
+  left_.notify_all();
+}
+
+void Appends::wait_for_cancelled() {
+  Lock lock(mutex_);
+  left_.wait(lock, [&] { return answering_ == 0; });
 }
 
 }  // namespace verbena::client

@@ -120,7 +120,8 @@ void got(verbena_operation* operation, Outcome<GetReply> reply, bool info) {
 
 void was_put(verbena_operation* operation, Outcome<PutReply> reply, bool info) {
   if (reply) {
-    operation->bytes = operation->object.size = reply->transfer.bytes;
+    operation->bytes = reply->transfer.bytes;
+    operation->object.size = reply->object_size != 0 ? reply->object_size : reply->transfer.bytes;
     operation->object.etag = std::move(reply->etag);
     operation->object.version_id = std::move(reply->version_id);
     operation->transfer = std::move(reply->transfer);
@@ -129,6 +130,16 @@ void was_put(verbena_operation* operation, Outcome<PutReply> reply, bool info) {
     operation->outcome = std::unexpected(std::move(reply).error());
   }
   complete(operation);
+}
+
+void start_put(verbena::Client::Inside::Impl& impl, std::unique_ptr<verbena_operation> operation, const char* bucket,
+               const char* key, verbena::Buffer from, PutRequest request) {
+  request.options.cancel = operation->stop.get_token();
+  verbena_operation* const raw = operation.release();
+  const bool info = request.info != nullptr;
+  impl.put_async(
+      bucket, key, std::move(from), std::move(request.options),
+      [raw, info](Outcome<PutReply> reply) { was_put(raw, std::move(reply), info); }, true);
 }
 
 // Runs on one of the client's threads: `call` returns an Outcome, `keep` takes its value.
@@ -230,13 +241,25 @@ int verbena_start_put(verbena_client* client, verbena_queue* queue, const char* 
     OUT_ASSIGN(auto* impl, startable(client, queue));
     OUT_ASSIGN(auto request, put_request(options));
     OUT_ASSIGN(auto from, part_of(buffer, offset, size));
-    auto made = begin(queue, context, operation);
-    request.options.cancel = made->stop.get_token();
-    verbena_operation* const raw = made.release();
-    const bool info = request.info != nullptr;
-    impl->put_async(
-        bucket, key, std::move(from), std::move(request.options),
-        [raw, info](Outcome<verbena::PutReply> reply) { was_put(raw, std::move(reply), info); }, true);
+    start_put(*impl, begin(queue, context, operation), bucket, key, std::move(from), std::move(request));
+    return {};
+  });
+}
+
+int verbena_start_append(verbena_client* client, verbena_queue* queue, const char* bucket, const char* key,
+                         const void* from, size_t size, uint64_t at, const verbena_put_options* options, void* context,
+                         verbena_operation** operation) {
+  return guarded([&]() -> Outcome<> {
+    if (bucket == nullptr || key == nullptr || (from == nullptr && size > 0)) return null_argument();
+    OUT_ASSIGN(auto* impl, startable(client, queue));
+    OUT_ASSIGN(auto request, put_request(options));
+    request.options.append_at = at;
+    verbena::Buffer memory;
+    if (size > 0) {
+      // It is only read.
+      OUT_ASSIGN(memory, client->client.register_memory(const_cast<void*>(from), size));
+    }
+    start_put(*impl, begin(queue, context, operation), bucket, key, std::move(memory), std::move(request));
     return {};
   });
 }
@@ -298,7 +321,10 @@ int verbena_start_list(verbena_client* client, verbena_queue* queue, const char*
 }
 
 void verbena_operation_cancel(verbena_operation* operation) {
-  if (operation != nullptr) operation->stop.request_stop();
+  if (operation == nullptr) return;
+  // Another thread may take the operation and free it while it is told.
+  std::stop_source stop = operation->stop;
+  stop.request_stop();
 }
 
 void* verbena_operation_context(const verbena_operation* operation) {

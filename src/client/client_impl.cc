@@ -180,6 +180,10 @@ Client::Impl::~Impl() {
   for (client::WorkerPool* pool : {append_worker_.get(), workers_.get(), append_worker_.get(), workers_.get()}) {
     if (pool != nullptr) pool->stop();
   }
+  if (appends_) {
+    appends_->wait_for_cancelled();
+    workers_->stop();
+  }
 }
 
 bool Client::Impl::wants_token(uint64_t size) {
@@ -571,13 +575,13 @@ void Client::Impl::put_landed(const std::string& bucket, const std::string& key,
 
 client::Appends::Ways Client::Impl::ways_of_appends() {
   client::Appends::Ways ways;
-  ways.send = [this](const std::string& bucket, const std::string& key, const client::AsyncPut& call, Bytes bytes,
+  ways.send = [this](const std::string& bucket, const std::string& key, const PutOptions& options, Bytes bytes,
                      Callback<PutReply> done) {
     // Who sends may be another's thread, with a trace that is not of these calls.
     const client::ThreadTrace* const trace = client::thread_trace();
     const std::string kept = trace != nullptr ? trace->traceparent : std::string();
     if (trace != nullptr) client::set_thread_trace({});
-    session_->put_async(bucket, key, bytes, nullptr, call.options, std::move(done));
+    session_->put_async(bucket, key, bytes, nullptr, options, std::move(done));
     if (!kept.empty()) client::set_thread_trace(kept);
   };
   ways.post = [this](std::function<void()> work) { append_worker_->post(std::move(work)); };

@@ -208,8 +208,121 @@ static int64_t give_failure(void* context, void* into, size_t size) {
   return -1;
 }
 
+/* Returns when the process has stopped. */
+static void freeze(pid_t server) {
+  char path[64], line[512] = {0};
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)server);
+  kill(server, SIGSTOP);
+  for (int i = 0; i < 200; ++i) {
+    usleep(50000);
+    FILE* file = fopen(path, "r");
+    CHECK(file != NULL && fgets(line, sizeof line, file) != NULL);
+    fclose(file);
+    const char* name_end = strrchr(line, ')');
+    if (name_end != NULL && name_end[2] == 'T') break;
+  }
+  usleep(100000); /* its other threads */
+}
+
+/* The operation that is done next. */
+static verbena_operation* next_done(verbena_queue* queue) {
+  verbena_operation* done = NULL;
+  while (done == NULL) CHECK(verbena_queue_next(queue, 20000, &done) == 0);
+  return done;
+}
+
+/* Appends that nobody waits for. By the native door those that lie one behind the other share messages: the ETag is that of the
+ * object after the message, so that as many messages as ETags were sent. */
+static void logs_without_waiting(verbena_client* client, const char* bucket, int native) {
+  enum { size = 100, most = 500 };
+  static char records[most][size], etags[most][96];
+  const int n = native ? most : 3;
+  verbena_queue* queue = NULL;
+  CHECK(verbena_queue_new(&queue) == 0);
+  int taken = 0;
+  for (int i = 0; i < n || taken < n;) {
+    if (i < n) {
+      memset(records[i], 'a' + i % 26, size);
+      CHECK(verbena_start_append(client, queue, bucket, "async", records[i], size, (uint64_t)i * size, NULL, (void*)(intptr_t)i, NULL) == 0);
+      ++i;
+    }
+    if (native && i < n) continue; /* over HTTP they would overtake each other */
+    verbena_operation* done = next_done(queue);
+    verbena_object object = {.struct_size = sizeof object};
+    uint64_t bytes = 0;
+    const intptr_t number = (intptr_t)verbena_operation_context(done);
+    CHECK(verbena_operation_result(done, &bytes, &object, NULL) == 0 && bytes == size);
+    CHECK(object.size == (uint64_t)(number + 1) * size);
+    strcpy(etags[number], object.etag);
+    verbena_operation_free(done);
+    ++taken;
+  }
+  int messages = 1;
+  for (int i = 1; i < n; ++i) messages += strcmp(etags[i], etags[i - 1]) != 0;
+  CHECK(native ? messages < n / 4 : messages == n);
+  static char got[most * size];
+  uint64_t bytes = 0;
+  CHECK(verbena_get_bytes(client, bucket, "async", got, sizeof got, NULL, &bytes, NULL, NULL) == 0);
+  CHECK(bytes == (uint64_t)n * size && memcmp(got, records, bytes) == 0);
+
+  verbena_info* info = NULL;
+  const verbena_put_options options = {.struct_size = sizeof options, .info = &info};
+  CHECK(verbena_start_append(client, queue, bucket, "async", "x", 1, 1, NULL, NULL, NULL) == 0);
+  CHECK(verbena_start_append(client, queue, bucket, "async 2", "x", 1, VERBENA_APPEND_AT_END, &options, queue, NULL) == 0);
+  for (int i = 0; i < 2; ++i) {
+    verbena_operation* done = next_done(queue);
+    const int code = verbena_operation_result(done, NULL, NULL, NULL);
+    CHECK(verbena_operation_context(done) == queue ? code == 0 && verbena_operation_info(done) != NULL : code != 0);
+    verbena_operation_free(done);
+  }
+  CHECK(verbena_start_append(client, queue, bucket, "async", NULL, 1, 0, NULL, NULL, NULL) == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_start_append(client, queue, bucket, "async", "", 0, 0, NULL, NULL, NULL) == 0);
+  verbena_operation* done = next_done(queue);
+  CHECK(verbena_operation_result(done, NULL, NULL, NULL) != 0);
+  verbena_operation_free(done);
+  CHECK(verbena_delete(client, bucket, "async", NULL) == 0 && verbena_delete(client, bucket, "async 2", NULL) == 0);
+  verbena_queue_free(queue);
+}
+
+/* Cancelled ones come out while the server is frozen, and their memory is the caller's again: the first is in a message, the last
+ * waits behind others. */
+static void logs_that_are_cancelled(verbena_client* client, const char* bucket, pid_t server) {
+  enum { n = 10, size = 50 };
+  char records[n][size];
+  verbena_operation* operations[n];
+  verbena_queue* queue = NULL;
+  CHECK(verbena_queue_new(&queue) == 0);
+  freeze(server);
+  for (int i = 0; i < n; ++i) {
+    memset(records[i], 'a' + i, size);
+    CHECK(verbena_start_append(client, queue, bucket, "frozen", records[i], size, (uint64_t)i * size, NULL, NULL, &operations[i]) == 0);
+  }
+  verbena_operation_cancel(operations[0]);
+  verbena_operation_cancel(operations[n - 1]);
+  for (int i = 0; i < 2; ++i) {
+    verbena_operation* done = next_done(queue);
+    CHECK(done == operations[i == 0 ? 0 : n - 1]);
+    CHECK(verbena_operation_result(done, NULL, NULL, NULL) == VERBENA_CANCELLED);
+    verbena_operation_free(done);
+  }
+  memset(records[0], '!', size);
+  memset(records[n - 1], '!', size);
+  kill(server, SIGCONT);
+  for (int i = 0; i < n - 2; ++i) {
+    verbena_operation* done = next_done(queue);
+    CHECK(verbena_operation_result(done, NULL, NULL, NULL) == 0);
+    verbena_operation_free(done);
+  }
+  char got[n * size];
+  uint64_t bytes = 0;
+  CHECK(verbena_get_bytes(client, bucket, "frozen", got, sizeof got, NULL, &bytes, NULL, NULL) == 0 && bytes == (n - 1) * size);
+  for (int i = 0; i < (n - 1) * size; ++i) CHECK(got[i] == 'a' + i / size);
+  CHECK(verbena_delete(client, bucket, "frozen", NULL) == 0);
+  verbena_queue_free(queue);
+}
+
 /* Directory buckets: logs that grow, and objects that get other names. */
-static void logs(verbena_client* maker, verbena_client* client, const char* bucket) {
+static void logs(verbena_client* maker, verbena_client* client, const char* bucket, const char* via, pid_t server) {
   CHECK(verbena_make_bucket(maker, bucket, NULL) == 0);
   verbena_object object = {.struct_size = sizeof object};
   CHECK(verbena_append(client, bucket, "log", "one ", 4, 0, NULL, &object, NULL) == 0 && object.size == 4);
@@ -229,6 +342,9 @@ static void logs(verbena_client* maker, verbena_client* client, const char* buck
   CHECK(bytes == 7 && strcmp(got, "one two") == 0);
   CHECK(verbena_rename(client, bucket, "log", "there", NULL) == VERBENA_NO_SUCH_KEY);
   CHECK(verbena_rename(client, bucket, "log", NULL, NULL) == VERBENA_INVALID_ARGUMENT);
+  const int native = strcmp(via, "native") == 0;
+  logs_without_waiting(client, bucket, native);
+  if (native) logs_that_are_cancelled(client, bucket, server);
   CHECK(verbena_delete(client, bucket, "there", NULL) == 0 && verbena_remove_bucket(maker, bucket) == 0);
 }
 
@@ -366,22 +482,6 @@ static void* cancel_soon(void* cancellation) {
   return NULL;
 }
 
-/* Returns when the process has stopped. */
-static void freeze(pid_t server) {
-  char path[64], line[512] = {0};
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)server);
-  kill(server, SIGSTOP);
-  for (int i = 0; i < 200; ++i) {
-    usleep(50000);
-    FILE* file = fopen(path, "r");
-    CHECK(file != NULL && fgets(line, sizeof line, file) != NULL);
-    fclose(file);
-    const char* name_end = strrchr(line, ')');
-    if (name_end != NULL && name_end[2] == 'T') break;
-  }
-  usleep(100000); /* its other threads */
-}
-
 /* A frozen server answers nobody: only the cancellation ends the calls, long before their timeouts. */
 static void cancellations(verbena_client* client, const char* bucket, pid_t server) {
   verbena_buffer* buffer = NULL;
@@ -494,7 +594,7 @@ int main(int argc, char** argv) {
   sizes(client, bucket);
   listings(client, bucket);
   watches(http, client, bucket, via);
-  logs(http, client, "abi-logs--local1-az1--x-s3");
+  logs(http, client, "abi-logs--local1-az1--x-s3", via, (pid_t)atoi(argv[2]));
   batches(client, bucket);
   parts(client, bucket, via);
   queues(client, bucket);

@@ -4,11 +4,13 @@ import asyncio
 import io
 import mmap
 import os
+import re
 import signal
 import sys
 import threading
 import time
 import unittest
+import urllib.request
 
 from python_case import ACCESS_KEY, SECRET_KEY, PythonCase
 import verbena
@@ -424,6 +426,54 @@ class Awaited(PythonCase):
                     await client.get("bucket", "a/7")
                 with self.assertRaises(verbena.errors.NoSuchKey):
                     await client.get_into("bucket", "a/7", into)
+        asyncio.run(main())
+
+    def append_messages(self):
+        with urllib.request.urlopen(f"http://{self.server.native}/-/metrics") as page:
+            found = re.search(rb'^verbena_native_requests_total{type="append"} (\d+)', page.read(), re.M)
+        return int(found.group(1)) if found else 0
+
+    def test_appends_that_are_not_waited_for_share_messages(self):
+        bucket, count = "py-async-logs--local1-az1--x-s3", 500
+        self.connect(via="http").make_bucket(bucket)
+        records = [f"{i:06}".encode() * 20 for i in range(count)]
+
+        async def main():
+            async with verbena.AsyncClient(client=self.connect(via="native")) as client:
+                before = self.append_messages()
+                replies = await asyncio.gather(*(client.append(bucket, "log", one, at=i * 120) for i, one in enumerate(records)))
+                self.assertEqual([one.size for one in replies], [(i + 1) * 120 for i in range(count)])
+                self.assertEqual({(one.bytes, one.door) for one in replies}, {(120, "native")})
+                self.assertLess(self.append_messages() - before, count // 4)
+                self.assertEqual(bytes(await client.get(bucket, "log")), b"".join(records))
+                with self.assertRaises(verbena.VerbenaError) as caught:
+                    await client.append(bucket, "log", b"x", at=1)
+                self.assertEqual(caught.exception.s3_code, "InvalidWriteOffset")
+                with client.client.allocate(4) as memory:
+                    memoryview(memory)[:] = b"more"
+                    self.assertEqual((await client.append(bucket, "log", memory)).size, count * 120 + 4)
+                await client.append(bucket, "typed", bytearray(b"x"), content_type="text/x")
+                self.assertEqual((await client.head(bucket, "typed")).content_type, "text/x")
+                for wrong in ({"at": -1}, {"at": 2**64 - 1}, {"at": "1"}):
+                    with self.assertRaises((TypeError, ValueError, OverflowError)):
+                        await client.append(bucket, "log", b"x", **wrong)
+                with self.assertRaises(TypeError):
+                    await client.put(bucket, "log", b"x", at=0)
+                with self.assertRaises(verbena.VerbenaError):
+                    await client.append(bucket, "log", b"")
+                # One that is cancelled leaves the others alone.
+                tasks = [asyncio.ensure_future(client.append(bucket, "cancelled", records[i])) for i in range(100)]
+                await asyncio.sleep(0)
+                tasks[50].cancel()
+                done = await asyncio.gather(*tasks, return_exceptions=True)
+                self.assertEqual([i for i, one in enumerate(done) if isinstance(one, BaseException) and i != 50], [])
+                whole = bytes(await client.get(bucket, "cancelled"))
+                for i, one in enumerate(done):
+                    if not isinstance(one, BaseException):
+                        self.assertEqual(whole[one.size - 120:one.size], records[i])
+            async with verbena.AsyncClient(client=self.connect(via="http")) as client:
+                for i in range(3):
+                    self.assertEqual((await client.append(bucket, "http", b"abc")).size, 3 * (i + 1))
         asyncio.run(main())
 
 

@@ -27,7 +27,6 @@
 #include <cstring>
 #include <mutex>
 #include <semaphore>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -145,7 +144,6 @@ int write(const verbena::Client& client, const std::string& bucket, const std::s
     std::fprintf(stderr, "the log ends in the midst of a record: %llu\n", static_cast<unsigned long long>(size));
     return 1;
   }
-  std::stop_source stop;
   std::vector<verbena::Buffer> buffers;
   for (unsigned i = 0; i < in_flight; ++i) buffers.push_back(buffer_of(client, record(0)));
   return run_window(size / record_size, count, in_flight, [&](uint64_t number, auto done) {
@@ -156,7 +154,7 @@ int write(const verbena::Client& client, const std::string& bucket, const std::s
     std::string name = key;
     if (append) {
       options.append_at = number * record_size;
-      if (alone) options.cancel = stop.get_token();  // what can be cancelled shares no message
+      options.describe = alone;  // of which no message is shared
     } else {
       name += "-" + std::to_string(number % in_flight);
     }

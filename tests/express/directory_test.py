@@ -205,6 +205,63 @@ class ATenantWithOneRight(unittest.TestCase):
             iam_call(self.server.http, "PutUserPolicy", UserName="reader", PolicyName="p", PolicyDocument=json.dumps(self.policy()))
 
 
+class SealedAppends(unittest.TestCase):
+    """Appends to encrypted objects: in a session that was signed by hand, and by a boto3 that knows no offsets, with lasting keys."""
+    KEY = "of-logs"
+    WAYS = {"s3": {"ServerSideEncryption": "AES256"}, "kms": {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": KEY},
+            "kms, the bucket's key": {"ServerSideEncryption": "aws:kms"}}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(args=["--set", "encryption.kms_keys=of-logs,another"]).start()
+        cls.root = Express(cls.server.http)
+        cls.root.make_bucket(BUCKET)
+        cls.root.make_bucket(OTHER)
+        rule = ("<ServerSideEncryptionConfiguration><Rule><ApplyServerSideEncryptionByDefault><SSEAlgorithm>aws:kms</SSEAlgorithm>"
+                f"<KMSMasterKeyID>{cls.KEY}</KMSMasterKeyID></ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>")
+        assert cls.root.call("PUT", f"/{BUCKET}?encryption", rule).status == 200
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop() == 0
+
+    def test_in_a_session(self):
+        session = self.root.open_session(BUCKET)
+        names = {"ServerSideEncryption": "x-amz-server-side-encryption", "SSEKMSKeyId": "x-amz-server-side-encryption-aws-kms-key-id"}
+        for number, how in enumerate(self.WAYS.values()):
+            headers = {names[name]: value for name, value in how.items()}
+            path, size = f"/{BUCKET}/by-hand-{number}", 0
+            for text in ("one ", "two ", "three"):
+                put = session.call("PUT", path, text, {**headers, "x-amz-write-offset-bytes": str(size)})
+                size += len(text)
+                self.assertEqual((put.status, put.headers.get("x-amz-object-size")), (200, str(size)), put.body)
+                self.assertEqual(put.headers["x-amz-server-side-encryption"], how["ServerSideEncryption"])
+            self.assertEqual(session.call("GET", path).body, b"one two three")
+            wrong = {"x-amz-server-side-encryption": "aws:kms", "x-amz-server-side-encryption-aws-kms-key-id": "another"}
+            refused = session.call("PUT", path, "x", {**wrong, "x-amz-write-offset-bytes": str(size)})
+            self.assertEqual((refused.status, refused.code), (400, "EncryptionTypeMismatch"))
+
+    def test_by_boto3(self):
+        s3 = boto3_client(self.server.http)
+        offset = []
+        s3.meta.events.register("before-call.s3.PutObject", lambda params, **_: params["headers"].update({"x-amz-write-offset-bytes": str(offset[-1])}))
+        for name, how in self.WAYS.items():
+            whole = b""
+            for text in (b"one ", b"two ", b"three" * 100_000):
+                offset.append(len(whole))
+                stored = s3.put_object(Bucket=BUCKET, Key=name, Body=text, **how)
+                whole += text
+                self.assertEqual(stored["ServerSideEncryption"], how["ServerSideEncryption"])
+                self.assertEqual(stored.get("SSEKMSKeyId"), None if name == "s3" else self.KEY)
+            got = s3.get_object(Bucket=BUCKET, Key=name)
+            self.assertEqual(got["Body"].read(), whole)
+            self.assertEqual(s3.get_object(Bucket=BUCKET, Key=name, Range="bytes=2-9")["Body"].read(), whole[2:10])
+
+    def test_without_a_configuration_no_key_is_meant(self):
+        answer = self.root.open_session(OTHER).call("PUT", f"/{OTHER}/k", "x", {"x-amz-server-side-encryption": "aws:kms"})
+        self.assertEqual((answer.status, answer.code), (400, "InvalidArgument"))
+
+
 class AppendsRace(unittest.TestCase):
     """Appends of several writers, while others remove the log and give it another name: a reader sees whole records, in the
     order in which each writer's were acknowledged, none twice."""

@@ -31,7 +31,7 @@ def main():
     # Modules are found from where a script lies: beside their node_modules.
     placed = folder / script.name
     shutil.copyfile(script, placed)
-    with Server() as server:
+    with Server(args=["--set", "encryption.kms_keys=of-logs,another"]) as server:
         done = subprocess.run(["node", str(placed), server.http, ACCESS_KEY, SECRET_KEY], env=client_environment(folder),
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
         if done.returncode != 0 or done.stdout.strip() != "ok":

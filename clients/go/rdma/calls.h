@@ -164,6 +164,41 @@ static inline int vb_append(verbena_client* client, const char* names, const voi
   return vb_end(answer, verbena_append(client, bucket, key, from, size, at, &options, &answer->object, &answer->transfer));
 }
 
+// What an append that nobody waits for takes along: a copy of the bytes, and whose it is.
+typedef struct {
+  uintptr_t handle;
+  char bytes[];
+} vb_appending;
+
+// names: bucket, key.
+static inline int vb_start_append(verbena_client* client, verbena_queue* queue, const char* names, const void* from, size_t size,
+                                  uint64_t at, uintptr_t handle, verbena_operation** operation, vb_answer* answer) {
+  const char *bucket = vb_next(&names), *key = vb_next(&names);
+  vb_appending* made = malloc(sizeof *made + size);
+  if (made == NULL) return VERBENA_LOCAL_ERROR;
+  made->handle = handle;
+  if (size > 0) memcpy(made->bytes, from, size);
+  const int code = vb_end(answer, verbena_start_append(client, queue, bucket, key, made->bytes, size, at, NULL, made, operation));
+  if (code != VERBENA_OK) free(made);
+  return code;
+}
+
+// The next one that is done. Whoever handles signals may interrupt it.
+static inline verbena_operation* vb_next_done(verbena_queue* queue, uintptr_t* handle) {
+  verbena_operation* done = NULL;
+  while (done == NULL) verbena_queue_next(queue, -1, &done);
+  *handle = ((vb_appending*)verbena_operation_context(done))->handle;
+  return done;
+}
+
+static inline int vb_appended(verbena_operation* done, vb_answer* answer) {
+  vb_begin(answer);
+  const int code = vb_end(answer, verbena_operation_result(done, &answer->bytes, &answer->object, &answer->transfer));
+  free(verbena_operation_context(done));
+  verbena_operation_free(done);
+  return code;
+}
+
 // names: bucket, from, to, source's if-match, if-match, if-none-match, token.
 static inline int vb_rename(verbena_client* client, const char* names, verbena_cancellation* cancellation, vb_answer* answer) {
   const char *bucket = vb_next(&names), *from = vb_next(&names), *to = vb_next(&names);

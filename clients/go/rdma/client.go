@@ -50,6 +50,7 @@ type Client struct {
 	cancellation *C.verbena_cancellation // of calls without a context that can end
 	closing      chan struct{}
 	once         sync.Once
+	appends      appends
 }
 
 // NewClient connects.
@@ -91,8 +92,10 @@ func (c *Client) Close() error {
 		runtime.SetFinalizer(c, nil)
 		close(c.closing)
 		C.verbena_cancel(c.cancellation)
+		c.appends.cancel()
 		c.mutex.Lock()
 		defer c.mutex.Unlock()
+		C.verbena_queue_free(c.appends.queue)
 		C.verbena_close(c.handle)
 		C.verbena_cancellation_free(c.cancellation)
 		c.handle, c.cancellation = nil, nil

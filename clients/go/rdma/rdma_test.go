@@ -92,6 +92,91 @@ func TestLogsGrowAndObjectsGetOtherNames(t *testing.T) {
 	}
 }
 
+// The ETag is that of the object after the message: so many ETags, so many messages.
+func TestAppendsThatNobodyWaitsForShareMessages(t *testing.T) {
+	const count = 500
+	name := bucket(t, connect(t, "auto"), "go-async-logs--local1-az1--x-s3")
+	client := connect(t, "native")
+	started := make([]*Appending, count)
+	var want []byte
+	record := make([]byte, 0, 100)
+	for i := range started {
+		record = append(record[:0], bytes.Repeat([]byte{byte('a' + i%26)}, 100)...) // the same memory for all
+		var err error
+		if started[i], err = client.StartAppend(name, "log", record, uint64(len(want))); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, record...)
+	}
+	tags := map[string]bool{}
+	for i, one := range started {
+		made, err := one.Wait(background)
+		if err != nil || made.Size != uint64(100*(i+1)) || made.Bytes != 100 || made.Door != "native" {
+			t.Fatalf("%d: %+v %v", i, made, err)
+		}
+		tags[made.ETag] = true
+	}
+	if len(tags) >= count/4 {
+		t.Fatal("messages:", len(tags))
+	}
+	if got, err := client.GetObject(background, name, "log"); err != nil || !bytes.Equal(got, want) {
+		t.Fatal(len(got), err)
+	}
+	wrong, err := client.StartAppend(name, "log", []byte("x"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed *Error
+	if _, err := wrong.Wait(background); !errors.As(err, &failed) || failed.S3Code != "InvalidWriteOffset" {
+		t.Fatal(err)
+	}
+	if _, err := client.StartAppend("", "log", nil, 0); !errors.Is(err, InvalidArgument) {
+		t.Fatal(err)
+	}
+	over := connect(t, "http")
+	for i := 1; i < 3; i++ {
+		one, err := over.StartAppend(name, "http", []byte("abc"), AtEnd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if made, err := one.Wait(background); err != nil || made.Size != uint64(3*i) {
+			t.Fatal(made, err)
+		}
+	}
+}
+
+func TestAppendsEndWithTheirContextAndTheirClient(t *testing.T) {
+	name := bucket(t, connect(t, "auto"), "go-ended-logs--local1-az1--x-s3")
+	client := connect(t, "native")
+	var all []*Appending
+	for i := 0; i < 50; i++ {
+		one, err := client.StartAppend(name, "log", []byte("record"), AtEnd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, one)
+	}
+	ended, end := context.WithCancel(background)
+	end()
+	if _, err := all[20].Wait(ended); err != nil && (!errors.Is(err, Cancelled) || !errors.Is(err, context.Canceled)) {
+		t.Fatal(err)
+	}
+	client.Close()
+	for i, one := range all {
+		select {
+		case <-one.Done():
+		default:
+			t.Fatal(i, "has no outcome")
+		}
+		if _, err := one.Wait(background); err != nil && !errors.Is(err, Cancelled) {
+			t.Fatal(i, err)
+		}
+	}
+	if _, err := client.StartAppend(name, "log", []byte("x"), AtEnd); !errors.Is(err, Closed) {
+		t.Fatal(err)
+	}
+}
+
 func TestErrorsAreFound(t *testing.T) {
 	client := connect(t, "auto")
 	name := bucket(t, client, "go-errors")

@@ -117,9 +117,20 @@ bool parse_get(Request* request, PyObject* const* values, Py_ssize_t nargs, PyOb
   return true;
 }
 
-bool parse_put(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names) {
+bool append_place(PyObject* at, uint64_t* place) {
+  *place = VERBENA_APPEND_AT_END;
+  if (at == NULL || at == Py_None) return true;
+  *place = PyLong_AsUnsignedLongLong(at);
+  if (PyErr_Occurred()) return false;
+  if (*place != VERBENA_APPEND_AT_END) return true;
+  PyErr_SetString(PyExc_ValueError, "no object is so long");
+  return false;
+}
+
+static bool parse_store(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names, bool appends) {
   memset(request, 0, sizeof *request);
   request->put.struct_size = sizeof request->put;
+  request->at = VERBENA_APPEND_AT_END;
   const Py_ssize_t n = names == NULL ? 0 : PyTuple_Size(names);
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject *name = PyTuple_GetItem(names, i), *value = values[nargs + i];
@@ -138,12 +149,22 @@ bool parse_put(Request* request, PyObject* const* values, Py_ssize_t nargs, PyOb
       request->put.md5_etag = PyObject_IsTrue(value) == 1;
     } else if (is(name, "describe")) {
       if (PyObject_IsTrue(value) == 1) request->put.info = &request->info;
+    } else if (appends && is(name, "at")) {
+      ok = append_place(value, &request->at);
     } else {
       ok = unknown(name);
     }
     if (!ok) return false;
   }
   return true;
+}
+
+bool parse_put(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names) {
+  return parse_store(request, values, nargs, names, false);
+}
+
+bool parse_append(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names) {
+  return parse_store(request, values, nargs, names, true);
 }
 
 void free_request(Request* request) {

@@ -469,17 +469,6 @@ static PyObject* client_delete(PyObject* self, PyObject* const* values, Py_ssize
   return finish((Client*)self, used, code);
 }
 
-// `at`: None for wherever the object ends.
-static bool place_of(PyObject* at, uint64_t* place) {
-  *place = VERBENA_APPEND_AT_END;
-  if (at == NULL || at == Py_None) return true;
-  *place = PyLong_AsUnsignedLongLong(at);
-  if (PyErr_Occurred()) return false;
-  if (*place != VERBENA_APPEND_AT_END) return true;
-  PyErr_SetString(PyExc_ValueError, "no object is so long");
-  return false;
-}
-
 static PyObject* client_append(PyObject* self, PyObject* arguments, PyObject* keywords) {
   static char* names[] = {"bucket", "key", "data", "at", "content_type", NULL};
   const char *bucket = NULL, *key = NULL;
@@ -487,7 +476,7 @@ static PyObject* client_append(PyObject* self, PyObject* arguments, PyObject* ke
   verbena_put_options options = {.struct_size = sizeof options};
   uint64_t place = 0;
   if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "ssO|O$z:append", names, &bucket, &key, &data, &at, &options.content_type) ||
-      !place_of(at, &place)) {
+      !append_place(at, &place)) {
     return NULL;
   }
   Client* client = (Client*)self;

@@ -85,6 +85,7 @@ PyObject* make_exception(void);
 typedef struct {
   verbena_get_options get;
   verbena_put_options put;
+  uint64_t at;  // of an append
   verbena_range* ranges;
   verbena_pair* pairs;
   PyObject* metadata_items;  // whose text the pairs are
@@ -93,6 +94,9 @@ typedef struct {
 } Request;
 bool parse_get(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 bool parse_put(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
+bool parse_append(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
+// Of an append; None or NULL is wherever the object ends.
+bool append_place(PyObject* at, uint64_t* place);
 void free_request(Request* request);
 // UTF-8 of a str, without zero bytes; NULL with an exception.
 const char* text_of(PyObject* value, const char* what);

@@ -18,7 +18,8 @@ typedef struct {
   int kind;
 } Operation;
 
-enum { start_get, start_put, start_head, start_delete, start_list };
+enum { start_get, start_put, start_head, start_delete, start_list, start_append };
+static bool has_memory(long kind) { return kind == start_get || kind == start_put || kind == start_append; }
 
 static int queue_init(PyObject* self, PyObject* arguments, PyObject* keywords) {
   (void)arguments, (void)keywords;
@@ -50,13 +51,15 @@ static PyObject* queue_start(PyObject* self, PyObject* const* values, Py_ssize_t
   const long kind = PyLong_AsLong(values[2]);
   const char *bucket = text_of(values[3], "bucket"), *key = bucket == NULL ? NULL : text_of(values[4], "key");
   if (key == NULL) return NULL;
-  const bool moves = kind == start_get || kind == start_put;
+  const bool moves = has_memory(kind);
   if (moves && (!PyObject_TypeCheck(values[5], buffer_type) || ((Buffer*)values[5])->buffer == NULL)) {
     PyErr_SetString(PyExc_TypeError, "memory must be a Buffer that is not released");
     return NULL;
   }
   Request request;
-  const bool parsed = kind == start_put ? parse_put(&request, values, nargs, names) : parse_get(&request, values, nargs, names);
+  const bool parsed = kind == start_put      ? parse_put(&request, values, nargs, names)
+                      : kind == start_append ? parse_append(&request, values, nargs, names)
+                                             : parse_get(&request, values, nargs, names);
   Operation* made = parsed ? (Operation*)PyType_GenericAlloc(operation_type, 0) : NULL;
   verbena_client* used = made == NULL ? NULL : begin_use((Client*)values[0]);
   if (used == NULL) {
@@ -88,6 +91,10 @@ static PyObject* queue_start(PyObject* self, PyObject* const* values, Py_ssize_t
       break;
     case start_put:
       code = verbena_start_put(used, queue, bucket, key, memory->buffer, 0, memory->size, &request.put, made, &made->operation);
+      break;
+    case start_append:
+      code = verbena_start_append(used, queue, bucket, key, verbena_buffer_data(memory->buffer), memory->size, request.at, &request.put,
+                                  made, &made->operation);
       break;
     case start_head: code = verbena_start_head(used, queue, bucket, key, &head, made, &made->operation); break;
     case start_delete: code = verbena_start_delete(used, queue, bucket, key, &gone, made, &made->operation); break;
@@ -152,7 +159,7 @@ static PyObject* queue_take(PyObject* self, PyObject* arguments) {
     operation->operation = NULL;
     bool failed = false;
     PyObject* value = answer_of(done, operation->kind, &failed);
-    if (operation->kind == start_get || operation->kind == start_put) --((Buffer*)operation->memory)->exports;
+    if (has_memory(operation->kind)) --((Buffer*)operation->memory)->exports;
     end_use(operation->client, operation->used);
     operation->used = NULL;
     PyObject* entry = value == NULL ? NULL : Py_BuildValue("(OON)", operation->future, failed ? Py_True : Py_False, value);

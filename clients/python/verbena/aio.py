@@ -8,7 +8,7 @@ import asyncio
 from . import _native
 from ._client import Client, ListedObject, connect
 
-_GET, _PUT, _HEAD, _DELETE, _LIST = range(5)
+_GET, _PUT, _HEAD, _DELETE, _LIST, _APPEND = range(6)
 
 
 class AsyncClient:
@@ -81,13 +81,21 @@ class AsyncClient:
         reply = await self._call(_GET, bucket, key, memory, **options)
         return memory if reply.bytes == len(memory) else memoryview(memory)[:reply.bytes]
 
-    async def put(self, bucket, key, data, **options):
+    async def _store(self, kind, store, bucket, key, data, **options):
         if isinstance(data, _native.Buffer):
-            return await self._call(_PUT, bucket, key, data, **options)
+            return await self._call(kind, bucket, key, data, **options)
         if memoryview(data).nbytes == 0:
-            return await asyncio.to_thread(self.client.put, bucket, key, b"", **options)
+            return await asyncio.to_thread(store, bucket, key, b"", **options)
         with self.client.register(data) as memory:
-            return await self._call(_PUT, bucket, key, memory, **options)
+            return await self._call(kind, bucket, key, memory, **options)
+
+    async def put(self, bucket, key, data, **options):
+        return await self._store(_PUT, self.client.put, bucket, key, data, **options)
+
+    async def append(self, bucket, key, data, at=None, *, content_type=None):
+        """As Client.append. Those of one key that are under way together leave in the order in which they were begun, and small ones
+        that lie one behind the other share messages by the native door, each with its own Reply."""
+        return await self._store(_APPEND, self.client.append, bucket, key, data, at=at, content_type=content_type)
 
     async def head(self, bucket, key, **options):
         return await self._call(_HEAD, bucket, key, **options)

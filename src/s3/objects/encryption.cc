@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/aead.h"
+#include "s3/names.h"
 
 namespace verbena::s3 {
 namespace {
@@ -217,7 +218,8 @@ void Seal::mark_object(const Service& service, std::string_view bucket, std::str
 
 namespace {
 
-// What stands in no request stands in the bucket's configuration, or in the server's. Encryption::none: nowhere.
+// What stands in no request stands in the bucket's configuration, or in the server's. Encryption::none: nowhere. The
+// key of a request that names none is that of a directory bucket's configuration, as AWS has it there.
 Task<Result<EncryptionWish>> settle_wish(Service& service, const std::string& bucket, EncryptionWish wish) {
   const EncryptionOptions& options = service.encryption;
   if (wish.method == Encryption::none) {
@@ -231,6 +233,14 @@ Task<Result<EncryptionWish>> settle_wish(Service& service, const std::string& bu
       wish.method = Encryption::aes256;
     } else {
       co_return wish;
+    }
+  }
+  if (wish.method == Encryption::kms && wish.kms_key_id.empty() && is_directory_bucket(bucket)) {
+    const auto document = co_await service.store.document(bucket, encryption_document);
+    if (!document && document.error() != Errc::not_found) co_return std::unexpected(document.error());
+    if (document) {
+      VB_CO_ASSIGN(const EncryptionWish configured, parse_default_encryption(**document));
+      wish.kms_key_id = configured.kms_key_id;
     }
   }
   co_return check_wish(options, std::move(wish));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/hex.h"
+#include "s3/names.h"
 #include "s3/objects/encryption.h"
 
 namespace verbena::s3 {
@@ -127,6 +128,8 @@ Result<EncryptionWish> read_encryption(const Context& context) {
   if (*method != "aws:kms") return fail(Errc::invalid_argument, "The encryption method specified is not supported.");
   wish.method = Encryption::kms;
   wish.kms_key_id = kms_key.value_or("");
+  // That may be for the bucket's configuration to say.
+  if (wish.kms_key_id.empty() && is_directory_bucket(context.bucket)) return wish;
   VB_TRY(check_kms_key(context.service.encryption,
                        wish.kms_key_id.empty() ? context.service.encryption.kms_default_key : wish.kms_key_id));
   return wish;

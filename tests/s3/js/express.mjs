@@ -5,7 +5,7 @@ import {
   AbortMultipartUploadCommand, CompleteMultipartUploadCommand, CopyObjectCommand, CreateBucketCommand,
   CreateMultipartUploadCommand, CreateSessionCommand, DeleteBucketCommand, DeleteObjectCommand, DeleteObjectsCommand,
   GetObjectAclCommand, GetObjectAttributesCommand, GetObjectCommand, GetObjectTaggingCommand, HeadBucketCommand,
-  HeadObjectCommand, ListBucketsCommand, ListDirectoryBucketsCommand, ListMultipartUploadsCommand, ListObjectsV2Command,
+  HeadObjectCommand, PutBucketEncryptionCommand, ListBucketsCommand, ListDirectoryBucketsCommand, ListMultipartUploadsCommand, ListObjectsV2Command,
   ListObjectVersionsCommand, ListPartsCommand, PutBucketVersioningCommand, PutObjectCommand, RenameObjectCommand,
   S3Client, UploadPartCommand, UploadPartCopyCommand,
 } from "@aws-sdk/client-s3";
@@ -85,6 +85,51 @@ async function appends() {
   await assert.rejects(s3.send(new PutObjectCommand({ Bucket, Key, Body: "x", WriteOffsetBytes: 1 })), { name: "InvalidWriteOffset" });
 }
 
+// Logs that grow encrypted: each append says how, or the bucket's configuration does.
+async function sealedAppends() {
+  const other = "js-sealed--local1-az1--x-s3", key = "of-logs";
+  await control.send(new CreateBucketCommand({
+    Bucket: other,
+    CreateBucketConfiguration: {
+      Location: { Name: "local1-az1", Type: "AvailabilityZone" },
+      Bucket: { DataRedundancy: "SingleAvailabilityZone", Type: "Directory" },
+    },
+  }));
+  await control.send(new PutBucketEncryptionCommand({
+    Bucket: other,
+    ServerSideEncryptionConfiguration: { Rules: [{ ApplyServerSideEncryptionByDefault: { SSEAlgorithm: "aws:kms", KMSMasterKeyID: key }, BucketKeyEnabled: true }] },
+  }));
+  const ways = [
+    [Bucket, "log of S3", { ServerSideEncryption: "AES256" }],
+    [other, "log of KMS", { ServerSideEncryption: "aws:kms", SSEKMSKeyId: key }],
+    [other, "log of the bucket's key", { ServerSideEncryption: "aws:kms" }],  // which AWS recommends
+    [other, "log of the configuration", {}],
+  ];
+  for (const [Bucket, Key, how] of ways) {
+    let size = 0, whole = "";
+    for (const record of ["one ", "two ", "three ", "four ".repeat(20_000)]) {
+      const put = await s3.send(new PutObjectCommand({ Bucket, Key, Body: record, WriteOffsetBytes: size, ...how }));
+      size += record.length;
+      whole += record;
+      assert.equal(put.Size, size, Key);
+      assert.equal(put.ServerSideEncryption, Bucket === other ? "aws:kms" : "AES256", Key);
+      assert.equal(put.SSEKMSKeyId, Bucket === other ? key : undefined, Key);
+    }
+    const got = await s3.send(new GetObjectCommand({ Bucket, Key }));
+    assert.equal(got.ServerSideEncryption, Bucket === other ? "aws:kms" : "AES256");
+    assert.equal(await text(got), whole);
+    assert.equal(await text(await s3.send(new GetObjectCommand({ Bucket, Key, Range: "bytes=2-9" }))), whole.slice(2, 10));
+    const head = await s3.send(new HeadObjectCommand({ Bucket, Key }));
+    assert.equal(head.ContentLength, size);
+    assert.equal(head.SSEKMSKeyId, Bucket === other ? key : undefined);
+    const another = Bucket === other ? { ServerSideEncryption: "AES256" } : {};
+    await assert.rejects(s3.send(new PutObjectCommand({ Bucket, Key, Body: "x", WriteOffsetBytes: size, ...another })), { name: "EncryptionTypeMismatch" });
+    await assert.rejects(s3.send(new PutObjectCommand({ Bucket, Key, Body: "x", WriteOffsetBytes: 1, ...how })), { name: "InvalidWriteOffset" });
+    await s3.send(new DeleteObjectCommand({ Bucket, Key }));
+  }
+  await control.send(new DeleteBucketCommand({ Bucket: other }));
+}
+
 async function renames() {
   await s3.send(new RenameObjectCommand({ Bucket, Key: "log 2", RenameSource: "log", ClientToken: "once" }));
   await s3.send(new RenameObjectCommand({ Bucket, Key: "log 2", RenameSource: "log", ClientToken: "once" }));
@@ -138,6 +183,6 @@ async function clear() {
   await control.send(new DeleteBucketCommand({ Bucket }));
 }
 
-for (const step of [buckets, objects, appends, renames, multipart, refusals, clear]) await step();
+for (const step of [buckets, objects, appends, sealedAppends, renames, multipart, refusals, clear]) await step();
 assert.ok(sessions > 30, `${sessions} requests were in a session, ${others} were not`);
 console.log("ok");
