@@ -1,12 +1,13 @@
 // What the Go package calls: one crossing into C for each operation. Failures come with the call, since the library keeps them per
-// thread and a goroutine may go on in another one. Names come as one text with zero bytes between them.
+// thread and a goroutine may go on in another one; they are large and seldom, so an answer has a pointer, which failure() frees.
+// Names come as one text with zero bytes between them.
 #include <stdlib.h>
 #include <string.h>
 
 #include "verbena/verbena.h"
 
 typedef struct {
-  verbena_error error;
+  verbena_error* error;
   verbena_object object;
   verbena_transfer transfer;
   uint64_t bytes;
@@ -26,8 +27,11 @@ static inline int vb_begin(vb_answer* answer) {
 
 static inline int vb_end(vb_answer* answer, int code) {
   if (code == VERBENA_OK) return 0;
-  answer->error.struct_size = sizeof answer->error;
-  verbena_error_details(&answer->error);
+  answer->error = calloc(1, sizeof *answer->error);
+  if (answer->error != NULL) {
+    answer->error->struct_size = sizeof *answer->error;
+    verbena_error_details(answer->error);
+  }
   return code;
 }
 

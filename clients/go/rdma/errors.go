@@ -6,6 +6,7 @@ import "C"
 import (
 	"context"
 	"fmt"
+	"unsafe"
 )
 
 // Code says why a call failed. Codes are errors, so that errors.Is(err, rdma.NoSuchKey) works.
@@ -73,12 +74,12 @@ func failure(ctx context.Context, code C.int, answer *C.vb_answer) error {
 	if code == C.VERBENA_OK {
 		return nil
 	}
-	made := &Error{
-		Code:       Code(code),
-		S3Code:     C.GoString(&answer.error.s3_code[0]),
-		RequestID:  C.GoString(&answer.error.request_id[0]),
-		HTTPStatus: int(answer.error.http_status),
-		Message:    C.GoString(&answer.error.message[0]),
+	made := &Error{Code: Code(code)}
+	if said := answer.error; said != nil { // nil: no memory was left for it
+		made.S3Code, made.RequestID = C.GoString(&said.s3_code[0]), C.GoString(&said.request_id[0])
+		made.HTTPStatus, made.Message = int(said.http_status), C.GoString(&said.message[0])
+		C.free(unsafe.Pointer(said))
+		answer.error = nil
 	}
 	if made.Code == Cancelled && ctx != nil {
 		made.cause = ctx.Err()
