@@ -16,9 +16,11 @@ namespace {
 
 // By what the bucket or the server says: room is set aside, bytes are sealed, or events are left. put_object() does.
 bool asks_for_more(const Service& service, const Caller& caller, const BucketAccess& access) {
+  if (access.has_quota() || access.notifications != nullptr) return true;
   const auto agreed = session_encryption(caller, {});
-  return access.has_quota() || access.notifications != nullptr || service.encryption.keys != nullptr || !agreed ||
-         agreed->method != Encryption::none;
+  if (!agreed || agreed->method != Encryption::none) return true;
+  const EncryptionOptions& encryption = service.encryption;
+  return encryption.keys != nullptr && (encryption.by_default || access.encrypts);
 }
 
 bool is_well_formed(const PutNow& put) {

@@ -99,12 +99,28 @@ TEST_F(PutNowTest, WhatIsLargeOrEmptyOrNamedWronglyIsLeftToPutObject) {
   EXPECT_FALSE(put({.key = "not\xffutf8"}, alice_));
 }
 
-TEST_F(PutNowTest, AQuotaAndEncryptionAreLeftToPutObject) {
+TEST_F(PutNowTest, WhatIsEncryptedIsLeftToPutObject) {
   const auto keys = auth::KeyRing::in_memory();
-  look();
   service.encryption.keys = keys.get();
+  look();
+  EXPECT_TRUE(put({}, alice_));
+  service.encryption.by_default = true;
   EXPECT_FALSE(put({}, alice_));
-  service.encryption.keys = nullptr;
+  service.encryption.by_default = false;
+  const std::string rule =
+      "<ServerSideEncryptionConfiguration><Rule><ApplyServerSideEncryptionByDefault><SSEAlgorithm>AES256"
+      "</SSEAlgorithm></ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>";
+  ASSERT_EQ(as(alice_, "PUT", "/bucket?encryption", rule).status, 200);
+  EXPECT_FALSE(put({}, alice_)) << "from the moment on that the rule was acknowledged";
+  look();
+  EXPECT_FALSE(put({}, alice_));
+  ASSERT_EQ(as(alice_, "DELETE", "/bucket?encryption").status, 204);
+  look();
+  EXPECT_TRUE(put({}, alice_));
+}
+
+TEST_F(PutNowTest, AQuotaIsLeftToPutObject) {
+  look();
   EXPECT_TRUE(put({}, alice_));
   store.document("bucket", std::string(quota_document), auth::quota_text({.bytes = 1000}));
   service.access->changed();
