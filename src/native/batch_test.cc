@@ -33,6 +33,11 @@ class TestWindow final : public fabric::Window {
     co_return Result<void>{};
   }
   size_t immediate_size_max() const override { return state_.immediate ? 64 * KiB : 0; }
+  Result<void> read_now(MutableBytes into, uint64_t at) override {
+    if (state_.broken) return fail(Errc::rdma_transfer_failed, "test");
+    std::memcpy(into.data(), memory_.data() + at, into.size());
+    return {};
+  }
   Result<void> write_now(Bytes from, uint64_t at) override {
     ++state_.writes;
     if (state_.broken) return fail(Errc::rdma_transfer_failed, "test");
@@ -281,6 +286,33 @@ TEST_F(BatchTest, ManyObjectsAreStoredAndRemovedByOneMessage) {
   ASSERT_EQ(removed.entries.size(), 3u);
   for (const auto& entry : removed.entries) EXPECT_EQ(entry.code, Errc::ok);
   EXPECT_EQ(store_.count("bucket"), 2u);
+  EXPECT_EQ(door_->in_flight(), 0u);
+}
+
+TEST_F(BatchTest, SmallItemsAreStoredWithoutAWriterWhenNothingHasToBeWaitedFor) {
+  store_.put("bucket", "there", "x");
+  ask(wire::Type::head_many, head(), {{"there"}});  // the bucket's access is known from here on
+  const std::string large(17 * KiB, 'l');
+  std::ranges::copy(as_bytes(large), memory_.begin());
+  const size_t before = store_.writers_made;
+  auto put = ask(wire::Type::put_many, head(), {{"a", {}, "inline"}, {"b", {0, 64, 4 * KiB}}, {"c", {0, 0, 16 * KiB}}});
+  ASSERT_EQ(put.entries.size(), 3u);
+  for (const auto& entry : put.entries) {
+    EXPECT_EQ(entry.code, Errc::ok);
+    EXPECT_EQ(entry.etag.size(), 34u);
+    EXPECT_GT(entry.modified_us, 0);
+  }
+  EXPECT_EQ(put.entries[1].length, 4 * KiB);
+  EXPECT_EQ(store_.writers_made, before);
+  EXPECT_EQ(store_.object("bucket", "a").data, "inline");
+  EXPECT_EQ(store_.object("bucket", "b").data, std::string(4 * KiB, 'l'));
+  EXPECT_EQ(store_.object("bucket", "c").data, std::string(16 * KiB, 'l'));
+  // What has to be waited for, or asked for, has a writer.
+  put = ask(wire::Type::put_many, head(),
+            {{"large", {0, 0, 17 * KiB}}, {"new", {}, "x", wire::field_if_none_match, 0, "*"}, {"empty", {}, ""}});
+  for (const auto& entry : put.entries) EXPECT_EQ(entry.code, Errc::ok);
+  EXPECT_EQ(store_.writers_made, before + 3);
+  EXPECT_EQ(arena_->leased_bytes(), 0u);
   EXPECT_EQ(door_->in_flight(), 0u);
 }
 

@@ -5,12 +5,16 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <algorithm>
+
+#include "memory/budget.h"
 #include "native/batch_check.h"
 #include "native/endpoint.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
 #include "s3/bucket_traffic.h"
 #include "s3/door_metrics.h"
+#include "s3/objects/put_now.h"
 
 namespace verbena::native {
 
@@ -93,6 +97,7 @@ void WriteBatch::begin_next(const Shared& shared) {
     return complete(index, {.done = true, .code = Errc::access_denied, .etag = {}, .version = {}}, bucket, item_.key,
                     0);
   }
+  if (is_put() && is_small() && write_now(shared, index)) return;
   boost::asio::io_context& io = endpoint.core().io();
   if (is_put()) {
     boost::asio::co_spawn(io, write(shared, caller_, index, put_request(), item_.inline_bytes, item_.place),
@@ -102,6 +107,55 @@ void WriteBatch::begin_next(const Shared& shared) {
                           remove(shared, caller_, index, std::string(bucket), std::string(item_.key), remove_request()),
                           boost::asio::detached);
   }
+}
+
+// Zero bytes need no window: some devices drop transfers of nothing.
+bool WriteBatch::from_window() const { return item_.place.window != wire::no_window && item_.place.size != 0; }
+
+bool WriteBatch::is_small() const {
+  const uint64_t size = from_window() ? item_.place.size : item_.inline_bytes.size();
+  const bool conditions = item_.has(wire::field_if_match) || item_.has(wire::field_if_none_match);
+  return size != 0 && size <= s3::put_now_max && !conditions;
+}
+
+// The item's bytes where they can be had now, and there is memory for them: read_chunk() of s3/objects/put waits.
+std::optional<memory::Chunk> WriteBatch::bytes_at_hand() {
+  const wire::BatchPlace& place = item_.place;
+  fabric::Window* const window = from_window() ? windows_[place.window].get() : nullptr;
+  const size_t size = window == nullptr ? item_.inline_bytes.size() : place.size;
+  if (window != nullptr && window->immediate_size_max() < size) return std::nullopt;
+  memory::Arena& arena = op_->endpoint->door().service.arena;
+  memory::Share share(arena, caller_->peer_address, size);
+  auto charge = share.try_take(size);
+  if (!charge || charge->bytes() < size) return std::nullopt;
+  auto lease = arena.lease(size);
+  if (!lease) return std::nullopt;
+  lease->attach(std::move(*charge));
+  const MutableBytes bytes = lease->bytes();
+  if (window == nullptr) {
+    std::ranges::copy(item_.inline_bytes, bytes.begin());
+  } else if (!window->read_now(bytes, place.offset)) {
+    return std::nullopt;
+  }
+  return memory::Chunk{std::move(*lease), bytes};
+}
+
+// A small item without a coroutine. False: nothing was done, and write() has to.
+bool WriteBatch::write_now(const Shared& shared, size_t index) {
+  auto bytes = bytes_at_hand();
+  if (!bytes) return false;
+  const std::string_view bucket = reader_->head().buckets[item_.bucket];
+  s3::PutNow put{.bucket = bucket, .key = item_.key};
+  if (item_.expected) put.expected.push_back({item_.expected->algorithm, std::string(item_.expected->value), 0});
+  for (const auto& header : item_.headers) put.headers.emplace_back(header.name, header.value);
+  put.bytes = std::move(*bytes);
+  put.executor = op_->endpoint->core().io().get_executor();
+  // The item's key is there until the next item is read; it is asked for where requests are observed.
+  put.then = [shared, index, bucket, key = op_->is_noted() ? std::string(item_.key) : std::string(),
+              window_bytes = from_window() ? item_.place.size : 0](Result<store::ObjectInfo> info) {
+    (*shared)->write->stored(index, std::move(info), bucket, key, window_bytes);
+  };
+  return s3::put_now(op_->endpoint->door().service, *caller_, put);
 }
 
 // Begins the writes in order, as many at once as may be; the last to leave replies.
@@ -157,19 +211,31 @@ Task<void> WriteBatch::write(Shared shared, CallerPtr caller, size_t index, s3::
     InlineSource source(inline_bytes);
     stored = co_await s3::put_object(service, *caller, std::move(request), source);
   }
+  Result<store::ObjectInfo> info;
+  if (stored) {
+    info = std::move(stored->info);
+  } else {
+    info = std::unexpected(stored.error());
+  }
+  batch.stored(index, std::move(info), bucket, key, from_window ? place.size : 0);
+}
+
+void WriteBatch::stored(size_t index, Result<store::ObjectInfo> info, std::string_view bucket, std::string_view key,
+                        uint64_t window_bytes) {
   Written written;
   written.done = true;
-  if (stored) {
-    written.size = stored->info.size;
-    written.modified_us = stored->info.modified_us;
-    written.etag = std::move(stored->info.etag);
-    written.version = std::move(stored->info.version_id);
-    (from_window ? endpoint.door().metrics.window_in : endpoint.door().metrics.inline_in).add(written.size);
+  if (info) {
+    written.size = info->size;
+    written.modified_us = info->modified_us;
+    written.etag = std::move(info->etag);
+    written.version = std::move(info->version_id);
+    Metrics& metrics = op_->endpoint->door().metrics;
+    (window_bytes != 0 ? metrics.window_in : metrics.inline_in).add(written.size);
     s3::count_bytes(s3::Door::native, s3::Direction::in, written.size);
   } else {
-    written.code = wire_code(stored.error().code);
+    written.code = wire_code(info.error().code);
   }
-  batch.complete(index, std::move(written), bucket, key, from_window ? place.size : 0);
+  complete(index, std::move(written), bucket, key, window_bytes);
 }
 
 Task<void> WriteBatch::remove(Shared shared, CallerPtr caller, size_t index, std::string bucket, std::string key,

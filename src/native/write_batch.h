@@ -48,9 +48,16 @@ class WriteBatch {
   static Task<void> remove(Shared shared, CallerPtr caller, size_t index, std::string bucket, std::string key,
                            store::RemoveRequest request);
   void begin_next(const Shared& shared);
+  bool from_window() const;  // the item's bytes
+  bool is_small() const;
+  std::optional<memory::Chunk> bytes_at_hand();
+  bool write_now(const Shared& shared, size_t index);
   bool still_allowed();
   s3::PutRequest put_request() const;
   store::RemoveRequest remove_request() const;
+  // What a PUT came to. `window_bytes`: of its place; 0: it came inline.
+  void stored(size_t index, Result<store::ObjectInfo> info, std::string_view bucket, std::string_view key,
+              uint64_t window_bytes);
   void complete(size_t index, Written written, std::string_view bucket, std::string_view key, uint64_t bytes);
   void tell(const Written& written);
   void finish();

@@ -46,6 +46,12 @@ class Blobs {
   virtual ~Blobs() = default;
   virtual std::shared_ptr<BlobWriter> create(const Bucket& bucket, std::optional<uint64_t> size_hint) = 0;
 
+  // A writer that has finished, of `bytes`, at least one: what `ref` says then is what finish() would have. Null: they
+  // have to be waited for. Asked only of engines whose Context has a whole_put_max.
+  virtual std::shared_ptr<BlobWriter> create_whole(const Bucket& /*bucket*/, Bytes /*bytes*/, BlobRef& /*ref*/) {
+    return nullptr;
+  }
+
   // An object's reader: `blobs` are its bytes, end to end, and are held as long as it lives. `name`: for the log.
   // `rows`: the view that the object was found in; would_block as its looks. Null: some of it was removed before it was
   // held.

@@ -15,6 +15,8 @@
 // counts.
 #pragma once
 
+#include <boost/asio/any_io_executor.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -95,6 +97,8 @@ class Transaction : public View {
   virtual void on_commit(std::function<void()> effect) = 0;
 };
 
+using Committed = std::move_only_function<void(Result<void>)>;
+
 using Look = std::function<Result<void>(View&)>;
 using Judge = std::function<Result<void>(Transaction&)>;
 
@@ -120,6 +124,11 @@ class Catalogue {
   // do. After io_error and insufficient_storage the change is not visible and will not be, except that a crash may
   // bring it back, whole.
   virtual Task<Result<void>> commit(Change change) = 0;
+  // The same without a coroutine: `then` is told once, within the call or later on the executor. Asked only of engines
+  // whose Context has a whole_put_max.
+  virtual void commit_then(Change /*change*/, boost::asio::any_io_executor /*executor*/, Committed then) {
+    then(fail(Errc::unsupported, "catalogue: commits wait"));
+  }
   // What was committed before the call is durable after it, whatever its bucket.
   virtual Task<Result<void>> sync() = 0;
 };

@@ -4,6 +4,7 @@
 
 #include "base/metrics.h"
 #include "store/hot_object.h"
+#include "store/whole_put.h"
 
 namespace verbena::store {
 namespace {
@@ -194,6 +195,24 @@ Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create(std::string_view bu
   uint64_t keep_max = std::min<uint64_t>(options_.object_size_max, tier_->capacity());
   if (size_hint && *size_hint > keep_max) keep_max = 0;
   co_return std::make_unique<FillingWriter>(std::move(writer), tier_, *options_.arena, keep_max, bucket, key);
+}
+
+// As FillingWriter.
+bool HotStore::put_whole(WholePut& put) {
+  struct Filling {
+    cache::HotTier::Change change;
+    HotPieces pieces;
+  };
+  const uint64_t keep_max = std::min<uint64_t>(options_.object_size_max, tier_->capacity());
+  auto filling = std::make_unique<Filling>(
+      Filling{tier_->change(cache::Key{put.bucket, put.key}), HotPieces(*options_.arena, tier_, keep_max)});
+  put.bytes = filling->pieces.take(std::move(put.bytes), 0, true);
+  put.then = [filling = std::move(filling), then = std::move(put.then)](Result<ObjectInfo> stored) mutable {
+    if (stored) filling->change.publish(filling->pieces.finish(*stored));
+    filling.reset();
+    then(std::move(stored));
+  };
+  return below_.put_whole(put);
 }
 
 Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create_append(std::string_view bucket, std::string_view key,

@@ -39,6 +39,8 @@ class HotStore final : public Store, private SharedKeys::Listener {
                                 std::string_view version_id = {}) override;
   Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
                                                      std::optional<uint64_t> size_hint) override;
+  uint64_t whole_put_max() const override { return below_.whole_put_max(); }
+  bool put_whole(WholePut& put) override;
   Task<Result<std::unique_ptr<ObjectWriter>>> create_append(std::string_view bucket, std::string_view key,
                                                             std::optional<uint64_t> size_hint,
                                                             AppendSealPtr seal) override;

@@ -2,6 +2,7 @@
 
 #include "base/metrics.h"
 #include "store/local/test_store.h"
+#include "store/whole_put.h"
 
 namespace verbena::store {
 namespace {
@@ -51,6 +52,28 @@ TEST_F(HotStoreTest, APutIsHotAndReadsTouchNoDisk) {
     EXPECT_TRUE(*get("k") == bytes) << size;
     fs_.fail_reads(false);
   }
+}
+
+TEST_F(HotStoreTest, WhatIsPutAtOnceIsHotAndTakesThePlaceOfWhatWas) {
+  ASSERT_TRUE(put("k", "before"));
+  const std::string bytes = pattern(5000, 1);
+  std::optional<Result<ObjectInfo>> told;
+  WholePut whole{.bucket = "b", .key = "k", .info = {}, .bytes = t_.chunk(bytes), .executor = {}, .then = {}};
+  whole.info.size = bytes.size();
+  whole.executor = t_.io().get_executor();
+  whole.then = [&](Result<ObjectInfo> stored) { told = std::move(stored); };
+  {
+    t_.io().restart();
+    const auto waits = boost::asio::make_work_guard(t_.io());
+    ASSERT_TRUE(hot_->put_whole(whole));
+    EXPECT_FALSE(is_hot("k")) << "between the two";
+    while (!told) t_.io().run_one();
+  }
+  ASSERT_TRUE(*told);
+  break_disk();
+  EXPECT_TRUE(is_hot("k"));
+  EXPECT_TRUE(*get("k") == bytes);
+  fs_.fail_reads(false);
 }
 
 TEST_F(HotStoreTest, AWholeReadMakesHotAPartDoesNot) {

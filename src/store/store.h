@@ -309,6 +309,8 @@ inline void change_attributes(Attributes& attributes, const Attributes& changes)
   }
 }
 
+struct WholePut;  // whole_put.h
+
 class AppendSeal;
 using AppendSealPtr = std::shared_ptr<const AppendSeal>;
 
@@ -389,6 +391,12 @@ class Store {
   // `size_hint`: the final size if known; decides the layout, not the result.
   virtual Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
                                                              std::optional<uint64_t> size_hint) = 0;
+  // Up to which size an object may be put by put_whole(); 0: none may.
+  virtual uint64_t whole_put_max() const { return 0; }
+  // What create(), append() and commit() do of a small object without conditions, and no coroutine. True: `put.then` is
+  // told of it. False: it may have to wait for something. Nothing was stored then; the bytes are still there, but none
+  // of the rest is of use any more: the caller begins anew with create().
+  virtual bool put_whole(WholePut& /*put*/) { return false; }
   // A writer whose commit adds its bytes to the object's end (logic/append.h). What readers have open stays as it was.
   // It takes plain bytes: `seal` says how they are encrypted (append_seal.h), null that they are not.
   virtual Task<Result<std::unique_ptr<ObjectWriter>>> create_append(std::string_view bucket, std::string_view key,

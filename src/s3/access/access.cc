@@ -9,6 +9,7 @@
 #include "s3/buckets/bucket_document.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/names.h"
+#include "s3/objects/encryption.h"
 
 namespace verbena::s3 {
 namespace {
@@ -100,6 +101,8 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   }
   VB_CO_ASSIGN(const auto notifications, co_await optional_document(service, bucket, notification_document));
   VB_CO_TRY(read_notifications(notifications, *access));
+  VB_CO_ASSIGN(const auto encryption, co_await optional_document(service, bucket, encryption_document));
+  access->encrypts = encryption != nullptr;
   co_return BucketAccessPtr(std::move(access));
 }
 

@@ -39,6 +39,7 @@ struct BucketAccess {
   PublicAccessBlock block;
   auth::LimitsPtr limits, owner_limits;  // quotas of the bucket and of its owner; null: none
   bool directory = false;                // a directory bucket: no lists, nothing for everybody
+  bool encrypts = false;                 // the bucket says how its objects are encrypted, which put_now() must know
   // Not about access, but asked for by every GET as well; null: none, or none that can be read.
   std::shared_ptr<const std::vector<LifecycleRule>> lifecycle;
   std::shared_ptr<const NotificationRules> notifications;  // by each change; null: none

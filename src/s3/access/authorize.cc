@@ -379,7 +379,12 @@ Error missing_error(const Service& service, const Caller& caller, const BucketAc
 Result<store::Attributes> authorize_new_object(const Service& service, const Caller& caller, const BucketAccess& access,
                                                const Asked& asked, const AclWish& wish) {
   VB_TRY(authorize(service, caller, access, asked));
-  VB_ASSIGN(const Acl acl, new_object_acl(caller, access, wish));
+  // The list that most objects have: nothing is kept of it.
+  const bool private_list = !wish.any() && (!access.lists_count() || owner_of(caller) == access.owner);
+  Acl acl;
+  if (!private_list) {
+    VB_ASSIGN(acl, new_object_acl(caller, access, wish));
+  }
   // What else the request sets has actions of its own. Within the owner's account each must be allowed. A writer from
   // elsewhere owns what it writes: it tags its object and gives it away unless a policy denies that, but locks nothing.
   const bool own = owns(principal_of(caller), access.owner);
@@ -388,7 +393,7 @@ Result<store::Attributes> authorize_new_object(const Service& service, const Cal
     const auto decision = ask(service, caller, access, besides);
     return decision == auth::Decision::allowed || (decision == auth::Decision::refused && !must_be_allowed);
   };
-  const bool listed = access.lists_count() && !is_private(acl);
+  const bool listed = !private_list && access.lists_count() && !is_private(acl);
   const bool tagged = asked.tags != nullptr && !asked.tags->empty();
   const bool retained = asked.lock != nullptr && asked.lock->mode != store::LockMode::none;
   const bool held = asked.lock != nullptr && asked.lock->legal_hold;
@@ -396,6 +401,7 @@ Result<store::Attributes> authorize_new_object(const Service& service, const Cal
       (retained && !may(action::put_retention, true)) || (held && !may(action::put_legal_hold, true))) {
     return fail(Errc::access_denied, "authorize: what comes with the object");
   }
+  if (private_list) return store::Attributes();
   return acl_attributes(access, acl);
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/hex.h"
 #include "base/way.h"
 #include "memory/budget.h"
 #include "s3/access/authorize.h"
@@ -90,16 +91,6 @@ Task<Result<void>> expect_end(memory::Source& body) {
   co_return Result<void>{};
 }
 
-Result<void> verify(const std::vector<store::Checksum>& expected, const std::vector<store::Checksum>& computed) {
-  for (const auto& wanted : expected) {
-    const auto same = [&](const store::Checksum& c) { return c.algorithm == wanted.algorithm; };
-    const auto found = std::ranges::find_if(computed, same);
-    if (found == computed.end()) return fail(Errc::malformed_trailer, "checksum was not announced");
-    if (found->value != wanted.value) return fail(Errc::bad_digest, "checksum");
-  }
-  return {};
-}
-
 // A body may take minutes: who may not write any more when it has come, or has no key any more, stores nothing.
 Task<Result<store::Attributes>> authorize_again(Service& service, const Caller& caller, const BucketAccess& before,
                                                 const Asked& asked, const PutRequest& request) {
@@ -111,6 +102,17 @@ Task<Result<store::Attributes>> authorize_again(Service& service, const Caller& 
 }
 
 }  // namespace
+
+Result<void> verify_checksums(const std::vector<store::Checksum>& expected,
+                              const std::vector<store::Checksum>& computed) {
+  for (const auto& wanted : expected) {
+    const auto same = [&](const store::Checksum& c) { return c.algorithm == wanted.algorithm; };
+    const auto found = std::ranges::find_if(computed, same);
+    if (found == computed.end()) return fail(Errc::malformed_trailer, "checksum was not announced");
+    if (found->value != wanted.value) return fail(Errc::bad_digest, "checksum");
+  }
+  return {};
+}
 
 std::string random_etag() {
   // A counter behind a secret of the thread: as good as random, and no system call.
@@ -124,7 +126,10 @@ std::string random_etag() {
   uint64_t words[2];
   const auto count = std::as_bytes(std::span(&source.count, 1));
   for (int i = 0; i < 2; ++i) words[i] = siphash24(source.secrets[i], count);
-  return to_hex(std::as_bytes(std::span(words))) + "-r";
+  std::string etag(34, '-');
+  write_hex(std::as_bytes(std::span(words)), etag.data());
+  etag.back() = 'r';
+  return etag;
 }
 
 namespace {
@@ -232,10 +237,10 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
   if (aside) digests = std::move(aside->digests);
   digests.finish();
   if (request.content_md5 && digests.md5() != *request.content_md5) co_return fail(Errc::bad_digest, "Content-MD5");
-  VB_CO_TRY(verify(request.expected, digests.checksums()));
+  VB_CO_TRY(verify_checksums(request.expected, digests.checksums()));
   if (request.trailing) {
     VB_CO_ASSIGN(const auto trailed, request.trailing());
-    VB_CO_TRY(verify(trailed, digests.checksums()));
+    VB_CO_TRY(verify_checksums(trailed, digests.checksums()));
   }
   info.etag = request.md5_etag ? to_hex(as_bytes(digests.md5())) : random_etag();
   info.checksums = digests.checksums();

@@ -15,6 +15,10 @@ namespace verbena::s3 {
 // An entity tag that is no MD5 and does not look like one.
 std::string random_etag();
 
+// Whether each that is expected is among those that were computed: malformed_trailer, bad_digest.
+Result<void> verify_checksums(const std::vector<store::Checksum>& expected,
+                              const std::vector<store::Checksum>& computed);
+
 // Reads the body to its end into the writer and verifies what the request expects. Returns size, etag and checksums.
 // Memory is leased when bytes are there, in the name of the caller's address; slow_down: there was none for too long.
 // `room`: what was set aside for a body of a declared length; for another it grows with what comes, and quota_exceeded

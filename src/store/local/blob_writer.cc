@@ -164,14 +164,12 @@ void VolumeBlobWriter::end_run() {
 Task<Result<BlobRef>> VolumeBlobWriter::finish() {
   VB_CO_TRY(state_);
   WrittenBlob& blob = written_;
-  blob.ref.size = size_;
   if (size_ == 0) co_return blob.ref;
-  blob.ref.id = engine_->next_id();
   if (runs_.empty() && size_ == staged_ && size_ <= engine_->options.inline_max) {
-    blob.ref.kind = BlobKind::in_index;
-    blob.in_index = encode_inline({stage_.data(), staged_});
-    co_return blob.ref;
+    co_return finish_in_index({stage_.data(), staged_});
   }
+  blob.ref.size = size_;
+  blob.ref.id = engine_->next_id();
   if (staged_ != 0) VB_CO_TRY(co_await flush_stage(true));
   co_await wait_for_writes(0);
   VB_CO_TRY(state_);
@@ -180,6 +178,13 @@ Task<Result<BlobRef>> VolumeBlobWriter::finish() {
   blob.segments = make_segments();
   blob.runs = std::exchange(runs_, {});
   co_return blob.ref;
+}
+
+BlobRef VolumeBlobWriter::finish_in_index(Bytes bytes) {
+  size_ = bytes.size();
+  written_.ref = {BlobKind::in_index, engine_->next_id(), size_};
+  written_.in_index = encode_inline(bytes);
+  return written_.ref;
 }
 
 std::vector<Segment> VolumeBlobWriter::make_segments() const {

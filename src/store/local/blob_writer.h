@@ -32,6 +32,8 @@ class VolumeBlobWriter final : public BlobWriter, public std::enable_shared_from
   uint64_t size() const override { return size_; }
   Task<Result<void>> append(memory::Chunk chunk) override;
   Task<Result<BlobRef>> finish() override;
+  // In place of append() and finish(): all of the blob, which is small.
+  BlobRef finish_in_index(Bytes bytes);
 
   // When it has finished: what the index is to say of the blob, and once its runs, for the mutation that names it.
   const WrittenBlob& written() const { return written_; }

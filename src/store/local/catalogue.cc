@@ -76,14 +76,26 @@ Task<Result<void>> IndexCatalogue::read(const char* reason, Place place, Look lo
   return engine_.pool().run(reason, std::move(work));
 }
 
-Task<Result<void>> IndexCatalogue::commit(Change change) {
+namespace {
+
+Mutation mutation_of(Change change) {
   Mutation mutation{.judge = std::move(change.judge),
                     .blob = std::static_pointer_cast<VolumeBlobWriter>(std::move(change.blob)),
                     .runs = {},
                     .bucket = std::move(change.bucket),
                     .takes_space = change.takes_space};
   if (mutation.blob) mutation.runs = mutation.blob->take_runs();
-  return engine_.committer->submit(std::move(mutation));
+  return mutation;
+}
+
+}  // namespace
+
+Task<Result<void>> IndexCatalogue::commit(Change change) {
+  return engine_.committer->submit(mutation_of(std::move(change)));
+}
+
+void IndexCatalogue::commit_then(Change change, boost::asio::any_io_executor executor, Committed then) {
+  engine_.committer->submit(mutation_of(std::move(change)), std::move(executor), std::move(then));
 }
 
 Task<Result<void>> IndexCatalogue::sync() {

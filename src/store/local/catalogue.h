@@ -89,6 +89,7 @@ class IndexCatalogue final : public Catalogue {
   View& at_hand(const Place& place) override { return at_hand_[shown(place)]; }
   Task<Result<void>> read(const char* reason, Place place, Look look) override;
   Task<Result<void>> commit(Change change) override;
+  void commit_then(Change change, boost::asio::any_io_executor executor, Committed then) override;
   Task<Result<void>> sync() override;
 
  private:

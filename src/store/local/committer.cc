@@ -57,18 +57,20 @@ void Committer::stop() {
 Task<Result<void>> Committer::submit(Mutation mutation) {
   auto executor = co_await boost::asio::this_coro::executor;
   auto initiate = [this, executor](auto handler, Mutation work) {
-    // The handler is shared because std::function copies what it holds.
-    auto shared = std::make_shared<decltype(handler)>(std::move(handler));
-    auto done = [executor, shared](Result<void> result) {
-      boost::asio::post(executor, [shared, result, given = HandOver()]() mutable {
-        given.taken();
-        (*shared)(result);
-      });
-    };
-    enqueue({std::move(work), std::move(done), {}, ticks()});
+    submit(std::move(work), executor, std::move(handler));
   };
   co_return co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(Result<void>)>(
       std::move(initiate), boost::asio::use_awaitable, std::move(mutation));
+}
+
+void Committer::submit(Mutation mutation, boost::asio::any_io_executor executor, Committed done) {
+  auto post = [executor = std::move(executor), done = std::move(done)](const Result<void>& result) mutable {
+    boost::asio::post(executor, [done = std::move(done), result, given = HandOver()]() mutable {
+      given.taken();
+      done(result);
+    });
+  };
+  enqueue({std::move(mutation), std::move(post), {}, ticks()});
 }
 
 void Committer::enqueue(Pending pending) {

@@ -60,15 +60,15 @@ class Committer {
   // is full. After io_error and insufficient_storage the change is not visible and will not be, except that a crash
   // before the index has recovered may bring it back, whole.
   Task<Result<void>> submit(Mutation mutation);
-  // Likewise, without a coroutine: `done` runs on a thread of the committer's, or at once when it is refused.
-  void submit(Mutation mutation, std::function<void(Result<void>)> done) {
-    enqueue({std::move(mutation), std::move(done), {}, false});
-  }
+  // Likewise, without a coroutine: `done` runs on the executor.
+  void submit(Mutation mutation, boost::asio::any_io_executor executor, Committed done);
+  // Likewise: `done` runs on a thread of the committer's, or at once when it is refused.
+  void submit(Mutation mutation, Committed done) { enqueue({std::move(mutation), std::move(done), {}, false}); }
 
  private:
   struct Pending {
     Mutation mutation;
-    std::function<void(Result<void>)> done;
+    Committed done;
     Result<void> outcome;
     uint64_t queued = 0;       // ticks()
     bool other_queue = false;  // its bucket has changed its durability meanwhile

@@ -302,6 +302,13 @@ std::shared_ptr<BlobWriter> VolumeBlobs::create(const Bucket& bucket, std::optio
   return std::make_shared<VolumeBlobWriter>(engine_.shared_from_this(), volume_kind(bucket), size_hint);
 }
 
+std::shared_ptr<BlobWriter> VolumeBlobs::create_whole(const Bucket& bucket, Bytes bytes, BlobRef& ref) {
+  if (bytes.size() > engine_.options.inline_max) return nullptr;
+  auto writer = std::make_shared<VolumeBlobWriter>(engine_.shared_from_this(), volume_kind(bucket), bytes.size());
+  ref = writer->finish_in_index(bytes);
+  return writer;
+}
+
 Result<std::shared_ptr<ObjectReader>> VolumeBlobs::open(View& rows, std::string name, ObjectInfo info,
                                                         std::span<const BlobRef> blobs) {
   const auto& view = static_cast<IndexView&>(rows);  // of our catalogue

@@ -11,6 +11,7 @@ class VolumeBlobs final : public Blobs {
   explicit VolumeBlobs(Engine& engine) : engine_(engine) {}
 
   std::shared_ptr<BlobWriter> create(const Bucket& bucket, std::optional<uint64_t> size_hint) override;
+  std::shared_ptr<BlobWriter> create_whole(const Bucket& bucket, Bytes bytes, BlobRef& ref) override;
   Result<std::shared_ptr<ObjectReader>> open(View& rows, std::string name, ObjectInfo info,
                                              std::span<const BlobRef> blobs) override;
   std::shared_ptr<ObjectReader> find_kept(uint64_t object, std::string_view head) override;

@@ -99,6 +99,7 @@ void Engine::supply_seams() {
   keeps_usage = true;
   keeps_events = true;
   tells_changes = true;
+  whole_put_max = options.inline_max;
 }
 
 void Engine::stop() {

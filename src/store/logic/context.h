@@ -38,6 +38,7 @@ struct Context {
   std::function<bool()> fresh;
   bool keeps_usage = false;    // the engine adds up Transaction::count()
   bool tells_changes = false;  // every change of a key goes through this process (Bucket::feed)
+  uint64_t whole_put_max = 0;  // Store::whole_put_max(): both seams can do without waiting
   bool keeps_events = false;   // rows that go into any change, whichever place they are of
   Buckets buckets;
   const std::shared_ptr<AppendQueues> appends = make_append_queues();

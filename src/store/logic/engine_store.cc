@@ -280,6 +280,13 @@ Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create(std::string_view
   co_return make_object_writer(context_, std::move(found), std::string(key), size_hint);
 }
 
+// What is wrong with it, the long way says.
+bool EngineStore::put_whole(WholePut& put) {
+  if (put.bytes.bytes.size() > context_->whole_put_max || !check_key(put.key)) return false;
+  auto found = context_->find_bucket(put.bucket);
+  return found && store::put_whole(*context_, std::move(*found), put);
+}
+
 Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create_append(std::string_view bucket, std::string_view key,
                                                                        std::optional<uint64_t> size_hint,
                                                                        AppendSealPtr seal) {

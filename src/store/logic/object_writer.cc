@@ -32,6 +32,14 @@ Result<void> judge_put(Transaction& transaction, Put& put) {
   return announce(transaction, put.conditions.announcement, bucket.id, put.stored);
 }
 
+Change put_change(const std::shared_ptr<Put>& put, std::shared_ptr<BlobWriter> bytes) {
+  return {.judge = [put](Transaction& transaction) { return judge_put(transaction, *put); },
+          .bucket = put->bucket,
+          .place = {put->bucket->id, put->key},
+          .blob = std::move(bytes),  // it goes on this core
+          .takes_space = true};
+}
+
 class StoreObjectWriter final : public ObjectWriter {
  public:
   StoreObjectWriter(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket, std::string key,
@@ -68,12 +76,7 @@ class StoreObjectWriter final : public ObjectWriter {
     auto put = std::make_shared<Put>(Put{bucket_, key_, std::move(conditions), std::move(info)});
     VB_CO_ASSIGN(put->blob, co_await bytes->finish());
     if (Early::holds_any(*bucket_)) VB_CO_TRY(co_await context_->early->settle(bucket_, key_));
-    Change change{.judge = [put](Transaction& transaction) { return judge_put(transaction, *put); },
-                  .bucket = bucket_,
-                  .place = {bucket_->id, put->key},
-                  .blob = bytes,  // it goes on this core
-                  .takes_space = true};
-    VB_CO_TRY(co_await context_->rows->commit(std::move(change)));
+    VB_CO_TRY(co_await context_->rows->commit(put_change(put, bytes)));
     co_return std::move(put->stored);
   }
 
@@ -104,6 +107,30 @@ class StoreObjectWriter final : public ObjectWriter {
 std::unique_ptr<ObjectWriter> make_object_writer(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket,
                                                  std::string key, std::optional<uint64_t> size_hint) {
   return std::make_unique<StoreObjectWriter>(std::move(context), std::move(bucket), std::move(key), size_hint);
+}
+
+// As StoreObjectWriter, step by step.
+bool put_whole(Context& context, std::shared_ptr<const Bucket> bucket, WholePut& put) {
+  if (stored_size(put.info) != put.bytes.bytes.size()) return false;
+  if (context.early != nullptr && Early::suits(*bucket)) {
+    if (auto stored = context.early->put(bucket, put.key, put.info, put.bytes)) {
+      put.then(std::move(*stored));
+      return true;
+    }
+  }
+  if (Early::holds_any(*bucket)) return false;  // what was acknowledged of the key has to get to the catalogue first
+  BlobRef blob;
+  auto bytes = context.blobs->create_whole(*bucket, put.bytes.bytes, blob);
+  if (bytes == nullptr) return false;
+  put.info.parts.clear();
+  auto change = std::make_shared<Put>(Put{std::move(bucket), std::string(put.key), {}, std::move(put.info), blob});
+  auto told = [change, bytes, then = std::move(put.then)](Result<void> done) mutable {
+    bytes.reset();  // on the core that made it
+    if (!done) return then(std::unexpected(done.error()));
+    then(std::move(change->stored));
+  };
+  context.rows->commit_then(put_change(change, bytes), put.executor, std::move(told));
+  return true;
 }
 
 }  // namespace verbena::store

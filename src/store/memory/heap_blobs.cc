@@ -150,6 +150,15 @@ std::shared_ptr<BlobWriter> HeapBlobs::create(const Bucket&, std::optional<uint6
   return std::make_shared<HeapWriter>(*this, std::make_shared<HeapBlob>(account_), ++last_id_, size_hint);
 }
 
+std::shared_ptr<BlobWriter> HeapBlobs::create_whole(const Bucket&, Bytes bytes, BlobRef& ref) {
+  if (!has_space(bytes.size())) return nullptr;
+  auto blob = std::make_shared<HeapBlob>(account_);
+  blob->append(bytes, bytes.size());
+  blob->finish();
+  ref = {BlobKind::extents, ++last_id_, bytes.size()};
+  return std::make_shared<HeapWriter>(*this, std::move(blob), ref.id, ref.size);
+}
+
 Result<std::shared_ptr<ObjectReader>> HeapBlobs::open(View&, std::string name, ObjectInfo info,
                                                       std::span<const BlobRef> blobs) {
   std::vector<HeapReader::Piece> pieces;

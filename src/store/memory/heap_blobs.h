@@ -54,6 +54,7 @@ class HeapBlobs final : public Blobs {
   HeapBlobs(memory::Arena& arena, uint64_t bytes_max) : arena_(arena), bytes_max_(bytes_max) {}
 
   std::shared_ptr<BlobWriter> create(const Bucket& bucket, std::optional<uint64_t> size_hint) override;
+  std::shared_ptr<BlobWriter> create_whole(const Bucket& bucket, Bytes bytes, BlobRef& ref) override;
   Result<std::shared_ptr<ObjectReader>> open(View& rows, std::string name, ObjectInfo info,
                                              std::span<const BlobRef> blobs) override;
 

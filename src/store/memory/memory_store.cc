@@ -24,16 +24,13 @@ class Engine final : public Context, public Catalogue {
     keeps_usage = true;
     keeps_events = true;
     tells_changes = true;
+    whole_put_max = HeapBlob::block_size;
   }
 
   View& at_hand(const Place&) override { return view_; }
   Task<Result<void>> read(const char*, Place, Look look) override { co_return look(view_); }
-  Task<Result<void>> commit(Change change) override {
-    std::vector<uint64_t> abandoned;
-    auto done = apply(change, abandoned);
-    for (const uint64_t bucket : abandoned) sweep(bucket);
-    co_return done;
-  }
+  Task<Result<void>> commit(Change change) override { co_return commit_now(change); }
+  void commit_then(Change change, boost::asio::any_io_executor, Committed then) override { then(commit_now(change)); }
   Task<Result<void>> sync() override { co_return Result<void>{}; }
 
   MemoryStore::Usage usage() const {
@@ -52,6 +49,13 @@ class Engine final : public Context, public Catalogue {
   }
 
  private:
+  Result<void> commit_now(Change& change) {
+    std::vector<uint64_t> abandoned;
+    auto done = apply(change, abandoned);
+    for (const uint64_t bucket : abandoned) sweep(bucket);
+    return done;
+  }
+
   // Its uploads go, a piece at a time: others come in between.
   void sweep(uint64_t bucket) {
     BucketSweep at(bucket);

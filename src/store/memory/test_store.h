@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "store/memory/memory_store.h"
+#include "store/whole_put.h"
 
 namespace verbena::store::in_memory {
 
@@ -40,6 +41,7 @@ class TestStore : private HasClock, public MemoryStore {
   std::optional<uint64_t> rot_at;                // reads that touch this offset are corrupt
   std::optional<Errc> append_error;              // the next append fails so
   std::function<bool(std::string_view)> is_hot;  // which keys' objects lie in memory; empty: none
+  std::atomic<size_t> writers_made{0};           // of objects, by create()
   std::function<Task<>()> before_update;         // happens once, between the request for a change and the change
   int64_t now_us() const { return clock.now_us(); }
 
@@ -65,9 +67,16 @@ class TestStore : private HasClock, public MemoryStore {
   Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
                                                      std::optional<uint64_t> size_hint) override {
     const Name name{bucket, key};
+    ++writers_made;
     VB_CO_ASSIGN(auto writer, co_await MemoryStore::create(bucket, key, size_hint));
     std::unique_ptr<ObjectWriter> faulty = std::make_unique<Writer>(*this, std::move(writer), name);
     co_return faulty;
+  }
+  bool put_whole(WholePut& put) override {
+    if (append_error) return false;
+    clock.step();
+    replaced(Name{put.bucket, put.key});
+    return MemoryStore::put_whole(put);
   }
   Task<Result<std::unique_ptr<ObjectWriter>>> create_part(std::string_view bucket, std::string_view key,
                                                           std::string_view upload_id, int number,
