@@ -43,8 +43,8 @@ class AppendsTest : public testing::Test {
                   sent.push_back({std::string(as_text(bytes)), options, std::move(done)});
                 },
             .post = [this](std::function<void()> work) { posted.push_back(std::move(work)); },
-            .answered = [this](const std::string&, const std::string&, AsyncPut call,
-                               Outcome<PutReply> outcome) { call.done(std::move(outcome)); }};
+            .answered = [](const std::string&, const std::string&, AsyncPut call,
+                           Outcome<PutReply> outcome) { call.done(std::move(outcome)); }};
   }
 
   // Its number is its place in `outcomes`.
