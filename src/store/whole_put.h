@@ -12,8 +12,11 @@ namespace verbena::store {
 
 struct WholePut {
   std::string_view bucket, key;  // for as long as put_whole() runs
-  ObjectInfo info;               // as ObjectWriter::commit() takes it
-  memory::Chunk bytes;           // stored_size(info) of them, one at least
+  // When that bucket was made, which tells it from others that have its name in time; another one takes nothing. 0:
+  // any.
+  int64_t bucket_created_us = 0;
+  ObjectInfo info;      // as ObjectWriter::commit() takes it
+  memory::Chunk bytes;  // stored_size(info) of them, one at least
   boost::asio::any_io_executor executor;
   // What commit() would return. Once: within put_whole(), or later on the executor.
   std::move_only_function<void(Result<ObjectInfo>)> then;

@@ -43,7 +43,14 @@ bool put_now(Service& service, const Caller& caller, PutNow& put) {
   auto attributes = authorize_new_object(service, caller, *access, asked, {});
   if (!attributes) return false;
 
-  store::WholePut whole{.bucket = put.bucket, .key = put.key, .info = {}, .bytes = {}, .executor = {}, .then = {}};
+  // Of the bucket that was authorized: it may go, and another come by its name, until this is stored.
+  store::WholePut whole{.bucket = put.bucket,
+                        .key = put.key,
+                        .bucket_created_us = access->created_us,
+                        .info = {},
+                        .bytes = {},
+                        .executor = {},
+                        .then = {}};
   if (!put.expected.empty()) {
     BodyDigests digests;
     for (const auto& checksum : put.expected) digests.want(checksum.algorithm);

@@ -284,6 +284,7 @@ Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create(std::string_view
 bool EngineStore::put_whole(WholePut& put) {
   if (put.bytes.bytes.size() > context_->whole_put_max || !check_key(put.key)) return false;
   auto found = context_->find_bucket(put.bucket);
+  if (found && put.bucket_created_us != 0 && (*found)->created_us != put.bucket_created_us) return false;
   return found && store::put_whole(*context_, std::move(*found), put);
 }
 
