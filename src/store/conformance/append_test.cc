@@ -428,16 +428,19 @@ TEST(AppendLayout, TakesAShortTailAndEightOfASize) {
   };
   EXPECT_EQ(parts_to_absorb({}, 100), 0u);
   EXPECT_EQ(parts_to_absorb(parts({100}), 100), 1u);
-  EXPECT_EQ(parts_to_absorb(parts({tail_size}), 100), 0u) << "it is long enough";
+  EXPECT_EQ(parts_to_absorb(parts({tail_size - 100}), 100), 1u);
+  EXPECT_EQ(parts_to_absorb(parts({tail_size - 99}), 100), 0u) << "it is long enough";
   EXPECT_EQ(parts_to_absorb(parts({tail_size, 100}), 100), 1u);
-  EXPECT_EQ(
-      parts_to_absorb(parts({tail_size, tail_size, tail_size, tail_size, tail_size, tail_size, tail_size}), tail_size),
-      7u);
-  EXPECT_EQ(parts_to_absorb(parts({settled_size, tail_size, tail_size, tail_size, tail_size, tail_size, tail_size}),
-                            tail_size),
-            0u)
-      << "six are not eight";
-  EXPECT_EQ(parts_to_absorb(parts({100}), settled_size), 1u) << "a short tail goes with whatever comes";
+  const auto six = {settled_size, tail_size, tail_size, tail_size, tail_size, tail_size, tail_size};
+  const auto seven = {tail_size, tail_size, tail_size, tail_size, tail_size, tail_size, tail_size};
+  const auto seven_and_a_tail = {tail_size, tail_size, tail_size, tail_size,
+                                 tail_size, tail_size, tail_size, uint64_t{100}};
+  EXPECT_EQ(parts_to_absorb(parts(six), 100), 0u) << "six are not eight";
+  EXPECT_EQ(parts_to_absorb(parts(seven), 100), 7u);
+  EXPECT_EQ(parts_to_absorb(parts(seven_and_a_tail), 100), 1u) << "not before the tail is full";
+  EXPECT_EQ(parts_to_absorb(parts(seven_and_a_tail), tail_size), 8u);
+  EXPECT_EQ(parts_to_absorb(parts({100}), tail_size), 1u) << "a short tail goes with whatever comes";
+  EXPECT_EQ(parts_to_absorb(parts({100}), settled_size), 1u);
   auto uploaded = parts({100});
   uploaded[0].info.etag = "of an upload";
   EXPECT_EQ(parts_to_absorb(uploaded, 100), 0u);

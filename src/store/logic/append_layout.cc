@@ -5,10 +5,10 @@
 namespace verbena::store {
 namespace {
 
-// 0 for what is written at once from a full tail, 1 for eight of those, ...
+// 0 for parts of about a tail's size, 1 for what eight of those make, ...
 int level_of(uint64_t size) {
   int level = 0;
-  for (uint64_t bound = tail_size * fan_in; size >= bound; bound *= fan_in) ++level;
+  for (uint64_t bound = 2 * tail_size; size >= bound; bound *= fan_in) ++level;
   return level;
 }
 
@@ -22,10 +22,15 @@ size_t parts_to_absorb(const std::vector<StoredPart>& parts, uint64_t added) {
   uint64_t size = added;
   const auto next = [&](size_t behind) -> const StoredPart& { return parts[parts.size() - 1 - taken - behind]; };
   if (!parts.empty() && can_go(next(0)) && next(0).info.size < tail_size) {
-    size += next(0).info.size;
-    taken = 1;
+    const uint64_t together = size + next(0).info.size;
+    const bool fits = together <= tail_size;
+    if (fits || added >= tail_size) {
+      size = together;
+      taken = 1;
+    }
+    if (fits) return taken;
   }
-  while (size >= tail_size && size < settled_size && parts.size() >= taken + fan_in - 1) {
+  while (size < settled_size && parts.size() >= taken + fan_in - 1) {
     uint64_t more = 0;
     for (size_t i = 0; i < fan_in - 1; ++i) {
       const StoredPart& part = next(i);

@@ -13,8 +13,9 @@
 
 namespace verbena::store {
 
-// A last part below this goes into the next one: bytes so few lie with the rows.
-inline constexpr uint64_t tail_size = 16 * KiB;
+// A last part goes into the next one while both are no more than this: so few bytes lie with the rows, sealed ones too.
+// What lies there costs no write to a volume, and no wait for one, until eight such parts become one.
+inline constexpr uint64_t tail_size = 16 * KiB - 256;
 // Parts from this on stay as they are.
 inline constexpr uint64_t settled_size = 1 * MiB;
 // So many parts of about one size become one.
