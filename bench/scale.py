@@ -38,8 +38,8 @@ SIZE = 256          # bytes of an object
 PAGE = 1000         # keys of a page
 MASK = (1 << 64) - 1
 WORK = ("gets", "seeks", "steps", "skipped", "blocks", "blocks_read")
-# Of one client process.
-SESSIONS_PER_CLIENT = 2500
+FILES_BESIDE_SESSIONS = 5000  # of the server: its store, and connections of other kinds
+FEW_SESSIONS = 100  # below, what the first ones take once counts for too much
 HTTP_MAX = 1000  # connections; this program holds them all
 BEGIN, END = "<!-- tables: bench/scale.py -->", "<!-- end of tables -->"
 
@@ -351,6 +351,7 @@ class SessionHolder:
     """A process of scale_load that holds its share of the sessions, and stops where scale.py is to look."""
 
     def __init__(self, server, provider, shares, requests):
+        self.sessions = 0  # that are open
         program = pathlib.Path(verbena_server.program()).parent / "bin" / "scale_load"
         self.process = subprocess.Popen(
             [str(program), "sessions", server.native, "--provider", provider, "--key", "hot", "--steps",
@@ -358,7 +359,9 @@ class SessionHolder:
             env=server.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def told(self):
-        return json.loads(self.process.stdout.readline())
+        told = json.loads(self.process.stdout.readline())
+        self.sessions = told["sessions"]
+        return told
 
     def go_on(self):
         self.process.stdin.write("\n")
@@ -378,6 +381,8 @@ def sessions_at(server, holders, before, files, step):
         told = holder.told()
         if "refused" in told:
             return {"open": step, "refused": told["refused"]}
+    if sum(holder.sessions for holder in holders) != step:
+        raise RuntimeError(f"{step} sessions wanted, the clients have {[holder.sessions for holder in holders]}")
     row = {"open": step, "bytes_each": (server.rss() - before) / step,
            "files_each": (len(os.listdir(f"/proc/{server.process.pid}/fd")) - files) / step,
            "client_bytes_each": sum(holder.rss() for holder in holders) / step, "clients": len(holders)}
@@ -390,9 +395,22 @@ def sessions_at(server, holders, before, files, step):
     return row | {"p50_us": statistics.median(times), "cpu_us": (server.cpu_s() - cpu) / asked * 1e6}
 
 
-def measure_sessions(work, provider, steps, requests, settings):
+def cores_for(sessions):
+    """A session has a link to each core, and each an open file of the server's: as many cores as the files are enough for."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - FILES_BESIDE_SESSIONS
+    return max(1, min(os.cpu_count(), files // sessions))
+
+
+def session_settings(sessions, cores):
+    """Of a server whose open files are for sessions above all."""
+    return [f"rdma.sessions_max={sessions + 100}", f"cores={cores}", "http.connections_max=512", "rdma.connections_max=512"]
+
+
+def measure_sessions(work, provider, options):
+    steps, requests, each = options.connections, options.requests, options.sessions_per_client
+    cores = options.cores or cores_for(max(steps))
     rows, holders = [], []
-    with Watched(work / "sessions", *settings) as server:
+    with Watched(work / "sessions", *session_settings(max(steps), cores)) as server:
         one_object(server)
         server.rest()
         before, files = server.rss(), len(os.listdir(f"/proc/{server.process.pid}/fd"))
@@ -400,13 +418,13 @@ def measure_sessions(work, provider, steps, requests, settings):
             for at, step in enumerate(steps):
                 for holder in holders:
                     holder.go_on()
-                while len(holders) * SESSIONS_PER_CLIENT < step:
-                    first = len(holders) * SESSIONS_PER_CLIENT
-                    shares = [min(later - first, SESSIONS_PER_CLIENT) for later in steps[at:]]
+                while len(holders) * each < step:
+                    first = len(holders) * each
+                    shares = [min(later - first, each) for later in steps[at:]]
                     holders.append(SessionHolder(server, provider, shares, requests))
                 row = sessions_at(server, holders, before, files, step)
                 say(f"{step:,} native sessions on {provider}")
-                rows.append({"door": provider} | row)
+                rows.append({"door": provider, "cores": cores} | row)
                 if "refused" in row:
                     break
         finally:
@@ -545,18 +563,21 @@ def objects_tables(rows):
 
 
 def connections_table(rows):
-    head = ["door", "open", "server: memory each", "descriptors each", "client: memory each", "in turn: CPU / time, us", "all at once: CPU, us"]
+    head = ["door", "open", "clients", "server: memory each", "in 1 GiB", "descriptors each", "client: memory each",
+            "in turn: CPU / time, us", "all at once: CPU, us"]
     lines = []
     for row in rows:
         if "refused" in row:
-            lines.append([row["door"], f"{row['open']:,}: refused: {row['refused']}", "", "", "", "", ""])
+            lines.append([row["door"], f"{row['open']:,}: refused: {row['refused']}"] + [""] * (len(head) - 2))
             continue
         at_once = f"{row['cpu_at_once_us']:.0f}" if "cpu_at_once_us" in row else ""
-        lines.append([row["door"], f"{row['open']:,}", size_text(row["bytes_each"]), f"{row.get('files_each', 1):.1f}",
+        many = row["open"] >= FEW_SESSIONS
+        lines.append([row["door"], f"{row['open']:,}", row.get("clients", 1), size_text(row["bytes_each"]),
+                      f"{2**30 / row['bytes_each']:,.0f}" if many else "", f"{row.get('files_each', 1):.2f}",
                       size_text(row["client_bytes_each"]) if "client_bytes_each" in row else "",
                       f"{row['cpu_us']:.0f} / {row['p50_us']:.0f}", at_once])
-    return ("Cost of a hot GET by open connections or native sessions (one GET at a time over all of them in turn; and one on "
-            "each at once).\n\n" + table(head, lines))
+    return ("Cost of a hot GET by open connections or native sessions, those of several client processes (one GET at a time over all of "
+            "them in turn, each once at least; and one on each at once). Memory is the resident one of the process.\n\n" + table(head, lines))
 
 
 def listings_table(rows, keys):
@@ -625,6 +646,14 @@ def check(result):
         if "100 prefixes" in row["listing"]:
             at_most(f"{row['listing']}: cursors of the page", row["seeks"], 110)
             at_most(f"{row['listing']}: steps of the page", row["steps"], 8)
+    for row in result.get("connections") or ():
+        what = f"{row['open']:,} sessions on {row['door']}"
+        if "refused" in row:
+            wrong.append(f"{what}: refused: {row['refused']}")
+        elif row["open"] >= FEW_SESSIONS and row["door"] != "HTTP":
+            at_most(f"{what}: descriptors of one link", row["files_each"] / row["cores"], 1.1)
+            at_most(f"{what}: KiB of one link at the server", row["bytes_each"] / row["cores"] / 1024, 64)
+            at_most(f"{what}: MiB of one at its client", row["client_bytes_each"] / 2**20, 2)
     for line in wrong:
         print(f"scale: {line}", file=sys.stderr)
     return not wrong
@@ -641,7 +670,9 @@ def arguments():
     parser.add_argument("--requests", type=int, default=1500, help="requests of each kind at each step (default %(default)s)")
     parser.add_argument("--connections", type=numbers, default=[1, 10, 100, 1000, 10_000], metavar="N,N",
                         help="numbers of connections and sessions (default 1 to 10,000)")
-    parser.add_argument("--cores", type=int, help="of the server with the sessions, which have a link to each (default all)")
+    parser.add_argument("--cores", type=int, help="of the server with the sessions, which have a link to each (default: as many as the "
+                        "open files are enough for)")
+    parser.add_argument("--sessions-per-client", type=int, default=2500, metavar="N", help="of one process (default %(default)s)")
     parser.add_argument("--list-keys", type=int, default=1_000_000, help="keys of each listing (default %(default)s)")
     parser.add_argument("--only", choices=["objects", "connections", "listings"], action="append",
                         help="one part; may be given again")
@@ -665,11 +696,8 @@ def main():
             result["objects"] = measure_objects(work, options.steps, options.requests)
         if "connections" in parts:
             result["connections"] = measure_http(work, [n for n in options.connections if n <= HTTP_MAX], options.requests)
-            settings = [f"rdma.sessions_max={max(options.connections) + 100}"]
-            if options.cores:
-                settings.append(f"cores={options.cores}")
             for provider in ("local", "tcp"):
-                result["connections"] += measure_sessions(work, provider, options.connections, options.requests, settings)
+                result["connections"] += measure_sessions(work, provider, options)
         if "listings" in parts:
             result["listings"] = measure_listings(work, options.list_keys)
     finally:

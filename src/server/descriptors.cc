@@ -17,12 +17,15 @@ size_t left_beside(size_t store, size_t files, unsigned cores) {
   return files > own ? files - own : 0;
 }
 
-// A session has a connection to each core. `sessions`: those whose number somebody has said.
+// A session has a connection to each core, and those of the same host have a set of doorbells for each 64.
+uint64_t files_of(uint64_t sessions, unsigned cores) { return cores * (sessions + sessions / 64 + 1); }
+
+// `sessions`: those whose number somebody has said.
 uint64_t promised(const Config& config, const Descriptors& shares, unsigned cores, uint64_t sessions) {
   const bool asks = !config.sign_in.certificates.ca_file.empty();
   const uint64_t http = config.http.connections_max + shares.admin + (asks ? shares.certificates : 0);
   if (!config.rdma.enabled) return http;
-  return http + config.rdma.connections_max + cores * (shares.arrivals + sessions);
+  return http + config.rdma.connections_max + cores * shares.arrivals + files_of(sessions, cores);
 }
 
 void lower(uint64_t& limit, uint64_t left, uint64_t wanted) {
@@ -37,7 +40,7 @@ Descriptors share_out(size_t files, unsigned cores, Config& config) {
   settle_session_limits(config.rdma, {machine_memory(), files, cores});
   // What was `auto` has been fitted to the files already: it is set aside.
   const bool fitted = sessions == 0;
-  if (fitted && config.rdma.enabled) files -= std::min<size_t>(files, cores * *config.rdma.sessions_max);
+  if (fitted && config.rdma.enabled) files -= std::min<size_t>(files, files_of(*config.rdma.sessions_max, cores));
   const uint64_t wanted = promised(config, shares, cores, sessions);
   shares.store = std::clamp(files / 2, store_least, store_most);
   // The store can do with less, by opening what it needs again and again.

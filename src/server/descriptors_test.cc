@@ -39,7 +39,7 @@ TEST(Descriptors, OfOneAddressNeverTakeAllThatThereAre) {
 TEST(Descriptors, AFewFilesAreEnoughForTensOfSessions) {
   Config config;
   share_out(1024, 2, config);
-  EXPECT_EQ(*config.rdma.sessions_max, 64u);
+  EXPECT_EQ(*config.rdma.sessions_max, 128u);
   Config asked;
   asked.rdma.sessions_max = 20'000;
   share_out(1024, 2, asked);

@@ -20,7 +20,7 @@ TEST(SessionLimits, GrowWithTheMachineAndShrinkWithItsCores) {
 }
 
 TEST(SessionLimits, LeaveMostOpenFilesToOthers) {
-  EXPECT_EQ(*settled({.memory = 24 * GiB, .files = 4096, .cores = 2}).sessions_max, 256u);
+  EXPECT_EQ(*settled({.memory = 24 * GiB, .files = 4096, .cores = 2}).sessions_max, 512u);
   EXPECT_EQ(*settled({.memory = 24 * GiB, .files = 64, .cores = 2}).sessions_max, 16u);
 }
 

@@ -133,15 +133,10 @@ void LocalListener::accept_all() {
       return;
     }
     if (handshakes() >= options_.handshakes_max) {
-      auto oldest = connections_.end();
-      for (auto it = connections_.begin(); it != connections_.end(); ++it) {
-        if (it->second.peer == 0 && (oldest == connections_.end() || it->second.deadline < oldest->second.deadline)) {
-          oldest = it;
-        }
-      }
-      if (oldest != connections_.end()) {
-        refuse(oldest->second, Errc::slow_down);
-        close(oldest->first, false);
+      const int oldest = oldest_of_new([](const Connection& connection) { return connection.peer == 0; });
+      if (oldest >= 0) {
+        refuse(connections_.at(oldest), Errc::slow_down);
+        close(oldest, false);
       }
     }
     const int fd = accepted.get();
@@ -149,6 +144,7 @@ void LocalListener::accept_all() {
     connection.socket = std::make_shared<Socket>(std::move(accepted));
     connection.deadline = deadline_in(options_.handshake_timeout);
     connections_.insert_or_assign(fd, std::move(connection));
+    new_.insert(fd);
     watch(epoll_.get(), fd);
   }
 }
@@ -185,18 +181,24 @@ bool LocalListener::handle(Connection& connection, Packet packet) {
   return false;
 }
 
+// -1: there is none. Those that were admitted, of which there may be thousands, are not looked at.
+template <class Condition>
+int LocalListener::oldest_of_new(Condition condition) const {
+  int oldest = -1;
+  Deadline first{};
+  for (const int fd : new_) {
+    const Connection& connection = connections_.at(fd);
+    if (!condition(connection) || (oldest >= 0 && connection.deadline >= first)) continue;
+    oldest = fd;
+    first = connection.deadline;
+  }
+  return oldest;
+}
+
 // A client that has joined and does not say which session is its own must not keep out those that would.
 bool LocalListener::make_room() {
   if (options_.admission_timeout.count() == 0 || waiting_ == 0) return false;
-  int oldest = -1;
-  Deadline first{};
-  for (const auto& [fd, connection] : connections_) {
-    if (connection.peer == 0 || connection.admitted) continue;
-    if (oldest < 0 || connection.deadline < first) {
-      oldest = fd;
-      first = connection.deadline;
-    }
-  }
+  const int oldest = oldest_of_new([](const Connection& connection) { return connection.peer != 0; });
   if (oldest < 0) return false;
   Counters::get().refused.add();
   close(oldest, true);
@@ -214,6 +216,7 @@ void LocalListener::note_admitted() {
     if (found == descriptors_.end()) continue;
     Connection& connection = connections_.at(found->second);
     if (std::exchange(connection.admitted, true)) continue;
+    new_.erase(found->second);
     --waiting_;
   }
 }
@@ -287,6 +290,7 @@ void LocalListener::refuse(Connection& connection, Errc code) {
 void LocalListener::close(int fd, bool tell) {
   auto node = connections_.extract(fd);
   if (node.empty()) return;
+  new_.erase(fd);
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   ::shutdown(fd, SHUT_RDWR);
   const PeerId peer = node.mapped().peer;
@@ -303,9 +307,9 @@ void LocalListener::close_slow_ones() {
   if (handshakes() == 0 && !deadlines) return;
   const auto now = SteadyClock::now();
   std::vector<int> slow;
-  for (auto& [fd, connection] : connections_) {
-    const bool waits = connection.peer == 0 || (deadlines && !connection.admitted);
-    if (waits && connection.deadline < now) slow.push_back(fd);
+  for (const int fd : new_) {
+    const Connection& connection = connections_.at(fd);
+    if ((connection.peer == 0 || deadlines) && connection.deadline < now) slow.push_back(fd);
   }
   for (int fd : slow) {
     if (Connection& connection = connections_.at(fd); connection.peer == 0) refuse(connection, Errc::timed_out);

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/clock.h"
@@ -92,6 +93,8 @@ class LocalListener {
   void note_admitted();
   bool make_room();
   size_t handshakes() const;
+  template <class Condition>
+  int oldest_of_new(Condition condition) const;
   template <class Event>
   void post(Event event);
 
@@ -108,7 +111,8 @@ class LocalListener {
   std::unordered_map<int, Connection> connections_;  // by descriptor
   std::unordered_map<PeerId, int> descriptors_;      // of those that shook hands
   PeerId peer_next_ = 1;
-  size_t waiting_ = 0;  // clients that shook hands and were not admitted
+  std::unordered_set<int> new_;  // of connections_: those that were not admitted
+  size_t waiting_ = 0;           // of them, clients that shook hands
 
   std::mutex mutex_;
   std::vector<PeerId> dropped_, admitted_;  // guarded by mutex_

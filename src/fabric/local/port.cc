@@ -1,9 +1,5 @@
 #include "fabric/local/port.h"
 
-#include <errno.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <bit>
 #include <boost/asio/post.hpp>
@@ -16,19 +12,10 @@ namespace verbena::fabric::local {
 
 namespace {
 
-constexpr PeerId own_doorbell_id = 0;  // no peer has it
 constexpr int messages_per_turn = 16;  // of one peer, before the next has its turn
 constexpr size_t turns_until_idle = 4096;
 // Looks at as many rings cost about what one doorbell costs.
 constexpr size_t polled_max = 32;
-
-Result<void> watch_edges(int epoll, int fd, PeerId id) {
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLET;  // edges: nobody has to read the counter that the client shares
-  event.data.u64 = id;
-  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) return fail(Errc::io_error, "local: watch doorbell", errno);
-  return {};
-}
 
 }  // namespace
 
@@ -39,14 +26,12 @@ Result<void> LocalPort::open(const std::string& socket_path) {
   }
   install_bus_guard();
   message_.resize(options_.message_size_max);
-  own_doorbell_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!own_doorbell_ || !epoll) return fail(Errc::io_error, "local: epoll", errno);
-  VB_TRY(watch_edges(epoll.get(), own_doorbell_.get(), own_doorbell_id));
+  VB_TRY(doorbells_.open());
   boost::system::error_code error;
-  doorbells_.assign(epoll.get(), error);
+  Fd descriptor = doorbells_.take_descriptor();
+  rung_.assign(descriptor.get(), error);
   if (error) return fail(Errc::io_error, "local: watch doorbells", error.value());
-  epoll.release();
+  descriptor.release();
   VB_ASSIGN(listener_, LocalListener::open(core_, socket_path, options_, this, alive_));
   wait_for_doorbells();
   core_.add(this);
@@ -68,8 +53,8 @@ void LocalPort::joined(PeerId id, std::shared_ptr<Socket> socket, SharedRegion r
                                .a = options_.ring_size,
                                .b = options_.message_size_max,
                                .c = options_.client_memory_size_max};
-  if (!watch_edges(doorbells_.native_handle(), doorbell.get(), id) ||
-      !send_control(socket->get(), welcome, descriptors)) {
+  if (!doorbells_.watch(id, doorbell.get()) || !send_control(socket->get(), welcome, descriptors)) {
+    doorbells_.forget(id);
     listener_->drop(id);
     return;
   }
@@ -78,7 +63,6 @@ void LocalPort::joined(PeerId id, std::shared_ptr<Socket> socket, SharedRegion r
   auto peer = std::make_unique<Peer>(Peer{.id = id,
                                           .socket = std::move(socket),
                                           .memory = memory,
-                                          .doorbell = std::move(doorbell),
                                           .requests = Consumer(memory->region.to_server()),
                                           .replies = Producer(memory->region.to_client()),
                                           .windows = {}});
@@ -189,7 +173,7 @@ void LocalPort::remove(Peer& peer, bool tell) {
   if (peer.removed) return;
   peer.removed = true;
   peer.memory->gone = true;
-  ::epoll_ctl(doorbells_.native_handle(), EPOLL_CTL_DEL, peer.doorbell.get(), nullptr);  // the client holds a duplicate
+  doorbells_.forget(peer.id);
   std::erase(active_, polling_ ? nullptr : &peer);  // a poll in progress walks the list; it erases afterwards
   auto node = peers_.extract(peer.id);
   const PeerId id = peer.id;
@@ -323,8 +307,7 @@ bool LocalPort::arm() {
   for (Peer* peer : active_) {
     if (falls_asleep(*peer)) continue;
     // The loop naps when someone refuses to be armed. There is work: wake it at once.
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(own_doorbell_.get(), &one, sizeof one);
+    doorbells_.ring_own();
     return false;
   }
   return copies_->empty();
@@ -337,21 +320,12 @@ void LocalPort::disarm() {
 void LocalPort::wait_for_doorbells() {
   auto answer = [this, alive = std::weak_ptr<char>(alive_)](const boost::system::error_code& error) {
     if (error || alive.expired()) return;
-    answer_doorbells();
+    doorbells_.answer([this](PeerId id) {
+      if (Peer* peer = find(id)) activate(*peer);
+    });
     wait_for_doorbells();
   };
-  doorbells_.async_wait(boost::asio::posix::stream_descriptor::wait_read, std::move(answer));
-}
-
-void LocalPort::answer_doorbells() {
-  epoll_event events[64];
-  int count;
-  do {
-    count = ::epoll_wait(doorbells_.native_handle(), events, 64, 0);
-    for (int i = 0; i < count; ++i) {
-      if (Peer* peer = find(events[i].data.u64)) activate(*peer);
-    }
-  } while (count == 64);
+  rung_.async_wait(boost::asio::posix::stream_descriptor::wait_read, std::move(answer));
 }
 
 Result<std::unique_ptr<Port>> listen(Core& core, const std::string& socket_path, Options options) {

@@ -1,7 +1,6 @@
 // The server's end: one Port per core. Polls the rings of the clients that were heard from last, a bounded number of
 // them: every look at a ring is paid by whoever waits in another one. The others announce themselves through their
-// doorbell (an eventfd each, all in one epoll set that the core's loop watches), which costs the same however many they
-// are.
+// doorbell (doorbells.h), which costs the same however many they are.
 #pragma once
 
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -9,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fabric/local/doorbells.h"
 #include "fabric/local/local_listener.h"
 #include "fabric/local/window.h"
 
@@ -16,7 +16,7 @@ namespace verbena::fabric::local {
 
 class LocalPort final : public Port, public Pollable, private ListenerEvents {
  public:
-  LocalPort(Core& core, const Options& options) : core_(core), options_(options), doorbells_(core.io()) {}
+  LocalPort(Core& core, const Options& options) : core_(core), options_(options), rung_(core.io()) {}
   Result<void> open(const std::string& socket_path);
   ~LocalPort() override;
 
@@ -44,7 +44,6 @@ class LocalPort final : public Port, public Pollable, private ListenerEvents {
     PeerId id;
     std::shared_ptr<Socket> socket;
     std::shared_ptr<PeerMemory> memory;
-    Fd doorbell;
     Consumer requests;
     Producer replies;
     std::unordered_map<uint32_t, std::shared_ptr<ClientMemory>> windows;
@@ -71,14 +70,13 @@ class LocalPort final : public Port, public Pollable, private ListenerEvents {
   bool falls_asleep(Peer& peer);
   bool wakes_up(Peer& peer);
   void wait_for_doorbells();
-  void answer_doorbells();
 
   Core& core_;
   const Options options_;
   OnMessage on_message_;
   OnGone on_gone_;
-  Fd own_doorbell_;
-  boost::asio::posix::stream_descriptor doorbells_;  // the epoll set
+  Doorbells doorbells_;
+  boost::asio::posix::stream_descriptor rung_;  // theirs
   std::unordered_map<PeerId, std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> active_;
   std::vector<std::unique_ptr<Peer>> removed_;  // until nobody is using them

@@ -1,0 +1,85 @@
+#include "fabric/local/doorbells.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace verbena::fabric::local {
+
+namespace {
+
+constexpr uint64_t own_id = 0;  // no set has it
+
+// Edges: nobody has to read the counter that the client shares.
+Result<void> watch_edges(int epoll, int fd, uint64_t id) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.u64 = id;
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) return fail(Errc::io_error, "local: watch doorbell", errno);
+  return {};
+}
+
+template <class Handler>
+void take_events(int epoll, Handler handler) {
+  std::array<epoll_event, Doorbells::set_size> events;
+  int count;
+  do {
+    count = ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), 0);
+    for (int i = 0; i < count; ++i) handler(events[static_cast<size_t>(i)].data.u64);
+  } while (count == static_cast<int>(events.size()));
+}
+
+}  // namespace
+
+Result<void> Doorbells::open() {
+  own_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  outer_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  if (!own_ || !outer_) return fail(Errc::io_error, "local: epoll", errno);
+  outer_descriptor_ = outer_.get();
+  return watch_edges(outer_descriptor_, own_.get(), own_id);
+}
+
+Result<uint64_t> Doorbells::set_with_room() {
+  if (const auto found = sets_.find(newest_); found != sets_.end() && found->second.watched < set_size) return newest_;
+  Set set{.epoll = Fd(::epoll_create1(EPOLL_CLOEXEC))};
+  if (!set.epoll) return fail(Errc::io_error, "local: epoll", errno);
+  VB_TRY(watch_edges(outer_descriptor_, set.epoll.get(), newest_ + 1));
+  sets_.emplace(++newest_, std::move(set));
+  return newest_;
+}
+
+Result<void> Doorbells::watch(PeerId peer, int doorbell) {
+  VB_ASSIGN(const uint64_t id, set_with_room());
+  Set& set = sets_.at(id);
+  if (auto watched = watch_edges(set.epoll.get(), doorbell, peer); !watched) {
+    if (set.members == 0) sets_.erase(id);
+    return watched;
+  }
+  ++set.watched;
+  ++set.members;
+  set_of_.emplace(peer, id);
+  return {};
+}
+
+void Doorbells::forget(PeerId peer) {
+  const auto found = set_of_.find(peer);
+  if (found == set_of_.end()) return;
+  const auto set = sets_.find(found->second);
+  if (--set->second.members == 0) sets_.erase(set);
+  set_of_.erase(found);
+}
+
+void Doorbells::ring_own() const {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(own_.get(), &one, sizeof one);
+}
+
+void Doorbells::answer(const std::function<void(PeerId)>& handler) {
+  take_events(outer_descriptor_, [&](uint64_t id) {
+    // The handler may forget clients, and with them a set.
+    if (const auto set = sets_.find(id); set != sets_.end()) take_events(set->second.epoll.get(), handler);
+  });
+}
+
+}  // namespace verbena::fabric::local
