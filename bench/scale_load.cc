@@ -281,7 +281,7 @@ int main(int argc, char** argv) {
   many->add_option("--key", sessions.key, "the object that is read")->required();
   many->add_option("--size", sessions.size, "its bytes")->capture_default_str();
   many->add_option("--steps", sessions.steps, "how many sessions")->delimiter(',')->capture_default_str();
-  many->add_option("--requests", sessions.requests, "GETs at each step, over all sessions in turn; at least one on each")
+  many->add_option("--requests", sessions.requests, "GETs at each step, over all sessions; one on each at least")
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (many->parsed()) {

@@ -2,9 +2,9 @@
 // thread-safe.
 //
 // The server keeps no descriptor of them, so that a client costs it one, its socket. An epoll set goes on watching an
-// open file for as long as anybody has it open (epoll(7)), and that is the client: what is watched ends with it. Nor can
-// the server stop watching a single one, then. So the sets are of few clients each, and a set goes when the last of its
-// clients has: whoever leaves and keeps its doorbell open has the kernel remember it no longer than that.
+// open file for as long as anybody has it open (epoll(7)), and that is the client: what is watched ends with it. Nor
+// can the server stop watching a single one, then. So the sets are of few clients each, and a set goes when the last of
+// its clients has: whoever leaves and keeps its doorbell open has the kernel remember it no longer than that.
 #pragma once
 
 #include <array>
