@@ -22,13 +22,12 @@ size_t parts_to_absorb(const std::vector<StoredPart>& parts, uint64_t added) {
   uint64_t size = added;
   const auto next = [&](size_t behind) -> const StoredPart& { return parts[parts.size() - 1 - taken - behind]; };
   if (!parts.empty() && can_go(next(0)) && next(0).info.size < tail_size) {
-    const uint64_t together = size + next(0).info.size;
-    const bool fits = together <= tail_size;
-    if (fits || added >= tail_size) {
+    const uint64_t together = added + next(0).info.size;
+    if (together <= tail_size) return 1;
+    if (added >= tail_size) {
       size = together;
       taken = 1;
     }
-    if (fits) return taken;
   }
   while (size < settled_size && parts.size() >= taken + fan_in - 1) {
     uint64_t more = 0;
