@@ -16,6 +16,7 @@ import instruction_guard
 import report
 
 KIB = 1 << 10
+TRACE_BYTES = 96 * KIB * KIB
 TRACE = pathlib.Path(__file__).resolve().parent / "kv_cache.trace"
 
 
@@ -35,6 +36,10 @@ def measure(program, seconds, providers):
     """One round: name -> value."""
     found = {}
     size = str(4 * KIB)
+    # What one core copies of as much as the trace's cache holds: no processor's caches have it.
+    copies = report.yardsticks(program, "--duration", str(seconds), "--sizes", str(TRACE_BYTES), "--nginx", "off",
+                               "--fabtests", "off")
+    copied = copies[0]["bytes_per_s"] if copies else None
     for provider in providers:
         gets = rows(program, seconds, "--doors", "native", "--providers", provider, "--ops",
                     "get,get_many,get_beside_many", "--batch", "256", "--sizes", size)
@@ -45,8 +50,10 @@ def measure(program, seconds, providers):
         found[f"p99 beside {provider}"] = gets["get_beside_many", "native", provider]["p99_us"]
         trace = rows(program, seconds, "--doors", "native", "--providers", provider, "--ops", "trace,trace_many", "--trace",
                      str(TRACE), "--sizes", size)
-        found[f"trace {provider}"] = (trace["trace", "native", provider]["ops_per_s"] /
-                                      trace["trace_many", "native", provider]["ops_per_s"])
+        by_batches = trace["trace_many", "native", provider]
+        found[f"trace {provider}"] = trace["trace", "native", provider]["ops_per_s"] / by_batches["ops_per_s"]
+        if copied:
+            found[f"copies {provider}"] = by_batches["bytes_per_s"] / copied
     heads = rows(program, seconds, "--doors", "http,native", "--providers", providers[0], "--ops", "head,head_many",
                  "--batch", "1000", "--sizes", size)
     http = heads["head", "http", "http"]
@@ -98,6 +105,8 @@ def section(info, rounds, seconds, providers, counts):
                    f"{microseconds(rounds, f'p99 beside {provider}')} against {microseconds(rounds, f'p99 {provider}')} |")
         out.append(f"| trace of a KV cache on `{provider}` (`bench/kv_trace.py`), a batch a line: time to the last byte, "
                    f"against singles | <= 0.33x | {ratio(rounds, f'trace {provider}', 2)} |")
+        out.append(f"| the same, bytes a second of the batches against one core's memcpy of 96 MiB (what the cache holds) | | "
+                   f"{ratio(rounds, f'copies {provider}', 2)} |")
     out += [f"| 1,000 HEADs as one batch, per object, against HTTP HEADs on one connection | >= 100x | {ratio(rounds, 'head')} |",
             f"| 256 x 4 KiB PUT `sync` as one batch, per object, against single PUTs | >= 20x | {ratio(rounds, 'put')} |"]
     if counts:

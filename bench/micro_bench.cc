@@ -4,6 +4,7 @@
 #include "auth/auth.h"
 #include "base/checksum.h"
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/md5.h"
 #include "cache/hot_tier.h"
 #include "memory/arena.h"
@@ -19,6 +20,28 @@ std::vector<std::byte> bytes_of(size_t size) {
 }
 
 void set_bytes(benchmark::State& state) { state.SetBytesProcessed(state.iterations() * state.range(0)); }
+
+// From a page's beginning to so many bytes behind one.
+template <class Copy>
+void copy(benchmark::State& state, Copy copy) {
+  const auto size = static_cast<size_t>(state.range(0));
+  std::vector<std::byte> from(size + 4096), to(size + 8192);
+  const auto aligned = [](std::vector<std::byte>& bytes) {
+    return bytes.data() + (4096 - reinterpret_cast<uintptr_t>(bytes.data()) % 4096) % 4096;
+  };
+  std::byte *const source = aligned(from), *const target = aligned(to) + state.range(1);
+  for (auto _ : state) {
+    copy(target, source, size);
+    benchmark::ClobberMemory();
+  }
+  set_bytes(state);
+}
+BENCHMARK_CAPTURE(copy, bytes, [](std::byte* to, const std::byte* from, size_t size) {
+  copy_bytes(to, from, size);
+})->ArgsProduct({{4096, 64 << 10, 1 << 20}, {0, 16, 48}});
+BENCHMARK_CAPTURE(copy, memcpy, [](std::byte* to, const std::byte* from, size_t size) {
+  std::memcpy(to, from, size);
+})->ArgsProduct({{4096, 64 << 10, 1 << 20}, {0, 16, 48}});
 
 void message_mac(benchmark::State& state) {
   const auto bytes = bytes_of(static_cast<size_t>(state.range(0)));

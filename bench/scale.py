@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What a request costs, and what memory and start-up cost, as objects, connections and listings grow.
 
-    bench/scale.py                          1 to 10,000,000 objects, 1 to 10,000 connections, listings of 1,000,000 keys
+    bench/scale.py                          1 to 10,000,000 objects, 1 to 10,000 connections and sessions, listings of 1,000,000 keys
+    bench/scale.py --only sessions          native sessions alone, of several client processes
     bench/scale.py --steps 1,1000,100000 --list-keys 50000 --check     small, and judged: a test
     bench/scale.py --json FILE --update docs/scaling.md                figures to FILE, tables into the document
 
@@ -40,6 +41,7 @@ MASK = (1 << 64) - 1
 WORK = ("gets", "seeks", "steps", "skipped", "blocks", "blocks_read")
 FILES_BESIDE_SESSIONS = 5000  # of the server: its store, and connections of other kinds
 FEW_SESSIONS = 100  # below, what the first ones take once counts for too much
+IDLE_WAKES_MAX = 400  # of all its threads, whatever the number of sessions: its own timers
 HTTP_MAX = 1000  # connections; this program holds them all
 BEGIN, END = "<!-- tables: bench/scale.py -->", "<!-- end of tables -->"
 
@@ -78,6 +80,15 @@ def rss_of(pid):
     return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) * 1024
 
 
+def wakes_of(pid):
+    """How often one of its threads has gone to sleep."""
+    total = 0
+    for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            total += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status.read_text(encoding="utf-8"), re.M).group(1))
+    return total
+
+
 class Watched(verbena_server.Server):
     """A server whose start is timed, with what it has used."""
 
@@ -104,6 +115,12 @@ class Watched(verbena_server.Server):
 
     def rss(self):
         return rss_of(self.process.pid)
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def wakes(self):
+        return wakes_of(self.process.pid)
 
     def index_work(self):
         text = urllib.request.urlopen(f"http://{self.native}/-/metrics", timeout=60).read().decode()
@@ -348,24 +365,33 @@ def measure_http(work, steps, requests):
 
 
 class SessionHolder:
-    """A process of scale_load that holds its share of the sessions, and stops where scale.py is to look."""
+    """A process of scale_load that holds sessions, and does with them what it is told."""
 
-    def __init__(self, server, provider, shares, requests):
-        self.sessions = 0  # that are open
+    def __init__(self, server, provider, env=None, bucket="scale"):
         program = pathlib.Path(verbena_server.program()).parent / "bin" / "scale_load"
-        self.process = subprocess.Popen(
-            [str(program), "sessions", server.native, "--provider", provider, "--key", "hot", "--steps",
-             ",".join(map(str, shares)), "--requests", str(requests)],
-            env=server.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([str(program), "sessions", server.native, "--provider", provider, "--bucket",
+                                         bucket, "--key", "hot"],
+                                        env=server.env | (env or {}), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def tell(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
 
     def told(self):
-        told = json.loads(self.process.stdout.readline())
-        self.sessions = told["sessions"]
-        return told
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a client with sessions ended: exit status {self.process.wait()}")
+        return json.loads(line)
 
-    def go_on(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+    def hold(self, count):
+        """Opens or closes sessions until there are so many: how many there are, and why no more."""
+        self.tell("hold", count)
+        return self.told()
+
+    def get(self, requests, among=1):
+        """GETs by the first of them in turn: how many, and their median in microseconds."""
+        self.tell("get", requests, among)
+        return self.told()
 
     def rss(self):
         return rss_of(self.process.pid)
@@ -373,26 +399,54 @@ class SessionHolder:
     def end(self):
         self.process.kill()
         self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
 
 
-def sessions_at(server, holders, before, files, step):
-    """Once each holder has its share: what they take of the machine, and what a request costs."""
-    for holder in holders:
-        told = holder.told()
-        if "refused" in told:
-            return {"open": step, "refused": told["refused"]}
-    if sum(holder.sessions for holder in holders) != step:
-        raise RuntimeError(f"{step} sessions wanted, the clients have {[holder.sessions for holder in holders]}")
-    row = {"open": step, "bytes_each": (server.rss() - before) / step,
-           "files_each": (len(os.listdir(f"/proc/{server.process.pid}/fd")) - files) / step,
-           "client_bytes_each": sum(holder.rss() for holder in holders) / step, "clients": len(holders)}
+def hold_in_all(holders, step, each):
+    """All at the same time, each its share of `step`. What the first said that was refused some."""
+    shares = [max(0, min(step - at * each, each)) for at in range(len(holders))]
+    for holder, share in zip(holders, shares):
+        holder.tell("hold", share)
+    told = [holder.told() for holder in holders]
+    refused = [words["refused"] for words in told if "refused" in words]
+    if not refused and sum(words["sessions"] for words in told) != step:
+        raise RuntimeError(f"{step} sessions wanted, the clients have {told}")
+    return refused[0] if refused else None, shares
+
+
+def idle_cost(server, seconds):
+    """What the server does while nobody asks it anything: CPU, and how often one of its threads wakes up, per second."""
+    cpu, wakes = server.cpu_s(), server.wakes()
+    began = time.monotonic()
+    time.sleep(seconds)
+    took = time.monotonic() - began
+    return {"idle_cpu_ms": (server.cpu_s() - cpu) / took * 1e3, "idle_wakes": (server.wakes() - wakes) / took}
+
+
+def costs_of(server, holders, shares, requests):
+    """GETs by one session while all the others are open, and by all in turn."""
+    cpu, one = server.cpu_s(), holders[0].get(requests)
+    row = {"one_p50_us": one["p50_us"], "one_cpu_us": (server.cpu_s() - cpu) / requests * 1e6}
     cpu, times, asked = server.cpu_s(), [], 0
-    for holder in holders:
-        holder.go_on()
-        told = holder.told()
+    for holder, share in zip(holders, shares):
+        told = holder.get(max(requests // len(holders), share), share)
         times.append(told["p50_us"])
         asked += told["requests"]
     return row | {"p50_us": statistics.median(times), "cpu_us": (server.cpu_s() - cpu) / asked * 1e6}
+
+
+def sessions_at(server, holders, step, before, options):
+    """So many sessions: what they take of the machine, and what a request costs."""
+    refused, shares = hold_in_all(holders, step, options.sessions_per_client)
+    if refused:
+        return {"open": step, "refused": refused}
+    row = {"open": step, "clients": len(holders), "bytes_each": (server.rss() - before["rss"]) / step,
+           "files_each": (server.descriptors() - before["files"]) / step,
+           "client_bytes_each": sum(holder.rss() for holder in holders) / step}
+    time.sleep(options.idle_s / 2)  # until the last ones are idle
+    row |= idle_cost(server, options.idle_s)
+    return row | costs_of(server, holders, shares, options.requests)
 
 
 def cores_for(sessions):
@@ -407,22 +461,20 @@ def session_settings(sessions, cores):
 
 
 def measure_sessions(work, provider, options):
-    steps, requests, each = options.connections, options.requests, options.sessions_per_client
+    steps, each = options.connections, options.sessions_per_client
     cores = options.cores or cores_for(max(steps))
     rows, holders = [], []
     with Watched(work / "sessions", *session_settings(max(steps), cores)) as server:
         one_object(server)
         server.rest()
-        before, files = server.rss(), len(os.listdir(f"/proc/{server.process.pid}/fd"))
+        idle = idle_cost(server, options.idle_s)
+        rows.append({"door": provider, "cores": cores, "open": 0} | idle)
+        before = {"rss": server.rss(), "files": server.descriptors()}
         try:
-            for at, step in enumerate(steps):
-                for holder in holders:
-                    holder.go_on()
+            for step in steps:
                 while len(holders) * each < step:
-                    first = len(holders) * each
-                    shares = [min(later - first, each) for later in steps[at:]]
-                    holders.append(SessionHolder(server, provider, shares, requests))
-                row = sessions_at(server, holders, before, files, step)
+                    holders.append(SessionHolder(server, provider))
+                row = sessions_at(server, holders, step, before, options)
                 say(f"{step:,} native sessions on {provider}")
                 rows.append({"door": provider, "cores": cores} | row)
                 if "refused" in row:
@@ -564,20 +616,26 @@ def objects_tables(rows):
 
 def connections_table(rows):
     head = ["door", "open", "clients", "server: memory each", "in 1 GiB", "descriptors each", "client: memory each",
-            "in turn: CPU / time, us", "all at once: CPU, us"]
+            "idle: CPU, ms/s; wake-ups/s", "one GET: CPU / time, us", "in turn: CPU / time, us", "all at once: CPU, us"]
+    pair = lambda row, part: f"{row[part + 'cpu_us']:.0f} / {row[part + 'p50_us']:.0f}" if part + "cpu_us" in row else ""  # noqa: E731
     lines = []
     for row in rows:
         if "refused" in row:
             lines.append([row["door"], f"{row['open']:,}: refused: {row['refused']}"] + [""] * (len(head) - 2))
             continue
         at_once = f"{row['cpu_at_once_us']:.0f}" if "cpu_at_once_us" in row else ""
+        idle = f"{row['idle_cpu_ms']:.1f}; {row['idle_wakes']:.0f}" if "idle_wakes" in row else ""
+        if row["open"] == 0:
+            lines.append([row["door"], 0] + [""] * 5 + [idle] + [""] * 3)
+            continue
         many = row["open"] >= FEW_SESSIONS
         lines.append([row["door"], f"{row['open']:,}", row.get("clients", 1), size_text(row["bytes_each"]),
                       f"{2**30 / row['bytes_each']:,.0f}" if many else "", f"{row.get('files_each', 1):.2f}",
-                      size_text(row["client_bytes_each"]) if "client_bytes_each" in row else "",
-                      f"{row['cpu_us']:.0f} / {row['p50_us']:.0f}", at_once])
-    return ("Cost of a hot GET by open connections or native sessions, those of several client processes (one GET at a time over all of "
-            "them in turn, each once at least; and one on each at once). Memory is the resident one of the process.\n\n" + table(head, lines))
+                      size_text(row["client_bytes_each"]) if "client_bytes_each" in row else "", idle,
+                      pair(row, "one_"), pair(row, ""), at_once])
+    return ("Open HTTP connections, and native sessions of several client processes. Memory is the resident one of the process. Idle is the whole "
+            "server while nobody asks. A hot GET: by one session beside all the others, by all in turn (each once at least), and by "
+            "all connections at once.\n\n" + table(head, lines))
 
 
 def listings_table(rows, keys):
@@ -651,6 +709,7 @@ def check(result):
         if "refused" in row:
             wrong.append(f"{what}: refused: {row['refused']}")
         elif row["open"] >= FEW_SESSIONS and row["door"] != "HTTP":
+            at_most(f"{what}: wake-ups of the idle server, per second", row["idle_wakes"], IDLE_WAKES_MAX)
             at_most(f"{what}: descriptors of one link", row["files_each"] / row["cores"], 1.1)
             at_most(f"{what}: KiB of one link at the server", row["bytes_each"] / row["cores"] / 1024, 64)
             at_most(f"{what}: MiB of one at its client", row["client_bytes_each"] / 2**20, 2)
@@ -673,8 +732,9 @@ def arguments():
     parser.add_argument("--cores", type=int, help="of the server with the sessions, which have a link to each (default: as many as the "
                         "open files are enough for)")
     parser.add_argument("--sessions-per-client", type=int, default=2500, metavar="N", help="of one process (default %(default)s)")
+    parser.add_argument("--idle-s", type=float, default=5, metavar="S", help="how long idle sessions are looked at (default %(default)s)")
     parser.add_argument("--list-keys", type=int, default=1_000_000, help="keys of each listing (default %(default)s)")
-    parser.add_argument("--only", choices=["objects", "connections", "listings"], action="append",
+    parser.add_argument("--only", choices=["objects", "connections", "sessions", "listings"], action="append",
                         help="one part; may be given again")
     parser.add_argument("--work", type=pathlib.Path, help="folder for the data, which is removed (default: a temporary one)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="all figures")
@@ -688,14 +748,16 @@ def main():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     del soft
-    parts = options.only or ["objects", "connections", "listings"]
+    parts = options.only or ["objects", "connections", "sessions", "listings"]
     work = pathlib.Path(tempfile.mkdtemp(prefix="verbena-scale-", dir=options.work))
-    result = {"machine": machine(), "date": time.strftime("%Y-%m-%d"), "command": sys.argv[1:], "list_keys": options.list_keys}
+    result = {"machine": machine(), "date": time.strftime("%Y-%m-%d"), "command": sys.argv[1:], "list_keys": options.list_keys,
+              "connections": []}
     try:
         if "objects" in parts:
             result["objects"] = measure_objects(work, options.steps, options.requests)
         if "connections" in parts:
-            result["connections"] = measure_http(work, [n for n in options.connections if n <= HTTP_MAX], options.requests)
+            result["connections"] += measure_http(work, [n for n in options.connections if n <= HTTP_MAX], options.requests)
+        if "sessions" in parts:
             for provider in ("local", "tcp"):
                 result["connections"] += measure_sessions(work, provider, options)
         if "listings" in parts:

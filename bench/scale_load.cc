@@ -2,7 +2,9 @@
 //
 //   scale_load fill DIR --to N ...        puts objects FROM..N by the engine itself, the server stopped
 //   scale_load erase DIR --to N ...       removes them
-//   scale_load sessions HOST:PORT ...     opens native sessions step by step and sends requests over all of them
+//   scale_load sessions HOST:PORT ...     does what it reads, a line each, and answers with JSON:
+//                                           hold COUNT             opens or closes native sessions
+//                                           get REQUESTS AMONG     GETs by the first AMONG of them in turn
 //
 // An object's key and bytes follow from its number, so that scale.py can ask for any and tell whether it is right.
 #include <fmt/core.h>
@@ -22,6 +24,7 @@
 #include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/log.h"
 #include "client/native_session.h"
@@ -179,8 +182,7 @@ void Loader::run() {
 
 struct SessionPlan {
   std::string address, provider = "local", bucket = "scale", key;
-  std::vector<size_t> steps{1, 10, 100, 1000};
-  uint64_t requests = 2000, size = 256;
+  uint64_t size = 256;
 };
 
 client::NativeOptions session_options(const SessionPlan& plan) {
@@ -200,50 +202,73 @@ client::NativeOptions session_options(const SessionPlan& plan) {
   return options;
 }
 
-// Lets scale.py look at the server: it answers with a line when it has.
-void let_look(nlohmann::json what) {
-  fmt::print("{}\n", what.dump());
-  std::fflush(stdout);
-  std::string line;
-  if (!std::getline(std::cin, line)) std::_Exit(0);
-}
+// Does what it is told, line by line, and answers each with one of JSON.
+class Sessions {
+ public:
+  explicit Sessions(const SessionPlan& plan) : plan_(plan), into_(plan.size) {}
+  void run();
 
-double get_one(client::NativeSession& session, const SessionPlan& plan, MutableBytes into) {
+ private:
+  nlohmann::json hold(size_t count);
+  nlohmann::json get(size_t requests, size_t among);
+  double get_one(client::NativeSession& session);
+
+  const SessionPlan& plan_;
+  std::vector<std::byte> into_;
+  std::vector<std::unique_ptr<client::NativeSession>> sessions_;
+};
+
+double Sessions::get_one(client::NativeSession& session) {
   client::NativeGet get;
-  get.bucket = plan.bucket;
-  get.key = plan.key;
-  get.into = into;
+  get.bucket = plan_.bucket;
+  get.key = plan_.key;
+  get.into = into_;
   const auto began = SteadyClock::now();
   const auto got = must(session.get(get), "get");
-  if (got.length != plan.size) give_up("get: not the object's size");
+  if (got.length != plan_.size) give_up("get: not the object's size");
   return std::chrono::duration<double, std::micro>(SteadyClock::now() - began).count();
 }
 
-void run_sessions(const SessionPlan& plan) {
+// Opens sessions until there are `count`, each with a GET; or closes those that are too many.
+nlohmann::json Sessions::hold(size_t count) {
+  if (count < sessions_.size()) sessions_.resize(count);
+  while (sessions_.size() < count) {
+    auto made = client::NativeSession::open(session_options(plan_));
+    if (!made) return {{"sessions", sessions_.size()}, {"refused", describe(made.error())}};
+    sessions_.push_back(std::move(*made));
+    get_one(*sessions_.back());
+  }
+  return {{"sessions", sessions_.size()}};
+}
+
+// By the first `among` of the sessions in turn.
+nlohmann::json Sessions::get(size_t requests, size_t among) {
+  if (among == 0 || among > sessions_.size() || requests == 0)
+    give_up("get: REQUESTS AMONG, of the sessions that are open");
+  std::vector<double> times_us;
+  for (size_t i = 0; i < requests; ++i) times_us.push_back(get_one(*sessions_[i % among]));
+  const auto middle = times_us.begin() + static_cast<ptrdiff_t>(times_us.size() / 2);
+  std::ranges::nth_element(times_us, middle);
+  return {{"requests", requests}, {"p50_us", *middle}};
+}
+
+void Sessions::run() {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &files);
-  std::vector<std::unique_ptr<client::NativeSession>> sessions;
-  std::vector<std::byte> into(plan.size);
-  for (const size_t step : plan.steps) {
-    while (sessions.size() < step) {
-      auto made = client::NativeSession::open(session_options(plan));
-      if (!made) {
-        let_look({{"sessions", sessions.size()}, {"refused", describe(made.error())}});
-        return;
-      }
-      sessions.push_back(std::move(*made));
-      get_one(*sessions.back(), plan, into);
-    }
-    let_look({{"sessions", step}, {"open", true}});
-    std::vector<double> times_us;
-    // Each session answers once all are open.
-    const uint64_t requests = std::max<uint64_t>(plan.requests, step);
-    for (uint64_t i = 0; i < requests; ++i) times_us.push_back(get_one(*sessions[i % step], plan, into));
-    std::ranges::nth_element(times_us, times_us.begin() + static_cast<ptrdiff_t>(times_us.size() / 2));
-    let_look({{"sessions", step}, {"requests", requests}, {"p50_us", times_us[times_us.size() / 2]}});
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::istringstream words(line);
+    std::string verb;
+    size_t count = 0, among = 1;
+    words >> verb >> count >> among;
+    if (verb != "hold" && verb != "get") give_up("sessions: hold COUNT, get REQUESTS AMONG");
+    fmt::print("{}\n", (verb == "hold" ? hold(count) : get(count, among)).dump());
+    std::fflush(stdout);
   }
+  // What is left is closed by the end of the process, as most clients' is.
+  std::_Exit(0);
 }
 
 void add_objects(CLI::App& command, Plan& plan) {
@@ -274,18 +299,15 @@ int main(int argc, char** argv) {
   fill->add_flag("--kill", plan.kill, "end by SIGKILL as soon as the last one is acknowledged");
   CLI::App* erase = app.add_subcommand("erase", "remove objects, by the engine itself");
   add_objects(*erase, plan);
-  CLI::App* many = app.add_subcommand("sessions", "native sessions, keys from VERBENA_ROOT_*; talks to its caller");
+  CLI::App* many = app.add_subcommand("sessions", "native sessions, keys from VERBENA_ROOT_*, as standard input says");
   many->add_option("ADDRESS", sessions.address, "HOST:PORT of the native door")->required();
-  many->add_option("--provider", sessions.provider, "local or tcp")->capture_default_str();
+  many->add_option("--provider", sessions.provider, "local, tcp or verbs")->capture_default_str();
   many->add_option("--bucket", sessions.bucket, "")->capture_default_str();
   many->add_option("--key", sessions.key, "the object that is read")->required();
   many->add_option("--size", sessions.size, "its bytes")->capture_default_str();
-  many->add_option("--steps", sessions.steps, "how many sessions")->delimiter(',')->capture_default_str();
-  many->add_option("--requests", sessions.requests, "GETs at each step, over all sessions; one on each at least")
-      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (many->parsed()) {
-    run_sessions(sessions);
+    Sessions(sessions).run();
     return 0;
   }
   if (plan.to < plan.from || plan.versions == 0) give_up("--to lies below --from, or --versions is 0");

@@ -43,16 +43,12 @@ add_library(verbena_ldap INTERFACE)
 target_include_directories(verbena_ldap SYSTEM INTERFACE ${LDAP_INCLUDE_DIRS} ${CMAKE_BINARY_DIR}/generated)
 target_link_libraries(verbena_ldap INTERFACE ${CMAKE_DL_LIBS})
 
-# The engine over Ceph is in the making (docs/cluster.md), and librados would cost every command its time to load: it is
-# built where it is asked for. Without it the program says so.
-option(VERBENA_RADOS "The engine over Ceph RADOS (server --engine rados), by librados" OFF)
-if(VERBENA_RADOS)
-  find_path(RADOS_INCLUDE rados/librados.hpp REQUIRED)
-  find_library(RADOS_LIBRARY rados REQUIRED)
-  add_library(verbena_librados INTERFACE)
-  target_include_directories(verbena_librados SYSTEM INTERFACE ${RADOS_INCLUDE})
-  target_link_libraries(verbena_librados INTERFACE ${RADOS_LIBRARY})
-endif()
+# librados, for the program that has the engine over Ceph (src/cli/rados) and for nothing else.
+find_path(RADOS_INCLUDE rados/librados.hpp REQUIRED)
+find_library(RADOS_LIBRARY rados REQUIRED)
+add_library(verbena_librados INTERFACE)
+target_include_directories(verbena_librados SYSTEM INTERFACE ${RADOS_INCLUDE})
+target_link_libraries(verbena_librados INTERFACE ${RADOS_LIBRARY})
 
 # libfabric: the system's where it is >= 2, else the one that `./dev setup` built (tools/build-libfabric.sh).
 if(DEFINED ENV{VERBENA_CACHE})

@@ -3,14 +3,18 @@
 set(private_libdir ${CMAKE_INSTALL_LIBDIR}/verbena)
 file(RELATIVE_PATH bin_to_private ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/verbena)
 
+file(RELATIVE_PATH programs_to_private ${CMAKE_INSTALL_FULL_LIBEXECDIR}/verbena ${CMAKE_INSTALL_FULL_LIBDIR}/verbena)
+
 target_link_options(verbena PRIVATE -Wl,--as-needed)
+target_link_options(verbena-rados PRIVATE -Wl,--as-needed)
 if(EXISTS ${VERBENA_LIBFABRIC_PREFIX}/.complete)
   set_target_properties(verbena PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_private}")
+  set_target_properties(verbena-rados PROPERTIES INSTALL_RPATH "$ORIGIN/${programs_to_private}")
   set_target_properties(verbena_shared PROPERTIES INSTALL_RPATH "$ORIGIN/verbena")
   file(REAL_PATH ${VERBENA_LIBFABRIC_PREFIX}/lib/libfabric.so.1 libfabric_file)
   install(FILES ${libfabric_file} DESTINATION ${private_libdir} RENAME libfabric.so.1 COMPONENT library)
 else()
-  set_target_properties(verbena verbena_shared PROPERTIES INSTALL_RPATH "")
+  set_target_properties(verbena verbena-rados verbena_shared PROPERTIES INSTALL_RPATH "")
 endif()
 
 # Said by the program itself, so they say what `--help` says. A cross build names an emulator (CMAKE_CROSSCOMPILING_EMULATOR).
@@ -27,7 +31,7 @@ add_custom_command(OUTPUT ${documents}/.complete
   DEPENDS verbena COMMENT "Man pages, completions, configuration" VERBATIM)
 add_custom_target(verbena_documents ALL DEPENDS ${documents}/.complete)
 # What is installed and no more: `ninja verbena_install_set && cmake --install build`.
-add_custom_target(verbena_install_set DEPENDS verbena verbena_shared verbena_documents)
+add_custom_target(verbena_install_set DEPENDS verbena verbena-rados verbena_shared verbena_documents)
 
 foreach(file verbena.service verbena.tmpfiles verbena.sysusers)
   configure_file(${PROJECT_SOURCE_DIR}/deploy/systemd/${file}.in ${CMAKE_BINARY_DIR}/deploy/${file} @ONLY)
@@ -38,6 +42,8 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/verbenaConfigVersion.cmake 
 set(verbena_cmake ${CMAKE_INSTALL_LIBDIR}/cmake/verbena)
 
 install(TARGETS verbena RUNTIME)
+# Nobody calls it but `verbena` (src/cli/hand_over.h).
+install(TARGETS verbena-rados RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/verbena)
 # What programs are built against, found by pkg-config and by find_package(verbena): also by itself, `--component library`.
 install(TARGETS verbena_shared EXPORT verbena LIBRARY COMPONENT library)
 install(EXPORT verbena FILE verbenaConfig.cmake NAMESPACE verbena:: DESTINATION ${verbena_cmake} COMPONENT library)

@@ -204,18 +204,48 @@ TEST_F(BucketSessions, HostsOfZonesNameTheirBuckets) {
   EXPECT_EQ(virtual_bucket("my.s3express-x.s3.test", "s3.test"), "my.s3express-x") << "a general bucket";
 }
 
+// One that allows, with an action and what follows it.
+PolicyPtr policy_of(const std::string& action_and_rest) {
+  const auto policy =
+      parse_policy(R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":)" + action_and_rest + "}}",
+                   PolicyKind::identity);
+  EXPECT_TRUE(policy) << action_and_rest;
+  return *policy;
+}
+
 TEST(PolicyDependence, ConditionsAndVariablesDependOnTheRequest) {
   const auto depends = [](const std::string& rest) {
-    const auto policy =
-        parse_policy(R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"s3express:*")" + rest + "}}",
-                     PolicyKind::identity);
-    EXPECT_TRUE(policy) << rest;
-    return depends_on_request(**policy);
+    return depends_on_request(*policy_of(R"("s3express:*")" + rest));
   };
   EXPECT_FALSE(depends(R"(,"Resource":"*")"));
   EXPECT_FALSE(depends(R"(,"Resource":"*","Condition":{"StringEquals":{"s3express:SessionMode":"ReadOnly"}})"));
   EXPECT_TRUE(depends(R"(,"Resource":"*","Condition":{"IpAddress":{"aws:SourceIp":"10.0.0.0/8"}})"));
   EXPECT_TRUE(depends(R"(,"Resource":"arn:aws:s3express:*:*:bucket/${aws:UserAgent}")"));
+  EXPECT_TRUE(depends(R"(,"Resource":"arn:aws:s3express:*:*:bucket/\u0024{aws:UserAgent}")"));
+}
+
+TEST(PolicyDependence, AResourceThatSomeNamesFitAndOthersDoNotDependsOnIt) {
+  const auto depends = [](const std::string& rest) {
+    return depends_on_resource(*policy_of(R"("s3:*",)" + rest), "arn:aws:s3:::bucket/");
+  };
+  for (const char* one :
+       {R"("Resource":"*")", R"("Resource":"arn:aws:s3:::*")", R"("Resource":"arn:aws:s3:::bucket/*")",
+        R"("Resource":"arn:aws:s3:::buck*")", R"("NotResource":"arn:aws:s3:::bucket/*")",
+        R"("Resource":"arn:aws:s3:::other/a")", R"("Resource":"arn:aws:s3:::other/a*b")",
+        R"("Resource":["arn:aws:s3:::bucket","arn:aws:s3:::bucket/*"])"}) {
+    EXPECT_FALSE(depends(one)) << one;
+  }
+  for (const char* one :
+       {R"("Resource":"arn:aws:s3:::bucket/a")", R"("Resource":"arn:aws:s3:::bucket/a*")",
+        R"("Resource":"arn:aws:s3:::bucket/*a")", R"("Resource":"arn:aws:s3:::*/a")", R"("Resource":"arn:aws:s3:::*a")",
+        R"("Resource":"arn:aws:s3:::bucke?/*")", R"("Resource":"arn:aws:s3:::bucket/?*")",
+        R"("Resource":"arn:aws:s3:::bucket*/a")", R"("Resource":["*","arn:aws:s3:::bucket/a"])",
+        R"("Resource":"arn:aws:s3:::${aws:username}/*")",
+        R"("Resource":"arn:aws:s3:::\u0024{aws:username}-data/secret/*")",
+        R"("Resource":"arn:aws:s3:::$\u007Baws:username}/*")",
+        R"("Resource":"*","Condition":{"Bool":{"aws:SecureTransport":"true"}})"}) {
+    EXPECT_TRUE(depends(one)) << one;
+  }
 }
 
 }  // namespace

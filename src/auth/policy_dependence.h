@@ -1,6 +1,8 @@
 // Whether what a policy says of an action may differ from one request of a principal to the next.
 #pragma once
 
+#include <string_view>
+
 #include "auth/principal.h"
 
 namespace verbena::auth {
@@ -9,5 +11,10 @@ namespace verbena::auth {
 bool depends_on_request(const Policy& policy);
 // Likewise for any policy of the principal.
 bool depends_on_request(const Principal& principal);
+
+// Whether what it says may differ between two resources whose names begin with `prefix`: it has conditions or variables
+// of whatever kind, or a resource that some of these names fit and others do not.
+bool depends_on_resource(const Policy& policy, std::string_view prefix);
+bool depends_on_resource(const Principal& principal, std::string_view prefix);
 
 }  // namespace verbena::auth

@@ -13,6 +13,7 @@
 
 #include "base/checksum.h"
 #include "base/hmac.h"
+#include "base/siphash.h"
 
 namespace verbena {
 namespace {
@@ -43,12 +44,6 @@ std::string big_endian(U value) {
   std::string raw(sizeof(U), '\0');
   for (size_t i = 0; i < sizeof(U); ++i) raw[i] = static_cast<char>(value >> (8 * (sizeof(U) - 1 - i)));
   return raw;
-}
-
-uint64_t load64(const std::byte* p) {
-  uint64_t v = 0;
-  std::memcpy(&v, p, 8);
-  return v;
 }
 
 }  // namespace
@@ -241,38 +236,6 @@ std::string hmac_sha256(Bytes key, Bytes data) { return std::string(as_text(Hmac
 
 std::string hmac_sha1(Bytes key, Bytes data) { return hmac(Algorithm::sha1, key, data); }
 
-uint64_t siphash24(const std::byte (&key)[16], Bytes data) {
-  const uint64_t k0 = load64(key);
-  const uint64_t k1 = load64(key + 8);
-  uint64_t v0 = k0 ^ 0x736f6d6570736575;
-  uint64_t v1 = k1 ^ 0x646f72616e646f6d;
-  uint64_t v2 = k0 ^ 0x6c7967656e657261;
-  uint64_t v3 = k1 ^ 0x7465646279746573;
-  auto round = [&] {
-    v0 += v1, v1 = std::rotl(v1, 13) ^ v0, v0 = std::rotl(v0, 32);
-    v2 += v3, v3 = std::rotl(v3, 16) ^ v2;
-    v0 += v3, v3 = std::rotl(v3, 21) ^ v0;
-    v2 += v1, v1 = std::rotl(v1, 17) ^ v2, v2 = std::rotl(v2, 32);
-  };
-  auto absorb = [&](uint64_t m) {
-    v3 ^= m;
-    round();
-    round();
-    v0 ^= m;
-  };
-  size_t i = 0;
-  for (; i + 8 <= data.size(); i += 8) absorb(load64(data.data() + i));
-  uint64_t last = static_cast<uint64_t>(data.size()) << 56;
-  const size_t rest = data.size() - i;
-  if (rest != 0 && data.size() >= 8) {
-    last |= load64(data.data() + data.size() - 8) >> (8 * (8 - rest));
-  } else {
-    for (size_t j = 0; j < rest; ++j) last |= static_cast<uint64_t>(data[i + j]) << (8 * j);
-  }
-  absorb(last);
-  v2 ^= 0xff;
-  for (int n = 0; n < 4; ++n) round();
-  return v0 ^ v1 ^ v2 ^ v3;
-}
+uint64_t siphash24(const std::byte (&key)[16], Bytes data) { return siphash<2, 4>(key, data); }
 
 }  // namespace verbena

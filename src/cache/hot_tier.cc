@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/metrics.h"
+#include "base/siphash.h"
 
 namespace verbena::cache {
 namespace {
@@ -46,7 +47,7 @@ uint64_t HotTier::hash(Key key) const {
   std::memcpy(text.data(), key.bucket.data(), bucket);
   text[bucket] = std::byte{0};
   std::memcpy(text.data() + bucket + 1, key.name.data(), name);
-  return siphash24(secret_, Bytes(text).first(bucket + 1 + name));
+  return siphash13(secret_, Bytes(text).first(bucket + 1 + name));
 }
 
 EntryPtr HotTier::find(Key key) {

@@ -7,12 +7,16 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <optional>
 
 #include "auth/keyring.h"
 #include "base/config.h"
 #include "cli/configuration.h"
 #include "cli/exit_code.h"
+#include "cli/hand_over.h"
+#include "cli/rados_engine.h"
 #include "cli/ready_line.h"
+#include "cli/run_program.h"
 #include "server/data_directory.h"
 #include "server/secret_files.h"
 #include "server/server.h"
@@ -197,9 +201,20 @@ int wait_for_end(server::Server& server, const server::ServiceManager& manager, 
   }
 }
 
-int serve(const Flags& flags) {
+// Before anything is opened, and before secrets come from files into the environment, which goes along.
+std::optional<std::string> hand_over_if_needed(const Flags& flags, const Program& program) {
+  if (program.rados != nullptr) return std::nullopt;
+  const auto config = read_config(flags);
+  if (!config || config->engine != EngineChoice::rados) return std::nullopt;  // what is wrong is said later
+  return hand_over_to_rados(program.arguments);
+}
+
+int serve(const Flags& flags, const Program& program) {
   if (flags.memory != flags.directory.empty()) {
     return fail_with("server wants a directory, or --memory, and not both", exit_usage);
+  }
+  if (!flags.memory) {
+    if (const auto failed = hand_over_if_needed(flags, program)) return fail_with(*failed, exit_usage);
   }
   if (auto done = server::take_secret_files(); !done) return fail_with(done.error(), exit_usage);
   auto config = read_config(flags);
@@ -220,8 +235,10 @@ int serve(const Flags& flags) {
 
   auto keys = find_keys(flags);
   if (!keys) return fail_with(keys.error());
-  auto started = flags.memory ? server::Server::start_in_memory(*config, *memory_max, keys->credentials, flags.contents)
-                              : server::Server::start(*config, flags.directory, keys->credentials, flags.contents);
+  const server::OpenCluster open_cluster = program.rados == nullptr ? nullptr : program.rados->open;
+  auto started = flags.memory
+                     ? server::Server::start_in_memory(*config, *memory_max, keys->credentials, flags.contents)
+                     : server::Server::start(*config, flags.directory, keys->credentials, flags.contents, open_cluster);
   if (!started) return fail_with(started.error());
   if (flags.print_ready) {
     print_out(ready_line((*started)->endpoints(), *keys, config->region));
@@ -264,7 +281,7 @@ void add_master_key_command(CLI::App& app, int& exit_code) {
   add->callback([flags, &exit_code] { exit_code = rotate(*flags); });
 }
 
-void add_server_command(CLI::App& app, int& exit_code) {
+void add_server_command(CLI::App& app, int& exit_code, const Program& program) {
   auto* command =
       app.add_subcommand("server", "serve a directory, or memory, over S3, RDMA tokens and the native door");
   auto flags = std::make_shared<Flags>();
@@ -308,7 +325,7 @@ void add_server_command(CLI::App& app, int& exit_code) {
       "else made at the first start and kept in DIR.\n"
       "Exit codes: 0 stopped by SIGTERM or SIGINT; 1 could not start (the line before says why; nothing was changed);\n"
       "2 wrong configuration, flags or secrets.");
-  command->callback([flags, &exit_code] { exit_code = serve(*flags); });
+  command->callback([flags, program, &exit_code] { exit_code = serve(*flags, program); });
 }
 
 }  // namespace verbena::cli

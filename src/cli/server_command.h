@@ -1,4 +1,4 @@
-// `verbena server`.
+// `verbena server`, and what else works on a server's store.
 #pragma once
 
 namespace CLI {
@@ -7,10 +7,12 @@ class App;
 
 namespace verbena::cli {
 
-void add_server_command(CLI::App& app, int& exit_code);
+struct Program;
+
+void add_server_command(CLI::App& app, int& exit_code, const Program& program);
 void add_master_key_command(CLI::App& app, int& exit_code);
 void add_fsck_command(CLI::App& app, int& exit_code);
 void add_config_command(CLI::App& app, int& exit_code);
-void add_rados_command(CLI::App& app, int& exit_code);
+void add_rados_command(CLI::App& app, int& exit_code, const Program& program);
 
 }  // namespace verbena::cli

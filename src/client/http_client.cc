@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/copy.h"
 #include "base/text.h"
 #include "client/http_stream.h"
 
@@ -128,7 +129,7 @@ class BodySink {
       if (bytes.size() > request_.into->size() - reply_.body_bytes) {
         return fail(Errc::too_large, "http client: the reply does not fit the buffer");
       }
-      if (!bytes.empty()) std::memcpy(request_.into->data() + reply_.body_bytes, bytes.data(), bytes.size());
+      copy_bytes(request_.into->data() + reply_.body_bytes, bytes);
     } else {
       if (bytes.size() > request_.collected_body_max - reply_.body.size()) {
         return fail(Errc::too_large, "http client: reply too large");

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/checksum.h"
+#include "base/copy.h"
 #include "client/native_request.h"
 
 namespace verbena::client {
@@ -140,7 +141,7 @@ Result<void> ManyMessage::lend(NativeLane::Body& body, wire::BatchHead& head) {
         for (size_t i = 0; i < items_.size(); ++i) {
           const BatchItem& item = call_.items[items_[i]];
           if (in_message(item) || item.window != w) continue;
-          std::memcpy(window.staged->data() + staged_at_[i], call_.windows[w].data() + item.offset, item.size);
+          copy_bytes(window.staged->data() + staged_at_[i], call_.windows[w].data() + item.offset, item.size);
         }
       }
       lent = body.link.lend(window.staged->first(sizes[w]), access);
@@ -268,9 +269,9 @@ Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, ui
   }
   const MutableBytes place = call_.windows[item.window].subspan(item.offset, entry.length);
   if (entry.in_reply) {
-    if (!place.empty()) std::memcpy(place.data(), entry.inline_bytes.data(), place.size());
+    copy_bytes(place.data(), entry.inline_bytes.data(), place.size());
   } else if (!carried && windows_[item.window].staged != nullptr && !place.empty()) {
-    std::memcpy(place.data(), windows_[item.window].staged->data() + staged_at, place.size());
+    copy_bytes(place.data(), windows_[item.window].staged->data() + staged_at, place.size());
   }
   if (entry.checksum && !entry.partial) {
     checks_.push_back({index, entry.checksum->algorithm, std::string(entry.checksum->value)});

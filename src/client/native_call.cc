@@ -1,6 +1,6 @@
 #include "client/native_call.h"
 
-#include <cstring>
+#include "base/copy.h"
 
 namespace verbena::client {
 namespace {
@@ -34,7 +34,7 @@ Result<void> ObjectCall::answered(Bytes body) {
   if (get) {
     if (reply->length > into.size()) return fail(Errc::malformed, "native: more bytes than there is room for");
     if (reply->inline_size != 0) {
-      std::memcpy(into.data(), reply->inline_bytes.data(), reply->inline_size);
+      copy_bytes(into.data(), reply->inline_bytes.data(), reply->inline_size);
     } else if (reply->length != 0 && lent == nullptr) {
       return fail(Errc::malformed, "native: bytes in a window that was not lent");
     } else {

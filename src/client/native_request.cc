@@ -1,6 +1,6 @@
 #include "client/native_request.h"
 
-#include <cstring>
+#include "base/copy.h"
 
 namespace verbena::client {
 namespace {
@@ -38,7 +38,7 @@ Result<wire::Descriptor> lend(NativeLane::Body& body, NativeCall& call, MutableB
     VB_ASSIGN(call.staging, body.staging.take(body.link, memory.size()));
     call.staging_size = memory.size();
     const MutableBytes block = call.staging->first(memory.size());
-    if (access == fabric::Access::server_reads) std::memcpy(block.data(), memory.data(), memory.size());
+    if (access == fabric::Access::server_reads) copy_bytes(block.data(), memory);
     lent = body.link.lend(block, access);
     if (!lent) return std::unexpected(lent.error());
   }
@@ -118,7 +118,7 @@ Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, Ob
 
 void settle(NativeLane& lane, ObjectCall& call) {
   if (call.staging == nullptr) return;
-  if (call.outcome && call.bytes_staged) std::memcpy(call.into.data(), call.staging->data(), call.object.length);
+  if (call.outcome && call.bytes_staged) copy_bytes(call.into.data(), call.staging->data(), call.object.length);
   // After anything but an answer the block is not used again, though it has been withdrawn.
   lane.release(std::move(call.staging), call.outcome.has_value());
 }

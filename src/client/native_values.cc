@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/checksum.h"
+#include "base/copy.h"
 #include "client/native_request.h"
 #include "native/wire/list_values.h"
 
@@ -71,7 +72,7 @@ Result<void> ValuesCall::take(const native::wire::ValueEntry& from) {
 void settle(NativeLane& lane, ValuesCall& call) {
   for (const NativeValue& value : call.page.values) {
     if (call.staging == nullptr || !value.offset || value.size == 0) continue;
-    std::memcpy(call.request.into.data() + *value.offset, call.staging->data() + *value.offset, value.size);
+    copy_bytes(call.request.into.data() + *value.offset, call.staging->data() + *value.offset, value.size);
   }
   if (call.staging != nullptr) lane.release(std::move(call.staging), call.outcome.has_value());
   for (const auto& check : call.checks) {

@@ -4,154 +4,10 @@
 #include <chrono>
 #include <thread>
 
-#include "native/test_door.h"
-#include "native/wire/cursor.h"
-#include "native/wire/list_values.h"
-#include "s3/access/access.h"
+#include "native/test_batches.h"
 
 namespace verbena::native {
 namespace {
-
-// Memory that the test sees, behind a transport that copies at once or one that has to be waited for.
-class TestWindow final : public fabric::Window {
- public:
-  struct State {
-    std::vector<std::byte> memory = std::vector<std::byte>(64 * KiB);
-    bool immediate = true, broken = false;
-    int writes = 0;
-  };
-  explicit TestWindow(State& state) : memory_(state.memory), state_(state) {}
-  uint64_t size() const override { return memory_.size(); }
-  Task<Result<void>> write(Bytes from, uint64_t at, Deadline) override {
-    ++state_.writes;
-    if (state_.broken) co_return fail(Errc::rdma_transfer_failed, "test");
-    std::memcpy(memory_.data() + at, from.data(), from.size());
-    co_return Result<void>{};
-  }
-  Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline) override {
-    std::memcpy(into.data(), memory_.data() + at, into.size());
-    co_return Result<void>{};
-  }
-  size_t immediate_size_max() const override { return state_.immediate ? 64 * KiB : 0; }
-  Result<void> read_now(MutableBytes into, uint64_t at) override {
-    if (state_.broken) return fail(Errc::rdma_transfer_failed, "test");
-    std::memcpy(into.data(), memory_.data() + at, into.size());
-    return {};
-  }
-  Result<void> write_now(Bytes from, uint64_t at) override {
-    ++state_.writes;
-    if (state_.broken) return fail(Errc::rdma_transfer_failed, "test");
-    std::memcpy(memory_.data() + at, from.data(), from.size());
-    return {};
-  }
-
- private:
-  std::vector<std::byte>& memory_;
-  State& state_;
-};
-
-struct Item {
-  std::string key;
-  wire::BatchPlace place{};
-  std::string bytes{};
-  uint8_t fields = 0;
-  uint8_t bucket = 0;
-  std::string condition{};
-};
-
-class BatchTest : public DoorTest {
- protected:
-  BatchTest() : DoorTest({.credits = 8}) {
-    port_.make_window = [this] { return std::make_unique<TestWindow>(window_); };
-  }
-  wire::BatchHead head() const {
-    wire::BatchHead head;
-    head.details = wire::detail_etag | wire::detail_size;
-    head.windows.add({0, memory_.size(), 1});
-    head.buckets.add("bucket");
-    return head;
-  }
-  std::vector<std::byte> body(wire::Type type, wire::BatchHead head, const std::vector<Item>& items) {
-    if (type == wire::Type::head_many || type == wire::Type::delete_many) head.windows.count = 0;
-    std::vector<std::byte> space(15 * KiB);
-    wire::Writer out(space);
-    wire::BatchWriter batch(out, type);
-    EXPECT_TRUE(batch.begin(head));
-    wire::BatchItem wire_item;
-    for (const Item& item : items) {
-      wire_item.fields = item.fields;
-      wire_item.bucket = item.bucket;
-      wire_item.key = item.key;
-      wire_item.place = item.place;
-      wire_item.inline_bytes = as_bytes(item.bytes);
-      wire_item.if_match = wire_item.if_none_match = item.condition;
-      if (item.place.window != wire::no_window) wire_item.fields |= wire::field_place;
-      if (type == wire::Type::put_many && item.place.window == wire::no_window) wire_item.fields |= wire::field_inline;
-      EXPECT_TRUE(batch.add(wire_item));
-    }
-    batch.finish();
-    space.resize(out.size());
-    return space;
-  }
-  struct Answer {
-    Errc refused = Errc::ok;
-    std::vector<wire::BatchEntry> entries;
-    std::vector<std::byte> body;  // the entries point into it
-    bool answered = false;
-  };
-  Answer ask(wire::Type type, const wire::BatchHead& head, const std::vector<Item>& items) {
-    deliver(peer_, peer_.seal(type, ++request_, Bytes(body(type, head, items))));
-    return parsed(reply_body(peer_));
-  }
-  static Answer parsed(std::vector<std::byte> body) {
-    Answer answer;
-    answer.body = std::move(body);
-    if (answer.body.empty()) return answer;
-    answer.answered = true;
-    answer.refused = *wire::decode_error(answer.body);
-    if (answer.refused != Errc::ok) return answer;
-    auto reply = wire::decode_batch_reply(answer.body);
-    EXPECT_TRUE(reply);
-    for (size_t i = 0; reply && i < reply->answered; ++i) {
-      EXPECT_TRUE(wire::next_entry(*reply, answer.entries.emplace_back()));
-    }
-    return answer;
-  }
-  // Brings a batch, and nobody gets a turn yet.
-  void bring(wire::Type type, const wire::BatchHead& head, const std::vector<Item>& items) {
-    port_.receive(peer_.id, peer_.seal(type, ++request_, Bytes(body(type, head, items))));
-  }
-  Answer answer_to_it() {
-    run();
-    return parsed(reply_body(peer_));
-  }
-  std::vector<Item> small_objects(size_t count) {
-    std::vector<Item> items;
-    for (size_t i = 0; i < count; ++i) {
-      items.push_back({fmt::format("k{:04}", i)});
-      store_.put("bucket", items.back().key, "x");
-    }
-    return items;
-  }
-  void deny(const char* statement) {
-    store_.document(
-        "bucket", "policy",
-        fmt::format(R"({{"Version":"2012-10-17","Statement":{{"Effect":"Deny","Principal":"*",{}}}}})", statement));
-    service_.access->changed();
-  }
-  // What a request needs to be served from memory: the bucket's access was asked for before.
-  void make_hot() {
-    store_.is_hot = [](std::string_view) { return true; };
-    ask(wire::Type::head_many, head(), {{"anything"}});
-  }
-  std::string_view memory(size_t at, size_t size) const { return as_text(Bytes(memory_).subspan(at, size)); }
-
-  TestWindow::State window_;
-  std::vector<std::byte>& memory_ = window_.memory;
-  bool& immediate_ = window_.immediate;
-  FakePeer peer_ = hello(1, 2);
-  uint64_t request_ = 10;
-};
 
 TEST_F(BatchTest, EachItemGoesToItsPlaceAndHasAnOutcomeOfItsOwn) {
   for (const bool immediate : {true, false}) {
@@ -252,6 +108,21 @@ TEST_F(BatchTest, TheProgressWordCountsLeadingItemsUpToTheFirstThatFailed) {
     EXPECT_EQ(told(), 1u);
     EXPECT_EQ(memory(20, 5), "bytes") << "those behind it arrive all the same";
   }
+}
+
+TEST_F(BatchTest, TheProgressWordTellsWhatIsThereBeforeAnItemIsWaitedFor) {
+  for (const char* key : {"a", "b"}) store_.put("bucket", key, "bytes");
+  make_hot();
+  store_.is_hot = [](std::string_view key) { return key == "a"; };
+  auto head = this->head();
+  head.inline_max = 0;
+  head.progress_window = 0;
+  head.progress_offset = 1024;
+  const auto told = [&] { return wire::Reader(Bytes(memory_).subspan(1024, 8)).u64(); };
+  bring(wire::Type::get_many, head, {{"a", {0, 0, 10}}, {"b", {0, 10, 10}}});
+  EXPECT_EQ(told(), 1u) << "the other one is being fetched";
+  EXPECT_EQ(answer_to_it().entries.size(), 2u);
+  EXPECT_EQ(told(), 2u);
 }
 
 TEST_F(BatchTest, OneForbiddenKeyAmongThousandsIsTheOnlyOneThatFails) {
@@ -570,6 +441,34 @@ TEST_F(BatchTest, SmallOnesWhosePlacesLieSideBySideAreWrittenTogether) {
   EXPECT_LE(window_.writes, 20);
 }
 
+TEST_F(BatchTest, SmallOnesWhosePlacesLieSideBySideAreFetchedTogether) {
+  ask(wire::Type::head_many, head(), {{"anything"}});  // the bucket's access is known from here on
+  immediate_ = false;
+  for (size_t i = 0; i < memory_.size(); ++i) memory_[i] = static_cast<std::byte>(i * 7 + i / 256);
+  std::vector<Item> items;
+  for (size_t i = 0; i < 200; ++i) items.push_back({fmt::format("k{:03}", i), {0, i * 100 + (i < 150 ? 0 : 50), 100}});
+  const auto answer = ask(wire::Type::put_many, head(), items);
+  ASSERT_EQ(answer.entries.size(), 200u);
+  for (size_t i = 0; i < 200; ++i) {
+    EXPECT_EQ(answer.entries[i].code, Errc::ok);
+    EXPECT_EQ(store_.object("bucket", items[i].key).data, memory(items[i].place.offset, 100));
+  }
+  EXPECT_EQ(window_.reads, 2) << "up to the gap, and from there on";
+  EXPECT_EQ(arena_->leased_bytes(), 0u);
+}
+
+TEST_F(BatchTest, OneOfThemThatIsNotThereIsTheOnlyOneThatFails) {
+  immediate_ = false;
+  window_.readable = 1000;
+  std::vector<Item> items;
+  for (size_t i = 0; i < 11; ++i) items.push_back({fmt::format("k{:03}", i), {0, i * 100, 100}});
+  const auto answer = ask(wire::Type::put_many, head(), items);
+  ASSERT_EQ(answer.entries.size(), 11u);
+  for (size_t i = 0; i < 10; ++i) EXPECT_EQ(answer.entries[i].code, Errc::ok) << i;
+  EXPECT_EQ(answer.entries[10].code, Errc::rdma_transfer_failed);
+  EXPECT_EQ(store_.count("bucket"), 10u);
+}
+
 TEST_F(BatchTest, AWindowThatTakesNothingFailsItsItemsAndTheBatchEnds) {
   const auto names = small_objects(100);
   for (const bool immediate : {true, false}) {
@@ -588,168 +487,6 @@ TEST_F(BatchTest, AWindowThatTakesNothingFailsItsItemsAndTheBatchEnds) {
     EXPECT_EQ(wire::Reader(memory_).u64(), 0u) << "none has arrived";
     EXPECT_EQ(door_->in_flight(), 0u);
     EXPECT_EQ(arena_->leased_bytes(), 0u);
-  }
-}
-
-class ListValuesTest : public BatchTest {
- protected:
-  struct Page {
-    std::optional<Errc> refused;
-    bool more = false;
-    std::vector<std::string> keys;
-    std::vector<wire::BatchEntry> entries;
-    std::vector<uint64_t> offsets;
-    std::vector<std::byte> body;
-  };
-  Page list(wire::ListValues request) {
-    request.bucket = "bucket";
-    request.details = wire::detail_etag | wire::detail_size;
-    if (request.window.size == 0 && with_window_) request.window = {0, memory_.size(), 1};
-    deliver(peer_, peer_.seal(wire::Type::list_values, ++request_, request));
-    Page page;
-    page.body = reply_body(peer_);
-    page.refused = wire::decode_error(page.body);
-    if (page.refused != Errc::ok) return page;
-    auto reader = wire::ValueReader::open(page.body);
-    EXPECT_TRUE(reader);
-    page.more = reader->more();
-    wire::ValueEntry value;
-    while (reader->left() != 0 && reader->next(value)) {
-      page.keys.emplace_back(value.key);
-      page.entries.push_back(value.entry);
-      page.offsets.push_back(value.offset);
-    }
-    EXPECT_TRUE(reader->complete());
-    return page;
-  }
-  bool with_window_ = true;
-};
-
-TEST_F(ListValuesTest, APrefixOfSmallObjectsComesInOneAnswer) {
-  for (const bool immediate : {true, false}) {
-    for (const bool hot : {true, false}) {
-      immediate_ = immediate;
-      store_.clear("bucket");
-      for (int i = 0; i < 100; ++i) {
-        store_.put("bucket", fmt::format("p/{:03}", i),
-                   std::string(static_cast<size_t>(i), static_cast<char>('a' + i % 26)));
-      }
-      store_.put("bucket", "p/large", std::string(5000, 'L'));
-      store_.put("bucket", "q", "not of the prefix");
-      make_hot();
-      if (!hot) store_.is_hot = nullptr;
-      std::ranges::fill(memory_, std::byte{0});
-      const Page page = list({.window = {}, .value_size_max = 1000, .bucket = {}, .prefix = "p/", .after = {}});
-      ASSERT_EQ(page.keys.size(), 101u);
-      EXPECT_FALSE(page.more);
-      uint64_t at = 0;
-      for (size_t i = 0; i < 100; ++i) {
-        EXPECT_EQ(page.keys[i], fmt::format("p/{:03}", i));
-        EXPECT_EQ(page.entries[i].length, i);
-        EXPECT_EQ(page.offsets[i], at);
-        EXPECT_EQ(memory(at, i), std::string(i, static_cast<char>('a' + i % 26)));
-        at += i;
-      }
-      EXPECT_EQ(page.keys[100], "p/large");
-      EXPECT_TRUE(page.entries[100].listed_alone);
-      EXPECT_EQ(page.entries[100].object_size, 5000u);
-      EXPECT_EQ(memory(at, 1), std::string_view("\0", 1)) << "nothing behind the values";
-      EXPECT_EQ(door_->in_flight(), 0u);
-    }
-  }
-}
-
-TEST_F(ListValuesTest, APageEndsWhereTheWindowDoesAndTheNextGoesOn) {
-  for (int i = 0; i < 20; ++i) store_.put("bucket", fmt::format("k{:02}", i), std::string(100, 'x'));
-  std::string after;
-  std::vector<std::string> keys;
-  for (int pages = 0; pages < 10; ++pages) {
-    const Page page = list({.window = {0, 350, 1}, .value_size_max = 1000, .bucket = {}, .prefix = {}, .after = after});
-    EXPECT_EQ(page.keys.size(), pages < 6 ? 3u : 2u);
-    keys.insert(keys.end(), page.keys.begin(), page.keys.end());
-    if (!page.more) break;
-    after = keys.back();
-  }
-  EXPECT_EQ(keys.size(), 20u);
-  // What no window of this size holds does not stop the listing.
-  store_.put("bucket", "k00", std::string(400, 'y'));
-  const Page page = list({.window = {0, 350, 1}, .value_size_max = 1000, .bucket = {}, .prefix = {}, .after = {}});
-  ASSERT_EQ(page.keys.size(), 4u);
-  EXPECT_TRUE(page.entries[0].listed_alone);
-}
-
-TEST_F(ListValuesTest, WithoutAWindowTheNamesCome) {
-  with_window_ = false;
-  store_.put("bucket", "a", "bytes");
-  store_.put("bucket", "b", "");
-  const Page page = list({.window = {}, .value_size_max = 1000, .bucket = {}, .prefix = {}, .after = {}});
-  ASSERT_EQ(page.keys.size(), 2u);
-  EXPECT_TRUE(page.entries[0].listed_alone);
-  EXPECT_FALSE(page.entries[1].listed_alone) << "no bytes need no window";
-}
-
-TEST_F(ListValuesTest, APageEndsWhereTheReplyDoes) {
-  for (int i = 0; i < 300; ++i) {
-    const std::string key = fmt::format("{:03}", i) + std::string(500, 'k');
-    store_.put("bucket", key, "v");
-  }
-  size_t keys = 0, pages = 0;
-  std::string after;
-  for (bool more = true; more && pages < 20; ++pages) {
-    const Page page = list({.window = {}, .value_size_max = 10, .bucket = {}, .prefix = {}, .after = after});
-    ASSERT_FALSE(page.keys.empty());
-    keys += page.keys.size();
-    after = page.keys.back();
-    more = page.more;
-  }
-  EXPECT_EQ(keys, 300u);
-  EXPECT_GT(pages, 1u);
-}
-
-TEST_F(ListValuesTest, WhoMayListAndNotReadGetsTheNamesAlone) {
-  small_objects(3);
-  deny(R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/k0001")");
-  const Page page = list({.window = {}, .value_size_max = 10, .bucket = {}, .prefix = {}, .after = {}});
-  ASSERT_EQ(page.keys.size(), 3u);
-  EXPECT_EQ(page.entries[0].code, Errc::ok);
-  EXPECT_EQ(page.entries[1].code, Errc::access_denied);
-  EXPECT_EQ(page.entries[2].code, Errc::ok);
-  EXPECT_EQ(memory(0, 1), "x");
-  deny(R"("Action":"s3:ListBucket","Resource":"arn:aws:s3:::bucket")");
-  EXPECT_EQ(list({.window = {}, .value_size_max = 10, .bucket = {}, .prefix = {}, .after = {}}).refused,
-            Errc::access_denied);
-}
-
-TEST_F(ListValuesTest, OnlySoManyKeepTheirPagesAtOnce) {
-  store_.put("bucket", "a", "bytes");
-  const wire::ListValues request{.window = {}, .bucket = "bucket", .prefix = {}, .after = {}};
-  for (uint64_t i = 0; i < 5; ++i) port_.receive(peer_.id, peer_.seal(wire::Type::list_values, 100 + i, request));
-  run();
-  ASSERT_EQ(port_.sent.size(), 5u);
-  uint64_t which = 0;
-  EXPECT_EQ(wire::decode_error(reply_body(peer_, &which)), Errc::slow_down);
-  EXPECT_EQ(which, 104u);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(reply_code(peer_), Errc::ok);
-  EXPECT_EQ(list({.window = {}, .bucket = {}, .prefix = {}, .after = {}}).keys.size(), 1u)
-      << "the places are free again";
-}
-
-TEST_F(ListValuesTest, ASessionOfVersionOneKnowsNone) {
-  peer_ = hello(2);
-  const uint64_t before = dropped("bad_type");
-  deliver(peer_, peer_.seal(wire::Type::list_values, 2,
-                            wire::ListValues{.window = {}, .bucket = "bucket", .prefix = {}, .after = {}}));
-  EXPECT_TRUE(port_.sent.empty());
-  EXPECT_EQ(dropped("bad_type"), before + 1);
-}
-
-TEST_F(ListValuesTest, WhatIsMalformedIsRefused) {
-  std::vector<std::byte> body(100);
-  wire::Writer out(body);
-  ASSERT_TRUE(encode(out, wire::ListValues{.window = {}, .bucket = "bucket", .prefix = {}, .after = {}}));
-  for (const size_t size : {size_t{0}, out.size() - 1, out.size() + 1}) {
-    deliver(peer_, peer_.seal(wire::Type::list_values, ++request_, Bytes(body).first(size)));
-    EXPECT_EQ(reply_code(peer_), Errc::invalid_request) << size;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include "base/copy.h"
 #include "memory/budget.h"
 #include "native/batch_check.h"
 #include "native/endpoint.h"
@@ -36,12 +37,21 @@ void assign_one(std::vector<std::string>& to, bool given, std::string_view etag)
 
 // The bytes of an object in memory, piece by piece; they are there.
 template <class Place>
-void each_piece(const s3::OpenObject& object, Place place) {
-  for (uint64_t at = 0; at < object.length;) {
-    const memory::Chunk piece = object.reader->peek(object.offset + at, object.length - at);
+void each_piece(const store::ObjectReader& reader, uint64_t offset, uint64_t length, Place place) {
+  for (uint64_t at = 0; at < length;) {
+    const memory::Chunk piece = reader.peek(offset + at, length - at);
     if (piece.bytes.empty() || !place(piece.bytes, at)) return;
     at += piece.bytes.size();
   }
+}
+void copy_pieces(const store::ObjectReader& reader, uint64_t offset, uint64_t length, std::byte* to) {
+  each_piece(reader, offset, length, [&](Bytes bytes, uint64_t at) {
+    copy_bytes(to + at, bytes);
+    return true;
+  });
+}
+void copy_pieces(const s3::OpenObject& object, std::byte* to) {
+  copy_pieces(*object.reader, object.offset, object.length, to);
 }
 
 }  // namespace
@@ -55,6 +65,9 @@ Result<void> ReadBatch::begin(Op& op, Bytes body) {
   VB_TRY(check_batch(body_, type));
   reader_ = wire::BatchReader::open(body_, type);
   head_ = reader_->head();
+  for (size_t i = 0; i < head_.buckets.count; ++i) {
+    hot_[i] = s3::HotReads(op.endpoint->door().service, op.caller, head_.buckets[i]);
+  }
   return open_windows();
 }
 
@@ -95,6 +108,7 @@ void ReadBatch::reset(Op& op, size_t reply_head_size) {
   const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
   until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
   taken_ = told_ = running_ = looked_at_ = 0;
+  traffic_.fill({});
   waiting_bytes_ = moved_ = arrived_ = published_ = arrived_bytes_ = inline_bytes_ = window_bytes_ = 0;
 }
 
@@ -153,11 +167,14 @@ ReadBatch::Step ReadBatch::advance(size_t& index) {
       tell_progress(true);
       return Step::turn;
     }
-    index = taken_;
-    take(index);
-    ++taken_;
+    index = taken_++;
     ++looked_at_;
-    if (!serve_now(index)) return Step::wait;
+    if (!listing_) reader_->next(item_);  // check_batch() has read it, too
+    const std::optional<bool> plainly = is_plain() ? serve_plain(index) : std::nullopt;
+    if (!plainly) take(index);
+    if (plainly ? *plainly : serve_now(index)) continue;
+    tell_progress(true);
+    return Step::wait;
   }
 }
 
@@ -184,15 +201,104 @@ void ReadBatch::take_listed(Slot& slot) {
   }
 }
 
-void ReadBatch::take(size_t index) {
-  Slot& slot = this->slot(index);
+void ReadBatch::clear(Slot& slot) {
   slot.opened.reset();
   slot.bytes.clear();
   slot.done = slot.partial = slot.in_reply = slot.listed_alone = false;
   slot.code = Errc::ok;
   slot.length = 0;
+  slot.bucket = listing_ ? std::string_view(op_->bucket) : head_.buckets[item_.bucket];
+}
+
+// The item says nothing but a name and a place, and nobody wants to know of it.
+bool ReadBatch::is_plain() const {
+  return !listing_ && (item_.fields & ~(wire::field_place | wire::field_place_next)) == 0 && !op_->is_noted();
+}
+
+// For who may read all of the item's bucket. False: it has to be waited for, as by serve_now(). nullopt: the way of all
+// others knows.
+std::optional<bool> ReadBatch::serve_plain(size_t index) {
+  if (!still_allowed()) return std::nullopt;
+  auto found = hot_[item_.bucket].find(item_.key);
+  if (!found) return std::nullopt;
+  std::shared_ptr<store::ObjectReader> object = std::move(*found);
+  if (object == nullptr) {
+    take(index);
+    return false;
+  }
+  if (index == told_ && tell_plain(*object)) return true;
+  Slot& slot = this->slot(index);
+  clear(slot);
+  slot.place = item_.place;
+  slot.length = object->info().size;
+  slot.opened.emplace(s3::OpenObject{std::move(object), 0, slot.length, false, {}});
+  if (!is_get()) {
+    complete(index);
+    return true;
+  }
+  const bool served = deliver_now(index);
+  if (!served) slot.opened->peer = op_->caller.peer_address;
+  return served;
+}
+
+// As deliver_now() and complete() do, of an item that all before it were told of: nothing of it has to be kept. False:
+// nothing was told, and they have to.
+bool ReadBatch::tell_plain(const store::ObjectReader& object) {
+  const store::ObjectInfo& info = object.info();
+  const bool gets = is_get();
+  const bool in_reply = gets && wants_reply(item_.place, info.size);
+  const wire::BatchEntry entry{
+      .length = info.size,
+      .object_size = info.size,
+      .modified_us = info.modified_us,
+      .etag = info.etag,
+      .version = info.version_id,
+      .checksum = (head_.details & wire::detail_checksum) != 0 ? full_checksum(info) : std::nullopt,
+      .in_reply = in_reply};
+  const size_t before = out_->size();
+  if (!encode(*out_, entry, head_.details) || (gets && !write_plain(object, in_reply))) {
+    out_->rewind(before);
+    return false;
+  }
+  const uint64_t bytes = gets ? info.size : 0;
+  (in_reply ? inline_bytes_ : window_bytes_) += bytes;
+  ++traffic_[item_.bucket].requests;
+  traffic_[item_.bucket].bytes += bytes;
+  moved_ += bytes;
+  ++told_;
+  if (!failed_) ++arrived_;
+  arrived_bytes_ += bytes;
+  tell_progress(false);
+  return true;
+}
+
+bool ReadBatch::write_plain(const store::ObjectReader& object, bool in_reply) {
+  const uint64_t size = object.info().size;
+  if (size == 0) return true;
+  if (in_reply) {
+    const MutableBytes place = out_->reserve(size);
+    if (place.empty()) return false;
+    copy_pieces(object, 0, size, place.data());
+    return true;
+  }
+  const wire::BatchPlace& place = item_.place;
+  if (place.window == wire::no_window || place.size < size) return false;
+  const auto written = write_now(object, 0, size, place);
+  return written && *written;
+}
+
+void ReadBatch::count_traffic() {
+  for (size_t i = 0; i < head_.buckets.count; ++i) {
+    const auto [requests, bytes] = std::exchange(traffic_[i], {});
+    if (requests == 0) continue;
+    s3::count_traffic(head_.buckets[i], is_get() ? s3::Traffic::get : s3::Traffic::other, 0, bytes, requests);
+  }
+}
+
+void ReadBatch::take(size_t index) {
+  Slot& slot = this->slot(index);
+  clear(slot);
   if (listing_) return take_listed(slot);
-  reader_->next(item_);  // check_batch() has read it, too
   s3::GetRequest& request = slot.request;
   request.bucket.assign(head_.buckets[item_.bucket]);
   request.key.assign(item_.key);
@@ -233,32 +339,29 @@ bool ReadBatch::serve_now(size_t index) {
 }
 
 // Small enough for the reply, and it has the room.
-bool ReadBatch::wants_reply(const Slot& slot) const {
+bool ReadBatch::wants_reply(const wire::BatchPlace& place, uint64_t length) const {
   if (listing_) return false;
   const uint64_t most = std::min(head_.inline_max, op_->endpoint->info().inline_max_bytes);
-  if (slot.length > most) return false;
-  if (slot.place.window == wire::no_window) return true;
+  if (length > most) return false;
+  if (place.window == wire::no_window) return true;
   const size_t behind = left() + taken_ - told_;
-  return out_->left() >= waiting_bytes_ + slot.length + behind * entry_space;
+  return out_->left() >= waiting_bytes_ + length + behind * entry_space;
 }
 
 // False: it has to be waited for.
 bool ReadBatch::deliver_now(size_t index) {
   Slot& slot = this->slot(index);
-  slot.in_reply = wants_reply(slot);
+  slot.in_reply = wants_reply(slot.place, slot.length);
   if (slot.in_reply) {
     if (index != told_) {
       slot.bytes.resize(slot.length);
       waiting_bytes_ += slot.length;
-      each_piece(*slot.opened, [&](Bytes bytes, uint64_t at) {
-        std::memcpy(slot.bytes.data() + at, bytes.data(), bytes.size());
-        return true;
-      });
+      copy_pieces(*slot.opened, slot.bytes.data());
     }
   } else if (slot.place.window == wire::no_window || slot.place.size < slot.length) {
     slot.code = Errc::too_large;
   } else if (slot.length != 0) {
-    auto written = write_now(slot);
+    auto written = write_now(*slot.opened->reader, slot.opened->offset, slot.length, slot.place);
     if (written && !*written) return gather(index);
     if (!written) slot.code = wire_code(written.error().code);
   }
@@ -289,10 +392,7 @@ bool ReadBatch::gather(size_t index) {
     run_->window = slot.place.window;
     run_->offset = slot.place.offset;
   }
-  each_piece(*slot.opened, [&](Bytes bytes, uint64_t at) {
-    std::memcpy(run_->lease.data() + run_->size + at, bytes.data(), bytes.size());
-    return true;
-  });
+  copy_pieces(*slot.opened, run_->lease.data() + run_->size);
   run_->size += slot.length;
   run_->items[run_->count++] = index;
   moved_ += slot.length;
@@ -300,14 +400,17 @@ bool ReadBatch::gather(size_t index) {
 }
 
 // Into the window, where the transport copies. False: it does not.
-Result<bool> ReadBatch::write_now(const Slot& slot) {
-  fabric::Window& window = *windows_[slot.place.window];
-  if (window.immediate_size_max() < slot.length) return false;
+Result<bool> ReadBatch::write_now(const store::ObjectReader& object, uint64_t offset, uint64_t length,
+                                  const wire::BatchPlace& place) {
+  fabric::Window& window = *windows_[place.window];
+  if (window.immediate_size_max() < length) return false;
   Result<void> done;
-  each_piece(*slot.opened, [&](Bytes bytes, uint64_t at) {
-    done = window.write_now(bytes, slot.place.offset + at);
+  each_piece(object, offset, length, [&](Bytes bytes, uint64_t at) {
+    done = window.write_now(bytes, place.offset + at);
     return done.has_value();
   });
+  // The socket is full: it has to be waited for, and what went out goes again.
+  if (!done && done.error() == Errc::would_block) return false;
   if (!done) return std::unexpected(done.error());
   return true;
 }
@@ -331,7 +434,7 @@ Task<Result<void>> ReadBatch::serve(Slot& slot) {
 
 Task<Result<void>> ReadBatch::deliver(Slot& slot) {
   s3::Service& service = op_->endpoint->door().service;
-  slot.in_reply = wants_reply(slot);
+  slot.in_reply = wants_reply(slot.place, slot.length);
   if (slot.in_reply) {
     slot.bytes.resize(slot.length);
     waiting_bytes_ += slot.length;
@@ -393,12 +496,9 @@ bool ReadBatch::tell(Slot& slot, bool first) {
   }
   if (!entry.in_reply || slot.length == 0) return true;
   if (first && slot.bytes.empty()) {
-    each_piece(*slot.opened, [&](Bytes bytes, uint64_t at) {
-      std::memcpy(place.data() + at, bytes.data(), bytes.size());
-      return true;
-    });
+    copy_pieces(*slot.opened, place.data());
   } else {
-    std::memcpy(place.data(), slot.bytes.data(), slot.length);
+    copy_bytes(place.data(), slot.bytes.data(), slot.length);
   }
   return true;
 }
@@ -413,7 +513,7 @@ void ReadBatch::told(Slot& slot) {
   const uint64_t bytes = ok && is_get() ? slot.length : 0;
   (slot.in_reply ? inline_bytes_ : window_bytes_) += bytes;
   if (ok && !slot.listed_alone) {
-    s3::count_traffic(slot.request.bucket, is_get() ? s3::Traffic::get : s3::Traffic::other, 0, bytes);
+    s3::count_traffic(slot.bucket, is_get() ? s3::Traffic::get : s3::Traffic::other, 0, bytes);
   }
   if (op_->is_noted() && !slot.listed_alone) {
     op_->endpoint->note_item(*op_, slot.request, slot.code, bytes, slot.in_reply ? 0 : bytes);
@@ -428,6 +528,7 @@ void ReadBatch::told(Slot& slot) {
 
 void ReadBatch::finish() {
   tell_progress(true);
+  count_traffic();
   const size_t head_size = listing_ ? wire::list_values_head_size : wire::batch_reply_head_size;
   wire::Writer head(op_->body_space().first(head_size));
   const auto answered = static_cast<uint16_t>(told_);

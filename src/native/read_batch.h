@@ -13,6 +13,7 @@
 #include "native/op.h"
 #include "native/wire/batch.h"
 #include "native/wire/list_values.h"
+#include "s3/objects/hot_reads.h"
 
 namespace verbena::native {
 
@@ -39,7 +40,8 @@ class ReadBatch {
   static constexpr uint64_t progress_bytes = 64 * KiB;      // between two tellings of the progress
 
   struct Slot {
-    s3::GetRequest request;
+    s3::GetRequest request;   // not of a plain item
+    std::string_view bucket;  // lives as long as the batch does
     wire::BatchPlace place;
     std::optional<s3::OpenObject> opened;
     store::ObjectInfo info;  // of a HEAD of what is not in memory
@@ -72,15 +74,21 @@ class ReadBatch {
   void reset(Op& op, size_t reply_head_size);
   Result<void> open_windows();
   size_t left() const;
+  void clear(Slot& slot);
   void take(size_t index);
+  bool is_plain() const;
+  std::optional<bool> serve_plain(size_t index);
+  bool tell_plain(const store::ObjectReader& object);
+  bool write_plain(const store::ObjectReader& object, bool in_reply);
   void take_listed(Slot& slot);
   bool wants_value(const store::ObjectInfo& info) const;
   bool serve_now(size_t index);
   bool deliver_now(size_t index);
-  Result<bool> write_now(const Slot& slot);
+  Result<bool> write_now(const store::ObjectReader& object, uint64_t offset, uint64_t length,
+                         const wire::BatchPlace& place);
   bool gather(size_t index);
   Task<void> write_run(Run& run);
-  bool wants_reply(const Slot& slot) const;
+  bool wants_reply(const wire::BatchPlace& place, uint64_t length) const;
   bool may_take() const;
   bool has_had_its_turn();
   bool still_allowed();
@@ -92,6 +100,7 @@ class ReadBatch {
   void told(Slot& slot);
   void finish();
 
+  void count_traffic();
   void tell_progress(bool all);
   Task<void> write_progress(Shared shared);
   static Task<void> work(Shared shared, std::optional<size_t> first, bool helps);
@@ -107,6 +116,7 @@ class ReadBatch {
   std::optional<Listing> listing_;
   wire::BatchHead head_;
   wire::BatchItem item_;
+  std::array<s3::HotReads, wire::batch_buckets_max> hot_;
   std::array<std::shared_ptr<fabric::Window>, wire::batch_windows_max> windows_;
   std::array<Slot, ahead_max> slots_;
   std::optional<wire::Writer> out_;
@@ -125,6 +135,11 @@ class ReadBatch {
   uint64_t arrived_ = 0, published_ = 0, arrived_bytes_ = 0;
   bool failed_ = false, publishing_ = false;
   uint64_t inline_bytes_ = 0, window_bytes_ = 0;  // for the counters
+  // What tell_plain() told of each bucket, and nobody has counted yet.
+  struct Traffic {
+    uint64_t requests = 0, bytes = 0;
+  };
+  std::array<Traffic, wire::batch_buckets_max> traffic_;
 };
 
 }  // namespace verbena::native

@@ -7,14 +7,16 @@
 
 #include <algorithm>
 
+#include "base/copy.h"
+#include "base/ticks.h"
 #include "memory/budget.h"
 #include "native/batch_check.h"
 #include "native/endpoint.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
+#include "rdma/transfer_times.h"
 #include "s3/bucket_traffic.h"
 #include "s3/door_metrics.h"
-#include "s3/objects/put_now.h"
 
 namespace verbena::native {
 
@@ -45,6 +47,7 @@ Result<void> WriteBatch::begin(Op& op, Bytes body) {
 void WriteBatch::end() {
   for (auto& window : windows_) window.reset();
   ahead_.clear();
+  run_ = {};
   ended_.reset();
   caller_.reset();
 }
@@ -62,9 +65,20 @@ s3::PutRequest WriteBatch::put_request() const {
   put.md5_etag = false;
   if (item_.has(wire::field_if_match)) put.conditions.if_match.emplace(item_.if_match);
   if (item_.has(wire::field_if_none_match)) put.conditions.if_none_match.emplace(item_.if_none_match);
-  if (item_.expected) put.expected.push_back({item_.expected->algorithm, std::string(item_.expected->value), 0});
-  for (const auto& header : item_.headers) put.headers.emplace_back(header.name, header.value);
+  put.expected = expected();
+  put.headers = headers();
   return put;
+}
+
+std::vector<store::Checksum> WriteBatch::expected() const {
+  if (!item_.expected) return {};
+  return {{item_.expected->algorithm, std::string(item_.expected->value), 0}};
+}
+
+s3::Headers WriteBatch::headers() const {
+  s3::Headers headers;
+  for (const auto& header : item_.headers) headers.emplace_back(header.name, header.value);
+  return headers;
 }
 
 store::RemoveRequest WriteBatch::remove_request() const {
@@ -97,7 +111,10 @@ void WriteBatch::begin_next(const Shared& shared) {
     return complete(index, {.done = true, .code = Errc::access_denied, .etag = {}, .version = {}}, bucket, item_.key,
                     0);
   }
-  if (is_put() && is_small() && write_now(shared, index)) return;
+  if (is_put() && is_small()) {
+    if (has_to_be_fetched()) return join_run(shared, index);
+    if (write_now(shared, index)) return;
+  }
   boost::asio::io_context& io = endpoint.core().io();
   if (is_put()) {
     boost::asio::co_spawn(io, write(shared, caller_, index, put_request(), item_.inline_bytes, item_.place),
@@ -118,12 +135,102 @@ bool WriteBatch::is_small() const {
   return size != 0 && size <= s3::put_now_max && !conditions;
 }
 
-// The item's bytes where they can be had now, and there is memory for them: read_chunk() of s3/objects/put waits.
-std::optional<memory::Chunk> WriteBatch::bytes_at_hand() {
+bool WriteBatch::has_to_be_fetched() const {
+  return from_window() && windows_[item_.place.window]->immediate_size_max() < item_.place.size;
+}
+
+void WriteBatch::join_run(const Shared& shared, size_t index) {
+  constexpr size_t most = memory::Budget::unit;
   const wire::BatchPlace& place = item_.place;
-  fabric::Window* const window = from_window() ? windows_[place.window].get() : nullptr;
-  const size_t size = window == nullptr ? item_.inline_bytes.size() : place.size;
-  if (window != nullptr && window->immediate_size_max() < size) return std::nullopt;
+  const bool joins =
+      run_.window == place.window && run_.offset + run_.size == place.offset && run_.size + place.size <= most;
+  if (!joins) {
+    fetch_run(shared);
+    run_.window = place.window;
+    run_.offset = place.offset;
+  }
+  run_.items.push_back({.index = index,
+                        .bucket = reader_->head().buckets[item_.bucket],
+                        .key = std::string(item_.key),
+                        .place = place,
+                        .expected = expected(),
+                        .headers = headers()});
+  run_.size += place.size;
+}
+
+void WriteBatch::fetch_run(const Shared& shared) {
+  Run run = std::exchange(run_, {});
+  if (run.items.empty()) return;
+  boost::asio::co_spawn(op_->endpoint->core().io(), fetch(shared, std::move(run)), boost::asio::detached);
+}
+
+// Its items were counted as running when they joined it.
+Task<void> WriteBatch::fetch(Shared shared, Run run) {
+  WriteBatch& batch = *(*shared)->write;
+  Op& op = **shared;
+  const CallerPtr caller = batch.caller_;
+  const std::shared_ptr<Endpoint> endpoint = op.endpoint;
+  memory::Share share(op.endpoint->door().service.arena, caller->peer_address, run.size);
+  auto lease = co_await share.lease(run.size);
+  bool here = lease && lease->size() >= run.size;
+  if (here) {
+    const MutableBytes into = lease->bytes().first(run.size);
+    rdma::TransferTimes& times = rdma::TransferTimes::get();
+    const uint64_t began = ticks();
+    auto read = co_await batch.windows_[run.window]->read(into, run.offset, deadline_in(op.operation_deadline()));
+    times.read.observe_since(began);
+    here = read.has_value();
+  }
+  size_t at = 0, begun = 0;
+  for (Fetched& item : run.items) {
+    if (begun++ == turn_items) {
+      begun = 1;
+      co_await endpoint->turn();
+    }
+    const uint64_t size = item.place.size;
+    if (here) {
+      const bool more_follow = &item != &run.items.back() || (batch.reader_->left() != 0 && batch.may_begin());
+      batch.write_fetched(shared, item, Bytes(lease->bytes()).subspan(at, size), more_follow);
+    } else {
+      batch.write_alone(shared, item);  // its failure is its own
+    }
+    at += size;
+  }
+}
+
+// The key may have been taken back while the bytes were fetched.
+void WriteBatch::write_fetched(const Shared& shared, Fetched& item, Bytes bytes, bool more_follow) {
+  if (!still_allowed()) {
+    return stored(item.index, fail(Errc::access_denied, "native: the session's key"), item.bucket, item.key,
+                  bytes.size());
+  }
+  if (auto lease = lease_now(bytes.size())) {
+    copy_bytes(lease->data(), bytes);
+    const Bytes kept = lease->bytes();
+    s3::PutNow put{.bucket = item.bucket,
+                   .key = item.key,
+                   .headers = item.headers,
+                   .expected = item.expected,
+                   .bytes = {std::move(*lease), kept},
+                   .more_follow = more_follow};
+    if (store_now(shared, item.index, put, bytes.size())) return;
+  }
+  write_alone(shared, item);
+}
+
+void WriteBatch::write_alone(const Shared& shared, Fetched& item) {
+  s3::PutRequest request;
+  request.bucket.assign(item.bucket);
+  request.key = std::move(item.key);
+  request.md5_etag = false;
+  request.expected = std::move(item.expected);
+  request.headers = std::move(item.headers);
+  boost::asio::co_spawn(op_->endpoint->core().io(),
+                        write(shared, caller_, item.index, std::move(request), {}, item.place), boost::asio::detached);
+}
+
+// Where there is memory for it now: read_chunk() of s3/objects/put waits.
+std::optional<memory::Lease> WriteBatch::lease_now(size_t size) const {
   memory::Arena& arena = op_->endpoint->door().service.arena;
   memory::Share share(arena, caller_->peer_address, size);
   auto charge = share.try_take(size);
@@ -131,9 +238,18 @@ std::optional<memory::Chunk> WriteBatch::bytes_at_hand() {
   auto lease = arena.lease(size);
   if (!lease) return std::nullopt;
   lease->attach(std::move(*charge));
+  return std::move(*lease);
+}
+
+// The item's bytes where they can be had now.
+std::optional<memory::Chunk> WriteBatch::bytes_at_hand() {
+  const wire::BatchPlace& place = item_.place;
+  fabric::Window* const window = from_window() ? windows_[place.window].get() : nullptr;
+  auto lease = lease_now(window == nullptr ? item_.inline_bytes.size() : place.size);
+  if (!lease) return std::nullopt;
   const MutableBytes bytes = lease->bytes();
   if (window == nullptr) {
-    std::ranges::copy(item_.inline_bytes, bytes.begin());
+    copy_bytes(bytes.data(), item_.inline_bytes);
   } else if (!window->read_now(bytes, place.offset)) {
     return std::nullopt;
   }
@@ -144,19 +260,26 @@ std::optional<memory::Chunk> WriteBatch::bytes_at_hand() {
 bool WriteBatch::write_now(const Shared& shared, size_t index) {
   auto bytes = bytes_at_hand();
   if (!bytes) return false;
-  const std::string_view bucket = reader_->head().buckets[item_.bucket];
-  s3::PutNow put{.bucket = bucket, .key = item_.key};
-  if (item_.expected) put.expected.push_back({item_.expected->algorithm, std::string(item_.expected->value), 0});
-  for (const auto& header : item_.headers) put.headers.emplace_back(header.name, header.value);
-  put.bytes = std::move(*bytes);
+  s3::PutNow put{.bucket = reader_->head().buckets[item_.bucket],
+                 .key = item_.key,
+                 .headers = headers(),
+                 .expected = expected(),
+                 .bytes = std::move(*bytes),
+                 .more_follow = reader_->left() != 0 && may_begin()};
+  return store_now(shared, index, put, from_window() ? item_.place.size : 0);
+}
+
+bool WriteBatch::store_now(const Shared& shared, size_t index, s3::PutNow& put, uint64_t window_bytes) {
   put.executor = op_->endpoint->core().io().get_executor();
-  // The item's key is there until the next item is read; it is asked for where requests are observed.
-  put.then = [shared, index, bucket, key = op_->is_noted() ? std::string(item_.key) : std::string(),
-              window_bytes = from_window() ? item_.place.size : 0](Result<store::ObjectInfo> info) {
+  // The key is there as long as put_now() runs; it is asked for where requests are observed.
+  put.then = [shared, index, bucket = put.bucket, key = op_->is_noted() ? std::string(put.key) : std::string(),
+              window_bytes](Result<store::ObjectInfo> info) {
     (*shared)->write->stored(index, std::move(info), bucket, key, window_bytes);
   };
   return s3::put_now(op_->endpoint->door().service, *caller_, put);
 }
+
+bool WriteBatch::may_begin() const { return taken_ - told_ != ahead_max && op_->endpoint->may_write(); }
 
 // Begins the writes in order, as many at once as may be; the last to leave replies.
 Task<void> WriteBatch::dispatch(Shared shared) {
@@ -169,7 +292,8 @@ Task<void> WriteBatch::dispatch(Shared shared) {
   endpoint->took_turn(turn_items * 16, 0);  // a write costs about as much as that many looks
   // A client that is gone, or waits no longer, gets no more done: what has begun ends by itself.
   while (batch.reader_->left() != 0 && !batch.op_->lane->closed && SteadyClock::now() < batch.until_) {
-    if (batch.taken_ - batch.told_ == ahead_max || !endpoint->may_write()) {
+    if (!batch.may_begin()) {
+      batch.fetch_run(shared);
       if (batch.running_ == 0) {
         co_await endpoint->turn();
       } else {
@@ -185,6 +309,7 @@ Task<void> WriteBatch::dispatch(Shared shared) {
       co_await endpoint->turn();
     }
   }
+  batch.fetch_run(shared);
   while (batch.running_ != 0) {
     co_await batch.ended_->async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
   }

@@ -12,6 +12,7 @@
 
 #include "native/op.h"
 #include "native/wire/batch.h"
+#include "s3/objects/put_now.h"
 
 namespace verbena::native {
 
@@ -40,6 +41,23 @@ class WriteBatch {
     std::string etag, version;
   };
   using Shared = std::shared_ptr<OpPtr>;
+  // A small item whose bytes are being fetched.
+  struct Fetched {
+    size_t index = 0;
+    std::string_view bucket;  // of the head
+    std::string key;
+    wire::BatchPlace place;
+    std::vector<store::Checksum> expected;
+    s3::Headers headers;
+  };
+  // Those whose places lie side by side, fetched together: a transport that does not copy at once takes as long for a
+  // few KiB as for many.
+  struct Run {
+    std::vector<Fetched> items;
+    uint8_t window = wire::no_window;
+    uint64_t offset = 0;
+    size_t size = 0;
+  };
 
   static Task<void> dispatch(Shared shared);
   using CallerPtr = std::shared_ptr<const s3::Caller>;
@@ -47,12 +65,23 @@ class WriteBatch {
                           wire::BatchPlace place);
   static Task<void> remove(Shared shared, CallerPtr caller, size_t index, std::string bucket, std::string key,
                            store::RemoveRequest request);
+  bool may_begin() const;  // one more item
   void begin_next(const Shared& shared);
   bool from_window() const;  // the item's bytes
   bool is_small() const;
+  bool has_to_be_fetched() const;
+  void join_run(const Shared& shared, size_t index);
+  void fetch_run(const Shared& shared);
+  static Task<void> fetch(Shared shared, Run run);
+  void write_fetched(const Shared& shared, Fetched& item, Bytes bytes, bool more_follow);
+  void write_alone(const Shared& shared, Fetched& item);
+  std::optional<memory::Lease> lease_now(size_t size) const;
   std::optional<memory::Chunk> bytes_at_hand();
   bool write_now(const Shared& shared, size_t index);
+  bool store_now(const Shared& shared, size_t index, s3::PutNow& put, uint64_t window_bytes);
   bool still_allowed();
+  std::vector<store::Checksum> expected() const;
+  s3::Headers headers() const;
   s3::PutRequest put_request() const;
   store::RemoveRequest remove_request() const;
   // What a PUT came to. `window_bytes`: of its place; 0: it came inline.
@@ -73,6 +102,7 @@ class WriteBatch {
   CallerPtr caller_;
   Deadline until_;             // for so long the client waits
   std::deque<Written> ahead_;  // from the first that is not told
+  Run run_;                    // being gathered; without items: none
   std::optional<wire::Writer> out_;
   size_t taken_ = 0, told_ = 0, running_ = 0;
   std::optional<boost::asio::steady_timer> ended_;  // cancelled by each write that ends

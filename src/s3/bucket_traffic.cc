@@ -184,10 +184,10 @@ void Process::collect(std::vector<metrics::Collected>& out) {
 
 }  // namespace
 
-void count_traffic(std::string_view bucket, Traffic kind, uint64_t bytes_in, uint64_t bytes_out) {
+void count_traffic(std::string_view bucket, Traffic kind, uint64_t bytes_in, uint64_t bytes_out, uint64_t requests) {
   if (bucket.empty() || shown_max.load(std::memory_order_relaxed) == 0) return;
   LiveCounts& counts = (table_of_thread != nullptr ? *table_of_thread : make_table()).of(bucket);
-  LiveCounts::bump(counts.requests[static_cast<size_t>(kind)], 1);
+  LiveCounts::bump(counts.requests[static_cast<size_t>(kind)], requests);
   if (bytes_in != 0) LiveCounts::bump(counts.bytes_in, bytes_in);
   if (bytes_out != 0) LiveCounts::bump(counts.bytes_out, bytes_out);
 }

@@ -4,9 +4,6 @@
 #include "server/server_state.h"
 #include "store/local/local_store.h"
 #include "store/memory/memory_store.h"
-#ifdef VERBENA_RADOS
-#include "store/rados/rados_store.h"
-#endif
 
 namespace verbena::server {
 namespace {
@@ -20,25 +17,6 @@ std::filesystem::path key_file(const Config& config, const std::filesystem::path
   return config.encryption.key_file.empty() ? directory / "master.keys"
                                             : std::filesystem::path(config.encryption.key_file);
 }
-
-#ifdef VERBENA_RADOS
-namespace {
-
-// The accounts of all servers of a cluster.
-class AccountsInCluster final : public auth::SharedText {
- public:
-  explicit AccountsInCluster(store::rados::RadosStore& store) : store_(store) {}
-  Result<std::optional<std::string>> read() override { return store_.read_accounts(); }
-  Result<bool> replace(const std::optional<std::string>& before, const std::string& text) override {
-    return store_.replace_accounts(before, text);
-  }
-
- private:
-  store::rados::RadosStore& store_;
-};
-
-}  // namespace
-#endif
 
 std::expected<void, std::string> Server::State::open_identities() {
   if (directory) {
@@ -59,7 +37,7 @@ std::expected<void, std::string> Server::State::open_identities() {
 
 // They lie where the objects do.
 std::expected<void, std::string> Server::State::open_shared_identities() {
-  if (auto made = open_rados(); !made) return made;
+  if (auto made = open_cluster_engine(); !made) return made;
   auto opened = auth::IdentityStore::open(*accounts, *keys, root);
   if (!opened) return std::unexpected(opened.error());
   identities = std::move(*opened);
@@ -105,38 +83,27 @@ std::expected<void, std::string> Server::State::open_engine() {
   return {};
 }
 
-std::expected<void, std::string> Server::State::open_rados() {
-#ifdef VERBENA_RADOS
-  store::rados::Options options{.conf = config.rados.conf,
-                                .user = config.rados.user,
-                                .pool = config.rados.pool,
-                                .index_pool = config.rados.index_pool,
-                                .name_space = config.rados.name_space,
-                                .timeout = config.rados.timeout,
-                                .split_rows = config.rados.split_rows,
-                                .keeps = config.rados.keep,
-                                .arena = arena.get()};
-  options.on_change = [this] {
+std::expected<void, std::string> Server::State::open_cluster_engine() {
+  if (open_cluster == nullptr) return std::unexpected("engine: this program has no engine for Ceph");
+  ClusterListener listener;
+  listener.on_change = [this] {
     const std::lock_guard lock(told_mutex);
     if (told_service != nullptr) told_service->access->changed();
   };
-  options.on_accounts = [this](const std::optional<std::string>& text) {
+  listener.on_accounts = [this](const std::optional<std::string>& text) {
     const std::lock_guard lock(told_mutex);
     const bool taken = told_identities == nullptr || told_identities->take(text).has_value();
     if (told_service != nullptr) told_service->access->changed();  // quotas of owners are kept with their buckets
     return taken;
   };
-  auto opened = store::rados::RadosStore::connect(options);
-  if (!opened) return std::unexpected("cannot open the store in the Ceph cluster: " + opened.error());
-  accounts = std::make_unique<AccountsInCluster>(**opened);
-  feeds = opened->get();
-  shared_keys = opened->get();
-  on_duty = [shared = opened->get()] { return shared->on_duty(); };
-  store = std::move(*opened);
+  auto opened = open_cluster(config, *arena, std::move(listener));
+  if (!opened) return std::unexpected(opened.error());
+  accounts = std::move(opened->accounts);
+  feeds = opened->feeds;
+  shared_keys = opened->shared_keys;
+  on_duty = std::move(opened->on_duty);
+  store = std::move(opened->store);
   return {};
-#else
-  return std::unexpected("engine: this build has no engine for Ceph (it was built without librados)");
-#endif
 }
 
 std::expected<void, std::string> Server::State::open_store() {

@@ -250,13 +250,15 @@ void Server::State::stop(std::chrono::milliseconds drain) {
 
 std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& config,
                                                                   const std::filesystem::path& directory,
-                                                                  auth::Credentials root,
-                                                                  const FirstContents& contents) {
+                                                                  auth::Credentials root, const FirstContents& contents,
+                                                                  OpenCluster open_cluster) {
   if (auto sound = check(config); !sound) return std::unexpected(sound.error());
   log::set_level(config.log_level);
   auto opened = DataDirectory::open(directory);
   if (!opened) return std::unexpected(opened.error());
-  return start(std::make_unique<State>(config, std::move(*opened), std::move(root)), contents);
+  auto state = std::make_unique<State>(config, std::move(*opened), std::move(root));
+  state->open_cluster = open_cluster;
+  return start(std::move(state), contents);
 }
 
 std::expected<std::unique_ptr<Server>, std::string> Server::start_in_memory(const Config& config, uint64_t bytes_max,

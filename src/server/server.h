@@ -10,6 +10,7 @@
 
 #include "auth/auth.h"
 #include "base/config.h"
+#include "server/cluster_engine.h"
 #include "server/first_contents.h"
 
 namespace verbena::server {
@@ -29,11 +30,12 @@ class Server {
  public:
   // Opens everything and serves from its own threads when it returns. The error is a sentence for people that names
   // what is wrong (a port in use, a directory that cannot be written, a provider that cannot open). `contents` is there
-  // before anybody is served.
+  // before anybody is served. `open_cluster`: the engine that servers share, where this program has one.
   static std::expected<std::unique_ptr<Server>, std::string> start(const Config& config,
                                                                    const std::filesystem::path& directory,
                                                                    auth::Credentials root,
-                                                                   const FirstContents& contents = {});
+                                                                   const FirstContents& contents = {},
+                                                                   OpenCluster open_cluster = nullptr);
   // Likewise without a data directory: objects, accounts and keys are in memory alone, objects take at most `bytes_max`
   // of it, and nothing is left when the server goes.
   static std::expected<std::unique_ptr<Server>, std::string> start_in_memory(const Config& config, uint64_t bytes_max,

@@ -76,7 +76,7 @@ struct Server::State {
   std::expected<void, std::string> open_store();
   std::expected<void, std::string> open_engine();
   std::expected<void, std::string> open_events();
-  std::expected<void, std::string> open_rados();
+  std::expected<void, std::string> open_cluster_engine();
   std::expected<void, std::string> open_shared_identities();
   std::expected<void, std::string> open_access_log();
   std::expected<void, std::string> open_tracer();
@@ -102,8 +102,9 @@ struct Server::State {
 
   bool has_disk() const { return directory && config.engine == EngineChoice::local; }
 
-  uint16_t certificate_port = 0;  // where clients are asked for certificates
-  Config config;                  // with limits that the process's files are enough for
+  uint16_t certificate_port = 0;       // where clients are asked for certificates
+  OpenCluster open_cluster = nullptr;  // where this program has an engine that servers share
+  Config config;                       // with limits that the process's files are enough for
   Descriptors descriptors;
   std::optional<DataDirectory> directory;  // none: everything is in memory
   std::optional<SocketFolder> sockets;     // instead of it

@@ -110,6 +110,8 @@ struct Change {
   // What the change names for the first time: its bytes become the catalogue's with the change, and go without it.
   std::shared_ptr<BlobWriter> blob{};
   bool takes_space = false;  // refused when there is little left; removals are not
+  // Others come within a moment that may become durable together with it: one sync is then enough for all.
+  bool more_follow = false;
 };
 
 class Catalogue {

@@ -1,4 +1,5 @@
 #include "store/hot_object.h"
+#include "base/copy.h"
 
 #include <algorithm>
 #include <cstring>
@@ -60,8 +61,8 @@ Task<Result<memory::Chunk>> HotObject::read(uint64_t offset, size_t length) {
   // Over two pieces: gathered.
   VB_CO_ASSIGN(memory::Lease lease, arena_.lease(length));
   const memory::Chunk second = peek(offset + first.bytes.size(), length - first.bytes.size());
-  std::memcpy(lease.data(), first.bytes.data(), first.bytes.size());
-  std::memcpy(lease.data() + first.bytes.size(), second.bytes.data(), second.bytes.size());
+  copy_bytes(lease.data(), first.bytes);
+  copy_bytes(lease.data() + first.bytes.size(), second.bytes);
   const Bytes bytes(lease.data(), length);
   memory::Chunk whole{std::move(lease), bytes};
   co_return whole;
@@ -75,7 +76,7 @@ HotObject::Piece HotPieces::make_piece(memory::Chunk& chunk) {
   if (wasteful(chunk.lease, chunk.bytes.size()) && chunk.bytes.size() <= 64 * KiB) {
     auto copy = arena_.lease(chunk.bytes.size());
     if (!copy) return {};
-    std::memcpy(copy->data(), chunk.bytes.data(), chunk.bytes.size());
+    copy_bytes(copy->data(), chunk.bytes);
     const Bytes bytes = copy->bytes();
     return {std::make_shared<const memory::Lease>(std::move(*copy)), bytes};
   }

@@ -4,6 +4,7 @@
 
 #include "base/metrics.h"
 #include "store/hot_object.h"
+#include "store/read_runs.h"
 #include "store/whole_put.h"
 
 namespace verbena::store {
@@ -12,7 +13,7 @@ namespace {
 using TierPtr = std::shared_ptr<cache::HotTier>;
 
 // Reads through to the engine and keeps what passes; when all has passed, the object goes to the tier.
-class FillingReader final : public ObjectReader {
+class FillingReader final : public ObjectReader, public ReadsRuns {
  public:
   FillingReader(std::shared_ptr<ObjectReader> below, TierPtr tier, cache::HotTier::Ticket ticket, memory::Arena& arena,
                 std::string_view bucket, std::string_view key)
@@ -24,6 +25,7 @@ class FillingReader final : public ObjectReader {
         pieces_(arena, tier_, stored_size(below_->info())) {}
 
   const ObjectInfo& info() const override { return below_->info(); }
+  uint64_t run_bytes() const override { return run_bytes_of(*below_); }
   size_t fit(uint64_t offset, size_t length, size_t memory_max) const override {
     return below_->fit(offset, length, memory_max);
   }

@@ -18,6 +18,7 @@ struct WholePut {
   ObjectInfo info;      // as ObjectWriter::commit() takes it
   memory::Chunk bytes;  // stored_size(info) of them, one at least
   boost::asio::any_io_executor executor;
+  bool more_follow = false;  // others come within a moment, for which the same sync is enough
   // What commit() would return. Once: within put_whole(), or later on the executor.
   std::move_only_function<void(Result<ObjectInfo>)> then;
 };

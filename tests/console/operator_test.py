@@ -228,6 +228,10 @@ class Notifications(InBrowser):
         super().tearDownClass()
         cls.hook.close()
 
+    def told(self):
+        """Keys that the hook was told of."""
+        return {record["s3"]["object"]["key"] for message in self.hook.messages for record in message.get("Records", [])}
+
     def agree(self, question):
         browser = self.browser
         browser.wait("Boolean(document.querySelector('dialog[open]'))", "the question")
@@ -247,7 +251,9 @@ class Notifications(InBrowser):
         browser.run("document.querySelector('[aria-label=\"Events that are not taken\"] .acts button').click()")
         self.agree("is never told of it")
         browser.wait("!document.body.innerText.includes('orders/poison')", "it is gone")
-        wait_until(lambda: len(self.hook.messages) == 3, what="what waited behind it")
+        # An event may come twice: the server was stopped while they were delivered.
+        wait_until(lambda: "behind+it" in self.told() or "behind it" in self.told(), what="what waited behind it")
+        self.assertFalse(any("poison" in key for key in self.told()))
         browser.run("document.querySelector('[aria-label=\"Let go of what waits for old\"]').click()")
         self.agree("Let go of 4 events?")
         browser.wait("!document.body.innerText.includes('is not configured any more')", "nothing waits for it any more")

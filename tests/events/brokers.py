@@ -151,6 +151,10 @@ class Gate:
             except OSError:
                 return
             self.links += [link, other]
+            if self.listener is not listener:  # it was closed meanwhile, without these two
+                link.close()
+                other.close()
+                return
             for ends in ((link, other), (other, link)):
                 threading.Thread(target=self.carry, args=ends, daemon=True).start()
 
@@ -181,14 +185,15 @@ class Mosquitto(Broker):
 
     mosquitto writes what it has confirmed to disk a moment later, so kill -9 makes it lose what no subscriber had: that
     loss is not ours to find. It hands a message to a subscriber that is there before it confirms it: so who publishes
-    comes through a gate that is open only while the subscriber is there.
+    comes through a gate that is open only while the subscriber is there, and it is killed when the gate is shut and the
+    subscriber has read what it was handed (mosquitto_sub forgets what it had not read when its own confirmation fails).
     """
 
     kind, place, refused_place = "mqtt", "objects/eu", "nobody/may"
 
     def __init__(self, **arguments):
         super().__init__(**arguments)
-        self.subscriber, self.connections = None, 0
+        self.subscriber, self.connections, self.marks = None, 0, 0
         self.inner = free_port()
         self.gate = Gate(self.port, self.inner)
 
@@ -222,7 +227,19 @@ class Mosquitto(Broker):
 
     def kill(self):
         self.gate.close()
+        if self.subscriber is not None:
+            self.wait_for_mark()
         super().kill()
+
+    def wait_for_mark(self):
+        """What comes last has come, so all has."""
+        self.marks += 1
+        mark = f"mark {self.marks}."
+        subprocess.run(["mosquitto_pub", *self.at_place(), "-q", "1", "-m", mark], check=True, timeout=60, **OUTPUT)
+        deadline = time.monotonic() + 60
+        while mark.encode() not in self.subscriber_log():
+            assert time.monotonic() < deadline, "mosquitto_sub does not read what it was handed"
+            time.sleep(0.02)
 
     def subscriber_log(self):
         return (self.folder / "subscriber").read_bytes()
@@ -235,12 +252,7 @@ class Mosquitto(Broker):
 
     def subscribe(self):
         """A session that outlives connections; the broker has it on disk before the first event."""
-        command = ["mosquitto_sub", "-h", "localhost" if self.tls else "127.0.0.1", "-p", str(self.inner), "-t", self.place, "-q", "1",
-                   "-i", "reader", "-c", "-V", "311", "-d"]
-        if self.secret:
-            command += ["-u", self.user[0], "-P", self.user[1]]
-        if self.tls:
-            command += ["--cafile", self.tls[0]]
+        command = ["mosquitto_sub", *self.at_place(), "-q", "1", "-i", "reader", "-c", "-V", "311", "-d"]
         log = open(self.folder / "subscriber", "wb")
         self.subscriber = subprocess.Popen(["stdbuf", "-oL", *command], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         log.close()
@@ -248,6 +260,12 @@ class Mosquitto(Broker):
         while b"SUBACK" not in self.subscriber_log() or not self.session_is_kept():
             assert time.monotonic() < deadline, "mosquitto_sub does not subscribe"
             time.sleep(0.1)
+
+    def at_place(self):
+        words = ["-h", "localhost" if self.tls else "127.0.0.1", "-p", str(self.inner), "-t", self.place]
+        if self.secret:
+            words += ["-u", self.user[0], "-P", self.user[1]]
+        return words + (["--cafile", self.tls[0]] if self.tls else [])
 
     def session_is_kept(self):
         """mosquitto writes what it knows on SIGUSR1."""
@@ -259,6 +277,7 @@ class Mosquitto(Broker):
         if self.subscriber is not None:
             self.subscriber.kill()
             self.subscriber.wait()
+            self.subscriber = None
         super().close()
 
     def messages(self):

@@ -3,7 +3,7 @@
     with CephCluster(osds=3) as ceph:
         ceph.pool("data"); ceph.conf
 
-Daemons are ended by their process ids. Without Ceph's programs available() is False.
+Daemons are ended by their process ids, also when the test is killed (orphans.py). Without Ceph's programs available() is False.
 """
 
 import atexit
@@ -11,20 +11,21 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
 import time
 import uuid
 
+import orphans
+
 PROGRAMS = ("ceph-mon", "ceph-osd", "monmaptool", "ceph")
 
 CONF = """[global]
 fsid = {fsid}
-mon host = [v2:127.0.0.1:{port}]
-public addr = 127.0.0.1
-cluster addr = 127.0.0.1
+mon host = [v2:{address}:{port}]
+public addr = {address}
+cluster addr = {address}
 ms bind msgr1 = false
 auth cluster required = none
 auth service required = none
@@ -48,10 +49,12 @@ mon osd min up ratio = 0
 mon osd min in ratio = 0
 mon osd min down reporters = 1
 mon osd reporter subtree level = osd
+osd max markdown count = 1000000
 osd heartbeat interval = 1
 osd heartbeat grace = {grace}
 paxos propose interval = 0.05
 paxos min wait = 0.01
+{more}
 debug ms = 0/0
 debug osd = 0/0
 debug bluestore = 0/0
@@ -121,13 +124,17 @@ def free_port():
 
 
 class CephCluster:
-    def __init__(self, osds=1, size=None, folder=None, store="memstore", bytes_per_osd=2 << 30, grace=5):
+    """`address`: of this host, where all its daemons listen. `more`: lines of ceph.conf."""
+
+    def __init__(self, osds=1, size=None, folder=None, store="memstore", bytes_per_osd=2 << 30, grace=5, address="127.0.0.1", more=()):
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="ceph-"))
         self.osds = osds
         self.size = size or min(osds, 3)
         self.store = store
         self.bytes = bytes_per_osd
         self.grace = grace
+        self.address = address
+        self.more = "\n".join(more)
         self.conf = str(self.folder / "ceph.conf")
 
     def __enter__(self):
@@ -142,13 +149,14 @@ class CephCluster:
         self.stop()
 
     def start(self):
+        orphans.watch(self.folder)
         for name in ("mon", "run", "log"):
             (self.folder / name).mkdir(parents=True)
         fsid, port = str(uuid.uuid4()), free_port()
         pathlib.Path(self.conf).write_text(CONF.format(fsid=fsid, port=port, dir=self.folder, size=self.size, store=self.store,
-                                                       bytes=self.bytes, grace=self.grace))
+                                                       bytes=self.bytes, grace=self.grace, address=self.address, more=self.more))
         monmap = str(self.folder / "monmap")
-        self._daemon("monmaptool", "--create", "--fsid", fsid, "--addv", "a", f"[v2:127.0.0.1:{port}]", monmap)
+        self._daemon("monmaptool", "--create", "--fsid", fsid, "--addv", "a", f"[v2:{self.address}:{port}]", monmap)
         self._daemon("ceph-mon", "--mkfs", "-i", "a", "--monmap", monmap)
         self._daemon("ceph-mon", "-i", "a")
         for i in range(self.osds):
@@ -160,11 +168,7 @@ class CephCluster:
         self.wait_for_osds(self.osds)
 
     def stop(self):
-        for path in (self.folder / "run").glob("*.pid"):
-            try:
-                os.kill(int(path.read_text()), signal.SIGKILL)
-            except (ProcessLookupError, ValueError):
-                pass
+        orphans.kill_daemons(self.folder)
         time.sleep(0.2)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -189,6 +193,10 @@ class CephCluster:
 
     def start_osd(self, i):
         self._daemon("ceph-osd", "-i", str(i))
+
+    def pids(self):
+        """Of the daemons that run."""
+        return orphans.daemons(self.folder)
 
     def signal_osd(self, i, number):
         os.kill(int((self.folder / "run" / f"osd.{i}.pid").read_text()), number)

@@ -28,9 +28,9 @@ class Call:
     def begin(self):
         self.began = time.monotonic()
 
-    def end(self, answer):
+    def end(self, answer, now=None):
         self.answer = answer
-        self.ended = math.inf if answer is UNKNOWN or answer == UNKNOWN else time.monotonic()
+        self.ended = math.inf if answer == UNKNOWN else now or time.monotonic()
 
     def __getstate__(self):
         return [getattr(self, name) for name in self.__slots__]
@@ -64,9 +64,11 @@ def linearizable(calls, start, after, steps_max=STEPS_MAX):
             raise Undecided()
         # Next may be whoever began before the first of the others has ended.
         first_end, next_calls = math.inf, []
-        for i, call in enumerate(calls):
+        first_left = (~done & (done + 1)).bit_length() - 1
+        for i in range(first_left, len(calls)):
             if done >> i & 1:
                 continue
+            call = calls[i]
             if call.began > first_end:
                 break
             first_end = min(first_end, call.ended)

@@ -17,6 +17,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import orphans  # noqa: E402
+
 ACCESS_KEY = "VERBENATESTKEY0000AA"
 SECRET_KEY = "test/secret+key0000000000000000000000000"
 START_TIMEOUT_S = 60
@@ -83,6 +86,7 @@ class Server:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self.env,
             preexec_fn=self._limit_files if self.files else None)
         log.close()
+        orphans.add(self.process.pid)
         self._read_endpoints()
         return self
 
@@ -115,6 +119,7 @@ class Server:
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
+            orphans.remove(self.process.pid)
             self.process.stdout.close()
         self.process = self.http = self.native = None
 
@@ -128,6 +133,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self.kill()
             raise RuntimeError(f"the server did not end within 30 s of SIGTERM\n{self.log()}")
+        orphans.remove(self.process.pid)
         self.process.stdout.close()
         self.process = self.http = self.native = None
         return status

@@ -43,6 +43,8 @@ OF_EVENTS = {"verbena_access_log_dropped_total", "verbena_bucket_log_dropped_tot
              "verbena_http_too_slow_total", "verbena_lifecycle_removals_total", "verbena_lifecycle_refusals_total",
              "verbena_lifecycle_aborts_total", "verbena_quota_refusals_total", "verbena_rdma_tokens_refused_total",
              "verbena_traces_sent_total", "verbena_traces_lost_total"}
+# Of the engine over Ceph: tests/rados/servers_test.py holds its servers to what documents say of them.
+OF_CEPH = "verbena_rados_"
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 
 
@@ -234,7 +236,8 @@ class Live(unittest.TestCase):
 
     def test_what_documents_name_is_there(self):
         for where, name in documented():
-            self.assert_told(where, name)
+            if not name.startswith(OF_CEPH):
+                self.assert_told(where, name)
 
     def test_what_is_told_only_after_an_event_is_in_the_sources(self):
         sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.cc"))

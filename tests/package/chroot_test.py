@@ -34,6 +34,11 @@ class Chroot:
         assert expect is None or done.returncode == expect, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
+    def fails(self, *command):
+        done = subprocess.run(["chroot", str(self.folder), *command], env=ENV, capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0, f"{command} did not fail\n{done.stdout}"
+        return done.stderr
+
     def apt(self, *command):
         self.run("apt-get", "-qq", "-y", "--no-install-recommends", *command)
 
@@ -82,9 +87,9 @@ def check(folder):
     there = Chroot(folder)
     packages = there.folder / "packages"
     (packages / "old").mkdir(parents=True)
-    for deb in debs("verbena_*.deb") + debs("libverbena0_*.deb") + debs("libverbena-dev_*.deb"):
+    for deb in debs("verbena_*.deb") + debs("libverbena0_*.deb") + debs("libverbena-dev_*.deb") + debs("verbena-rados_*.deb"):
         shutil.copy(deb, packages)
-        if not deb.name.startswith("libverbena-dev"):
+        if not deb.name.startswith(("libverbena-dev", "verbena-rados")):
             older(deb, packages / "old")
     there.apt("update")
     before = there.files()
@@ -96,6 +101,7 @@ def check(folder):
     there.verbena("mb", "s3://first")
     there.verbena("put", "-", "s3://first/object", input="stored before the upgrade")
     there.stop(process)
+    assert "install the package verbena-rados" in there.fails("verbena", "rados", "status")
     print("installed; first object stored by the unit's own command line")
 
     there.apt("-o", "Dpkg::Options::=--force-confold", "install", *(f"/packages/{p.name}" for p in packages.glob("*.deb")))
@@ -106,9 +112,12 @@ def check(folder):
     assert got == "stored before the upgrade", got
     there.stop(process)
     assert (there.folder / "usr/include/verbena/verbena.h").exists()
+    # It is there now, and finds no cluster.
+    said = there.fails("verbena", "rados", "status", "--set", "rados.conf=/none")
+    assert "verbena-rados" not in said and "cluster" in said, said
     print("upgraded; the object is there, and so is the operator's configuration")
 
-    there.apt("purge", "verbena", "libverbena0", "libverbena-dev")
+    there.apt("purge", "verbena", "verbena-rados", "libverbena0", "libverbena-dev")
     there.apt("autoremove", "--purge")
     left = {path for path in there.files() - before if not path.startswith("/var/lib/verbena/")}
     left -= {path for path in left if re.match(r"/(etc/(passwd|group|shadow|gshadow|subuid|subgid|.*-)|run|var/lib/(systemd|dbus)|etc/systemd)\b", path)}

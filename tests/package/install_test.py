@@ -39,7 +39,7 @@ class Installed(unittest.TestCase):
 
     def test_everything_is_there(self):
         have = {str(path.relative_to(self.usr)) for path in self.usr.rglob("*") if not path.is_dir()}
-        for wanted in ("bin/verbena", "include/verbena/client.h", "include/verbena/verbena.h",
+        for wanted in ("bin/verbena", "libexec/verbena/verbena-rados", "include/verbena/client.h", "include/verbena/verbena.h",
                        "share/man/man1/verbena.1", "share/man/man1/verbena-user-policy-attach.1",
                        "share/bash-completion/completions/verbena", "share/zsh/vendor-completions/_verbena",
                        "share/fish/vendor_completions.d/verbena.fish", "lib/systemd/system/verbena.service",
@@ -53,7 +53,7 @@ class Installed(unittest.TestCase):
 
     def test_the_program_starts_from_there_and_names_no_folder_of_the_build(self):
         self.assertRegex(run(self.program, "--version", env={}), r"^verbena \d")
-        for file in (self.program, self.libdir / "libverbena.so.0"):
+        for file in (self.program, self.usr / "libexec/verbena/verbena-rados", self.libdir / "libverbena.so.0"):
             dynamic = run("readelf", "-d", file)
             self.assertNotIn(str(pathlib.Path.home()), dynamic)
             self.assertNotIn(str(BUILD), dynamic)
@@ -61,6 +61,32 @@ class Installed(unittest.TestCase):
             self.assertNotIn("not found", linked)
             fabric = os.path.realpath(re.search(r"libfabric\.so\.1 => (\S+)", linked).group(1))
             self.assertTrue(fabric.startswith(str(self.libdir.resolve())) or fabric.startswith(("/lib/", "/usr/lib/")), fabric)
+
+    def test_the_engine_over_ceph_costs_other_commands_nothing(self):
+        self.assertNotIn("librados", run("readelf", "-d", self.program))
+        self.assertNotIn("librados", run("ldd", self.program))
+
+    def test_the_program_becomes_the_one_with_the_engine_over_ceph(self):
+        def said(*command):
+            done = subprocess.run([str(self.program), *command], capture_output=True, text=True, timeout=120, env={})
+            return done.returncode, done.stderr
+
+        status = ("rados", "status", "--set", "rados.conf=/nonexistent")
+        server = ("server", str(self.dest / "data"), "--engine", "rados", "--set", "rados.conf=/nonexistent")
+        for command in (status, server):
+            code, text = said(*command)
+            self.assertNotEqual(code, 0)
+            self.assertIn("/nonexistent", text)
+            self.assertNotIn("verbena-rados", text)
+        engine = self.usr / "libexec/verbena/verbena-rados"
+        aside = engine.with_name("aside")
+        engine.rename(aside)
+        self.addCleanup(aside.rename, engine)
+        for command, expected in ((status, 1), (server, 2)):
+            code, text = said(*command)
+            self.assertEqual(code, expected)
+            self.assertIn("install the package verbena-rados", text)
+            self.assertIn(str(engine), text)
 
     def test_the_stripped_program_is_small(self):
         stripped = self.dest.parent / (self.dest.name + ".stripped")

@@ -3,28 +3,28 @@
 
 Threads of clients, one for each server and door (S3 over HTTP, tokens, native), work on a few things at a time: keys that are put, created
 (If-None-Match), swapped (If-Match) and deleted; keys with versions; pairs of keys that are renamed; a bucket whose policy lets a user in
-and shuts him out. Each thing has its history, which tests/lib/history.py checks when it is long enough; then another thing takes its
+and shuts him out, as each server knows it. Others read, write and remove many keys in one message (history_batches.py): most operations are theirs. Each thing has its history, which tests/lib/history.py checks when it is long enough; then another thing takes its
 place. What a killed or frozen server was asked has an unknown outcome. One more pair of threads reads large objects slowly while they are
 overwritten.
 
-Planted in a build and caught: a change of a bucket that is acknowledged before the others know of it, a commit without its guard, removals
-that wait for no reader (docs/cluster.md).
+Planted in a build and caught: see docs/cluster.md.
 
 Found out besides: bytes that are of no write or of two, a 500, and a read that breaks although nothing was done to its server.
 
 usage: history_test.py PYTHON_FOLDER [--operations N] [--seconds N] [--seed N] [--calm]
 
-It goes on until both numbers are reached. --calm: nobody is harmed. By hand: history_test.py build/python --operations 10000000
+It goes on until both numbers are reached. --calm: nobody is harmed (else: history_harm.py). By hand: history_test.py build/python --operations 10000000
 """
 import argparse
 import collections
 import hashlib
 import http.client
+import itertools
 import json
 import multiprocessing
+import os
 import pathlib
 import random
-import signal
 import socket
 import subprocess
 import sys
@@ -40,40 +40,29 @@ import history  # noqa: E402
 from history import ABSENT, UNKNOWN, Call  # noqa: E402
 import verbena_server  # noqa: E402
 from ceph_cluster import CephCluster, skip_without_ceph  # noqa: E402
+from history_batches import NOT_SENT, BatchClient  # noqa: E402
+from history_harm import OSDS, Harm, Nemesis  # noqa: E402
 from keeps_test import metric  # noqa: E402
 from express_case import ZONE, Express, make_user  # noqa: E402
 from verbena_server import ACCESS_KEY, SECRET_KEY, boto3_client  # noqa: E402
 
 SERVERS = 3
 DOORS = ("http", "token", "native")
-THREADS = 2          # of each server and door
+THREADS = 1          # of each server and door
+BATCH_THREADS = 2    # of each server
 PLAIN, VERSIONED, DIRECTORY, LARGE = "plain", "versioned", f"pairs--{ZONE}--x-s3", "large"
 SIZES = (20, 20, 500, 12_000, 40_000, 200_000)
-LARGE_SIZE = 24 << 20
-LIVE = {"register": 6, "versions": 3, "pair": 3, "setting": 1}  # things at a time
-CALLS = {"register": 60, "versions": 40, "pair": 60, "setting": 80}
+SIZES_BATCHED = (20,) * 5 + (500, 500, 2000, 12_000)
+LARGE_SIZE = 32 << 20
+LIVE = {"register": 6, "batched": 800, "versions": 3, "pair": 3, "setting": 1}  # things at a time
+STARTS = {"register": ABSENT, "versions": (), "pair": (ABSENT, ABSENT), "setting": "deny"}
+CALLS = {"register": 60, "batched": 40, "versions": 40, "pair": 60, "setting": 80}
 UNKNOWN_MAX = 6      # of one thing: each makes the search longer
 TIMEOUT_MS = 4000
-SPLIT_ROWS = 60
-NOT_SENT = "not sent"
+SPLIT_ROWS = 150
 READS_TO_KEEP = 6    # a server keeps what it has found current four times
-OPERATIONS, SECONDS = 10_000, 75
-
-
-class Harm:
-    """When something was done to somebody."""
-
-    def __init__(self):
-        self.times = []  # [from, to], of which the last may have no end yet
-
-    def __enter__(self):
-        self.times.append([time.monotonic(), None])
-
-    def __exit__(self, *_):
-        self.times[-1][1] = time.monotonic()
-
-    def was_harmed(self, since, lasts=2):
-        return any(ended is None or ended + lasts > since for _, ended in self.times)
+TOTALS = {"verbena_rados_keeps_total": "keys that were kept", "verbena_rados_keepers_told_total": "keepers that were told"}
+OPERATIONS, SECONDS = 100_000, 60
 
 
 class Server(verbena_server.Server):
@@ -83,8 +72,9 @@ class Server(verbena_server.Server):
         self.args = ["--engine", "rados"] + [word for key, value in settings.items() for word in ("--set", f"rados.{key}={value}")]
         if first:
             self.args += ["--set", f"encryption.key_file={first.directory}/master.keys"]
-        self.generation = 0
+        self.generation = self.late_calls = 0
         self.harm = Harm()
+        self.totals = collections.Counter()  # of its lives before this one
 
     def start(self):
         for attempt in range(5):
@@ -96,7 +86,19 @@ class Server(verbena_server.Server):
                     raise
                 time.sleep(2)
         self.generation += 1
+        self.late_calls = 0
         return self
+
+    def kill(self):
+        if self.http is not None:
+            for name in TOTALS:
+                self.totals[name] += metric(self, name)
+        super().kill()
+
+    def cluster_was_late(self):
+        """Whether calls to the cluster were not answered in time since this was asked last: the machine may have other things to do."""
+        seen, self.late_calls = self.late_calls, metric(self, "verbena_rados_late_calls_total")
+        return self.late_calls > seen
 
 
 def body_of(value):
@@ -128,22 +130,39 @@ def small_socket(connection):
 
 
 class Thing:
-    def __init__(self, kind, name, start):
-        self.kind, self.name, self.start = kind, name, start
+    """`group`: those that are chosen from together. What is batched is a register, too; such keys lie side by side, in tablets that split under
+    them, the others anywhere."""
+
+    def __init__(self, group, serial):
+        self.group = group
+        self.name = f"many/{serial:07d}" if group == "batched" else f"{serial * 7919 % 10007:05d}/{serial}"
+        self.sizes = SIZES_BATCHED if group == "batched" else SIZES
+        self.kind = "register" if group == "batched" else group
+        self.start = STARTS[self.kind]
         self.lock = threading.Lock()
         self.calls, self.users, self.unknown, self.over = [], 0, 0, False
         self.values = []      # that a put was begun of
+        self.etags = {}       # value -> entity tag, where it is known
         self.version_ids = {}  # value -> id
 
     def is_full(self):
-        return len(self.calls) >= CALLS[self.kind] or self.unknown >= UNKNOWN_MAX
+        return len(self.calls) >= CALLS[self.group] or self.unknown >= UNKNOWN_MAX
+
+
+def views(kind, calls):
+    """What is to have an order. Of settings that is what each server lets see: while a change is under way, one may know it before another."""
+    if kind != "setting":
+        return [calls]
+    servers = {call.by.split(".")[0] for call in calls}
+    return [[call for call in calls if call.kind == "set" or call.by.startswith(f"{server}.")] for server in sorted(servers)]
 
 
 def check(kind, name, start, calls):
     """In another process. None, or what is wrong."""
     after = getattr(history, kind)
     try:
-        if history.linearizable(calls, start, after):
+        calls = next((view for view in views(kind, calls) if not history.linearizable(view, start, after)), None)
+        if calls is None:
             return None
     except history.Undecided:
         return "undecided"
@@ -157,38 +176,54 @@ class Run:
         self.lock = threading.Lock()
         self.things = collections.defaultdict(list)
         self.osds = Harm()
-        self.serial = 0
+        self.serial, self.value_serial = 0, itertools.count()
         self.counts = collections.Counter()
         self.wrong, self.checks = [], []
         self.stop = threading.Event()
         self.servers = []
+        self.failures = (verbena.errors.VerbenaError, OSError, http.client.HTTPException)
+
+    def random(self, name):
+        return random.Random(f"{self.arguments.seed}.{name}")
 
     # Things.
 
-    def thing(self, kind, choose):
+    def live(self, group):
+        live = self.things[group]
+        while len(live) < LIVE[group]:
+            self.serial += 1
+            live.append(Thing(group, self.serial))
+        return live
+
+    def thing(self, group, choose):
         """One to work on; whoever has it says done()."""
         with self.lock:
-            live = self.things[kind]
-            while len(live) < LIVE[kind]:
-                self.serial += 1
-                starts = {"register": ABSENT, "versions": (), "pair": (ABSENT, ABSENT), "setting": "deny"}
-                live.append(Thing(kind, f"{self.serial * 7919 % 10007:05d}/{self.serial}", starts[kind]))
-            found = choose.choice(live)
+            found = choose.choice(self.live(group))
             found.users += 1
             return found
 
-    def done(self, thing, call):
+    def many_things(self, choose, count, others):
+        """Likewise: registers, `others` of them of those that other threads work on all the time."""
         with self.lock:
-            thing.users -= 1
-            read_nothing = call is not None and call.answer == UNKNOWN and call.kind in ("get", "get_version", "list", "see")
-            if call is not None and call.answer != NOT_SENT and not read_nothing:
-                thing.calls.append(call)
-                thing.unknown += call.answer == UNKNOWN
-            if thing.is_full() and thing in self.things[thing.kind]:
-                self.things[thing.kind].remove(thing)
-                thing.over = True
-            if thing.over and thing.users == 0:
-                self.submit(thing)
+            found = choose.sample(self.live("register"), others) + choose.sample(self.live("batched"), count - others)
+            for thing in found:
+                thing.users += 1
+            return found
+
+    def done(self, things_and_calls):
+        with self.lock:
+            for thing, call in things_and_calls:
+                thing.users -= 1
+                read_nothing = call is not None and call.answer == UNKNOWN and call.kind in ("get", "get_version", "list", "see")
+                if call is not None and call.answer != NOT_SENT and not read_nothing:
+                    thing.calls.append(call)
+                    thing.unknown += call.answer == UNKNOWN
+                    self.counts["operations"] += 1
+                if not thing.over and thing.is_full():
+                    self.things[thing.group].remove(thing)
+                    thing.over = True
+                if thing.over and thing.users == 0:
+                    self.submit(thing)
 
     def submit(self, thing):
         self.counts["histories"] += 1
@@ -211,31 +246,38 @@ class Run:
             options["provider"] = "tcp"
         return self.verbena.Client(**options)
 
+    def connect_or_none(self, server, door):
+        try:
+            return self.connect(server, door)
+        except (self.verbena.errors.VerbenaError, TypeError):  # it is dead, or frozen; TypeError: it has no address now
+            return None
+
     def outcome(self, server, call, act):
         """Does it and notes the answer: what act() gives, a status, or UNKNOWN."""
-        errors = self.verbena.errors
         call.begin()
         try:
             answer = act()
-        except errors.NoSuchKey:
-            answer = 404
-        except errors.PreconditionFailed:
-            answer = 412
-        except errors.AccessDenied:
-            answer = 403
-        except errors.ConnectionFailed as error:  # nothing of it has reached the server
-            answer = NOT_SENT
-            self.look_at(server, call, error)
-        except errors.ChecksumMismatch as error:
-            answer = UNKNOWN
-            self.fail(f"{call!r}: {error}")
-        except (errors.VerbenaError, OSError, http.client.HTTPException) as error:
-            answer = getattr(error, "http_status", 0)
-            if answer not in (403, 404, 412):
-                answer = UNKNOWN
-                self.look_at(server, call, error)
+        except self.failures as error:
+            answer = self.answer_to(server, call, error)
         call.end(answer)
-        self.counts["operations"] += 1
+        return answer
+
+    def answer_to(self, server, call, error):
+        """Which answer an exception is: a status, UNKNOWN, or NOT_SENT."""
+        errors = self.verbena.errors
+        for kind, answer in ((errors.NoSuchKey, 404), (errors.PreconditionFailed, 412), (errors.AccessDenied, 403)):
+            if isinstance(error, kind):
+                return answer
+        if isinstance(error, errors.ConnectionFailed):  # nothing of it has reached the server
+            self.look_at(server, call, error)
+            return NOT_SENT
+        if isinstance(error, errors.ChecksumMismatch):
+            self.fail(f"{call!r}: {error}")
+            return UNKNOWN
+        answer = getattr(error, "http_status", 0)
+        if answer not in (403, 404, 412):
+            answer = UNKNOWN
+            self.look_at(server, call, error)
         return answer
 
     def look_at(self, server, call, error):
@@ -245,15 +287,19 @@ class Run:
         if status == 500 or code == "InternalError":
             self.fail(f"{call!r}: {type(error).__name__} {code} {error}\n{server.log()[-3000:]}")
         broken = not status and not isinstance(error, (self.verbena.errors.TimedOut, TimeoutError)) and not code
+        broken = broken and not isinstance(error, self.verbena.errors.SlowDown)
         if broken and not server.harm.was_harmed(call.began) and not self.osds.was_harmed(call.began, lasts=10):
+            if server.cluster_was_late():
+                self.counts["broken by a late cluster"] += 1
+                return
             self.fail(f"{call!r}: nothing was done to the server, and yet: {type(error).__name__} {error}")
 
     # Work.
 
     def worker(self, number, server, door):
-        choose = random.Random(f"{self.arguments.seed}.{number}")
+        choose = self.random(number)
         by = f"{self.servers.index(server)}.{door}"
-        kinds = ["register"] * 6 + ["versions"] * 3 + ["pair"] * 3 + ["setting"]
+        groups = ["register"] * 5 + ["batched"] * 2 + ["versions"] * 3 + ["pair"] * 3 + ["setting"]
         client = user = s3 = None
         generation = 0
         while not self.stop.is_set():
@@ -266,23 +312,27 @@ class Run:
             except (self.verbena.errors.VerbenaError, TypeError):  # it is dead, or frozen; TypeError: it has no address now
                 time.sleep(0.2)
                 continue
-            kind = choose.choice(kinds)
-            thing, call = self.thing(kind, choose), None
+            thing, call = self.thing(choose.choice(groups), choose), None
             try:
-                call = getattr(self, f"on_{kind}")(thing, choose, (server, client, user, s3), by)
-            except Exception:  # noqa: BLE001
-                self.fail(traceback.format_exc())
+                call = getattr(self, f"on_{thing.kind}")(thing, choose, (server, client, user, s3), by)
             finally:
-                self.done(thing, call)
+                self.done([(thing, call)])
             if call is not None and call.answer in (UNKNOWN, NOT_SENT):
                 client = None
                 time.sleep(0.3)
 
+    def guarded(self, work, *arguments):
+        """A thread's work: what it does not expect ends the run."""
+        try:
+            work(*arguments)
+        except Exception:  # noqa: BLE001
+            self.fail(traceback.format_exc())
+
+    body_of, value_of = staticmethod(body_of), staticmethod(value_of)
+
     def new_value(self, thing, choose, by):
-        with self.lock:
-            self.serial += 1
-            value = f"{thing.name}.{self.serial}.{by}:{choose.choice(SIZES)}"
-            thing.values.append(value)
+        value = f"{thing.name}.{next(self.value_serial)}.{by}:{choose.choice(thing.sizes)}"
+        thing.values.append(value)
         return value
 
     @staticmethod
@@ -310,11 +360,12 @@ class Run:
             if kind == "create":
                 options["if_none_match"] = "*"
             if kind == "swap":
-                if not thing.values:
+                known = list(thing.etags.items())[-4:]
+                if not known:
                     return None
-                call.where = choose.choice(thing.values[-4:])
-                options["if_match"] = md5(call.where)
+                call.where, options["if_match"] = choose.choice(known)
             call.value = self.new_value(thing, choose, by)
+            thing.etags[call.value] = md5(call.value)
             self.outcome(server, call, lambda: client.put(PLAIN, key, body_of(call.value), **options) and 200)
         return call
 
@@ -481,49 +532,6 @@ class Run:
             self.counts["slow reads"] += isinstance(answer, str) and answer != UNKNOWN
             s3.connection.close()
 
-    # Harm.
-
-    def nemesis(self, ceph):
-        choose = random.Random(f"{self.arguments.seed}.nemesis")
-        osds_left = 3
-        turn = 0
-        while not self.stop.wait(choose.uniform(1, 4)):
-            turn += 1
-            try:
-                what = "osd killed" if turn == 4 else choose.choice(("kill", "freeze", "freeze", "osd frozen"))
-                if what == "kill":
-                    self.kill(choose.choice(self.servers))
-                elif what == "freeze":
-                    # Shorter than a lease, longer than one, longer than the duty is waited for.
-                    self.freeze(choose.choice(self.servers), choose.choice((0.5, 3, 11, 18)))
-                elif what == "osd killed":
-                    with self.osds:
-                        ceph.signal_osd(osds_left - 1, signal.SIGKILL)
-                    osds_left -= 1
-                else:
-                    self.freeze_osd(ceph, choose.randrange(osds_left), choose.choice((1, 3, 8)))
-                self.counts[what] += 1
-            except Exception:  # noqa: BLE001
-                self.fail(traceback.format_exc())
-
-    def kill(self, server):
-        with server.harm:
-            server.kill()
-            self.stop.wait(1)
-            server.start()
-
-    def freeze(self, server, seconds):
-        with server.harm:
-            server.process.send_signal(signal.SIGSTOP)
-            self.stop.wait(seconds)
-            server.process.send_signal(signal.SIGCONT)
-
-    def freeze_osd(self, ceph, number, seconds):
-        with self.osds:
-            ceph.signal_osd(number, signal.SIGSTOP)
-            self.stop.wait(seconds)
-            ceph.signal_osd(number, signal.SIGCONT)
-
     # All of it.
 
     def prepare(self, ceph):
@@ -543,10 +551,13 @@ class Run:
         threads = []
         for i in range(THREADS * SERVERS * len(DOORS)):
             server, door = self.servers[i % SERVERS], DOORS[i // SERVERS % len(DOORS)]
-            threads.append(threading.Thread(target=self.worker, args=(i, server, door)))
-        threads += [threading.Thread(target=self.large_writer), threading.Thread(target=self.slow_reader)]
+            threads.append(threading.Thread(target=self.guarded, args=(self.worker, i, server, door)))
+        for i in range(BATCH_THREADS * SERVERS):
+            client = BatchClient(self, self.servers[i % SERVERS], i, PLAIN)
+            threads.append(threading.Thread(target=self.guarded, args=(client.work,)))
+        threads += [threading.Thread(target=self.guarded, args=(work,)) for work in (self.large_writer, self.slow_reader)]
         if not self.arguments.calm:
-            threads.append(threading.Thread(target=self.nemesis, args=(ceph,)))
+            threads += Nemesis(self, ceph).threads()
         began = told = time.monotonic()
         for thread in threads:
             thread.start()
@@ -561,17 +572,21 @@ class Run:
         self.stop.set()
         for thread in threads:
             thread.join()
-        # Of those that run: what others had kept they had kept, too.
-        self.counts["keys that were kept"] = self.total("verbena_rados_keeps_total")
-        self.counts["keepers that were told"] = self.total("verbena_rados_keepers_told_total")
+        for name, what in TOTALS.items():
+            self.counts[what] = round(sum(server.totals[name] + metric(server, name) for server in self.servers))
+        self.note_processor_time(ceph)
         self.counts["seconds"] = round(time.monotonic() - began)
         for things in self.things.values():
             for thing in things:
                 self.submit(thing)
         self.take_checks(wait=True)
 
-    def total(self, name):
-        return round(sum(metric(server, name) for server in self.servers))
+    def note_processor_time(self, ceph):
+        """What is told of a busy machine, too."""
+        for who, pids in (("this test", [os.getpid()]), ("servers (those that were killed: from their last start)", [server.process.pid for server in self.servers]),
+                          ("Ceph's daemons", ceph.pids())):
+            ticks = sum(sum(map(int, pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) for pid in pids)
+            self.counts[f"processor seconds of {who}"] = round(ticks / os.sysconf("SC_CLK_TCK"))
 
     def take_checks(self, wait):
         for one in list(self.checks):
@@ -610,7 +625,7 @@ def main():
     with multiprocessing.Pool(1) as pool:  # before there are threads
         import verbena
         run = Run(arguments, verbena, pool)
-        with CephCluster(osds=3) as ceph:
+        with CephCluster(osds=OSDS) as ceph:
             ceph.pool("index")
             ceph.pool("data")
             try:

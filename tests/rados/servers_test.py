@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import pathlib
+import re
 import sys
 import time
 import unittest
@@ -16,6 +17,7 @@ import verbena_server  # noqa: E402
 from botocore.exceptions import ClientError  # noqa: E402
 from verbena_server import ACCESS_KEY, SECRET_KEY, boto3_client  # noqa: E402
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 SERVERS = 3
 ROUNDS = 30
 
@@ -183,6 +185,14 @@ class Cluster(unittest.TestCase):
         while piece := body.read(1 << 20):
             read.append(piece)
         self.assertEqual(b"".join(read), whole)
+
+    def test_metrics_of_the_engine_that_documents_name_are_told(self):
+        named = {name for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+                 for name in re.findall(r"\bverbena_rados_\w+[a-z]\b", path.read_text())}
+        self.assertIn("verbena_rados_calls_total", named)
+        with urllib.request.urlopen(f"http://{self.servers[0].native}/-/metrics", timeout=60) as reply:
+            told = set(re.findall(r"^# TYPE (\w+) ", reply.read().decode(), re.M))
+        self.assertLessEqual(named, told)
 
     def test_a_server_with_other_master_keys_does_not_start(self):
         iam = boto3.client("iam", endpoint_url=self.servers[0].http, region_name="us-east-1", aws_access_key_id=ACCESS_KEY,

@@ -5,6 +5,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <utility>
+
 namespace verbena::fabric::local {
 
 namespace {
@@ -20,14 +22,15 @@ Result<void> watch_edges(int epoll, int fd, uint64_t id) {
   return {};
 }
 
-template <class Handler>
-void take_events(int epoll, Handler handler) {
+// `goes_on`: false once the handler may have closed the epoll.
+template <class Handler, class GoesOn>
+void take_events(int epoll, Handler handler, GoesOn goes_on) {
   std::array<epoll_event, Doorbells::set_size> events;
   int count;
   do {
     count = ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), 0);
     for (int i = 0; i < count; ++i) handler(events[static_cast<size_t>(i)].data.u64);
-  } while (count == static_cast<int>(events.size()));
+  } while (count == static_cast<int>(events.size()) && goes_on());
 }
 
 }  // namespace
@@ -75,11 +78,58 @@ void Doorbells::ring_own() const {
   [[maybe_unused]] const ssize_t written = ::write(own_.get(), &one, sizeof one);
 }
 
-void Doorbells::answer(const std::function<void(PeerId)>& handler) {
-  take_events(outer_descriptor_, [&](uint64_t id) {
-    // The handler may forget clients, and with them a set.
-    if (const auto set = sets_.find(id); set != sets_.end()) take_events(set->second.epoll.get(), handler);
-  });
+void Doorbells::answer(const Handler& handler) {
+  const auto answer_one = [&](uint64_t id) {
+    answer_set(id, handler);
+    const auto set = sets_.find(id);
+    if (set != sets_.end() && set->second.strays >= strays_max) put_aside(id);
+  };
+  take_events(outer_descriptor_, answer_one, [] { return true; });
+}
+
+// How many of the rings were of those that were forgotten.
+size_t Doorbells::answer_set(uint64_t id, const Handler& handler) {
+  const auto found = sets_.find(id);
+  if (found == sets_.end()) return 0;
+  size_t strays = 0;
+  const auto answer_peer = [&](PeerId peer) {
+    if (set_of_.contains(peer)) {
+      handler(peer);  // may forget clients, and with them this set
+    } else {
+      ++strays;
+    }
+  };
+  take_events(found->second.epoll.get(), answer_peer, [&] { return sets_.contains(id); });
+  if (const auto set = sets_.find(id); set != sets_.end()) set->second.strays += strays;
+  return strays;
+}
+
+void Doorbells::put_aside(uint64_t id) {
+  Set& set = sets_.at(id);
+  if (::epoll_ctl(outer_descriptor_, EPOLL_CTL_DEL, set.epoll.get(), nullptr) != 0) return;
+  set.quiet = 0;
+  set.watched = set_size;  // nobody else shall wait in it
+  aside_.push_back(id);
+}
+
+void Doorbells::look_aside(const Handler& handler) {
+  const std::vector<uint64_t> looked_at = std::exchange(aside_, {});
+  for (const uint64_t id : looked_at) {
+    const size_t strays = answer_set(id, handler);
+    const auto found = sets_.find(id);
+    if (found == sets_.end()) continue;
+    Set& set = found->second;
+    set.quiet = strays == 0 ? set.quiet + 1 : 0;
+    if (set.quiet < quiet_looks || !take_back(id)) aside_.push_back(id);
+  }
+}
+
+// It goes aside sooner the next time.
+bool Doorbells::take_back(uint64_t id) {
+  Set& set = sets_.at(id);
+  if (!watch_edges(outer_descriptor_, set.epoll.get(), id)) return false;
+  set.strays = strays_max / 2;
+  return true;
 }
 
 }  // namespace verbena::fabric::local

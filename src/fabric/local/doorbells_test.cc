@@ -42,6 +42,12 @@ class DoorbellsTest : public ::testing::Test {
     return peers;
   }
 
+  std::vector<PeerId> looked_aside() {
+    std::vector<PeerId> peers;
+    doorbells_.look_aside([&](PeerId peer) { peers.push_back(peer); });
+    return peers;
+  }
+
   Doorbells doorbells_;
   Fd watched_;
 };
@@ -97,6 +103,58 @@ TEST_F(DoorbellsTest, ASetThatIsFullGoesWithTheLastOfItsClients) {
   EXPECT_EQ(rung(), std::vector<PeerId>{1});
   doorbells_.forget(1);
   EXPECT_EQ(doorbells_.sets(), 0u);
+}
+
+// It woke the core as long as one of its set of 64 was there.
+TEST_F(DoorbellsTest, WhoeverWasThrownOutAndGoesOnRingingWakesNobodyForLong) {
+  const Fd stays = join(1), leaves = join(2), other_set = [&] {
+    for (PeerId peer = 3; peer <= Doorbells::set_size; ++peer) join(peer);
+    return join(1000);
+  }();
+  doorbells_.forget(2);
+  size_t wakes = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    ring(leaves);
+    if (!readable()) continue;
+    ++wakes;
+    EXPECT_TRUE(rung().empty()) << "it is nobody any more";
+  }
+  EXPECT_LE(wakes, Doorbells::strays_max);
+  ASSERT_TRUE(doorbells_.any_aside());
+  // Those of its set are heard by the clock, those of others as before.
+  ring(stays);
+  EXPECT_FALSE(readable());
+  EXPECT_EQ(looked_aside(), std::vector<PeerId>{1});
+  ring(other_set);
+  EXPECT_EQ(rung(), std::vector<PeerId>{1000});
+  // Once it is quiet all is as it was, and nothing is lost on the way.
+  for (size_t look = 1; look < Doorbells::quiet_looks; ++look) EXPECT_TRUE(looked_aside().empty());
+  ring(stays);
+  std::vector<PeerId> heard = looked_aside();
+  EXPECT_FALSE(doorbells_.any_aside());
+  for (const PeerId peer : rung()) heard.push_back(peer);
+  EXPECT_EQ(heard, std::vector<PeerId>{1});
+  ring(stays);
+  EXPECT_TRUE(readable());
+  EXPECT_EQ(rung(), std::vector<PeerId>{1});
+}
+
+TEST_F(DoorbellsTest, ASetThatIsAsideGoesWithTheLastOfItsClients) {
+  const Fd stays = join(1), leaves = join(2);
+  doorbells_.forget(2);
+  for (size_t i = 0; i < Doorbells::strays_max; ++i) {
+    ring(leaves);
+    rung();
+  }
+  ASSERT_TRUE(doorbells_.any_aside());
+  const Fd newcomer = join(3);
+  EXPECT_EQ(doorbells_.sets(), 2u) << "nobody else waits in one that is aside";
+  ring(newcomer);
+  EXPECT_EQ(rung(), std::vector<PeerId>{3});
+  doorbells_.forget(1);
+  EXPECT_EQ(doorbells_.sets(), 1u);
+  EXPECT_TRUE(looked_aside().empty());
+  EXPECT_FALSE(doorbells_.any_aside());
 }
 
 TEST_F(DoorbellsTest, WhatIsNoDoorbellIsRefusedAndLeavesNothing) {

@@ -1,5 +1,6 @@
 // Clients that lie, scribble, freeze and die. Each costs only itself.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -13,6 +14,13 @@ namespace {
 using namespace testing;
 
 constexpr int good_seals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+// How often this thread has gone to sleep.
+long own_sleeps() {
+  rusage used{};
+  ::getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nvcsw;
+}
 
 class HostileTest : public ::testing::Test {
  protected:
@@ -316,6 +324,27 @@ TEST_F(HostileTest, ADoorbellWithAClearedFlagAndAFullCounterBlocksNobody) {
   uint64_t stolen;
   ASSERT_EQ(::read(raw.doorbell.get(), &stolen, sizeof stolen), static_cast<ssize_t>(sizeof stolen));
   good_client_is_served();
+}
+
+// Each ring wakes the core, whether there is a message or not.
+TEST_F(HostileTest, AClientThatRingsForNothingIsDroppedAndWakesTheCoreNoLonger) {
+  Server server(path_);
+  auto neighbour = must_connect(path_);  // in the same set of doorbells
+  ASSERT_EQ(as_text(echo(*neighbour, as_bytes("hello"))), "hello");
+  RawClient raw = RawClient::join(path_);
+  const auto deadline = soon();
+  while (server.gone() == 0 && SteadyClock::now() < deadline) raw.ring();
+  ASSERT_TRUE(raw.is_dropped());
+  // It keeps its doorbell.
+  auto sleeps = [&] { return server.on_core([] { return own_sleeps(); }); };
+  const auto ring_for = [&](std::chrono::milliseconds time) {
+    for (const auto end = deadline_in(time); SteadyClock::now() < end;) raw.ring();
+  };
+  ring_for(std::chrono::milliseconds(200));  // until its set is aside
+  const auto before = sleeps();
+  ring_for(std::chrono::milliseconds(1000));
+  EXPECT_LE(sleeps() - before, 400) << "one for each 4 ms, and for the loop's own timers";
+  EXPECT_EQ(as_text(echo(*neighbour, as_bytes("still here"))), "still here");
 }
 
 // Runs `client` in a child process and returns its id.

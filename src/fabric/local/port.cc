@@ -16,6 +16,9 @@ constexpr int messages_per_turn = 16;  // of one peer, before the next has its t
 constexpr size_t turns_until_idle = 4096;
 // Looks at as many rings cost about what one doorbell costs.
 constexpr size_t polled_max = 32;
+constexpr std::chrono::milliseconds look_aside_every{4};  // see Doorbells
+// Of a client since its last message. Each wakes the core, and an honest one rings for a message.
+constexpr unsigned rings_max = 1024;
 
 }  // namespace
 
@@ -237,6 +240,7 @@ size_t LocalPort::serve(Peer& peer) {
   }
   if (served == 0 || peer.removed) return served;
   peer.heard = true;
+  peer.rings = 0;
   Control& control = peer.memory->region.control();
   bool wants_space = false;
   survives_bus_error([&] {
@@ -320,12 +324,30 @@ void LocalPort::disarm() {
 void LocalPort::wait_for_doorbells() {
   auto answer = [this, alive = std::weak_ptr<char>(alive_)](const boost::system::error_code& error) {
     if (error || alive.expired()) return;
-    doorbells_.answer([this](PeerId id) {
-      if (Peer* peer = find(id)) activate(*peer);
-    });
+    doorbells_.answer([this](PeerId id) { rung(id); });
+    if (doorbells_.any_aside() && !looks_aside_) look_aside();
     wait_for_doorbells();
   };
   rung_.async_wait(boost::asio::posix::stream_descriptor::wait_read, std::move(answer));
+}
+
+void LocalPort::rung(PeerId id) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return;
+  if (++peer->rings <= rings_max) return activate(*peer);
+  violated(*peer, "rings without a message");
+  sweep();
+}
+
+void LocalPort::look_aside() {
+  looks_aside_ = true;
+  look_aside_.expires_after(look_aside_every);
+  look_aside_.async_wait([this, alive = std::weak_ptr<char>(alive_)](const boost::system::error_code& error) {
+    if (error || alive.expired()) return;
+    looks_aside_ = false;
+    doorbells_.look_aside([this](PeerId id) { rung(id); });
+    if (doorbells_.any_aside()) look_aside();
+  });
 }
 
 Result<std::unique_ptr<Port>> listen(Core& core, const std::string& socket_path, Options options) {

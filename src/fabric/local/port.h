@@ -4,6 +4,7 @@
 #pragma once
 
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -16,7 +17,8 @@ namespace verbena::fabric::local {
 
 class LocalPort final : public Port, public Pollable, private ListenerEvents {
  public:
-  LocalPort(Core& core, const Options& options) : core_(core), options_(options), rung_(core.io()) {}
+  LocalPort(Core& core, const Options& options)
+      : core_(core), options_(options), rung_(core.io()), look_aside_(core.io()) {}
   Result<void> open(const std::string& socket_path);
   ~LocalPort() override;
 
@@ -49,6 +51,7 @@ class LocalPort final : public Port, public Pollable, private ListenerEvents {
     std::unordered_map<uint32_t, std::shared_ptr<ClientMemory>> windows;
     bool active = true;  // polled; else waited for
     bool heard = true;   // since the last look at who is idle
+    unsigned rings = 0;  // since its last message
     bool removed = false;
   };
 
@@ -70,6 +73,8 @@ class LocalPort final : public Port, public Pollable, private ListenerEvents {
   bool falls_asleep(Peer& peer);
   bool wakes_up(Peer& peer);
   void wait_for_doorbells();
+  void rung(PeerId peer);
+  void look_aside();
 
   Core& core_;
   const Options options_;
@@ -77,6 +82,8 @@ class LocalPort final : public Port, public Pollable, private ListenerEvents {
   OnGone on_gone_;
   Doorbells doorbells_;
   boost::asio::posix::stream_descriptor rung_;  // theirs
+  boost::asio::steady_timer look_aside_;        // at those of them that are not to wake the core
+  bool looks_aside_ = false;
   std::unordered_map<PeerId, std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> active_;
   std::vector<std::unique_ptr<Peer>> removed_;  // until nobody is using them

@@ -4,6 +4,7 @@
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "base/copy.h"
 #include "fabric/local/bus_guard.h"
 
 namespace verbena::fabric::local {
@@ -51,7 +52,7 @@ Result<void> LocalWindow::copy(std::byte* to, const std::byte* from, size_t size
     // Either the client's withdrawal is seen here, or `busy` is seen by the client, which then waits for it.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (permit.permit.load(std::memory_order_acquire) == wanted) {
-      std::memcpy(to, from, size);
+      copy_bytes(to, from, size);
       permitted = true;
     }
     permit.busy.store(0, std::memory_order_release);

@@ -107,13 +107,19 @@ void MessageEndpoint::remove_peer(fi_addr_t peer) {
   if (!closed()) fi_av_remove(peers_.get(), &peer, 1, 0);
 }
 
+// With `under_way` to the same peer. Those that take nothing leave slots to the others, however many they are.
+bool MessageEndpoint::may_send(size_t under_way) const {
+  if (under_way >= shape_.sends_per_peer_max) return false;
+  return shape_.sends_per_peer_max >= shape_.sends || under_way <= free_sends_.size() / 2;
+}
+
 Result<void> MessageEndpoint::send(fi_addr_t peer, Bytes first, Bytes second) {
   if (closed()) return fail(Errc::closed, "message endpoint");
   const size_t size = first.size() + second.size();
   if (size > shape_.message_size_max || size == 0) return fail(Errc::too_large, "fabric message");
   if (free_sends_.empty()) return fail(Errc::would_block, "fabric send slots");
   size_t& of_peer = sends_by_peer_[peer];
-  if (of_peer >= shape_.sends_per_peer_max) return fail(Errc::would_block, "fabric send queue of a peer");
+  if (!may_send(of_peer)) return fail(Errc::would_block, "fabric send queue of a peer");
   Slot& slot = *free_sends_.back();
   std::copy(first.begin(), first.end(), slot.buffer);
   std::copy(second.begin(), second.end(), slot.buffer + first.size());
@@ -186,21 +192,30 @@ MessageEndpoint::Slot* MessageEndpoint::slot_of(void* context) {
 }
 
 // A frozen peer's messages would hold their slots for good.
-void MessageEndpoint::cut_stalled() {
+std::vector<fi_addr_t> MessageEndpoint::find_stalled() {
+  std::vector<fi_addr_t> stalled;
   const auto now = SteadyClock::now();
-  if (now < next_stall_check_) return;
+  if (now < next_stall_check_) return stalled;
   next_stall_check_ = now + std::min<std::chrono::milliseconds>(shape_.send_deadline / 2, stall_check_every);
-  const bool stalled = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-    return slot.posted && !slot.is_receive && now - slot.posted_at > shape_.send_deadline;
-  });
-  if (!stalled) return;
-  const size_t cut = cut_stalled_connections(name_, shape_.send_deadline);
-  stalled_connections().add(cut);
+  for (const Slot& slot : slots_) {
+    if (!slot.posted || slot.is_receive || now - slot.posted_at <= shape_.send_deadline) continue;
+    if (std::ranges::find(stalled, slot.peer) == stalled.end()) stalled.push_back(slot.peer);
+  }
+  return stalled;
+}
+
+std::vector<fi_addr_t> MessageEndpoint::stalled_peers() {
+  if (sends_in_flight_ == 0 || domain_.is_tcp()) return {};
+  auto stalled = find_stalled();
+  stalled_connections().add(stalled.size());
+  return stalled;
 }
 
 size_t MessageEndpoint::progress() {
   if (closed()) return 0;
-  if (sends_in_flight_ != 0 && domain_.is_tcp()) cut_stalled();
+  if (sends_in_flight_ != 0 && domain_.is_tcp() && !find_stalled().empty()) {
+    stalled_connections().add(cut_stalled_connections(name_, shape_.send_deadline));
+  }
   if (!unposted_.empty()) repost_missing();
   size_t total = 0;
   for (;;) {

@@ -21,9 +21,9 @@ class MessageEndpoint {
     size_t receives = 128;
     size_t sends = 128;
     size_t completions = 256;
-    size_t sends_per_peer_max = 32;  // one slow peer cannot take all slots
+    size_t sends_per_peer_max = 32;  // one slow peer cannot take all slots, and less as fewer are left
     size_t peers = 64;               // first size of the address vector
-    // A peer that took nothing for so long loses its connection, and its messages their slots (tcp).
+    // A peer that took nothing for so long loses its connection, and its messages their slots.
     std::chrono::milliseconds send_deadline{10'000};
     uint16_t port = 0;       // to listen on; 0: any
     bool dial_only = false;  // nobody may reach what is listened on (tcp: nobody can)
@@ -54,6 +54,10 @@ class MessageEndpoint {
   size_t deliver(const std::function<void(Bytes)>& handler);
 
   size_t sends_in_flight() const { return sends_in_flight_; }
+  // Peers that have taken nothing for send_deadline: to be removed. A device tries for ever to reach one that has no
+  // receive posted; tcp's connections are cut by progress(). To be asked right after that, when no slot is one of a
+  // peer that was removed.
+  std::vector<fi_addr_t> stalled_peers();
   // To be slept on; -1 when there is none.
   int wait_fd() const { return wait_fd_; }
   // Before sleeping on wait_fd(). False: there is something to do.
@@ -79,7 +83,8 @@ class MessageEndpoint {
   Result<void> open_handles();
   Result<void> post_receive(Slot& slot);
   void repost_missing();
-  void cut_stalled();
+  std::vector<fi_addr_t> find_stalled();
+  bool may_send(size_t under_way) const;
   Slot* slot_of(void* context);
   void complete(Slot& slot, size_t size, bool ok);
 

@@ -26,7 +26,8 @@ Result<std::unique_ptr<OfiCoreFabric>> OfiCoreFabric::open(Core& core, memory::A
   VB_ASSIGN(self->domain_, Domain::open(std::move(info)));
   VB_TRY(self->domain_->register_local(arena.mapping()));
   VB_TRY(self->listen(options, limits, arena));
-  self->pool_ = std::make_unique<DataPool>(core, *self->domain_, arena, options, limits.sends);
+  // No more than a connection's queue takes: a full one looks like a connection that is still being made.
+  self->pool_ = std::make_unique<DataPool>(core, *self->domain_, arena, options, limits.sends_per_connection);
   if (const int fd = self->messages_->wait_fd(); fd >= 0) self->waiter_ = std::make_unique<Waiter>(core.io(), fd);
   add_own_endpoint(self->address());
   core.add(self.get());
@@ -136,10 +137,24 @@ Result<std::unique_ptr<Window>> OfiCoreFabric::open_window(std::string_view endp
 
 size_t OfiCoreFabric::poll() {
   size_t events = messages_->progress();
+  for (const fi_addr_t stalled : messages_->stalled_peers()) cut(stalled);
   events += messages_->deliver([this](Bytes message) {
     if (on_message_) on_message_(0, message);
   });
   return events + pool_->poll();
+}
+
+// Whoever has this address: messages to it hold slots until its connection is closed.
+void OfiCoreFabric::cut(fi_addr_t address) {
+  std::vector<PeerId> gone;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.address == address) gone.push_back(id);
+  }
+  log::warn("fabric: a peer took no message for too long and is cut off sessions={}", gone.size());
+  for (const PeerId id : gone) {
+    remove_peer(id);
+    if (on_gone_) on_gone_(id);
+  }
 }
 
 bool OfiCoreFabric::busy() const { return messages_->sends_in_flight() != 0 || pool_->busy(); }

@@ -25,7 +25,8 @@ class OfiCoreFabric final : public CoreFabric, public Port, public Pollable {
   size_t data_endpoints() const override { return pool_->endpoints(); }
 
   void on_message(OnMessage handler) override { on_message_ = std::move(handler); }
-  void on_gone(OnGone) override {}  // connectionless to its users: sessions expire instead
+  // Connectionless to its users: only of those that are cut off for taking nothing. Other sessions expire.
+  void on_gone(OnGone handler) override { on_gone_ = std::move(handler); }
   size_t message_size_max() const override { return messages_->message_size_max(); }
   std::string address() const override { return messages_->name(); }
   Result<PeerId> add_peer(std::string_view address) override;
@@ -46,6 +47,7 @@ class OfiCoreFabric final : public CoreFabric, public Port, public Pollable {
   };
   explicit OfiCoreFabric(Core& core) : core_(core) {}
   Result<void> listen(const Options& options, const Depths& depths, memory::Arena& arena);
+  void cut(fi_addr_t address);
   Result<std::string> checked_name(std::string_view claimed) const;
 
   Core& core_;
@@ -55,6 +57,7 @@ class OfiCoreFabric final : public CoreFabric, public Port, public Pollable {
   std::unique_ptr<Waiter> waiter_;
   std::unique_ptr<DataPool> pool_;
   OnMessage on_message_;
+  OnGone on_gone_;
   std::unordered_map<PeerId, Peer> peers_;
   PeerId next_peer_ = 1;
   bool added_ = false;

@@ -44,7 +44,7 @@ void set_environment(const Depths& depths, std::optional<size_t> max_sge = std::
     const auto set = [&](const char* name, const std::string& value) {
       if (getenv(name) == nullptr) added.push_back(name + ("=" + value));
     };
-    const std::string sends = std::to_string(depths.sends);
+    const std::string sends = std::to_string(depths.sends_per_connection);
     const std::string receives = std::to_string(depths.receives);
     // rxm sizes a device's completion queue as rx + tx x universe; its default exceeds what many devices have.
     set("FI_UNIVERSE_SIZE", std::to_string(depths.universe));
@@ -60,7 +60,8 @@ void set_environment(const Depths& depths, std::optional<size_t> max_sge = std::
     // monitors would also patch this process's munmap.
     set("FI_MR_CACHE_MAX_COUNT", "0");
     set("FI_MR_CACHE_MONITOR", "disabled");
-    for (const char* name : {"FI_OFI_RXM_TX_SIZE", "FI_OFI_RXM_MSG_TX_SIZE", "FI_VERBS_TX_SIZE"}) set(name, sends);
+    set("FI_OFI_RXM_TX_SIZE", std::to_string(depths.sends));
+    for (const char* name : {"FI_OFI_RXM_MSG_TX_SIZE", "FI_VERBS_TX_SIZE"}) set(name, sends);
     if (max_sge) {
       for (const char* name : {"FI_VERBS_TX_IOV_LIMIT", "FI_VERBS_RX_IOV_LIMIT"}) set(name, std::to_string(*max_sge));
     }
@@ -141,12 +142,12 @@ Result<void> check_device(const Options& options, const Depths& depths, const fi
   }
   if (options.cq_size && *options.cq_size > has->completions)
     return refuse("cq_size", *options.cq_size, has->completions);
-  const size_t needed = depths.receives + depths.sends * depths.universe;
+  const size_t needed = depths.receives + depths.sends_per_connection * depths.universe;
   if (needed <= has->completions) return {};
   log::error(
       "fabric: max_send_wr {} and max_recv_wr {} make a completion queue of {}, the device {} has {}: set "
       "rdma.cq_size between {} and that",
-      depths.sends, depths.receives, needed, device, has->completions, depths.sends + depths.receives);
+      depths.sends_per_connection, depths.receives, needed, device, has->completions, depths.sends + depths.receives);
   return fail(Errc::bad_config, "rdma: the completion queue exceeds what the device has");
 }
 
@@ -171,6 +172,8 @@ Result<Depths> depths(const Options& options) {
   Depths d;
   d.sends = options.max_send_wr.value_or(d.sends);
   d.receives = options.max_recv_wr.value_or(d.receives);
+  // Who asks for sizes gets queues of just these.
+  if (options.max_send_wr || options.cq_size) d.sends_per_connection = d.sends;
   if (d.sends == 0 || d.receives == 0 || d.sends > 65536 || d.receives > 65536) {
     return fail(Errc::bad_config, "rdma: max_send_wr and max_recv_wr are 1 to 65536");
   }

@@ -13,6 +13,9 @@ namespace verbena::fabric::ofi {
 // Work requests with their defaults filled in.
 struct Depths {
   size_t sends = 128;
+  // verbs: of them to one peer, the depth of a connection's send queue, which is most of what a session takes here. One
+  // below a power of two: soft-RoCE rounds up to that.
+  size_t sends_per_connection = 63;
   size_t receives = 128;
   size_t completions = 256;
   size_t universe = 16;  // verbs: connections of one endpoint whose sends fit the device's completion queue at once

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/copy.h"
 #include "fabric/ofi/data_pool.h"
 
 namespace verbena::fabric::ofi {
@@ -71,7 +72,7 @@ Task<Result<void>> PoolWindow::move(Access direction, std::byte* local, uint64_t
   const Result<void> outcome = co_await finished(transfer);
   if (outcome && landing.region) {
     landing.region.reset();  // from here on the owner of the window writes nothing there any more
-    std::memcpy(local, landing.bytes.get(), size);
+    copy_bytes(local, landing.bytes.get(), size);
   }
   co_return outcome;
 }

@@ -11,6 +11,9 @@ namespace {
 // Of one connection, before the next has its turn. Who keeps to the credits of a session has fewer messages under way.
 constexpr size_t receives_per_turn = 2;
 constexpr size_t messages_per_turn = 64;
+// Held back: a record and a call to the kernel cost more than to copy so much.
+constexpr size_t held_frame_max = 16 * KiB;
+constexpr size_t held_max = 64 * KiB;
 
 }  // namespace
 
@@ -27,6 +30,7 @@ Connection::Connection(std::shared_ptr<PortShared> shared, PeerId peer, uint64_t
 }
 
 Connection::~Connection() {
+  let_go_of_held();
   if (open_) Counters::get().connections.add(-1);
   shared_->queued -= queued_;
   Counters::get().queued.add(-static_cast<int64_t>(queued_));
@@ -142,9 +146,53 @@ Result<void> Connection::queue(const Frame& frame, std::span<const Bytes> pieces
   if (!outbox_.empty() && shared_->queued > shared_->options.queued_max) {
     return fail(Errc::would_block, "tcp: too much waits for slow peers");
   }
+  if (more || holds()) {
+    if (hold(frame, pieces)) return more ? Result<void>() : send_held();
+    if (holds()) VB_TRY(send_held());
+  }
   stream_.seal_little(crowded());
-  auto sent = outbox_.send(stream_, frame, pieces, more);
+  // Behind a frame without payload nothing follows that the kernel might wait for.
+  return was_sent(outbox_.send(stream_, frame, pieces, more && frame.payload != 0));
+}
+
+// Copies a small frame behind those that are held. False: it has to go by itself.
+bool Connection::hold(const Frame& frame, std::span<const Bytes> pieces) {
+  FrameHead head;
+  const size_t head_size = encode(frame, head);
+  std::vector<std::byte>& held = shared_->held;
+  if (frame.payload > held_frame_max) return false;
+  if (shared_->held_by != nullptr && (!holds() || held.size() + head_size + frame.payload > held_max)) {
+    send_held(*shared_);
+  }
+  if (!may_write_now()) return false;
+  shared_->held_by = this;
+  held.insert(held.end(), head.begin(), head.begin() + static_cast<ptrdiff_t>(head_size));
+  for (const Bytes& piece : pieces) held.insert(held.end(), piece.begin(), piece.end());
+  return true;
+}
+
+void Connection::send_held(PortShared& shared) {
+  // An error has closed it.
+  if (shared.held_by != nullptr) (void)shared.held_by->send_held();
+}
+
+Result<void> Connection::send_held() {
+  shared_->held_by = nullptr;
+  stream_.seal_little(crowded());
+  auto sent = outbox_.send_frames(stream_, shared_->held);
+  shared_->held.clear();
+  return was_sent(std::move(sent));
+}
+
+void Connection::let_go_of_held() {
+  if (!holds()) return;
+  shared_->held_by = nullptr;
+  shared_->held.clear();
+}
+
+Result<void> Connection::was_sent(Result<void> sent) {
   count_queued();
+  if (!outbox_.empty()) be_timed();
   if (!sent && sent.error().code != Errc::would_block) close(sent.error());
   // Sealed were so many bytes as are at once, and the socket has room: it will not say so again.
   if (sent && stream_.encrypted() && !outbox_.empty() && !stream_.backlogged()) flush();
@@ -175,11 +223,13 @@ Result<void> Connection::write_now(Bytes from, uint64_t window, uint64_t at) {
 }
 
 void Connection::start(Transfer& write) {
+  if (holds()) (void)send_held();  // which may be the connection's end
   if (!open_) {
     write.outcome = fail(Errc::closed, "tcp: the peer is gone");
     write.done = true;
     return;
   }
+  be_timed();
   transfers_.push_back(&write);
   outbox_.add(write.out);
   flush();
@@ -189,8 +239,10 @@ void Connection::start(Transfer& read, Frame frame) {
   read.operation = ++shared_->operations;
   frame.size = read.size;
   frame.operation = read.operation;
+  be_timed();
   transfers_.push_back(&read);
-  if (auto asked = queue(frame, {}, false); !asked && !read.done) complete(read, asked);
+  // Of a batch there are many. Between two turns of the port nobody sends what is held.
+  if (auto asked = queue(frame, {}, shared_->in_turn); !asked && !read.done) complete(read, asked);
 }
 
 void Connection::flush() {
@@ -215,7 +267,13 @@ void Connection::complete(Transfer& transfer, const Result<void>& outcome) {
   if (transfer.handler) shared_->done.push_back(&transfer);
 }
 
-void Connection::look_at_clock(SteadyClock::time_point now) {
+bool Connection::look_at_clock(SteadyClock::time_point now) {
+  close_if_late(now);
+  timed_ = open_ && (!ready_ || !transfers_.empty() || !outbox_.empty());
+  return timed_;
+}
+
+void Connection::close_if_late(SteadyClock::time_point now) {
   if (!open_) return;
   if (!ready_ && ready_by_ <= now) {
     Counters::get().refused.add();
@@ -237,6 +295,7 @@ void Connection::look_at_clock(SteadyClock::time_point now) {
 void Connection::close(const Error& why) {
   if (!open_) return;
   open_ = false;
+  let_go_of_held();
   Counters::get().connections.add(-1);
   stream_.close();  // from here on nobody reads or writes the transfers' memory
   while (!transfers_.empty()) complete(*transfers_.back(), std::unexpected(why));

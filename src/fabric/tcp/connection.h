@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -20,9 +21,15 @@ class Connection;
 struct PortShared {
   Options options;
   std::vector<std::byte> scratch;
+  // Small frames of one connection that others follow at once: they go out together, in one record or a few
+  // (Connection).
+  Connection* held_by = nullptr;
+  std::vector<std::byte> held;
+  bool in_turn = false;  // the port has its turn: what is held goes out at its end
   Port::OnMessage on_message;
   std::vector<Transfer*> done;                    // to be resumed by the port's next poll
   std::vector<std::weak_ptr<Connection>> closed;  // to be taken off the list by it
+  std::vector<std::weak_ptr<Connection>> timed;   // that have something to be done in time
   size_t queued = 0;                              // bytes, copied or sealed, that wait for all peers' sockets
   uint64_t operations = 0;                        // ids of reads given out
   size_t messages_left = SIZE_MAX;                // of all connections, in this turn of the port
@@ -57,6 +64,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
 
   // Small frames. Without an error the message goes out, unless the connection ends before.
   Result<void> send(Bytes first, Bytes second);
+  // What is held back of the port's connections. At the latest when the port has had its turn.
+  static void send_held(PortShared& shared);
   bool may_write_now() const { return open_ && outbox_.empty() && !stream_.backlogged() && ready_ && !crowded(); }
   Result<void> write_now(Bytes from, uint64_t window, uint64_t at);
 
@@ -64,8 +73,12 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void start(Transfer& write);
   void start(Transfer& read, Frame frame);
 
-  // Deadlines. Closes the connection when one has passed.
-  void look_at_clock(SteadyClock::time_point now);
+  // Deadlines. Closes the connection when one has passed. False: it has none, until it asks to be looked at again.
+  bool look_at_clock(SteadyClock::time_point now);
+  // From now on the port looks at its deadlines.
+  void be_timed() {
+    if (!std::exchange(timed_, true)) shared_->timed.push_back(weak_from_this());
+  }
   bool busy() const { return !transfers_.empty() || !outbox_.empty() || stream_.backlogged() || !ready_; }
 
   // Ends it: transfers fail with `why`, the socket is closed before they are told.
@@ -82,7 +95,13 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
 
   Result<size_t> read();
   Result<void> queue(const Frame& frame, std::span<const Bytes> pieces, bool more);
+  bool holds() const { return shared_->held_by == this; }
+  bool hold(const Frame& frame, std::span<const Bytes> pieces);
+  Result<void> send_held();
+  void let_go_of_held();
+  Result<void> was_sent(Result<void> sent);
   void flush();
+  void close_if_late(SteadyClock::time_point now);
   void complete(Transfer& transfer, const Result<void>& outcome);
   Transfer* find(uint64_t operation);
   // Peers that take nothing hold half of what they may all together: from here on nobody's bytes are copied or sealed
@@ -104,6 +123,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   size_t messages_left_ = 0;  // of this connection, in this receive()
   Deadline ready_by_;
   bool open_ = true;
+  bool timed_ = false;  // on the port's list of those that have deadlines
   bool ready_ = false;  // TLS, where there is some, is done
   bool left_ = false;
   bool drained_ = false;  // the last read() brought all there was

@@ -1,4 +1,5 @@
 #include "fabric/tcp/frame_reader.h"
+#include "base/copy.h"
 
 #include <algorithm>
 #include <cstring>
@@ -48,7 +49,7 @@ Result<void> FrameReader::parse(Bytes bytes, FrameReceiver& receiver) {
   while (!bytes.empty()) {
     if (left_ != 0) {
       const size_t size = std::min<size_t>(left_, bytes.size());
-      if (into_ != nullptr) std::memcpy(into_, bytes.data(), size);
+      if (into_ != nullptr) copy_bytes(into_, bytes.data(), size);
       bytes = bytes.subspan(size);
       VB_TRY(took(size, receiver));
       continue;

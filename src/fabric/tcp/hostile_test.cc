@@ -2,6 +2,9 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_future.hpp>
+
 #include "fabric/tcp/arrivals.h"
 #include "fabric/tcp/link.h"
 #include "fabric/tcp/test_support.h"
@@ -309,6 +312,26 @@ TEST_F(TcpHostileFrames, AResetInTheMidstOfATransferEndsIt) {
   socket.reset();
   EXPECT_EQ(read.get().error().code, Errc::closed);
   writes.back().wait();
+  expect_alive(server_);
+}
+
+// What was held back for it is sent first, and finds that it is gone.
+TEST_F(TcpHostileFrames, AResetBehindFramesThatAreHeldEndsTheWriteThatSendsThem) {
+  RawSocket socket(server_);
+  ASSERT_TRUE(socket.shake_hands(1));
+  ASSERT_TRUE(socket.send_frame({.type = FrameType::message, .payload = 2}, as_bytes("hi")));
+  ASSERT_TRUE(eventually([&] { return server_.messages == 1; }));
+  const auto lease = server_.lease(1 * MiB, 1);
+  auto writing = server_.window({0, 64 * MiB, 2}, Access::server_writes);
+  auto write = server_.call([&] {
+    EXPECT_TRUE(writing->write_now(Bytes(lease.bytes()).first(8), 0));
+    socket.reset();
+    return boost::asio::co_spawn(server_.core.io(),
+                                 writing->write(lease.bytes(), 0, deadline_in(std::chrono::seconds(20))),
+                                 boost::asio::use_future);
+  });
+  ASSERT_EQ(write.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(write.get().error().code, Errc::closed);
   expect_alive(server_);
 }
 

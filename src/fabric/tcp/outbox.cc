@@ -41,6 +41,18 @@ Result<void> Outbox::send(Stream& stream, const Frame& frame, std::span<const By
   return {};
 }
 
+Result<void> Outbox::send_frames(Stream& stream, Bytes frames) {
+  const iovec place{const_cast<std::byte*>(frames.data()), frames.size()};
+  VB_ASSIGN(const size_t sent, stream.write(std::span(&place, 1)));
+  if (sent == frames.size()) {
+    if (stream.backlogged()) note_progress(true);
+    return {};
+  }
+  small_.insert(small_.end(), frames.begin() + static_cast<ptrdiff_t>(sent), frames.end());
+  note_progress(false);
+  return {};
+}
+
 bool Outbox::cancel(const Outgoing& outgoing) {
   const auto found = std::ranges::find(waiting_, &outgoing);
   if (found == waiting_.end()) return true;

@@ -131,6 +131,7 @@ void TcpPort::welcome(Arrivals::Welcome arrived) {
   }
   Counters::get().authenticated.add();
   by_session_.emplace(arrived.session, arrived.id);
+  connection->be_timed();  // for its handshake
   heat(connection);
   peers_.emplace(arrived.id, std::move(connection));
 }
@@ -179,6 +180,7 @@ void TcpPort::forget_closed() {
 // --- Polling ---------------------------------------------------------------------------------------------------------
 
 size_t TcpPort::poll() {
+  shared_->in_turn = true;
   size_t progress = resume_done();
   ++turns_;
   handshakes_left_ = handshakes_per_turn;
@@ -187,6 +189,8 @@ size_t TcpPort::poll() {
   progress += poll_hot();
   if (ask) progress += poll_kernel();
   if (!shared_->done.empty()) progress += resume_done();
+  shared_->in_turn = false;
+  Connection::send_held(*shared_);
   look_at_clock();
   if (!shared_->closed.empty()) forget_closed();
   return progress;
@@ -280,12 +284,16 @@ void TcpPort::look_at_clock() {
   next_look_ = now + look_every;
   arrivals_.expire(now);
   if (accept_again_) accept_all();
-  const bool sessions_too = now >= next_session_look_;
-  if (sessions_too) next_session_look_ = now + session_look_every;
+  // Those that have a deadline: thousands that rest cost nothing here.
+  std::erase_if(shared_->timed, [&](const std::weak_ptr<Connection>& weak) {
+    const auto connection = weak.lock();
+    return connection == nullptr || !connection->look_at_clock(now);
+  });
+  if (now < next_session_look_) return;
+  next_session_look_ = now + session_look_every;
+  // A session that ended, or was never used, keeps no connection.
   for (auto& [id, connection] : peers_) {
-    connection->look_at_clock(now);
-    // A session that ended, or was never used, keeps no connection.
-    if (sessions_too && find_key_ && !find_key_(connection->session(), nullptr)) remove_peer(id);
+    if (find_key_ && !find_key_(connection->session(), nullptr)) remove_peer(id);
   }
 }
 
@@ -294,6 +302,7 @@ bool TcpPort::busy() const {
 }
 
 bool TcpPort::arm() {
+  Connection::send_held(*shared_);
   if (!shared_->done.empty() || !shared_->closed.empty() || ask_kernel_) return false;
   // Events of what was read without epoll's word are stale; with them it would wake the loop at once.
   if (poll_kernel() != 0 || ask_kernel_) return false;

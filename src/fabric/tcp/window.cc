@@ -53,7 +53,10 @@ Task<Result<void>> TcpWindow::read(MutableBytes into, uint64_t at, Deadline dead
   co_return Result<void>{};
 }
 
-size_t TcpWindow::immediate_size_max() const { return connection_->may_write_now() ? at_once_max : 0; }
+// What is read comes when the client has answered.
+size_t TcpWindow::immediate_size_max() const {
+  return access_ == Access::server_writes && connection_->may_write_now() ? at_once_max : 0;
+}
 
 Result<void> TcpWindow::write_now(Bytes from, uint64_t at) {
   VB_TRY(check(Access::server_writes, from.size(), at));

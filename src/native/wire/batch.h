@@ -101,21 +101,22 @@ class BatchReader {
   static std::optional<BatchReader> open(Bytes body, Type type);
 
   const BatchHead& head() const { return head_; }
-  // The next item. False: malformed, or there is none any more.
+  // The next item. False: malformed, or there is none any more. `item` is a new one, or what next() has filled before.
   bool next(BatchItem& item);
   uint16_t left() const { return left_; }
   // All items were read, and nothing is behind them.
   bool complete() const { return left_ == 0 && in_.complete(); }
 
  private:
-  BatchReader(Bytes body, Type type) : in_(body), type_(type) {}
+  BatchReader(Bytes body, Type type) : in_(body), type_(type), allowed_(batch_fields(type)) {}
   bool read_head();
-  void read_key(BatchItem& item);
+  void read_key(BatchItem& item, size_t shared, std::string_view rest);
   void read_place(BatchItem& item);
   void read_stored(BatchItem& item);
 
   Reader in_;
   Type type_;
+  uint8_t allowed_;  // fields
   BatchHead head_;
   uint16_t left_ = 0;
   BatchPlace place_;

@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <cstring>
+
 #include "native/wire/batch.h"
+#include "native/wire/cursor.h"
 
 namespace verbena::native::wire {
 namespace {
@@ -14,21 +18,49 @@ void encode_batch_reply_head(Writer& out, uint8_t details, uint16_t answered) {
 }
 
 bool encode(Writer& out, const BatchEntry& entry, uint8_t details) {
-  out.u16(static_cast<uint16_t>(entry.code));
-  out.u8(static_cast<uint8_t>((entry.partial ? entry_partial : 0) | (entry.in_reply ? entry_inline : 0) |
+  const auto tells = [&](BatchDetails detail) { return entry.code == Errc::ok && (details & detail) != 0; };
+  const std::string_view etag = tells(detail_etag) ? entry.etag : std::string_view();
+  const std::string_view version = tells(detail_version) ? entry.version : std::string_view();
+  const bool has_checksum = tells(detail_checksum) && entry.checksum.has_value();
+  const std::string_view checksum = has_checksum ? entry.checksum->value : std::string_view();
+  constexpr size_t text_max = 0xff;
+  if (std::max({etag.size(), version.size(), checksum.size()}) > text_max) {
+    out.fail();
+    return false;
+  }
+  size_t size = batch_failure_size;
+  if (entry.code == Errc::ok) size += sizeof(uint64_t);
+  if (tells(detail_size)) size += 2 * sizeof(uint64_t);
+  if (tells(detail_etag)) size += 1 + etag.size();
+  if (tells(detail_version)) size += 1 + version.size();
+  if (tells(detail_checksum)) size += 1;
+  if (has_checksum) size += 1 + checksum.size();
+  // One look at the room for all of it: a batch has thousands of these.
+  const MutableBytes room = out.reserve(size);
+  if (room.empty()) return false;
+  std::byte* at = room.data();
+  const auto number = [&](auto value) {
+    value = little_endian(value);
+    std::memcpy(at, &value, sizeof value);
+    at += sizeof value;
+  };
+  const auto text = [&](std::string_view value) {
+    number(static_cast<uint8_t>(value.size()));
+    if (!value.empty()) std::memcpy(at, value.data(), value.size());
+    at += value.size();
+  };
+  number(static_cast<uint16_t>(entry.code));
+  number(static_cast<uint8_t>((entry.partial ? entry_partial : 0) | (entry.in_reply ? entry_inline : 0) |
                               (entry.listed_alone ? entry_listed_alone : 0)));
-  if (entry.code != Errc::ok) return out.ok();
-  out.u64(entry.length);
-  if ((details & detail_size) != 0) {
-    out.u64(entry.object_size);
-    out.i64(entry.modified_us);
+  if (entry.code == Errc::ok) number(entry.length);
+  if (tells(detail_size)) {
+    number(entry.object_size);
+    number(static_cast<uint64_t>(entry.modified_us));
   }
-  if ((details & detail_etag) != 0) put_text8(out, entry.etag);
-  if ((details & detail_version) != 0) put_text8(out, entry.version);
-  if ((details & detail_checksum) != 0) {
-    out.u8(entry.checksum ? static_cast<uint8_t>(entry.checksum->algorithm) : 0);
-    if (entry.checksum) put_text8(out, entry.checksum->value);
-  }
+  if (tells(detail_etag)) text(etag);
+  if (tells(detail_version)) text(version);
+  if (tells(detail_checksum)) number(static_cast<uint8_t>(has_checksum ? entry.checksum->algorithm : Algorithm{}));
+  if (has_checksum) text(checksum);
   return out.ok();
 }
 

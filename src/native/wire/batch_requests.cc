@@ -141,11 +141,26 @@ bool BatchReader::read_head() {
 
 bool BatchReader::next(BatchItem& item) {
   if (left_ == 0) return false;
-  item.fields = in_.u8();
-  item.bucket = in_.u8();
-  if ((item.fields & ~batch_fields(type_)) != 0 || item.bucket >= head_.buckets.count) in_.fail();
-  read_key(item);
+  // Fields and bucket, and by how much the key is what. One look at the bounds for all of it: there are thousands.
+  const Bytes raw = in_.bytes(6);
+  if (raw.size() != 6) return false;
+  const auto number = [&](size_t at) {
+    uint16_t value;
+    std::memcpy(&value, raw.data() + at, sizeof value);
+    return little_endian(value);
+  };
+  const uint8_t before = std::exchange(item.fields, static_cast<uint8_t>(raw[0]));
+  item.bucket = static_cast<uint8_t>(raw[1]);
+  if ((item.fields & ~allowed_) != 0 || item.bucket >= head_.buckets.count) in_.fail();
+  read_key(item, number(2), in_.text(number(4)));
   read_place(item);
+  constexpr uint8_t places = field_place | field_place_next;
+  // Most items have nothing else, nor had what is in `item`.
+  if (((item.fields | before) & ~places) == 0) {
+    if (!in_.ok()) return false;
+    --left_;
+    return true;
+  }
   if (item.has(field_range)) {
     item.range.first = in_.u64();
     item.range.last = in_.u64();
@@ -164,9 +179,7 @@ bool BatchReader::next(BatchItem& item) {
 }
 
 // So many bytes of the key before it, and then these.
-void BatchReader::read_key(BatchItem& item) {
-  const size_t shared = in_.u16();
-  const std::string_view rest = get_text16(in_, 0xffff);
+void BatchReader::read_key(BatchItem& item, size_t shared, std::string_view rest) {
   if (shared > key_size_ || shared + rest.size() > key_size_max || shared + rest.size() == 0) return in_.fail();
   if (!rest.empty()) std::memcpy(key_ + shared, rest.data(), rest.size());
   key_size_ = shared + rest.size();

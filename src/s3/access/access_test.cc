@@ -1,4 +1,5 @@
 // Who may do what, asked through the router.
+#include "s3/access/authorize.h"
 #include "s3/access/test_access.h"
 
 namespace verbena::s3 {
@@ -52,6 +53,63 @@ TEST_F(AccessTest, AWriterNeedsTheRightToWhatComesWithTheObject) {
   EXPECT_EQ(status(writer, "PUT", "/bucket/new", {{"x-amz-acl", "private"}}), 200);
   EXPECT_EQ(status(writer, "PUT", "/bucket/new", {{"x-amz-acl", "public-read"}}), 403);
   EXPECT_EQ(status(writer, "PUT", "/bucket/new", {{"x-amz-tagging", "a=b"}}), 403);
+}
+
+// What is said of the whole bucket is what would be said of each object, or nothing.
+TEST_F(AccessTest, WhoMayReadAllOfABucketMayReadEachOfItsObjects) {
+  const std::string all = R"({"Effect":"Allow","Action":"s3:*","Resource":"*"})";
+  const auto deny = [](const std::string& resource) {
+    return R"({"Effect":"Deny","Action":"s3:GetObject","Resource":")" + resource + R"("})";
+  };
+  struct Case {
+    auth::PrincipalPtr who;
+    bool all;
+  };
+  const auto user = [](const std::string& statements) { return user_of(alice, "user", statements); };
+  const Case cases[] = {
+      {alice_, true},
+      {auth::superuser(), true},
+      {bob_, false},
+      {user(all), true},
+      {user(""), false},
+      {user(R"({"Effect":"Allow","Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/*"})"), true},
+      {user(R"({"Effect":"Allow","Action":"s3:PutObject","Resource":"*"})"), false},
+      {user(R"({"Effect":"Allow","Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/a*"})"), false},
+      {user("[" + all + "," + deny("arn:aws:s3:::bucket/secret/*") + "]"), false},
+      {user("[" + all + "," + deny("arn:aws:s3:::other/*") + "]"), true},
+      {user("[" + all + "," + deny("*") + "]"), false},
+      {user(R"({"Effect":"Allow","Action":"s3:*","Resource":"*","Condition":{"Bool":{"aws:SecureTransport":"true"}}})"),
+       false}};
+  const std::string policies[] = {"", allow("\"*\"", "s3:GetObject"),
+                                  R"({"Effect":"Deny","Principal":"*","Action":"s3:GetObject",)"
+                                  R"("Resource":"arn:aws:s3:::bucket/secret/*"})"};
+  for (const std::string& policy_text : policies) {
+    if (!policy_text.empty()) EXPECT_EQ(policy(policy_text).status, 204);
+    const BucketAccessPtr access = run(bucket_access(service, "bucket")).value();
+    int wholly = 0;
+    for (size_t i = 0; i < std::size(cases); ++i) {
+      Caller caller;
+      caller.identity.principal = cases[i].who;
+      caller.identity.anonymous = false;
+      const bool whole = authorize_all(service, caller, *access, action::get_object);
+      wholly += whole ? 1 : 0;
+      if (policy_text.empty()) EXPECT_EQ(whole, cases[i].all) << i;
+      for (const char* key : {"a", "b", "secret/x", "z/long/name"}) {
+        const store::ObjectInfo object;
+        const bool one =
+            authorize(service, caller, *access, {.action = action::get_object, .key = key, .object = &object})
+                .has_value();
+        if (whole) EXPECT_TRUE(one) << i << " " << key << " " << policy_text;
+      }
+    }
+    // A bucket's policy that tells keys apart leaves only those whom no policy binds.
+    if (&policy_text == &policies[2]) EXPECT_EQ(wholly, 0);
+  }
+  // Anonymous callers by the bucket's policy.
+  EXPECT_EQ(policy(allow("\"*\"", "s3:GetObject")).status, 204);
+  Caller stranger;
+  stranger.identity.anonymous = true;
+  EXPECT_TRUE(authorize_all(service, stranger, *run(bucket_access(service, "bucket")).value(), action::get_object));
 }
 
 TEST_F(AccessTest, AChangeIsOfTheVersionThatWasAskedAbout) {

@@ -253,6 +253,22 @@ Result<void> authorize(const Service& service, const Caller& caller, const Bucke
   return fail(Errc::access_denied, "authorize");
 }
 
+bool authorize_all(const Service& service, const Caller& caller, const BucketAccess& access, const Action& action) {
+  // The longest, so that a policy takes no less work for it than for any other.
+  static const std::string key(store::key_size_max, 'k');
+  const store::ObjectInfo object;
+  const Asked asked{.action = action, .key = key, .object = &object};
+  const auth::Principal* const principal = principal_of(caller);
+  const auth::BucketSession* const session = session_of(caller);
+  if (session != nullptr && (!access.directory || !allows(*session, access, action.in_session))) return false;
+  if (allowed_at_once(principal, access, asked) || root_may_always(principal, access, asked)) return true;
+  if (access.directory) return false;
+  const std::string prefix = arn_of(access.name, {.action = action});
+  if (access.policy != nullptr && depends_on_resource(*access.policy, prefix)) return false;
+  if (principal != nullptr && depends_on_resource(*principal, prefix)) return false;
+  return ask(service, caller, access, asked) == auth::Decision::allowed;
+}
+
 Result<void> could_authorize(const Service& service, const Caller& caller, const BucketAccess& access,
                              const Asked& asked) {
   // Nothing that is asked there depends on a key.

@@ -34,6 +34,11 @@ std::string_view owner_of(const Caller& caller);
 // access_denied. Allocates nothing for the owner's root and the superuser in a bucket without a policy.
 Result<void> authorize(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked);
 
+// Whether the caller may do this with every object of the bucket that has no attributes of its own (so no access
+// control list), whatever its key and whatever else a request says. False says nothing: authorize() is to be asked for
+// each. True holds as long as the caller's identity and the bucket's record are these.
+bool authorize_all(const Service& service, const Caller& caller, const BucketAccess& access, const Action& action);
+
 // Whether the caller could be allowed this at all: by the names in policies and lists alone, whatever conditions and
 // denials say, which may look at what has not come yet. Without a key, an action on objects is asked for on any object
 // of the bucket. For the time before a request's document is read; authorize() has the last word.

@@ -66,6 +66,7 @@ bool put_now(Service& service, const Caller& caller, PutNow& put) {
   whole.info.attributes = std::move(*attributes);
   whole.bytes = std::move(put.bytes);
   whole.executor = std::move(put.executor);
+  whole.more_follow = put.more_follow;
   whole.then = std::move(put.then);
   if (!service.store.put_whole(whole)) {
     put.bytes = std::move(whole.bytes);

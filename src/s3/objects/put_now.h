@@ -17,6 +17,7 @@ struct PutNow {
   std::vector<store::Checksum> expected{};
   memory::Chunk bytes{};
   boost::asio::any_io_executor executor{};
+  bool more_follow = false;  // as WholePut has it
   // What put_object() would return. Once: within put_now(), or later on the executor.
   std::move_only_function<void(Result<store::ObjectInfo>)> then{};
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "store/read_runs.h"
 
 namespace verbena::s3 {
 namespace {
@@ -36,6 +37,7 @@ ReadAhead::ReadAhead(boost::asio::any_io_executor executor, memory::Arena& arena
                      std::shared_ptr<store::ObjectReader> reader, uint64_t offset, uint64_t length, Way* way)
     : executor_(std::move(executor)),
       reader_(std::move(reader)),
+      run_bytes_(store::run_bytes_of(*reader_)),
       share_(arena, peer, length),
       wait_max_(arena.budget().limits().wait_max),
       rest_{offset, length},
@@ -43,18 +45,36 @@ ReadAhead::ReadAhead(boost::asio::any_io_executor executor, memory::Arena& arena
 
 bool ReadAhead::in_memory(const Range& range) const { return !reader_->peek(range.offset, range.length).bytes.empty(); }
 
-// Takes what is offered freely and never waits: the chunk that is wanted next must not wait behind later ones.
+size_t ReadAhead::chunks_of_run() const {
+  const uint64_t bytes = std::min(rest_.length, run_bytes_ - rest_.offset % run_bytes_);
+  return static_cast<size_t>((bytes + store::ObjectReader::chunk_size_max - 1) / store::ObjectReader::chunk_size_max);
+}
+
+// A run is started as a whole, where there is memory, so that its engine fetches it in one call.
 void ReadAhead::start() {
-  while (rest_.length > 0 && pending_.size() < depth_max && !in_memory(rest_)) {
-    const size_t offer = share_.offer();
-    if (offer < memory::Budget::chunk_max && (offer < memory::Budget::chunk_max / 4 || !pending_.empty())) return;
-    auto charge = share_.try_take(std::max(memory_for(rest_.offset, rest_.length), memory::Budget::unit));
-    if (!charge) return;
-    const size_t length = reader_->fit(rest_.offset, at_most_a_chunk(rest_.length), charge->bytes());
-    pending_.push_back(
-        {{rest_.offset, length}, {executor_, read_chunk(reader_, rest_.offset, length, std::move(*charge))}});
-    rest_.skip(length);
+  const uint64_t two_runs = 2 * run_bytes_ / store::ObjectReader::chunk_size_max;
+  const size_t depth = std::max<size_t>(depth_max, two_runs);
+  while (rest_.length > 0) {
+    const size_t chunks = chunks_of_run();
+    if (pending_.size() + chunks > depth) return;
+    for (size_t i = 0; i < chunks && rest_.length > 0; ++i) {
+      if (!start_chunk()) return;
+    }
   }
+}
+
+// Takes what is offered freely and never waits: the chunk that is wanted next must not wait behind later ones.
+bool ReadAhead::start_chunk() {
+  if (in_memory(rest_)) return false;
+  const size_t offer = share_.offer();
+  if (offer < memory::Budget::chunk_max && (offer < memory::Budget::chunk_max / 4 || !pending_.empty())) return false;
+  auto charge = share_.try_take(std::max(memory_for(rest_.offset, rest_.length), memory::Budget::unit));
+  if (!charge) return false;
+  const size_t length = reader_->fit(rest_.offset, at_most_a_chunk(rest_.length), charge->bytes());
+  pending_.push_back(
+      {{rest_.offset, length}, {executor_, read_chunk(reader_, rest_.offset, length, std::move(*charge))}});
+  rest_.skip(length);
+  return true;
 }
 
 // What was started ahead is read again later: what it holds may be just what the wanted chunk needs.

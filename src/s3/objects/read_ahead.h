@@ -18,7 +18,7 @@ namespace verbena::s3 {
 
 class ReadAhead {
  public:
-  static constexpr size_t depth_max = 3;  // chunks of 1 MiB in flight
+  static constexpr size_t depth_max = 3;  // chunks of 1 MiB in flight, or two runs (store/read_runs.h)
 
   // The memory is asked for in the name of `peer`, a client's address. Arena and address outlive this, and so does
   // `way` (may be null), which gets what next() waited for.
@@ -43,12 +43,15 @@ class ReadAhead {
     Pending<memory::Chunk> read;
   };
   bool in_memory(const Range& range) const;  // nothing to overlap with
+  size_t chunks_of_run() const;              // to the end of the one that `rest_` begins in
   void start();
+  bool start_chunk();
   void give_back();
   Task<Result<memory::Chunk>> read_now();
 
   boost::asio::any_io_executor executor_;
   std::shared_ptr<store::ObjectReader> reader_;
+  const uint64_t run_bytes_;
   memory::Share share_;
   const std::chrono::milliseconds wait_max_;
   Range rest_;

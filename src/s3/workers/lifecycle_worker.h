@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "s3/buckets/lifecycle_rules.h"
+#include "s3/service.h"
 
 namespace verbena::s3 {
 

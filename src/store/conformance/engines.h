@@ -6,12 +6,10 @@
 #include <string>
 
 #include "store/conformance/far_store.h"
+#include "store/conformance/rados_rig.h"
 #include "store/conformance/rig.h"
 #include "store/local/test_store.h"
 #include "store/memory/memory_store.h"
-#ifdef VERBENA_RADOS
-#include "store/conformance/rados_rig.h"
-#endif
 
 namespace verbena::store::conformance {
 
@@ -77,12 +75,10 @@ inline std::ostream& operator<<(std::ostream& out, const EngineUnderTest& engine
 
 // Where there is a cluster for it, tests/rados runs them on that, too.
 inline std::vector<EngineUnderTest> with_rados(std::vector<EngineUnderTest> engines) {
-#ifdef VERBENA_RADOS
   if (!RadosRig::has_cluster()) return engines;
   engines.push_back({"Rados", [] { return std::make_unique<RadosRig>(); }});
   engines.push_back({"RadosSplitting", [] { return std::make_unique<SplittingRadosRig>(); }});
   engines.push_back({"RadosKeeping", [] { return std::make_unique<KeepingRadosRig>(); }});
-#endif
   return engines;
 }
 

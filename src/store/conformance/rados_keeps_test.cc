@@ -1,6 +1,5 @@
 // Several servers over RADOS that answer for keys from memory: what one of them has changed no other one answers any
 // more. On the cluster that tests/rados starts.
-#ifdef VERBENA_RADOS
 #include <boost/asio/post.hpp>
 
 #include <latch>
@@ -406,4 +405,3 @@ TEST_F(KeepingOnRados, MoreServersThanAGuardHasRoomForAnswerAllTheSame) {
 
 }  // namespace
 }  // namespace verbena::store::conformance
-#endif

@@ -1,6 +1,5 @@
 // What only the engine over RADOS has: tablets that are split, and calls that can be counted. On the cluster that
 // tests/rados starts.
-#ifdef VERBENA_RADOS
 #include <boost/asio/post.hpp>
 
 #include <latch>
@@ -197,6 +196,31 @@ TEST_F(OnRados, NoChangeNamesWhatWasTakenBetweenTwoSigns) {
   ASSERT_TRUE(t.put("b", "k", bytes)) << "what is begun now is of its life now";
   EXPECT_EQ(*t.get("b", "k"), bytes);
   EXPECT_FALSE(t.leaks());
+}
+
+// As of a server that was killed in between, or whose call landed after it had been given up.
+TEST_F(OnRados, AChangeThatNobodyWasToldOfIsFoundWhenItIsToldAgain) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.run(t.engine().set_document("b", "policy", "old")));
+  const auto other = rados::RadosStore::connect(t.options);
+  ASSERT_TRUE(other) << other.error();
+  const auto known = [&] { return t.run((*other)->document("b", "policy")).value(); };
+  const auto text = [&] { return known() ? *known() : std::string(); };
+  ASSERT_EQ(text(), "old");
+  auto& engine = parts_of(t);
+  const uint64_t id = engine.buckets.find("b")->id;
+  const auto state = t.run(engine.registry.load(id));
+  ASSERT_TRUE(state);
+  rados::Registry::Fill fill = [](librados::ObjectWriteOperation& op) {
+    const std::map<std::string, rados::Buffer> row = {{"cpolicy", rados::to_buffer("new")}};
+    op.omap_set(row);
+  };
+  ASSERT_TRUE(t.run(engine.registry.change_rows(*state, std::move(fill))));
+  EXPECT_EQ(text(), "old") << "nobody was told";
+  engine.neighbours->tell_again(id, 1);
+  EXPECT_TRUE(eventually([&] { return text() == "new"; }));
 }
 
 TEST_F(OnRados, AMarkThatComesTooLateTakesNoOtherChangeAlong) {
@@ -484,4 +508,3 @@ TEST_F(OnRados, RequestsCostFewCallsHoweverManyKeysThereAre) {
 
 }  // namespace
 }  // namespace verbena::store::conformance
-#endif

@@ -217,7 +217,9 @@ VolumeKind volume_kind(const Bucket& bucket) {
 }
 
 void add_blob(Batch& batch, const WrittenBlob& blob) {
-  if (blob.ref.kind == BlobKind::in_index) batch.put(Family::in_index, keys::in_index(blob.ref.id), blob.in_index);
+  if (blob.ref.kind == BlobKind::in_index) {
+    batch.put_unread(Family::in_index, keys::in_index(blob.ref.id), blob.in_index);
+  }
   for (size_t i = 0; i < blob.segments.size(); ++i) {
     const Segment& segment = blob.segments[i];
     batch.put(Family::segments, keys::segment(blob.ref.id, static_cast<uint32_t>(i)), encode(segment));

@@ -8,8 +8,16 @@
 
 namespace verbena::store::local {
 
+Result<std::string> IndexTransaction::get(Table table, std::string_view key) {
+  if (table != Table::meta) return batch().get(family(table), key);
+  if (!bucket_row_key_.empty() && key == bucket_row_key_) return bucket_row_;
+  VB_ASSIGN(bucket_row_, batch().get(Family::meta, key));
+  bucket_row_key_ = key;
+  return bucket_row_;
+}
+
 std::unique_ptr<store::Cursor> IndexTransaction::cursor(Table table, std::string prefix, std::string_view from) {
-  auto cursor = std::make_unique<Cursor>(batch_.cursor(family(table), std::move(prefix)));
+  auto cursor = std::make_unique<Cursor>(batch().cursor(family(table), std::move(prefix)));
   if (!from.empty()) cursor->seek(from);
   return cursor;
 }
@@ -19,23 +27,23 @@ void IndexTransaction::kill(const BlobRef& blob) {
     case BlobKind::empty:
       return;
     case BlobKind::in_index:
-      batch_.erase(Family::in_index, keys::in_index(blob.id));
+      batch().erase(Family::in_index, keys::in_index(blob.id));
       return;
     case BlobKind::extents:
-      batch_.put(Family::meta, keys::dead(blob.id), "");
+      batch().put(Family::meta, keys::dead(blob.id), "");
       dead_.push_back(blob.id);
       return;
   }
 }
 
 void IndexTransaction::abandon(uint64_t bucket) {
-  batch_.put(Family::meta, keys::removed_bucket(bucket), "");
-  batch_.erase(Family::meta, keys::usage(bucket));
+  batch().put(Family::meta, keys::removed_bucket(bucket), "");
+  batch().erase(Family::meta, keys::usage(bucket));
   abandoned_.push_back(bucket);
 }
 
 void IndexTransaction::count_from_zero(uint64_t bucket) {
-  batch_.put(Family::meta, keys::usage(bucket), encode(Usage()));
+  batch().put(Family::meta, keys::usage(bucket), encode(Usage()));
 }
 
 void IndexTransaction::keep_count(const std::shared_ptr<const Bucket>& bucket) {
@@ -45,6 +53,12 @@ void IndexTransaction::keep_count(const std::shared_ptr<const Bucket>& bucket) {
     own->change += counted_;
     own->completes |= completes_;
   }
+  forget_count();
+}
+
+void IndexTransaction::roll_back() {
+  batch().roll_back();
+  forget_bucket_row();  // it may be what was taken back
   forget_count();
 }
 
@@ -59,7 +73,7 @@ void IndexTransaction::put_usage() {
     const Bucket& bucket = *counted.bucket;
     if (bucket.uncounted.load() && !counted.completes) continue;
     if (std::ranges::find(abandoned_, bucket.id) != abandoned_.end()) continue;
-    batch_.put(Family::meta, keys::usage(bucket.id), encode(bucket.committed.read() + counted.change));
+    batch().put(Family::meta, keys::usage(bucket.id), encode(bucket.committed.read() + counted.change));
   }
 }
 
@@ -83,7 +97,8 @@ Mutation mutation_of(Change change) {
                     .blob = std::static_pointer_cast<VolumeBlobWriter>(std::move(change.blob)),
                     .runs = {},
                     .bucket = std::move(change.bucket),
-                    .takes_space = change.takes_space};
+                    .takes_space = change.takes_space,
+                    .more_follow = change.more_follow};
   if (mutation.blob) mutation.runs = mutation.blob->take_runs();
   return mutation;
 }

@@ -2,6 +2,7 @@
 // changes through the committer, which judges them one after the other.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <string>
 #include <vector>
@@ -34,18 +35,24 @@ class IndexView final : public View {
   const Visible visible_;
 };
 
-// A batch as the transaction of one change after the other. Of the committer's.
+// Batches as the transaction of one change after the other. Of the committer's.
 class IndexTransaction final : public Transaction {
  public:
   IndexTransaction(Index& index, const std::function<uint64_t()>& next_id, int64_t now_us)
-      : batch_(index), next_id_(next_id), now_us_(now_us) {}
+      : index_(index), next_id_(next_id), now_us_(now_us) {
+    batches_.emplace_back(index);
+  }
 
-  Result<std::string> get(Table table, std::string_view key) override { return batch_.get(family(table), key); }
+  Result<std::string> get(Table table, std::string_view key) override;
   std::unique_ptr<store::Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
   void put(Table table, std::string_view key, std::string_view value) override {
-    batch_.put(family(table), key, value);
+    if (table == Table::meta) forget_bucket_row();
+    batch().put(family(table), key, value);
   }
-  void erase(Table table, std::string_view key) override { batch_.erase(family(table), key); }
+  void erase(Table table, std::string_view key) override {
+    if (table == Table::meta) forget_bucket_row();
+    batch().erase(family(table), key);
+  }
   void kill(const BlobRef& blob) override;
   void abandon(uint64_t bucket) override;
   void count(const Usage& change) override { counted_ += change; }
@@ -56,7 +63,8 @@ class IndexTransaction final : public Transaction {
   int64_t now_us() const override { return now_us_; }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
-  Batch& batch() { return batch_; }
+  // What was changed since the last next_batch().
+  Batch& batch() { return batches_.back(); }
   const std::vector<uint64_t>& dead() const { return dead_; }  // blobs that have a dead record now
 
  private:
@@ -71,8 +79,18 @@ class IndexTransaction final : public Transaction {
   void forget_count();
   // The rows of usage as they are with the batch. One for each bucket, however many changes there are.
   void put_usage();
+  // The batch has been written; changes from here on go into another. What was counted stays counted.
+  void next_batch() {
+    batches_.emplace_back(index_);
+    forget_bucket_row();
+  }
+  void roll_back();
+  void forget_bucket_row() { bucket_row_key_.clear(); }
 
-  Batch batch_;
+  Index& index_;
+  std::deque<Batch> batches_;
+  // The last row of meta that was looked up: of changes that come together most are of one bucket, which each asks for.
+  std::string bucket_row_key_, bucket_row_;
   const std::function<uint64_t()>& next_id_;
   const int64_t now_us_;
   std::vector<uint64_t> dead_, abandoned_;

@@ -1,7 +1,9 @@
 // The two queues of the committer beside each other, and what readers see meanwhile.
 #include <future>
+#include <thread>
 
 #include "store/local/test_store.h"
+#include "store/whole_put.h"
 
 namespace verbena::store::local {
 namespace {
@@ -144,6 +146,172 @@ TEST_F(CommitTest, ManyRemovalsFromAMemoryBucketAreNotASyncEach) {
   for (int i = 0; i < count; ++i) ASSERT_TRUE(t_.remove("memory", std::to_string(i)));
   EXPECT_LT(fs_.syncs(index_folder) - index, count / 4u);
   EXPECT_LT(fs_.syncs(volume_folder) - volumes, count / 4u);
+  t_.expect_no_leak();
+}
+
+// Small objects that are put together, each saying that more follow.
+class Series {
+ public:
+  explicit Series(TestStore& t) : t_(t) {}
+  static std::string name(size_t i) { return "series-" + std::to_string(i); }
+  static std::string bytes_of(size_t i) { return pattern(1000 + i, i); }
+
+  // Hands them over; outcomes come while the loop runs.
+  void begin(size_t count, bool last_says_more = false) {
+    outcomes_.assign(count, std::nullopt);
+    left_ = count;
+    for (size_t i = 0; i < count; ++i) {
+      const std::string key = name(i), bytes = bytes_of(i);
+      WholePut put{.bucket = "sync", .key = key, .info = {}, .bytes = t_.chunk(bytes), .executor = {}, .then = {}};
+      put.info.size = bytes.size();
+      put.info.etag = TestStore::etag_of(bytes);
+      put.executor = t_.io().get_executor();
+      put.more_follow = last_says_more || i + 1 != count;
+      put.then = [this, i](Result<ObjectInfo> stored) {
+        EXPECT_FALSE(outcomes_[i]) << "told twice";
+        outcomes_[i] = std::move(stored);
+        --left_;
+      };
+      ASSERT_TRUE(t_.store->put_whole(put));
+      if (i % 40 == 39) std::this_thread::sleep_for(100us);  // so that a piece is written before the rest is here
+    }
+  }
+  void wait() {
+    t_.io().restart();
+    const auto waits = boost::asio::make_work_guard(t_.io());
+    while (left_ != 0) t_.io().run_one();
+  }
+  void put(size_t count) {
+    begin(count);
+    wait();
+  }
+  size_t stored() const {
+    return static_cast<size_t>(std::ranges::count_if(outcomes_, [](const auto& each) { return each && *each; }));
+  }
+  // Every acknowledged one whole, none of the others.
+  void expect_what_was_told() {
+    for (size_t i = 0; i < outcomes_.size(); ++i) {
+      auto got = t_.get("sync", name(i));
+      if (*outcomes_[i]) {
+        ASSERT_TRUE(got) << i;
+        EXPECT_TRUE(*got == bytes_of(i)) << i;
+      } else {
+        EXPECT_EQ(got.error(), Errc::no_such_key) << i;
+      }
+    }
+    EXPECT_EQ(t_.usage("sync")->objects, stored());
+  }
+
+  void put(WholePut put, std::optional<Result<ObjectInfo>>& told) {
+    ++left_;
+    put.executor = t_.io().get_executor();
+    put.then = [&](Result<ObjectInfo> stored) {
+      told = std::move(stored);
+      --left_;
+    };
+    ASSERT_TRUE(t_.store->put_whole(put));
+  }
+
+ private:
+  TestStore& t_;
+  std::vector<std::optional<Result<ObjectInfo>>> outcomes_;
+  size_t left_ = 0;
+};
+
+TEST_F(CommitTest, ManyThatFollowEachOtherShareOneSyncOfTheLog) {
+  const uint64_t index = fs_.syncs(index_folder), volumes = fs_.syncs(volume_folder);
+  Series series(t_);
+  series.put(200);
+  EXPECT_EQ(series.stored(), 200u);
+  // One, as long as all of them come within Committer::Options::gather_max: a busy machine may need longer.
+  EXPECT_LE(fs_.syncs(index_folder) - index, 8u);
+  EXPECT_EQ(fs_.syncs(volume_folder) - volumes, 0u);
+  series.expect_what_was_told();
+  t_.close();
+  fs_.crash(FaultyFileSystem::Loss::unsynced, 1);
+  t_.open();
+  series.expect_what_was_told();
+}
+
+TEST_F(CommitTest, NothingOfASeriesIsShownBeforeTheSyncOfAll) {
+  fs_.hold_syncs(index_folder);
+  Series series(t_);
+  series.begin(100);
+  fs_.wait_for_held_sync();
+  EXPECT_EQ(t_.get("sync", Series::name(0)).error(), Errc::no_such_key);
+  EXPECT_EQ(t_.list("sync")->entries.size(), 0u);
+  fs_.release_syncs();
+  series.wait();
+  EXPECT_EQ(series.stored(), 100u);
+  series.expect_what_was_told();
+}
+
+TEST_F(CommitTest, ASeriesWhoseLastOnesNeverComeIsNotWaitedForLong) {
+  Series series(t_);
+  series.begin(3, /*last_says_more=*/true);
+  series.wait();
+  EXPECT_EQ(series.stored(), 3u);
+  ASSERT_TRUE(t_.put("sync", "another", "x"));
+  EXPECT_EQ(t_.list("sync")->entries.size(), 4u);
+}
+
+TEST_F(CommitTest, OneOfASeriesThatIsRefusedTakesNoOthersAlong) {
+  const std::string bytes = "locked";
+  WholePut locked{.bucket = "sync", .key = "locked", .info = {}, .bytes = t_.chunk(bytes), .executor = {}, .then = {}};
+  locked.info.size = bytes.size();
+  locked.info.lock.legal_hold = true;  // the bucket has no locks
+  std::optional<Result<ObjectInfo>> told;
+  Series series(t_);
+  series.begin(40, /*last_says_more=*/true);
+  series.put(std::move(locked), told);
+  series.wait();
+  ASSERT_TRUE(told && !*told);
+  EXPECT_EQ(told->error(), Errc::invalid_request);
+  EXPECT_EQ(series.stored(), 40u);
+  series.expect_what_was_told();
+}
+
+// Whichever of a group's writes or syncs it is, of several pieces.
+TEST(SeriesFailureTest, WhatFailsIsNotThereAndWhatWasAcknowledgedSurvivesAPowerCut) {
+  for (const Fault fault : {Fault::no_space, Fault::io_error}) {
+    bool more = true;
+    for (uint64_t n = 0; more && n < 64 && !testing::Test::HasFailure(); ++n) {
+      SCOPED_TRACE("operation " + std::to_string(n));
+      FaultyFileSystem fs;
+      TestStore t(&fs);
+      t.open();
+      t.make_bucket("sync");
+      Series series(t);
+      fs.fail_at(n, fault);
+      series.put(150);
+      more = fs.fault_happened();
+      fs.fail_at(0, Fault::none);
+      series.expect_what_was_told();
+      t.close();
+      fs.crash(FaultyFileSystem::Loss::unsynced, n);
+      t.open();
+      series.expect_what_was_told();
+    }
+  }
+}
+
+// Found while it was there, judged when it is not.
+TEST_F(CommitTest, ABucketThatGoesBeforeTheChangeIsJudgedTakesNothing) {
+  t_.make_bucket("other");
+  fs_.hold_syncs(index_folder);
+  auto held = put_elsewhere("other", "k", "x");
+  fs_.wait_for_held_sync();
+  auto removal = std::async(std::launch::async, [this] { return Core(t_).run(t_.store->remove_bucket("sync")); });
+  EXPECT_EQ(removal.wait_for(200ms), std::future_status::timeout);
+  auto late = put_elsewhere("sync", "k", "late");
+  EXPECT_EQ(late.wait_for(200ms), std::future_status::timeout);
+  fs_.release_syncs();
+  EXPECT_TRUE(held.get());
+  ASSERT_TRUE(removal.get());
+  EXPECT_EQ(late.get().error(), Errc::no_such_bucket);
+  t_.make_bucket("sync");  // somebody else's, of the same name
+  EXPECT_EQ(t_.get("sync", "k").error(), Errc::no_such_key);
+  EXPECT_EQ(t_.usage("sync")->objects, 0u);
   t_.expect_no_leak();
 }
 

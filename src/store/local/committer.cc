@@ -64,13 +64,7 @@ Task<Result<void>> Committer::submit(Mutation mutation) {
 }
 
 void Committer::submit(Mutation mutation, boost::asio::any_io_executor executor, Committed done) {
-  auto post = [executor = std::move(executor), done = std::move(done)](const Result<void>& result) mutable {
-    boost::asio::post(executor, [done = std::move(done), result, given = HandOver()]() mutable {
-      given.taken();
-      done(result);
-    });
-  };
-  enqueue({std::move(mutation), std::move(post), {}, ticks()});
+  enqueue({std::move(mutation), std::move(done), std::move(executor)});
 }
 
 void Committer::enqueue(Pending pending) {
@@ -81,50 +75,129 @@ void Committer::enqueue(Pending pending) {
     if (queue.stopping) {
       refusal = {Errc::closed, 0, "store is closed"};
     } else if (queue.waiting.size() < options_.queue_max) {
+      // Who waits and says that no more follow is not to be kept by others' batches.
+      const bool closing = !queue.waiting.empty() && !queue.more_follow;
+      queue.more_follow = queue.durable && pending.mutation.more_follow && !closing;
       queue.waiting.push_back(std::move(pending));
-      queue.wake.notify_one();
+      if (queue.waiting.size() == queue.wanted || !queue.more_follow) queue.wake.notify_one();
       return;
     }
   }
   garbage_.reclaim(std::move(pending.mutation.runs));
-  pending.done(std::unexpected(refusal));
+  pending.mutation = {};
+  pending.outcome = std::unexpected(refusal);
+  std::vector<Pending> refused;
+  refused.push_back(std::move(pending));
+  answer(std::move(refused));
 }
 
 void Committer::loop(CommitQueue& queue) {
   std::unique_lock lock(queue.mutex);
   for (;;) {
+    queue.wanted = 1;
     queue.wake.wait(lock, [&] { return queue.stopping || !queue.waiting.empty(); });
     if (queue.waiting.empty()) return;
-    std::vector<Pending> group;
-    while (!queue.waiting.empty() && group.size() < options_.group_max) {
-      group.push_back(std::move(queue.waiting.front()));
-      queue.waiting.pop_front();
-    }
     lock.unlock();
-    process(queue, std::move(group));
+    answer(process(queue));
     lock.lock();
   }
 }
 
-void Committer::process(CommitQueue& queue, std::vector<Pending> group) {
-  for (const Pending& pending : group) waits().observe_since(pending.queued);
-  if (queue.durable) sync_data(group);
-  refuse_without_space(group);
-  write_index(queue, group);
+Committer::Group::Group(Committer& committer)
+    : transaction(committer.index_, committer.options_.next_id, committer.options_.clock->now_us()),
+      until(SteadyClock::now() + committer.options_.gather_max) {}
+
+// What waits, as far as the group has room. False: none came, and it is complete.
+bool Committer::take(CommitQueue& queue, Group& group) {
+  std::unique_lock lock(queue.mutex);
+  if (!group.open || group.members.size() >= options_.group_max) return false;
+  queue.wanted = options_.piece_size;
+  const bool in_time = queue.wake.wait_until(lock, group.until, [&] {
+    return queue.stopping || !queue.more_follow || queue.waiting.size() >= options_.piece_size;
+  });
+  group.open = in_time && queue.more_follow;
+  if (!in_time) queue.more_follow = false;  // it was not true, or not soon enough
+  if (queue.waiting.empty()) return false;
+  const size_t before = group.members.size();
+  while (!queue.waiting.empty() && group.members.size() < options_.group_max) {
+    // A bucket's removal takes a row along that the other queue writes: not since the snapshot of the first piece.
+    if (!group.hidden.empty() && queue.waiting.front().mutation.bucket == nullptr) {
+      group.open = false;
+      break;
+    }
+    group.members.push_back(std::move(queue.waiting.front()));
+    queue.waiting.pop_front();
+  }
+  return group.members.size() != before;
+}
+
+namespace {
+
+bool has_data(const Mutation& mutation) { return !mutation.runs.empty(); }
+
+}  // namespace
+
+std::vector<Committer::Pending> Committer::process(CommitQueue& queue) {
+  Group group(*this);
+  // Of a group that waits for no sync, all is under the one lock: what it changes and what it counts belong together.
+  std::unique_lock lock(index_mutex_, std::defer_lock);
+  do {
+    const size_t from = group.members.size();
+    if (!take(queue, group)) break;
+    // Data is synced before the index is written: one sync of a volume is to be enough for the whole group.
+    while (std::ranges::any_of(group.members.begin() + static_cast<ptrdiff_t>(from), group.members.end(), has_data,
+                               &Pending::mutation) &&
+           take(queue, group)) {
+    }
+    const Members members = Members(group.members).subspan(from);
+    for (const Pending& pending : members) waits().observe_since(pending.queued);
+    if (queue.durable) sync_data(members);
+    refuse_without_space(members);
+    lock.lock();
+    write_piece(queue, group, from);
+    if (queue.durable) lock.unlock();
+  } while (queue.durable && group.written);
+  finish(queue, group, lock);
+  lock.unlock();
   hand_over(group);
-  for (Pending& pending : group) {
+  for (Pending& pending : group.members) {
     // Only a refused mutation still has its runs.
     garbage_.reclaim(std::move(pending.mutation.runs));
     // What the closures hold goes before the caller hears: it may end the store next.
     pending.mutation = {};
-    pending.done(pending.outcome);
+  }
+  return std::move(group.members);
+}
+
+// One wake-up of an executor for many who wait there, but not for so many at once that others of it had to wait long.
+void Committer::answer(std::vector<Pending> members) {
+  constexpr size_t together_max = 32;
+  struct Answers {
+    std::vector<std::pair<Committed, Result<void>>> all;
+    HandOver given;
+  };
+  for (size_t i = 0; i < members.size();) {
+    if (!members[i].executor) {
+      members[i].done(members[i].outcome);
+      ++i;
+      continue;
+    }
+    Answers answers;
+    const auto executor = members[i].executor;
+    for (; i < members.size() && members[i].executor == executor && answers.all.size() < together_max; ++i) {
+      answers.all.emplace_back(std::move(members[i].done), std::move(members[i].outcome));
+    }
+    boost::asio::post(executor, [answers = std::move(answers)]() mutable {
+      answers.given.taken();
+      for (auto& [done, outcome] : answers.all) done(std::move(outcome));
+    });
   }
 }
 
 // A bucket that has become durable meanwhile gets what it promises. One that has become a `memory` bucket must not have
 // its keys changed by both queues at a time: what one of them takes back, the other may have replaced.
-void Committer::hand_over(std::vector<Pending>& group) {
-  std::erase_if(group, [&](Pending& pending) {
+void Committer::hand_over(Group& group) {
+  std::erase_if(group.members, [&](Pending& pending) {
     if (!pending.other_queue) return false;
     pending.other_queue = false;
     enqueue(std::move(pending));
@@ -132,8 +205,8 @@ void Committer::hand_over(std::vector<Pending>& group) {
   });
 }
 
-void Committer::sync_data(std::vector<Pending>& group) {
-  for (Pending& pending : group) {
+void Committer::sync_data(Members members) {
+  for (Pending& pending : members) {
     for (const Run& run : pending.mutation.runs) {
       // Volume::sync() is free when the group's first member has paid for all.
       pending.outcome = run.volume->sync();
@@ -142,12 +215,12 @@ void Committer::sync_data(std::vector<Pending>& group) {
   }
 }
 
-void Committer::refuse_without_space(std::vector<Pending>& group) {
-  bool asks = std::any_of(group.begin(), group.end(), [](const Pending& p) { return p.mutation.takes_space; });
+void Committer::refuse_without_space(Members members) {
+  bool asks = std::any_of(members.begin(), members.end(), [](const Pending& p) { return p.mutation.takes_space; });
   if (!asks) return;
   auto space = volumes_.has_space();
   if (space && *space) return;
-  for (Pending& pending : group) {
+  for (Pending& pending : members) {
     if (pending.outcome && pending.mutation.takes_space) {
       pending.outcome = fail(Errc::insufficient_storage, "commit: too little free space left");
     }
@@ -165,63 +238,68 @@ Result<void> Committer::recover_index() {
   return {};
 }
 
-// The members of the group that hold, in the batch.
-std::vector<size_t> Committer::apply(const CommitQueue& queue, std::vector<Pending>& group,
-                                     IndexTransaction& transaction) {
-  std::vector<size_t> applied;
-  for (size_t i = 0; i < group.size(); ++i) {
-    Pending& pending = group[i];
+// The members from `from` on that hold, in the batch.
+void Committer::apply(const CommitQueue& queue, Group& group, size_t from) {
+  IndexTransaction& transaction = group.transaction;
+  for (size_t i = from; i < group.members.size(); ++i) {
+    Pending& pending = group.members[i];
     if (!pending.outcome) continue;
     pending.other_queue = is_durable(pending.mutation) != queue.durable;
     if (pending.other_queue) continue;
     const size_t dead = transaction.dead_.size(), abandoned = transaction.abandoned_.size(),
                  effects = transaction.effects_.size();
-    transaction.batch_.save();
+    transaction.batch().save();
     pending.outcome = pending.mutation.judge(transaction);
     if (pending.outcome) {
-      if (pending.mutation.blob) add_blob(transaction.batch_, pending.mutation.blob->written());
+      if (pending.mutation.blob) add_blob(transaction.batch(), pending.mutation.blob->written());
       transaction.keep_count(pending.mutation.bucket);
-      applied.push_back(i);
+      group.applied.push_back(i);
     } else {
-      transaction.batch_.roll_back();
-      transaction.forget_count();
+      transaction.roll_back();
       transaction.dead_.resize(dead);
       transaction.abandoned_.resize(abandoned);
       transaction.effects_.resize(effects);
     }
   }
-  return applied;
 }
 
-void Committer::write_index(CommitQueue& queue, std::vector<Pending>& group) {
-  std::unique_lock lock(index_mutex_);
-  IndexTransaction transaction(index_, options_.next_id, options_.clock->now_us());
-  Batch& batch = transaction.batch_;
-  if (auto ready = recover_index(); !ready) return fail_all(group, {}, ready.error());
-  const std::vector<size_t> applied = apply(queue, group, transaction);
-  transaction.put_usage();
-  Result<void> written;
-  if (!batch.empty() && queue.durable) {
-    written = index_.write_hidden(batch);
-    lock.unlock();
-    if (written) {
-      const metrics::Timer timer(DiskTimes::get().log_sync);
-      written = index_.make_durable(batch);
-    }
-    lock.lock();
-  } else if (!batch.empty()) {
-    written = index_.write(batch);
+void Committer::write_piece(const CommitQueue& queue, Group& group, size_t from) {
+  IndexTransaction& transaction = group.transaction;
+  transaction.forget_bucket_row();  // the index was not locked since the last piece
+  group.written = recover_index();
+  if (group.written) {
+    apply(queue, group, from);
+    transaction.put_usage();
+    Batch& batch = transaction.batch();
+    if (batch.empty()) return;
+    group.written = queue.durable ? index_.write_hidden(batch) : index_.write(batch);
+    if (group.written && queue.durable) group.hidden.push_back(&batch);
+    transaction.next_batch();
   }
-  if (!written) return fail_all(group, applied, written.error());
-  succeed(queue, group, applied, transaction);
+  // Now, before the other queue makes the index recover: with this piece all of the group goes.
+  if (!group.written && !group.hidden.empty()) index_.give_up(group.hidden);
+}
+
+void Committer::finish(const CommitQueue& queue, Group& group, std::unique_lock<std::mutex>& lock) {
+  if (group.written && !group.hidden.empty()) {
+    const metrics::Timer timer(DiskTimes::get().log_sync);
+    group.written = index_.make_durable(group.hidden);
+  }
+  if (!lock) lock.lock();
+  if (group.written) {
+    succeed(queue, group);
+  } else {
+    fail_all(group);
+  }
 }
 
 // Effects are under the mutex: a bucket changes its queue between two groups of the other queue, not within one.
-void Committer::succeed(CommitQueue& queue, std::vector<Pending>& group, const std::vector<size_t>& applied,
-                        IndexTransaction& transaction) {
-  for (size_t i : applied) {
-    for (const Run& run : group[i].mutation.runs) volumes_.settle(run);
-    group[i].mutation.runs.clear();
+void Committer::succeed(const CommitQueue& queue, Group& group) {
+  const IndexTransaction& transaction = group.transaction;
+  for (size_t i : group.applied) {
+    auto& runs = group.members[i].mutation.runs;
+    for (const Run& run : runs) volumes_.settle(run);
+    runs.clear();
   }
   for (const auto& counted : transaction.usage_) {
     counted.bucket->count(counted.change);
@@ -231,20 +309,20 @@ void Committer::succeed(CommitQueue& queue, std::vector<Pending>& group, const s
   garbage_.add_dead(transaction.dead_, queue.durable);
   for (const uint64_t bucket : transaction.abandoned_) garbage_.add_removed_bucket(bucket);
   groups().add();
-  commits().add(applied.size());
+  commits().add(group.applied.size());
 }
 
-void Committer::fail_all(std::vector<Pending>& group, const std::vector<size_t>& applied, const Error& why) {
-  // A crash now may bring the batch back, so the bytes that it names must stay until the index has moved past it.
-  for (size_t i : applied) {
-    auto& runs = group[i].mutation.runs;
+void Committer::fail_all(Group& group) {
+  // A crash now may bring the batches back, so the bytes that they name must stay until the index has moved past them.
+  for (size_t i : group.applied) {
+    auto& runs = group.members[i].mutation.runs;
     std::move(runs.begin(), runs.end(), std::back_inserter(limbo_));
     runs.clear();
   }
-  for (Pending& pending : group) {
-    if (pending.outcome) pending.outcome = std::unexpected(why);
+  for (Pending& pending : group.members) {
+    if (pending.outcome) pending.outcome = std::unexpected(group.written.error());
   }
-  if (!applied.empty()) (void)recover_index();
+  if (!group.applied.empty()) (void)recover_index();
 }
 
 }  // namespace verbena::store::local

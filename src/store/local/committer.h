@@ -2,6 +2,9 @@
 // makes their data durable with one fdatasync per volume, evaluates each one's conditions in order against the index
 // and against those before it, writes one batch with one log sync, and answers all.
 //
+// Where a mutation says that more follow, its group is written piece by piece as they arrive, and one log sync at the
+// end is for all of them. A snapshot of before the first piece is what Visible::durable shows until then.
+//
 // There are two queues: `durable`, and `written_behind` for buckets with Durability::memory, which neither syncs nor
 // waits for those who do. Conditions are evaluated and batches written under one mutex, which makes "one owner per key"
 // hold; it is not held while the log is synced. What the durable queue has written is hidden until then from calls that
@@ -15,15 +18,18 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/task.h"
+#include "base/ticks.h"
 #include "store/local/catalogue.h"
 #include "store/local/garbage.h"
 #include "store/local/index.h"
@@ -40,6 +46,7 @@ struct Mutation {
   std::vector<Run> runs;                   // named by the index if this succeeds; the committer's from here on
   std::shared_ptr<const Bucket> bucket;    // decides the queue; null: durable
   bool takes_space = false;                // refused when the disk is nearly full; deletes are not
+  bool more_follow = false;                // Change::more_follow
 };
 
 class Committer {
@@ -49,6 +56,9 @@ class Committer {
     std::function<uint64_t()> next_id;
     size_t queue_max = 4096;
     size_t group_max = 256;
+    // Of a group that more follow to: how many are written at once, and how long all may be waited for.
+    size_t piece_size = 32;
+    std::chrono::microseconds gather_max{2000};
   };
   Committer(Index& index, Volumes& volumes, Garbage& garbage, Options options);
   ~Committer() { stop(); }
@@ -63,35 +73,52 @@ class Committer {
   // Likewise, without a coroutine: `done` runs on the executor.
   void submit(Mutation mutation, boost::asio::any_io_executor executor, Committed done);
   // Likewise: `done` runs on a thread of the committer's, or at once when it is refused.
-  void submit(Mutation mutation, Committed done) { enqueue({std::move(mutation), std::move(done), {}, false}); }
+  void submit(Mutation mutation, Committed done) { enqueue({std::move(mutation), std::move(done)}); }
 
  private:
   struct Pending {
     Mutation mutation;
     Committed done;
-    Result<void> outcome;
-    uint64_t queued = 0;       // ticks()
+    boost::asio::any_io_executor executor{};  // where `done` runs; none: on the queue's thread
+    Result<void> outcome{};
+    uint64_t queued = ticks();
     bool other_queue = false;  // its bucket has changed its durability meanwhile
+  };
+  // What becomes durable together, and is answered then.
+  struct Group {
+    explicit Group(Committer& committer);
+    std::vector<Pending> members;
+    std::vector<size_t> applied;  // of those: what the batches hold
+    IndexTransaction transaction;
+    Index::Hidden hidden;  // batches that are written and not durable yet
+    Result<void> written;
+    SteadyClock::time_point until;  // more may be waited for
+    bool open = true;               // more may come
   };
   struct CommitQueue {
     bool durable = true;
     std::mutex mutex;
     std::condition_variable wake;
     std::deque<Pending> waiting;
+    bool more_follow = false;  // as the last one said that came
+    size_t wanted = 1;         // of `waiting`, before the thread is worth waking
     bool stopping = false;
     std::thread thread;
   };
+  using Members = std::span<Pending>;
   void enqueue(Pending pending);
   void loop(CommitQueue& queue);
-  void process(CommitQueue& queue, std::vector<Pending> group);
-  void sync_data(std::vector<Pending>& group);
-  void refuse_without_space(std::vector<Pending>& group);
-  void hand_over(std::vector<Pending>& group);
-  void write_index(CommitQueue& queue, std::vector<Pending>& group);
-  void succeed(CommitQueue& queue, std::vector<Pending>& group, const std::vector<size_t>& applied,
-               IndexTransaction& transaction);
-  void fail_all(std::vector<Pending>& group, const std::vector<size_t>& applied, const Error& why);
-  std::vector<size_t> apply(const CommitQueue& queue, std::vector<Pending>& group, IndexTransaction& transaction);
+  std::vector<Pending> process(CommitQueue& queue);
+  bool take(CommitQueue& queue, Group& group);
+  void sync_data(Members members);
+  void refuse_without_space(Members members);
+  void hand_over(Group& group);
+  static void answer(std::vector<Pending> members);
+  void write_piece(const CommitQueue& queue, Group& group, size_t from);
+  void finish(const CommitQueue& queue, Group& group, std::unique_lock<std::mutex>& lock);
+  void succeed(const CommitQueue& queue, Group& group);
+  void fail_all(Group& group);
+  void apply(const CommitQueue& queue, Group& group, size_t from);
   Result<void> recover_index();
 
   Index& index_;

@@ -106,6 +106,11 @@ rocksdb::ColumnFamilyOptions family_options(Family family, const std::shared_ptr
   rocksdb::ColumnFamilyOptions options;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   options.write_buffer_size = 32 * MiB;
+  if (family == Family::objects) {
+    // A PUT looks for its key first, and most keys are new: this says so without a walk through the table in memory.
+    options.memtable_prefix_bloom_size_ratio = 0.02;
+    options.memtable_whole_key_filtering = true;
+  }
   // Small objects' bytes are often compressed already, and their CRC is over what is stored.
   options.compression = family == Family::in_index ? rocksdb::kNoCompression : rocksdb::kLZ4Compression;
   options.force_consistency_checks = true;
@@ -204,6 +209,11 @@ Batch::Batch(Index& index) : index_(index), batch_(rocksdb::BytewiseComparator()
 
 void Batch::put(Family family, std::string_view key, std::string_view value) {
   (void)batch_.Put(index_.handle(family), slice(key), slice(value));
+  ++changes_;
+}
+
+void Batch::put_unread(Family family, std::string_view key, std::string_view value) {
+  (void)batch_.GetWriteBatch()->Put(index_.handle(family), slice(key), slice(value));
   ++changes_;
 }
 
@@ -349,11 +359,13 @@ Cursor Index::cursor_of(Snapshot snapshot, Family family, std::string prefix, st
   return cursor_in(std::move(snapshot), family, std::move(prefix), from, Tier::disk);
 }
 
-void Index::hide() {
+bool Index::hide() {
+  if (before_hidden()) return false;
   Snapshot before = snapshot();
   const std::lock_guard lock(before_mutex_);
   before_ = std::move(before);
   hidings_.fetch_add(1, std::memory_order_acq_rel);
+  return true;
 }
 
 void Index::show() {
@@ -389,9 +401,9 @@ Result<void> Index::write(Batch& batch) {
 Result<void> Index::write_hidden(Batch& batch) {
   const std::lock_guard lock(write_mutex_);
   if (failed()) return fail(Errc::io_error, "index: an earlier write failed");
-  hide();
+  const bool first = hide();
   auto done = write_locked(batch);
-  if (!done) show();  // nothing of it is there to be seen
+  if (!done && first) show();  // nothing of it is there to be seen
   return done;
 }
 
@@ -412,18 +424,27 @@ struct Changed final : rocksdb::WriteBatch::Handler {
 
 }  // namespace
 
-Result<void> Index::make_durable(Batch& batch) {
+Result<void> Index::make_durable(const Hidden& batches) {
   const std::lock_guard lock(sync_mutex_);
   auto done = failed() ? fail(Errc::io_error, "index: an earlier write failed") : sync_locked();
   if (done) {
     show();
-    return done;
+  } else {
+    give_up_locked(batches);
   }
+  return done;
+}
+
+void Index::give_up(const Hidden& batches) {
+  const std::lock_guard lock(sync_mutex_);
+  give_up_locked(batches);
+}
+
+void Index::give_up_locked(const Hidden& batches) {
   failed_.store(true, std::memory_order_release);
   Changed changed;
-  (void)batch.batch_.GetWriteBatch()->Iterate(&changed);
+  for (Batch* batch : batches) (void)batch->batch_.GetWriteBatch()->Iterate(&changed);
   to_take_back_ = std::move(changed.keys);
-  return done;
 }
 
 Result<void> Index::replay(const std::vector<std::string>& batches) {
@@ -469,7 +490,7 @@ Result<void> Index::sync_locked() {
   return done;
 }
 
-// Puts back what the hidden batch changed.
+// Puts back what the hidden batches changed.
 Result<void> Index::take_back() {
   if (to_take_back_.empty()) return {};
   const Snapshot before = before_hidden();

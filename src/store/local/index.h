@@ -92,6 +92,8 @@ class Batch {
  public:
   explicit Batch(Index& index);
   void put(Family family, std::string_view key, std::string_view value);
+  // Likewise, of a row that nobody reads through this batch: it costs no place in what reads look through.
+  void put_unread(Family family, std::string_view key, std::string_view value);
   void erase(Family family, std::string_view key);
   Result<std::string> get(Family family, std::string_view key);  // not_found
   Cursor cursor(Family family, std::string prefix);
@@ -130,10 +132,13 @@ class Index {
   // succeeded; then it is certain that the batch did not happen. Until then all writes fail.
   Result<void> write(Batch& batch);
   // Atomic and durable, in two steps, so that others write while the log is synced: between them Visible::durable does
-  // not show the batch. One at a time; what batches of write() change meanwhile must be other keys. Errors as those of
-  // write().
+  // not show the batch. Several may be hidden before one make_durable() of them all; what batches of write() change
+  // meanwhile must be other keys. Errors as those of write().
+  using Hidden = std::vector<Batch*>;  // all that are
   Result<void> write_hidden(Batch& batch);
-  Result<void> make_durable(Batch& batch);  // the one that was hidden
+  Result<void> make_durable(const Hidden& batches);
+  // In place of make_durable(), after a write failed that belongs to them: the next recover() takes them back.
+  void give_up(const Hidden& batches);
   // Writes batches of a log again that RocksDB did not read (index_check.h), in their order; then all is durable.
   Result<void> replay(const std::vector<std::string>& batches);
   // All earlier writes are durable after this.
@@ -150,8 +155,9 @@ class Index {
   void count_removals(const Batch& batch);
   Result<void> write_locked(Batch& batch);
   Result<void> sync_locked();
-  void hide();
+  bool hide();  // false: something is hidden already
   void show();
+  void give_up_locked(const Hidden& batches);
   Snapshot before_hidden();  // null: nothing is hidden
   Result<std::string> get_in(const Snapshot& snapshot, Family family, std::string_view key, Tier tier);
   Cursor cursor_in(Snapshot snapshot, Family family, std::string prefix, std::string_view from, Tier tier);
@@ -172,7 +178,7 @@ class Index {
   std::atomic<uint64_t> hidings_{0};  // odd while a batch is hidden
   std::mutex before_mutex_;
   Snapshot before_;  // guarded by before_mutex_
-  // Family and key: what a batch changed whose log could not be synced, for recover(). Guarded by sync_mutex_.
+  // Family and key: what batches changed whose log could not be synced, for recover(). Guarded by sync_mutex_.
   std::vector<std::pair<uint32_t, std::string>> to_take_back_;
 };
 

@@ -93,7 +93,7 @@ TEST(IndexTest, WhatWasRefusedDoesNotComeBackAfterACrashRightAfterTheRecovery) {
       refused.put(Family::meta, "m", pattern(2 * MiB, seed));
       ASSERT_TRUE(index->write_hidden(refused));
       fs.fail_at(0, FaultyFileSystem::Fault::no_space);
-      ASSERT_FALSE(index->make_durable(refused));
+      ASSERT_FALSE(index->make_durable({&refused}));
       ASSERT_TRUE(index->recover());
       fs.fail_at(0, FaultyFileSystem::Fault::crash);
     }

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "base/checksum.h"
+#include "base/copy.h"
 #include "base/log.h"
 #include "store/local/blob_writer.h"
 #include "store/local/disk_times.h"
@@ -185,7 +186,7 @@ Task<Result<memory::Chunk>> VolumeReader::read(uint64_t offset, size_t length) {
     uint64_t from = offset + done - it->start;
     size_t n = std::min<uint64_t>(length - done, it->blob.size - from);
     VB_CO_ASSIGN(memory::Chunk chunk, co_await read_piece(*it, from, n));
-    std::memcpy(lease.data() + done, chunk.bytes.data(), n);
+    copy_bytes(lease.data() + done, chunk.bytes.data(), n);
     done += n;
   }
   Bytes bytes(lease.data(), length);

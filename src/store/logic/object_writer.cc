@@ -129,7 +129,9 @@ bool put_whole(Context& context, std::shared_ptr<const Bucket> bucket, WholePut&
     if (!done) return then(std::unexpected(done.error()));
     then(std::move(change->stored));
   };
-  context.rows->commit_then(put_change(change, bytes), put.executor, std::move(told));
+  Change row = put_change(change, bytes);
+  row.more_follow = put.more_follow;
+  context.rows->commit_then(std::move(row), put.executor, std::move(told));
   return true;
 }
 

@@ -358,7 +358,10 @@ Task<Result<void>> RadosCatalogue::commit_bucket(Change& change) {
   for (int attempt = 0; attempt < bucket_attempts_max; ++attempt) {
     auto done = co_await try_bucket(change);
     if (!done && done.error() == Errc::conditional_conflict) continue;  // somebody was faster
-    if (!done) co_return std::unexpected(done.error());
+    if (!done) {
+      if (done.error() == Errc::service_unavailable) tell_again_(change.place.bucket);  // it may be so, or come to be
+      co_return std::unexpected(done.error());
+    }
     if (*done) co_return Result<void>{};
   }
   co_return fail(Errc::slow_down, "rados: others change the bucket all the time");
@@ -437,8 +440,12 @@ Task<Result<void>> RadosCatalogue::create_bucket(Change& change) {
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
   uint64_t id = 0;
   for (int attempt = 0; attempt < bucket_attempts_max; ++attempt) {
-    VB_CO_ASSIGN(const bool done, co_await try_create(change, rows, id));
-    if (done) co_return Result<void>{};
+    const auto done = co_await try_create(change, rows, id);
+    if (!done) {
+      if (id != 0 && done.error() == Errc::service_unavailable) tell_again_(id);
+      co_return std::unexpected(done.error());
+    }
+    if (*done) co_return Result<void>{};
   }
   co_return fail(Errc::slow_down, "rados: others make buckets all the time");
 }

@@ -24,6 +24,7 @@ class RadosCatalogue final : public Catalogue {
  public:
   // `tell`: a change of a bucket or of its documents has happened; returns when every server knows.
   using Tell = std::function<Task<Result<void>>(uint64_t bucket)>;
+  using TellAgain = std::function<void(uint64_t bucket)>;  // where nobody knows whether it has changed
   // `fresh`: what is kept of buckets is what they are; without that nothing is changed.
   struct Parts {
     Registry& registry;
@@ -35,7 +36,8 @@ class RadosCatalogue final : public Catalogue {
     Ids& ids;
     Keeps& keeps;
   };
-  RadosCatalogue(const Parts& parts, const WallClock& clock, Tell tell, std::function<bool()> fresh)
+  RadosCatalogue(const Parts& parts, const WallClock& clock, Tell tell, TellAgain tell_again,
+                 std::function<bool()> fresh)
       : registry_(parts.registry),
         garbage_(parts.garbage),
         batcher_(parts.batcher),
@@ -46,6 +48,7 @@ class RadosCatalogue final : public Catalogue {
         keeps_(parts.keeps),
         clock_(clock),
         tell_(std::move(tell)),
+        tell_again_(std::move(tell_again)),
         fresh_(std::move(fresh)) {}
 
   View& at_hand(const Place& place) override;
@@ -101,6 +104,7 @@ class RadosCatalogue final : public Catalogue {
   Keeps& keeps_;
   const WallClock& clock_;
   const Tell tell_;
+  const TellAgain tell_again_;
   const std::function<bool()> fresh_;
   KeyLocks locks_;
 };

@@ -150,20 +150,20 @@ void Cluster::completed(librados::completion_t, void* raw) {
 Task<bool> Cluster::enter(size_t bytes) {
   {
     const std::lock_guard lock(mutex_);
-    if (waiters_.empty() && fits(bytes)) {
+    if (may_enter(bytes)) {
       ++in_flight_;
       bytes_ += bytes;
       co_return true;
     }
-    if (waiters_.size() >= waiters_max) co_return false;
+    if (row_waiters_.size() + byte_waiters_.size() >= waiters_max) co_return false;
   }
   auto executor = co_await boost::asio::this_coro::executor;
   auto initiate = [this, executor, bytes](auto handler) {
     auto shared = std::make_shared<decltype(handler)>(std::move(handler));
     auto go = [executor, shared] { boost::asio::post(executor, [shared]() mutable { (*shared)(true); }); };
     std::unique_lock lock(mutex_);
-    if (!waiters_.empty() || !fits(bytes)) {
-      waiters_.push_back({bytes, std::move(go)});
+    if (!may_enter(bytes)) {
+      queue_of(bytes).push_back({bytes, std::move(go), ++came_});
       return;
     }
     ++in_flight_;
@@ -186,11 +186,18 @@ void Cluster::leave(size_t bytes) {
 }
 
 void Cluster::wake() {
-  while (!waiters_.empty() && fits(waiters_.front().bytes)) {
+  for (;;) {
+    // Of those that fit, who came first.
+    std::deque<Waiter>* next = nullptr;
+    for (auto* queue : {&row_waiters_, &byte_waiters_}) {
+      if (queue->empty() || !fits(queue->front().bytes)) continue;
+      if (next == nullptr || queue->front().came < next->front().came) next = queue;
+    }
+    if (next == nullptr) return;
     ++in_flight_;
-    bytes_ += waiters_.front().bytes;
-    const auto go = std::move(waiters_.front().go);
-    waiters_.pop_front();
+    bytes_ += next->front().bytes;
+    const auto go = std::move(next->front().go);
+    next->pop_front();
     go();  // only posts
   }
 }
@@ -239,13 +246,14 @@ Task<int> Cluster::make_call(Start start, std::shared_ptr<void> keep, size_t byt
       std::move(initiate), boost::asio::use_awaitable, std::move(start), std::move(keep));
 }
 
-Task<int> Cluster::read(Pool pool, std::string object, librados::ObjectReadOperation op, std::shared_ptr<void> reply) {
+Task<int> Cluster::read(Pool pool, std::string object, librados::ObjectReadOperation op, std::shared_ptr<void> reply,
+                        size_t bytes) {
   counters().reads.add();
   auto held = std::make_shared<librados::ObjectReadOperation>(std::move(op));
   Start start = [this, pool, object = std::move(object), held](librados::AioCompletion* completion) {
     return context(pool).aio_operate(object, completion, held.get(), nullptr);
   };
-  co_return co_await call(std::move(start), std::move(reply), 0);
+  co_return co_await call(std::move(start), std::move(reply), bytes);
 }
 
 // Removals and changes of rows pass on a full pool; what would create an object gets ENOSPC at once instead of waiting

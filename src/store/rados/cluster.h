@@ -54,9 +54,11 @@ class Cluster {
 
   enum class Pool : uint8_t { index, data };
   // Both give librados's code: negative is an errno. Of a write nothing has happened, or all; after -ETIMEDOUT it may
-  // still happen. `reply` is what `op` writes into: it lives until librados has let go of it.
-  Task<int> read(Pool pool, std::string object, librados::ObjectReadOperation op, std::shared_ptr<void> reply);
-  // `bytes`: that it carries.
+  // still happen. `reply` is what `op` writes into: it lives until librados has let go of it. `bytes`: that the call
+  // brings or carries, where they are more than rows. Calls without do not wait behind those that wait for room for
+  // theirs.
+  Task<int> read(Pool pool, std::string object, librados::ObjectReadOperation op, std::shared_ptr<void> reply,
+                 size_t bytes = 0);
   Task<int> write(Pool pool, std::string object, librados::ObjectWriteOperation op, size_t bytes = 0);
 
   // Any other call that ends with a completion.
@@ -94,16 +96,20 @@ class Cluster {
   struct Waiter {
     size_t bytes;
     std::function<void()> go;
+    uint64_t came;
   };
   bool fits(size_t bytes) const {
     return closing_ || (in_flight_ < calls_max && (bytes_ == 0 || bytes_ + bytes <= bytes_max));
   }
+  std::deque<Waiter>& queue_of(size_t bytes) { return bytes == 0 ? row_waiters_ : byte_waiters_; }
+  bool may_enter(size_t bytes) { return fits(bytes) && queue_of(bytes).empty(); }
   std::mutex mutex_;                  // of all below
   size_t in_flight_ = 0, bytes_ = 0;  // that were let in
   size_t started_ = 0;                // of them, that librados has
   bool closing_ = false;
   std::condition_variable idle_;
-  std::deque<Waiter> waiters_;
+  std::deque<Waiter> row_waiters_, byte_waiters_;
+  uint64_t came_ = 0;
 };
 
 }  // namespace verbena::store::rados

@@ -232,6 +232,7 @@ Task<Result<void>> Garbage::look_at_signs() {
     VB_CO_TRY(co_await forget_server(registry_, name, value));
     signs_.erase(name);
     next_round_ = {};  // it may have left something
+    if (helpers_.server_gone && helpers_.on_duty && helpers_.on_duty()) helpers_.server_gone();
   }
   co_return Result<void>{};
 }

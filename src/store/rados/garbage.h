@@ -55,6 +55,8 @@ class Garbage {
     std::function<Task<Result<void>>(std::string tablet, std::set<uint64_t> living)> look_into_tablet;
     // Rows that outlive their tablet, as it goes.
     std::function<Task<Result<void>>(uint64_t bucket, std::map<std::string, std::string> rows)> rescue;
+    // A server has been silent for so long that it is none any more; said by the one on duty.
+    std::function<void()> server_gone;
   };
   Garbage(Registry& registry, boost::asio::io_context& io, uint64_t incarnation, Helpers helpers);
 

@@ -151,18 +151,27 @@ Task<> Keeps::leave() {
   for (const std::string& state : {live, broken}) (void)co_await remove(number, state);
 }
 
+Task<> Keeps::give_up() {
+  log::warn("rados: another server has waited for this one's answer: what it kept it keeps no more");
+  co_await leave();
+}
+
 Task<Result<void>> Keeps::pass() {
   if (keeper_ == 0) VB_CO_TRY(co_await begin());
   if (deaf_) {
     co_await unwatch();
-    VB_CO_TRY(co_await watch());
+    if (auto watched = co_await watch(); !watched) {
+      // Who has ended this keeper has taken away what it watches, too.
+      VB_CO_ASSIGN(const std::string row, co_await registry_.row(std::string(servers_object), keeper_row(keeper_)));
+      if (row != live) co_await give_up();
+      co_return watched;
+    }
   }
   const auto began = LeaseClock::now();
   const auto now = SteadyClock::now();
   VB_CO_ASSIGN(const std::string state, co_await registry_.row(std::string(servers_object), keeper_row(keeper_)));
   if (state != live) {
-    log::warn("rados: another server has waited for this one's answer: what it kept it keeps no more");
-    co_await leave();
+    co_await give_up();
     co_return Result<void>{};
   }
   until_.store(count(began + lease), std::memory_order_release);

@@ -77,6 +77,7 @@ class Keeps final : public librados::WatchCtx2, public std::enable_shared_from_t
   Task<Result<void>> watch();
   Task<> unwatch();
   Task<> leave();
+  Task<> give_up();  // what others have ended
   Task<Result<bool>> has_watcher(uint64_t keeper);
   Task<Result<void>> tell_one(uint64_t keeper, std::string message);
   Task<Result<void>> tell_all(std::vector<uint64_t> keepers, std::string message);

@@ -101,6 +101,7 @@ Task<> Neighbours::run() {
       }
     }
     if (!lost_) look_at_watch();
+    look_at_unsure();
     timer_.expires_after(look_every);
     boost::system::error_code woken;
     if (!stopping_) co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
@@ -113,6 +114,30 @@ void Neighbours::stop() {
   stopping_ = true;
   const auto self = shared_from_this();
   boost::asio::post(io_, [self] { self->timer_.cancel(); });
+}
+
+void Neighbours::tell_again(uint64_t bucket, int times) {
+  boost::asio::post(io_, [self = shared_from_this(), bucket, times] {
+    int& left = self->unsure_[bucket];
+    left = std::max(left, times);
+    self->next_again_ = {};
+  });
+}
+
+void Neighbours::look_at_unsure() {
+  const auto now = SteadyClock::now();
+  if (stopping_ || unsure_.empty() || now < next_again_) return;
+  next_again_ = now + again_every;
+  for (auto& [bucket, left] : unsure_) {
+    boost::asio::co_spawn(io_, tell_unsure(bucket), boost::asio::detached);
+    --left;
+  }
+  std::erase_if(unsure_, [](const auto& one) { return one.second <= 0; });
+}
+
+Task<> Neighbours::tell_unsure(uint64_t bucket) {
+  const auto self = shared_from_this();
+  if (auto told = co_await tell(bucket); !told) log::debug("rados: told again: {}", describe(told.error()));
 }
 
 Task<Result<void>> Neighbours::tell(uint64_t bucket) {
@@ -129,7 +154,7 @@ Task<Result<void>> Neighbours::tell(uint64_t bucket) {
     const int code = co_await cluster_.call_within(answer_max + cluster_.options().timeout, std::move(start), reply);
     if (code >= 0) co_return Result<void>{};
     if (code != -ETIMEDOUT && code != -Cluster::unanswered) co_return std::unexpected(to_error(code, "rados: notify"));
-  } while (SteadyClock::now() < until);
+  } while (SteadyClock::now() < until && !stopping_);
   co_return fail(Errc::service_unavailable, "The change is made, but a server of the cluster did not take note of it.");
 }
 

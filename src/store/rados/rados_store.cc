@@ -100,6 +100,8 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   helpers.rescue = [this](uint64_t bucket, std::map<std::string, std::string> rows) {
     return events->rescue(bucket, std::move(rows));
   };
+  // What it has changed it may have told nobody of.
+  helpers.server_gone = [this] { neighbours->tell_again(Neighbours::everything, 1); };
   garbage = std::make_shared<Garbage>(registry, io, *incarnation, std::move(helpers));
   if (auto signed_in = run(garbage->sign_in()); !signed_in) {
     return std::unexpected("the index pool: " + describe(signed_in.error()));
@@ -111,9 +113,10 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   neighbours = std::make_shared<Neighbours>(*cluster, io, std::move(hear));
   keeps = std::make_shared<Keeps>(registry, io, [this] { return duty->holds(); }, keep_rest);
   RadosCatalogue::Tell tell = [this](uint64_t bucket) { return neighbours->tell(bucket); };
+  RadosCatalogue::TellAgain tell_again = [this](uint64_t bucket) { neighbours->tell_again(bucket); };
   fresh = [this] { return neighbours->fresh(); };
   const RadosCatalogue::Parts parts{registry, *garbage, batcher, splitter, book, *events, ids, *keeps};
-  catalogue.emplace(parts, clock_source, std::move(tell), fresh);
+  catalogue.emplace(parts, clock_source, std::move(tell), std::move(tell_again), fresh);
   keeps_usage = true;
   keeps_events = true;
   rows = &*catalogue;
@@ -241,7 +244,10 @@ Task<Result<bool>> Engine::replace_accounts(std::optional<std::string> before, s
   const int code =
       co_await cluster->write(Cluster::Pool::index, std::string(accounts_object), std::move(op), text.size());
   if (code == -ECANCELED || code == -EEXIST) co_return false;
-  if (code < 0) co_return std::unexpected(to_error(code, "rados: accounts"));
+  if (code < 0) {
+    neighbours->tell_again(Neighbours::accounts);
+    co_return std::unexpected(to_error(code, "rados: accounts"));
+  }
   VB_CO_TRY(co_await neighbours->tell(Neighbours::accounts));
   co_return true;
 }

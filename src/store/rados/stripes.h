@@ -11,6 +11,7 @@
 #include "store/blobs.h"
 #include "store/rados/garbage.h"
 #include "store/rados/rows.h"
+#include "store/rados/stripe_blocks.h"
 
 namespace verbena::store::rados {
 
@@ -44,7 +45,6 @@ class StripeWriter final : public BlobWriter {
  private:
   struct Flights;
   void add(Bytes bytes);
-  void add_to_block(Bytes bytes);
   void launch();
   Task<Result<void>> wait_for_room(size_t in_flight_max);
 
@@ -53,10 +53,7 @@ class StripeWriter final : public BlobWriter {
   uint64_t size_ = 0, stripes_ = 0;
   std::string small_;
   bool striped_ = false, kept_ = false;
-  // The stripe that is being filled.
-  Buffer stripe_;
-  std::string checksums_;
-  uint32_t crc_ = 0;
+  StripeFill stripe_;
   std::shared_ptr<Flights> flights_;
 };
 

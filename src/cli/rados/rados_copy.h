@@ -1,5 +1,4 @@
-// `verbena rados import` and `export`: the way from a server by itself to a cluster, and back. Only in builds that have
-// the engine over Ceph.
+// `verbena rados import` and `export`: the way from a server by itself to a cluster, and back.
 #pragma once
 
 #include <string>

@@ -1,5 +1,4 @@
-#ifdef VERBENA_RADOS
-#include "cli/rados_copy.h"
+#include "cli/rados/rados_copy.h"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -206,4 +205,3 @@ int copy_out_of_cluster(const store::rados::Options& options, const std::string&
 }
 
 }  // namespace verbena::cli
-#endif

@@ -1,0 +1,50 @@
+#include "cli/rados/open_cluster.h"
+
+#include "store/rados/rados_store.h"
+
+namespace verbena::cli {
+namespace {
+
+using store::rados::RadosStore;
+
+// The accounts of all servers of a cluster.
+class AccountsInCluster final : public auth::SharedText {
+ public:
+  explicit AccountsInCluster(RadosStore& store) : store_(store) {}
+  Result<std::optional<std::string>> read() override { return store_.read_accounts(); }
+  Result<bool> replace(const std::optional<std::string>& before, const std::string& text) override {
+    return store_.replace_accounts(before, text);
+  }
+
+ private:
+  RadosStore& store_;
+};
+
+}  // namespace
+
+std::expected<server::ClusterEngine, std::string> open_cluster(const Config& config, memory::Arena& arena,
+                                                               server::ClusterListener listener) {
+  store::rados::Options options{.conf = config.rados.conf,
+                                .user = config.rados.user,
+                                .pool = config.rados.pool,
+                                .index_pool = config.rados.index_pool,
+                                .name_space = config.rados.name_space,
+                                .timeout = config.rados.timeout,
+                                .split_rows = config.rados.split_rows,
+                                .keeps = config.rados.keep,
+                                .arena = &arena};
+  options.on_change = std::move(listener.on_change);
+  options.on_accounts = std::move(listener.on_accounts);
+  auto opened = RadosStore::connect(options);
+  if (!opened) return std::unexpected("cannot open the store in the Ceph cluster: " + opened.error());
+  RadosStore& store = **opened;
+  server::ClusterEngine engine;
+  engine.accounts = std::make_unique<AccountsInCluster>(store);
+  engine.feeds = &store;
+  engine.shared_keys = &store;
+  engine.on_duty = [&store] { return store.on_duty(); };
+  engine.store = std::move(*opened);
+  return engine;
+}
+
+}  // namespace verbena::cli

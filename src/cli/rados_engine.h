@@ -1,0 +1,33 @@
+// The engine over Ceph as the commands use it: what rados/ supplies to the program that is linked with librados.
+// `verbena` itself is not, for librados takes longer to load than most commands take; it hands over to that one
+// (hand_over.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/cluster_engine.h"
+
+namespace verbena::cli {
+
+struct RadosFlags {
+  std::string config_path;
+  std::vector<std::string> set;
+  bool json = false, repair = false;
+  unsigned placement_groups = 32, copies = 3;
+  std::string erasure;  // "K+M"
+  std::string failure_domain = "host";
+  std::string directory;
+};
+
+// `verbena rados ...`: each blocks and returns an exit code.
+struct RadosEngine {
+  server::OpenCluster open;  // `verbena server`
+  int (*init)(const RadosFlags& flags);
+  int (*status)(const RadosFlags& flags);
+  int (*check)(const RadosFlags& flags);
+  int (*import_directory)(const RadosFlags& flags);
+  int (*export_directory)(const RadosFlags& flags);
+};
+
+}  // namespace verbena::cli

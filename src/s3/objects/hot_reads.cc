@@ -1,0 +1,31 @@
+#include "s3/objects/hot_reads.h"
+
+#include "auth/limits.h"
+#include "s3/access/authorize.h"
+
+namespace verbena::s3 {
+
+bool HotReads::may_read_all() {
+  const uint64_t access_now = service_->access->now();
+  const uint64_t credentials_now = caller_->identity.generation;
+  if (access_ == access_now && credentials_ == credentials_now) return all_;
+  const BucketAccess* const access = cached_access(*service_, bucket_);
+  if (access == nullptr) return false;  // who waits for it brings it
+  all_ = authorize_all(*service_, *caller_, *access, action::get_object);
+  access_ = access_now;
+  credentials_ = credentials_now;
+  return all_;
+}
+
+std::optional<std::shared_ptr<store::ObjectReader>> HotReads::find(std::string_view key) {
+  // Bytes are charged to who they are limited for by select() alone.
+  if (!may_read_all() || auth::rates_are_in_use()) return std::nullopt;
+  auto found = service_->store.hot(bucket_, key);
+  if (found == nullptr) return found;
+  // Encryption and lists are attributes.
+  const store::ObjectInfo& info = found->info();
+  if (!info.attributes.empty() || info.stored_size != 0) return std::nullopt;
+  return found;
+}
+
+}  // namespace verbena::s3
