@@ -97,7 +97,7 @@ def measure_per_core(program, seconds):
     """GETs by eight callers, so that neither server sleeps between them: what a second of its CPU answers."""
     common = ["--duration", str(seconds), "--ops", "get", "--sizes", sizes_text(SIZES[:3]), "--concurrency", "8"]
     return (bench(program, *common, "--durability", "memory", "--doors", "http,anonymous") +
-            yardsticks(program, *common, "--fabtests", "off", "--no-memcpy"))
+            yardsticks(program, *common, "--fabtests", "off", "--no-memcpy", "--plain-sends"))
 
 
 def throughput_md5(seconds):

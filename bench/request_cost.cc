@@ -6,6 +6,9 @@
 //   request_cost --case NAME           one case, --requests N times, inside counted_requests() (for callgrind);
 //                                      "reference" is none of the server's, but what counts of other toolchains are
 //                                      compared by
+//   request_cost --case NAME --seconds S [--messages N]
+//                                      of batches: how many objects the door serves in a second of its core; what its
+//                                      client and the transport do is not timed. The messages name other objects each
 //   request_cost --list                the cases
 //   request_cost --compiler            what built it, and how
 #include <arpa/inet.h>
@@ -31,11 +34,14 @@
 #include "auth/policy.h"
 #include "base/log.h"
 #include "counters.h"
+#include "fabric/tcp/tcp.h"
+#include "give_up.h"
 #include "http/s3_handler.h"
 #include "native/native.h"
 #include "native/wire/batch.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
+#include "native_peers.h"
 #include "reference_work.h"
 #include "s3/router.h"
 #include "store/hot_store.h"
@@ -46,62 +52,6 @@ namespace {
 
 namespace wire = native::wire;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
-
-[[noreturn]] void give_up(const std::string& why) {
-  fmt::print(stderr, "request_cost: {}\n", why);
-  std::_Exit(1);
-}
-template <class T>
-T must(Result<T> result, const char* what) {
-  if (!result) give_up(std::string(what) + ": " + describe(result.error()));
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
-
-// Memory of a client on the same host, as fabric/local shows it to the server.
-class SharedWindow final : public fabric::Window {
- public:
-  explicit SharedWindow(MutableBytes memory) : memory_(memory) {}
-  uint64_t size() const override { return memory_.size(); }
-  Task<Result<void>> write(Bytes from, uint64_t at, Deadline) override { co_return write_now(from, at); }
-  Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline) override { co_return read_now(into, at); }
-  size_t immediate_size_max() const override { return 256 * KiB; }
-  Result<void> write_now(Bytes from, uint64_t at) override {
-    std::memcpy(memory_.data() + at, from.data(), from.size());
-    return {};
-  }
-  Result<void> read_now(MutableBytes into, uint64_t at) override {
-    std::memcpy(into.data(), memory_.data() + at, into.size());
-    return {};
-  }
-
- private:
-  MutableBytes memory_;
-};
-
-class Port final : public fabric::Port {
- public:
-  void on_message(OnMessage handler) override { receive = std::move(handler); }
-  void on_gone(OnGone) override {}
-  size_t message_size_max() const override { return 16 * KiB; }
-  std::string address() const override { return "bench"; }
-  Result<fabric::PeerId> add_peer(std::string_view) override { return fail(Errc::unsupported, "bench"); }
-  void remove_peer(fabric::PeerId) override {}
-  Result<void> send(fabric::PeerId, Bytes message) override {
-    replies += 1;
-    reply_size = std::min(message.size(), reply.size());
-    std::memcpy(reply.data(), message.data(), reply_size);
-    return {};
-  }
-  Result<std::unique_ptr<fabric::Window>> open_window(fabric::PeerId, const fabric::WindowDescriptor& lent,
-                                                      fabric::Access) override {
-    return std::make_unique<SharedWindow>(MutableBytes(memory).first(lent.size));
-  }
-
-  OnMessage receive;
-  std::vector<std::byte> memory = std::vector<std::byte>(2 * MiB);
-  std::array<std::byte, 16 * KiB> reply{};
-  size_t reply_size = 0, replies = 0;
-};
 
 // A blocking HTTP client on a kept-alive connection, used when the server has nothing more to do.
 class HttpClient {
@@ -156,9 +106,10 @@ class Bench {
   Bench();
   ~Bench();
 
-  void native(wire::Type type, size_t size, uint64_t requests, Counts* counts);
+  enum class By { bare, tcp };  // bare: a transport that costs nothing but the copies
+  void native(wire::Type type, size_t size, uint64_t requests, Counts* counts, By by = By::bare);
   // One message of as many items as `items`: what an item costs is what all cost, divided.
-  void native_many(wire::Type type, size_t size, uint64_t items, Counts* counts);
+  void native_many(wire::Type type, size_t size, uint64_t items, Counts* counts, By by = By::bare);
   // Small appends to one object that come together and share a commit, each a message: what the core has with them.
   void append(size_t size, uint64_t requests, Counts* counts);
   enum class Http { get, anonymous_get, head, put };
@@ -193,7 +144,9 @@ class Bench {
   Answer exchange(HttpClient& client, const std::string& request);
   void put_object(size_t size, const std::string& bucket = "bench", const std::string& suffix = {});
   void open_session();
-  std::vector<std::byte> seal(wire::Type type, Bytes body, uint8_t flags);
+  Peer& peer(By by);
+  std::vector<std::byte> batch_of(wire::Type type, size_t size, uint64_t items, uint64_t first, uint64_t stride,
+                                  const std::optional<wire::Descriptor>& window);
 
   std::filesystem::path directory_;
   std::unique_ptr<memory::Arena> arena_;
@@ -206,7 +159,8 @@ class Bench {
   auth::Verifier verifier_{credentials_, system_clock(), {}};
   std::unique_ptr<s3::Service> service_;
   std::unique_ptr<s3::Router> router_;
-  Port port_;
+  BarePort port_;
+  std::unique_ptr<fabric::Port> tcp_port_;
   std::unique_ptr<native::NativeDoor> door_;
   std::unique_ptr<http::Listener> s3_listener_, session_listener_, user_listener_;
   std::unique_ptr<HttpClient> client_;
@@ -214,8 +168,7 @@ class Bench {
   const std::unique_ptr<auth::KeyRing> ring_ = auth::KeyRing::in_memory();
   std::unique_ptr<auth::IdentityStore> accounts_;
   std::unique_ptr<auth::Verifier> user_verifier_;
-  uint64_t session_ = 0, sequence_ = 0;
-  wire::LaneKeys lane_;
+  std::unique_ptr<Peer> bare_, tcp_;
 };
 
 constexpr const char *directory_bucket = "bench--local1-az1--x-s3", *user_bucket = "bench-general-bucket-01";
@@ -239,6 +192,8 @@ Bench::Bench() {
   router_ = std::make_unique<s3::Router>(*service_, nullptr, s3::Router::Options{});
   door_ = std::make_unique<native::NativeDoor>(*service_, verifier_, credentials_, native::Options{});
   must(door_->attach(core_, port_, "local", "/nowhere"), "native door");
+  tcp_port_ = must(fabric::tcp::listen(core_, {}), "tcp");
+  must(door_->attach(core_, *tcp_port_, "tcp"), "native door");
   s3_listener_ =
       must(http::listen(core_, "127.0.0.1", 0, {}, std::nullopt, http::make_s3_handler(verifier_, *router_)), "listen");
   session_listener_ = must(http::listen(core_, "127.0.0.1", 0, {}, std::nullopt, door_->session_handler()), "listen");
@@ -328,30 +283,17 @@ void Bench::open_session() {
   const auto answer = exchange(client, request("POST", "/-/session", wanted.dump(), session_listener_->port()));
   if (answer.status != 200) give_up("session: " + answer.body);
   const auto made = nlohmann::json::parse(answer.body);
-  session_ = std::stoull(made["session"].get<std::string>(), nullptr, 16);
+  const uint64_t session = std::stoull(made["session"].get<std::string>(), nullptr, 16);
   wire::Nonce server;
   std::ranges::copy(*from_hex(made["server_nonce"].get<std::string>()), server.begin());
-  lane_ = wire::derive_lane(wire::derive_master(keys_.secret_key, nonce, server, session_), 0);
-  std::vector<std::byte> body(1024);
-  wire::Writer out(body);
-  encode(out, wire::Hello{.message_size_max = 16 * KiB, .address = {}});
-  port_.receive(1, seal(wire::Type::hello, Bytes(body).first(out.size()), 0));
-  if (port_.replies != 1) give_up("no answer to HELLO");
+  const Place place{core_, *door_, session, wire::derive_master(keys_.secret_key, nonce, server, session)};
+  bare_ = std::make_unique<BarePeer>(place, 0, port_);
+  tcp_ = std::make_unique<TcpPeer>(place, 1, *tcp_port_);
+  bare_->hello();
+  tcp_->hello();
 }
 
-std::vector<std::byte> Bench::seal(wire::Type type, Bytes body, uint8_t flags) {
-  std::vector<std::byte> message(wire::frame_size + body.size());
-  std::ranges::copy(body, message.begin() + wire::header_size);
-  const wire::Header header{.type = static_cast<uint8_t>(type),
-                            .flags = flags,
-                            .session = session_,
-                            .sequence = ++sequence_,
-                            .request = sequence_,
-                            .body_length = static_cast<uint32_t>(body.size()),
-                            .timeout_ms = 1000};
-  wire::seal(lane_.to_server, header, message);
-  return message;
-}
+Peer& Bench::peer(By by) { return by == By::tcp ? *tcp_ : *bare_; }
 
 // callgrind collects inside this function alone.
 extern "C" __attribute__((noinline)) void counted_requests(const std::function<void()>& serve) {
@@ -359,10 +301,21 @@ extern "C" __attribute__((noinline)) void counted_requests(const std::function<v
   asm volatile("" ::: "memory");
 }
 
+// The time that serving took, where that is asked for.
+struct Stopwatch {
+  std::chrono::duration<double> wanted{0}, served{0};
+  uint64_t messages = 1;  // with other objects each, one after the other
+};
+Stopwatch stopwatch;
+
 // Once: as it is, with what it costs added to `counts`, or where callgrind counts.
 void run_request(const std::function<void()>& serve, bool counted, Counts* counts) {
   if (!counted) {
     serve();
+  } else if (stopwatch.wanted.count() != 0) {
+    const auto began = std::chrono::steady_clock::now();
+    serve();
+    stopwatch.served += std::chrono::steady_clock::now() - began;
   } else if (counts != nullptr) {
     begin_counting();
     serve();
@@ -376,18 +329,18 @@ void run_request(const std::function<void()>& serve, bool counted, Counts* count
   }
 }
 
-void Bench::native(wire::Type type, size_t size, uint64_t requests, Counts* counts) {
+void Bench::native(wire::Type type, size_t size, uint64_t requests, Counts* counts, By by) {
   put_object(size);
   const std::string key = key_of(size);
   std::vector<std::byte> body(4 * KiB);
   wire::Writer out(body);
-  const wire::Descriptor window{0, size, 1};
+  const wire::Descriptor window = peer(by).lend(size);
   if (type == wire::Type::get) {
     wire::Get get;
     get.bucket = "bench";
     get.key = key;
     get.window = window;
-    get.inline_max = 512;
+    get.inline_max = by == By::tcp ? 4096 : 512;  // what the server takes by default, and our client asks for
     encode(out, get);
   } else {
     wire::Put put;
@@ -399,55 +352,53 @@ void Bench::native(wire::Type type, size_t size, uint64_t requests, Counts* coun
   }
   const uint64_t warm_up = 16;
   for (uint64_t i = 0; i < requests + warm_up; ++i) {
-    const auto message = seal(type, Bytes(body).first(out.size()), wire::flag_window);
-    const size_t before = port_.replies;
+    const auto message = peer(by).seal(type, Bytes(body).first(out.size()), wire::flag_window);
     const bool counted = i >= warm_up;
-    const std::function<void()> serve = [&] {
-      port_.receive(1, message);
-      while (port_.replies == before) {
-        core_.io().restart();
-        core_.io().poll();
-      }
-    };
-    run_request(serve, counted, counts);
-    const Bytes reply = Bytes(port_.reply).first(port_.reply_size);
+    const Bytes reply = peer(by).exchange(message, [&](const auto& serve) { run_request(serve, counted, counts); });
     if (!wire::decode_object_reply(wire::body_of(reply))) give_up("a native request failed");
   }
 }
 
-void Bench::native_many(wire::Type type, size_t size, uint64_t items, Counts* counts) {
+// Objects first, first + stride, ... of which each is put first.
+std::vector<std::byte> Bench::batch_of(wire::Type type, size_t size, uint64_t items, uint64_t first, uint64_t stride,
+                                       const std::optional<wire::Descriptor>& window) {
   std::vector<std::byte> body(12 * KiB);
   wire::Writer out(body);
   wire::BatchWriter batch(out, type);
   wire::BatchHead head;
   head.details = wire::detail_etag | wire::detail_size | wire::detail_version;
-  if (type != wire::Type::head_many) head.windows.add({0, size * items, 1});
+  if (window) head.windows.add(*window);
   head.buckets.add("bench");
   batch.begin(head);
   wire::BatchItem item;
   for (uint64_t i = 0; i < items; ++i) {
-    const std::string suffix = "/" + std::to_string(i);
+    const std::string suffix = "/" + std::to_string(first + i * stride);
     put_object(size, "bench", suffix);
     const std::string key = key_of(size) + suffix;
     item.key = key;
-    if (type != wire::Type::head_many) item.fields = wire::field_place;
+    if (window) item.fields = wire::field_place;
     item.place = {0, i * size, size};
     if (!batch.add(item)) give_up("a batch does not fit a message");
   }
   batch.finish();
-  for (int round = 0; round < 3; ++round) {
-    const auto message = seal(type, Bytes(body).first(out.size()), 0);
-    const size_t before = port_.replies;
-    const std::function<void()> serve = [&] {
-      port_.receive(1, message);
-      while (port_.replies == before) {
-        core_.io().restart();
-        core_.io().poll();
-        door_->poll();
-      }
-    };
-    run_request(serve, round == 2, counts);
-    auto reply = wire::decode_batch_reply(wire::body_of(Bytes(port_.reply).first(port_.reply_size)));
+  body.resize(out.size());
+  return body;
+}
+
+void Bench::native_many(wire::Type type, size_t size, uint64_t items, Counts* counts, By by) {
+  std::optional<wire::Descriptor> window;
+  if (type != wire::Type::head_many) window = peer(by).lend(size * items);
+  std::vector<std::vector<std::byte>> bodies;
+  for (uint64_t i = 0; i < stopwatch.messages; ++i) {
+    bodies.push_back(batch_of(type, size, items, i, stopwatch.messages, window));
+  }
+  uint64_t timed = 0;
+  for (int round = 0; round < 3 || stopwatch.served < stopwatch.wanted; ++round) {
+    const auto message = peer(by).seal(type, bodies[round % bodies.size()], 0);
+    const bool counted = round >= 2;
+    timed += counted;
+    const Bytes answer = peer(by).exchange(message, [&](const auto& serve) { run_request(serve, counted, counts); });
+    auto reply = wire::decode_batch_reply(wire::body_of(answer));
     wire::BatchEntry entry;
     for (uint64_t i = 0; i < items; ++i) {
       if (!reply || reply->answered != items || !wire::next_entry(*reply, entry) || entry.code != Errc::ok) {
@@ -455,6 +406,8 @@ void Bench::native_many(wire::Type type, size_t size, uint64_t items, Counts* co
       }
     }
   }
+  if (timed > 1) fmt::print("{:.0f}\n", static_cast<double>(timed * items) / stopwatch.served.count());
+  std::fflush(stdout);
 }
 
 void Bench::append(size_t size, uint64_t requests, Counts* counts) {
@@ -472,7 +425,7 @@ void Bench::append(size_t size, uint64_t requests, Counts* counts) {
     const uint64_t count = std::min(together, left);
     if (counted) left -= count;
     std::vector<std::vector<std::byte>> messages;
-    for (uint64_t i = 0; i < count; ++i) messages.push_back(seal(wire::Type::append, message_body, 0));
+    for (uint64_t i = 0; i < count; ++i) messages.push_back(bare_->seal(wire::Type::append, message_body, 0));
     const size_t wanted = port_.replies + count;
     const std::function<void()> serve = [&] {
       for (const auto& message : messages) port_.receive(1, message);
@@ -602,6 +555,9 @@ constexpr Case cases[] = {
     {"native_get_many_4k", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::get_many, 4 * KiB, n, c); }},
     {"native_head_many", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::head_many, 4 * KiB, n, c); }},
     {"native_put_many_4k", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::put_many, 4 * KiB, n, c); }},
+    {"tcp_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 4 * KiB, n, c, Bench::By::tcp); }},
+    {"tcp_get_many_4k",
+     [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::get_many, 4 * KiB, n, c, Bench::By::tcp); }},
     {"native_append_200", [](Bench& b, uint64_t n, Counts* c) { b.append(200, n, c); }},
     {"http_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 4 * KiB, n, c); }},
     {"http_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 64 * KiB, n, c); }},
@@ -679,10 +635,12 @@ int main(int argc, char** argv) {
       fmt::print("{}, {}\n", compiler, VERBENA_BENCH_FLAGS);
       return 0;
     }
-    if (i + 1 == argc) give_up("usage: request_cost [--list | --case NAME [--requests N]]");
+    if (i + 1 == argc) give_up("usage: request_cost [--list | --case NAME [--requests N] [--seconds S [--messages N]]]");
     const std::string_view value = argv[++i];
     if (argument == "--case") wanted = value;
     if (argument == "--requests") std::from_chars(value.data(), value.data() + value.size(), requests);
+    if (argument == "--messages") std::from_chars(value.data(), value.data() + value.size(), stopwatch.messages);
+    if (argument == "--seconds") stopwatch.wanted = std::chrono::duration<double>(std::atof(value.data()));
   }
   if (wanted.empty()) {
     print_table();

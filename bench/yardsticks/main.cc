@@ -18,7 +18,7 @@ struct Arguments {
   double seconds = 1;
   uint64_t count = 0;
   std::string fabtests = "auto", nginx = "auto", listen = "127.0.0.1", beside;
-  bool json = false, perftest = false, no_memcpy = false;
+  bool json = false, perftest = false, no_memcpy = false, plain_sends = false;
 };
 
 class Run {
@@ -30,6 +30,7 @@ class Run {
     if (!arguments_.no_memcpy) measure_copies();
     if (arguments_.nginx == "on" || (arguments_.nginx == "auto" && nginx_is_there()))
       take("nginx", measure_nginx(plan_));
+    if (arguments_.plain_sends) take("plain", measure_plain_sends(plan_));
     measure_fabrics();
     if (!arguments_.json) fmt::print("\n{}", ratios(rows_));
     return failed_ ? 1 : 0;
@@ -128,6 +129,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_flag("--perftest", arguments.perftest,
                "ib_write_bw, ib_read_bw and ib_write_lat on the RDMA device there, too");
   app.add_flag("--no-memcpy", arguments.no_memcpy, "without the memcpy rows");
+  app.add_flag("--plain-sends", arguments.plain_sends, "GETs from a server that does nothing but send bytes in memory, too");
   app.add_option("--beside", arguments.beside,
                  "what `verbena bench --json` printed: its ratios to these rows come last")
       ->type_name("FILE");

@@ -1,4 +1,4 @@
-// What `verbena bench` is held against, on the same machine and in the same rows: memcpy, nginx, libfabric's own tests
+// What `verbena bench` is held against, on the same machine and in the same rows: memcpy, plain sends, nginx, libfabric's own tests
 // and perftest. Errors are sentences.
 #pragma once
 
@@ -22,6 +22,9 @@ BenchRow measure_memcpy(uint64_t size, unsigned concurrency, const BenchPlan& pl
 // kept-alive connections.
 bool nginx_is_there();
 Rows measure_nginx(const BenchPlan& plan);
+
+// GETs of as many bytes that lie in memory, sent by nothing but recv, sendmsg and epoll on one thread, asked likewise.
+Rows measure_plain_sends(const BenchPlan& plan);
 
 // libfabric's own fi_rma_bw (writes) and fi_rdm_pingpong (one way) over a provider ("tcp", "verbs") at `address`, from
 // PREFIX/bin.

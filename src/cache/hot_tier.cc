@@ -50,15 +50,34 @@ uint64_t HotTier::hash(Key key) const {
   return siphash13(secret_, Bytes(text).first(bucket + 1 + name));
 }
 
-EntryPtr HotTier::find(Key key) {
-  const uint64_t h = hash(key);
+EntryPtr HotTier::find(Key key) { return find(key, hash(key)); }
+
+EntryPtr HotTier::find(Key key, uint64_t h) {
   Shard& s = shard(h);
   const std::lock_guard lock(s.mutex);
-  const auto found = s.index.find(h);
-  if (found == s.index.end() || found->second->name != key.name || found->second->bucket != key.bucket) return nullptr;
-  Node& node = *found->second;
+  const auto* const found = s.index.find(h);
+  if (found == nullptr) return nullptr;
+  Node& node = **found;
+  if (node.name != key.name || node.bucket != key.bucket) return nullptr;
   if (node.uses < uses_max) ++node.uses;
   return node.entry;
+}
+
+void HotTier::find_many(std::span<Lookup> lookups) {
+  for (Lookup& one : lookups) {
+    one.hash = hash(one.key);
+    shard(one.hash).index.fetch_ahead(one.hash);
+  }
+  for (const Lookup& one : lookups) {
+    Shard& s = shard(one.hash);
+    const std::lock_guard lock(s.mutex);
+    const auto* const found = s.index.find(one.hash);
+    if (found == nullptr) continue;
+    const auto* const node = reinterpret_cast<const char*>(&**found);
+    __builtin_prefetch(node);
+    __builtin_prefetch(node + 64);
+  }
+  for (Lookup& one : lookups) one.found = find(one.key, one.hash);
 }
 
 void HotTier::count_hit() { meters().hits.add(); }
@@ -119,7 +138,7 @@ void HotTier::begin_change(Key key, Ticket& ticket) {
   Slot& state = slot(s, ticket.hash);
   ++state.changing;
   ticket.epoch = ++state.epoch;
-  if (const auto found = s.index.find(ticket.hash); found != s.index.end()) remove(s, found->second, victims);
+  if (const auto* found = s.index.find(ticket.hash)) remove(s, *found, victims);
 }
 
 void HotTier::end_change(const Ticket& ticket, Key key, EntryPtr entry) {
@@ -142,13 +161,13 @@ void HotTier::end_change(const Ticket& ticket, Key key, EntryPtr entry) {
 void HotTier::place(Shard& s, uint64_t h, Key key, EntryPtr entry, Victims& victims) {
   const size_t held_bytes = entry->held_bytes();
   if (held_bytes > options_.capacity) return;
-  if (const auto found = s.index.find(h); found != s.index.end()) remove(s, found->second, victims);
+  if (const auto* found = s.index.find(h)) remove(s, *found, victims);
   const auto ghost = s.ghost_count.find(h);
   const bool wanted = ghost != s.ghost_count.end();
   Queue& queue = wanted ? s.main : s.small;
   (wanted ? s.main_bytes : s.small_bytes) += held_bytes;
   queue.push_front({h, std::string(key.bucket), std::string(key.name), std::move(entry), held_bytes, 0, wanted});
-  s.index[h] = queue.begin();
+  s.index.assign(h, queue.begin());
   bytes_.fetch_add(held_bytes, std::memory_order_relaxed);
   meters().inserts.add();
   meters().bytes.add(static_cast<int64_t>(held_bytes));
@@ -229,7 +248,7 @@ void HotTier::drop(Key key) {
   const uint64_t h = hash(key);
   Shard& s = shard(h);
   const std::lock_guard lock(s.mutex);
-  if (const auto found = s.index.find(h); found != s.index.end()) remove(s, found->second, victims);
+  if (const auto* found = s.index.find(h)) remove(s, *found, victims);
 }
 
 void HotTier::clear() {

@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "cache/hash_index.h"
 
 namespace verbena::cache {
 
@@ -41,6 +43,13 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
 
   // The entry, or null. Counts as use.
   EntryPtr find(Key key);
+  // As find() of each, but memory is waited for once for all of them.
+  struct Lookup {
+    Key key;
+    EntryPtr found{};
+    uint64_t hash = 0;
+  };
+  void find_many(std::span<Lookup> lookups);
   static void count_hit();
   // Once for each object that had to be read from the engine: a door may look more than once before that.
   static void count_miss();
@@ -104,7 +113,8 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   size_t entries() const;
 
  private:
-  static constexpr size_t shard_count = 16;
+  static constexpr unsigned shard_bits = 4;  // of a hash
+  static constexpr size_t shard_count = 1 << shard_bits;
   static constexpr size_t slot_count = 256;
 
   struct Node {
@@ -123,7 +133,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   };
   struct Shard {
     mutable std::mutex mutex;
-    std::unordered_map<uint64_t, Queue::iterator> index;
+    HashIndex<Queue::iterator, shard_bits> index;
     Queue small, main;  // newest first
     size_t small_bytes = 0, main_bytes = 0;
     // Hashes of what the small queue let go lately: an object that comes back goes into the main queue.
@@ -135,6 +145,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
 
   explicit HotTier(Options options);
   uint64_t hash(Key key) const;
+  EntryPtr find(Key key, uint64_t hash);
   Shard& shard(uint64_t hash) { return shards_[hash % shard_count]; }
   static Slot& slot(Shard& shard, uint64_t hash) { return shard.slots[hash / shard_count % slot_count]; }
   void begin_change(Key key, Ticket& ticket);

@@ -35,10 +35,16 @@ void assign_one(std::vector<std::string>& to, bool given, std::string_view etag)
   if (given) to[0].assign(etag);
 }
 
-// The bytes of an object in memory, piece by piece; they are there.
+// The bytes of an object in memory, piece by piece; they are there. What counts the holders of a piece is left alone
+// where it can be: the processor would first wait until all that was copied is written.
 template <class Place>
 void each_piece(const store::ObjectReader& reader, uint64_t offset, uint64_t length, Place place) {
   for (uint64_t at = 0; at < length;) {
+    if (const Bytes bytes = reader.view(offset + at, length - at); !bytes.empty()) {
+      if (!place(bytes, at)) return;
+      at += bytes.size();
+      continue;
+    }
     const memory::Chunk piece = reader.peek(offset + at, length - at);
     if (piece.bytes.empty() || !place(piece.bytes, at)) return;
     at += piece.bytes.size();
@@ -107,7 +113,9 @@ void ReadBatch::reset(Op& op, size_t reply_head_size) {
   full_ = late_ = failed_ = publishing_ = false;
   const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
   until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
-  taken_ = told_ = running_ = looked_at_ = 0;
+  taken_ = told_ = running_ = looked_at_ = clock_seen_at_ = 0;
+  group_.next = group_.end = 0;
+  has_ahead_ = false;
   traffic_.fill({});
   waiting_bytes_ = moved_ = arrived_ = published_ = arrived_bytes_ = inline_bytes_ = window_bytes_ = 0;
 }
@@ -119,7 +127,10 @@ void ReadBatch::end() {
   listing_.reset();
 }
 
-size_t ReadBatch::left() const { return listing_ ? listing_->page.entries.size() - listing_->next : reader_->left(); }
+size_t ReadBatch::left() const {
+  if (listing_) return listing_->page.entries.size() - listing_->next;
+  return group_.end - group_.next + (has_ahead_ ? 1 : 0) + reader_->left();
+}
 
 bool ReadBatch::serve_at_once() {
   size_t index = 0;
@@ -153,10 +164,15 @@ bool ReadBatch::still_allowed() {
 }
 
 bool ReadBatch::has_had_its_turn() {
-  constexpr size_t between_looks = 8;  // at the clock
+  constexpr size_t between_looks = 7;  // at the clock
   if (moved_ >= turn_bytes || looked_at_ >= turn_items) return true;
-  if (looked_at_ == 0) turn_until_ = deadline_in(turn_time);
-  return looked_at_ % between_looks == between_looks - 1 && SteadyClock::now() >= turn_until_;
+  if (looked_at_ == 0) {
+    turn_until_ = deadline_in(turn_time);
+    clock_seen_at_ = 0;
+  }
+  if (looked_at_ - clock_seen_at_ < between_looks) return false;
+  clock_seen_at_ = looked_at_;
+  return SteadyClock::now() >= turn_until_;
 }
 
 // Goes on until something has to be waited for: an item (its index), or the turn of others.
@@ -167,10 +183,15 @@ ReadBatch::Step ReadBatch::advance(size_t& index) {
       tell_progress(true);
       return Step::turn;
     }
+    if (may_take_group()) {
+      take_group();
+      serve_group();
+      if (group_.end != 0 && group_.next == group_.end) continue;
+    }
     index = taken_++;
     ++looked_at_;
-    if (!listing_) reader_->next(item_);  // check_batch() has read it, too
-    const std::optional<bool> plainly = is_plain() ? serve_plain(index) : std::nullopt;
+    if (!listing_) next_item();
+    const std::optional<bool> plainly = is_plain(item_) ? serve_plain(index) : std::nullopt;
     if (!plainly) take(index);
     if (plainly ? *plainly : serve_now(index)) continue;
     tell_progress(true);
@@ -210,9 +231,74 @@ void ReadBatch::clear(Slot& slot) {
   slot.bucket = listing_ ? std::string_view(op_->bucket) : head_.buckets[item_.bucket];
 }
 
+bool ReadBatch::may_be_plain() const { return !listing_ && !op_->is_noted(); }
+
 // The item says nothing but a name and a place, and nobody wants to know of it.
-bool ReadBatch::is_plain() const {
-  return !listing_ && (item_.fields & ~(wire::field_place | wire::field_place_next)) == 0 && !op_->is_noted();
+bool ReadBatch::is_plain(const wire::BatchItem& item) const {
+  return may_be_plain() && (item.fields & ~(wire::field_place | wire::field_place_next)) == 0;
+}
+
+// check_batch() has read it, too.
+void ReadBatch::next_item() {
+  if (group_.next != group_.end) {
+    const Group::Member& member = group_.members[group_.next++];
+    item_.fields = member.fields;
+    item_.bucket = member.bucket;
+    item_.key = member.key;
+    item_.place = member.place;
+    item_.version = item_.if_match = item_.if_none_match = {};
+  } else if (std::exchange(has_ahead_, false)) {
+    item_ = ahead_;
+  } else {
+    reader_->next(item_);
+  }
+}
+
+// Those before have been told of: what is found can be told at once.
+bool ReadBatch::may_take_group() const {
+  return may_be_plain() && told_ == taken_ && group_.next == group_.end && !has_ahead_;
+}
+
+// The plain items that come next.
+void ReadBatch::take_group() {
+  group_.next = group_.end = 0;
+  while (group_.end < Group::most && !has_ahead_ && reader_->left() != 0) {
+    reader_->next(ahead_);
+    if (!is_plain(ahead_)) {
+      has_ahead_ = true;
+      return;
+    }
+    Group::Member& member = group_.members[group_.end++];
+    member.fields = ahead_.fields;
+    member.bucket = ahead_.bucket;
+    member.key.assign(ahead_.key);
+    member.place = ahead_.place;
+  }
+}
+
+// Those that can be told at once. They are looked up together and let go together: between, nothing keeps the processor
+// from copying one while it still waits for another. The rest are as if they had not been looked up.
+void ReadBatch::serve_group() {
+  if (group_.end == 0 || !still_allowed()) return;
+  std::array<store::Store::HotLookup, Group::most> lookups;
+  size_t count = 0;
+  for (; count < group_.end && hot_[group_.members[count].bucket].looks_in_memory(); ++count) {
+    const Group::Member& member = group_.members[count];
+    lookups[count] = {.bucket = head_.buckets[member.bucket], .key = member.key};
+  }
+  op_->endpoint->door().service.store.hot_many(std::span(lookups).first(count));
+  for (size_t i = 0; i < count && moved_ < turn_bytes; ++i) {
+    const store::ObjectReader* const object = lookups[i].found.get();
+    if (object == nullptr || !s3::HotReads::is_sent_as_it_lies(*object)) return;
+    ++group_.next;
+    ++taken_;
+    if (!tell_plain(*object, group_.members[i].bucket, group_.members[i].place)) {
+      --group_.next;
+      --taken_;
+      return;
+    }
+    ++looked_at_;
+  }
 }
 
 // For who may read all of the item's bucket. False: it has to be waited for, as by serve_now(). nullopt: the way of all
@@ -226,7 +312,7 @@ std::optional<bool> ReadBatch::serve_plain(size_t index) {
     take(index);
     return false;
   }
-  if (index == told_ && tell_plain(*object)) return true;
+  if (index == told_ && tell_plain(*object, item_.bucket, item_.place)) return true;
   Slot& slot = this->slot(index);
   clear(slot);
   slot.place = item_.place;
@@ -243,10 +329,10 @@ std::optional<bool> ReadBatch::serve_plain(size_t index) {
 
 // As deliver_now() and complete() do, of an item that all before it were told of: nothing of it has to be kept. False:
 // nothing was told, and they have to.
-bool ReadBatch::tell_plain(const store::ObjectReader& object) {
+bool ReadBatch::tell_plain(const store::ObjectReader& object, size_t bucket, const wire::BatchPlace& place) {
   const store::ObjectInfo& info = object.info();
   const bool gets = is_get();
-  const bool in_reply = gets && wants_reply(item_.place, info.size);
+  const bool in_reply = gets && wants_reply(place, info.size);
   const wire::BatchEntry entry{
       .length = info.size,
       .object_size = info.size,
@@ -256,14 +342,14 @@ bool ReadBatch::tell_plain(const store::ObjectReader& object) {
       .checksum = (head_.details & wire::detail_checksum) != 0 ? full_checksum(info) : std::nullopt,
       .in_reply = in_reply};
   const size_t before = out_->size();
-  if (!encode(*out_, entry, head_.details) || (gets && !write_plain(object, in_reply))) {
+  if (!encode(*out_, entry, head_.details) || (gets && !write_plain(object, place, in_reply))) {
     out_->rewind(before);
     return false;
   }
   const uint64_t bytes = gets ? info.size : 0;
   (in_reply ? inline_bytes_ : window_bytes_) += bytes;
-  ++traffic_[item_.bucket].requests;
-  traffic_[item_.bucket].bytes += bytes;
+  ++traffic_[bucket].requests;
+  traffic_[bucket].bytes += bytes;
   moved_ += bytes;
   ++told_;
   if (!failed_) ++arrived_;
@@ -272,16 +358,15 @@ bool ReadBatch::tell_plain(const store::ObjectReader& object) {
   return true;
 }
 
-bool ReadBatch::write_plain(const store::ObjectReader& object, bool in_reply) {
+bool ReadBatch::write_plain(const store::ObjectReader& object, const wire::BatchPlace& place, bool in_reply) {
   const uint64_t size = object.info().size;
   if (size == 0) return true;
   if (in_reply) {
-    const MutableBytes place = out_->reserve(size);
-    if (place.empty()) return false;
-    copy_pieces(object, 0, size, place.data());
+    const MutableBytes room = out_->reserve(size);
+    if (room.empty()) return false;
+    copy_pieces(object, 0, size, room.data());
     return true;
   }
-  const wire::BatchPlace& place = item_.place;
   if (place.window == wire::no_window || place.size < size) return false;
   const auto written = write_now(object, 0, size, place);
   return written && *written;

@@ -69,6 +69,17 @@ class ReadBatch {
   };
   enum class Step { over, turn, wait, flush };
   using Shared = std::shared_ptr<OpPtr>;
+  // Plain items that were read from the message together. Those from `next` on are yet to be served.
+  struct Group {
+    static constexpr size_t most = 16;
+    struct Member {
+      uint8_t fields = 0, bucket = 0;
+      std::string key;
+      wire::BatchPlace place;
+    };
+    std::array<Member, most> members;
+    size_t next = 0, end = 0;
+  };
 
   Step advance(size_t& index);
   void reset(Op& op, size_t reply_head_size);
@@ -76,10 +87,15 @@ class ReadBatch {
   size_t left() const;
   void clear(Slot& slot);
   void take(size_t index);
-  bool is_plain() const;
+  bool may_be_plain() const;
+  bool is_plain(const wire::BatchItem& item) const;
+  void next_item();
+  bool may_take_group() const;
+  void take_group();
+  void serve_group();
   std::optional<bool> serve_plain(size_t index);
-  bool tell_plain(const store::ObjectReader& object);
-  bool write_plain(const store::ObjectReader& object, bool in_reply);
+  bool tell_plain(const store::ObjectReader& object, size_t bucket, const wire::BatchPlace& place);
+  bool write_plain(const store::ObjectReader& object, const wire::BatchPlace& place, bool in_reply);
   void take_listed(Slot& slot);
   bool wants_value(const store::ObjectInfo& info) const;
   bool serve_now(size_t index);
@@ -115,7 +131,9 @@ class ReadBatch {
   std::optional<wire::BatchReader> reader_;  // of the items; or a listing is their source
   std::optional<Listing> listing_;
   wire::BatchHead head_;
-  wire::BatchItem item_;
+  wire::BatchItem item_, ahead_;
+  bool has_ahead_ = false;  // read, and comes after the group
+  Group group_;
   std::array<s3::HotReads, wire::batch_buckets_max> hot_;
   std::array<std::shared_ptr<fabric::Window>, wire::batch_windows_max> windows_;
   std::array<Slot, ahead_max> slots_;
@@ -128,7 +146,7 @@ class ReadBatch {
   uint64_t waiting_bytes_ = 0;  // of the reply, in slots
   size_t running_ = 0;
   uint64_t moved_ = 0;  // since the last turn
-  size_t looked_at_ = 0;
+  size_t looked_at_ = 0, clock_seen_at_ = 0;
   Deadline turn_until_;
   std::weak_ptr<OpPtr> shared_;
   // How many leading items have arrived, up to the first that failed.

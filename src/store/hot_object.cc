@@ -8,6 +8,7 @@
 namespace verbena::store {
 namespace {
 
+constexpr size_t line = 64;           // of the processor's caches
 constexpr size_t overhead = 1 * KiB;  // of an entry and its names, roughly
 
 // A lease this much larger than its bytes is not worth keeping: small ones are copied into one that fits.
@@ -43,13 +44,31 @@ HotObject::HotObject(memory::Arena& arena, ObjectInfo info, std::vector<Piece> p
   for (const Piece& piece : pieces_) held_bytes_ += piece.lease->capacity();
 }
 
-memory::Chunk HotObject::peek(uint64_t offset, uint64_t length) const {
+Bytes HotObject::view(uint64_t offset, uint64_t length) const {
   const uint64_t size = stored_size(info_);
   if (length == 0 || offset >= size || length > size - offset) return {};
   const Piece& piece = pieces_[offset / piece_size];
   const size_t in_piece = offset % piece_size;
-  const size_t n = static_cast<size_t>(std::min<uint64_t>(length, piece.bytes.size() - in_piece));
-  return {{}, piece.bytes.subspan(in_piece, n), piece.lease};
+  return piece.bytes.subspan(in_piece, std::min<uint64_t>(length, piece.bytes.size() - in_piece));
+}
+
+memory::Chunk HotObject::peek(uint64_t offset, uint64_t length) const {
+  const Bytes bytes = view(offset, length);
+  if (bytes.empty()) return {};
+  return {{}, bytes, pieces_[offset / piece_size].lease};
+}
+
+void HotObject::fetch_ahead() const {
+  const auto* const begin = reinterpret_cast<const char*>(this);
+  for (size_t at = 0; at < sizeof *this; at += line) __builtin_prefetch(begin + at);
+}
+
+void HotObject::fetch_ahead_behind() const {
+  __builtin_prefetch(info_.etag.data());
+  __builtin_prefetch(pieces_.data());
+  // Where a copy of them begins; from there on the processor sees what is coming.
+  const Bytes first = pieces_.front().bytes;
+  for (size_t at = 0; at < std::min(first.size(), 8 * line); at += line) __builtin_prefetch(first.data() + at);
 }
 
 Task<Result<memory::Chunk>> HotObject::read(uint64_t offset, size_t length) {

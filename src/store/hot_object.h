@@ -38,6 +38,10 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
   const ObjectInfo& info() const override { return info_; }
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
   memory::Chunk peek(uint64_t offset, uint64_t length) const override;
+  Bytes view(uint64_t offset, uint64_t length) const override;
+  // In this order, with others' calls between, brings what a GET reads of it nearer to the processor.
+  void fetch_ahead() const;
+  void fetch_ahead_behind() const;
   size_t fit(uint64_t offset, size_t length, size_t memory_max) const override;
 
   // Of an engine whose keys others change, too: the term in which the object is kept (store/shared_keys.h), 0: it is

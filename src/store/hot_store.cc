@@ -1,5 +1,8 @@
 #include "store/hot_store.h"
 
+#include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
 #include "base/metrics.h"
@@ -11,6 +14,12 @@ namespace verbena::store {
 namespace {
 
 using TierPtr = std::shared_ptr<cache::HotTier>;
+
+// What a HotObject is read for never changes; ObjectReader's read() is only not const for those that have a file behind
+// them.
+std::shared_ptr<HotObject> as_reader(cache::EntryPtr entry) {
+  return std::const_pointer_cast<HotObject>(std::static_pointer_cast<const HotObject>(std::move(entry)));
+}
 
 // Reads through to the engine and keeps what passes; when all has passed, the object goes to the tier.
 class FillingReader final : public ObjectReader, public ReadsRuns {
@@ -113,10 +122,7 @@ HotStore::~HotStore() {
 }
 
 std::shared_ptr<HotObject> HotStore::find(std::string_view bucket, std::string_view key) {
-  auto found = std::static_pointer_cast<const HotObject>(tier_->find(cache::Key{bucket, key}));
-  // What a HotObject is read for never changes; ObjectReader's read() is only not const for those that have a file
-  // behind them.
-  return std::const_pointer_cast<HotObject>(std::move(found));
+  return as_reader(tier_->find(cache::Key{bucket, key}));
 }
 
 bool HotStore::is_current(const HotObject& object) const {
@@ -145,6 +151,28 @@ std::shared_ptr<ObjectReader> HotStore::hot(std::string_view bucket, std::string
   if (found == nullptr || !is_current(*found)) return nullptr;
   cache::HotTier::count_hit();
   return found;
+}
+
+void HotStore::hot_many(std::span<HotLookup> lookups) {
+  constexpr size_t together = 16;
+  std::array<cache::HotTier::Lookup, together> all;
+  while (!lookups.empty()) {
+    const auto now = lookups.first(std::min(lookups.size(), together));
+    lookups = lookups.subspan(now.size());
+    const auto asked = std::span(all).first(now.size());
+    for (size_t i = 0; i < now.size(); ++i) asked[i] = {.key = {now[i].bucket, now[i].key}};
+    tier_->find_many(asked);
+    for (size_t i = 0; i < now.size(); ++i) {
+      auto found = as_reader(std::move(asked[i].found));
+      if (found == nullptr || !is_current(*found)) continue;
+      found->fetch_ahead();
+      now[i].found = std::move(found);
+      cache::HotTier::count_hit();
+    }
+    for (const HotLookup& one : now) {
+      if (one.found != nullptr) static_cast<const HotObject&>(*one.found).fetch_ahead_behind();
+    }
+  }
 }
 
 Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view bucket, std::string_view key,

@@ -35,6 +35,7 @@ class HotStore final : public Store, private SharedKeys::Listener {
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                    std::string_view version_id = {}) override;
   std::shared_ptr<ObjectReader> hot(std::string_view bucket, std::string_view key) override;
+  void hot_many(std::span<HotLookup> lookups) override;
   Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key,
                                 std::string_view version_id = {}) override;
   Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -193,6 +194,8 @@ class ObjectReader {
   // From `offset` on, what lies in memory in one piece: at least one byte and at most `length`. An empty chunk when the
   // bytes are not in memory. For small objects the way to answer without a suspension.
   virtual memory::Chunk peek(uint64_t /*offset*/, uint64_t /*length*/) const { return {}; }
+  // The bytes that peek() tells, valid as long as this reader is. Empty where they may go before it does.
+  virtual Bytes view(uint64_t /*offset*/, uint64_t /*length*/) const { return {}; }
   // How much of [offset, offset + length) a read gets that leases at most `memory_max` bytes (64 KiB or more) of the
   // arena: whole blocks are read, so a range that is not aligned needs more memory than it has bytes.
   virtual size_t fit(uint64_t /*offset*/, size_t length, size_t memory_max) const {
@@ -382,6 +385,14 @@ class Store {
                                                            std::string_view version_id = {}) = 0;
   // The current object, if the whole of it lies in memory: at once, and null otherwise.
   virtual std::shared_ptr<ObjectReader> hot(std::string_view /*bucket*/, std::string_view /*key*/) { return nullptr; }
+  // As hot() of each, which for many is faster.
+  struct HotLookup {
+    std::string_view bucket, key;
+    std::shared_ptr<ObjectReader> found{};
+  };
+  virtual void hot_many(std::span<HotLookup> lookups) {
+    for (HotLookup& one : lookups) one.found = hot(one.bucket, one.key);
+  }
   // As open() without a claim on the bytes: for HEAD.
   virtual Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key,
                                         std::string_view version_id = {}) = 0;

@@ -18,14 +18,19 @@ bool HotReads::may_read_all() {
 }
 
 std::optional<std::shared_ptr<store::ObjectReader>> HotReads::find(std::string_view key) {
-  // Bytes are charged to who they are limited for by select() alone.
-  if (!may_read_all() || auth::rates_are_in_use()) return std::nullopt;
+  if (!looks_in_memory()) return std::nullopt;
   auto found = service_->store.hot(bucket_, key);
-  if (found == nullptr) return found;
-  // Encryption and lists are attributes.
-  const store::ObjectInfo& info = found->info();
-  if (!info.attributes.empty() || info.stored_size != 0) return std::nullopt;
+  if (found != nullptr && !is_sent_as_it_lies(*found)) return std::nullopt;
   return found;
+}
+
+// Bytes are charged to who they are limited for by select() alone.
+bool HotReads::looks_in_memory() { return may_read_all() && !auth::rates_are_in_use(); }
+
+// Encryption and lists are attributes.
+bool HotReads::is_sent_as_it_lies(const store::ObjectReader& object) {
+  const store::ObjectInfo& info = object.info();
+  return info.attributes.empty() && info.stored_size == 0;
 }
 
 }  // namespace verbena::s3

@@ -22,6 +22,10 @@ class HotReads {
   // memory, and Opening::wait() is to be asked. nullopt: Opening knows.
   std::optional<std::shared_ptr<store::ObjectReader>> find(std::string_view key);
 
+  // Of many at once: whether find() of any key would look in memory; and whether it would give what was found there.
+  bool looks_in_memory();
+  static bool is_sent_as_it_lies(const store::ObjectReader& object);
+
  private:
   bool may_read_all();
 

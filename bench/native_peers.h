@@ -1,0 +1,99 @@
+// Clients of the native door for request_cost: one whose transport is nothing but a copy, so that only the door is
+// counted, and one over TCP on loopback. Both live on the thread that serves, and what they do is not counted.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/core.h"
+#include "fabric/fabric.h"
+#include "native/native.h"
+#include "native/wire/bodies.h"
+#include "native/wire/message.h"
+
+namespace verbena::bench {
+
+// Memory of a client on the same host, and its messages, as fabric/local shows them to the server.
+class BarePort final : public fabric::Port {
+ public:
+  static constexpr size_t message_size = 16 * KiB;
+  void on_message(OnMessage handler) override { receive = std::move(handler); }
+  void on_gone(OnGone) override {}
+  size_t message_size_max() const override { return message_size; }
+  std::string address() const override { return "bench"; }
+  Result<fabric::PeerId> add_peer(std::string_view) override { return fail(Errc::unsupported, "bench"); }
+  void remove_peer(fabric::PeerId) override {}
+  Result<void> send(fabric::PeerId, Bytes message) override;
+  Result<std::unique_ptr<fabric::Window>> open_window(fabric::PeerId, const fabric::WindowDescriptor& lent,
+                                                      fabric::Access) override;
+
+  OnMessage receive;
+  struct alignas(4 * KiB) Page {
+    std::byte bytes[4 * KiB];
+  };
+  std::vector<Page> memory = std::vector<Page>(512);  // lent memory begins with a page
+  std::array<std::byte, message_size> reply{};
+  size_t reply_size = 0, replies = 0;
+};
+
+// What a peer needs to know of its server and its session.
+struct Place {
+  Core& core;
+  native::NativeDoor& door;
+  uint64_t session;
+  native::wire::MasterKey master;
+};
+
+class Peer {
+ public:
+  virtual ~Peer() = default;
+  Peer(const Place& place, uint16_t endpoint);
+
+  // A request of this client, sealed and numbered.
+  std::vector<std::byte> seal(native::wire::Type type, Bytes body, uint8_t flags);
+  virtual native::wire::Descriptor lend(size_t size) = 0;
+  // Sends the message and serves it: what `count` is called with is the server's part, in one piece or several.
+  using Count = std::function<void(const std::function<void()>& serve)>;
+  virtual Bytes exchange(Bytes message, const Count& count) = 0;
+  // Shows that it has the session's keys.
+  void hello();
+
+ protected:
+  Place place_;
+
+ private:
+  native::wire::LaneKeys keys_;
+  uint64_t sequence_ = 0;
+};
+
+class BarePeer final : public Peer {
+ public:
+  BarePeer(const Place& place, uint16_t endpoint, BarePort& port) : Peer(place, endpoint), port_(port) {}
+  native::wire::Descriptor lend(size_t size) override { return {0, size, 1}; }
+  Bytes exchange(Bytes message, const Count& count) override;
+
+ private:
+  BarePort& port_;
+};
+
+class TcpPeer final : public Peer {
+ public:
+  // Connects; `port` is the server's, of place.core, and attached as `endpoint`.
+  TcpPeer(const Place& place, uint16_t endpoint, fabric::Port& port);
+  native::wire::Descriptor lend(size_t size) override;
+  Bytes exchange(Bytes message, const Count& count) override;
+
+ private:
+  void serve();
+
+  fabric::Port& port_;
+  std::unique_ptr<fabric::Link> link_;
+  std::shared_ptr<MutableBytes> memory_;
+  std::unique_ptr<fabric::Lent> lent_;
+  std::vector<std::byte> reply_;
+};
+
+}  // namespace verbena::bench

@@ -1,0 +1,92 @@
+// A table of values by 64-bit hashes that nobody outside can choose (SipHash with a secret): open addressing with linear
+// probing. Unlike std::unordered_map it can say where a value will be looked for before it is asked for it, so that who
+// asks for many does not wait for memory once for each. Not thread-safe, but for fetch_ahead().
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace verbena::cache {
+
+// `Value` is cheap to copy. The lowest `ignored_bits` of hashes may be alike in a whole table.
+template <class Value, unsigned ignored_bits = 0>
+class HashIndex {
+ public:
+  size_t size() const { return size_; }
+
+  // Null, or valid until the next change.
+  const Value* find(uint64_t hash) const {
+    for (size_t at = place(hash); slots_[at].used; at = next(at)) {
+      if (slots_[at].hash == hash) return &slots_[at].value;
+    }
+    return nullptr;
+  }
+
+  void assign(uint64_t hash, Value value) {
+    if ((size_ + 1) * 8 > capacity() * 7) grow();
+    size_t at = place(hash);
+    while (slots_[at].used && slots_[at].hash != hash) at = next(at);
+    size_ += slots_[at].used ? 0 : 1;
+    slots_[at] = {hash, std::move(value), true};
+  }
+
+  void erase(uint64_t hash) {
+    size_t at = place(hash);
+    while (slots_[at].used && slots_[at].hash != hash) at = next(at);
+    if (!slots_[at].used) return;
+    --size_;
+    // Those behind it that a gap would hide move up.
+    for (size_t other = next(at); slots_[other].used; other = next(other)) {
+      const size_t home = place(slots_[other].hash);
+      if (((other - home) & mask_) < ((other - at) & mask_)) continue;
+      slots_[at] = std::move(slots_[other]);
+      at = other;
+    }
+    slots_[at] = {};
+  }
+
+  // Brings the place where `hash` is looked for nearer to the processor. From any thread at any time: a hint.
+  void fetch_ahead(uint64_t hash) const {
+    const Slot* const slots = shown_slots_.load(std::memory_order_relaxed);
+    const size_t mask = shown_mask_.load(std::memory_order_relaxed);
+    __builtin_prefetch(slots + ((hash >> ignored_bits) & mask));
+  }
+
+ private:
+  static constexpr size_t capacity_min = 16;
+  struct Slot {
+    uint64_t hash = 0;
+    Value value{};
+    bool used = false;
+  };
+
+  size_t capacity() const { return mask_ + 1; }
+  size_t place(uint64_t hash) const { return (hash >> ignored_bits) & mask_; }
+  size_t next(size_t at) const { return (at + 1) & mask_; }
+
+  void grow() {
+    const size_t before = capacity();
+    std::unique_ptr<Slot[]> old = std::exchange(slots_, std::make_unique<Slot[]>(before * 2));
+    mask_ = before * 2 - 1;
+    shown_slots_.store(slots_.get(), std::memory_order_relaxed);
+    shown_mask_.store(mask_, std::memory_order_relaxed);
+    for (size_t i = 0; i < before; ++i) {
+      if (!old[i].used) continue;
+      size_t at = place(old[i].hash);
+      while (slots_[at].used) at = next(at);
+      slots_[at] = std::move(old[i]);
+    }
+  }
+
+  std::unique_ptr<Slot[]> slots_ = std::make_unique<Slot[]>(capacity_min);
+  size_t mask_ = capacity_min - 1, size_ = 0;
+  std::atomic<const Slot*> shown_slots_{slots_.get()};  // of fetch_ahead()
+  std::atomic<size_t> shown_mask_{mask_};
+};
+
+}  // namespace verbena::cache
