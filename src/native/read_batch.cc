@@ -3,6 +3,8 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include <cstring>
+
 #include "base/copy.h"
 #include "memory/budget.h"
 #include "native/batch_check.h"
@@ -261,18 +263,18 @@ bool ReadBatch::may_take_group() const {
 
 // The plain items that come next.
 void ReadBatch::take_group() {
-  group_.next = group_.end = 0;
-  while (group_.end < Group::most && !has_ahead_ && reader_->left() != 0) {
+  group_.next = group_.end = group_.keys_size = 0;
+  while (group_.end < Group::most && reader_->left() != 0) {
     reader_->next(ahead_);
-    if (!is_plain(ahead_)) {
+    const std::string_view key = ahead_.key;
+    if (!is_plain(ahead_) || key.size() > group_.keys.size() - group_.keys_size) {
       has_ahead_ = true;
       return;
     }
-    Group::Member& member = group_.members[group_.end++];
-    member.fields = ahead_.fields;
-    member.bucket = ahead_.bucket;
-    member.key.assign(ahead_.key);
-    member.place = ahead_.place;
+    char* const kept = group_.keys.data() + group_.keys_size;
+    std::memcpy(kept, key.data(), key.size());
+    group_.keys_size += key.size();
+    group_.members[group_.end++] = {ahead_.fields, ahead_.bucket, {kept, key.size()}, ahead_.place};
   }
 }
 

@@ -74,11 +74,12 @@ class ReadBatch {
     static constexpr size_t most = 16;
     struct Member {
       uint8_t fields = 0, bucket = 0;
-      std::string key;
+      std::string_view key;
       wire::BatchPlace place;
     };
     std::array<Member, most> members;
-    size_t next = 0, end = 0;
+    std::array<char, 2048> keys;  // of the members, one behind the other
+    size_t next = 0, end = 0, keys_size = 0;
   };
 
   Step advance(size_t& index);
