@@ -3,6 +3,7 @@
 
     ./dev bench many            about two minutes
     ./dev bench many --quick    one short round
+    ./dev bench many --guest    the same over verbs, too, on soft-RoCE in the virtual machine (a minute a round)
 
 Each ratio is of one round; the median of the rounds, the least and the greatest. "Objects a second of server CPU" counts
 the CPU time of the server's process, so that it does not matter that client and server share the machine."""
@@ -10,6 +11,7 @@ the CPU time of the server's process, so that it does not matter that client and
 import argparse
 import pathlib
 import statistics
+import subprocess
 import sys
 
 import instruction_guard
@@ -65,10 +67,29 @@ def measure(program, seconds, providers):
     return found
 
 
+def served(cost_program, seconds):
+    """Objects that one core serves in a second while nothing else is to be done: name -> objects, of one round."""
+    def count(case, messages):
+        run = subprocess.run([cost_program, "--case", case, "--requests", "256", "--seconds", str(seconds), "--messages",
+                              str(messages)], capture_output=True, text=True, check=True, timeout=120)
+        return float(run.stdout)
+    return {"served few": count("native_get_many_4k", 1), "served many": count("native_get_many_4k", 64),
+            "served heads": count("native_head_many", 64)}
+
+
+def guest(seconds):
+    """One round on soft-RoCE; the processors are emulated."""
+    program = f"build/verbena bench --json --duration {seconds} --listen 10.77.0.1"
+    found = report.rows_of(["tools/vm.sh", "run", "sh", "-c", f"{program} --providers verbs --doors native --ops get,get_many "
+                            "--batch 256 --sizes 4KiB"])
+    one, many = ({row["op"]: row for row in found}[op] for op in ("get", "get_many"))
+    return {"get verbs": many["ops_per_s"] / one["ops_per_s"],
+            "cpu verbs": many["server_cpu_s_per_gb"] / one["server_cpu_s_per_gb"]}
+
+
 def instructions(cost_program):
     """Of the server, an object: single and in a batch of 100."""
-    cases = ["native_get_4k", "native_get_many_4k", "http_head", "native_head_many", "native_put_4k",
-             "native_put_many_4k"]
+    cases = ["native_get_4k", "native_get_many_4k", "tcp_get_4k", "tcp_get_many_4k", "native_put_4k", "native_put_many_4k"]
     return {case: instruction_guard.count(cost_program, case) for case in cases}
 
 
@@ -99,20 +120,30 @@ def section(info, rounds, seconds, providers, counts):
     for provider in providers:
         out.append(f"| 256 x 4 KiB GET as one batch on `{provider}`, per object, against single GETs | "
                    f"{wanted.get(provider, '')} | {ratio(rounds, f'get {provider}')} |")
-        out.append(f"| the same, objects a second of server CPU | {'>= 3 million' if provider == 'local' else ''} | "
-                   f"{millions(rounds, f'core {provider}')} |")
+        out.append(f"| the same, objects a second of server CPU (one caller, and the server polls while he prepares the next batch) | "
+                   f"{'>= 3 million' if provider == 'local' else ''} | {millions(rounds, f'core {provider}')} |")
         out.append(f"| p99 of a single GET of 4 KiB on `{provider}` beside such batches without end, against alone | | "
                    f"{microseconds(rounds, f'p99 beside {provider}')} against {microseconds(rounds, f'p99 {provider}')} |")
         out.append(f"| trace of a KV cache on `{provider}` (`bench/kv_trace.py`), a batch a line: time to the last byte, "
                    f"against singles | <= 0.33x | {ratio(rounds, f'trace {provider}', 2)} |")
         out.append(f"| the same, bytes a second of the batches against one core's memcpy of 96 MiB (what the cache holds) | | "
                    f"{ratio(rounds, f'copies {provider}', 2)} |")
+    if "get verbs" in rounds[0]:
+        out += ["| 256 x 4 KiB GET as one batch over `verbs` in the guest (soft-RoCE), per object, against single GETs | >= 10x | "
+                f"{ratio(rounds, 'get verbs')} |",
+                f"| the same, server CPU an object against that of a single GET | | {ratio(rounds, 'cpu verbs', 2)} |"]
+    if "served few" in rounds[0]:
+        out += ["| what a core serves of such batches, their client and the transport not counted (`request_cost`), the same 256 "
+                f"objects each time | >= 3 million | {millions(rounds, 'served few')} |",
+                "| likewise, 16,384 objects by turns, which no second-level cache holds: GET, HEAD | | "
+                f"{millions(rounds, 'served many')}, {millions(rounds, 'served heads')} |"]
     out += [f"| 1,000 HEADs as one batch, per object, against HTTP HEADs on one connection | >= 100x | {ratio(rounds, 'head')} |",
             f"| 256 x 4 KiB PUT `sync` as one batch, per object, against single PUTs | >= 20x | {ratio(rounds, 'put')} |"]
     if counts:
-        single, many = counts["native_get_4k"], counts["native_get_many_4k"]
-        out.append(f"| server instructions for an object of 4 KiB in a batch of 100, against a single GET | <= 0.25x | "
-                   f"{many / single:.2f}x ({many:.0f} against {single:.0f}) |")
+        for what, name in [("transport not counted", "native"), ("`tcp`, which single GETs of 4 KiB cost a MAC over the bytes", "tcp")]:
+            single, many = counts[f"{name}_get_4k"], counts[f"{name}_get_many_4k"]
+            out.append(f"| server instructions for an object of 4 KiB in a batch of 100, against a single GET ({what}) | <= 0.25x | "
+                       f"{many / single:.2f}x ({many:.0f} against {single:.0f}) |")
         single, many = counts["native_put_4k"], counts["native_put_many_4k"]
         out.append(f"| likewise of a PUT to a `memory` bucket | | {many / single:.2f}x ({many:.0f} against {single:.0f}) |")
     return "\n".join([*out, "", report.BATCHES[1], ""])
@@ -121,17 +152,23 @@ def section(info, rounds, seconds, providers, counts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round, printed and not written")
+    parser.add_argument("--guest", action="store_true", help="over verbs in the virtual machine, too")
     parser.add_argument("--program", default=str(report.ROOT / "build" / "verbena"))
     parser.add_argument("--cost-program", default=str(report.ROOT / "build" / "bin" / "request_cost"))
     parser.add_argument("--providers", default="local,tcp")
     arguments = parser.parse_args()
     info, providers = report.machine(), arguments.providers.split(",")
     seconds, count = (0.3, 1) if arguments.quick else (1, 3)
+    counted = pathlib.Path(arguments.cost_program).exists()
     rounds = []
     for number in range(count):
         print(f"round {number + 1} of {count}", file=sys.stderr)
         rounds.append(measure(arguments.program, seconds, providers))
-    counts = instructions(arguments.cost_program) if pathlib.Path(arguments.cost_program).exists() else {}
+        if counted:
+            rounds[-1] |= served(arguments.cost_program, seconds)
+        if arguments.guest:
+            rounds[-1] |= guest(3 * seconds)
+    counts = instructions(arguments.cost_program) if counted else {}
     text = section(info, rounds, seconds, providers, counts)
     print(text)
     if arguments.quick:

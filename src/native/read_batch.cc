@@ -3,12 +3,10 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
-#include <cstring>
-
-#include "base/copy.h"
 #include "memory/budget.h"
 #include "native/batch_check.h"
 #include "native/endpoint.h"
+#include "native/object_bytes.h"
 #include "native/range_fan_out.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
@@ -22,44 +20,9 @@ namespace {
 
 constexpr size_t entry_space = 80;  // what one answer takes of a reply, more or less
 
-// Of the whole object; the algorithm that is cheapest to verify first.
-std::optional<wire::ChecksumView> full_checksum(const store::ObjectInfo& info) {
-  const store::Checksum* found = nullptr;
-  for (const store::Checksum& sum : info.checksums) {
-    if (sum.parts == 0 && (found == nullptr || sum.algorithm == Algorithm::crc32c)) found = &sum;
-  }
-  if (found == nullptr) return std::nullopt;
-  return wire::ChecksumView{found->algorithm, 0, found->value};
-}
-
 void assign_one(std::vector<std::string>& to, bool given, std::string_view etag) {
   to.resize(given ? 1 : 0);
   if (given) to[0].assign(etag);
-}
-
-// The bytes of an object in memory, piece by piece; they are there. What counts the holders of a piece is left alone
-// where it can be: the processor would first wait until all that was copied is written.
-template <class Place>
-void each_piece(const store::ObjectReader& reader, uint64_t offset, uint64_t length, Place place) {
-  for (uint64_t at = 0; at < length;) {
-    if (const Bytes bytes = reader.view(offset + at, length - at); !bytes.empty()) {
-      if (!place(bytes, at)) return;
-      at += bytes.size();
-      continue;
-    }
-    const memory::Chunk piece = reader.peek(offset + at, length - at);
-    if (piece.bytes.empty() || !place(piece.bytes, at)) return;
-    at += piece.bytes.size();
-  }
-}
-void copy_pieces(const store::ObjectReader& reader, uint64_t offset, uint64_t length, std::byte* to) {
-  each_piece(reader, offset, length, [&](Bytes bytes, uint64_t at) {
-    copy_bytes(to + at, bytes);
-    return true;
-  });
-}
-void copy_pieces(const s3::OpenObject& object, std::byte* to) {
-  copy_pieces(*object.reader, object.offset, object.length, to);
 }
 
 }  // namespace
@@ -231,147 +194,6 @@ void ReadBatch::clear(Slot& slot) {
   slot.code = Errc::ok;
   slot.length = 0;
   slot.bucket = listing_ ? std::string_view(op_->bucket) : head_.buckets[item_.bucket];
-}
-
-bool ReadBatch::may_be_plain() const { return !listing_ && !op_->is_noted(); }
-
-// The item says nothing but a name and a place, and nobody wants to know of it.
-bool ReadBatch::is_plain(const wire::BatchItem& item) const {
-  return may_be_plain() && (item.fields & ~(wire::field_place | wire::field_place_next)) == 0;
-}
-
-// check_batch() has read it, too.
-void ReadBatch::next_item() {
-  if (group_.next != group_.end) {
-    const Group::Member& member = group_.members[group_.next++];
-    item_.fields = member.fields;
-    item_.bucket = member.bucket;
-    item_.key = member.key;
-    item_.place = member.place;
-    item_.version = item_.if_match = item_.if_none_match = {};
-  } else if (std::exchange(has_ahead_, false)) {
-    item_ = ahead_;
-  } else {
-    reader_->next(item_);
-  }
-}
-
-// Those before have been told of: what is found can be told at once.
-bool ReadBatch::may_take_group() const {
-  return may_be_plain() && told_ == taken_ && group_.next == group_.end && !has_ahead_;
-}
-
-// The plain items that come next.
-void ReadBatch::take_group() {
-  group_.next = group_.end = group_.keys_size = 0;
-  while (group_.end < Group::most && reader_->left() != 0) {
-    reader_->next(ahead_);
-    const std::string_view key = ahead_.key;
-    if (!is_plain(ahead_) || key.size() > group_.keys.size() - group_.keys_size) {
-      has_ahead_ = true;
-      return;
-    }
-    char* const kept = group_.keys.data() + group_.keys_size;
-    std::memcpy(kept, key.data(), key.size());
-    group_.keys_size += key.size();
-    group_.members[group_.end++] = {ahead_.fields, ahead_.bucket, {kept, key.size()}, ahead_.place};
-  }
-}
-
-// Those that can be told at once. They are looked up together and let go together: between, nothing keeps the processor
-// from copying one while it still waits for another. The rest are as if they had not been looked up.
-void ReadBatch::serve_group() {
-  if (group_.end == 0 || !still_allowed()) return;
-  std::array<store::Store::HotLookup, Group::most> lookups;
-  size_t count = 0;
-  for (; count < group_.end && hot_[group_.members[count].bucket].looks_in_memory(); ++count) {
-    const Group::Member& member = group_.members[count];
-    lookups[count] = {.bucket = head_.buckets[member.bucket], .key = member.key};
-  }
-  op_->endpoint->door().service.store.hot_many(std::span(lookups).first(count));
-  for (size_t i = 0; i < count && moved_ < turn_bytes; ++i) {
-    const store::ObjectReader* const object = lookups[i].found.get();
-    if (object == nullptr || !s3::HotReads::is_sent_as_it_lies(*object)) return;
-    ++group_.next;
-    ++taken_;
-    if (!tell_plain(*object, group_.members[i].bucket, group_.members[i].place)) {
-      --group_.next;
-      --taken_;
-      return;
-    }
-    ++looked_at_;
-  }
-}
-
-// For who may read all of the item's bucket. False: it has to be waited for, as by serve_now(). nullopt: the way of all
-// others knows.
-std::optional<bool> ReadBatch::serve_plain(size_t index) {
-  if (!still_allowed()) return std::nullopt;
-  auto found = hot_[item_.bucket].find(item_.key);
-  if (!found) return std::nullopt;
-  std::shared_ptr<store::ObjectReader> object = std::move(*found);
-  if (object == nullptr) {
-    take(index);
-    return false;
-  }
-  if (index == told_ && tell_plain(*object, item_.bucket, item_.place)) return true;
-  Slot& slot = this->slot(index);
-  clear(slot);
-  slot.place = item_.place;
-  slot.length = object->info().size;
-  slot.opened.emplace(s3::OpenObject{std::move(object), 0, slot.length, false, {}});
-  if (!is_get()) {
-    complete(index);
-    return true;
-  }
-  const bool served = deliver_now(index);
-  if (!served) slot.opened->peer = op_->caller.peer_address;
-  return served;
-}
-
-// As deliver_now() and complete() do, of an item that all before it were told of: nothing of it has to be kept. False:
-// nothing was told, and they have to.
-bool ReadBatch::tell_plain(const store::ObjectReader& object, size_t bucket, const wire::BatchPlace& place) {
-  const store::ObjectInfo& info = object.info();
-  const bool gets = is_get();
-  const bool in_reply = gets && wants_reply(place, info.size);
-  const wire::BatchEntry entry{
-      .length = info.size,
-      .object_size = info.size,
-      .modified_us = info.modified_us,
-      .etag = info.etag,
-      .version = info.version_id,
-      .checksum = (head_.details & wire::detail_checksum) != 0 ? full_checksum(info) : std::nullopt,
-      .in_reply = in_reply};
-  const size_t before = out_->size();
-  if (!encode(*out_, entry, head_.details) || (gets && !write_plain(object, place, in_reply))) {
-    out_->rewind(before);
-    return false;
-  }
-  const uint64_t bytes = gets ? info.size : 0;
-  (in_reply ? inline_bytes_ : window_bytes_) += bytes;
-  ++traffic_[bucket].requests;
-  traffic_[bucket].bytes += bytes;
-  moved_ += bytes;
-  ++told_;
-  if (!failed_) ++arrived_;
-  arrived_bytes_ += bytes;
-  tell_progress(false);
-  return true;
-}
-
-bool ReadBatch::write_plain(const store::ObjectReader& object, const wire::BatchPlace& place, bool in_reply) {
-  const uint64_t size = object.info().size;
-  if (size == 0) return true;
-  if (in_reply) {
-    const MutableBytes room = out_->reserve(size);
-    if (room.empty()) return false;
-    copy_pieces(object, 0, size, room.data());
-    return true;
-  }
-  if (place.window == wire::no_window || place.size < size) return false;
-  const auto written = write_now(object, 0, size, place);
-  return written && *written;
 }
 
 void ReadBatch::count_traffic() {
