@@ -328,6 +328,7 @@ Outcome<PutReply> Client::Impl::append_by_http(const std::string& bucket, const 
 Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::string& key, PutMemory from,
                                          const PutOptions& options, bool native_too) {
   std::string reasons;
+  client::Doubt doubt;
   const bool is_conditional = conditional(options);
   if (options.cancel.stop_requested()) return cancelled();
   if (!options.checksum.empty()) OUT_TRY(client::parse_checksum(options.checksum));
@@ -336,6 +337,7 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
     if (!put && options.cancel.stop_requested()) return cancelled();
     if (put || options_.via == Via::native || !change_may_fall_back(put.error(), !is_conditional)) return put;
     if (speaks_against_door(put.error())) session_->suspend(put.error());
+    doubt.after(put.error());
     add_reason(reasons, "native", put.error().message);
   }
   // A server that does not know tokens would answer a conditional PUT by storing nothing under the key, and the PUT
@@ -354,9 +356,14 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
       put->transfer.fell_back_reason = std::move(reasons);
       return put;
     }
-    if (!put && (forced || !change_may_fall_back(put.error(), !is_conditional))) return put;
+    if (!put && (forced || !change_may_fall_back(put.error(), !is_conditional))) {
+      return std::unexpected(doubt.about(std::move(put).error()));
+    }
     if (put && forced) return fault(ErrorCode::unsupported, why);
-    if (!put) why = put.error().message;
+    if (!put) {
+      doubt.after(put.error());
+      why = put.error().message;
+    }
     rest_token(why);
     add_reason(reasons, "token", why);
   } else if (token_ && !forced && from.bytes.size() >= options_.token_size_min) {
@@ -367,7 +374,8 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
   auto put = options.append_at == append_at_end ? append_by_http(bucket, key, from.bytes, options)
                                                 : s3_->put(bucket, key, from.bytes, options);
   if (!put && options.cancel.stop_requested()) return cancelled();
-  if (put) put->transfer.fell_back_reason = std::move(reasons);
+  if (!put) return std::unexpected(doubt.about(std::move(put).error()));
+  put->transfer.fell_back_reason = std::move(reasons);
   return put;
 }
 
@@ -380,7 +388,8 @@ Outcome<PutReply> Client::Impl::put(const std::string& bucket, const std::string
   }
   unsigned attempts = 0;
   const auto once = [&] { return put_once(bucket, key, from, options, native_too); };
-  auto put = client::with_retries(retry_, !conditional(options), attempts, once, options.cancel);
+  auto put = conditional(options) ? client::with_retries(retry_, false, attempts, once, options.cancel)
+                                  : client::with_retries_of_change(retry_, attempts, once, options.cancel);
   if (put) put->transfer.attempts = attempts;
   return put;
 }
@@ -426,18 +435,24 @@ Outcome<> Client::Impl::rename(const std::string& bucket, const std::string& fro
   const bool repeatable = !options.token.empty();
   flush_appends(bucket, from);
   flush_appends(bucket, to);
-  return retried(repeatable, [&]() -> Outcome<> {
+  const auto once = [&]() -> Outcome<> {
+    client::Doubt doubt;
     if (options.cancel.stop_requested()) return cancelled();
     if (session_) {
       auto renamed = session_->rename(bucket, from, to, options);
       if (!renamed && options.cancel.stop_requested()) return cancelled();
       if (renamed || options_.via == Via::native || !change_may_fall_back(renamed.error(), repeatable)) return renamed;
       if (speaks_against_door(renamed.error())) session_->suspend(renamed.error());
+      doubt.after(renamed.error());
     }
     auto renamed = s3_->rename(bucket, from, to, options);
     if (!renamed && options.cancel.stop_requested()) return cancelled();
+    if (!renamed) return std::unexpected(doubt.about(std::move(renamed).error()));
     return renamed;
-  });
+  };
+  unsigned attempts = 0;
+  return repeatable ? client::with_retries_of_change(retry_, attempts, once)
+                    : client::with_retries(retry_, false, attempts, once);
 }
 
 // Pages of one listing must come from one door: the continuation says which ("n:" native, "h:" HTTP).
@@ -561,9 +576,15 @@ void Client::Impl::put_landed(const std::string& bucket, const std::string& key,
                      change_may_fall_back(outcome.error(), !conditional(call.options));
   if (again) {
     if (speaks_against_door(outcome.error())) session_->suspend(outcome.error());
-    workers_->post([this, bucket, key, call = std::move(call), why = outcome.error().message] {
+    workers_->post([this, bucket, key, call = std::move(call), first = outcome.error()] {
       auto second = put(bucket, key, memory_of(call.from), call.options, false);
-      if (second) add_reason(second->transfer.fell_back_reason, "native", why);
+      if (second) {
+        add_reason(second->transfer.fell_back_reason, "native", first.message);
+      } else {
+        client::Doubt doubt;
+        doubt.after(first);
+        second = std::unexpected(doubt.about(std::move(second).error()));
+      }
       call.done(std::move(second));
     });
   } else if (call.inline_done) {

@@ -323,7 +323,14 @@ Result<HttpReply> HttpClient::request(const HttpRequest& request) {
   for (bool fresh = false;; fresh = true) {
     Deadline connect_by = deadline_in(options_.connect_timeout);
     if (request.deadline) connect_by = std::min(connect_by, *request.deadline);
-    VB_ASSIGN(auto connection, take(fresh, connect_by, request.stop));
+    auto taken = take(fresh, connect_by, request.stop);
+    // What broke off on a kept connection may have arrived.
+    const bool changes = request.method != "GET" && request.method != "HEAD";
+    if (!taken && fresh && changes && taken.error() == Errc::connection_failed) {
+      return fail(Errc::closed, taken.error().context, taken.error().sys);
+    }
+    if (!taken) return std::unexpected(std::move(taken).error());
+    auto connection = std::move(*taken);
     connection->stream->limit(options_.stall_timeout, request.deadline.value_or(Deadline::max()));
     connection->stream->stop_with(request.stop);
     bool keep = false, answered = false;

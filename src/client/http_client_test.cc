@@ -32,6 +32,24 @@ TEST(HttpClient, KeepsAConnectionForTheNextRequest) {
   EXPECT_EQ(client->local_address(), "127.0.0.1");
 }
 
+// The first of two attempts may have arrived, whatever becomes of the second.
+TEST(HttpClient, AChangeThatBrokeOffIsNeverSaidNotToHaveBeenSent) {
+  for (const std::string method : {"PUT", "GET"}) {
+    std::function<void()> refuse;
+    ScriptedServer server([&](const ScriptedRequest&, int number) {
+      if (number == 0) return http_reply(200, "", "");
+      refuse();
+      return std::string();
+    });
+    refuse = [&server] { server.refuse(); };
+    auto client = client_for(server);
+    ASSERT_TRUE(client->request({.method = method, .target = "/x", .replayable = true}));
+    const auto again = client->request({.method = method, .target = "/x", .replayable = true});
+    ASSERT_FALSE(again);
+    EXPECT_EQ(again.error().code, method == "PUT" ? Errc::closed : Errc::connection_failed);
+  }
+}
+
 TEST(HttpClient, AStopAfterTheReplyIsNoConcernOfTheNextRequest) {
   ScriptedServer server([](const ScriptedRequest&, int) { return http_reply(200, "", "hello"); });
   auto client = client_for(server);

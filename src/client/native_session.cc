@@ -47,10 +47,15 @@ struct NativeSession::State {
 
   // Runs `request` on a session; once more on a new one if that was lost and the request may be repeated.
   template <class T, class Request>
-  Result<T> repeat(bool repeatable, Request request) {
+  Result<T> repeat(bool repeatable, Request request, bool changes = false) {
     for (int attempt = 0;; ++attempt) {
-      VB_ASSIGN(const auto lanes, this->lanes());
-      Result<T> result = request(*lanes);
+      auto lanes = this->lanes();
+      // The first one may have happened, even if nobody is there any more.
+      if (!lanes && changes && attempt > 0 && lanes.error() == Errc::connection_failed) {
+        return fail(Errc::closed, lanes.error().context, lanes.error().sys);
+      }
+      if (!lanes) return std::unexpected(std::move(lanes).error());
+      Result<T> result = request(**lanes);
       if (result || !lost(result.error()) || !repeatable || attempt == 1) return result;
     }
   }
@@ -149,7 +154,7 @@ Result<NativeObject> NativeSession::put(const NativePut& request) {
   };
   // Without conditions, storing the same bytes twice is storing them once.
   const bool repeatable = request.if_match.empty() && request.if_none_match.empty() && !request.append_at;
-  return state_->repeat<NativeObject>(repeatable, once);
+  return state_->repeat<NativeObject>(repeatable, once, true);
 }
 
 Result<void> NativeSession::rename(const wire::Rename& request, const std::stop_token& stop) {
@@ -174,7 +179,7 @@ Result<void> NativeSession::rename(const wire::Rename& request, const std::stop_
     };
     return lanes.lane_of(request.bucket, request.to).run(call, prepare);
   };
-  return state_->repeat<void>(!request.token.empty(), once);
+  return state_->repeat<void>(!request.token.empty(), once, true);
 }
 
 Result<void> NativeSession::remove(std::string_view bucket, std::string_view key, std::string_view if_match,

@@ -79,6 +79,17 @@ TEST_F(Repeat, ARemoveWithoutAnAnswerIsNotMadeAgainByHttp) {
   EXPECT_EQ(deletes(), 0u);
 }
 
+// Whatever is tried after it: the first door may have stored it.
+TEST_F(Repeat, APutWithoutAnAnswerIsNeverSaidNotToHaveBeenSent) {
+  http_.refuse();
+  const auto put = client_->put("bucket", "p", as_bytes("bytes"));
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, ErrorCode::outcome_unknown) << put.error().message;
+  const auto read = client_->head("bucket", "k");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, ErrorCode::connection_failed) << read.error().message;
+}
+
 TEST_F(Repeat, ABatchOfRemovesWithoutAnAnswerIsNotMadeAgainByHttp) {
   const BatchItem items[] = {{.bucket = "bucket", .key = "k"}, {.bucket = "bucket", .key = "l"}};
   BatchResult results[2];

@@ -7,10 +7,32 @@
 
 namespace verbena::client {
 
+namespace {
+
+// What a server answers when it does not know either: of a change that a cluster behind it was too late with.
+bool is_unsure(const ClientError& error) {
+  return error.code == ErrorCode::slow_down && error.s3_code == "ServiceUnavailable";
+}
+
+}  // namespace
+
+void Doubt::after(const ClientError& error) {
+  const bool may_have_happened = error.code == ErrorCode::outcome_unknown || error.code == ErrorCode::timed_out ||
+                                 error.code == ErrorCode::server_error || is_unsure(error);
+  if (may_have_happened && earlier_.empty()) earlier_ = error.message.empty() ? "no answer" : error.message;
+}
+
+ClientError Doubt::about(ClientError last) const {
+  if (earlier_.empty() || (last.code != ErrorCode::connection_failed && last.code != ErrorCode::slow_down)) return last;
+  last.code = ErrorCode::outcome_unknown;
+  last.message += "; an attempt before it may have happened: " + earlier_;
+  return last;
+}
+
 bool worth_retrying(const ClientError& error, bool idempotent) {
   switch (error.code) {
     case ErrorCode::slow_down:
-      return true;  // the server did nothing
+      return idempotent || !is_unsure(error);  // the server did nothing
     case ErrorCode::connection_failed:
       return true;  // nothing reached it
     case ErrorCode::timed_out:

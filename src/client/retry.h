@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <stop_token>
+#include <string>
 
 #include "client/outcome.h"
 
@@ -26,6 +27,19 @@ std::chrono::milliseconds backoff(const RetryPolicy& policy, unsigned attempt, u
 // Sleeps for backoff(), or until a stop is asked for.
 void sleep_before_retry(const RetryPolicy& policy, unsigned attempt, const std::stop_token& stop = {});
 
+// Of attempts at a change, one after the other: an earlier one may have happened, and the last one's "nothing was done" is
+// then not what its caller may be told.
+class Doubt {
+ public:
+  // An attempt failed so, and there is another.
+  void after(const ClientError& error);
+  // What to tell of all of them, of which the last failed so.
+  ClientError about(ClientError last) const;
+
+ private:
+  std::string earlier_;  // what the first one said that may have happened
+};
+
 // Runs `operation` (returning an Outcome) until it succeeds, fails for good, or the attempts are used up.
 // `attempts` tells how many were made.
 template <class Fn>
@@ -37,6 +51,23 @@ auto with_retries(const RetryPolicy& policy, bool idempotent, unsigned& attempts
     sleep_before_retry(policy, attempts, stop);
     if (stop.stop_requested()) return outcome;
   }
+}
+
+// As with_retries(), of a change that may be made twice.
+template <class Fn>
+auto with_retries_of_change(const RetryPolicy& policy, unsigned& attempts, Fn&& operation,
+                            const std::stop_token& stop = {}) {
+  Doubt doubt;
+  const auto once = [&] {
+    auto outcome = operation();
+    if (!outcome) {
+      ClientError error = doubt.about(outcome.error());
+      doubt.after(outcome.error());
+      outcome = std::unexpected(std::move(error));
+    }
+    return outcome;
+  };
+  return with_retries(policy, true, attempts, once, stop);
 }
 
 }  // namespace verbena::client

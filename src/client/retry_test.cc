@@ -35,6 +35,34 @@ TEST(Retry, OnlyWhatCannotHaveHappenedIsRepeatedWhenTwiceIsNotOnce) {
   }
 }
 
+TEST(Retry, WhatAClusterWasTooLateWithIsRepeatedOnlyWhenTwiceIsOnce) {
+  ClientError unsure = error_of(ErrorCode::slow_down);
+  unsure.s3_code = "ServiceUnavailable";
+  EXPECT_FALSE(worth_retrying(unsure, false));
+  EXPECT_TRUE(worth_retrying(unsure, true));
+}
+
+// "Nothing reached the server" is of the last attempt alone.
+TEST(Retry, OfAChangeAnEarlierAttemptMayHaveHappened) {
+  const RetryPolicy policy{.attempts_max = 3, .base = 0ms, .cap = 0ms};
+  const auto outcome_of = [&](std::vector<ErrorCode> codes) {
+    unsigned attempts = 0;
+    auto outcome = with_retries_of_change(policy, attempts, [&]() -> Outcome<int> {
+      return std::unexpected(error_of(codes.at(attempts - 1)));
+    });
+    return outcome.error().code;
+  };
+  using enum ErrorCode;
+  for (const ErrorCode first : {outcome_unknown, timed_out, server_error}) {
+    EXPECT_EQ(outcome_of({first, connection_failed, connection_failed}), outcome_unknown);
+    EXPECT_EQ(outcome_of({connection_failed, first, slow_down}), outcome_unknown);
+    EXPECT_EQ(outcome_of({first, access_denied}), access_denied);
+  }
+  EXPECT_EQ(outcome_of({connection_failed, slow_down, connection_failed}), connection_failed);
+  EXPECT_EQ(outcome_of({slow_down, slow_down, slow_down}), slow_down);
+  EXPECT_EQ(outcome_of({timed_out, timed_out, timed_out}), timed_out);
+}
+
 TEST(Retry, GivesUpAfterTheLastAttempt) {
   const RetryPolicy policy{.attempts_max = 3, .base = 0ms, .cap = 0ms};
   unsigned attempts = 0, calls = 0;

@@ -55,6 +55,12 @@ class ScriptedServer {
     ::close(listener_);
   }
 
+  // Who connects from now on is refused, and who is connected is cut off.
+  void refuse() {
+    ::shutdown(listener_, SHUT_RDWR);
+    std::lock_guard lock(mutex_);
+    for (int fd : connections_) ::shutdown(fd, SHUT_RDWR);
+  }
   uint16_t port() const { return port_; }
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
   int connections() const {

@@ -67,6 +67,9 @@ ClientError native_error(const Error& error, size_t room) {
     case Errc::invalid_write_offset:
       out.s3_code = "InvalidWriteOffset";
       break;
+    case Errc::service_unavailable:
+      out.s3_code = "ServiceUnavailable";
+      break;
     case Errc::quota_exceeded:
       out.s3_code = "QuotaExceeded";
       break;
