@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "auth/identity_store.h"
 #include "base/config.h"
@@ -22,12 +23,13 @@ struct ClusterEngine {
   std::unique_ptr<auth::SharedText> accounts;  // of all servers; lives no longer than the store
   store::ChangeFeeds* feeds = nullptr;         // these are the store's, too
   store::SharedKeys* shared_keys = nullptr;
-  std::function<bool()> on_duty;  // what is done once in the cluster is done here
+  std::function<bool(std::string_view bucket)> may_keep;  // what is read of its documents, until on_change()
+  std::function<bool()> on_duty;                          // what is done once in the cluster is done here
 };
 
 // What a server is told by others, on a thread of the engine's. Each runs before the change is acknowledged.
 struct ClusterListener {
-  std::function<void()> on_change;                                     // of a bucket or one of its documents
+  std::function<void()> on_change;  // of a bucket or one of its documents; one that is about to come, too
   std::function<bool(const std::optional<std::string>&)> on_accounts;  // false: they were not taken
 };
 

@@ -101,6 +101,7 @@ std::expected<void, std::string> Server::State::open_cluster_engine() {
   accounts = std::move(opened->accounts);
   feeds = opened->feeds;
   shared_keys = opened->shared_keys;
+  may_keep = std::move(opened->may_keep);
   on_duty = std::move(opened->on_duty);
   store = std::move(opened->store);
   return {};
@@ -123,6 +124,7 @@ std::expected<void, std::string> Server::State::open_store() {
   store::Store& front = hot_store ? static_cast<store::Store&>(*hot_store) : *store;
   service = std::make_unique<s3::Service>(
       s3::Service{front, *arena, system_clock(), config.region, verifier.get(), config.lifecycle_day.count()});
+  if (may_keep) service->access->keep_where(may_keep);
   {
     const std::lock_guard lock(told_mutex);
     told_service = service.get();

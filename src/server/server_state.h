@@ -113,8 +113,9 @@ struct Server::State {
   auth::Credentials root;
   Endpoints endpoints;
   std::unique_ptr<auth::KeyRing> keys;
-  std::unique_ptr<auth::SharedText> accounts;  // of all servers of a cluster
-  std::function<bool()> on_duty;               // likewise: what is done once is done here; empty: there are no others
+  std::unique_ptr<auth::SharedText> accounts;             // of all servers of a cluster
+  std::function<bool(std::string_view bucket)> may_keep;  // ClusterEngine's; empty: always
+  std::function<bool()> on_duty;  // likewise: what is done once is done here; empty: there are no others
   std::unique_ptr<auth::IdentityStore> identities;
   std::unique_ptr<memory::Arena> arena;
   std::unique_ptr<BlockingPool> pool;

@@ -42,6 +42,7 @@ std::expected<server::ClusterEngine, std::string> open_cluster(const Config& con
   engine.accounts = std::make_unique<AccountsInCluster>(store);
   engine.feeds = &store;
   engine.shared_keys = &store;
+  engine.may_keep = [&store](std::string_view bucket) { return store.may_keep(bucket); };
   engine.on_duty = [&store] { return store.on_duty(); };
   engine.store = std::move(*opened);
   return engine;

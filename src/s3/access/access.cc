@@ -129,6 +129,7 @@ Task<Result<BucketAccessPtr>> bucket_access(Service& service, const std::string&
   // The number from before the documents are read: a change in between makes this record an old one.
   const uint64_t generation = service.access->now();
   VB_CO_ASSIGN(BucketAccessPtr access, co_await load(service, bucket));
+  if (!service.access->may_keep(bucket)) co_return access;
   Kept& slot = slot_of(bucket);
   slot.generation = generation;
   slot.access = access;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -57,9 +58,14 @@ class AccessGeneration {
   AccessGeneration();
   uint64_t now() const { return number_.load(std::memory_order_acquire); }
   void changed();
+  // Which buckets' records may be kept at all: others may be changing one. A bucket's number is another one both after
+  // it must not be kept any more and before it may be again. Set before the first request.
+  void keep_where(std::function<bool(std::string_view bucket)> may_keep) { may_keep_ = std::move(may_keep); }
+  bool may_keep(std::string_view bucket) const { return !may_keep_ || may_keep_(bucket); }
 
  private:
   std::atomic<uint64_t> number_;  // of no two objects the same
+  std::function<bool(std::string_view)> may_keep_;
 };
 
 // The bucket's record if this thread has it; valid until this thread's next call of these two. nullptr: ask

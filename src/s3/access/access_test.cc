@@ -38,6 +38,16 @@ TEST_F(AccessTest, ABucketIsItsOwnersAlone) {
   EXPECT_EQ(status(bob_, "GET", "/no-bucket/key"), 404);
 }
 
+TEST_F(AccessTest, OfABucketThatOthersAreChangingNothingIsKept) {
+  service.access->keep_where([](std::string_view bucket) { return bucket != "bucket"; });
+  service.access->changed();
+  EXPECT_EQ(status(alice_, "GET", "/bucket/key"), 200);
+  EXPECT_EQ(cached_access(service, "bucket"), nullptr);
+  service.access->keep_where({});
+  EXPECT_EQ(status(alice_, "GET", "/bucket/key"), 200);
+  EXPECT_NE(cached_access(service, "bucket"), nullptr);
+}
+
 TEST_F(AccessTest, BucketsAreListedToTheirOwner) {
   EXPECT_EQ(as(alice_, "GET", "/").count("<Bucket>"), 1u);
   EXPECT_EQ(as(alice_, "GET", "/").element("DisplayName"), "alice-name");

@@ -223,6 +223,157 @@ TEST_F(OnRados, AChangeThatNobodyWasToldOfIsFoundWhenItIsToldAgain) {
   EXPECT_TRUE(eventually([&] { return text() == "new"; }));
 }
 
+// Several servers over one cluster, and a bucket with a policy.
+class ChangesOnRados : public OnRados {
+ protected:
+  void SetUp() override {
+    OnRados::SetUp();
+    if (!RadosRig::has_cluster()) return;
+    t_.emplace();
+    t_->options.mark_lasts = std::chrono::milliseconds(2000);
+    t_->open();
+    t_->make_bucket("b");
+    ASSERT_TRUE(t_->run(first().set_document("b", "policy", "old")));
+    id_ = parts_of(*t_).buckets.find("b")->id;
+    other_ = connect_another();
+  }
+  void TearDown() override {
+    other_.reset();
+    t_.reset();
+  }
+  std::unique_ptr<rados::RadosStore> connect_another() {
+    auto opened = rados::RadosStore::connect(t_->options);
+    EXPECT_TRUE(opened) << opened.error();
+    return opened ? std::move(*opened) : nullptr;
+  }
+  Store& first() { return t_->engine(); }
+  static rados::Engine& engine_of(EngineStore& store) { return static_cast<rados::Engine&>(*store.context()); }
+  rados::UnderWay& at_first() { return *engine_of(t_->store()).under_way; }
+  static rados::UnderWay& at(rados::RadosStore& store) { return *engine_of(store).under_way; }
+  std::string policy(Store& store) {
+    const auto found = t_->run(store.document("b", "policy"));
+    return found ? **found : describe(found.error());
+  }
+  rados::BucketPtr state() { return *t_->run(parts_of(*t_).registry.load(id_)); }
+  static rados::UnderWay::Coming coming(const rados::BucketState& state) {
+    return {.bucket = state.id, .epoch = state.epoch, .name = "b", .owner = state.record.info.owner};
+  }
+  // As the cluster gets it from whichever server.
+  Result<void> write(rados::BucketPtr from, std::string text) {
+    rados::Registry::Fill fill = [text](librados::ObjectWriteOperation& op) {
+      const std::map<std::string, rados::Buffer> row = {{"cpolicy", rados::to_buffer(text)}};
+      op.omap_set(row);
+    };
+    return t_->run(parts_of(*t_).registry.change_rows(std::move(from), std::move(fill)));
+  }
+  // Whether the policy is answered from memory.
+  bool is_kept(rados::RadosStore& store) {
+    auto& asked = metrics::counter("verbena_rados_marked_total",
+                                   "Calls that found their bucket being changed, and had it read in the cluster");
+    const uint64_t before = asked.value();
+    policy(store);
+    return asked.value() == before && store.may_keep("b");
+  }
+
+  std::optional<RadosRig> t_;
+  std::unique_ptr<rados::RadosStore> other_;
+  uint64_t id_ = 0;
+};
+
+TEST_F(ChangesOnRados, NoServerShowsAChangeBeforeTheOthersHaveHeardOfIt) {
+  Steps steps;
+  std::future<Result<void>> setting, making;
+  {
+    const Stalled stalled(engine_of(*other_));  // hears nothing, and answers from memory
+    setting = steps.begin(first().set_document("b", "policy", "new"));
+    making = steps.begin(first().create_bucket({.name = "made", .owner = "root"}));
+    steps.rest();
+    const std::string shown = policy(first());
+    EXPECT_TRUE(shown == "old" || policy(*other_) == "new") << shown << " and " << policy(*other_);
+    const bool is_made = t_->run(first().bucket("made")).has_value();
+    EXPECT_TRUE(!is_made || t_->run(other_->bucket("made")).has_value()) << "a bucket that the other server denies";
+  }
+  EXPECT_TRUE(steps.end(std::move(setting)));
+  EXPECT_TRUE(steps.end(std::move(making)));
+  for (Store* store : {&first(), static_cast<Store*>(other_.get())}) {
+    EXPECT_EQ(policy(*store), "new");
+    EXPECT_TRUE(t_->run(store->bucket("made")));
+  }
+  EXPECT_TRUE(is_kept(*other_) && is_kept(t_->store()));
+}
+
+TEST_F(ChangesOnRados, AChangeWhoseServerDiedIsSeenByAllAtOnceAndItsMarkEnds) {
+  rados::UnderWay::Making making;
+  const auto judged = state();
+  ASSERT_TRUE(t_->run(at_first().before(making, coming(*judged))));
+  EXPECT_FALSE(is_kept(*other_));
+  EXPECT_EQ(policy(*other_), "old");
+  ASSERT_TRUE(write(judged, "new"));
+  EXPECT_EQ(policy(*other_), "new") << "nobody tells";
+  EXPECT_EQ(policy(first()), "new");
+  EXPECT_TRUE(eventually([&] { return is_kept(*other_) && is_kept(t_->store()); }));
+  EXPECT_EQ(write(judged, "late").error(), Errc::conditional_conflict) << "nobody would be told of that";
+  EXPECT_EQ(policy(*other_), "new");
+}
+
+TEST_F(ChangesOnRados, AChangeThatIsOverEndsNoOthersMark) {
+  rados::UnderWay::Making one, two;
+  ASSERT_TRUE(t_->run(at_first().before(one, coming(*state()))));
+  ASSERT_TRUE(t_->run(at(*other_).before(two, coming(*state()))));
+  ASSERT_TRUE(t_->run(at_first().after(one, {})));
+  EXPECT_FALSE(is_kept(*other_));
+  EXPECT_FALSE(is_kept(t_->store()));
+  ASSERT_TRUE(write(state(), "new"));
+  EXPECT_EQ(policy(*other_), "new");
+  EXPECT_EQ(policy(first()), "new");
+  ASSERT_TRUE(t_->run(at(*other_).after(two, {})));
+  EXPECT_TRUE(is_kept(*other_) && is_kept(t_->store()));
+}
+
+TEST_F(ChangesOnRados, WhoBeginsToWatchLearnsWhatIsUnderWay) {
+  rados::UnderWay::Making making;
+  ASSERT_TRUE(t_->run(at_first().before(making, coming(*state()))));
+  const auto third = connect_another();
+  ASSERT_NE(third, nullptr);
+  EXPECT_FALSE(is_kept(*third));
+  ASSERT_TRUE(write(state(), "new"));
+  EXPECT_EQ(policy(*third), "new");
+  ASSERT_TRUE(t_->run(at_first().after(making, {})));
+  EXPECT_TRUE(is_kept(*third));
+}
+
+TEST_F(ChangesOnRados, NothingIsChangedThatAServerDidNotTakeNoteOf) {
+  struct Deaf final : librados::WatchCtx2 {
+    void handle_notify(uint64_t, uint64_t, uint64_t, librados::bufferlist&) override {}
+    void handle_error(uint64_t, int) override {}
+  } deaf;
+  librados::IoCtx& pool = engine_of(*other_).cluster->context(Cluster::Pool::index);
+  uint64_t watch = 0;
+  ASSERT_EQ(pool.watch2(std::string(rados::root_object), &watch, &deaf), 0);
+  Steps steps;
+  auto setting = steps.begin(first().set_document("b", "policy", "new"));
+  steps.rest();
+  EXPECT_EQ(policy(first()), "old");
+  EXPECT_EQ(policy(*other_), "old");
+  EXPECT_EQ(pool.unwatch2(watch), 0);
+  EXPECT_TRUE(steps.end(std::move(setting))) << "it has gone";
+  EXPECT_EQ(policy(*other_), "new");
+}
+
+TEST_F(ChangesOnRados, ABucketWhoseMakingWasGivenUpGetsNoNameLater) {
+  auto& registry = parts_of(*t_).registry;
+  const auto id = t_->run(registry.take_number(rados::Registry::For::bucket));
+  ASSERT_TRUE(id);
+  rados::UnderWay::Making making;
+  ASSERT_TRUE(t_->run(at_first().before(making, {.bucket = *id, .epoch = 0, .name = "made", .owner = "root"})));
+  EXPECT_FALSE(other_->may_keep("made"));
+  EXPECT_TRUE(eventually([&] { return other_->may_keep("made") && t_->store().may_keep("made"); }));
+  const auto named = t_->run(registry.give_name("made", *id));
+  ASSERT_TRUE(named);
+  EXPECT_FALSE(*named);
+  EXPECT_EQ(t_->run(other_->bucket("made")).error(), Errc::no_such_bucket);
+}
+
 TEST_F(OnRados, AMarkThatComesTooLateTakesNoOtherChangeAlong) {
   RadosRig t;
   t.open();

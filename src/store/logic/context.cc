@@ -24,6 +24,18 @@ Result<void> load_documents(View& rows, const Buckets& buckets) {
 
 }  // namespace
 
+Result<void> Context::may_answer(std::string_view name) const {
+  if (!fresh()) return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
+  if (is_sure && !is_sure(name)) return fail(Errc::would_block, "bucket");
+  return {};
+}
+
+Task<Result<std::shared_ptr<const Bucket>>> Context::settled_bucket(std::string name) {
+  std::string copy = name;
+  VB_CO_TRY(co_await settle(std::move(copy)));
+  co_return known_bucket(name);
+}
+
 Result<void> Context::load_buckets(View& view) {
   const auto cursor = view.cursor(Table::meta, keys::bucket_prefix());
   for (; cursor->valid(); cursor->next()) {

@@ -20,12 +20,19 @@ std::shared_ptr<AppendQueues> make_append_queues();
 struct Context {
   virtual ~Context() = default;
 
+  // would_block: others are changing it, and it is to be settled first (VB_CO_BUCKET).
   Result<std::shared_ptr<const Bucket>> find_bucket(std::string_view name) const {
-    if (fresh && !fresh()) return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
+    if (fresh) VB_TRY(may_answer(name));
+    return known_bucket(name);
+  }
+  // As it was last read, for what need not be of this moment.
+  Result<std::shared_ptr<const Bucket>> known_bucket(std::string_view name) const {
     auto bucket = buckets.find(name);
     if (!bucket) return fail(Errc::no_such_bucket);
     return bucket;
   }
+  Task<Result<std::shared_ptr<const Bucket>>> settled_bucket(std::string name);
+  Result<void> may_answer(std::string_view name) const;
   // All buckets and their documents, into memory: before the first verb.
   Result<void> load_buckets(View& view);
 
@@ -36,6 +43,10 @@ struct Context {
   const WallClock* clock = &system_clock();
   // Of an engine whose buckets others may change: whether what is known of them is what they are. Empty: always.
   std::function<bool()> fresh;
+  // Likewise, of one bucket: whether nobody is changing it or its documents just now. Reads one of which that is not so
+  // anew.
+  std::function<bool(std::string_view name)> is_sure;
+  std::function<Task<Result<void>>(std::string name)> settle;
   bool keeps_usage = false;    // the engine adds up Transaction::count()
   bool tells_changes = false;  // every change of a key goes through this process (Bucket::feed)
   uint64_t whole_put_max = 0;  // Store::whole_put_max(): both seams can do without waiting
@@ -43,6 +54,16 @@ struct Context {
   Buckets buckets;
   const std::shared_ptr<AppendQueues> appends = make_append_queues();
 };
+
+// The bucket of that name, in a coroutine: at once, but where others are changing it.
+#define VB_CO_BUCKET(var, context, name) VB_CO_BUCKET_(VB_CONCAT(vb_bucket_, __COUNTER__), var, context, name)
+#define VB_CO_BUCKET_(tmp, var, context, name)                          \
+  auto tmp = (context)->find_bucket(name);                              \
+  if (!tmp && tmp.error() == ::verbena::Errc::would_block) {            \
+    tmp = co_await (context)->settled_bucket(std::string(name));        \
+  }                                                                     \
+  if (!tmp) co_return ::std::unexpected<::verbena::Error>(tmp.error()); \
+  var = ::std::move(*tmp)
 
 // Catalogue::read() with an answer: `look` returns a Result<T>.
 template <class F>

@@ -39,13 +39,14 @@ Task<Result<void>> EngineStore::create_bucket(BucketInfo bucket) {
 }
 
 Task<Result<BucketInfo>> EngineStore::bucket(std::string_view name) {
-  VB_CO_ASSIGN(auto found, context_->find_bucket(name));
+  auto context = context_;
+  VB_CO_BUCKET(auto found, context, name);
   co_return found->info();
 }
 
 Task<Result<void>> EngineStore::set_durability(std::string_view name, Durability durability) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(name));
+  VB_CO_BUCKET(auto found, context, name);
   auto edit = [durability](BucketInfo& info) -> Result<void> {
     info.durability = durability;
     return {};
@@ -62,7 +63,7 @@ Task<Result<void>> EngineStore::set_durability(std::string_view name, Durability
 
 Task<Result<void>> EngineStore::set_versioning(std::string_view name, Versioning versioning) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(name));
+  VB_CO_BUCKET(auto found, context, name);
   auto edit = [versioning](BucketInfo& info) -> Result<void> {
     if (versioning == Versioning::off && info.versioning != versioning) return fail(Errc::invalid_bucket_state);
     if (versioning == Versioning::suspended && info.lock.enabled) {
@@ -79,7 +80,7 @@ Task<Result<void>> EngineStore::set_versioning(std::string_view name, Versioning
 
 Task<Result<void>> EngineStore::set_lock(std::string_view name, BucketLock lock) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(name));
+  VB_CO_BUCKET(auto found, context, name);
   auto edit = [lock](BucketInfo& info) -> Result<void> {
     if (lock.enabled && info.versioning != Versioning::enabled) {
       return fail(Errc::invalid_bucket_state,
@@ -94,7 +95,7 @@ Task<Result<void>> EngineStore::set_lock(std::string_view name, BucketLock lock)
 
 Task<Result<void>> EngineStore::remove_bucket(std::string_view name) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(name));
+  VB_CO_BUCKET(auto found, context, name);
   Early::Shut shut(context->early, found);
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
   VB_CO_TRY(co_await context->rows->commit(remove_bucket_change(context->buckets, found)));
@@ -106,7 +107,7 @@ Task<Result<std::vector<BucketInfo>>> EngineStore::buckets() { co_return context
 
 Task<Result<Usage>> EngineStore::bucket_usage(std::string_view bucket) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   if (!context->keeps_usage) co_return fail(Errc::not_implemented, "This store keeps no numbers of its buckets.");
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
   if (found->uncounted.load()) {
@@ -118,7 +119,7 @@ Task<Result<Usage>> EngineStore::bucket_usage(std::string_view bucket) {
 bool EngineStore::keeps_usage() const { return context_->keeps_usage; }
 
 Result<BucketFeedPtr> EngineStore::feed(std::string_view bucket) {
-  VB_ASSIGN(const auto found, context_->find_bucket(bucket));
+  VB_ASSIGN(const auto found, context_->known_bucket(bucket));
   if (!context_->tells_changes) return fail(Errc::not_implemented, "This store cannot tell what changes.");
   return found->feed;
 }
@@ -127,7 +128,7 @@ bool EngineStore::keeps_events() const { return context_->keeps_events; }
 
 Task<Result<void>> EngineStore::announce(std::string_view bucket, AnnouncementPtr announcement) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   if (!context->keeps_events) co_return fail(Errc::not_implemented, "This store keeps no events.");
   co_return co_await context->rows->commit(announcement_change(found, std::move(announcement)));
 }
@@ -172,7 +173,7 @@ Task<Result<void>> EngineStore::remove_events(std::string_view queue, uint64_t b
 }
 
 Result<UsageNow> EngineStore::usage_now(std::string_view bucket) {
-  VB_ASSIGN(const auto found, context_->find_bucket(bucket));
+  VB_ASSIGN(const auto found, context_->known_bucket(bucket));
   if (!context_->keeps_usage) return fail(Errc::not_implemented, "This store keeps no numbers of its buckets.");
   return found->usage_now();
 }
@@ -189,7 +190,7 @@ std::vector<BucketUsage> EngineStore::usages_now() {
 
 Task<Result<Document>> EngineStore::document(std::string_view bucket, std::string_view name) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   VB_CO_ASSIGN(Document kept, found->documents.get(name));
   if (kept) co_return kept;
   const std::string row = keys::document(found->id, name);
@@ -206,7 +207,7 @@ Task<Result<Document>> EngineStore::document(std::string_view bucket, std::strin
 Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
   auto context = context_;
   VB_CO_TRY(check_document(name, bytes));
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   const DocumentRoom room(found->documents, name, bytes.size());
   if (!room) {
     co_return fail(Errc::limit_exceeded, "The configurations of all your buckets together are too large.");
@@ -217,7 +218,7 @@ Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::strin
 
 Task<Result<void>> EngineStore::remove_document(std::string_view bucket, std::string_view name) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   co_return co_await context->rows->commit(remove_document_change(found, std::string(name)));
 }
 
@@ -226,7 +227,7 @@ Task<Result<void>> EngineStore::remove_document(std::string_view bucket, std::st
 Task<Result<std::shared_ptr<ObjectReader>>> EngineStore::open(std::string_view bucket, std::string_view key,
                                                               std::string_view version_id) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   VB_CO_TRY(check_key(key));
   if (Early::holds_any(*found)) {
     if (!version_id.empty()) {
@@ -245,7 +246,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> EngineStore::open(std::string_view b
 
 Task<Result<ObjectInfo>> EngineStore::stat(std::string_view bucket, std::string_view key, std::string_view version_id) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   VB_CO_TRY(check_key(key));
   if (Early::holds_any(*found)) {
     if (!version_id.empty()) {
@@ -264,7 +265,7 @@ Task<Result<ObjectInfo>> EngineStore::stat(std::string_view bucket, std::string_
 Task<Result<ObjectInfo>> EngineStore::find_version(std::string_view bucket, std::string_view key,
                                                    std::string_view version_id) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   VB_CO_TRY(check_key(key));
   const auto name = own(key, version_id);
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found, name->key));
@@ -274,10 +275,11 @@ Task<Result<ObjectInfo>> EngineStore::find_version(std::string_view bucket, std:
 
 Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create(std::string_view bucket, std::string_view key,
                                                                 std::optional<uint64_t> size_hint) {
-  VB_CO_ASSIGN(auto found, context_->find_bucket(bucket));
+  auto context = context_;
+  VB_CO_BUCKET(auto found, context, bucket);
   VB_CO_TRY(check_key(key));
   if (size_hint && *size_hint > object_size_max) co_return fail(Errc::entity_too_large);
-  co_return make_object_writer(context_, std::move(found), std::string(key), size_hint);
+  co_return make_object_writer(std::move(context), std::move(found), std::string(key), size_hint);
 }
 
 // What is wrong with it, the long way says.
@@ -291,15 +293,16 @@ bool EngineStore::put_whole(WholePut& put) {
 Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create_append(std::string_view bucket, std::string_view key,
                                                                        std::optional<uint64_t> size_hint,
                                                                        AppendSealPtr seal) {
-  VB_CO_ASSIGN(auto found, context_->find_bucket(bucket));
+  auto context = context_;
+  VB_CO_BUCKET(auto found, context, bucket);
   VB_CO_TRY(check_key(key));
   if (size_hint && *size_hint > object_size_max) co_return fail(Errc::entity_too_large);
-  co_return make_append_writer(context_, std::move(found), std::string(key), size_hint, std::move(seal));
+  co_return make_append_writer(std::move(context), std::move(found), std::string(key), size_hint, std::move(seal));
 }
 
 Task<Result<ObjectInfo>> EngineStore::rename(std::string_view bucket, RenameRequest request) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   VB_CO_TRY(check_key(request.from));
   VB_CO_TRY(check_key(request.to));
   auto renaming = std::make_shared<Renaming>(Renaming{found, std::move(request)});
@@ -313,7 +316,7 @@ Task<Result<ObjectInfo>> EngineStore::rename(std::string_view bucket, RenameRequ
 
 Task<Result<Removed>> EngineStore::remove(std::string_view bucket, std::string_view key, RemoveRequest request) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   VB_CO_TRY(check_key(key));
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found, std::string(key)));
   auto removal = std::make_shared<Removal>(Removal{found, std::string(key), std::move(request), {}});
@@ -324,7 +327,7 @@ Task<Result<Removed>> EngineStore::remove(std::string_view bucket, std::string_v
 Task<Result<ObjectInfo>> EngineStore::update(std::string_view bucket, std::string_view key, std::string_view version_id,
                                              ObjectChange change) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   VB_CO_TRY(check_key(key));
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found, std::string(key)));
   auto update =
@@ -335,7 +338,7 @@ Task<Result<ObjectInfo>> EngineStore::update(std::string_view bucket, std::strin
 
 Task<Result<ListPage>> EngineStore::list(std::string_view bucket, ListRequest request) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
   auto lister = std::make_shared<ObjectLister>(found, std::move(request));
   auto look = [lister](View& rows) { return lister->run(rows); };
@@ -344,7 +347,7 @@ Task<Result<ListPage>> EngineStore::list(std::string_view bucket, ListRequest re
 
 Task<Result<VersionPage>> EngineStore::list_versions(std::string_view bucket, ListVersionsRequest request) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
   auto lister = std::make_shared<VersionLister>(found, std::move(request));
   auto look = [lister](View& rows) { return lister->run(rows); };
@@ -355,7 +358,7 @@ Task<Result<VersionPage>> EngineStore::list_versions(std::string_view bucket, Li
 
 Task<Result<UploadInfo>> EngineStore::create_upload(UploadInfo upload) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(upload.bucket));
+  VB_CO_BUCKET(auto found, context, upload.bucket);
   VB_CO_TRY(check_key(upload.key));
   upload.created_us = context->clock->now_us();
   upload.upload_id = make_upload_id(upload.created_us);
@@ -367,7 +370,7 @@ Task<Result<UploadInfo>> EngineStore::create_upload(UploadInfo upload) {
 Task<Result<UploadInfo>> EngineStore::upload(std::string_view bucket, std::string_view key,
                                              std::string_view upload_id) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   const auto name = own(key, upload_id);
   auto look = [found, name](View& rows) { return find_upload(rows, *found, name->key, name->version_id); };
   VB_CO_ASSIGN(UploadRecord record,
@@ -379,7 +382,7 @@ Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create_part(std::string
                                                                      std::string_view upload_id, int part_number,
                                                                      std::optional<uint64_t> size_hint) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   if (part_number < 1 || part_number > part_number_max) co_return fail(Errc::invalid_argument, "part number");
   if (size_hint && *size_hint > part_stored_size_max) co_return fail(Errc::entity_too_large);
   const auto name = own(key, upload_id);
@@ -392,7 +395,7 @@ Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create_part(std::string
 Task<Result<PartPage>> EngineStore::list_parts(std::string_view bucket, std::string_view key,
                                                std::string_view upload_id, int after_part, int max_parts) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   const auto name = own(key, upload_id);
   auto look = [found, name, after_part, max_parts](View& rows) -> Result<PartPage> {
     VB_ASSIGN(UploadRecord upload, find_upload(rows, *found, name->key, name->version_id));
@@ -403,7 +406,7 @@ Task<Result<PartPage>> EngineStore::list_parts(std::string_view bucket, std::str
 
 Task<Result<UploadPage>> EngineStore::list_uploads(std::string_view bucket, ListUploadsRequest request) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   auto lister = std::make_shared<UploadLister>(found, std::move(request));
   auto look = [lister](View& rows) { return lister->run(rows); };
   co_return co_await look_up(*context->rows, "upload list", place_of(*found), std::move(look));
@@ -413,7 +416,7 @@ Task<Result<ObjectInfo>> EngineStore::complete_upload(std::string_view bucket, s
                                                       std::string_view upload_id, std::vector<PartInfo> parts,
                                                       ObjectInfo info, CommitConditions conditions) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   auto completion = std::make_shared<Completion>(Completion{found, std::string(key), std::string(upload_id),
                                                             std::move(parts), std::move(info), std::move(conditions)});
   VB_CO_TRY(check_key(key));
@@ -426,7 +429,7 @@ Task<Result<ObjectInfo>> EngineStore::complete_upload(std::string_view bucket, s
 Task<Result<void>> EngineStore::abort_upload(std::string_view bucket, std::string_view key,
                                              std::string_view upload_id) {
   auto context = context_;
-  VB_CO_ASSIGN(auto found, context->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, context, bucket);
   co_return co_await context->rows->commit(abort_upload_change(found, std::string(key), std::string(upload_id)));
 }
 

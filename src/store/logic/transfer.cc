@@ -133,7 +133,7 @@ Task<Result<TransferCounts>> Transfer::run() {
 Result<void> Transfer::check_source(const std::vector<BucketInfo>& buckets) {
   for (const BucketInfo& info : buckets) {
     where_ = info.name;
-    VB_ASSIGN(const auto bucket, source_.context->find_bucket(info.name));
+    VB_ASSIGN(const auto bucket, source_.context->known_bucket(info.name));
     const auto names = bucket->documents.names();
     if (std::ranges::find(names, unfinished_mark) == names.end()) continue;
     return fail(Errc::conditional_conflict, "it is not all there: the import that began it has to be ended first");
@@ -157,7 +157,7 @@ Result<void> Transfer::check_target(const std::vector<BucketInfo>& buckets) {
 }
 
 Task<Result<std::optional<Transfer::Pair>>> Transfer::begin_bucket(BucketInfo info) {
-  VB_CO_ASSIGN(auto from, source_.context->find_bucket(info.name));
+  VB_CO_BUCKET(auto from, source_.context, info.name);
   std::string mark = mark_of("");
   if (const auto there = target_.context->buckets.find(info.name)) {
     const auto found = co_await target_.store.document(info.name, unfinished_mark);
@@ -177,7 +177,7 @@ Task<Result<std::optional<Transfer::Pair>>> Transfer::begin_bucket(BucketInfo in
   }
   std::string done = mark.substr(std::min(mark.size(), mark_of("").size()));
   VB_CO_TRY(co_await target_.store.set_document(info.name, unfinished_mark, std::move(mark)));
-  VB_CO_ASSIGN(auto to, target_.context->find_bucket(info.name));
+  VB_CO_BUCKET(auto to, target_.context, info.name);
   co_return Pair{std::move(from), std::move(to), std::move(done)};
 }
 

@@ -23,6 +23,21 @@ bool would_block(const Result<void>& result) { return !result && result.error() 
 // A guard did not hold, or the tablet has gone.
 bool lost_race(int code) { return code == -ECANCELED || code == -ENOENT || code == -ENODATA; }
 
+// Whether the cluster has said what became of it.
+bool is_certain(const Result<void>& done) {
+  return done || done.error() == Errc::conditional_conflict || done.error() == Errc::no_such_bucket;
+}
+
+UnderWay::Coming coming_of(const BucketState& bucket) {
+  const BucketInfo& info = bucket.record.info;
+  return {.bucket = bucket.id, .epoch = bucket.epoch, .name = info.name, .owner = info.owner};
+}
+
+bool begins_versioning(const BucketState& bucket, std::string_view record) {
+  const auto then = decode_bucket(record);
+  return bucket.record.info.versioning == Versioning::off && then && then->info.versioning != Versioning::off;
+}
+
 StripeWriter* blob_of(const Change& change) { return static_cast<StripeWriter*>(change.blob.get()); }
 
 // Judges over what is fetched until the judge has all that it asks for.
@@ -58,7 +73,16 @@ Task<Result<void>> RadosCatalogue::commit(Change change) {
   if (!fresh_()) co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
   if (change.place.bucket == 0) co_return co_await create_bucket(change);
   if (change.place.key.empty()) co_return co_await commit_bucket(change);
+  VB_CO_TRY(co_await learn(change.place.bucket));
   co_return co_await commit_key(change);
+}
+
+// A change of a key goes by the bucket's record as others may have shown it already.
+Task<Result<void>> RadosCatalogue::learn(uint64_t bucket) {
+  if (!under_way_.is_marked(bucket)) co_return Result<void>{};
+  const auto now = co_await registry_.load(bucket);
+  if (!now) co_return std::unexpected(now.error());
+  co_return Result<void>{};
 }
 
 Task<Result<void>> RadosCatalogue::commit_key(Change& change) {
@@ -208,6 +232,7 @@ Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, 
   if (!fresh_()) co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
   if (change.takes_space && garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
   const uint64_t bucket = change.place.bucket;
+  VB_CO_TRY(co_await learn(bucket));
   // In the order of the keys, so that two who want the same two do not wait for each other.
   KeyLocks::Name first(bucket, std::min(from, to)), second(bucket, std::max(from, to));
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await locks_.take(std::move(first)));
@@ -355,19 +380,24 @@ Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& jud
 
 Task<Result<void>> RadosCatalogue::commit_bucket(Change& change) {
   if (change.takes_space && garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
+  UnderWay::Making making;
+  auto done = co_await change_bucket(change, making);
+  co_return co_await under_way_.after(making, std::move(done));
+}
+
+Task<Result<void>> RadosCatalogue::change_bucket(Change& change, UnderWay::Making& making) {
   for (int attempt = 0; attempt < bucket_attempts_max; ++attempt) {
-    auto done = co_await try_bucket(change);
+    auto done = co_await try_bucket(change, making);
     if (!done && done.error() == Errc::conditional_conflict) continue;  // somebody was faster
-    if (!done) {
-      if (done.error() == Errc::service_unavailable) tell_again_(change.place.bucket);  // it may be so, or come to be
-      co_return std::unexpected(done.error());
-    }
+    if (!done) co_return std::unexpected(done.error());
     if (*done) co_return Result<void>{};
   }
   co_return fail(Errc::slow_down, "rados: others change the bucket all the time");
 }
 
-Task<Result<bool>> RadosCatalogue::try_bucket(Change& change) {
+// What it is in memory afterwards every server reads, this one too: effects that came late would undo what others have
+// changed since.
+Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, UnderWay::Making& making) {
   VB_CO_ASSIGN(BucketPtr bucket, co_await registry_.load(change.place.bucket));
   VB_CO_ASSIGN(bucket, co_await registry_.writable(bucket, ""));
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
@@ -376,16 +406,18 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change) {
   VB_CO_TRY(co_await judge_all(change.judge, rows, ids_, clock_, judged));
   if (judged->changes_objects()) co_return fail(Errc::internal, "rados: a change of objects without a key");
   if (judged->abandoned()) {
-    VB_CO_TRY(co_await remove_bucket(change, bucket));
+    VB_CO_TRY(co_await remove_bucket(change, bucket, making));
     co_return true;
   }
   std::map<std::string, Buffer> sets;
   std::set<std::string> gone;
   bool record = false;
+  UnderWay::Coming coming = coming_of(*bucket);
   for (const auto& [key, value] : judged->written(Table::meta)) {
     const bool is_record = key.starts_with('b');
     const std::string name = is_record ? "r" : "c" + key.substr(9);
     record |= is_record;
+    if (is_record && value) coming.renames = begins_versioning(*bucket, *value);
     if (value) {
       sets.emplace(name, to_buffer(*value));
     } else {
@@ -396,22 +428,28 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change) {
     if (!gone.empty()) op.omap_rm_keys(gone);
     if (!sets.empty()) op.omap_set(sets);
   };
+  VB_CO_TRY(co_await under_way_.before(making, std::move(coming)));
+  making.unsure = true;
+  Result<void> changed;
   if (record) {
-    auto changed = co_await registry_.change(bucket, std::move(fill));
-    if (!changed && !(changed.error() == Errc::conditional_conflict)) (void)co_await tell_(bucket->id);  // it may be so
-    VB_CO_TRY(std::move(changed));
+    const auto now = co_await registry_.change(bucket, std::move(fill));
+    if (!now) changed = std::unexpected(now.error());
   } else {
-    VB_CO_TRY(co_await registry_.change_rows(bucket, std::move(fill)));
+    changed = co_await registry_.change_rows(bucket, std::move(fill));
   }
-  judged->run_effects();
-  VB_CO_TRY(co_await tell_(bucket->id));
+  making.unsure = !is_certain(changed);
+  if (!changed) co_return std::unexpected(changed.error());
   co_return true;
 }
 
 // Nobody changes a row while it is looked whether there are any; then it is decided in the bucket's object, and only
 // then does the name go.
-Task<Result<void>> RadosCatalogue::remove_bucket(Change& change, BucketPtr bucket) {
+Task<Result<void>> RadosCatalogue::remove_bucket(Change& change, BucketPtr bucket, UnderWay::Making& making) {
+  UnderWay::Coming coming = coming_of(*bucket);
+  ++coming.epoch;  // the phase has one of its own
+  VB_CO_TRY(co_await under_way_.before(making, std::move(coming)));
   VB_CO_ASSIGN(BucketPtr frozen, co_await registry_.set_phase(bucket, Phase::removing));
+  if (frozen->epoch != making.mark.epoch) co_return fail(Errc::conditional_conflict, "rados: removing a bucket");
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
   rows.set_bucket(frozen);
   std::unique_ptr<KeyTransaction> judged;
@@ -427,35 +465,49 @@ Task<Result<void>> RadosCatalogue::remove_bucket(Change& change, BucketPtr bucke
     op.omap_set(row);
     op.setxattr(epoch_attribute, to_buffer(epoch));
   };
-  VB_CO_TRY(co_await registry_.change_rows(frozen, std::move(decide)));
+  making.unsure = true;
+  const auto decided = co_await registry_.change_rows(frozen, std::move(decide));
+  making.unsure = !is_certain(decided);
+  VB_CO_TRY(Result<void>(decided));
   VB_CO_TRY(co_await registry_.forget_name(frozen->record.info.name, frozen->id));
   book_.forget(frozen->id);
-  judged->run_effects();
   garbage_.sweep(frozen->id);
-  co_return co_await tell_(frozen->id);
+  co_return Result<void>{};
 }
 
 Task<Result<void>> RadosCatalogue::create_bucket(Change& change) {
   if (garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
+  NewBucket bucket;
+  auto done = co_await make_bucket(change, bucket);
+  if (!done && !bucket.making.unsure) co_await leave(bucket);
+  co_return co_await under_way_.after(bucket.making, std::move(done));
+}
+
+// What nothing names, and nothing will.
+Task<> RadosCatalogue::leave(NewBucket& bucket) {
+  if (bucket.id == 0) co_return;
+  const auto forbidden = co_await registry_.forbid_name(bucket.id);
+  if (forbidden && bucket.made) garbage_.sweep(bucket.id);
+  bucket.id = 0;
+  bucket.made = false;
+}
+
+Task<Result<void>> RadosCatalogue::make_bucket(Change& change, NewBucket& bucket) {
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
-  uint64_t id = 0;
   for (int attempt = 0; attempt < bucket_attempts_max; ++attempt) {
-    const auto done = co_await try_create(change, rows, id);
-    if (!done) {
-      if (id != 0 && done.error() == Errc::service_unavailable) tell_again_(id);
-      co_return std::unexpected(done.error());
-    }
+    const auto done = co_await try_create(change, rows, bucket);
+    if (!done) co_return std::unexpected(done.error());
     if (*done) co_return Result<void>{};
   }
   co_return fail(Errc::slow_down, "rados: others make buckets all the time");
 }
 
-Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, uint64_t& id) {
+Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBucket& bucket) {
   KeyTransaction judged(rows, ids_, clock_.now_us());
-  judged.set_bucket_id(id);
+  judged.set_bucket_id(bucket.id);
   const auto verdict = change.judge(judged);
   if (would_block(verdict) && judged.wants_bucket_id()) {
-    VB_CO_ASSIGN(id, co_await registry_.take_number());
+    VB_CO_ASSIGN(bucket.id, co_await registry_.take_number(Registry::For::bucket));
     co_return false;
   }
   if (would_block(verdict)) {
@@ -464,17 +516,19 @@ Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, uint64
   }
   if (!verdict) co_return std::unexpected(verdict.error());
   const auto& [name, row] = *judged.written(Table::meta).begin();
-  VB_CO_TRY(co_await registry_.make(id, *row));
-  VB_CO_ASSIGN(const bool named, co_await registry_.give_name(name.substr(1), id));
+  VB_CO_ASSIGN(const BucketRecord record, decode_bucket(*row));
+  bucket.made = true;
+  VB_CO_TRY(co_await registry_.make(bucket.id, *row));
+  UnderWay::Coming coming{.bucket = bucket.id, .name = record.info.name, .owner = record.info.owner};
+  VB_CO_TRY(co_await under_way_.before(bucket.making, std::move(coming)));
+  bucket.making.unsure = true;
+  VB_CO_ASSIGN(const bool named, co_await registry_.give_name(name.substr(1), bucket.id));
+  bucket.making.unsure = false;
   if (!named) {
-    garbage_.sweep(std::exchange(id, 0));
+    co_await leave(bucket);
     rows.forget();
-    co_return false;
   }
-  VB_CO_TRY(co_await registry_.load(id));
-  judged.run_effects();
-  VB_CO_TRY(co_await tell_(id));
-  co_return true;
+  co_return named;
 }
 
 }  // namespace verbena::store::rados

@@ -16,15 +16,13 @@
 #include "store/rados/registry.h"
 #include "store/rados/splitter.h"
 #include "store/rados/stripes.h"
+#include "store/rados/under_way.h"
 #include "store/rados/usage_book.h"
 
 namespace verbena::store::rados {
 
 class RadosCatalogue final : public Catalogue {
  public:
-  // `tell`: a change of a bucket or of its documents has happened; returns when every server knows.
-  using Tell = std::function<Task<Result<void>>(uint64_t bucket)>;
-  using TellAgain = std::function<void(uint64_t bucket)>;  // where nobody knows whether it has changed
   // `fresh`: what is kept of buckets is what they are; without that nothing is changed.
   struct Parts {
     Registry& registry;
@@ -35,9 +33,9 @@ class RadosCatalogue final : public Catalogue {
     EventRows& events;
     Ids& ids;
     Keeps& keeps;
+    UnderWay& under_way;
   };
-  RadosCatalogue(const Parts& parts, const WallClock& clock, Tell tell, TellAgain tell_again,
-                 std::function<bool()> fresh)
+  RadosCatalogue(const Parts& parts, const WallClock& clock, std::function<bool()> fresh)
       : registry_(parts.registry),
         garbage_(parts.garbage),
         batcher_(parts.batcher),
@@ -46,9 +44,8 @@ class RadosCatalogue final : public Catalogue {
         events_(parts.events),
         ids_(parts.ids),
         keeps_(parts.keeps),
+        under_way_(parts.under_way),
         clock_(clock),
-        tell_(std::move(tell)),
-        tell_again_(std::move(tell_again)),
         fresh_(std::move(fresh)) {}
 
   View& at_hand(const Place& place) override;
@@ -65,6 +62,7 @@ class RadosCatalogue final : public Catalogue {
   Task<Result<void>> sync() override { co_return Result<void>{}; }  // what was answered is durable
 
  private:
+  Task<Result<void>> learn(uint64_t bucket);
   Task<Result<void>> commit_key(Change& change);
   // False: again. `lost`: how often others were faster.
   Task<Result<bool>> try_key(Change& change, Rows& rows, int& lost);
@@ -89,10 +87,18 @@ class RadosCatalogue final : public Catalogue {
                                      int& lost);
   Task<Result<bool>> move_between(Pair& pair, PairTransaction& judged, const Tablet& source, const Tablet& target);
   Task<Result<void>> commit_bucket(Change& change);
-  Task<Result<bool>> try_bucket(Change& change);
-  Task<Result<void>> remove_bucket(Change& change, BucketPtr bucket);
+  Task<Result<void>> change_bucket(Change& change, UnderWay::Making& making);
+  Task<Result<bool>> try_bucket(Change& change, UnderWay::Making& making);
+  Task<Result<void>> remove_bucket(Change& change, BucketPtr bucket, UnderWay::Making& making);
   Task<Result<void>> create_bucket(Change& change);
-  Task<Result<bool>> try_create(Change& change, Rows& rows, uint64_t& id);
+  struct NewBucket {
+    uint64_t id = 0;
+    bool made = false;  // its objects are there, and nothing names them
+    UnderWay::Making making{};
+  };
+  Task<Result<void>> make_bucket(Change& change, NewBucket& bucket);
+  Task<Result<bool>> try_create(Change& change, Rows& rows, NewBucket& bucket);
+  Task<> leave(NewBucket& bucket);
 
   Registry& registry_;
   Garbage& garbage_;
@@ -102,9 +108,8 @@ class RadosCatalogue final : public Catalogue {
   EventRows& events_;
   Ids& ids_;
   Keeps& keeps_;
+  UnderWay& under_way_;
   const WallClock& clock_;
-  const Tell tell_;
-  const TellAgain tell_again_;
   const std::function<bool()> fresh_;
   KeyLocks locks_;
 };

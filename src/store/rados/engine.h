@@ -17,6 +17,7 @@
 #include "store/rados/keeps.h"
 #include "store/rados/neighbours.h"
 #include "store/rados/rados_store.h"
+#include "store/rados/under_way.h"
 
 namespace verbena::store::rados {
 
@@ -33,8 +34,13 @@ class Engine final : public Context {
     return boost::asio::co_spawn(io, std::move(task), boost::asio::use_future).get();
   }
 
+  Task<Result<void>> hear(Notice notice);
   Task<Result<void>> reload(uint64_t bucket);
+  Task<Result<void>> reload_all();  // on the engine's thread, as the next
+  Task<Result<void>> reload_locked(uint64_t id);
+  Task<Result<void>> reload_named(std::string name);
   Task<Result<void>> reload_one(uint64_t id);
+  Task<Result<void>> read_all();  // on any
   void forget(const Bucket& bucket);
   Task<Result<std::optional<std::string>>> read_accounts();
   Task<Result<bool>> replace_accounts(std::optional<std::string> before, std::string text);
@@ -46,7 +52,7 @@ class Engine final : public Context {
   const std::function<bool(const std::optional<std::string>&)> on_accounts;
   const bool is_keeper;
   const bool whole_only;
-  const std::chrono::milliseconds keep_rest;
+  const std::chrono::milliseconds keep_rest, mark_lasts;
   const std::unique_ptr<Cluster> cluster;
   boost::asio::io_context io{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard{io.get_executor()};
@@ -62,17 +68,19 @@ class Engine final : public Context {
   std::optional<BlobSpace> space;
   std::optional<StripedBlobs> striped;
   std::shared_ptr<Neighbours> neighbours;
+  std::shared_ptr<UnderWay> under_way;
   std::shared_ptr<Keeps> keeps;
   static constexpr int being_kept_max = 256;
   std::atomic<int> being_kept{0};  // marks that are being written
   std::optional<RadosCatalogue> catalogue;
-  KeyLocks reloads;
+  KeyLocks reloads;  // of buckets: (0, ""); of accounts: (1, "")
   std::future<void> collecting, signing, watching, counting, telling, guarding, keeping;
 
  private:
   Result<uint64_t> take_incarnation();
   Task<Result<bool>> has_object(std::string object);  // in the index pool
   std::expected<void, std::string> check_root();
+  void make_neighbours();
 };
 
 }  // namespace verbena::store::rados

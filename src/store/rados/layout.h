@@ -2,7 +2,8 @@
 //
 // Index pool, per namespace:
 //   root         omap: "b" bucket's name -> id; "x" id -> a removed bucket that is still to be swept; "next" -> the
-//                next id of buckets and of incarnations. Every server watches it.
+//                next id of buckets and of incarnations; "u" id -> a bucket of that id may be given a name. Every
+//                server watches it.
 //   servers      omap: "era" -> the era; "s" server -> the oldest era that it has readers of (garbage.h); "duty" -> who
 //                does what is done once, and its last sign of life (duty.h); "k" keeper -> whether it still is one
 //                (keeps.h)

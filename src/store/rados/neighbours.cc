@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "store/logic/keys.h"
 #include "store/rados/layout.h"
 
 namespace verbena::store::rados {
@@ -21,15 +20,17 @@ using Pool = Cluster::Pool;
 constexpr std::chrono::milliseconds look_every{500};
 constexpr std::chrono::milliseconds answer_max{3000};  // that one attempt waits for answers
 constexpr std::chrono::milliseconds suspended_max{100};
+constexpr std::chrono::milliseconds ask_max{1000};  // likewise, that who begins to watch waits; whole seconds
+constexpr std::chrono::seconds ask_every{3};
 
 }  // namespace
 
-Neighbours::Neighbours(Cluster& cluster, boost::asio::io_context& io, Hear hear)
-    : cluster_(cluster), io_(io), hear_(std::move(hear)), timer_(io) {}
+Neighbours::Neighbours(Cluster& cluster, boost::asio::io_context& io, Ears ears)
+    : cluster_(cluster), io_(io), ears_(std::move(ears)), timer_(io) {}
 
 void Neighbours::handle_notify(uint64_t id, uint64_t cookie, uint64_t, librados::bufferlist& message) {
-  const auto bucket = keys::parse_number(message.to_str());
-  boost::asio::co_spawn(io_, answer(id, cookie, bucket.value_or(everything)), boost::asio::detached);
+  Notice notice = decode_notice(message.to_str(), everything);
+  boost::asio::co_spawn(io_, answer(id, cookie, std::move(notice)), boost::asio::detached);
 }
 
 void Neighbours::handle_error(uint64_t, int code) {
@@ -41,17 +42,20 @@ void Neighbours::handle_error(uint64_t, int code) {
 }
 
 // Whoever has changed something waits for this. Without the change nothing is answered, and soon no request either.
-Task<> Neighbours::answer(uint64_t id, uint64_t cookie, uint64_t bucket) {
+Task<> Neighbours::answer(uint64_t id, uint64_t cookie, Notice notice) {
   const auto self = shared_from_this();
-  if (auto heard = co_await hear_(bucket); !heard) {
-    log::warn("rados: a change of a bucket could not be read: {}", describe(heard.error()));
+  Buffer said;
+  if (notice.kind == Notice::Kind::asking) {
+    said = to_buffer(ears_.marks());
+  } else if (auto heard = co_await ears_.hear(std::move(notice)); !heard) {
+    log::warn("rados: what a server told could not be followed: {}", describe(heard.error()));
+    if (heard.error() == Errc::limit_exceeded) co_return;
     lost_ = true;
     fresh_until_ = 0;
     timer_.cancel();
     co_return;
   }
-  librados::bufferlist nothing;
-  cluster_.context(Pool::index).notify_ack(std::string(root_object), id, cookie, nothing);
+  cluster_.context(Pool::index).notify_ack(std::string(root_object), id, cookie, said);
 }
 
 Task<Result<void>> Neighbours::begin() {
@@ -65,8 +69,65 @@ Task<Result<void>> Neighbours::begin() {
   const int code = co_await cluster_.call(std::move(start), handle);
   if (code < 0) co_return std::unexpected(to_error(code, "rados: watch"));
   watch_ = *handle;
-  // What was changed before the watch stood.
-  co_return co_await hear_(everything);
+  // What is changed now was told to those who watched before. Whatever nobody marks any more when they are asked has
+  // ended, and is read here after that; of what begins later this server is told.
+  all_said_ = co_await ask();
+  if (!all_said_) ears_.mark_all(true);
+  Notice all{.bucket = everything};
+  VB_CO_TRY(co_await ears_.hear(std::move(all)));
+  if (all_said_) ears_.mark_all(false);
+  co_return Result<void>{};
+}
+
+Task<bool> Neighbours::ask() {
+  auto reply = std::make_shared<Buffer>();
+  Cluster::Start start = [this, reply](librados::AioCompletion* completion) {
+    librados::bufferlist message = to_buffer(encode(Notice{.kind = Notice::Kind::asking}));
+    return cluster_.context(Pool::index)
+        .aio_notify(std::string(root_object), completion, message, ask_max.count(), reply.get());
+  };
+  const int code = co_await cluster_.call_within(ask_max + cluster_.options().timeout, std::move(start), reply);
+  co_return code >= 0 && take(*reply);
+}
+
+bool Neighbours::take(Buffer& reply) {
+  std::vector<librados::notify_ack_t> answers;
+  std::vector<librados::notify_timeout_t> silent;
+  try {
+    cluster_.context(Pool::index).decode_notify_response(reply, &answers, &silent);
+  } catch (const std::exception& damaged) {
+    log::warn("rados: answers of the other servers: {}", damaged.what());
+    return false;
+  }
+  bool all = silent.empty();
+  for (librados::notify_ack_t& answer : answers) {
+    if (answer.payload_bl.length() == 0) continue;  // a server from before there were marks
+    const auto marks = decode_marks(to_text(answer.payload_bl));
+    all = marks && ears_.take_marks(*marks) && all;
+  }
+  return all;
+}
+
+Task<> Neighbours::ask_again() {
+  const auto self = shared_from_this();
+  if (co_await ask()) {
+    // Of what ended meanwhile this server was told, unless nobody was left to tell it.
+    Notice all{.bucket = everything};
+    const auto read = co_await ears_.hear(std::move(all));
+    if (read && !lost_) {
+      all_said_ = true;
+      ears_.mark_all(false);
+    }
+  }
+  asking_ = false;
+}
+
+void Neighbours::look_who_did_not_say() {
+  const auto now = SteadyClock::now();
+  if (all_said_ || asking_ || lost_ || stopping_ || now < next_ask_) return;
+  next_ask_ = now + ask_every;
+  asking_ = true;
+  boost::asio::co_spawn(io_, ask_again(), boost::asio::detached);
 }
 
 Task<> Neighbours::end() {
@@ -102,6 +163,8 @@ Task<> Neighbours::run() {
     }
     if (!lost_) look_at_watch();
     look_at_unsure();
+    look_who_did_not_say();
+    ears_.look();
     timer_.expires_after(look_every);
     boost::system::error_code woken;
     if (!stopping_) co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
@@ -140,14 +203,15 @@ Task<> Neighbours::tell_unsure(uint64_t bucket) {
   if (auto told = co_await tell(bucket); !told) log::debug("rados: told again: {}", describe(told.error()));
 }
 
-Task<Result<void>> Neighbours::tell(uint64_t bucket) {
+Task<Result<void>> Neighbours::tell(Notice notice) {
   static auto& told = metrics::counter("verbena_rados_notifies_total", "Changes that every server was told of");
   told.add();
+  const std::string body = encode(notice);
   const auto until = deadline_in(tell_max);
   do {
     auto reply = std::make_shared<librados::bufferlist>();
-    Cluster::Start start = [this, bucket, reply](librados::AioCompletion* completion) {
-      librados::bufferlist message = to_buffer(keys::number(bucket));
+    Cluster::Start start = [this, body, reply](librados::AioCompletion* completion) {
+      librados::bufferlist message = to_buffer(body);
       return cluster_.context(Pool::index)
           .aio_notify(std::string(root_object), completion, message, answer_max.count(), reply.get());
     };

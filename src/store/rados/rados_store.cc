@@ -2,6 +2,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
 
 #include <cerrno>
@@ -31,6 +32,7 @@ Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
       is_keeper(options.keeps),
       whole_only(options.whole_only),
       keep_rest(options.keep_rest),
+      mark_lasts(options.mark_lasts),
       cluster(std::move(connected)),
       splitter(registry, io, options.split_rows) {}
 
@@ -109,14 +111,13 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   events.emplace(registry, io, *duty, [this] { return garbage->rounds(); });
   space.emplace(*cluster, garbage, arena);
   striped.emplace(*space);
-  Neighbours::Hear hear = [this](uint64_t bucket) { return reload(bucket); };
-  neighbours = std::make_shared<Neighbours>(*cluster, io, std::move(hear));
+  make_neighbours();
   keeps = std::make_shared<Keeps>(registry, io, [this] { return duty->holds(); }, keep_rest);
-  RadosCatalogue::Tell tell = [this](uint64_t bucket) { return neighbours->tell(bucket); };
-  RadosCatalogue::TellAgain tell_again = [this](uint64_t bucket) { neighbours->tell_again(bucket); };
   fresh = [this] { return neighbours->fresh(); };
-  const RadosCatalogue::Parts parts{registry, *garbage, batcher, splitter, book, *events, ids, *keeps};
-  catalogue.emplace(parts, clock_source, std::move(tell), std::move(tell_again), fresh);
+  is_sure = [this](std::string_view name) { return under_way->is_sure(name); };
+  settle = [this](std::string name) { return under_way->settle(std::move(name)); };
+  const RadosCatalogue::Parts parts{registry, *garbage, batcher, splitter, book, *events, ids, *keeps, *under_way};
+  catalogue.emplace(parts, clock_source, fresh);
   keeps_usage = true;
   keeps_events = true;
   rows = &*catalogue;
@@ -139,8 +140,26 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   return {};
 }
 
+void Engine::make_neighbours() {
+  UnderWay::Helpers helpers;
+  helpers.tell = [this](Notice notice) { return neighbours->tell(std::move(notice)); };
+  helpers.read = [this](std::string name) { return reload_named(std::move(name)); };
+  helpers.forget_kept = [this] { keeps->let_go_of_all(); };
+  helpers.on_change = [this] { on_change(); };
+  helpers.fresh = [this] { return neighbours->fresh(); };
+  under_way = std::make_shared<UnderWay>(registry, io, mark_lasts, std::move(helpers));
+  Neighbours::Ears ears;
+  ears.hear = [this](Notice notice) { return hear(std::move(notice)); };
+  ears.marks = [this] { return under_way->told(); };
+  ears.take_marks = [this](const std::vector<Mark>& marks) { return under_way->take(marks); };
+  ears.mark_all = [this](bool marked) { under_way->set_all(marked); };
+  ears.look = [this] { under_way->look(); };
+  neighbours = std::make_shared<Neighbours>(*cluster, io, std::move(ears));
+}
+
 void Engine::close() {
   if (!thread.joinable()) return;
+  if (under_way) under_way->stop();
   splitter.stop();
   cluster->close();
   if (keeps) keeps->stop();
@@ -174,32 +193,66 @@ void Engine::close() {
   thread.join();
 }
 
-// One after the other, so that what is read last is what is kept.
+Task<Result<void>> Engine::hear(Notice notice) {
+  if (notice.kind == Notice::Kind::changed) co_return co_await reload(notice.bucket);
+  co_return co_await under_way->hear(std::move(notice));
+}
+
 Task<Result<void>> Engine::reload(uint64_t bucket) {
-  KeyLocks::Name name(0, "");
-  VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(name)));
   if (bucket == Neighbours::accounts) {
     VB_CO_TRY(co_await reload_accounts());
-  } else if (bucket != Neighbours::everything) {
-    VB_CO_TRY(co_await reload_one(bucket));
+  } else if (bucket == Neighbours::everything) {
+    VB_CO_TRY(co_await reload_all());
   } else {
-    VB_CO_TRY(co_await reload_accounts());
-    VB_CO_ASSIGN(auto named, co_await registry.all(std::string(root_object), "b"));
-    std::set<uint64_t> there;
-    for (const auto& [row, value] : named) {
-      const auto id = keys::parse_number(value);
-      if (!id) co_return fail(Errc::corrupt_object, "rados: name of a bucket");
-      there.insert(*id);
-      VB_CO_TRY(co_await reload_one(*id));
-      if (registry.find(*id) == nullptr) VB_CO_TRY(co_await check_missing(row.substr(1), *id));
-    }
-    for (const auto& known : buckets.all()) {
-      if (!there.contains(known->id)) forget(*known);
-    }
-    // This process may have been away for so long that others took over what it had counted.
-    batcher.recount();
+    VB_CO_TRY(co_await reload_locked(bucket));
   }
   on_change();
+  co_return Result<void>{};
+}
+
+// Who waits for one bucket does not wait for all.
+Task<Result<void>> Engine::reload_all() {
+  VB_CO_TRY(co_await reload_accounts());
+  VB_CO_ASSIGN(auto named, co_await registry.all(std::string(root_object), "b"));
+  std::set<uint64_t> there;
+  for (const auto& [row, value] : named) {
+    const auto id = keys::parse_number(value);
+    if (!id) co_return fail(Errc::corrupt_object, "rados: name of a bucket");
+    there.insert(*id);
+    VB_CO_TRY(co_await reload_locked(*id));
+    if (registry.find(*id) == nullptr) VB_CO_TRY(co_await check_missing(row.substr(1), *id));
+  }
+  for (const auto& known : buckets.all()) {
+    if (!there.contains(known->id)) VB_CO_TRY(co_await reload_named(known->name));
+  }
+  // This process may have been away for so long that others took over what it had counted.
+  batcher.recount();
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Engine::read_all() {
+  auto reading = reload_all();
+  co_return co_await boost::asio::co_spawn(io, std::move(reading), boost::asio::use_awaitable);
+}
+
+// One after the other, so that what is read last is what is kept.
+Task<Result<void>> Engine::reload_locked(uint64_t id) {
+  KeyLocks::Name name(0, "");
+  VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(name)));
+  co_return co_await reload_one(id);
+}
+
+// The bucket that has that name now, or none.
+Task<Result<void>> Engine::reload_named(std::string name) {
+  KeyLocks::Name lock(0, "");
+  VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(lock)));
+  const std::string row = keys::bucket(name);
+  VB_CO_ASSIGN(const std::string value, co_await registry.row(std::string(root_object), row));
+  const auto id = keys::parse_number(value);
+  if (!id && !value.empty()) co_return fail(Errc::corrupt_object, "rados: name of a bucket");
+  const auto known = buckets.find(name);
+  if (known && (!id || known->id != *id)) forget(*known);
+  if (id) co_return co_await reload_one(*id);
   co_return Result<void>{};
 }
 
@@ -211,6 +264,8 @@ Task<Result<void>> Engine::check_missing(std::string name, uint64_t id) {
 }
 
 Task<Result<void>> Engine::reload_accounts() {
+  KeyLocks::Name name(1, "");
+  VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(name)));
   VB_CO_ASSIGN(const auto text, co_await read_accounts());
   if (!on_accounts(text)) co_return fail(Errc::corrupt_object, "rados: accounts");
   co_return Result<void>{};
@@ -310,22 +365,32 @@ std::expected<std::unique_ptr<RadosStore>, std::string> RadosStore::connect(cons
 RadosStore::RadosStore(std::shared_ptr<Engine> engine) : EngineStore(engine), engine_(std::move(engine)) {}
 RadosStore::~RadosStore() { engine_->close(); }
 
+Task<Result<std::vector<BucketInfo>>> RadosStore::buckets() {
+  auto engine = engine_;
+  if (!engine->fresh()) {
+    co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
+  }
+  for (const std::string& name : engine->under_way->marks().names()) VB_CO_TRY(co_await engine->settle(name));
+  if (engine->under_way->marks().all()) VB_CO_TRY(co_await engine->read_all());
+  co_return engine->buckets.list();
+}
+
 // Asks for what the owner holds, so that it is looked at soon what other servers made of it.
 Result<UsageNow> RadosStore::usage_now(std::string_view bucket) {
-  VB_ASSIGN(const auto found, engine_->find_bucket(bucket));
+  VB_ASSIGN(const auto found, engine_->known_bucket(bucket));
   engine_->book.ask(found->owner);
   return found->usage_now();
 }
 
 Task<Result<Usage>> RadosStore::bucket_usage(std::string_view bucket) {
   auto engine = engine_;
-  VB_CO_ASSIGN(const auto found, engine->find_bucket(bucket));
+  VB_CO_BUCKET(const auto found, engine, bucket);
   co_return co_await engine->book.read(found->id);
 }
 
 Task<Result<void>> RadosStore::announce(std::string_view bucket, AnnouncementPtr announcement) {
   auto engine = engine_;
-  VB_CO_ASSIGN(const auto found, engine->find_bucket(bucket));
+  VB_CO_BUCKET(const auto found, engine, bucket);
   const int64_t now_us = engine->clock_source.now_us();
   const ObjectInfo nothing;
   const uint64_t sequence = engine->ids.next(0, now_us);
@@ -363,7 +428,7 @@ Task<Result<void>> RadosStore::remove_events(std::string_view queue, uint64_t bu
 
 Task<Result<ObjectInfo>> RadosStore::rename(std::string_view bucket, RenameRequest request) {
   auto engine = engine_;
-  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, engine, bucket);
   VB_CO_TRY(check_key(request.from));
   VB_CO_TRY(check_key(request.to));
   std::string from = request.from, to = request.to;
@@ -376,7 +441,7 @@ Task<Result<ObjectInfo>> RadosStore::rename(std::string_view bucket, RenameReque
 Task<Result<std::shared_ptr<ObjectReader>>> RadosStore::open_unless(std::string_view bucket, std::string_view key,
                                                                     uint64_t stamp) {
   auto engine = engine_;
-  VB_CO_ASSIGN(auto found, engine->find_bucket(bucket));
+  VB_CO_BUCKET(auto found, engine, bucket);
   std::string name(key);
   co_return co_await engine->catalogue->open_unless(*engine->striped, std::move(found), std::move(name), stamp);
 }
@@ -408,6 +473,8 @@ void RadosStore::keep(std::string_view bucket, std::string_view key, uint64_t st
 }
 
 void RadosStore::listen(Listener* listener) { engine_->keeps->listen(listener); }
+
+bool RadosStore::may_keep(std::string_view bucket) const { return engine_->under_way->is_sure(bucket); }
 
 bool RadosStore::on_duty() const { return engine_->duty->holds(); }
 

@@ -22,10 +22,13 @@ struct Options {
   uint64_t split_rows = 100'000;              // of a tablet that becomes two
   bool keeps = false;                         // keys that are asked for often are answered from memory (keeps.h)
   std::chrono::milliseconds keep_rest{1000};  // that a key is left alone after another server has changed it
-  bool whole_only = false;                    // is not opened where the rows of a bucket are lost: for who copies it
-  memory::Arena* arena = nullptr;             // reads are leased from it; outlives the store
+  // After which a change of a bucket whose end nobody tells is made impossible (under_way.h).
+  std::chrono::milliseconds mark_lasts{30'000};
+  bool whole_only = false;         // is not opened where the rows of a bucket are lost: for who copies it
+  memory::Arena* arena = nullptr;  // reads are leased from it; outlives the store
   const WallClock* clock = &system_clock();
-  // Another server has changed a bucket or one of its documents; runs before that change is acknowledged.
+  // Another server is about to change a bucket or one of its documents, or has; runs before that change is made, and
+  // before it is acknowledged.
   std::function<void()> on_change = [] {};
   // A server, this one too, has replaced the accounts that all share. Before that is acknowledged, and whenever all is
   // read anew; false: nothing may be answered from what is known.
@@ -51,6 +54,7 @@ class RadosStore final : public EngineStore, public SharedKeys {
   static std::expected<std::unique_ptr<RadosStore>, std::string> connect(const Options& options);
   ~RadosStore() override;
 
+  Task<Result<std::vector<BucketInfo>>> buckets() override;
   Result<UsageNow> usage_now(std::string_view bucket) override;
   Task<Result<Usage>> bucket_usage(std::string_view bucket) override;
   Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;
@@ -71,6 +75,9 @@ class RadosStore final : public EngineStore, public SharedKeys {
   // Whether this is the server that does what is done once for all (lifecycle rules, delivery of events): to be asked
   // before each act.
   bool on_duty() const;
+
+  // What is read of the bucket and its documents may be kept until on_change(): nobody is changing it just now.
+  bool may_keep(std::string_view bucket) const;
 
   // A text that all servers share. These block, and must not be called by on_accounts. False: it is not `before`.
   Result<std::optional<std::string>> read_accounts();

@@ -76,6 +76,8 @@ Result<BucketPtr> decode_state(uint64_t id, std::string_view epoch, std::map<std
   return state;
 }
 
+std::string unnamed_row(uint64_t bucket) { return keys::tagged('u', bucket); }
+
 }  // namespace
 
 std::string encode(const Move& move) {
@@ -426,14 +428,26 @@ Task<Result<std::string>> Registry::row(std::string object, std::string name) {
 Task<Result<bool>> Registry::give_name(std::string name, uint64_t bucket) {
   const std::string row = keys::bucket(name), object(root_object);
   librados::ObjectWriteOperation op;
-  const std::map<std::string, std::pair<Buffer, int>> guard = {{row, {Buffer(), LIBRADOS_CMPXATTR_OP_EQ}}};
+  const std::string allowed = unnamed_row(bucket);
+  const std::map<std::string, std::pair<Buffer, int>> guard = {{row, {Buffer(), LIBRADOS_CMPXATTR_OP_EQ}},
+                                                               {allowed, {to_buffer("u"), LIBRADOS_CMPXATTR_OP_EQ}}};
   op.omap_cmp(guard, nullptr);
+  op.omap_rm_keys({allowed});
   const std::map<std::string, Buffer> set = {{row, to_buffer(keys::number(bucket))}};
   op.omap_set(set);
   const int code = co_await cluster_.write(Pool::index, object, std::move(op));
   if (code == -ECANCELED) co_return false;
   if (code < 0) co_return std::unexpected(to_error(code, "rados: root"));
   co_return true;
+}
+
+Task<Result<void>> Registry::forbid_name(uint64_t bucket) {
+  librados::ObjectWriteOperation op;
+  op.omap_rm_keys({unnamed_row(bucket)});
+  const std::string object(root_object);
+  const int code = co_await cluster_.write(Pool::index, object, std::move(op));
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: root"));
+  co_return Result<void>{};
 }
 
 Task<Result<void>> Registry::forget_name(std::string name, uint64_t bucket) {
@@ -452,7 +466,7 @@ Task<Result<void>> Registry::forget_name(std::string name, uint64_t bucket) {
   co_return Result<void>{};
 }
 
-Task<Result<uint64_t>> Registry::take_number() {
+Task<Result<uint64_t>> Registry::take_number(For what) {
   const std::string object(root_object);
   for (int attempt = 0; attempt < attempts_max; ++attempt) {
     VB_CO_ASSIGN(auto rows, co_await all(object, "next"));
@@ -462,7 +476,8 @@ Task<Result<uint64_t>> Registry::take_number() {
     librados::ObjectWriteOperation op;
     const std::map<std::string, std::pair<Buffer, int>> guard = {{"next", {to_buffer(seen), LIBRADOS_CMPXATTR_OP_EQ}}};
     op.omap_cmp(guard, nullptr);
-    const std::map<std::string, Buffer> next = {{"next", to_buffer(keys::number(number + 1))}};
+    std::map<std::string, Buffer> next = {{"next", to_buffer(keys::number(number + 1))}};
+    if (what == For::bucket) next.emplace(unnamed_row(number), to_buffer("u"));
     op.omap_set(next);
     const int code = co_await cluster_.write(Pool::index, object, std::move(op));
     if (code >= 0) co_return number;

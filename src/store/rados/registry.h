@@ -93,8 +93,10 @@ class Registry {
   // Likewise until what starts with that row may be read.
   Task<Result<BucketPtr>> readable(BucketPtr seen, std::string stored);
 
-  // A name that no bucket has becomes this one's; false: another one has it.
+  // A name that no bucket has becomes this one's; false: another one has it, or it was forbidden meanwhile.
   Task<Result<bool>> give_name(std::string name, uint64_t bucket);
+  // That bucket gets no name any more, unless it has one.
+  Task<Result<void>> forbid_name(uint64_t bucket);
   // The name of a bucket that is decided to go is free; the bucket is to be swept.
   Task<Result<void>> forget_name(std::string name, uint64_t bucket);
 
@@ -113,8 +115,9 @@ class Registry {
   // The source's half. False: it has happened.
   Task<Result<bool>> finish_move(BucketPtr state);
 
-  // A number that nobody had: of a bucket, or of a process's life.
-  Task<Result<uint64_t>> take_number();
+  // A number that nobody had: of a bucket, which may be given a name then, or of a process's life.
+  enum class For : uint8_t { bucket, life };
+  Task<Result<uint64_t>> take_number(For what = For::life);
 
   // A page of an object's omap: the rows that start with `prefix`, behind `after`. not_found: no such object.
   Task<Result<std::shared_ptr<OmapReply>>> page(std::string object, std::string after, std::string prefix);
