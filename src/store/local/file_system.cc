@@ -39,6 +39,10 @@ FileStat to_file_stat(const struct stat& s) {
   return {static_cast<uint64_t>(s.st_size), static_cast<uint64_t>(s.st_blocks) * 512, s.st_mtim.tv_sec};
 }
 
+// Through the page cache, pieces of this size are on their way to the disk at once. They would go with the next sync, all
+// together, and whoever then changes the file system's own data waits for it, too.
+constexpr size_t write_out_from = 256 * KiB;
+
 class RealFile final : public File {
  public:
   RealFile(int fd, bool direct) : fd_(fd), direct_(direct) {}
@@ -59,6 +63,10 @@ class RealFile final : public File {
     for (;;) {
       const bool was_direct = direct();
       ssize_t n = ::pwrite(fd_, from.data(), from.size(), static_cast<off_t>(offset));
+      if (n > 0 && !was_direct && static_cast<size_t>(n) >= write_out_from) {
+        // What it says of errors, datasync() says, too.
+        (void)::sync_file_range(fd_, static_cast<off_t>(offset), n, SYNC_FILE_RANGE_WRITE);
+      }
       if (n >= 0) return static_cast<size_t>(n);
       if (errno == EINVAL && was_direct && give_up_direct()) continue;
       if (errno != EINTR) return failed("file: pwrite", errno);
