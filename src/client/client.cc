@@ -107,12 +107,12 @@ Outcome<> Client::for_each(const std::string& bucket, const std::string& prefix,
 
 Outcome<> Client::make_bucket(const std::string& bucket, BucketDurability durability) const {
   OUT_TRY(impl_->usable());
-  return impl_->retried(false, [&] { return impl_->s3().make_bucket(bucket, durability); });
+  return impl_->retried_change([&] { return impl_->s3().make_bucket(bucket, durability); });
 }
 
 Outcome<> Client::remove_bucket(const std::string& bucket) const {
   OUT_TRY(impl_->usable());
-  return impl_->retried(false, [&] { return impl_->s3().remove_bucket(bucket); });
+  return impl_->retried_change([&] { return impl_->s3().remove_bucket(bucket); });
 }
 
 Outcome<std::vector<BucketInfo>> Client::buckets() const {

@@ -360,10 +360,9 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
       return std::unexpected(doubt.about(std::move(put).error()));
     }
     if (put && forced) return fault(ErrorCode::unsupported, why);
-    if (!put) {
-      doubt.after(put.error());
-      why = put.error().message;
-    }
+    // A server that does not know tokens has stored what came with it: nothing.
+    doubt.after(put ? ClientError{.code = ErrorCode::outcome_unknown, .message = why} : put.error());
+    if (!put) why = put.error().message;
     rest_token(why);
     add_reason(reasons, "token", why);
   } else if (token_ && !forced && from.bytes.size() >= options_.token_size_min) {
@@ -388,8 +387,7 @@ Outcome<PutReply> Client::Impl::put(const std::string& bucket, const std::string
   }
   unsigned attempts = 0;
   const auto once = [&] { return put_once(bucket, key, from, options, native_too); };
-  auto put = conditional(options) ? client::with_retries(retry_, false, attempts, once, options.cancel)
-                                  : client::with_retries_of_change(retry_, attempts, once, options.cancel);
+  auto put = client::with_retries_of_change(retry_, !conditional(options), attempts, once, options.cancel);
   if (put) put->transfer.attempts = attempts;
   return put;
 }
@@ -415,7 +413,7 @@ Outcome<ObjectInfo> Client::Impl::head(const std::string& bucket, const std::str
 Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key, const RemoveOptions& options) {
   if (!options.version_id.empty() && options_.via == Via::native) return no_versions();
   flush_appends(bucket, key);
-  return retried(false, [&]() -> Outcome<> {
+  return retried_change([&]() -> Outcome<> {
     if (options.cancel.stop_requested()) return cancelled();
     if (session_ && options.version_id.empty()) {
       auto removed = session_->remove(bucket, key, options);
@@ -451,8 +449,7 @@ Outcome<> Client::Impl::rename(const std::string& bucket, const std::string& fro
     return renamed;
   };
   unsigned attempts = 0;
-  return repeatable ? client::with_retries_of_change(retry_, attempts, once)
-                    : client::with_retries(retry_, false, attempts, once);
+  return client::with_retries_of_change(retry_, repeatable, attempts, once);
 }
 
 // Pages of one listing must come from one door: the continuation says which ("n:" native, "h:" HTTP).
@@ -572,6 +569,7 @@ void Client::Impl::flush_appends(const std::string& bucket, const std::string& k
 void Client::Impl::put_landed(const std::string& bucket, const std::string& key, client::AsyncPut call,
                               Outcome<PutReply> outcome) {
   if (!outcome && call.options.cancel.stop_requested()) outcome = cancelled();
+  if (!outcome) outcome = std::unexpected(client::Doubt().about(std::move(outcome).error()));
   const bool again = !outcome && !closing_ && options_.via != Via::native &&
                      change_may_fall_back(outcome.error(), !conditional(call.options));
   if (again) {

@@ -101,6 +101,12 @@ class Client::Impl {
     unsigned attempts = 0;
     return client::with_retries(retry_, idempotent, attempts, std::forward<Fn>(operation));
   }
+  // Likewise, of a change that is not to be made twice.
+  template <class Fn>
+  auto retried_change(Fn&& operation) {
+    unsigned attempts = 0;
+    return client::with_retries_of_change(retry_, false, attempts, std::forward<Fn>(operation));
+  }
   const ClientOptions& options() const { return options_; }
 
  private:

@@ -336,6 +336,7 @@ Result<HttpReply> HttpClient::request(const HttpRequest& request) {
     bool keep = false, answered = false;
     auto reply = connection->exchange(message, request, keep, answered);
     if (reply) {
+      reply->repeated = fresh;
       if (keep) give_back(std::move(connection));
       return reply;
     }

@@ -37,6 +37,7 @@ struct HttpReply {
   std::optional<uint64_t> content_length;  // as declared (also for HEAD)
   std::string body;                        // when it did not go into memory
   uint64_t body_bytes = 0;                 // of the body, wherever they went
+  bool repeated = false;                   // the request had gone out before, on a connection that broke
 
   // The value of the first header of that (lower-case) name.
   std::optional<std::string_view> header(std::string_view name) const;

@@ -245,6 +245,9 @@ Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, ui
   BatchResult& result = call_.results[index];
   if (entry.code != Errc::ok) {
     result.error = from_error({.code = entry.code, .sys = 0, .context = ""}, "").code;
+    // The server does not know either whether it happened.
+    const bool changes = is_put() || call_.type == wire::Type::delete_many;
+    if (changes && entry.code == Errc::service_unavailable) result.error = ErrorCode::outcome_unknown;
     result.bytes = result.size = 0;
     result.etag.clear();
     result.version_id.clear();

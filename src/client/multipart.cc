@@ -91,7 +91,7 @@ Outcome<PutReply> Client::Impl::finish_upload(Upload& upload, const PutOptions& 
     parts.push_back(std::move(sent.part));
   }
   unsigned attempts = 0;
-  Outcome<PutReply> done = client::with_retries(retry_, false, attempts, [&]() -> Outcome<PutReply> {
+  Outcome<PutReply> done = client::with_retries_of_change(retry_, false, attempts, [&]() -> Outcome<PutReply> {
     if (upload.failure) return std::unexpected(*upload.failure);
     return s3_->complete_upload(upload.bucket, upload.key, upload.id, parts, whole, options);
   });
@@ -109,7 +109,8 @@ Outcome<PutReply> Client::Impl::finish_upload(Upload& upload, const PutOptions& 
 Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std::string& key, unsigned helpers_max,
                                            const NextPart& next, const PutOptions& options) {
   Upload upload{bucket, key, {}, options.cancel, {}, {}, {}};
-  OUT_ASSIGN(upload.id, retried(false, [&] { return s3_->create_upload(bucket, key, options); }));
+  // One too many is an upload that nobody completes.
+  OUT_ASSIGN(upload.id, retried(true, [&] { return s3_->create_upload(bucket, key, options); }));
 
   std::mutex source;  // `next` is called by one thread at a time, in order
   int next_number = 1;

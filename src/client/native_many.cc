@@ -13,6 +13,12 @@ namespace wire = native::wire;
 constexpr size_t in_flight_max = 4;  // messages of one batch on one lane: the next is served while one is answered
 constexpr std::chrono::microseconds short_while{200}, long_while{2000};  // of one lane before the next is looked at
 
+bool leaves_doubt(const Error& error) {
+  const ErrorCode code = from_error(error, "").code;
+  return code == ErrorCode::outcome_unknown || code == ErrorCode::timed_out || code == ErrorCode::server_error ||
+         code == ErrorCode::malformed_reply || error == Errc::service_unavailable;
+}
+
 class ManyRun {
  public:
   ManyRun(NativeLanes& lanes, ManyCall& call) : lanes_(lanes), call_(call), deadline_(deadline_in(call.timeout)) {
@@ -60,13 +66,19 @@ class ManyRun {
         if (!sent) {
           message->outcome = sent;
           (void)message->settle();  // its items go back
-          if (sent.error() != Errc::would_block) outcome_ = sent;
+          if (sent.error() != Errc::would_block) note(sent);
           break;
         }
         ++queue.in_flight;
         messages_.push_back(std::move(message));
       }
     }
+  }
+
+  // A message failed. Of writes that one is told which may have happened: what was refused could be repeated.
+  void note(const Result<void>& failed) {
+    const bool writes = call_.type == wire::Type::put_many || call_.type == wire::Type::delete_many;
+    if (outcome_ || (writes && leaves_doubt(failed.error()) && !leaves_doubt(outcome_.error()))) outcome_ = failed;
   }
 
   // For one of the messages. True: something was answered.
@@ -85,7 +97,7 @@ class ManyRun {
       moved = true;
       --message.queue().in_flight;
       auto settled = message.settle();
-      if (!settled && outcome_) outcome_ = settled;
+      if (!settled) note(settled);
       messages_.erase(messages_.begin() + static_cast<ptrdiff_t>(i));
     }
     return moved;

@@ -45,19 +45,21 @@ struct NativeSession::State {
     return current;
   }
 
-  // Runs `request` on a session; once more on a new one if that was lost and the request may be repeated.
+  // Runs `request` on a session; once more on a new one if that was lost and the request may be repeated. Of one that
+  // changes something the first may have happened, whatever became of the second.
   template <class T, class Request>
   Result<T> repeat(bool repeatable, Request request, bool changes = false) {
-    for (int attempt = 0;; ++attempt) {
-      auto lanes = this->lanes();
-      // The first one may have happened, even if nobody is there any more.
-      if (!lanes && changes && attempt > 0 && lanes.error() == Errc::connection_failed) {
-        return fail(Errc::closed, lanes.error().context, lanes.error().sys);
-      }
-      if (!lanes) return std::unexpected(std::move(lanes).error());
-      Result<T> result = request(**lanes);
-      if (result || !lost(result.error()) || !repeatable || attempt == 1) return result;
-    }
+    Result<T> first = once<T>(request);
+    if (first || !lost(first.error()) || !repeatable) return first;
+    Result<T> second = once<T>(request);
+    const bool nothing = !second && (second.error() == Errc::connection_failed || second.error() == Errc::slow_down);
+    if (changes && nothing) return fail(Errc::closed, second.error().context, second.error().sys);
+    return second;
+  }
+  template <class T, class Request>
+  Result<T> once(const Request& request) {
+    VB_ASSIGN(const auto lanes, this->lanes());
+    return request(*lanes);
   }
 
   Deadline deadline(std::chrono::milliseconds timeout) const {

@@ -133,6 +133,21 @@ Client http_client(const ScriptedServer& server) {
   return *Client::connect(options);
 }
 
+TEST(BrokenOff, APutThatIsRefusedTheSecondTimeMayHaveHappenedTheFirst) {
+  ScriptedServer server([](const ScriptedRequest&, int number) {
+    if (number == 0) return http_reply(200, "", "");
+    return number == 1 ? std::string() : http_reply(503, "", "<Error><Code>SlowDown</Code></Error>");
+  });
+  const Client client = http_client(server);
+  ASSERT_TRUE(client.put("bucket", "k", as_bytes("1")));
+  const auto broken = client.put("bucket", "k", as_bytes("2"));
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().code, ErrorCode::outcome_unknown) << broken.error().message;
+  const auto refused = client.put("bucket", "k", as_bytes("3"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::slow_down) << refused.error().message;
+}
+
 constexpr const char* directory = "b--z1--x-s3";
 
 TEST(BucketSessions, SignWhatIsAboutObjectsOfADirectoryBucket) {

@@ -23,6 +23,7 @@ void Doubt::after(const ClientError& error) {
 }
 
 ClientError Doubt::about(ClientError last) const {
+  if (is_unsure(last)) last.code = ErrorCode::outcome_unknown;
   if (earlier_.empty() || (last.code != ErrorCode::connection_failed && last.code != ErrorCode::slow_down)) return last;
   last.code = ErrorCode::outcome_unknown;
   last.message += "; an attempt before it may have happened: " + earlier_;

@@ -33,7 +33,7 @@ class Doubt {
  public:
   // An attempt failed so, and there is another.
   void after(const ClientError& error);
-  // What to tell of all of them, of which the last failed so.
+  // What to tell of all of them, of which the last failed so. A server that was not sure leaves doubt by itself.
   ClientError about(ClientError last) const;
 
  private:
@@ -53,9 +53,9 @@ auto with_retries(const RetryPolicy& policy, bool idempotent, unsigned& attempts
   }
 }
 
-// As with_retries(), of a change that may be made twice.
+// As with_retries(), of a change. `repeatable`: it may be made twice.
 template <class Fn>
-auto with_retries_of_change(const RetryPolicy& policy, unsigned& attempts, Fn&& operation,
+auto with_retries_of_change(const RetryPolicy& policy, bool repeatable, unsigned& attempts, Fn&& operation,
                             const std::stop_token& stop = {}) {
   Doubt doubt;
   const auto once = [&] {
@@ -67,7 +67,7 @@ auto with_retries_of_change(const RetryPolicy& policy, unsigned& attempts, Fn&& 
     }
     return outcome;
   };
-  return with_retries(policy, true, attempts, once, stop);
+  return with_retries(policy, repeatable, attempts, once, stop);
 }
 
 }  // namespace verbena::client

@@ -40,6 +40,14 @@ TEST(Retry, WhatAClusterWasTooLateWithIsRepeatedOnlyWhenTwiceIsOnce) {
   unsure.s3_code = "ServiceUnavailable";
   EXPECT_FALSE(worth_retrying(unsure, false));
   EXPECT_TRUE(worth_retrying(unsure, true));
+  const RetryPolicy policy{.attempts_max = 3, .base = 0ms, .cap = 0ms};
+  for (const bool repeatable : {false, true}) {
+    unsigned attempts = 0;
+    const auto outcome =
+        with_retries_of_change(policy, repeatable, attempts, [&]() -> Outcome<int> { return std::unexpected(unsure); });
+    EXPECT_EQ(outcome.error().code, ErrorCode::outcome_unknown);
+    EXPECT_EQ(attempts, repeatable ? 3u : 1u);
+  }
 }
 
 // "Nothing reached the server" is of the last attempt alone.
@@ -47,7 +55,7 @@ TEST(Retry, OfAChangeAnEarlierAttemptMayHaveHappened) {
   const RetryPolicy policy{.attempts_max = 3, .base = 0ms, .cap = 0ms};
   const auto outcome_of = [&](std::vector<ErrorCode> codes) {
     unsigned attempts = 0;
-    auto outcome = with_retries_of_change(policy, attempts, [&]() -> Outcome<int> {
+    auto outcome = with_retries_of_change(policy, true, attempts, [&]() -> Outcome<int> {
       return std::unexpected(error_of(codes.at(attempts - 1)));
     });
     return outcome.error().code;

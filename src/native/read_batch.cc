@@ -151,7 +151,7 @@ ReadBatch::Step ReadBatch::advance(size_t& index) {
     if (may_take_group()) {
       take_group();
       serve_group();
-      if (group_.end != 0 && group_.next == group_.end) continue;
+      if (group_.next != 0) continue;
     }
     index = taken_++;
     ++looked_at_;

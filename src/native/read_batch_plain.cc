@@ -32,7 +32,9 @@ void ReadBatch::next_item() {
 
 // Those before have been told of: what is found can be told at once.
 bool ReadBatch::may_take_group() const {
-  return may_be_plain() && told_ == taken_ && group_.next == group_.end && !has_ahead_;
+  if (!may_be_plain() || told_ != taken_ || group_.next != group_.end || has_ahead_) return false;
+  // Elsewhere GETs are gathered, and told of when they were written.
+  return !is_get() || head_.windows.count == 0 || windows_[0]->immediate_size_max() != 0;
 }
 
 // The plain items that come next.
