@@ -635,7 +635,9 @@ int main(int argc, char** argv) {
       fmt::print("{}, {}\n", compiler, VERBENA_BENCH_FLAGS);
       return 0;
     }
-    if (i + 1 == argc) give_up("usage: request_cost [--list | --case NAME [--requests N] [--seconds S [--messages N]]]");
+    if (i + 1 == argc) {
+      give_up("usage: request_cost [--list | --case NAME [--requests N] [--seconds S [--messages N]]]");
+    }
     const std::string_view value = argv[++i];
     if (argument == "--case") wanted = value;
     if (argument == "--requests") std::from_chars(value.data(), value.data() + value.size(), requests);

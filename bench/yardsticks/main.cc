@@ -129,7 +129,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_flag("--perftest", arguments.perftest,
                "ib_write_bw, ib_read_bw and ib_write_lat on the RDMA device there, too");
   app.add_flag("--no-memcpy", arguments.no_memcpy, "without the memcpy rows");
-  app.add_flag("--plain-sends", arguments.plain_sends, "GETs from a server that does nothing but send bytes in memory, too");
+  app.add_flag("--plain-sends", arguments.plain_sends,
+               "GETs from a server that does nothing but send bytes in memory, too");
   app.add_option("--beside", arguments.beside,
                  "what `verbena bench --json` printed: its ratios to these rows come last")
       ->type_name("FILE");

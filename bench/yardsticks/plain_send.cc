@@ -1,5 +1,5 @@
-// A server that does nothing but send: HTTP answers of bytes that lie in memory, with one sendmsg each, to whoever ends a
-// request with an empty line. What a server's CPU costs beyond this is its own; this much is the kernel's for plain
+// A server that does nothing but send: HTTP answers of bytes that lie in memory, with one sendmsg each, to whoever ends
+// a request with an empty line. What a server's CPU costs beyond this is its own; this much is the kernel's for plain
 // sends, which nginx's sendfile from the page cache partly saves.
 #include <arpa/inet.h>
 #include <fmt/core.h>

@@ -1,5 +1,5 @@
-// What `verbena bench` is held against, on the same machine and in the same rows: memcpy, plain sends, nginx, libfabric's own tests
-// and perftest. Errors are sentences.
+// What `verbena bench` is held against, on the same machine and in the same rows: memcpy, plain sends, nginx,
+// libfabric's own tests and perftest. Errors are sentences.
 #pragma once
 
 #include <expected>

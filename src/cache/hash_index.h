@@ -1,4 +1,4 @@
-// A table of values by 64-bit hashes that nobody outside can choose (SipHash with a secret): open addressing with linear
+// A table of values by 64-bit hashes that nobody outside can choose (SipHash with a secret): open addressing, linear
 // probing. Unlike std::unordered_map it can say where a value will be looked for before it is asked for it, so that who
 // asks for many does not wait for memory once for each. Not thread-safe, but for fetch_ahead().
 #pragma once

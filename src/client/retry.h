@@ -27,8 +27,8 @@ std::chrono::milliseconds backoff(const RetryPolicy& policy, unsigned attempt, u
 // Sleeps for backoff(), or until a stop is asked for.
 void sleep_before_retry(const RetryPolicy& policy, unsigned attempt, const std::stop_token& stop = {});
 
-// Of attempts at a change, one after the other: an earlier one may have happened, and the last one's "nothing was done" is
-// then not what its caller may be told.
+// Of attempts at a change, one after the other: an earlier one may have happened, and the last one's "nothing was done"
+// is then not what its caller may be told.
 class Doubt {
  public:
   // An attempt failed so, and there is another.

@@ -39,8 +39,8 @@ FileStat to_file_stat(const struct stat& s) {
   return {static_cast<uint64_t>(s.st_size), static_cast<uint64_t>(s.st_blocks) * 512, s.st_mtim.tv_sec};
 }
 
-// Through the page cache, pieces of this size are on their way to the disk at once. They would go with the next sync, all
-// together, and whoever then changes the file system's own data waits for it, too.
+// Through the page cache, pieces of this size are on their way to the disk at once. They would go with the next sync,
+// all together, and whoever then changes the file system's own data waits for it, too.
 constexpr size_t write_out_from = 256 * KiB;
 
 class RealFile final : public File {
