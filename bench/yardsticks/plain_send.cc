@@ -134,8 +134,13 @@ bool PlainSender::answer(Connection& connection) {
     const size_t sent = whole - connection.left, of_head = std::min(sent, head_.size());
     iovec parts[] = {{head_.data() + of_head, head_.size() - of_head},
                      {body_.data() + (sent - of_head), body_.size() - (sent - of_head)}};
-    const msghdr message{.msg_name = nullptr, .msg_namelen = 0, .msg_iov = parts, .msg_iovlen = 2,
-                         .msg_control = nullptr, .msg_controllen = 0, .msg_flags = 0};
+    const msghdr message{.msg_name = nullptr,
+                         .msg_namelen = 0,
+                         .msg_iov = parts,
+                         .msg_iovlen = 2,
+                         .msg_control = nullptr,
+                         .msg_controllen = 0,
+                         .msg_flags = 0};
     const ssize_t n = ::sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN) return false;
     if (n < 0) break;
@@ -170,7 +175,8 @@ Outcome<BenchRow> measure_one(uint64_t size, unsigned concurrency, const BenchPl
     }});
     OUT_TRY(callers.back().op());
   }
-  OUT_TRY(cli::run_callers(callers, plan, [&] { return sender.cpu_seconds(); }, row));
+  OUT_TRY(cli::run_callers(
+      callers, plan, [&] { return sender.cpu_seconds(); }, row));
   return row;
 }
 

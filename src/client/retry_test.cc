@@ -55,9 +55,8 @@ TEST(Retry, OfAChangeAnEarlierAttemptMayHaveHappened) {
   const RetryPolicy policy{.attempts_max = 3, .base = 0ms, .cap = 0ms};
   const auto outcome_of = [&](std::vector<ErrorCode> codes) {
     unsigned attempts = 0;
-    auto outcome = with_retries_of_change(policy, true, attempts, [&]() -> Outcome<int> {
-      return std::unexpected(error_of(codes.at(attempts - 1)));
-    });
+    auto outcome = with_retries_of_change(
+        policy, true, attempts, [&]() -> Outcome<int> { return std::unexpected(error_of(codes.at(attempts - 1))); });
     return outcome.error().code;
   };
   using enum ErrorCode;
