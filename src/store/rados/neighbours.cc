@@ -60,6 +60,7 @@ Task<> Neighbours::answer(uint64_t id, uint64_t cookie, Notice notice) {
 
 Task<Result<void>> Neighbours::begin() {
   lost_ = false;
+  ++watches_;
   suspended_ = LeaseClock::suspended();
   auto handle = std::make_shared<uint64_t>(0);
   Cluster::Start start = [this, handle](librados::AioCompletion* completion) {
@@ -110,11 +111,13 @@ bool Neighbours::take(Buffer& reply) {
 
 Task<> Neighbours::ask_again() {
   const auto self = shared_from_this();
+  const uint64_t watch = watches_;
   if (co_await ask()) {
     // Of what ended meanwhile this server was told, unless nobody was left to tell it.
     Notice all{.bucket = everything};
     const auto read = co_await ears_.hear(std::move(all));
-    if (read && !lost_) {
+    // What others said while there was another watch says nothing of what began between the two.
+    if (read && !lost_ && watch == watches_) {
       all_said_ = true;
       ears_.mark_all(false);
     }

@@ -82,6 +82,7 @@ class Neighbours final : public librados::WatchCtx2, public std::enable_shared_f
   std::map<uint64_t, int> unsure_;  // how many times they are to be told yet
   SteadyClock::time_point next_again_{}, next_ask_{};
   bool all_said_ = true, asking_ = false;
+  uint64_t watches_ = 0;  // that were begun
   // Of run() alone.
   uint64_t watch_ = 0;
   LeaseClock::duration suspended_{};  // as it was before the watch was begun
