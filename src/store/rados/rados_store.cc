@@ -189,6 +189,7 @@ void Engine::close() {
   cluster->wait_until_idle();
   if (garbage) run(garbage->remove_discarded());
   if (catalogue) catalogue->close();
+  if (under_way) under_way->close();
   guard.reset();
   thread.join();
 }

@@ -115,6 +115,7 @@ Task<> UnderWay::end_old() {
   for (const Mark& mark : marks_.over(SteadyClock::now())) {
     if (stopping_) break;
     if (const auto ended = co_await end_one(mark); !ended) {
+      if (stopping_) break;
       log::warn("rados: bucket {}: a change that was begun is not over yet: {}", log::printable(mark.name),
                 describe(ended.error()));
       marks_.postpone(mark.change, deadline_in(end_again_after));
@@ -127,6 +128,7 @@ Task<Result<void>> UnderWay::end_one(Mark mark) {
   static auto& left = metrics::counter("verbena_rados_changes_left_total",
                                        "Changes of buckets whose end nobody told: they were made impossible");
   VB_CO_TRY(co_await forbid(mark));
+  if (stopping_) co_return fail(Errc::service_unavailable, "rados: the server is being stopped");
   std::string name = mark.name;
   VB_CO_TRY(co_await helpers_.read(std::move(name)));
   helpers_.on_change();
@@ -142,6 +144,7 @@ Task<Result<void>> UnderWay::end_one(Mark mark) {
 Task<Result<void>> UnderWay::forbid(Mark mark) {
   if (mark.epoch == 0) co_return co_await registry_.forbid_name(mark.bucket);
   for (int attempt = 0; attempt < forbid_attempts_max; ++attempt) {
+    if (stopping_) co_return fail(Errc::service_unavailable, "rados: the server is being stopped");
     auto state = co_await registry_.load(mark.bucket);
     if (state && (*state)->epoch <= mark.epoch) state = co_await registry_.writable(*state, "");
     if (!state && state.error() == Errc::no_such_bucket) co_return Result<void>{};

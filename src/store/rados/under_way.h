@@ -61,6 +61,8 @@ class UnderWay final : public std::enable_shared_from_this<UnderWay> {
   // To be called all the time, on the thread of `io`: ends marks whose end nobody tells.
   void look();
   void stop() { stopping_ = true; }
+  // Nobody is woken any more who waits for another's reading: when the engine's calls have ended.
+  void close() { readings_.close(); }
 
  private:
   Task<Result<void>> read_once(std::string name);
