@@ -47,13 +47,18 @@ Task<> Neighbours::answer(uint64_t id, uint64_t cookie, Notice notice) {
   Buffer said;
   if (notice.kind == Notice::Kind::asking) {
     said = to_buffer(ears_.marks());
-  } else if (auto heard = co_await ears_.hear(std::move(notice)); !heard) {
-    log::warn("rados: what a server told could not be followed: {}", describe(heard.error()));
-    if (heard.error() == Errc::limit_exceeded) co_return;
-    lost_ = true;
-    fresh_until_ = 0;
-    timer_.cancel();
-    co_return;
+  } else {
+    const bool is_over = notice.kind == Notice::Kind::over;
+    if (auto heard = co_await ears_.hear(std::move(notice)); !heard) {
+      log::warn("rados: what a server told could not be followed: {}", describe(heard.error()));
+      if (heard.error() == Errc::limit_exceeded) co_return;
+      // It is told again. Until it could be read the bucket is marked, so that nothing of it is answered from memory.
+      if (is_over && heard.error() == Errc::slow_down) co_return;
+      lost_ = true;
+      fresh_until_ = 0;
+      timer_.cancel();
+      co_return;
+    }
   }
   cluster_.context(Pool::index).notify_ack(std::string(root_object), id, cookie, said);
 }

@@ -96,10 +96,14 @@ Task<Result<void>> UnderWay::settle(std::string name) {
   co_return co_await boost::asio::co_spawn(io_, std::move(reading), boost::asio::use_awaitable);
 }
 
+// Those that wait share a reading, as of one bucket: no bucket's name is empty.
+Task<Result<void>> UnderWay::settle_all() { return settle({}); }
+
 Task<Result<void>> UnderWay::read_once(std::string name) {
   const uint64_t begun = marks_.next_turn();
   std::string copy = name;
-  VB_CO_TRY(co_await helpers_.read(std::move(copy)));
+  auto reading = name.empty() ? helpers_.read_all() : helpers_.read(std::move(copy));
+  VB_CO_TRY(co_await std::move(reading));
   marks_.note_read(name, begun);
   co_return Result<void>{};
 }
