@@ -342,6 +342,63 @@ TEST_F(ChangesOnRados, WhoBeginsToWatchLearnsWhatIsUnderWay) {
   EXPECT_TRUE(is_kept(*third));
 }
 
+TEST_F(ChangesOnRados, AllBucketsAreReadOnceForAllThatWait) {
+  at(*other_).set_all(true);
+  ASSERT_TRUE(t_->run(first().create_bucket({.name = "made", .owner = "root"})));
+  const uint64_t at_start = other_->calls();
+  ASSERT_TRUE(t_->run(other_->buckets()));
+  const uint64_t of_one = other_->calls() - at_start;
+  EXPECT_GT(of_one, 4u) << "two buckets";
+  Steps steps;
+  std::vector<std::future<Result<std::vector<BucketInfo>>>> asking;
+  const uint64_t before = other_->calls();
+  {
+    const Stalled stalled(engine_of(*other_));
+    for (int i = 0; i < 20; ++i) asking.push_back(steps.begin(other_->buckets()));
+    steps.rest();
+  }
+  for (auto& one : asking) {
+    const auto listed = steps.end(std::move(one));
+    ASSERT_TRUE(listed) << describe(listed.error());
+    EXPECT_EQ(listed->size(), 2u);
+  }
+  EXPECT_LT(other_->calls() - before, 10 * of_one) << "two readings, and what a server does by itself";
+}
+
+TEST_F(ChangesOnRados, WhoWaitsForAReadingIsNotWokenOnceItIsClosed) {
+  at(*other_).set_all(true);
+  Steps steps;
+  std::future<Result<void>> reads, waits;
+  {
+    const Stalled stalled(engine_of(*other_));
+    reads = steps.begin(at(*other_).settle("b"));
+    waits = steps.begin(at(*other_).settle("b"));
+    steps.rest();
+    at(*other_).close();
+  }
+  EXPECT_TRUE(steps.end(std::move(reads)));
+  steps.rest();
+  EXPECT_FALSE(Steps::is_ready(waits)) << "there may be nothing to wake up on";
+}
+
+// As servers from before there were marks tell it.
+TEST_F(ChangesOnRados, ABucketIsReadByItsNumberAlone) {
+  rados::Engine& engine = engine_of(*other_);
+  ASSERT_TRUE(engine.run(engine.reload(id_)));
+  ASSERT_TRUE(t_->run(first().remove_bucket("b")));
+  ASSERT_TRUE(t_->run(first().create_bucket({.name = "b", .owner = "root"})));
+  const uint64_t now = parts_of(*t_).buckets.find("b")->id;
+  ASSERT_NE(now, id_);
+  for (const uint64_t told : {id_, now, now + 1000}) {
+    EXPECT_TRUE(engine.run(engine.reload(told)));
+    EXPECT_EQ(engine.buckets.find("b")->id, now);
+  }
+  engine.buckets.remove("b");
+  EXPECT_TRUE(engine.run(engine.reload(now)));
+  ASSERT_NE(engine.buckets.find("b"), nullptr);
+  EXPECT_EQ(engine.buckets.find("b")->id, now);
+}
+
 TEST_F(ChangesOnRados, NothingIsChangedThatAServerDidNotTakeNoteOf) {
   struct Deaf final : librados::WatchCtx2 {
     void handle_notify(uint64_t, uint64_t, uint64_t, librados::bufferlist&) override {}
