@@ -1,7 +1,10 @@
 // What only the engine over RADOS has: tablets that are split, and calls that can be counted. On the cluster that
 // tests/rados starts.
 #include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 
+#include <cerrno>
 #include <latch>
 #include <set>
 
@@ -340,6 +343,50 @@ TEST_F(ChangesOnRados, WhoBeginsToWatchLearnsWhatIsUnderWay) {
   EXPECT_EQ(policy(*third), "new");
   ASSERT_TRUE(t_->run(at_first().after(making, {})));
   EXPECT_TRUE(is_kept(*third));
+}
+
+TEST_F(ChangesOnRados, WhatOthersSaidToAnEarlierWatchSaysNothingToTheNext) {
+  const auto cluster = connect(t_->options);
+  ASSERT_NE(cluster, nullptr);
+  Steps steps;
+  bool all_say = false, all_marked = false;
+  int heard = 0;
+  boost::asio::steady_timer slow(steps.io, std::chrono::minutes(5));
+  rados::Neighbours::Ears ears;
+  ears.hear = [&](rados::Notice) -> Task<Result<void>> {
+    if (++heard == 2) {
+      boost::system::error_code woken;
+      co_await slow.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
+    }
+    co_return Result<void>{};
+  };
+  ears.marks = [] { return encode(std::vector<rados::Mark>{}); };
+  ears.take_marks = [&](const std::vector<rados::Mark>&) { return all_say; };
+  ears.mark_all = [&](bool marked) { all_marked = marked; };
+  ears.look = [] {};
+  const auto neighbours = std::make_shared<rados::Neighbours>(*cluster, steps.io, std::move(ears));
+  const auto until = [&](auto is_so) {
+    for (const auto end = deadline_in(std::chrono::seconds(20)); !is_so() && SteadyClock::now() < end;) {
+      steps.io.run_one_for(std::chrono::milliseconds(50));
+    }
+    return is_so();
+  };
+  auto running = boost::asio::co_spawn(steps.io, neighbours->run(), boost::asio::use_future);
+  EXPECT_TRUE(until([&] { return heard == 1; }));
+  EXPECT_TRUE(all_marked);
+  all_say = true;
+  EXPECT_TRUE(until([&] { return heard == 2; })) << "they are asked again, and all is read";
+  all_say = false;
+  neighbours->handle_error(0, -ENOTCONN);
+  EXPECT_TRUE(until([&] { return heard == 3 && neighbours->fresh(); })) << "the next watch";
+  EXPECT_TRUE(all_marked);
+  slow.cancel();
+  steps.io.run_for(std::chrono::seconds(1));
+  EXPECT_TRUE(all_marked);
+  all_say = true;
+  EXPECT_TRUE(until([&] { return !all_marked; }));
+  neighbours->stop();
+  while (!Steps::is_ready(running)) steps.io.run_one();
 }
 
 TEST_F(ChangesOnRados, AllBucketsAreReadOnceForAllThatWait) {
