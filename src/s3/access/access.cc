@@ -18,6 +18,7 @@ struct Kept {
   uint64_t generation = 0;
   BucketAccessPtr access;
 };
+constexpr int loads_max = 3;
 constexpr size_t kept_slots = 256;  // direct-mapped: a collision evicts, nothing grows
 thread_local std::array<Kept, kept_slots> kept_access;
 
@@ -126,14 +127,23 @@ const BucketAccess* cached_access(const Service& service, std::string_view bucke
 
 Task<Result<BucketAccessPtr>> bucket_access(Service& service, const std::string& bucket) {
   if (cached_access(service, bucket) != nullptr) co_return slot_of(bucket).access;
-  // The number from before the documents are read: a change in between makes this record an old one.
-  const uint64_t generation = service.access->now();
-  VB_CO_ASSIGN(BucketAccessPtr access, co_await load(service, bucket));
-  if (!service.access->may_keep(bucket)) co_return access;
-  Kept& slot = slot_of(bucket);
-  slot.generation = generation;
-  slot.access = access;
-  co_return access;
+  for (int attempt = 0; attempt < loads_max; ++attempt) {
+    // The number from before the documents are read: a change in between makes this record an old one.
+    const uint64_t generation = service.access->now();
+    VB_CO_ASSIGN(BucketAccessPtr access, co_await load(service, bucket));
+    const bool kept = service.access->may_keep(bucket);
+    const bool same = service.access->now() == generation;
+    // Of a bucket that others are changing each document is read in the cluster by itself. Changes between two of them
+    // would make a record of what never was: the policy from before them, say, and the public access block from after.
+    if (kept && (same || attempt == loads_max - 1)) {
+      Kept& slot = slot_of(bucket);
+      slot.generation = generation;
+      slot.access = access;
+      co_return access;
+    }
+    if (same) co_return access;
+  }
+  co_return fail(Errc::service_unavailable, "The bucket is being changed.");
 }
 
 }  // namespace verbena::s3

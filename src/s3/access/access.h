@@ -72,7 +72,7 @@ class AccessGeneration {
 // bucket_access(). Neither allocates nor locks.
 const BucketAccess* cached_access(const Service& service, std::string_view bucket);
 
-// no_such_bucket; corrupt_object: a document that cannot be read, which must not open the bucket.
+// no_such_bucket; corrupt_object: a document that cannot be read, which must not open the bucket; service_unavailable.
 Task<Result<BucketAccessPtr>> bucket_access(Service& service, const std::string& bucket);
 
 }  // namespace verbena::s3

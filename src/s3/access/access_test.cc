@@ -48,6 +48,27 @@ TEST_F(AccessTest, OfABucketThatOthersAreChangingNothingIsKept) {
   EXPECT_NE(cached_access(service, "bucket"), nullptr);
 }
 
+TEST_F(AccessTest, ARecordThatChangedWhileItWasReadIsReadAgain) {
+  int changes = 0, reads = 0;
+  service.access->keep_where([&](std::string_view) {
+    ++reads;
+    if (changes != 0) {
+      --changes;
+      service.access->changed();
+    }
+    return false;
+  });
+  service.access->changed();
+  EXPECT_EQ(status(alice_, "GET", "/bucket/key"), 200);
+  const int at_rest = std::exchange(reads, 0);
+  changes = 2;
+  EXPECT_EQ(status(alice_, "GET", "/bucket/key"), 200);
+  EXPECT_EQ(reads, at_rest + 2);
+  changes = 1'000'000;
+  EXPECT_EQ(status(alice_, "GET", "/bucket/key"), 503);
+  service.access->keep_where({});
+}
+
 TEST_F(AccessTest, BucketsAreListedToTheirOwner) {
   EXPECT_EQ(as(alice_, "GET", "/").count("<Bucket>"), 1u);
   EXPECT_EQ(as(alice_, "GET", "/").element("DisplayName"), "alice-name");

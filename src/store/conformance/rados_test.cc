@@ -1,7 +1,10 @@
 // What only the engine over RADOS has: tablets that are split, and calls that can be counted. On the cluster that
 // tests/rados starts.
 #include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 
+#include <cerrno>
 #include <latch>
 #include <set>
 
@@ -340,6 +343,107 @@ TEST_F(ChangesOnRados, WhoBeginsToWatchLearnsWhatIsUnderWay) {
   EXPECT_EQ(policy(*third), "new");
   ASSERT_TRUE(t_->run(at_first().after(making, {})));
   EXPECT_TRUE(is_kept(*third));
+}
+
+TEST_F(ChangesOnRados, WhatOthersSaidToAnEarlierWatchSaysNothingToTheNext) {
+  const auto cluster = connect(t_->options);
+  ASSERT_NE(cluster, nullptr);
+  Steps steps;
+  bool all_say = false, all_marked = false;
+  int heard = 0;
+  boost::asio::steady_timer slow(steps.io, std::chrono::minutes(5));
+  rados::Neighbours::Ears ears;
+  ears.hear = [&](rados::Notice) -> Task<Result<void>> {
+    if (++heard == 2) {
+      boost::system::error_code woken;
+      co_await slow.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
+    }
+    co_return Result<void>{};
+  };
+  ears.marks = [] { return encode(std::vector<rados::Mark>{}); };
+  ears.take_marks = [&](const std::vector<rados::Mark>&) { return all_say; };
+  ears.mark_all = [&](bool marked) { all_marked = marked; };
+  ears.look = [] {};
+  const auto neighbours = std::make_shared<rados::Neighbours>(*cluster, steps.io, std::move(ears));
+  const auto until = [&](auto is_so) {
+    for (const auto end = deadline_in(std::chrono::seconds(20)); !is_so() && SteadyClock::now() < end;) {
+      steps.io.run_one_for(std::chrono::milliseconds(50));
+    }
+    return is_so();
+  };
+  auto running = boost::asio::co_spawn(steps.io, neighbours->run(), boost::asio::use_future);
+  EXPECT_TRUE(until([&] { return heard == 1; }));
+  EXPECT_TRUE(all_marked);
+  all_say = true;
+  EXPECT_TRUE(until([&] { return heard == 2; })) << "they are asked again, and all is read";
+  all_say = false;
+  neighbours->handle_error(0, -ENOTCONN);
+  EXPECT_TRUE(until([&] { return heard == 3 && neighbours->fresh(); })) << "the next watch";
+  EXPECT_TRUE(all_marked);
+  slow.cancel();
+  steps.io.run_for(std::chrono::seconds(1));
+  EXPECT_TRUE(all_marked);
+  all_say = true;
+  EXPECT_TRUE(until([&] { return !all_marked; }));
+  neighbours->stop();
+  while (!Steps::is_ready(running)) steps.io.run_one();
+}
+
+TEST_F(ChangesOnRados, AllBucketsAreReadOnceForAllThatWait) {
+  at(*other_).set_all(true);
+  ASSERT_TRUE(t_->run(first().create_bucket({.name = "made", .owner = "root"})));
+  const uint64_t at_start = other_->calls();
+  ASSERT_TRUE(t_->run(other_->buckets()));
+  const uint64_t of_one = other_->calls() - at_start;
+  EXPECT_GT(of_one, 4u) << "two buckets";
+  Steps steps;
+  std::vector<std::future<Result<std::vector<BucketInfo>>>> asking;
+  const uint64_t before = other_->calls();
+  {
+    const Stalled stalled(engine_of(*other_));
+    for (int i = 0; i < 20; ++i) asking.push_back(steps.begin(other_->buckets()));
+    steps.rest();
+  }
+  for (auto& one : asking) {
+    const auto listed = steps.end(std::move(one));
+    ASSERT_TRUE(listed) << describe(listed.error());
+    EXPECT_EQ(listed->size(), 2u);
+  }
+  EXPECT_LT(other_->calls() - before, 10 * of_one) << "two readings, and what a server does by itself";
+}
+
+TEST_F(ChangesOnRados, WhoWaitsForAReadingIsNotWokenOnceItIsClosed) {
+  at(*other_).set_all(true);
+  Steps steps;
+  std::future<Result<void>> reads, waits;
+  {
+    const Stalled stalled(engine_of(*other_));
+    reads = steps.begin(at(*other_).settle("b"));
+    waits = steps.begin(at(*other_).settle("b"));
+    steps.rest();
+    at(*other_).close();
+  }
+  EXPECT_TRUE(steps.end(std::move(reads)));
+  steps.rest();
+  EXPECT_FALSE(Steps::is_ready(waits)) << "there may be nothing to wake up on";
+}
+
+// As servers from before there were marks tell it.
+TEST_F(ChangesOnRados, ABucketIsReadByItsNumberAlone) {
+  rados::Engine& engine = engine_of(*other_);
+  ASSERT_TRUE(engine.run(engine.reload(id_)));
+  ASSERT_TRUE(t_->run(first().remove_bucket("b")));
+  ASSERT_TRUE(t_->run(first().create_bucket({.name = "b", .owner = "root"})));
+  const uint64_t now = parts_of(*t_).buckets.find("b")->id;
+  ASSERT_NE(now, id_);
+  for (const uint64_t told : {id_, now, now + 1000}) {
+    EXPECT_TRUE(engine.run(engine.reload(told)));
+    EXPECT_EQ(engine.buckets.find("b")->id, now);
+  }
+  engine.buckets.remove("b");
+  EXPECT_TRUE(engine.run(engine.reload(now)));
+  ASSERT_NE(engine.buckets.find("b"), nullptr);
+  EXPECT_EQ(engine.buckets.find("b")->id, now);
 }
 
 TEST_F(ChangesOnRados, NothingIsChangedThatAServerDidNotTakeNoteOf) {

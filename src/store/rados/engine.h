@@ -37,11 +37,14 @@ class Engine final : public Context {
   Task<Result<void>> hear(Notice notice);
   Task<Result<void>> reload(uint64_t bucket);
   Task<Result<void>> reload_all();  // on the engine's thread, as the next
-  Task<Result<void>> reload_locked(uint64_t id);
+  Task<Result<void>> reload_buckets();
+  Task<Result<void>> reload_numbered(uint64_t id);
+  Task<Result<void>> reload_locked(uint64_t id, std::string name);
   Task<Result<void>> reload_named(std::string name);
   Task<Result<void>> reload_one(uint64_t id);
-  Task<Result<void>> read_all();  // on any
+  Task<Result<BucketPtr>> find_locked(uint64_t id);
   void forget(const Bucket& bucket);
+  void forget(uint64_t id);
   Task<Result<std::optional<std::string>>> read_accounts();
   Task<Result<bool>> replace_accounts(std::optional<std::string> before, std::string text);
   Task<Result<void>> reload_accounts();
@@ -73,7 +76,8 @@ class Engine final : public Context {
   static constexpr int being_kept_max = 256;
   std::atomic<int> being_kept{0};  // marks that are being written
   std::optional<RadosCatalogue> catalogue;
-  KeyLocks reloads;  // of buckets: (0, ""); of accounts: (1, "")
+  // Of a bucket: (0, its name), then (2, its number); of accounts: (1, ""). On the engine's thread.
+  KeyLocks reloads;
   std::future<void> collecting, signing, watching, counting, telling, guarding, keeping;
 
  private:

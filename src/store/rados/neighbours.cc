@@ -47,19 +47,25 @@ Task<> Neighbours::answer(uint64_t id, uint64_t cookie, Notice notice) {
   Buffer said;
   if (notice.kind == Notice::Kind::asking) {
     said = to_buffer(ears_.marks());
-  } else if (auto heard = co_await ears_.hear(std::move(notice)); !heard) {
-    log::warn("rados: what a server told could not be followed: {}", describe(heard.error()));
-    if (heard.error() == Errc::limit_exceeded) co_return;
-    lost_ = true;
-    fresh_until_ = 0;
-    timer_.cancel();
-    co_return;
+  } else {
+    const bool is_over = notice.kind == Notice::Kind::over;
+    if (auto heard = co_await ears_.hear(std::move(notice)); !heard) {
+      log::warn("rados: what a server told could not be followed: {}", describe(heard.error()));
+      if (heard.error() == Errc::limit_exceeded) co_return;
+      // It is told again. Until it could be read the bucket is marked, so that nothing of it is answered from memory.
+      if (is_over && heard.error() == Errc::slow_down) co_return;
+      lost_ = true;
+      fresh_until_ = 0;
+      timer_.cancel();
+      co_return;
+    }
   }
   cluster_.context(Pool::index).notify_ack(std::string(root_object), id, cookie, said);
 }
 
 Task<Result<void>> Neighbours::begin() {
   lost_ = false;
+  ++watches_;
   suspended_ = LeaseClock::suspended();
   auto handle = std::make_shared<uint64_t>(0);
   Cluster::Start start = [this, handle](librados::AioCompletion* completion) {
@@ -110,11 +116,13 @@ bool Neighbours::take(Buffer& reply) {
 
 Task<> Neighbours::ask_again() {
   const auto self = shared_from_this();
+  const uint64_t watch = watches_;
   if (co_await ask()) {
     // Of what ended meanwhile this server was told, unless nobody was left to tell it.
     Notice all{.bucket = everything};
     const auto read = co_await ears_.hear(std::move(all));
-    if (read && !lost_) {
+    // What others said while there was another watch says nothing of what began between the two.
+    if (read && !lost_ && watch == watches_) {
       all_said_ = true;
       ears_.mark_all(false);
     }

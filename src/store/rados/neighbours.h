@@ -34,7 +34,7 @@ class Neighbours final : public librados::WatchCtx2, public std::enable_shared_f
 
   struct Ears {
     // Does what a notice says; others wait for it. After an error nothing may be answered from memory, but for
-    // limit_exceeded: then whoever told it is not to go on.
+    // limit_exceeded: then whoever told it is not to go on; and slow_down of what is over: it is told again.
     std::function<Task<Result<void>>(Notice)> hear;
     std::function<std::string()> marks;                        // for who asks
     std::function<bool(const std::vector<Mark>&)> take_marks;  // of others; false: there are too many
@@ -82,6 +82,7 @@ class Neighbours final : public librados::WatchCtx2, public std::enable_shared_f
   std::map<uint64_t, int> unsure_;  // how many times they are to be told yet
   SteadyClock::time_point next_again_{}, next_ask_{};
   bool all_said_ = true, asking_ = false;
+  uint64_t watches_ = 0;  // that were begun
   // Of run() alone.
   uint64_t watch_ = 0;
   LeaseClock::duration suspended_{};  // as it was before the watch was begun

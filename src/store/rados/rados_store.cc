@@ -144,6 +144,7 @@ void Engine::make_neighbours() {
   UnderWay::Helpers helpers;
   helpers.tell = [this](Notice notice) { return neighbours->tell(std::move(notice)); };
   helpers.read = [this](std::string name) { return reload_named(std::move(name)); };
+  helpers.read_all = [this] { return reload_buckets(); };
   helpers.forget_kept = [this] { keeps->let_go_of_all(); };
   helpers.on_change = [this] { on_change(); };
   helpers.fresh = [this] { return neighbours->fresh(); };
@@ -189,6 +190,7 @@ void Engine::close() {
   cluster->wait_until_idle();
   if (garbage) run(garbage->remove_discarded());
   if (catalogue) catalogue->close();
+  if (under_way) under_way->close();
   guard.reset();
   thread.join();
 }
@@ -204,7 +206,7 @@ Task<Result<void>> Engine::reload(uint64_t bucket) {
   } else if (bucket == Neighbours::everything) {
     VB_CO_TRY(co_await reload_all());
   } else {
-    VB_CO_TRY(co_await reload_locked(bucket));
+    VB_CO_TRY(co_await reload_numbered(bucket));
   }
   on_change();
   co_return Result<void>{};
@@ -213,38 +215,58 @@ Task<Result<void>> Engine::reload(uint64_t bucket) {
 // Who waits for one bucket does not wait for all.
 Task<Result<void>> Engine::reload_all() {
   VB_CO_TRY(co_await reload_accounts());
+  VB_CO_TRY(co_await reload_buckets());
+  // This process may have been away for so long that others took over what it had counted.
+  batcher.recount();
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Engine::reload_buckets() {
   VB_CO_ASSIGN(auto named, co_await registry.all(std::string(root_object), "b"));
   std::set<uint64_t> there;
   for (const auto& [row, value] : named) {
     const auto id = keys::parse_number(value);
     if (!id) co_return fail(Errc::corrupt_object, "rados: name of a bucket");
     there.insert(*id);
-    VB_CO_TRY(co_await reload_locked(*id));
+    std::string name = row.substr(1);
+    VB_CO_TRY(co_await reload_locked(*id, std::move(name)));
     if (registry.find(*id) == nullptr) VB_CO_TRY(co_await check_missing(row.substr(1), *id));
   }
   for (const auto& known : buckets.all()) {
     if (!there.contains(known->id)) VB_CO_TRY(co_await reload_named(known->name));
   }
-  // This process may have been away for so long that others took over what it had counted.
-  batcher.recount();
   co_return Result<void>{};
 }
 
-Task<Result<void>> Engine::read_all() {
-  auto reading = reload_all();
-  co_return co_await boost::asio::co_spawn(io, std::move(reading), boost::asio::use_awaitable);
+// Readings of one bucket come one after the other, so that what is read last is what is kept. One name may be of
+// several buckets in time, and a bucket's name may not be known yet: so there are two locks, that of the name first.
+// Readings of different buckets need no order.
+Task<Result<void>> Engine::reload_numbered(uint64_t id) {
+  auto state = co_await find_locked(id);
+  if (!state && state.error() == Errc::no_such_bucket) co_return Result<void>{};
+  if (!state) co_return std::unexpected(state.error());
+  std::string name = (*state)->record.info.name;  // which stays the same
+  co_return co_await reload_locked(id, std::move(name));
 }
 
-// One after the other, so that what is read last is what is kept.
-Task<Result<void>> Engine::reload_locked(uint64_t id) {
-  KeyLocks::Name name(0, "");
-  VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(name)));
+// One that is no more is forgotten.
+Task<Result<BucketPtr>> Engine::find_locked(uint64_t id) {
+  KeyLocks::Name lock(2, keys::number(id));
+  VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(lock)));
+  auto state = co_await registry.load(id);
+  if (!state && state.error() == Errc::no_such_bucket) forget(id);
+  co_return state;
+}
+
+Task<Result<void>> Engine::reload_locked(uint64_t id, std::string name) {
+  KeyLocks::Name lock(0, std::move(name));
+  VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(lock)));
   co_return co_await reload_one(id);
 }
 
 // The bucket that has that name now, or none.
 Task<Result<void>> Engine::reload_named(std::string name) {
-  KeyLocks::Name lock(0, "");
+  KeyLocks::Name lock(0, name);
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(lock)));
   const std::string row = keys::bucket(name);
   VB_CO_ASSIGN(const std::string value, co_await registry.row(std::string(root_object), row));
@@ -314,12 +336,19 @@ void Engine::forget(const Bucket& bucket) {
   if (now && now->id == bucket.id) buckets.remove(bucket.name);
 }
 
+void Engine::forget(uint64_t id) {
+  for (const auto& known : buckets.all()) {
+    if (known->id == id) forget(*known);
+  }
+}
+
+// Whoever calls this has the lock of the bucket's name.
 Task<Result<void>> Engine::reload_one(uint64_t id) {
+  KeyLocks::Name lock(2, keys::number(id));
+  VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(lock)));
   auto state = co_await registry.load(id);
   if (!state && state.error() == Errc::no_such_bucket) {
-    for (const auto& known : buckets.all()) {
-      if (known->id == id) forget(*known);
-    }
+    forget(id);
     co_return Result<void>{};
   }
   if (!state) co_return std::unexpected(state.error());
@@ -370,8 +399,11 @@ Task<Result<std::vector<BucketInfo>>> RadosStore::buckets() {
   if (!engine->fresh()) {
     co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
   }
-  for (const std::string& name : engine->under_way->marks().names()) VB_CO_TRY(co_await engine->settle(name));
-  if (engine->under_way->marks().all()) VB_CO_TRY(co_await engine->read_all());
+  if (engine->under_way->marks().all()) {
+    VB_CO_TRY(co_await engine->under_way->settle_all());
+  } else {
+    for (const std::string& name : engine->under_way->marks().names()) VB_CO_TRY(co_await engine->settle(name));
+  }
   co_return engine->buckets.list();
 }
 

@@ -96,10 +96,14 @@ Task<Result<void>> UnderWay::settle(std::string name) {
   co_return co_await boost::asio::co_spawn(io_, std::move(reading), boost::asio::use_awaitable);
 }
 
+// Those that wait share a reading, as of one bucket: no bucket's name is empty.
+Task<Result<void>> UnderWay::settle_all() { return settle({}); }
+
 Task<Result<void>> UnderWay::read_once(std::string name) {
   const uint64_t begun = marks_.next_turn();
   std::string copy = name;
-  VB_CO_TRY(co_await helpers_.read(std::move(copy)));
+  auto reading = name.empty() ? helpers_.read_all() : helpers_.read(std::move(copy));
+  VB_CO_TRY(co_await std::move(reading));
   marks_.note_read(name, begun);
   co_return Result<void>{};
 }
@@ -115,6 +119,7 @@ Task<> UnderWay::end_old() {
   for (const Mark& mark : marks_.over(SteadyClock::now())) {
     if (stopping_) break;
     if (const auto ended = co_await end_one(mark); !ended) {
+      if (stopping_) break;
       log::warn("rados: bucket {}: a change that was begun is not over yet: {}", log::printable(mark.name),
                 describe(ended.error()));
       marks_.postpone(mark.change, deadline_in(end_again_after));
@@ -127,6 +132,7 @@ Task<Result<void>> UnderWay::end_one(Mark mark) {
   static auto& left = metrics::counter("verbena_rados_changes_left_total",
                                        "Changes of buckets whose end nobody told: they were made impossible");
   VB_CO_TRY(co_await forbid(mark));
+  if (stopping_) co_return fail(Errc::service_unavailable, "rados: the server is being stopped");
   std::string name = mark.name;
   VB_CO_TRY(co_await helpers_.read(std::move(name)));
   helpers_.on_change();
@@ -142,6 +148,7 @@ Task<Result<void>> UnderWay::end_one(Mark mark) {
 Task<Result<void>> UnderWay::forbid(Mark mark) {
   if (mark.epoch == 0) co_return co_await registry_.forbid_name(mark.bucket);
   for (int attempt = 0; attempt < forbid_attempts_max; ++attempt) {
+    if (stopping_) co_return fail(Errc::service_unavailable, "rados: the server is being stopped");
     auto state = co_await registry_.load(mark.bucket);
     if (state && (*state)->epoch <= mark.epoch) state = co_await registry_.writable(*state, "");
     if (!state && state.error() == Errc::no_such_bucket) co_return Result<void>{};

@@ -20,6 +20,7 @@ class UnderWay final : public std::enable_shared_from_this<UnderWay> {
   struct Helpers {
     std::function<Task<Result<void>>(Notice)> tell;            // returns when every server has heard
     std::function<Task<Result<void>>(std::string name)> read;  // the bucket of that name into memory, as it is now
+    std::function<Task<Result<void>>()> read_all;              // likewise all of them
     std::function<void()> forget_kept;                         // objects that are answered from memory
     std::function<void()> on_change;                           // what others keep of buckets is old
     std::function<bool()> fresh;
@@ -56,14 +57,17 @@ class UnderWay final : public std::enable_shared_from_this<UnderWay> {
   bool is_marked(uint64_t bucket) const { return marks_.has(bucket); }
   // What is known of a marked bucket is, when this returns, what it was after the call.
   Task<Result<void>> settle(std::string name);
+  Task<Result<void>> settle_all();  // likewise of all buckets
   const Marks& marks() const { return marks_; }
 
   // To be called all the time, on the thread of `io`: ends marks whose end nobody tells.
   void look();
   void stop() { stopping_ = true; }
+  // Nobody is woken any more who waits for another's reading: when the engine's calls have ended.
+  void close() { readings_.close(); }
 
  private:
-  Task<Result<void>> read_once(std::string name);
+  Task<Result<void>> read_once(std::string name);  // empty: all of them
   Task<> end_old();
   Task<Result<void>> end_one(Mark mark);
   Task<Result<void>> forbid(Mark mark);
