@@ -130,7 +130,7 @@ BUDGETS = [
 UNTRIED = [
     ("native GET on verbs (p50, throughput, CPU)", "`verbena bench --listen ADDRESS` and `yardsticks --perftest` in `./dev vm` "
      "measure soft RDMA devices in a virtual machine; no figure of hardware exists"),
-    ("HTTP against Ceph RGW", "not installed here"),
+    ("HTTP against Ceph RGW", "in this run; `./dev bench rados` does it, docs/cluster.md has what it measured"),
 ]
 
 

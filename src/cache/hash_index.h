@@ -3,9 +3,7 @@
 // asks for many does not wait for memory once for each. Not thread-safe, but for fetch_ahead().
 #pragma once
 
-#include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,23 +19,19 @@ class HashIndex {
 
   // Null, or valid until the next change.
   const Value* find(uint64_t hash) const {
-    for (size_t at = place(hash); slots_[at].used; at = next(at)) {
-      if (slots_[at].hash == hash) return &slots_[at].value;
-    }
-    return nullptr;
+    const Slot& slot = slots_[probe(hash)];
+    return slot.used ? &slot.value : nullptr;
   }
 
   void assign(uint64_t hash, Value value) {
     if ((size_ + 1) * 8 > capacity() * 7) grow();
-    size_t at = place(hash);
-    while (slots_[at].used && slots_[at].hash != hash) at = next(at);
-    size_ += slots_[at].used ? 0 : 1;
-    slots_[at] = {hash, std::move(value), true};
+    Slot& slot = slots_[probe(hash)];
+    size_ += slot.used ? 0 : 1;
+    slot = {hash, std::move(value), true};
   }
 
   void erase(uint64_t hash) {
-    size_t at = place(hash);
-    while (slots_[at].used && slots_[at].hash != hash) at = next(at);
+    size_t at = probe(hash);
     if (!slots_[at].used) return;
     --size_;
     // Those behind it that a gap would hide move up.
@@ -68,6 +62,12 @@ class HashIndex {
   size_t capacity() const { return mask_ + 1; }
   size_t place(uint64_t hash) const { return (hash >> ignored_bits) & mask_; }
   size_t next(size_t at) const { return (at + 1) & mask_; }
+  // Where `hash` is, or is to be.
+  size_t probe(uint64_t hash) const {
+    size_t at = place(hash);
+    while (slots_[at].used && slots_[at].hash != hash) at = next(at);
+    return at;
+  }
 
   void grow() {
     const size_t before = capacity();
@@ -76,10 +76,7 @@ class HashIndex {
     shown_slots_.store(slots_.get(), std::memory_order_relaxed);
     shown_mask_.store(mask_, std::memory_order_relaxed);
     for (size_t i = 0; i < before; ++i) {
-      if (!old[i].used) continue;
-      size_t at = place(old[i].hash);
-      while (slots_[at].used) at = next(at);
-      slots_[at] = std::move(old[i]);
+      if (old[i].used) slots_[probe(old[i].hash)] = std::move(old[i]);
     }
   }
 

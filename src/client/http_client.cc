@@ -325,8 +325,7 @@ Result<HttpReply> HttpClient::request(const HttpRequest& request) {
     if (request.deadline) connect_by = std::min(connect_by, *request.deadline);
     auto taken = take(fresh, connect_by, request.stop);
     // What broke off on a kept connection may have arrived.
-    const bool changes = request.method != "GET" && request.method != "HEAD";
-    if (!taken && fresh && changes && taken.error() == Errc::connection_failed) {
+    if (!taken && fresh && request.changes() && taken.error() == Errc::connection_failed) {
       return fail(Errc::closed, taken.error().context, taken.error().sys);
     }
     if (!taken) return std::unexpected(std::move(taken).error());

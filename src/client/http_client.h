@@ -44,6 +44,8 @@ struct HttpReply {
 };
 
 struct HttpRequest {
+  bool changes() const { return method != "GET" && method != "HEAD"; }
+
   std::string method = "GET";
   std::string target = "/";  // percent-encoded path and query
   HttpHeaders headers = {};  // host is added when missing; content-length always is

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "client/many_message.h"
+#include "client/retry.h"
 
 namespace verbena::client {
 namespace {
@@ -14,9 +15,7 @@ constexpr size_t in_flight_max = 4;  // messages of one batch on one lane: the n
 constexpr std::chrono::microseconds short_while{200}, long_while{2000};  // of one lane before the next is looked at
 
 bool leaves_doubt(const Error& error) {
-  const ErrorCode code = from_error(error, "").code;
-  return code == ErrorCode::outcome_unknown || code == ErrorCode::timed_out || code == ErrorCode::server_error ||
-         code == ErrorCode::malformed_reply || error == Errc::service_unavailable;
+  return error == Errc::service_unavailable || may_have_happened(from_error(error, ""));
 }
 
 class ManyRun {

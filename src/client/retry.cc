@@ -16,10 +16,13 @@ bool is_unsure(const ClientError& error) {
 
 }  // namespace
 
+bool may_have_happened(const ClientError& error) {
+  return error.code == ErrorCode::outcome_unknown || error.code == ErrorCode::timed_out ||
+         error.code == ErrorCode::server_error || error.code == ErrorCode::malformed_reply || is_unsure(error);
+}
+
 void Doubt::after(const ClientError& error) {
-  const bool may_have_happened = error.code == ErrorCode::outcome_unknown || error.code == ErrorCode::timed_out ||
-                                 error.code == ErrorCode::server_error || is_unsure(error);
-  if (may_have_happened && earlier_.empty()) earlier_ = error.message.empty() ? "no answer" : error.message;
+  if (may_have_happened(error) && earlier_.empty()) earlier_ = error.message.empty() ? "no answer" : error.message;
 }
 
 ClientError Doubt::about(ClientError last) const {

@@ -17,6 +17,9 @@ struct RetryPolicy {
   std::chrono::milliseconds cap{2'000};
 };
 
+// Of a change that failed so: whether it may have been made all the same.
+bool may_have_happened(const ClientError& error);
+
 // `idempotent`: doing it twice is as good as once, so it may be repeated although it may have happened. Failures that
 // leave no doubt (nothing was sent, or the server refused the work) are repeated in any case.
 bool worth_retrying(const ClientError& error, bool idempotent);

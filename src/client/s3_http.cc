@@ -197,8 +197,8 @@ Outcome<HttpReply> S3Http::call_signed(const S3Call& call, const auth::Credentia
   if (reply->status / 100 != 2) {
     ClientError error = error_of(*reply, call);
     // Of the second of two requests nothing was done; the first may have been received.
-    const bool changes = call.method != "GET" && call.method != "HEAD";
-    if (reply->repeated && changes && error.code == ErrorCode::slow_down) error.code = ErrorCode::outcome_unknown;
+    if (reply->repeated && request.changes() && error.code == ErrorCode::slow_down)
+      error.code = ErrorCode::outcome_unknown;
     return std::unexpected(std::move(error));
   }
   return std::move(*reply);
