@@ -79,6 +79,21 @@ def durable_put(size):
     return value
 
 
+def md5_side_by_side(one, _limit):
+    return ratio(find(one["md5"], "md5", "side_by_side", MIB, concurrency=16), find(one["md5"], "md5", "one_body", MIB),
+                 "bytes_per_s")
+
+
+def puts_with_md5(figure):
+    """Of 16 callers together, against what one core's MD5 does."""
+    def value(one, _limit):
+        put, digest = find(one["md5"], "native", "put_md5", MIB, "local", 16), find(one["md5"], "md5", "one_body", MIB)
+        if not put or not digest or not put[figure]:
+            return None
+        return put[figure] / digest["bytes_per_s"] if figure == "bytes_per_s" else 1e9 / put[figure] / digest["bytes_per_s"]
+    return value
+
+
 # what, the budget in words, whether more is better, the least or most, how, why when it is not met
 BUDGETS = [
     ("native GET 4 KiB on `local`, p50, against nginx", ">= 18x faster", True, 18, faster("get", 4 * KIB), LOCAL_GET),
@@ -126,6 +141,12 @@ BUDGETS = [
     ("HTTP PUT 16 MiB, `sync`, throughput, against the slower of MD5 and an O_DIRECT write", ">= 0.7x", True, 0.7,
      durable_put(16 * MIB), "the client's SHA-256 of the payload comes before the first byte; then the server waits for MD5, "
      "beside which its SHA-256, CRCs and writes go on"),
+    ("MD5 of 16 bodies side by side, one core, against OpenSSL's of one body after the other", ">= 3x", True, 3, md5_side_by_side,
+     "the vector unit of this machine has four lanes"),
+    ("native PUT 1 MiB with an MD5 as its entity tag, 16 callers on `local`, `memory`: throughput, against one core's MD5", "", True, 0,
+     puts_with_md5("bytes_per_s"), ""),
+    ("the same, bytes a second of the server's CPU (all that a PUT is), against one core's MD5", "", True, 0,
+     puts_with_md5("server_cpu_s_per_gb"), ""),
 ]
 UNTRIED = [
     ("native GET on verbs (p50, throughput, CPU)", "`verbena bench --listen ADDRESS` and `yardsticks --perftest` in `./dev vm` "

@@ -90,6 +90,10 @@ def measure_round(program, seconds, concurrency):
                     yardsticks(program, "--duration", str(seconds), "--sizes", sizes_text([4 * KIB, MIB]), "--concurrency",
                                ",".join(map(str, concurrency)), "--fabtests", "off", "--no-memcpy"),
         "per_core": measure_per_core(program, seconds),
+        "md5": bench(program, "--duration", str(seconds), "--durability", "memory", "--doors", "native", "--providers", "local",
+                     "--ops", "put_md5", "--sizes", str(MIB), "--concurrency", "16") +
+               yardsticks(program, "--md5", "--duration", str(seconds), "--sizes", str(MIB), "--no-memcpy", "--nginx", "off",
+                          "--fabtests", "off"),
     }
 
 

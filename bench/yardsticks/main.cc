@@ -18,7 +18,7 @@ struct Arguments {
   double seconds = 1;
   uint64_t count = 0;
   std::string fabtests = "auto", nginx = "auto", listen = "127.0.0.1", beside;
-  bool json = false, perftest = false, no_memcpy = false, plain_sends = false;
+  bool json = false, perftest = false, no_memcpy = false, plain_sends = false, md5 = false;
 };
 
 class Run {
@@ -28,6 +28,7 @@ class Run {
     if (!make_plan() || !read_beside()) return 2;
     if (!arguments_.json) fmt::print("{}\n", cli::bench_table_head());
     if (!arguments_.no_memcpy) measure_copies();
+    if (arguments_.md5) measure_md5();
     if (arguments_.nginx == "on" || (arguments_.nginx == "auto" && nginx_is_there()))
       take("nginx", measure_nginx(plan_));
     if (arguments_.plain_sends) take("plain", measure_plain_sends(plan_));
@@ -61,6 +62,13 @@ class Run {
   void measure_copies() {
     for (const uint64_t size : plan_.sizes) {
       for (const unsigned concurrency : plan_.concurrency) show(measure_memcpy(size, concurrency, plan_));
+    }
+  }
+  void measure_md5() {
+    constexpr unsigned bodies = 16;
+    for (const uint64_t size : plan_.sizes) {
+      show(measure_md5_of_one(size, plan_));
+      show(measure_md5_side_by_side(size, bodies, plan_));
     }
   }
   void measure_fabrics() {
@@ -129,6 +137,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_flag("--perftest", arguments.perftest,
                "ib_write_bw, ib_read_bw and ib_write_lat on the RDMA device there, too");
   app.add_flag("--no-memcpy", arguments.no_memcpy, "without the memcpy rows");
+  app.add_flag("--md5", arguments.md5, "MD5 by one core, of one body and of 16 side by side");
   app.add_flag("--plain-sends", arguments.plain_sends,
                "GETs from a server that does nothing but send bytes in memory, too");
   app.add_option("--beside", arguments.beside,
@@ -142,7 +151,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
 }  // namespace verbena::yardsticks
 
 int main(int argc, char** argv) {
-  CLI::App app("What Verbena's doors are held against: memcpy, nginx, libfabric's own tests, perftest");
+  CLI::App app("What Verbena's doors are held against: memcpy, MD5, nginx, libfabric's own tests, perftest");
   verbena::yardsticks::Arguments arguments;
   add_options(app, arguments);
   CLI11_PARSE(app, argc, argv);

@@ -1,4 +1,4 @@
-// What `verbena bench` is held against, on the same machine and in the same rows: memcpy, plain sends, nginx,
+// What `verbena bench` is held against, on the same machine and in the same rows: memcpy, MD5, plain sends, nginx,
 // libfabric's own tests and perftest. Errors are sentences.
 #pragma once
 
@@ -17,6 +17,10 @@ using Rows = std::expected<std::vector<BenchRow>, std::string>;
 
 // memcpy of as many bytes between two buffers per caller.
 BenchRow measure_memcpy(uint64_t size, unsigned concurrency, const BenchPlan& plan);
+
+// MD5 by one core: of one body after the other by OpenSSL, and of `count` bodies side by side as the server takes them.
+BenchRow measure_md5_of_one(uint64_t size, const BenchPlan& plan);
+BenchRow measure_md5_side_by_side(uint64_t size, unsigned count, const BenchPlan& plan);
 
 // nginx with one process on files of the same sizes (GET, and DAV PUT), asked by the client library's HTTP client over
 // kept-alive connections.

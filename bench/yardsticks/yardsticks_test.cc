@@ -55,6 +55,16 @@ TEST(Yardsticks, MemcpyCountsEveryCopy) {
   EXPECT_NEAR(row.bytes_per_s, row.ops_per_s * 4096, row.bytes_per_s * 1e-9);
 }
 
+TEST(Yardsticks, Md5CountsEveryBody) {
+  BenchPlan plan;
+  plan.count = 3;
+  const BenchRow one = measure_md5_of_one(4096, plan), many = measure_md5_side_by_side(4096, 16, plan);
+  EXPECT_EQ(one.op, "one_body");
+  EXPECT_EQ(many.op, "side_by_side");
+  EXPECT_EQ(many.concurrency, 16);
+  for (const BenchRow& row : {one, many}) EXPECT_NEAR(row.bytes_per_s, row.ops_per_s * 4096, row.bytes_per_s * 1e-9);
+}
+
 TEST(Yardsticks, RowsOfABenchAreReadBack) {
   const BenchRow get{"native", "verbs", "get", 65536, 4, 1.5, {}, {}, 10, 655360, {}};
   const auto rows = parse_rows(cli::bench_json(get) + "\n" + cli::bench_json({"http", "http", "put", 1}) + "\n");
