@@ -43,6 +43,25 @@ BENCHMARK_CAPTURE(copy, memcpy, [](std::byte* to, const std::byte* from, size_t 
   std::memcpy(to, from, size);
 })->ArgsProduct({{4096, 64 << 10, 1 << 20}, {0, 16, 48}});
 
+// 1 MiB after the other, around as many bytes as the argument says.
+template <class Copy>
+void copy_around(benchmark::State& state, Copy copy) {
+  const auto all = static_cast<size_t>(state.range(0)), piece = size_t{1} << 20;
+  std::vector<std::byte> from = bytes_of(all), to(all);
+  size_t at = 0;
+  for (auto _ : state) {
+    copy(to.data() + at, from.data() + at, piece);
+    benchmark::ClobberMemory();
+    at = (at + piece) % all;
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(piece));
+}
+BENCHMARK_CAPTURE(copy_around, memcpy,
+                  [](std::byte* to, const std::byte* from, size_t size) { std::memcpy(to, from, size); })
+    ->RangeMultiplier(2)
+    ->Range(1 << 20, 128 << 20);
+BENCHMARK_CAPTURE(copy_around, past_caches, copy_past_caches)->RangeMultiplier(2)->Range(1 << 20, 128 << 20);
+
 void message_mac(benchmark::State& state) {
   const auto bytes = bytes_of(static_cast<size_t>(state.range(0)));
   const std::byte key[16]{};

@@ -25,5 +25,21 @@ TEST(CopyBytes, CopiesWhatLiesThereWhereverItLies) {
   }
 }
 
+TEST(CopyPastCaches, CopiesWhatLiesThereWhereverItLies) {
+  constexpr size_t sizes[] = {0, 1, 63, 64, 65, 127, 4096, 16'383, 16'384, 16'449, 40'000, 70'001};
+  std::vector<std::byte> from(80'000), to(80'200);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 31 + i / 256);
+  for (const size_t size : sizes) {
+    for (size_t at = 1; at < 67; at += 3) {
+      std::ranges::fill(to, std::byte{0xEE});
+      const Bytes source = Bytes(from).subspan(at % 7, size);
+      copy_past_caches(to.data() + at, source.data(), size);
+      ASSERT_TRUE(std::ranges::equal(Bytes(to).subspan(at, size), source)) << size << " at " << at;
+      ASSERT_EQ(to[at - 1], std::byte{0xEE}) << size << " at " << at;
+      ASSERT_EQ(to[at + size], std::byte{0xEE}) << size << " at " << at;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace verbena

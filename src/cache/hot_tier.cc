@@ -50,6 +50,11 @@ uint64_t HotTier::hash(Key key) const {
   return siphash13(secret_, Bytes(text).first(bucket + 1 + name));
 }
 
+HotTier::Era HotTier::era_of(std::string_view bucket) const {
+  const auto slot = static_cast<uint16_t>(siphash13(secret_, as_bytes(bucket)) % era_count);
+  return {slot, eras_[slot].load(std::memory_order_acquire)};
+}
+
 EntryPtr HotTier::find(Key key) { return find(key, hash(key)); }
 
 EntryPtr HotTier::find(Key key, uint64_t h) {
@@ -58,7 +63,7 @@ EntryPtr HotTier::find(Key key, uint64_t h) {
   const auto* const found = s.index.find(h);
   if (found == nullptr) return nullptr;
   Node& node = **found;
-  if (node.name != key.name || node.bucket != key.bucket) return nullptr;
+  if (node.name != key.name || node.bucket != key.bucket || !is_of_now(node.era)) return nullptr;
   if (node.uses < uses_max) ++node.uses;
   return node.entry;
 }
@@ -86,10 +91,11 @@ void HotTier::count_miss() { meters().misses.add(); }
 
 HotTier::Ticket HotTier::ticket(Key key) {
   const uint64_t h = hash(key);
+  const Era era = era_of(key.bucket);
   Shard& s = shard(h);
   const std::lock_guard lock(s.mutex);
   const Slot& state = slot(s, h);
-  return {h, state.epoch, state.changing == 0};
+  return {h, era, state.epoch, state.changing == 0};
 }
 
 void HotTier::insert(const Ticket& ticket, Key key, EntryPtr entry) {
@@ -98,8 +104,9 @@ void HotTier::insert(const Ticket& ticket, Key key, EntryPtr entry) {
   {
     const std::lock_guard lock(s.mutex);
     const Slot& state = slot(s, ticket.hash);
-    if (!ticket.valid || state.changing != 0 || state.epoch != ticket.epoch) return meters().stale.add();
-    place(s, ticket.hash, key, std::move(entry), victims);
+    const bool is_stale = state.changing != 0 || state.epoch != ticket.epoch || !is_of_now(ticket.era);
+    if (!ticket.valid || is_stale) return meters().stale.add();
+    place(s, ticket, key, std::move(entry), victims);
   }
   victims.clear();
   evict_until(options_.capacity);
@@ -133,6 +140,7 @@ HotTier::Change HotTier::change(Key key) { return {shared_from_this(), key}; }
 void HotTier::begin_change(Key key, Ticket& ticket) {
   Victims victims;
   ticket.hash = hash(key);
+  ticket.era = era_of(key.bucket);
   Shard& s = shard(ticket.hash);
   const std::lock_guard lock(s.mutex);
   Slot& state = slot(s, ticket.hash);
@@ -149,16 +157,17 @@ void HotTier::end_change(const Ticket& ticket, Key key, EntryPtr entry) {
     Slot& state = slot(s, ticket.hash);
     --state.changing;
     // With no change begun or ended since ours began, ours is the last.
-    const bool last = state.epoch == ticket.epoch && state.changing == 0;
+    const bool last = state.epoch == ticket.epoch && state.changing == 0 && is_of_now(ticket.era);
     ++state.epoch;
-    if (entry != nullptr && last) place(s, ticket.hash, key, std::move(entry), victims);
+    if (entry != nullptr && last) place(s, ticket, key, std::move(entry), victims);
   }
   victims.clear();
   evict_until(options_.capacity);
 }
 
 // The newest of the small queue; of the main one when it was let go not long ago.
-void HotTier::place(Shard& s, uint64_t h, Key key, EntryPtr entry, Victims& victims) {
+void HotTier::place(Shard& s, const Ticket& ticket, Key key, EntryPtr entry, Victims& victims) {
+  const uint64_t h = ticket.hash;
   const size_t held_bytes = entry->held_bytes();
   if (held_bytes > options_.capacity) return;
   if (const auto* found = s.index.find(h)) remove(s, *found, victims);
@@ -166,7 +175,8 @@ void HotTier::place(Shard& s, uint64_t h, Key key, EntryPtr entry, Victims& vict
   const bool wanted = ghost != s.ghost_count.end();
   Queue& queue = wanted ? s.main : s.small;
   (wanted ? s.main_bytes : s.small_bytes) += held_bytes;
-  queue.push_front({h, std::string(key.bucket), std::string(key.name), std::move(entry), held_bytes, 0, wanted});
+  queue.push_front(
+      {h, std::string(key.bucket), std::string(key.name), std::move(entry), held_bytes, ticket.era, 0, wanted});
   s.index.assign(h, queue.begin());
   bytes_.fetch_add(held_bytes, std::memory_order_relaxed);
   meters().inserts.add();
@@ -202,8 +212,9 @@ bool HotTier::evict_one(Shard& s, Victims& victims) {
         !s.small.empty() && (s.main.empty() || s.small_bytes * small_share >= s.small_bytes + s.main_bytes);
     if (from_small) {
       auto node = std::prev(s.small.end());
-      if (node->uses < uses_to_stay) {
-        remember(s, node->hash);
+      const bool is_forgotten = !is_of_now(node->era);
+      if (node->uses < uses_to_stay || is_forgotten) {
+        if (!is_forgotten) remember(s, node->hash);
         remove(s, node, victims);
         return true;
       }
@@ -216,7 +227,7 @@ bool HotTier::evict_one(Shard& s, Victims& victims) {
     }
     if (s.main.empty()) return false;
     auto node = std::prev(s.main.end());
-    if (node->uses == 0) {
+    if (node->uses == 0 || !is_of_now(node->era)) {
       remove(s, node, victims);
       return true;
     }
@@ -251,14 +262,10 @@ void HotTier::drop(Key key) {
   if (const auto* found = s.index.find(h)) remove(s, *found, victims);
 }
 
-void HotTier::clear() {
-  for (Shard& s : shards_) {
-    Victims victims;
-    const std::lock_guard lock(s.mutex);
-    for (Slot& state : s.slots) ++state.epoch;
-    while (evict_one(s, victims)) {
-    }
-  }
+void HotTier::forget(std::string_view bucket) { eras_[era_of(bucket).slot].fetch_add(1, std::memory_order_acq_rel); }
+
+void HotTier::forget_all() {
+  for (auto& era : eras_) era.fetch_add(1, std::memory_order_acq_rel);
 }
 
 size_t HotTier::shed(size_t wanted) {

@@ -56,8 +56,13 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
 
   // Taken before an object is looked up in the engine; insert() takes what was read only if the key has not changed
   // since.
+  struct Era {
+    uint16_t slot = 0;
+    uint32_t number = 0;
+  };
   struct Ticket {
     uint64_t hash = 0;
+    Era era;
     uint32_t epoch = 0;
     bool valid = false;
   };
@@ -102,8 +107,10 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   // The entry goes; what is on its way in may come all the same.
   void drop(Key key);
 
-  // Everything goes, and nothing that was read or changed before this call comes in after it.
-  void clear();
+  // Nothing of the bucket is found any more, and nothing of it that was read or changed before this call comes in after
+  // it. What it holds goes when there has to be room. Costs the same however much that is: anybody may have a bucket.
+  void forget(std::string_view bucket);
+  void forget_all();
 
   // Gives at least `bytes` back if there are as many, the least wanted first. Returns how many.
   size_t shed(size_t bytes);
@@ -116,12 +123,14 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   static constexpr unsigned shard_bits = 4;  // of a hash
   static constexpr size_t shard_count = 1 << shard_bits;
   static constexpr size_t slot_count = 256;
+  static constexpr size_t era_count = 16384;
 
   struct Node {
     uint64_t hash = 0;
     std::string bucket, name;
     EntryPtr entry;
     size_t held_bytes = 0;
+    Era era;
     uint8_t uses = 0;  // since it came, or since the main queue let it pass; at most 3
     bool main = false;
   };
@@ -145,12 +154,14 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
 
   explicit HotTier(Options options);
   uint64_t hash(Key key) const;
+  Era era_of(std::string_view bucket) const;
+  bool is_of_now(Era era) const { return eras_[era.slot].load(std::memory_order_acquire) == era.number; }
   EntryPtr find(Key key, uint64_t hash);
   Shard& shard(uint64_t hash) { return shards_[hash % shard_count]; }
   static Slot& slot(Shard& shard, uint64_t hash) { return shard.slots[hash / shard_count % slot_count]; }
   void begin_change(Key key, Ticket& ticket);
   void end_change(const Ticket& ticket, Key key, EntryPtr entry);
-  void place(Shard& shard, uint64_t hash, Key key, EntryPtr entry, Victims& victims);
+  void place(Shard& shard, const Ticket& ticket, Key key, EntryPtr entry, Victims& victims);
   void remove(Shard& shard, Queue::iterator node, Victims& victims);
   void remember(Shard& shard, uint64_t hash);
   bool evict_one(Shard& shard, Victims& victims);
@@ -159,6 +170,8 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   const Options options_;
   std::byte secret_[16];
   std::array<Shard, shard_count> shards_;
+  // Of buckets, many of which share one: forgetting one forgets those, too.
+  std::array<std::atomic<uint32_t>, era_count> eras_{};
   std::atomic<size_t> bytes_{0};
   std::atomic<size_t> filling_{0};
   std::atomic<size_t> next_shard_{0};

@@ -88,9 +88,7 @@ TEST(HotTier, AChangeDropsTheEntryAtOnceAndKeepsTheNewOne) {
     change.publish(entry(100, 2));
   }
   EXPECT_EQ(value(tier->find({"b", "k"})), 2);
-  {
-    auto failed = tier->change({"b", "k"});
-  }
+  { auto failed = tier->change({"b", "k"}); }
   EXPECT_EQ(tier->find({"b", "k"}), nullptr);
   EXPECT_EQ(tier->bytes(), 0u);
 }
@@ -99,9 +97,7 @@ TEST(HotTier, WhatWasReadBeforeAChangeDoesNotComeInAfterIt) {
   auto tier = HotTier::create({.capacity = 1 * MiB});
   const Key key{"b", "k"};
   const auto before = tier->ticket(key);
-  {
-    auto change = tier->change(key);
-  }
+  { auto change = tier->change(key); }
   tier->insert(before, key, entry(100, 1));
   EXPECT_EQ(tier->find(key), nullptr);
   auto change = tier->change(key);
@@ -128,21 +124,54 @@ TEST(HotTier, OfTwoChangesAtOnceNeitherIsKept) {
   }
 }
 
-TEST(HotTier, NothingFromBeforeItWasClearedComesIn) {
+TEST(HotTier, NothingFromBeforeItWasForgottenComesIn) {
+  for (const bool all : {false, true}) {
+    auto tier = HotTier::create({.capacity = 1 * MiB});
+    const Key read{"b", "read"}, changed{"b", "changed"}, there{"b", "there"};
+    const auto ticket = tier->ticket(read);
+    auto change = tier->change(changed);
+    put(*tier, "there", 100);
+    all ? tier->forget_all() : tier->forget("b");
+    EXPECT_EQ(tier->find(there), nullptr);
+    tier->insert(ticket, read, entry(100));
+    EXPECT_EQ(tier->find(read), nullptr);
+    change.publish(entry(100));
+    EXPECT_EQ(tier->find(changed), nullptr);
+    put(*tier, "read", 100, 3);
+    EXPECT_EQ(value(tier->find(read)), 3);
+    put(*tier, "there", 100, 4);
+    EXPECT_EQ(value(tier->find(there)), 4);
+    EXPECT_EQ(tier->bytes(), 200u) << "what was forgotten is replaced";
+  }
+}
+
+TEST(HotTier, ForgetsOneBucketAndLeavesTheOthers) {
   auto tier = HotTier::create({.capacity = 1 * MiB});
-  const Key read{"b", "read"}, changed{"b", "changed"}, there{"b", "there"};
-  const auto ticket = tier->ticket(read);
-  auto change = tier->change(changed);
-  put(*tier, "there", 100);
-  tier->clear();
-  EXPECT_EQ(tier->find(there), nullptr);
-  tier->insert(ticket, read, entry(100));
-  EXPECT_EQ(tier->find(read), nullptr);
-  change.publish(entry(100));
-  EXPECT_EQ(tier->find(changed), nullptr);
-  EXPECT_EQ(tier->bytes(), 0u);
-  put(*tier, "read", 100, 3);
-  EXPECT_EQ(value(tier->find(read)), 3);
+  const Key other{"other", "key"};
+  tier->insert(tier->ticket(other), other, entry(100, 7));
+  put(*tier, "key", 100, 1);
+  tier->forget("b");
+  EXPECT_EQ(tier->find({"b", "key"}), nullptr);
+  EXPECT_EQ(value(tier->find(other)), 7);
+  HotTier::Lookup both[] = {{.key = {"b", "key"}}, {.key = other}};
+  tier->find_many(both);
+  EXPECT_EQ(both[0].found, nullptr);
+  EXPECT_EQ(value(both[1].found), 7);
+}
+
+TEST(HotTier, WhatWasForgottenMakesRoomFirst) {
+  auto tier = HotTier::create({.capacity = 16'000});
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = std::to_string(i);
+    put(*tier, name, 100);
+    for (int use = 0; use < 3; ++use) EXPECT_NE(tier->find({"b", name}), nullptr);
+  }
+  tier->forget("b");
+  const Key kept{"other", "key"};
+  tier->insert(tier->ticket(kept), kept, entry(100, 7));
+  const size_t all = tier->bytes();
+  EXPECT_GE(tier->shed(all - 200), all - 200);
+  EXPECT_LE(tier->bytes(), 200u);
 }
 
 TEST(HotTier, ShedGivesBackWhatIsAsked) {

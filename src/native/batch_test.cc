@@ -474,6 +474,66 @@ TEST_F(BatchTest, OneOfThemThatIsNotThereIsTheOnlyOneThatFails) {
   EXPECT_EQ(store_.count("bucket"), 10u);
 }
 
+// Writes are bounded for all together, and a client may let them wait for its bytes as long as an operation may take.
+TEST_F(BatchTest, AClientWhoseBytesDoNotComeKeepsNobodyElseFromWriting) {
+  ask(wire::Type::head_many, head(), {{"anything"}});  // the bucket's access is known from here on
+  immediate_ = false;
+  window_.silent = true;
+  for (size_t batch = 0; batch < 6; ++batch) {
+    std::vector<Item> items;
+    for (size_t i = 0; i < 250; ++i) items.push_back({fmt::format("{}/{:03}", batch, i), {0, batch * 250 + i, 1}});
+    bring(wire::Type::put_many, head(), items);
+  }
+  run();
+  EXPECT_TRUE(port_.sent.empty());
+  client_address_ = "10.0.0.2";
+  const FakePeer slow = std::exchange(peer_, hello(7, 2));
+  const auto answer = ask(wire::Type::put_many, head(), {{"of another", {}, "x"}, {"too", {}, "y"}});
+  ASSERT_EQ(answer.entries.size(), 2u);
+  EXPECT_EQ(answer.entries[0].code, Errc::ok);
+  EXPECT_TRUE(store_.contains("bucket", "too"));
+  window_.silent = false;
+  for (int i = 0; i < 10'000 && door_->in_flight() != 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    run();
+  }
+  EXPECT_EQ(door_->in_flight(), 0u);
+  EXPECT_EQ(store_.count("bucket"), 1502u);
+}
+
+TEST_F(BatchTest, NothingIsFetchedOfWhatNobodyLetsTheCallerWrite) {
+  be_of_another_account();
+  const auto open = R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*",)"
+                    R"("Action":"s3:PutObject","Resource":"arn:aws:s3:::bucket/open/*"}})";
+  store_.document("bucket", "policy", open);
+  service_.access->changed();
+  immediate_ = false;
+  std::vector<Item> items;
+  for (size_t i = 0; i < 100; ++i) items.push_back({fmt::format("shut/{:03}", i), {0, i, 1}});
+  for (int known = 0; known < 2; ++known) {
+    const auto answer = ask(wire::Type::put_many, head(), items);
+    ASSERT_EQ(answer.entries.size(), 100u);
+    for (const auto& entry : answer.entries) EXPECT_EQ(entry.code, Errc::access_denied);
+    EXPECT_EQ(window_.reads, 0);
+  }
+  EXPECT_EQ(ask(wire::Type::put_many, head(), {{"open/k", {0, 0, 1}}}).entries.front().code, Errc::ok);
+  EXPECT_EQ(window_.reads, 1);
+}
+
+TEST_F(BatchTest, AStrangersBatchUsesUpNothingOfABucketsRate) {
+  store_.document("bucket", "quota", R"({"requests_per_second":10})");
+  store_.put("bucket", "k", "x");
+  be_the_owner();
+  EXPECT_EQ(ask(wire::Type::head_many, head(), {{"k"}}).entries.front().code, Errc::ok);
+  be_of_another_account();
+  const auto refused = ask(wire::Type::head_many, head(), std::vector<Item>(500, {"k"}));
+  ASSERT_FALSE(refused.entries.empty());
+  EXPECT_EQ(refused.entries.front().code, Errc::access_denied);
+  be_the_owner();
+  EXPECT_EQ(ask(wire::Type::head_many, head(), std::vector<Item>(500, {"k"})).refused, Errc::ok);
+  EXPECT_EQ(ask(wire::Type::head_many, head(), {{"k"}}).refused, Errc::slow_down) << "what the owner has used up";
+}
+
 TEST_F(BatchTest, AWindowThatTakesNothingFailsItsItemsAndTheBatchEnds) {
   const auto names = small_objects(100);
   for (const bool immediate : {true, false}) {

@@ -57,14 +57,19 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   static void renew(s3::Caller& caller, const Lane& lane);
   // For the request to be served with. Given back with the request.
   ReadBatch& take_read_batch(Op& op);
-  // Writes of batches under way: bounded for all sessions together, since each has a coroutine.
-  bool may_write() const { return writes_ < writes_max; }
-  void begin_write() { ++writes_; }
-  void end_write() { --writes_; }
-  // Coroutines of batches that read ahead, each of a batch's first alone: bounded likewise.
-  bool may_read_ahead() const { return readers_ < readers_max; }
-  void begin_read_ahead() { ++readers_; }
-  void end_read_ahead() { --readers_; }
+  // Writes of batches under way, each of a batch's first alone: bounded for all sessions together, since each has a
+  // coroutine, and for each client, since a client may keep them waiting for its bytes.
+  bool may_write(const ClientLoad& client) const {
+    return writes_ < writes_max && client.writes < writes_max / clients_with_most;
+  }
+  void begin_write(ClientLoad& client) { ++writes_, ++client.writes; }
+  void end_write(ClientLoad& client) { --writes_, --client.writes; }
+  // Coroutines of batches that read ahead: bounded likewise.
+  bool may_read_ahead(const ClientLoad& client) const {
+    return readers_ < readers_max && client.readers < readers_max / clients_with_most;
+  }
+  void begin_read_ahead(ClientLoad& client) { ++readers_, ++client.readers; }
+  void end_read_ahead(ClientLoad& client) { --readers_, --client.readers; }
   // One item of a batch, for the access log.
   void note_item(const Op& op, const s3::GetRequest& request, Errc code, uint64_t bytes, uint64_t rdma_bytes) const;
   void note_write(const Op& op, std::string_view bucket, std::string_view key, std::string_view version, Errc code,
@@ -117,7 +122,8 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   std::deque<OpPtr> waiting_;
   std::deque<std::function<void()>> turns_;  // who waits for one
   bool polled_ = false;
-  bool at_once_ = false;  // a verb may begin while its message is being handed over
+  bool at_once_ = false;                          // a verb may begin while its message is being handed over
+  static constexpr size_t clients_with_most = 4;  // that many clients can have all of these
   static constexpr size_t writes_max = 1024;
   size_t writes_ = 0;
   static constexpr size_t readers_max = 128;

@@ -18,6 +18,8 @@ namespace verbena::native {
 struct ClientLoad {
   static constexpr uint32_t units_max = 2048;
   uint32_t units = 0;
+  // Of batches: writes and read-aheads under way, of which an endpoint has so many for all clients together.
+  size_t writes = 0, readers = 0;
 };
 // A request has a reply's buffer while it is served; a batch has a copy of its message and its items besides.
 // Questions of watches wait without either, and are bounded by the watches that there may be: who is busy with other

@@ -51,7 +51,9 @@ Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first, bool help
     }
     if (gathered || step == Step::flush) continue;
     Slot& slot = batch.slot(index);
-    auto served = co_await batch.serve(slot);
+    // A run that was written first may have taken long.
+    Result<void> served = fail(Errc::access_denied, "native: the session's key");
+    if (slot.opened || batch.still_allowed()) served = co_await batch.serve(slot);
     if (!served) {
       slot.code = wire_code(served.error().code);
       slot.in_reply = false;
@@ -59,7 +61,7 @@ Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first, bool help
     batch.complete(index);
     batch.late_ = batch.late_ || SteadyClock::now() >= batch.until_;
   }
-  if (helps) endpoint->end_read_ahead();
+  if (helps) endpoint->end_read_ahead(*batch.op_->lane->client);
   leave(shared);
 }
 
@@ -76,9 +78,10 @@ Task<void> ReadBatch::write_run(Run& run) {
 // Somebody goes on with what is behind an item that has to be waited for.
 void ReadBatch::help(const Shared& shared) {
   Endpoint& endpoint = *(*shared)->endpoint;
-  if (running_ >= workers_max || !endpoint.may_read_ahead() || !may_take()) return;
+  ClientLoad& client = *op_->lane->client;
+  if (running_ >= workers_max || !endpoint.may_read_ahead(client) || !may_take()) return;
   ++running_;
-  endpoint.begin_read_ahead();
+  endpoint.begin_read_ahead(client);
   boost::asio::co_spawn(endpoint.core().io(), work(shared, std::nullopt, true), boost::asio::detached);
 }
 

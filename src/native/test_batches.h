@@ -1,6 +1,10 @@
 // Batches as a test brings them to the door, and what comes back.
 #pragma once
 
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
 #include "native/test_door.h"
 #include "native/wire/batch.h"
 #include "native/wire/cursor.h"
@@ -15,6 +19,7 @@ class TestWindow final : public fabric::Window {
     std::vector<std::byte> memory = std::vector<std::byte>(64 * KiB);
     bool immediate = true, broken = false;
     size_t readable = SIZE_MAX;  // what lies behind is not there
+    bool silent = false;         // reads are waited for until it is so no more
     int writes = 0, reads = 0;
   };
   explicit TestWindow(State& state) : memory_(state.memory), state_(state) {}
@@ -27,6 +32,10 @@ class TestWindow final : public fabric::Window {
   }
   Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline) override {
     ++state_.reads;
+    while (state_.silent) {
+      boost::asio::steady_timer soon(co_await boost::asio::this_coro::executor, std::chrono::milliseconds(1));
+      co_await soon.async_wait(boost::asio::use_awaitable);
+    }
     if (at + into.size() > state_.readable) co_return fail(Errc::rdma_transfer_failed, "test");
     std::memcpy(into.data(), memory_.data() + at, into.size());
     co_return Result<void>{};
@@ -138,6 +147,20 @@ class BatchTest : public DoorTest {
         fmt::format(R"({{"Version":"2012-10-17","Statement":{{"Effect":"Deny","Principal":"*",{}}}}})", statement));
     service_.access->changed();
   }
+  // The account of whom the bucket is, but not the server's own key; or one that it says nothing of.
+  void be_the_owner() { be(auth::superuser()->account); }
+  void be_of_another_account() {
+    be(std::make_shared<const auth::Account>(auth::Account{
+        .id = "210987654321", .canonical_id = std::string(64, 'e'), .display_name = "other", .email = ""}));
+  }
+  void be(auth::AccountPtr account) {
+    auth::Principal who = *auth::superuser();
+    who.superuser = false;
+    who.account = std::move(account);
+    who.arn = "arn:aws:iam::" + who.account->id + ":root";
+    credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(std::move(who)));
+    peer_ = hello(++peer_id_, 2);
+  }
   // What a request needs to be served from memory: the bucket's access was asked for before.
   void make_hot() {
     store_.is_hot = [](std::string_view) { return true; };
@@ -149,6 +172,7 @@ class BatchTest : public DoorTest {
   std::vector<std::byte>& memory_ = window_.memory;
   bool& immediate_ = window_.immediate;
   FakePeer peer_ = hello(1, 2);
+  fabric::PeerId peer_id_ = 50;
   uint64_t request_ = 10;
 };
 

@@ -162,11 +162,13 @@ class DoorTest : public testing::Test {
                "s3", system_clock(), exchange.method(), exchange.path(), "", to_hex(as_bytes(sha256(as_bytes(body)))),
                exchange.request_headers);
   }
+  // From client_address_.
   FakePeer open_session(fabric::PeerId id = 1, unsigned version_max = 1) {
     wire::Nonce nonce;
     fill_random(nonce);
     const std::string body = wanted(nonce, version_max);
     FakeExchange exchange("POST", "/-/session", body);
+    exchange.peer = client_address_;
     sign(exchange, body);
     serve(exchange);
     EXPECT_EQ(exchange.response.status, 200) << exchange.response.body;
@@ -208,6 +210,7 @@ class DoorTest : public testing::Test {
     return metrics::counter("verbena_native_dropped_total", "", {{"reason", reason}}).value();
   }
 
+  std::string client_address_ = "127.0.0.1";
   std::unique_ptr<memory::Arena> arena_;
   store::in_memory::TestStore store_;
   ShiftedClock clock_;  // what verbs go by; signatures go by the machine's

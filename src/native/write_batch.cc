@@ -15,6 +15,7 @@
 #include "native/streams.h"
 #include "rdma/token_windows.h"
 #include "rdma/transfer_times.h"
+#include "s3/access/authorize.h"
 #include "s3/bucket_traffic.h"
 #include "s3/door_metrics.h"
 
@@ -105,15 +106,18 @@ void WriteBatch::begin_next(const Shared& shared) {
   const size_t index = taken_++;
   ahead_.emplace_back();
   ++running_;
-  endpoint.begin_write();
+  endpoint.begin_write(*op_->lane->client);
   const std::string_view bucket = reader_->head().buckets[item_.bucket];
   if (!still_allowed()) {
     return complete(index, {.done = true, .code = Errc::access_denied, .etag = {}, .version = {}}, bucket, item_.key,
                     0);
   }
   if (is_put() && is_small()) {
-    if (has_to_be_fetched()) return join_run(shared, index);
-    if (write_now(shared, index)) return;
+    if (has_to_be_fetched()) {
+      if (may_be_written()) return join_run(shared, index);
+    } else if (write_now(shared, index)) {
+      return;
+    }
   }
   boost::asio::io_context& io = endpoint.core().io();
   if (is_put()) {
@@ -137,6 +141,14 @@ bool WriteBatch::is_small() const {
 
 bool WriteBatch::has_to_be_fetched() const {
   return from_window() && windows_[item_.place.window]->immediate_size_max() < item_.place.size;
+}
+
+// As far as that is known now; else put_object() says it before a byte is fetched.
+bool WriteBatch::may_be_written() const {
+  const s3::BucketAccess* const access =
+      s3::cached_access(op_->endpoint->door().service, reader_->head().buckets[item_.bucket]);
+  const s3::Asked asked{.action = s3::action::put_object, .key = item_.key};
+  return access != nullptr && s3::could_authorize(op_->endpoint->door().service, *caller_, *access, asked);
 }
 
 void WriteBatch::join_run(const Shared& shared, size_t index) {
@@ -192,7 +204,7 @@ Task<void> WriteBatch::fetch(Shared shared, Run run) {
       const bool more_follow = &item != &run.items.back() || (batch.reader_->left() != 0 && batch.may_begin());
       batch.write_fetched(shared, item, Bytes(lease->bytes()).subspan(at, size), more_follow);
     } else {
-      batch.write_alone(shared, item);  // its failure is its own
+      batch.write_alone(shared, item);  // its failure is its own; put_object() asks whether the key is still known
     }
     at += size;
   }
@@ -279,7 +291,9 @@ bool WriteBatch::store_now(const Shared& shared, size_t index, s3::PutNow& put, 
   return s3::put_now(op_->endpoint->door().service, *caller_, put);
 }
 
-bool WriteBatch::may_begin() const { return taken_ - told_ != ahead_max && op_->endpoint->may_write(); }
+bool WriteBatch::may_begin() const {
+  return taken_ - told_ != ahead_max && (running_ == 0 || op_->endpoint->may_write(*op_->lane->client));
+}
 
 // Begins the writes in order, as many at once as may be; the last to leave replies.
 Task<void> WriteBatch::dispatch(Shared shared) {
@@ -294,9 +308,7 @@ Task<void> WriteBatch::dispatch(Shared shared) {
   while (batch.reader_->left() != 0 && !batch.op_->lane->closed && SteadyClock::now() < batch.until_) {
     if (!batch.may_begin()) {
       batch.fetch_run(shared);
-      if (batch.running_ == 0) {
-        co_await endpoint->turn();
-      } else {
+      if (batch.running_ != 0) {
         co_await batch.ended_->async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
       }
       continue;
@@ -393,7 +405,7 @@ void WriteBatch::complete(size_t index, Written written, std::string_view bucket
     ahead_.pop_front();
     ++told_;
   }
-  op_->endpoint->end_write();
+  op_->endpoint->end_write(*op_->lane->client);
   --running_;
   ended_->cancel();
 }

@@ -80,6 +80,7 @@ class WriteBatch {
   bool write_now(const Shared& shared, size_t index);
   bool store_now(const Shared& shared, size_t index, s3::PutNow& put, uint64_t window_bytes);
   bool still_allowed();
+  bool may_be_written() const;
   std::vector<store::Checksum> expected() const;
   s3::Headers headers() const;
   s3::PutRequest put_request() const;

@@ -143,7 +143,8 @@ void HotStore::passed(std::string_view bucket, std::string_view key, const std::
 }
 
 void HotStore::let_go(std::string_view bucket, std::string_view key) { tier_->drop(cache::Key{bucket, key}); }
-void HotStore::let_go_of_all() { tier_->clear(); }
+void HotStore::let_go_of_all() { tier_->forget_all(); }
+void HotStore::let_go_of_bucket(std::string_view bucket) { tier_->forget(bucket); }
 uint64_t HotStore::kept(uint64_t term) const { return kept_->count(term); }
 
 std::shared_ptr<ObjectReader> HotStore::hot(std::string_view bucket, std::string_view key) {
@@ -272,11 +273,11 @@ Task<Result<ObjectInfo>> HotStore::update(std::string_view bucket, std::string_v
   co_return co_await below_.update(bucket, key, version_id, std::move(change));
 }
 
-// What has no version id is called "null" from now on: nothing that is kept says so yet. It happens once or twice in a
-// bucket's life, so that all may go.
+// What has no version id is called "null" from now on: nothing that is kept says so yet.
 Task<Result<void>> HotStore::set_versioning(std::string_view bucket, Versioning versioning) {
+  const std::string name(bucket);
   auto done = co_await below_.set_versioning(bucket, versioning);
-  tier_->clear();
+  tier_->forget(name);
   co_return done;
 }
 
@@ -304,8 +305,9 @@ Task<Result<VersionPage>> HotStore::list_versions(std::string_view bucket, ListV
   return below_.list_versions(bucket, std::move(request));
 }
 Task<Result<void>> HotStore::remove_bucket(std::string_view name) {
+  const std::string removed(name);
   auto done = co_await below_.remove_bucket(name);
-  if (done) tier_->clear();  // its name may be given to another one
+  if (done) tier_->forget(removed);  // its name may be given to another one
   co_return done;
 }
 Task<Result<std::vector<BucketInfo>>> HotStore::buckets() { return below_.buckets(); }
@@ -330,6 +332,10 @@ Task<Result<void>> HotStore::remove_events(std::string_view queue, uint64_t buck
 }
 Task<Result<Document>> HotStore::document(std::string_view bucket, std::string_view name) {
   return below_.document(bucket, name);
+}
+Task<Result<BucketAndDocuments>> HotStore::bucket_and_documents(std::string_view bucket,
+                                                                std::span<const std::string_view> names) {
+  return below_.bucket_and_documents(bucket, names);
 }
 Task<Result<void>> HotStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
   return below_.set_document(bucket, name, std::move(bytes));

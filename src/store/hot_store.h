@@ -74,6 +74,8 @@ class HotStore final : public Store, private SharedKeys::Listener {
                                                 size_t events_max, size_t bytes_max) override;
   Task<Result<void>> remove_events(std::string_view queue, uint64_t bucket, std::vector<uint64_t> ids) override;
   Task<Result<Document>> document(std::string_view bucket, std::string_view name) override;
+  Task<Result<BucketAndDocuments>> bucket_and_documents(std::string_view bucket,
+                                                        std::span<const std::string_view> names) override;
   Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
   Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
   Task<Result<ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
@@ -92,6 +94,7 @@ class HotStore final : public Store, private SharedKeys::Listener {
 
  private:
   void let_go(std::string_view bucket, std::string_view key) override;
+  void let_go_of_bucket(std::string_view bucket) override;
   void let_go_of_all() override;
   uint64_t kept(uint64_t term) const override;
   // May be answered as it is.

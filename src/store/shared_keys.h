@@ -37,6 +37,7 @@ class SharedKeys {
    public:
     virtual ~Listener() = default;
     virtual void let_go(std::string_view bucket, std::string_view key) = 0;
+    virtual void let_go_of_bucket(std::string_view bucket) = 0;
     virtual void let_go_of_all() = 0;
     // How many objects it answers for in that term: for people.
     virtual uint64_t kept(uint64_t term) const = 0;

@@ -125,6 +125,10 @@ struct BucketInfo {
 
 // A small named blob kept with a bucket: one of its configurations. Never null.
 using Document = std::shared_ptr<const std::string>;
+struct BucketAndDocuments {
+  BucketInfo bucket;
+  std::vector<Document> documents;  // in the order in which they were asked for; null here: it has none of that name
+};
 
 // What a change tells to others (event.h); null: nobody wants to know.
 class Announcement;
@@ -373,6 +377,10 @@ class Store {
   // bucket.
   // Names are lower-case letters, digits, '-' and '_'. no_such_bucket; not_found: the bucket has no such document.
   virtual Task<Result<Document>> document(std::string_view bucket, std::string_view name) = 0;
+  // A bucket and those of its documents, as they are at one moment (large ones may be of a later one). `names` outlives
+  // the call. no_such_bucket.
+  virtual Task<Result<BucketAndDocuments>> bucket_and_documents(std::string_view bucket,
+                                                                std::span<const std::string_view> names) = 0;
   // invalid_argument (name, or one document too many), too_large; limit_exceeded: the owner's buckets have documents of
   // documents_bytes_max together.
   virtual Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) = 0;

@@ -6,6 +6,7 @@
 
 #include "base/copy.h"
 #include "fabric/local/bus_guard.h"
+#include "fabric/local/recent_targets.h"
 
 namespace verbena::fabric::local {
 
@@ -42,17 +43,32 @@ Result<void> LocalWindow::check(Access wanted, size_t size, uint64_t at) const {
   return {};
 }
 
+namespace {
+
+// A core's thread copies for all its clients, and it is that core's caches that matter.
+using Copy = void (*)(std::byte* to, const std::byte* from, size_t size);
+Copy way_to(const std::byte* client_memory, size_t size) {
+  constexpr size_t worth_a_look = 64 * KiB;
+  if (size < worth_a_look) return copy_bytes;
+  static thread_local RecentTargets recent;
+  return recent.note(client_memory, size) ? static_cast<Copy>(copy_bytes) : copy_past_caches;
+}
+
+}  // namespace
+
 Result<void> LocalWindow::copy(std::byte* to, const std::byte* from, size_t size) {
   if (peer_->gone) return fail(Errc::closed, "local: the window's client is gone");
   Permit& permit = peer_->region.permit(key_.slot);
   const uint64_t wanted = uint64_t{key_.generation} << 8 | static_cast<uint8_t>(access_);
+  // What the server reads it looks at next: that is to be in its caches.
+  const Copy copy = access_ == Access::server_writes ? way_to(to, size) : static_cast<Copy>(copy_bytes);
   bool permitted = false;
   const bool whole = survives_bus_error([&] {
     permit.busy.store(1, std::memory_order_relaxed);
     // Either the client's withdrawal is seen here, or `busy` is seen by the client, which then waits for it.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (permit.permit.load(std::memory_order_acquire) == wanted) {
-      copy_bytes(to, from, size);
+      copy(to, from, size);
       permitted = true;
     }
     permit.busy.store(0, std::memory_order_release);

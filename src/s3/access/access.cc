@@ -1,6 +1,7 @@
 #include "s3/access/access.h"
 
 #include <array>
+#include <cstdint>
 #include <functional>
 
 #include "s3/access/ownership.h"
@@ -18,18 +19,26 @@ struct Kept {
   uint64_t generation = 0;
   BucketAccessPtr access;
 };
-constexpr int loads_max = 3;
 constexpr size_t kept_slots = 256;  // direct-mapped: a collision evicts, nothing grows
 thread_local std::array<Kept, kept_slots> kept_access;
 
 Kept& slot_of(std::string_view bucket) { return kept_access[std::hash<std::string_view>{}(bucket) % kept_slots]; }
 
-// The document, or an empty one for none.
-Task<Result<store::Document>> optional_document(Service& service, const std::string& bucket, std::string_view name) {
-  auto document = co_await service.store.document(bucket, name);
-  if (!document && document.error() == Errc::not_found) co_return store::Document();
-  co_return document;
-}
+// What a record of access is made of, in the order in which they are asked for.
+enum class Part : uint8_t {
+  policy,
+  policy_binding,
+  acl,
+  ownership,
+  public_access,
+  quota,
+  lifecycle,
+  notification,
+  encryption
+};
+constexpr std::array part_names{policy_document,    policy_binding_document, acl_document,
+                                ownership_document, public_access_document,  quota_document,
+                                lifecycle_document, notification_document,   encryption_document};
 
 Result<void> read_policy(const store::Document& text, BucketAccess& access) {
   if (text == nullptr) return {};
@@ -69,41 +78,41 @@ Result<void> read_notifications(const store::Document& text, BucketAccess& acces
   return {};
 }
 
+// One that cannot be read is none: it is not about access.
+void read_lifecycle(const store::Document& text, BucketAccess& access) {
+  if (text == nullptr) return;
+  if (const auto rules = lifecycle_rules_of(*text); rules && !(*rules)->empty()) access.lifecycle = *rules;
+}
+
+// What is about access is of one moment: between two documents, one from before a change and one from after another
+// would make a record of what never was.
 Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) {
   if (is_directory_bucket(bucket) && !service.express.enabled) {
     co_return fail(Errc::invalid_bucket_name, "directory buckets are turned off");
   }
-  VB_CO_ASSIGN(const store::BucketInfo info, co_await service.store.bucket(bucket));
+  VB_CO_ASSIGN(const auto found, co_await service.store.bucket_and_documents(bucket, part_names));
+  const store::BucketInfo& info = found.bucket;
+  const auto part = [&](Part which) -> const store::Document& { return found.documents[static_cast<size_t>(which)]; };
   auto access = std::make_shared<BucketAccess>();
   access->name = bucket;
   access->owner = info.owner;
   access->created_us = info.created_us;
   if (const auto account = find_account(service, info.owner)) access->owner_id = account->id;
-  VB_CO_ASSIGN(const auto policy, co_await optional_document(service, bucket, policy_document));
-  VB_CO_TRY(read_policy(policy, *access));
-  VB_CO_ASSIGN(const auto binding, co_await optional_document(service, bucket, policy_binding_document));
-  access->policy_binds_root = binding != nullptr;
-  VB_CO_ASSIGN(const auto acl, co_await optional_document(service, bucket, acl_document));
-  VB_CO_TRY(read_acl(acl, *access));
-  VB_CO_ASSIGN(const auto ownership, co_await optional_document(service, bucket, ownership_document));
-  VB_CO_TRY(read_ownership(ownership, *access));
-  VB_CO_ASSIGN(const auto block, co_await optional_document(service, bucket, public_access_document));
-  VB_CO_TRY(read_block(block, *access));
-  VB_CO_ASSIGN(const auto quota, co_await optional_document(service, bucket, quota_document));
-  VB_CO_ASSIGN(access->limits, service.limits->of(bucket, info.created_us, quota));
+  VB_CO_TRY(read_policy(part(Part::policy), *access));
+  access->policy_binds_root = part(Part::policy_binding) != nullptr;
+  VB_CO_TRY(read_acl(part(Part::acl), *access));
+  VB_CO_TRY(read_ownership(part(Part::ownership), *access));
+  VB_CO_TRY(read_block(part(Part::public_access), *access));
+  VB_CO_ASSIGN(access->limits, service.limits->of(bucket, info.created_us, part(Part::quota)));
   if (service.accounts != nullptr) access->owner_limits = service.accounts->limits_of(info.owner);
   access->directory = is_directory_bucket(bucket);
   if (access->directory) {
     access->ownership = Ownership::bucket_owner_enforced;
     access->block = {true, true, true, true};
   }
-  if (const auto rules = co_await lifecycle_rules(service.store, bucket); rules && !(*rules)->empty()) {
-    access->lifecycle = *rules;
-  }
-  VB_CO_ASSIGN(const auto notifications, co_await optional_document(service, bucket, notification_document));
-  VB_CO_TRY(read_notifications(notifications, *access));
-  VB_CO_ASSIGN(const auto encryption, co_await optional_document(service, bucket, encryption_document));
-  access->encrypts = encryption != nullptr;
+  read_lifecycle(part(Part::lifecycle), *access);
+  VB_CO_TRY(read_notifications(part(Part::notification), *access));
+  access->encrypts = part(Part::encryption) != nullptr;
   co_return BucketAccessPtr(std::move(access));
 }
 
@@ -127,23 +136,15 @@ const BucketAccess* cached_access(const Service& service, std::string_view bucke
 
 Task<Result<BucketAccessPtr>> bucket_access(Service& service, const std::string& bucket) {
   if (cached_access(service, bucket) != nullptr) co_return slot_of(bucket).access;
-  for (int attempt = 0; attempt < loads_max; ++attempt) {
-    // The number from before the documents are read: a change in between makes this record an old one.
-    const uint64_t generation = service.access->now();
-    VB_CO_ASSIGN(BucketAccessPtr access, co_await load(service, bucket));
-    const bool kept = service.access->may_keep(bucket);
-    const bool same = service.access->now() == generation;
-    // Of a bucket that others are changing each document is read in the cluster by itself. Changes between two of them
-    // would make a record of what never was: the policy from before them, say, and the public access block from after.
-    if (kept && (same || attempt == loads_max - 1)) {
-      Kept& slot = slot_of(bucket);
-      slot.generation = generation;
-      slot.access = access;
-      co_return access;
-    }
-    if (same) co_return access;
+  // The number from before the documents are read: a change in between makes this record an old one.
+  const uint64_t generation = service.access->now();
+  VB_CO_ASSIGN(BucketAccessPtr access, co_await load(service, bucket));
+  if (service.access->may_keep(bucket)) {
+    Kept& slot = slot_of(bucket);
+    slot.generation = generation;
+    slot.access = access;
   }
-  co_return fail(Errc::service_unavailable, "The bucket is being changed.");
+  co_return access;
 }
 
 }  // namespace verbena::s3

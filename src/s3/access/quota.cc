@@ -119,6 +119,17 @@ Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& a
   co_return Reservation::make(service, access, bytes, 0);
 }
 
+// How many of a message's requests count against what the bucket lets all do together. Who could do nothing with its
+// objects is refused by and by, and is not to use that up: a batch of a stranger would keep all others out for minutes.
+// Where objects' own lists may let in anybody, such a message counts as one request.
+static uint64_t counted_requests(const Service& service, const Caller& caller, const BucketAccess& access,
+                                 uint64_t requests) {
+  for (const Action& action : {action::get_object, action::put_object, action::list, action::delete_object}) {
+    if (could_authorize(service, caller, access, {.action = action})) return requests;
+  }
+  return access.lists_count() ? 1 : 0;
+}
+
 Task<Result<void>> admit_requests(Service& service, const Caller& caller, const std::string& bucket, uint64_t requests,
                                   uint64_t* wait_ns) {
   if (is_superuser(caller)) co_return Result<void>();
@@ -131,7 +142,8 @@ Task<Result<void>> admit_requests(Service& service, const Caller& caller, const 
   if (wait == 0 && !bucket.empty()) {
     const auto access = co_await bucket_access(service, bucket);  // without one the verb says why
     if (access && (*access)->limits != nullptr) {
-      wait = (*access)->limits->admit(requests, now_ns);
+      const uint64_t counted = counted_requests(service, caller, **access, requests);
+      if (counted != 0) wait = (*access)->limits->admit(counted, now_ns);
       why = "bucket_rate";
     }
   }

@@ -57,8 +57,10 @@ Task<Result<Rules>> lifecycle_rules(store::Store& store, std::string bucket) {
   static const auto none = std::make_shared<const std::vector<LifecycleRule>>();
   if (!document && document.error() == Errc::not_found) co_return none;
   if (!document) co_return std::unexpected(document.error());
-  co_return rules_cache().get(**document);
+  co_return lifecycle_rules_of(**document);
 }
+
+Result<Rules> lifecycle_rules_of(const std::string& document) { return rules_cache().get(document); }
 
 bool may_expire(const Context& context) {
   const BucketAccess* const access = cached_access(context.service, context.bucket);

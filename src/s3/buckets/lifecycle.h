@@ -14,6 +14,8 @@ struct BucketAccess;
 // The bucket's rules; empty when it has none. Parsed once per change of the document.
 Task<Result<std::shared_ptr<const std::vector<LifecycleRule>>>> lifecycle_rules(store::Store& store,
                                                                                 std::string bucket);
+// Likewise, of that document.
+Result<std::shared_ptr<const std::vector<LifecycleRule>>> lifecycle_rules_of(const std::string& document);
 
 // False: no rule of the bucket expires anything, and add_expiration_header() is not worth a call.
 bool may_expire(const Context& context);

@@ -30,6 +30,27 @@ TEST_P(DocumentStore, GivesBackWhatWasSetAlsoAfterARestart) {
   EXPECT_TRUE(t.document("b", "tags"));
 }
 
+TEST_P(DocumentStore, AreReadTogetherWithTheirBucket) {
+  constexpr std::string_view names[] = {"cors", "none", "lifecycle", "tags"};
+  const std::string large = pattern(document_size_max, 1);
+  ASSERT_TRUE(t.set_document("b", "cors", "one"));
+  ASSERT_TRUE(t.set_document("b", "tags", ""));
+  ASSERT_TRUE(t.set_document("b", "lifecycle", large));
+  ASSERT_TRUE(t.set_document("b", "other", "not asked for"));
+  for (int round = 0; round < 2; ++round) {
+    const auto all = t.run(t.engine().bucket_and_documents("b", names));
+    ASSERT_TRUE(all);
+    EXPECT_EQ(all->bucket.name, "b");
+    ASSERT_EQ(all->documents.size(), std::size(names));
+    EXPECT_EQ(*all->documents[0], "one");
+    EXPECT_EQ(all->documents[1], nullptr);
+    EXPECT_EQ(*all->documents[2], large);
+    EXPECT_EQ(*all->documents[3], "");
+    t.reopen();
+  }
+  EXPECT_EQ(t.run(t.engine().bucket_and_documents("none", names)).error(), Errc::no_such_bucket);
+}
+
 TEST_P(DocumentStore, RefusesNamesAndSizesOutOfBounds) {
   for (const char* name : {"", "Cors", "a/b", "a b", "\xc3\xa9"}) {
     EXPECT_EQ(t.set_document("b", name, "x").error(), Errc::invalid_argument) << name;

@@ -263,6 +263,7 @@ TEST_F(KeepingOnRados, AKeeperThatDoesNotAnswerIsWaitedForAndKnowsItselfThatItIs
   struct Deaf final : SharedKeys::Listener {
     explicit Deaf(std::latch& until) : wake(until) {}
     void let_go(std::string_view, std::string_view) override { wake.wait(); }
+    void let_go_of_bucket(std::string_view) override {}
     void let_go_of_all() override {}
     uint64_t kept(uint64_t) const override { return 0; }
     std::latch& wake;

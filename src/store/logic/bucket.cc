@@ -12,6 +12,16 @@ Result<Document> Documents::get(std::string_view name) const {
   return it->second.document;
 }
 
+std::vector<std::optional<Document>> Documents::get_all(std::span<const std::string_view> names) const {
+  std::shared_lock lock(mutex_);
+  std::vector<std::optional<Document>> found;
+  for (const std::string_view name : names) {
+    const auto it = documents_.find(name);
+    found.push_back(it == documents_.end() ? std::nullopt : std::optional(it->second.document));
+  }
+  return found;
+}
+
 uint64_t Documents::size_of(std::string_view name) const {
   std::shared_lock lock(mutex_);
   auto it = documents_.find(name);
@@ -30,6 +40,20 @@ void Documents::set(std::string_view name, Document document) {
   owners_->fetch_sub(entry.size);
   entry.size = document->size();
   entry.document = entry.size > kept_max ? nullptr : std::move(document);
+}
+
+void Documents::replace_all(std::map<std::string, Document, std::less<>> documents) {
+  std::map<std::string, Entry, std::less<>> entries;
+  uint64_t bytes = 0;
+  for (auto& [name, document] : documents) {
+    const uint64_t size = document->size();
+    bytes += size;
+    entries.emplace(name, Entry{size, size > kept_max ? nullptr : std::move(document)});
+  }
+  std::lock_guard lock(mutex_);
+  owners_->fetch_add(bytes);
+  for (const auto& [name, entry] : documents_) owners_->fetch_sub(entry.size);
+  documents_ = std::move(entries);
 }
 
 void Documents::remove(std::string_view name) {

@@ -56,9 +56,12 @@ class Documents {
   // Counts them among those of the bucket's owner. Before the first is set.
   void count_for(std::shared_ptr<ByteCount> owners) { owners_ = std::move(owners); }
   Result<Document> get(std::string_view name) const;  // not_found; null: it is in the index alone
-  bool has_room(std::string_view name) const;         // for one of this name
+  // Of one moment, in the order of the names; nullopt: there is none.
+  std::vector<std::optional<Document>> get_all(std::span<const std::string_view> names) const;
+  bool has_room(std::string_view name) const;  // for one of this name
   void set(std::string_view name, Document document);
   void remove(std::string_view name);
+  void replace_all(std::map<std::string, Document, std::less<>> documents);  // at one moment
   std::vector<std::string> names() const;
 
  private:

@@ -25,6 +25,19 @@ std::shared_ptr<const OwnedName> own(std::string_view key, std::string_view vers
   return std::make_shared<const OwnedName>(OwnedName{std::string(key), std::string(version_id)});
 }
 
+// One that is too large to be kept in memory.
+Task<Result<Document>> large_document(const Context& context, uint64_t bucket, std::string_view name) {
+  const std::string row = keys::document(bucket, name);
+  const Place place{.bucket = bucket};  // documents are durable in every bucket
+  auto bytes = context.rows->at_hand(place).get(Table::meta, row);
+  if (!bytes && bytes.error() == Errc::would_block) {
+    auto look = [row](View& rows) { return rows.get(Table::meta, row); };
+    bytes = co_await look_up(*context.rows, "document read", place, std::move(look));
+  }
+  if (!bytes) co_return std::unexpected(bytes.error());
+  co_return std::make_shared<const std::string>(std::move(*bytes));
+}
+
 Place place_of(const Bucket& bucket, std::string_view key = {}) {
   return {bucket.id, key, bucket.durability.load(std::memory_order_acquire)};
 }
@@ -193,15 +206,24 @@ Task<Result<Document>> EngineStore::document(std::string_view bucket, std::strin
   VB_CO_BUCKET(auto found, context, bucket);
   VB_CO_ASSIGN(Document kept, found->documents.get(name));
   if (kept) co_return kept;
-  const std::string row = keys::document(found->id, name);
-  const Place place{.bucket = found->id};  // documents are durable in every bucket
-  auto bytes = context->rows->at_hand(place).get(Table::meta, row);
-  if (!bytes && bytes.error() == Errc::would_block) {
-    auto look = [row](View& rows) { return rows.get(Table::meta, row); };
-    bytes = co_await look_up(*context->rows, "document read", place, std::move(look));
+  co_return co_await large_document(*context, found->id, name);
+}
+
+Task<Result<BucketAndDocuments>> EngineStore::bucket_and_documents(std::string_view bucket,
+                                                                   std::span<const std::string_view> names) {
+  auto context = context_;
+  VB_CO_BUCKET(auto found, context, bucket);
+  BucketAndDocuments all{.bucket = found->info(), .documents = {}};
+  const auto kept = found->documents.get_all(names);
+  for (size_t i = 0; i < names.size(); ++i) {
+    Document& document = all.documents.emplace_back(kept[i].value_or(nullptr));
+    if (!kept[i] || document) continue;
+    auto large = co_await large_document(*context, found->id, names[i]);
+    if (!large && large.error() == Errc::not_found) continue;  // removed meanwhile
+    if (!large) co_return std::unexpected(large.error());
+    document = std::move(*large);
   }
-  if (!bytes) co_return std::unexpected(bytes.error());
-  co_return std::make_shared<const std::string>(std::move(*bytes));
+  co_return all;
 }
 
 Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {

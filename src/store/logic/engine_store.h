@@ -35,6 +35,8 @@ class EngineStore : public Store, public ChangeFeeds {
                                                 size_t events_max, size_t bytes_max) override;
   Task<Result<void>> remove_events(std::string_view queue, uint64_t bucket, std::vector<uint64_t> ids) override;
   Task<Result<Document>> document(std::string_view bucket, std::string_view name) override;
+  Task<Result<BucketAndDocuments>> bucket_and_documents(std::string_view bucket,
+                                                        std::span<const std::string_view> names) override;
   Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
   Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,

@@ -52,9 +52,9 @@ void Keeps::listen(SharedKeys::Listener* listener) {
   listener_ = listener;
 }
 
-void Keeps::let_go_of_all() {
+void Keeps::let_go_of_bucket(std::string_view name) {
   const std::lock_guard lock(listener_mutex_);
-  if (listener_ != nullptr) listener_->let_go_of_all();
+  if (listener_ != nullptr) listener_->let_go_of_bucket(name);
 }
 
 void Keeps::let_go(uint64_t bucket, std::string_view key) {

@@ -54,7 +54,7 @@ class Keeps final : public librados::WatchCtx2, public std::enable_shared_from_t
   // Whether others have left the key alone for a while.
   bool may_keep(uint64_t bucket, std::string_view key) const;
   void listen(SharedKeys::Listener* listener);
-  void let_go_of_all();
+  void let_go_of_bucket(std::string_view name);
 
   // Before a change of the key whose guard was seen like that: returns when nobody else answers for the key as it is
   // now. From then on nobody begins to without changing the guard.

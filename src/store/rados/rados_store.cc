@@ -112,7 +112,8 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   space.emplace(*cluster, garbage, arena);
   striped.emplace(*space);
   make_neighbours();
-  keeps = std::make_shared<Keeps>(registry, io, [this] { return duty->holds(); }, keep_rest);
+  keeps = std::make_shared<Keeps>(
+      registry, io, [this] { return duty->holds(); }, keep_rest);
   fresh = [this] { return neighbours->fresh(); };
   is_sure = [this](std::string_view name) { return under_way->is_sure(name); };
   settle = [this](std::string name) { return under_way->settle(std::move(name)); };
@@ -145,7 +146,7 @@ void Engine::make_neighbours() {
   helpers.tell = [this](Notice notice) { return neighbours->tell(std::move(notice)); };
   helpers.read = [this](std::string name) { return reload_named(std::move(name)); };
   helpers.read_all = [this] { return reload_buckets(); };
-  helpers.forget_kept = [this] { keeps->let_go_of_all(); };
+  helpers.forget_kept = [this](std::string_view name) { keeps->let_go_of_bucket(name); };
   helpers.on_change = [this] { on_change(); };
   helpers.fresh = [this] { return neighbours->fresh(); };
   under_way = std::make_shared<UnderWay>(registry, io, mark_lasts, std::move(helpers));
@@ -361,20 +362,21 @@ Task<Result<void>> Engine::reload_one(uint64_t id) {
     // What has no version id is called "null" from then on: what lies in memory does not say so.
     const bool renames = known->versioning.load() == Versioning::off && record.info.versioning != Versioning::off;
     known->set(record.info);
-    if (renames) keeps->let_go_of_all();
+    if (renames) keeps->let_go_of_bucket(known->name);
   } else {
     buckets.add(record);
     known = buckets.find(record.info.name);
     known->set_uncounted(true);
   }
   book.know(known);
-  if (known->uncounted.load()) VB_CO_TRY(co_await book.look(id));
-  for (const std::string& name : known->documents.names()) {
-    if (!documents->contains("c" + name)) known->documents.remove(name);
+  if (known->uncounted.load()) {
+    auto looked = co_await book.look(id);
+    // It is removed, or a tablet is being split, just now. What it holds is looked at again by and by.
+    if (!looked && !(looked.error() == Errc::no_such_bucket)) co_return looked;
   }
-  for (auto& [name, bytes] : *documents) {
-    known->documents.set(name.substr(1), std::make_shared<const std::string>(std::move(bytes)));
-  }
+  std::map<std::string, Document, std::less<>> all;
+  for (auto& [row, bytes] : *documents) all[row.substr(1)] = std::make_shared<const std::string>(std::move(bytes));
+  known->documents.replace_all(std::move(all));
   co_return Result<void>{};
 }
 

@@ -64,7 +64,7 @@ Task<Result<void>> UnderWay::hear(Notice notice) {
   const auto self = shared_from_this();
   if (notice.kind == Notice::Kind::coming) {
     if (!marks_.put(notice.mark, deadline_in(mark_lasts_))) co_return fail(Errc::limit_exceeded, "rados: marks");
-    if (notice.renames) helpers_.forget_kept();
+    if (notice.renames) helpers_.forget_kept(notice.mark.name);
     helpers_.on_change();
     co_return Result<void>{};
   }

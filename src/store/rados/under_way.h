@@ -21,7 +21,7 @@ class UnderWay final : public std::enable_shared_from_this<UnderWay> {
     std::function<Task<Result<void>>(Notice)> tell;            // returns when every server has heard
     std::function<Task<Result<void>>(std::string name)> read;  // the bucket of that name into memory, as it is now
     std::function<Task<Result<void>>()> read_all;              // likewise all of them
-    std::function<void()> forget_kept;                         // objects that are answered from memory
+    std::function<void(std::string_view name)> forget_kept;    // its objects that are answered from memory
     std::function<void()> on_change;                           // what others keep of buckets is old
     std::function<bool()> fresh;
   };
