@@ -112,17 +112,39 @@ void HotTier::insert(const Ticket& ticket, Key key, EntryPtr entry) {
   evict_until(options_.capacity);
 }
 
-bool HotTier::Fill::add(size_t bytes) {
+bool HotTier::Fill::pay(size_t bytes, const void* payer) {
+  constexpr size_t enough = 64 * MiB;
+  if (payer_ == nullptr) payer_ = payer;
+  if (payer_ == nullptr) return true;
+  const size_t all = tier_->options_.capacity / 4, most = std::max(all / 4, std::min(all / 2, enough));
+  const std::lock_guard lock(tier_->payers_mutex_);
+  size_t& held = tier_->payers_[payer_];
+  if (held + bytes > most) {
+    if (held == 0) tier_->payers_.erase(payer_);
+    return false;
+  }
+  held += bytes;
+  paid_ += bytes;
+  return true;
+}
+
+bool HotTier::Fill::add(size_t bytes, const void* payer) {
   if (tier_ == nullptr) return false;
   if (tier_->filling_.fetch_add(bytes, std::memory_order_relaxed) + bytes > tier_->options_.capacity / 4) {
     tier_->filling_.fetch_sub(bytes, std::memory_order_relaxed);
     return false;
   }
   bytes_ += bytes;
-  return true;
+  return pay(bytes, payer);
 }
 
 void HotTier::Fill::release() {
+  if (paid_ != 0) {
+    const std::lock_guard lock(tier_->payers_mutex_);
+    const auto held = tier_->payers_.find(payer_);
+    held->second -= std::exchange(paid_, 0);
+    if (held->second == 0) tier_->payers_.erase(held);
+  }
   if (bytes_ != 0) tier_->filling_.fetch_sub(std::exchange(bytes_, 0), std::memory_order_relaxed);
 }
 

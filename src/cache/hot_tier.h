@@ -89,19 +89,28 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   Change change(Key key);
 
   // What is held for objects that are still on their way in, all of them together: at most a quarter of the capacity,
-  // since nobody can evict it.
+  // since nobody can evict it; and of that one payer (memory::Charge) a quarter at most, or 64 MiB where that is more
+  // and no more than half: how long they are on their way is up to clients.
   class Fill {
    public:
     explicit Fill(std::shared_ptr<HotTier> tier) : tier_(std::move(tier)) {}
-    Fill(Fill&& other) noexcept : tier_(std::move(other.tier_)), bytes_(std::exchange(other.bytes_, 0)) {}
+    Fill(Fill&& other) noexcept
+        : tier_(std::move(other.tier_)),
+          payer_(std::exchange(other.payer_, nullptr)),
+          bytes_(std::exchange(other.bytes_, 0)),
+          paid_(std::exchange(other.paid_, 0)) {}
     Fill& operator=(Fill&&) = delete;
     ~Fill() { release(); }
-    bool add(size_t bytes);  // false: too much is on its way
+    // `payer`: of the fill's first bytes that have one; null: none. False: too much is on its way, and this fill is to
+    // be released.
+    bool add(size_t bytes, const void* payer = nullptr);
     void release();
 
    private:
+    bool pay(size_t bytes, const void* payer);
     std::shared_ptr<HotTier> tier_;
-    size_t bytes_ = 0;
+    const void* payer_ = nullptr;
+    size_t bytes_ = 0, paid_ = 0;
   };
 
   // The entry goes; what is on its way in may come all the same.
@@ -174,6 +183,8 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   std::array<std::atomic<uint32_t>, era_count> eras_{};
   std::atomic<size_t> bytes_{0};
   std::atomic<size_t> filling_{0};
+  std::mutex payers_mutex_;
+  std::unordered_map<const void*, size_t> payers_;  // of filling_: who holds how much
   std::atomic<size_t> next_shard_{0};
 };
 

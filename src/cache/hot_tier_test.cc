@@ -184,6 +184,26 @@ TEST(HotTier, ShedGivesBackWhatIsAsked) {
   EXPECT_EQ(tier->shed(1), 0u);
 }
 
+TEST(HotTier, NobodyHoldsAllThatIsOnItsWayIn) {
+  auto tier = HotTier::create({.capacity = 4000});
+  const int one = 0, other = 0;
+  HotTier::Fill a(tier), b(tier), c(tier), d(tier);
+  EXPECT_TRUE(a.add(300, &one));
+  EXPECT_TRUE(b.add(200, &one));
+  EXPECT_FALSE(c.add(1, &one));
+  c.release();
+  EXPECT_TRUE(d.add(300, &other));
+  HotTier::Fill moved(std::move(a));
+  moved.release();
+  EXPECT_TRUE(c.add(300, &one));
+  EXPECT_TRUE(b.add(0, &one));
+  b.release();
+  d.release();
+  c.release();
+  EXPECT_TRUE(a.add(1) == false) << "moved from";
+  EXPECT_TRUE(d.add(500, &other));
+}
+
 TEST(HotTier, WhatIsOnItsWayInIsBounded) {
   auto tier = HotTier::create({.capacity = 4000});
   HotTier::Fill a(tier), b(tier);

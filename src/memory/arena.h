@@ -59,6 +59,7 @@ class Lease {
     charge_ = std::move(charge);
   }
   // For whoever keeps the bytes for others than the peer that they were charged to.
+  const void* payer() const { return charge_.payer(); }
   Charge detach_charge() { return std::move(charge_); }
 
  private:

@@ -27,6 +27,8 @@ class Charge {
   ~Charge() { release(); }
 
   size_t bytes() const { return bytes_; }
+  // Tells one peer's charges from another's; null: of the part for small requests, or none. Not to be dereferenced.
+  const void* payer() const { return peer_.get(); }
   void shrink(size_t bytes) {
     if (bytes >= bytes_) return;
     give_back(bytes_ - bytes);

@@ -113,7 +113,7 @@ memory::Chunk HotPieces::take(memory::Chunk chunk, uint64_t offset, bool last) {
   const bool again = index < pieces_.size() && pieces_[index].lease != nullptr;
   if (given_up_ || again || n == 0) return chunk;
   const bool is_piece = offset % HotObject::piece_size == 0 && (n == HotObject::piece_size || last) && chunk.lease;
-  if (!is_piece || offset + n > size_max_ || !fill_.add(chunk.lease.capacity())) {
+  if (!is_piece || offset + n > size_max_ || !fill_.add(chunk.lease.capacity(), chunk.lease.payer())) {
     give_up();
     return chunk;
   }
