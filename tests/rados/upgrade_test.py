@@ -418,6 +418,7 @@ class ManyBuckets(unittest.TestCase):
             took, code = self.change(new, step)
             self.assertEqual(code, "ok")
             print(f"the new one alone: {took:.2f} s", flush=True)
+        self.assertEqual(new.stop(), 0)
 
     @staticmethod
     def change(server, step):
