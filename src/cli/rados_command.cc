@@ -22,8 +22,8 @@ int run_or_hand_over(const Program& program, Run run, const RadosFlags& flags) {
 }  // namespace
 
 void add_rados_command(CLI::App& app, int& exit_code, const Program& program) {
-  auto* command =
-      app.add_subcommand("rados", "a store in a Ceph cluster: make its pools, look how it is, fill it, copy it");
+  auto* command = app.add_subcommand(
+      "rados", "a store in a Ceph cluster: make its pools, look how it is, fill it, copy it (package verbena-rados)");
   command->require_subcommand(1);
   auto flags = std::make_shared<RadosFlags>();
   const auto add = [&](const char* name, const char* help, Run run) {

@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 """The packages in a clean Debian (by hand, as root: ./dev package --test): install, first object by the unit's own command line,
-upgrade from a version before, purge.
+upgrade from a version before, the engine over Ceph with and without its package, purge.
+
+Where Ceph's daemons are installed the engine's server stores its first object in a cluster on loopback.
 
 usage: chroot_test.py PACKAGES_FOLDER CODENAME
 """
@@ -11,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import ceph_cluster  # noqa: E402
 
 PACKAGES, RELEASE = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
 KEYS = {"VERBENA_ROOT_ACCESS_KEY": "chroottest", "VERBENA_ROOT_SECRET_KEY": "chroot-test-secret",
@@ -34,9 +39,9 @@ class Chroot:
         assert expect is None or done.returncode == expect, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def fails(self, *command):
+    def fails(self, code, *command):
         done = subprocess.run(["chroot", str(self.folder), *command], env=ENV, capture_output=True, text=True, timeout=60)
-        assert done.returncode != 0, f"{command} did not fail\n{done.stdout}"
+        assert done.returncode == code, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stderr
 
     def apt(self, *command):
@@ -46,7 +51,13 @@ class Chroot:
         kept = ("/proc/", "/sys/", "/dev/", "/var/cache/", "/var/lib/apt/", "/var/lib/dpkg/", "/var/log/", "/packages/", "/tmp/")
         return {line for line in self.run("find", "/", "-xdev").splitlines() if not line.startswith(kept)}
 
-    def serve(self):
+    def has(self, package):
+        return "ok installed" in self.run("sh", "-c", "dpkg-query -W -f='${Status}' \"$1\" || true", "sh", package)
+
+    def depends(self, package):
+        return self.run("dpkg-query", "-W", "-f=${Depends}", package).split(", ")
+
+    def serve(self, *more):
         """The unit's own command line, as the unit's user, with the folders that tmpfiles makes."""
         unit = (self.folder / "lib/systemd/system/verbena.service").read_text()
         line = re.search(r"^ExecStart=(.*)$", unit, re.M).group(1).split()
@@ -54,7 +65,7 @@ class Chroot:
         log = open(self.folder / "tmp/log", "w")
         flags = ["--http", "127.0.0.1:19000", "--rdma", "127.0.0.1:19100", "--set", "admin.port=0"]
         process = subprocess.Popen(["chroot", str(self.folder), "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *line,
-                                    *flags], env=ENV, stdout=subprocess.DEVNULL, stderr=log, stdin=subprocess.DEVNULL)
+                                    *flags, *more], env=ENV, stdout=subprocess.DEVNULL, stderr=log, stdin=subprocess.DEVNULL)
         log.close()
         until = time.monotonic() + START_S
         while subprocess.run(["chroot", str(self.folder), "verbena", "health", "--endpoint", "http://127.0.0.1:19000"], env=ENV,
@@ -83,39 +94,83 @@ def older(deb, into):
                        stdout=subprocess.DEVNULL)
 
 
+def check_no_engine(there):
+    """Whoever wants the engine is told which package has it; all else works."""
+    for code, command in ((1, ("rados", "status")), (2, ("server", "/tmp/none", "--engine", "rados"))):
+        said = there.fails(code, "verbena", *command)
+        assert "install the package verbena-rados (looked for /usr/bin/verbena-rados, /usr/libexec/verbena/verbena-rados)" in said, said
+    assert not there.has("librados2"), "verbena itself brings librados"
+
+
+def check_engine(there):
+    version = there.run("dpkg-query", "-W", "-f=${Version}", "verbena")
+    depends = there.depends("verbena-rados")
+    assert f"verbena (= {version})" in depends and any(name.split()[0].startswith("librados2") for name in depends), depends
+    # It is there, and finds no cluster.
+    for code, command in ((5, ("rados", "status")), (1, ("server", "/tmp/none", "--engine", "rados"))):
+        said = there.fails(code, "verbena", *command, "--set", "rados.conf=/none")
+        assert "verbena-rados" not in said and "/none" in said, said
+    if not ceph_cluster.available():
+        print("no server over Ceph: its daemons are not installed here")
+        return
+    with ceph_cluster.CephCluster(osds=1) as ceph:
+        shutil.copy(ceph.conf, there.folder / "tmp/ceph.conf")
+        cluster = ("--set", "rados.conf=/tmp/ceph.conf")
+        there.run("verbena", "rados", "init", "--copies", "1", "--failure-domain", "osd", "--pg", "8", *cluster)
+        process = there.serve("--engine", "rados", *cluster)
+        program = pathlib.Path(f"/proc/{process.pid}/exe").readlink()
+        assert str(program).endswith("/usr/libexec/verbena/verbena-rados"), program
+        there.verbena("mb", "s3://over-ceph")
+        there.verbena("put", "-", "s3://over-ceph/object", input="stored in the cluster")
+        got = there.verbena("get", "s3://over-ceph/object", "-")
+        assert got == "stored in the cluster", got
+        there.stop(process)
+        there.run("verbena", "rados", "fsck", *cluster)
+    print("the server over Ceph stored its first object")
+
+
 def check(folder):
     there = Chroot(folder)
     packages = there.folder / "packages"
     (packages / "old").mkdir(parents=True)
     for deb in debs("verbena_*.deb") + debs("libverbena0_*.deb") + debs("libverbena-dev_*.deb") + debs("verbena-rados_*.deb"):
         shutil.copy(deb, packages)
-        if not deb.name.startswith(("libverbena-dev", "verbena-rados")):
+        if not deb.name.startswith("libverbena-dev"):
             older(deb, packages / "old")
     there.apt("update")
     before = there.files()
-    names = [f"/packages/old/{p.name}" for p in (packages / "old").iterdir()]
-    there.apt("install", *names)
+    old = [f"/packages/old/{p.name}" for p in (packages / "old").iterdir()]
+    there.apt("install", *(name for name in old if "verbena-rados" not in name))
     assert "0.0.9-1" in there.run("dpkg-query", "-W", "verbena")
     there.run("sh", "-c", "printf '\\nregion: eu-chroot-1\\n' >>/etc/verbena/verbena.yaml")
     process = there.serve()
     there.verbena("mb", "s3://first")
     there.verbena("put", "-", "s3://first/object", input="stored before the upgrade")
     there.stop(process)
-    assert "install the package verbena-rados" in there.fails("verbena", "rados", "status")
+    check_no_engine(there)
+    there.apt("install", *old)
+    assert there.has("verbena-rados") and there.has("librados2")
     print("installed; first object stored by the unit's own command line")
 
     there.apt("-o", "Dpkg::Options::=--force-confold", "install", *(f"/packages/{p.name}" for p in packages.glob("*.deb")))
-    assert "0.0.9" not in there.run("dpkg-query", "-W", "verbena", "libverbena0")
+    assert "0.0.9" not in there.run("dpkg-query", "-W", "verbena", "verbena-rados", "libverbena0")
     assert "eu-chroot-1" in (there.folder / "etc/verbena/verbena.yaml").read_text(), "the upgrade took the operator's change"
     process = there.serve()
     got = there.verbena("get", "s3://first/object", "-", "--verbose")
     assert got == "stored before the upgrade", got
     there.stop(process)
     assert (there.folder / "usr/include/verbena/verbena.h").exists()
-    # It is there now, and finds no cluster.
-    said = there.fails("verbena", "rados", "status", "--set", "rados.conf=/none")
-    assert "verbena-rados" not in said and "cluster" in said, said
     print("upgraded; the object is there, and so is the operator's configuration")
+
+    check_engine(there)
+    there.apt("remove", "verbena-rados")
+    there.apt("autoremove")
+    check_no_engine(there)
+    process = there.serve()
+    assert there.verbena("get", "s3://first/object", "-") == "stored before the upgrade"
+    there.stop(process)
+    there.apt("install", *(f"/packages/{p.name}" for p in packages.glob("verbena-rados_*.deb")))
+    print("the engine's package was removed, the server went on without it, and it was installed again")
 
     there.apt("purge", "verbena", "verbena-rados", "libverbena0", "libverbena-dev")
     there.apt("autoremove", "--purge")

@@ -48,10 +48,12 @@ class Reader:
 
 
 class Keeps(unittest.TestCase):
+    NAME_SPACE = "keeps"
+
     @classmethod
     def setUpClass(cls):
         ceph_cluster.shared()
-        cls.first = Server("keeps").start()
+        cls.first = Server(cls.NAME_SPACE).start()
         cls.key_file = f"{cls.first.directory}/master.keys"
 
     @classmethod
@@ -62,7 +64,7 @@ class Keeps(unittest.TestCase):
         self.servers = [self.first]
         self.addCleanup(lambda: [server.__exit__(ValueError, None, None) for server in self.servers[1:]])
         while len(self.servers) < SERVERS:
-            self.servers.append(Server("keeps", self.key_file).start())
+            self.servers.append(Server(self.NAME_SPACE, self.key_file).start())
         self.s3 = boto3_client(self.first.http, read_timeout=90)
         self.bucket = self.id().rsplit(".", 1)[-1].replace("_", "-")[:60]
         self.s3.create_bucket(Bucket=self.bucket)

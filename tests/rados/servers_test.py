@@ -65,12 +65,14 @@ def policy(effect, bucket):
 
 
 class Cluster(unittest.TestCase):
+    NAME_SPACE = "shared"
+
     @classmethod
     def setUpClass(cls):
         ceph_cluster.shared()
-        first = Server("shared").start()
+        first = Server(cls.NAME_SPACE).start()
         cls.key_file = f"{first.directory}/master.keys"
-        cls.servers = [first, *(Server("shared", cls.key_file).start() for _ in range(SERVERS - 1))]
+        cls.servers = [first, *(Server(cls.NAME_SPACE, cls.key_file).start() for _ in range(SERVERS - 1))]
         cls.s3 = [boto3_client(server.http, read_timeout=60) for server in cls.servers]
 
     @classmethod
@@ -199,13 +201,13 @@ class Cluster(unittest.TestCase):
                            aws_secret_access_key=SECRET_KEY)
         iam.create_user(UserName="sealed")
         iam.create_access_key(UserName="sealed")
-        stranger = Server("shared")
+        stranger = Server(self.NAME_SPACE)
         with self.assertRaisesRegex(RuntimeError, "same master keys"):
             stranger.start()
         stranger.__exit__(None, None, None)
 
     def test_a_killed_server_holds_up_no_other_for_long(self):
-        killed = Server("shared", self.key_file).start()
+        killed = Server(self.NAME_SPACE, self.key_file).start()
         s3 = boto3_client(killed.http)
         s3.create_bucket(Bucket="killed")
         s3.put_object(Bucket="killed", Key="k", Body=b"acknowledged")

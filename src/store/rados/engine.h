@@ -8,7 +8,10 @@
 
 #include <future>
 #include <optional>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "store/logic/context.h"
 #include "store/logic/keys.h"
@@ -38,6 +41,8 @@ class Engine final : public Context {
   Task<Result<void>> reload(uint64_t bucket);
   Task<Result<void>> reload_all();  // on the engine's thread, as the next
   Task<Result<void>> reload_buckets();
+  using NamedBuckets = std::vector<std::pair<std::string, uint64_t>>;
+  Task<Result<void>> reload_each(NamedBuckets wanted);
   Task<Result<void>> reload_numbered(uint64_t id);
   Task<Result<void>> reload_locked(uint64_t id, std::string name);
   Task<Result<void>> reload_named(std::string name);

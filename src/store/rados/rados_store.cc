@@ -2,9 +2,11 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <set>
 #include <thread>
@@ -22,6 +24,7 @@ namespace {
 
 constexpr uint64_t accounts_max = 64 * MiB;
 constexpr size_t servers_max = 1000;  // that live at once
+constexpr size_t buckets_at_once = 32;
 
 }  // namespace
 
@@ -225,18 +228,55 @@ Task<Result<void>> Engine::reload_all() {
 Task<Result<void>> Engine::reload_buckets() {
   VB_CO_ASSIGN(auto named, co_await registry.all(std::string(root_object), "b"));
   std::set<uint64_t> there;
+  NamedBuckets wanted;
   for (const auto& [row, value] : named) {
     const auto id = keys::parse_number(value);
     if (!id) co_return fail(Errc::corrupt_object, "rados: name of a bucket");
     there.insert(*id);
-    std::string name = row.substr(1);
-    VB_CO_TRY(co_await reload_locked(*id, std::move(name)));
-    if (registry.find(*id) == nullptr) VB_CO_TRY(co_await check_missing(row.substr(1), *id));
+    wanted.emplace_back(row.substr(1), *id);
   }
+  VB_CO_TRY(co_await reload_each(std::move(wanted)));
   for (const auto& known : buckets.all()) {
     if (!there.contains(known->id)) VB_CO_TRY(co_await reload_named(known->name));
   }
   co_return Result<void>{};
+}
+
+// Several at once: each is some calls, there may be thousands, and a start waits for all of them.
+Task<Result<void>> Engine::reload_each(NamedBuckets wanted) {
+  if (wanted.empty()) co_return Result<void>{};
+  struct All {
+    NamedBuckets left;
+    size_t busy;
+    Result<void> result{};
+  };
+  auto initiate = [this](auto handler, NamedBuckets named) {
+    auto shared = std::make_shared<decltype(handler)>(std::move(handler));
+    const size_t busy = std::min(buckets_at_once, named.size());
+    auto all = std::make_shared<All>(All{std::move(named), busy});
+    const auto read = [this, all]() -> Task<Result<void>> {
+      while (!all->left.empty()) {
+        auto [name, id] = std::move(all->left.back());
+        all->left.pop_back();
+        std::string copy = name;
+        VB_CO_TRY(co_await reload_locked(id, std::move(copy)));
+        if (registry.find(id) == nullptr) VB_CO_TRY(co_await check_missing(std::move(name), id));
+      }
+      co_return Result<void>{};
+    };
+    for (size_t i = busy; i != 0; --i) {
+      boost::asio::co_spawn(io, read, [this, shared, all](const std::exception_ptr& thrown, Result<void> result) {
+        if (thrown) result = fail(Errc::internal, "rados: buckets");
+        if (!result) {
+          all->left.clear();
+          all->result = std::move(result);
+        }
+        if (--all->busy == 0) boost::asio::post(io, [shared, all] { (*shared)(std::move(all->result)); });
+      });
+    }
+  };
+  co_return co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(Result<void>)>(
+      std::move(initiate), boost::asio::use_awaitable, std::move(wanted));
 }
 
 // Readings of one bucket come one after the other, so that what is read last is what is kept. One name may be of
