@@ -11,6 +11,7 @@
 
 #include "client/native_dial.h"
 #include "client/native_test_server.h"
+#include "client/scripted_server.h"
 
 namespace verbena::client {
 namespace {
@@ -417,6 +418,36 @@ TEST_P(NativeSessionTest, AClientKilledInMidTransferCostsNoLeaseAndNobodyElse) {
   }
   EXPECT_EQ(server_.door->in_flight(), 0u);
   EXPECT_LE(server_.arena().leased_bytes(), leased);
+}
+
+// Whatever the request was for: nothing of it was sent, and another door may take it.
+TEST(NativeClient, WhateverIsThereInsteadOfANativeDoorIsAFailedConnection) {
+  const std::string replies[] = {"",
+                                 "no http at all\r\n\r\n",
+                                 http_reply(200, "", "no JSON"),
+                                 http_reply(200, "", std::string(2 * MiB, 'x')),
+                                 http_reply(503, "x-verbena-error: 130\r\n", ""),
+                                 http_reply(500, "x-verbena-error: 128\r\n", "")};
+  for (const std::string& reply : replies) {
+    ScriptedServer server([&](const ScriptedRequest&, int) { return reply; });
+    NativeOptions options;
+    options.port = server.port();
+    const auto opened = NativeSession::open(options);
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error(), Errc::connection_failed) << reply.substr(0, 60) << describe(opened.error());
+  }
+  std::atomic<bool> over{false};
+  ScriptedServer silent([&](const ScriptedRequest&, int) {
+    while (!over) std::this_thread::yield();
+    return std::string();
+  });
+  NativeOptions options;
+  options.port = silent.port();
+  options.connect_timeout = std::chrono::milliseconds(100);
+  const auto opened = NativeSession::open(options);
+  over = true;
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error(), Errc::connection_failed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, NativeSessionTest, testing::Values("local", "tcp"),

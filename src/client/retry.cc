@@ -21,6 +21,10 @@ bool may_have_happened(const ClientError& error) {
          error.code == ErrorCode::server_error || error.code == ErrorCode::malformed_reply || is_unsure(error);
 }
 
+bool may_have_happened(const Error& error) {
+  return error == Errc::service_unavailable || may_have_happened(from_error(error, ""));
+}
+
 void Doubt::after(const ClientError& error) {
   if (may_have_happened(error) && earlier_.empty()) earlier_ = error.message.empty() ? "no answer" : error.message;
 }

@@ -19,6 +19,7 @@ struct RetryPolicy {
 
 // Of a change that failed so: whether it may have been made all the same.
 bool may_have_happened(const ClientError& error);
+bool may_have_happened(const Error& error);  // as the native door and HTTP have it
 
 // `idempotent`: doing it twice is as good as once, so it may be repeated although it may have happened. Failures that
 // leave no doubt (nothing was sent, or the server refused the work) are repeated in any case.
