@@ -241,6 +241,21 @@ TEST(Fallback, ARemoveOfAVersionThatMayHaveHappenedIsNotRepeated) {
   EXPECT_EQ(server.requests().size(), 2u);
 }
 
+TEST(Fallback, ARemoveOfAVersionThatTheServerWasTooLateWithMayHaveHappened) {
+  ScriptedServer server([](const ScriptedRequest&, int) {
+    return http_reply(503, "", "<Error><Code>ServiceUnavailable</Code></Error>");
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  const BatchItem items[] = {{.bucket = "b", .key = "k", .version_id = "v"},
+                             {.bucket = "b", .key = "l", .if_match = "e"}};
+  BatchResult results[2];
+  (void)client->remove_many(items, results);
+  EXPECT_EQ(results[0].error, ErrorCode::outcome_unknown);
+  EXPECT_EQ(results[1].error, ErrorCode::outcome_unknown);
+  EXPECT_EQ(server.requests().size(), 2u);
+}
+
 TEST(Fallback, ARemoveThatTheServerRefusedToWorkOnIsRepeated) {
   ScriptedServer server([](const ScriptedRequest&, int number) {
     return number == 0 ? http_reply(503, "", "<Error><Code>SlowDown</Code></Error>") : http_reply(204, "", "");

@@ -132,7 +132,9 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   bool native_too = true;
   if (session_) {
     // A refused message was refused before anything of it happened; what was answered is not asked for again.
-    auto done = client::with_retries(retry_, reads, transfer.attempts, [&] { return session_->many(call); });
+    const auto once = [&] { return session_->many(call); };
+    auto done = reads ? client::with_retries(retry_, true, transfer.attempts, once)
+                      : client::with_retries_of_change(retry_, false, transfer.attempts, once);
     transfer.door = Via::native;
     transfer.provider = session_->provider();
     const bool only_native = options_.via == Via::native;
@@ -243,8 +245,9 @@ Outcome<> Client::Impl::single(Many what, const BatchItem& item, MutableBytes me
                      (range.length == 0 ? std::string() : std::to_string(range.offset + range.length - 1)));
   }
   unsigned attempts = 0;
-  OUT_ASSIGN(const auto reply,
-             client::with_retries(retry_, what != Many::remove, attempts, [&] { return s3_->call(call); }));
+  const auto once = [&] { return s3_->call(call); };
+  OUT_ASSIGN(const auto reply, what == Many::remove ? client::with_retries_of_change(retry_, false, attempts, once)
+                                                    : client::with_retries(retry_, true, attempts, once));
   if (what == Many::get) result.bytes = reply.body_bytes;
   fill(result, client::object_info(reply, key));
   transfer.provider = s3_->provider();
