@@ -298,11 +298,7 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
   OUT_ASSIGN(auto reply, token_->put(std::move(call), from, checksum, options.md5_etag, reason));
   if (!reply) return PutReply();
   done = true;
-  PutReply out;
-  const ObjectInfo info = client::object_info(*reply, key);
-  out.etag = info.etag;
-  out.version_id = info.version_id;
-  out.headers = client::said_headers(*reply);
+  PutReply out = client::put_reply(*reply);
   out.transfer.door = Via::token;
   out.transfer.provider = token_->provider();
   out.transfer.bytes = from.size();

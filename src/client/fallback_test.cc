@@ -83,6 +83,24 @@ TEST(Fallback, APutIsDoneByTokenOnlyWithTheMatchingChecksum) {
   EXPECT_EQ(put->etag, "t");
 }
 
+// A writer goes on at the size that it was told.
+TEST(Fallback, AnAppendByTokenTellsTheObjectsSize) {
+  ScriptedServer server([](const ScriptedRequest& request, int) {
+    const std::string size = request.has("x-amz-write-offset-bytes: 7") ? "x-amz-object-size: 14\r\n" : "";
+    return http_reply(
+        200, size + "etag: \"t\"\r\nx-amz-rdma-reply: 200\r\nx-amz-checksum-crc32c: " + crc_of("payload") + "\r\n", "");
+  });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client);
+  ASSERT_TRUE(client->put("b", "k", bytes_of("payload")));
+  PutOptions options;
+  options.append_at = 7;
+  const auto put = client->put("b", "k", bytes_of("payload"), options);
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_EQ(put->transfer.door, Via::token);
+  EXPECT_EQ(put->object_size, 14u);
+}
+
 TEST(Fallback, ADeclinedPutIsSentWithItsBody) {
   for (const int status : {200, 501}) {
     ScriptedServer server([status](const ScriptedRequest& request, int) {

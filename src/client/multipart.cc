@@ -37,10 +37,8 @@ Outcome<PutReply> Client::Impl::put_part_once(const client::UploadPart& part) {
   if (wants_token(part.from.size())) {
     auto reply = token_->put(client::part_call(part), part.from, part.checksum, part.md5_etag, reason);
     if (reply && *reply) {
-      PutReply put;
-      put.etag = client::object_info(**reply, {}).etag;
+      PutReply put = client::put_reply(**reply);
       if (put.etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
-      put.headers = client::said_headers(**reply);
       put.transfer.door = Via::token;
       put.transfer.provider = token_->provider();
       return put;

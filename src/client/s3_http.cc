@@ -78,15 +78,6 @@ uint64_t parse_size(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? size : 0;
 }
 
-PutReply put_reply(const HttpReply& reply) {
-  PutReply out;
-  out.etag = object_info(reply, {}).etag;
-  out.version_id = std::string(reply.header("x-amz-version-id").value_or(""));
-  out.object_size = parse_size(reply.header("x-amz-object-size").value_or(""));
-  out.headers = said_headers(reply);
-  return out;
-}
-
 // However steadily a server makes progress, a request ends: after twice the time that it may be without any, and the
 // time that its bytes take over a very slow link.
 Deadline deadline_of(const HttpRequest& request, std::chrono::milliseconds stall) {
@@ -132,6 +123,15 @@ bool ended(const ClientError& error) {
 }
 
 }  // namespace
+
+PutReply put_reply(const HttpReply& reply) {
+  PutReply out;
+  out.etag = object_info(reply, {}).etag;
+  out.version_id = std::string(reply.header("x-amz-version-id").value_or(""));
+  out.object_size = parse_size(reply.header("x-amz-object-size").value_or(""));
+  out.headers = said_headers(reply);
+  return out;
+}
 
 Outcome<auth::Credentials> S3Http::open_session(const std::string& bucket, const std::stop_token& stop) {
   S3Call request{.method = "GET", .bucket = bucket, .query = {{"session", ""}}};

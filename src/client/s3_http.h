@@ -39,6 +39,8 @@ struct UploadPart {
 };
 S3Call part_call(const UploadPart& part);  // without body and checksum
 
+PutReply put_reply(const HttpReply& reply);  // without its transfer
+
 struct S3Options {
   auth::Credentials credentials;
   std::string region = "us-east-1";
