@@ -5,6 +5,7 @@
 #include "client/native_dial.h"
 #include "client/native_lanes.h"
 #include "client/native_request.h"
+#include "client/retry.h"
 
 namespace verbena::client {
 namespace {
@@ -52,8 +53,9 @@ struct NativeSession::State {
     Result<T> first = once<T>(request);
     if (first || !lost(first.error()) || !repeatable) return first;
     Result<T> second = once<T>(request);
-    const bool nothing = !second && (second.error() == Errc::connection_failed || second.error() == Errc::slow_down);
-    if (changes && nothing) return fail(Errc::closed, second.error().context, second.error().sys);
+    if (changes && !second && nothing_was_done(second.error())) {
+      return fail(Errc::closed, second.error().context, second.error().sys);
+    }
     return second;
   }
   template <class T, class Request>
