@@ -353,12 +353,14 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
       return put;
     }
     if (!put && (forced || !change_may_fall_back(put.error(), !is_conditional))) {
+      if (speaks_against_door(put.error())) rest_token(put.error().message);
       return std::unexpected(doubt.about(std::move(put).error()));
     }
     if (put && forced) return fault(ErrorCode::unsupported, why);
-    // A server that does not know tokens has stored what came with it: nothing.
-    doubt.after(put ? ClientError{.code = ErrorCode::outcome_unknown, .message = why} : put.error());
-    if (!put) why = put.error().message;
+    if (!put) {
+      doubt.after(put.error());
+      why = put.error().message;
+    }
     rest_token(why);
     add_reason(reasons, "token", why);
   } else if (token_ && !forced && from.bytes.size() >= options_.token_size_min) {

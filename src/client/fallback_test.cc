@@ -146,6 +146,28 @@ TEST(Fallback, AConditionalPutIsNoGuineaPigForAnUnknownServer) {
   EXPECT_FALSE(server.requests()[0].has("x-amz-rdma-token"));
 }
 
+// The body would fail a condition that the first request has changed, or be appended a second time.
+TEST(Fallback, AConditionalPutByTokenWhoseSuccessCannotBeTrustedIsNotMadeAgain) {
+  for (const char* const said : {"", "x-amz-rdma-reply: 200\r\n"}) {
+    ScriptedServer server([&](const ScriptedRequest& request, int number) {
+      if (!request.has("x-amz-rdma-token"))
+        return http_reply(412, "", "<Error><Code>PreconditionFailed</Code></Error>");
+      if (number != 0) return http_reply(200, said, "");
+      return http_reply(200, "x-amz-rdma-reply: 200\r\nx-amz-checksum-crc32c: " + crc_of("payload") + "\r\n", "");
+    });
+    auto client = Client::connect(options_for(server));
+    ASSERT_TRUE(client);
+    ASSERT_TRUE(client->put("b", "k", bytes_of("payload")));
+    PutOptions options;
+    if (*said == '\0') options.if_none_match = "*";
+    if (*said != '\0') options.append_at = 7;
+    const auto put = client->put("b", "k", bytes_of("payload"), options);
+    ASSERT_FALSE(put);
+    EXPECT_EQ(put.error().code, ErrorCode::outcome_unknown) << put.error().message;
+    EXPECT_EQ(server.requests().size(), 2u);
+  }
+}
+
 TEST(Fallback, ADeclinedGetUsesTheBody) {
   ScriptedServer server([](const ScriptedRequest&, int) {
     return http_reply(200, "x-amz-rdma-reply: 501\r\nx-amz-checksum-crc32c: " + crc_of("the body") + "\r\n",
