@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/checksum.h"
+#include "client/client_impl.h"
 #include "client/object_headers.h"
 #include "client/scripted_server.h"
 #include "verbena/client.h"
@@ -166,6 +167,24 @@ TEST(Fallback, AConditionalPutByTokenWhoseSuccessCannotBeTrustedIsNotMadeAgain) 
     EXPECT_EQ(put.error().code, ErrorCode::outcome_unknown) << put.error().message;
     EXPECT_EQ(server.requests().size(), 2u);
   }
+}
+
+TEST(Fallback, APartByTokenThatMayHaveArrivedIsNotDeniedByTheBodysRefusal) {
+  ScriptedServer server([](const ScriptedRequest& request, int) {
+    if (request.has("x-amz-rdma-token")) return std::string();
+    return http_reply(503, "", "<Error><Code>SlowDown</Code></Error>");
+  });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client);
+  const client::UploadPart part{.bucket = "b",
+                                .key = "k",
+                                .upload_id = "u",
+                                .number = 1,
+                                .from = bytes_of("payload"),
+                                .checksum = {Algorithm::crc32c, crc_of("payload")}};
+  const auto put = Client::Inside::impl(*client).put_part(part);
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, ErrorCode::outcome_unknown) << put.error().message;
 }
 
 TEST(Fallback, ADeclinedGetUsesTheBody) {

@@ -34,6 +34,7 @@ struct Client::Impl::Upload {
 
 Outcome<PutReply> Client::Impl::put_part_once(const client::UploadPart& part) {
   std::string reason;
+  client::Doubt doubt;
   if (wants_token(part.from.size())) {
     auto reply = token_->put(client::part_call(part), part.from, part.checksum, part.md5_etag, reason);
     if (reply && *reply) {
@@ -47,13 +48,17 @@ Outcome<PutReply> Client::Impl::put_part_once(const client::UploadPart& part) {
     if (options_.via == Via::token) {
       return reply ? fault(ErrorCode::unsupported, reason) : std::unexpected(std::move(reply).error());
     }
-    if (!reply) reason = reply.error().message;
+    if (!reply) {
+      doubt.after(reply.error());
+      reason = reply.error().message;
+    }
     rest_token(reason);
   }
-  OUT_ASSIGN(PutReply put, s3_->put_part(part));
-  put.transfer.door = Via::http;
-  put.transfer.provider = s3_->provider();
-  put.transfer.fell_back_reason = reason;
+  auto put = s3_->put_part(part);
+  if (!put) return std::unexpected(doubt.about(std::move(put).error()));
+  put->transfer.door = Via::http;
+  put->transfer.provider = s3_->provider();
+  put->transfer.fell_back_reason = reason;
   return put;
 }
 
@@ -63,7 +68,7 @@ Outcome<PutReply> Client::Impl::put_part(const client::UploadPart& part) {
   if (part.stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
   unsigned attempts = 0;
   const auto once = [&] { return put_part_once(part); };
-  auto put = client::with_retries(retry_, true, attempts, once, part.stop);
+  auto put = client::with_retries_of_change(retry_, true, attempts, once, part.stop);
   if (!put && part.stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
   if (!put) return put;
   put->transfer.bytes = part.from.size();
