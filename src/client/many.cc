@@ -122,6 +122,9 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   OUT_TRY(usable());
   OUT_TRY(client::check_items(items, memory, results.size(), what == Many::get, has_places, !reads));
 
+  if (!reads) {
+    for (const BatchItem& item : items) flush_appends(std::string(item.bucket), std::string(item.key));
+  }
   Transfer transfer;
   client::ManyCall call;
   call.type = type_of(reads, !has_places);
