@@ -172,7 +172,7 @@ Result<void> ManyMessage::lend_progress(NativeLane::Body& body, wire::BatchHead&
 
 Result<void> ManyMessage::encode(NativeLane::Body& body, const wire::BatchHead& head) {
   wire::BatchWriter batch(body.out, call_.type);
-  if (!batch.begin(head)) return fail(Errc::request_header_too_large, "batch: buckets and windows exceed a message");
+  if (!batch.begin(head)) return fail(Errc::unsupported, "batch: buckets and windows exceed a message");
   wire::BatchItem out;
   std::string crc;
   for (size_t i = 0; i < items_.size(); ++i) {
@@ -210,7 +210,7 @@ Result<void> ManyMessage::encode(NativeLane::Body& body, const wire::BatchHead& 
       if (carried) out.fields |= wire::field_inline, out.inline_bytes = bytes;
     }
     if (!batch.add(out)) {
-      if (i == 0) return fail(Errc::request_header_too_large, "batch: an item exceeds a message");
+      if (i == 0) return fail(Errc::unsupported, "batch: an item exceeds a message");
       // The guess was too high: those behind go with the next message.
       while (items_.size() > i) {
         queue_.items.push_front(items_.back());

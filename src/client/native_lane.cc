@@ -124,7 +124,7 @@ Result<void> NativeLane::submit(NativeCall& call, const Prepare& prepare) {
   wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
   Body body{out, *link_, staging_};
   auto prepared = prepare(body);
-  if (prepared && !out.ok()) prepared = fail(Errc::request_header_too_large, "native: request exceeds a message");
+  if (prepared && !out.ok()) prepared = fail(Errc::unsupported, "native: request exceeds a message");
   if (prepared) {
     add_trace(call, body);
     return transmit(call, body.flags, out.size());
