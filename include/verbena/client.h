@@ -371,7 +371,8 @@ class Client {
                         const PutOptions& options = {}) const;
   Outcome<PutReply> put(const std::string& bucket, const std::string& key, std::span<const std::byte> from,
                         const PutOptions& options = {}) const;
-  // Of unknown length, in bounded memory (multipart_threshold plus part_size times parts_in_flight).
+  // Of unknown length, in bounded memory (multipart_threshold plus part_size times parts_in_flight). An append of more
+  // than multipart_threshold is unsupported: it would not be one.
   Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
                                const PutOptions& options = {}) const;
 

@@ -182,6 +182,7 @@ Outcome<HttpReply> S3Http::call_signed(const S3Call& call, const auth::Credentia
   // Behind the signature: whoever passes it on may make it another one.
   if (const ThreadTrace* trace = thread_trace()) request.headers.emplace_back("traceparent", trace->traceparent);
   request.deadline = deadline_of(request, http_.options().stall_timeout);
+  if (call.within) request.deadline = std::min(*request.deadline, deadline_in(*call.within));
   auto reply = http_.request(request);
   if (!reply) {
     ClientError error = from_error(reply.error(), "http");
@@ -325,6 +326,7 @@ Outcome<std::vector<BucketInfo>> S3Http::buckets() {
 Outcome<std::string> S3Http::create_upload(const std::string& bucket, const std::string& key,
                                            const PutOptions& options) {
   S3Call request{.method = "POST", .bucket = bucket, .key = key, .query = {{"uploads", ""}}, .replayable = false};
+  request.stop = options.cancel;
   PutOptions unconditional = options;  // conditions belong to the completion
   unconditional.if_match.clear();
   unconditional.if_none_match.clear();
@@ -362,7 +364,8 @@ Outcome<PutReply> S3Http::complete_upload(const std::string& bucket, const std::
                  .key = key,
                  .query = {{"uploadId", upload_id}},
                  .body = as_bytes(xml),
-                 .replayable = false};
+                 .replayable = false,
+                 .stop = options.cancel};
   PutOptions conditions;
   conditions.if_match = options.if_match;
   conditions.if_none_match = options.if_none_match;
@@ -376,8 +379,11 @@ Outcome<PutReply> S3Http::complete_upload(const std::string& bucket, const std::
   return out;
 }
 
-Outcome<> S3Http::abort_upload(const std::string& bucket, const std::string& key, const std::string& upload_id) {
-  OUT_TRY(call({.method = "DELETE", .bucket = bucket, .key = key, .query = {{"uploadId", upload_id}}}));
+Outcome<> S3Http::abort_upload(const std::string& bucket, const std::string& key, const std::string& upload_id,
+                               std::optional<std::chrono::milliseconds> within) {
+  S3Call request{.method = "DELETE", .bucket = bucket, .key = key, .query = {{"uploadId", upload_id}}};
+  request.within = within;
+  OUT_TRY(call(request));
   return {};
 }
 
