@@ -346,6 +346,40 @@ TEST_P(NativeSessionTest, AShortIdleTimeIsNotOneSessionForEachRequest) {
   EXPECT_LT(dialled, 20) << "a few, where the machine stood still in between";
 }
 
+// They stood in line at a host that was gone, and each waited for the time-outs of all before him.
+TEST_P(NativeSessionTest, WhoWaitsForAnAttemptThatFailsTakesItsError) {
+  native::Options door;
+  door.idle_timeout = std::chrono::seconds(1);
+  NativeTestServer server({.provider = GetParam(), .cores = 1, .door = door});
+  NativeOptions options = server.options();
+  options.providers = {GetParam()};
+  std::atomic<int> failed{0};
+  std::atomic<bool> is_gone{false};
+  options.dial = [&, dial = make_native_dial(options)](
+                     const NativeEndpoint& endpoint,
+                     const SessionTerms& terms) -> Result<std::unique_ptr<fabric::Link>> {
+    if (!is_gone) return dial(endpoint, terms);
+    ++failed;
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    return fail(Errc::timed_out, "scripted");
+  };
+  auto opened = NativeSession::open(options);
+  ASSERT_TRUE(opened) << describe(opened.error());
+  is_gone = true;
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // idle for so long, another is opened
+  constexpr int callers = 16;
+  std::latch together(callers);
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < callers; ++i) {
+    threads.emplace_back([&] {
+      together.arrive_and_wait();
+      EXPECT_FALSE((*opened)->ping());
+    });
+  }
+  threads.clear();
+  EXPECT_LT(failed, callers / 2) << "each asks twice";
+}
+
 TEST_P(NativeSessionTest, AServerThatIsGoneIsAnErrorNotAHang) {
   auto server = std::make_unique<NativeTestServer>(NativeTestServer::Setup{.provider = GetParam()});
   NativeOptions options = server->options();
