@@ -156,7 +156,7 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   }
   call.answered.resize(items.size(), 0);
   if (std::ranges::find(call.answered, 0) != call.answered.end()) {
-    many_singles(what, items, memory, results, call.answered, options, native_too, transfer);
+    many_singles(what, items, memory, results, call.answered, call.told, options, native_too, transfer);
   }
   for (size_t i = 0; i < items.size(); ++i) transfer.bytes += results[i].error ? 0 : results[i].bytes;
   return transfer;
@@ -164,16 +164,21 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
 
 // Threads of its own: the client's workers may be in such a call themselves.
 void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std::span<const MutableBytes> windows,
-                                std::span<BatchResult> results, std::vector<uint8_t>& answered,
+                                std::span<BatchResult> results, std::vector<uint8_t>& answered, size_t told,
                                 const BatchOptions& options, bool native_too, Transfer& transfer) {
   std::atomic<size_t> next{0};
   std::mutex mutex;
-  size_t leading = 0;
+  size_t leading = told;
   const auto work = [&] {
+    std::vector<std::byte> aside;  // for what the caller has been told of, who has its place again
     for (size_t i = next++; i < items.size(); i = next++) {
       if (answered[i] == 0) {
-        const MutableBytes place =
+        MutableBytes place =
             windows.empty() ? MutableBytes() : windows[items[i].window].subspan(items[i].offset, items[i].size);
+        if (i < told) {
+          aside.resize(place.size());
+          place = aside;
+        }
         results[i].error.reset();
         results[i].bytes = results[i].size = 0;
         Transfer one;

@@ -106,9 +106,10 @@ class ManyRun {
       const size_t arrived = message->arrived();
       for (size_t i = 0; i < arrived; ++i) here_[message->item(i)] = 1;
     }
-    const size_t before = leading_;
-    while (leading_ < here_.size() && (here_[leading_] != 0 || call_.answered[leading_] != 0)) ++leading_;
-    if (leading_ != before) call_.in_order(leading_);
+    const size_t before = call_.told;
+    size_t& leading = call_.told;
+    while (leading < here_.size() && (here_[leading] != 0 || call_.answered[leading] != 0)) ++leading;
+    if (leading != before) call_.in_order(leading);
   }
 
   NativeLanes& lanes_;
@@ -118,7 +119,6 @@ class ManyRun {
   std::vector<std::unique_ptr<ManyMessage>> messages_;  // in flight
   size_t next_ = 0;
   std::vector<uint8_t> here_;
-  size_t leading_ = 0;
   Result<void> outcome_;
 };
 
