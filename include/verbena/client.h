@@ -246,7 +246,8 @@ struct BatchResult {
 };
 struct BatchOptions {
   // get: called with how many of the leading items have arrived, each time that there are more, while the others are on
-  // their way; never twice at once. Must not call the client. Items that failed count when the server has said so.
+  // their way; never twice at once. Must not call the client. Items that failed count when the server has said so. What
+  // it was told of is not written any more.
   std::function<void(size_t)> in_order = {};
 };
 
@@ -371,7 +372,8 @@ class Client {
                         const PutOptions& options = {}) const;
   Outcome<PutReply> put(const std::string& bucket, const std::string& key, std::span<const std::byte> from,
                         const PutOptions& options = {}) const;
-  // Of unknown length, in bounded memory (multipart_threshold plus part_size times parts_in_flight).
+  // Of unknown length, in bounded memory (multipart_threshold plus part_size times parts_in_flight). An append of more
+  // than multipart_threshold is unsupported: it would not be one.
   Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
                                const PutOptions& options = {}) const;
 

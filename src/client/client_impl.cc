@@ -298,11 +298,7 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
   OUT_ASSIGN(auto reply, token_->put(std::move(call), from, checksum, options.md5_etag, reason));
   if (!reply) return PutReply();
   done = true;
-  PutReply out;
-  const ObjectInfo info = client::object_info(*reply, key);
-  out.etag = info.etag;
-  out.version_id = info.version_id;
-  out.headers = client::said_headers(*reply);
+  PutReply out = client::put_reply(*reply);
   out.transfer.door = Via::token;
   out.transfer.provider = token_->provider();
   out.transfer.bytes = from.size();
@@ -357,12 +353,14 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
       return put;
     }
     if (!put && (forced || !change_may_fall_back(put.error(), !is_conditional))) {
+      if (speaks_against_door(put.error())) rest_token(put.error().message);
       return std::unexpected(doubt.about(std::move(put).error()));
     }
     if (put && forced) return fault(ErrorCode::unsupported, why);
-    // A server that does not know tokens has stored what came with it: nothing.
-    doubt.after(put ? ClientError{.code = ErrorCode::outcome_unknown, .message = why} : put.error());
-    if (!put) why = put.error().message;
+    if (!put) {
+      doubt.after(put.error());
+      why = put.error().message;
+    }
     rest_token(why);
     add_reason(reasons, "token", why);
   } else if (token_ && !forced && from.bytes.size() >= options_.token_size_min) {

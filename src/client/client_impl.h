@@ -130,8 +130,8 @@ class Client::Impl {
 
   // A batch by single requests side by side: the items that `answered` does not have.
   void many_singles(Many what, std::span<const BatchItem> items, std::span<const MutableBytes> windows,
-                    std::span<BatchResult> results, std::vector<uint8_t>& answered, const BatchOptions& options,
-                    bool native_too, Transfer& transfer);
+                    std::span<BatchResult> results, std::vector<uint8_t>& answered, size_t told,
+                    const BatchOptions& options, bool native_too, Transfer& transfer);
   Outcome<> single(Many what, const BatchItem& item, MutableBytes memory, BatchResult& result, bool native_too,
                    Transfer& transfer);
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/checksum.h"
+#include "client/client_impl.h"
 #include "client/object_headers.h"
 #include "client/scripted_server.h"
 #include "verbena/client.h"
@@ -83,6 +84,24 @@ TEST(Fallback, APutIsDoneByTokenOnlyWithTheMatchingChecksum) {
   EXPECT_EQ(put->etag, "t");
 }
 
+// A writer goes on at the size that it was told.
+TEST(Fallback, AnAppendByTokenTellsTheObjectsSize) {
+  ScriptedServer server([](const ScriptedRequest& request, int) {
+    const std::string size = request.has("x-amz-write-offset-bytes: 7") ? "x-amz-object-size: 14\r\n" : "";
+    return http_reply(
+        200, size + "etag: \"t\"\r\nx-amz-rdma-reply: 200\r\nx-amz-checksum-crc32c: " + crc_of("payload") + "\r\n", "");
+  });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client);
+  ASSERT_TRUE(client->put("b", "k", bytes_of("payload")));
+  PutOptions options;
+  options.append_at = 7;
+  const auto put = client->put("b", "k", bytes_of("payload"), options);
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_EQ(put->transfer.door, Via::token);
+  EXPECT_EQ(put->object_size, 14u);
+}
+
 TEST(Fallback, ADeclinedPutIsSentWithItsBody) {
   for (const int status : {200, 501}) {
     ScriptedServer server([status](const ScriptedRequest& request, int) {
@@ -126,6 +145,46 @@ TEST(Fallback, AConditionalPutIsNoGuineaPigForAnUnknownServer) {
   ASSERT_TRUE(put);
   ASSERT_EQ(server.requests().size(), 1u);
   EXPECT_FALSE(server.requests()[0].has("x-amz-rdma-token"));
+}
+
+// The body would fail a condition that the first request has changed, or be appended a second time.
+TEST(Fallback, AConditionalPutByTokenWhoseSuccessCannotBeTrustedIsNotMadeAgain) {
+  for (const char* const said : {"", "x-amz-rdma-reply: 200\r\n"}) {
+    ScriptedServer server([&](const ScriptedRequest& request, int number) {
+      if (!request.has("x-amz-rdma-token"))
+        return http_reply(412, "", "<Error><Code>PreconditionFailed</Code></Error>");
+      if (number != 0) return http_reply(200, said, "");
+      return http_reply(200, "x-amz-rdma-reply: 200\r\nx-amz-checksum-crc32c: " + crc_of("payload") + "\r\n", "");
+    });
+    auto client = Client::connect(options_for(server));
+    ASSERT_TRUE(client);
+    ASSERT_TRUE(client->put("b", "k", bytes_of("payload")));
+    PutOptions options;
+    if (*said == '\0') options.if_none_match = "*";
+    if (*said != '\0') options.append_at = 7;
+    const auto put = client->put("b", "k", bytes_of("payload"), options);
+    ASSERT_FALSE(put);
+    EXPECT_EQ(put.error().code, ErrorCode::outcome_unknown) << put.error().message;
+    EXPECT_EQ(server.requests().size(), 2u);
+  }
+}
+
+TEST(Fallback, APartByTokenThatMayHaveArrivedIsNotDeniedByTheBodysRefusal) {
+  ScriptedServer server([](const ScriptedRequest& request, int) {
+    if (request.has("x-amz-rdma-token")) return std::string();
+    return http_reply(503, "", "<Error><Code>SlowDown</Code></Error>");
+  });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client);
+  const client::UploadPart part{.bucket = "b",
+                                .key = "k",
+                                .upload_id = "u",
+                                .number = 1,
+                                .from = bytes_of("payload"),
+                                .checksum = {Algorithm::crc32c, crc_of("payload")}};
+  const auto put = Client::Inside::impl(*client).put_part(part);
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, ErrorCode::outcome_unknown) << put.error().message;
 }
 
 TEST(Fallback, ADeclinedGetUsesTheBody) {
@@ -238,6 +297,21 @@ TEST(Fallback, ARemoveOfAVersionThatMayHaveHappenedIsNotRepeated) {
   BatchResult result;
   (void)client->remove_many(std::span(&item, 1), std::span(&result, 1));
   EXPECT_EQ(result.error, ErrorCode::outcome_unknown);
+  EXPECT_EQ(server.requests().size(), 2u);
+}
+
+TEST(Fallback, ARemoveOfAVersionThatTheServerWasTooLateWithMayHaveHappened) {
+  ScriptedServer server([](const ScriptedRequest&, int) {
+    return http_reply(503, "", "<Error><Code>ServiceUnavailable</Code></Error>");
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  const BatchItem items[] = {{.bucket = "b", .key = "k", .version_id = "v"},
+                             {.bucket = "b", .key = "l", .if_match = "e"}};
+  BatchResult results[2];
+  (void)client->remove_many(items, results);
+  EXPECT_EQ(results[0].error, ErrorCode::outcome_unknown);
+  EXPECT_EQ(results[1].error, ErrorCode::outcome_unknown);
   EXPECT_EQ(server.requests().size(), 2u);
 }
 

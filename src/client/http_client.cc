@@ -303,8 +303,15 @@ Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Dea
     return kept;
   }
   auto connection = std::make_unique<Connection>();
-  VB_ASSIGN(connection->stream, HttpStream::connect(network_->io, options_.host, options_.port, network_->tls.get(),
-                                                    !options_.insecure, deadline, stop));
+  auto stream = HttpStream::connect(network_->io, options_.host, options_.port, network_->tls.get(), !options_.insecure,
+                                    deadline, stop);
+  if (!stream) {
+    // However it failed, nothing of a request has been sent.
+    const Error& why = stream.error();
+    const bool stopped = why == Errc::cancelled;
+    return fail(stopped ? Errc::cancelled : Errc::connection_failed, why.context, why.sys);
+  }
+  connection->stream = std::move(*stream);
   connection->buffer.reserve(read_bytes);
   std::lock_guard lock(mutex_);
   peer_address_ = connection->stream->peer_address();

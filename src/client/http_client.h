@@ -69,8 +69,9 @@ class HttpClient {
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
 
-  // Errors: connection_failed (no connection: nothing was sent), closed (the connection broke after sending began: the
-  // server may have acted), timed_out, malformed, too_large, invalid_argument. Any status is a reply.
+  // Errors: connection_failed (no connection, in time or at all: nothing was sent), closed (the connection broke after
+  // sending began: the server may have acted), timed_out (likewise), malformed, too_large, invalid_argument. Any status
+  // is a reply.
   Result<HttpReply> request(const HttpRequest& request);
 
   const HttpOptions& options() const { return options_; }
@@ -80,7 +81,7 @@ class HttpClient {
   std::string peer_address() const;
   // This machine's address towards the server, likewise.
   std::string local_address() const;
-  // Opens a connection into the pool when there is none. connection_failed, timed_out.
+  // Opens a connection into the pool when there is none. connection_failed.
   Result<void> warm_up();
 
  private:

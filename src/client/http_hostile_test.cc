@@ -232,9 +232,19 @@ TEST(HostileServers, OneThatSpeaksNoTlsIsAFailedConnection) {
     ASSERT_TRUE(client);
     const auto reply = (*client)->request({});
     ASSERT_FALSE(reply);
-    EXPECT_TRUE(reply.error().code == Errc::connection_failed || reply.error().code == Errc::closed)
-        << static_cast<int>(reply.error().code);
+    EXPECT_EQ(reply.error().code, Errc::connection_failed);
   }
+}
+
+// Of a change that is no "perhaps": nothing was sent.
+TEST(HostileServers, OneThatOnlyListensIsAFailedConnection) {
+  HostileServer server([&](HostileServer& self, int fd) { self.wait(fd); }, HostileServer::at_once);
+  auto client = HttpClient::create(
+      {.host = "127.0.0.1", .port = server.port(), .tls = true, .insecure = true, .connect_timeout = 100ms});
+  ASSERT_TRUE(client);
+  const auto reply = (*client)->request({.method = "DELETE"});
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().code, Errc::connection_failed);
 }
 
 }  // namespace

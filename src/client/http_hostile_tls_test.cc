@@ -122,7 +122,7 @@ TEST_F(HostileTls, SessionTicketsWithoutEndDoNotOutliveTheDeadline) {
   HostileServer server(replies_then_tickets(0), HostileServer::at_once);
   HttpOptions options{.host = "127.0.0.1", .port = server.port(), .tls = true, .insecure = true};
   const auto client = HttpClient::create(options).value();
-  expect_timed_out(*client, {.deadline = deadline_in(300ms)});
+  expect_timed_out(*client, {.deadline = deadline_in(1s)});
 }
 
 // The connection was kept, and whether something has come on it is asked before the next request.

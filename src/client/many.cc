@@ -122,6 +122,9 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   OUT_TRY(usable());
   OUT_TRY(client::check_items(items, memory, results.size(), what == Many::get, has_places, !reads));
 
+  if (!reads) {
+    for (const BatchItem& item : items) flush_appends(std::string(item.bucket), std::string(item.key));
+  }
   Transfer transfer;
   client::ManyCall call;
   call.type = type_of(reads, !has_places);
@@ -132,7 +135,9 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   bool native_too = true;
   if (session_) {
     // A refused message was refused before anything of it happened; what was answered is not asked for again.
-    auto done = client::with_retries(retry_, reads, transfer.attempts, [&] { return session_->many(call); });
+    const auto once = [&] { return session_->many(call); };
+    auto done = reads ? client::with_retries(retry_, true, transfer.attempts, once)
+                      : client::with_retries_of_change(retry_, false, transfer.attempts, once);
     transfer.door = Via::native;
     transfer.provider = session_->provider();
     const bool only_native = options_.via == Via::native;
@@ -151,7 +156,7 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   }
   call.answered.resize(items.size(), 0);
   if (std::ranges::find(call.answered, 0) != call.answered.end()) {
-    many_singles(what, items, memory, results, call.answered, options, native_too, transfer);
+    many_singles(what, items, memory, results, call.answered, call.told, options, native_too, transfer);
   }
   for (size_t i = 0; i < items.size(); ++i) transfer.bytes += results[i].error ? 0 : results[i].bytes;
   return transfer;
@@ -159,16 +164,21 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
 
 // Threads of its own: the client's workers may be in such a call themselves.
 void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std::span<const MutableBytes> windows,
-                                std::span<BatchResult> results, std::vector<uint8_t>& answered,
+                                std::span<BatchResult> results, std::vector<uint8_t>& answered, size_t told,
                                 const BatchOptions& options, bool native_too, Transfer& transfer) {
   std::atomic<size_t> next{0};
   std::mutex mutex;
-  size_t leading = 0;
+  size_t leading = told;
   const auto work = [&] {
+    std::vector<std::byte> aside;  // for what the caller has been told of, who has its place again
     for (size_t i = next++; i < items.size(); i = next++) {
       if (answered[i] == 0) {
-        const MutableBytes place =
+        MutableBytes place =
             windows.empty() ? MutableBytes() : windows[items[i].window].subspan(items[i].offset, items[i].size);
+        if (i < told) {
+          aside.resize(place.size());
+          place = aside;
+        }
         results[i].error.reset();
         results[i].bytes = results[i].size = 0;
         Transfer one;
@@ -243,8 +253,9 @@ Outcome<> Client::Impl::single(Many what, const BatchItem& item, MutableBytes me
                      (range.length == 0 ? std::string() : std::to_string(range.offset + range.length - 1)));
   }
   unsigned attempts = 0;
-  OUT_ASSIGN(const auto reply,
-             client::with_retries(retry_, what != Many::remove, attempts, [&] { return s3_->call(call); }));
+  const auto once = [&] { return s3_->call(call); };
+  OUT_ASSIGN(const auto reply, what == Many::remove ? client::with_retries_of_change(retry_, false, attempts, once)
+                                                    : client::with_retries(retry_, true, attempts, once));
   if (what == Many::get) result.bytes = reply.body_bytes;
   fill(result, client::object_info(reply, key));
   transfer.provider = s3_->provider();

@@ -100,6 +100,7 @@ void ManyMessage::choose(size_t room) {
 
 Result<void> ManyMessage::prepare(NativeLane::Body& body) {
   choose(body.out.left());
+  told_ = call_.told;
   wire::BatchHead head;
   head.details = details_of(call_);
   for (const std::string_view bucket : buckets_) head.buckets.add(bucket);
@@ -127,13 +128,15 @@ Result<void> ManyMessage::lend(NativeLane::Body& body, wire::BatchHead& head) {
     staged_at_[i] = sizes[item.window];
     sizes[item.window] += item.size;
   }
+  const bool aside = std::ranges::any_of(items_, [this](uint32_t index) { return was_told(index); });
   const auto access = is_get() ? fabric::Access::server_writes : fabric::Access::server_reads;
   auto all = std::make_unique<LentMany>();
   for (size_t w = 0; w < windows_.size(); ++w) {
     if (sizes[w] == 0) continue;
     Window& window = windows_[w];
     const MutableBytes memory = call_.windows[w].subspan(window.from, window.to - window.from);
-    auto lent = body.link.lend(memory, access);
+    Result<std::unique_ptr<fabric::Lent>> lent = fail(Errc::unsupported);
+    if (!aside) lent = body.link.lend(memory, access);
     if (!lent) {
       VB_ASSIGN(window.staged, body.staging.take(body.link, sizes[w]));
       blocks_.push_back(window.staged);
@@ -172,7 +175,7 @@ Result<void> ManyMessage::lend_progress(NativeLane::Body& body, wire::BatchHead&
 
 Result<void> ManyMessage::encode(NativeLane::Body& body, const wire::BatchHead& head) {
   wire::BatchWriter batch(body.out, call_.type);
-  if (!batch.begin(head)) return fail(Errc::request_header_too_large, "batch: buckets and windows exceed a message");
+  if (!batch.begin(head)) return fail(Errc::unsupported, "batch: buckets and windows exceed a message");
   wire::BatchItem out;
   std::string crc;
   for (size_t i = 0; i < items_.size(); ++i) {
@@ -210,7 +213,7 @@ Result<void> ManyMessage::encode(NativeLane::Body& body, const wire::BatchHead& 
       if (carried) out.fields |= wire::field_inline, out.inline_bytes = bytes;
     }
     if (!batch.add(out)) {
-      if (i == 0) return fail(Errc::request_header_too_large, "batch: an item exceeds a message");
+      if (i == 0) return fail(Errc::unsupported, "batch: an item exceeds a message");
       // The guess was too high: those behind go with the next message.
       while (items_.size() > i) {
         queue_.items.push_front(items_.back());
@@ -270,6 +273,7 @@ Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, ui
   if (entry.length > item.size || (carried && !entry.in_reply && entry.length != 0)) {
     return fail(Errc::malformed, "native: more bytes than there is room for");
   }
+  if (was_told(index)) return {};
   const MutableBytes place = call_.windows[item.window].subspan(item.offset, entry.length);
   if (entry.in_reply) {
     copy_bytes(place.data(), entry.inline_bytes.data(), place.size());

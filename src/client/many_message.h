@@ -48,6 +48,8 @@ class ManyMessage final : public NativeCall {
   bool is_get() const { return call_.type == native::wire::Type::get_many; }
   bool is_put() const { return call_.type == native::wire::Type::put_many; }
   bool in_message(const BatchItem& item) const;
+  // Its bytes have arrived before, and only its result is wanted.
+  bool was_told(uint32_t index) const { return index < told_; }
   void choose(size_t room);
   Result<void> lend(NativeLane::Body& body, native::wire::BatchHead& head);
   Result<void> lend_progress(NativeLane::Body& body, native::wire::BatchHead& head);
@@ -57,6 +59,7 @@ class ManyMessage final : public NativeCall {
   ManyCall& call_;
   ManyQueue& queue_;
   std::vector<uint32_t> items_;
+  size_t told_ = 0;  // of the call, when this was written
   std::vector<std::string_view> buckets_;
   std::vector<uint8_t> bucket_numbers_;
   std::vector<uint64_t> staged_at_;

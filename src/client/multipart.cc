@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t parts_max = 10'000;  // S3
 constexpr uint64_t stream_native_max = 5 * GiB;
+constexpr std::chrono::milliseconds abort_after_cancel{500};  // whoever cancels does not wait for a frozen server
 
 struct SentPart {
   client::CompletedPart part;
@@ -34,13 +35,12 @@ struct Client::Impl::Upload {
 
 Outcome<PutReply> Client::Impl::put_part_once(const client::UploadPart& part) {
   std::string reason;
+  client::Doubt doubt;
   if (wants_token(part.from.size())) {
     auto reply = token_->put(client::part_call(part), part.from, part.checksum, part.md5_etag, reason);
     if (reply && *reply) {
-      PutReply put;
-      put.etag = client::object_info(**reply, {}).etag;
+      PutReply put = client::put_reply(**reply);
       if (put.etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
-      put.headers = client::said_headers(**reply);
       put.transfer.door = Via::token;
       put.transfer.provider = token_->provider();
       return put;
@@ -49,13 +49,17 @@ Outcome<PutReply> Client::Impl::put_part_once(const client::UploadPart& part) {
     if (options_.via == Via::token) {
       return reply ? fault(ErrorCode::unsupported, reason) : std::unexpected(std::move(reply).error());
     }
-    if (!reply) reason = reply.error().message;
+    if (!reply) {
+      doubt.after(reply.error());
+      reason = reply.error().message;
+    }
     rest_token(reason);
   }
-  OUT_ASSIGN(PutReply put, s3_->put_part(part));
-  put.transfer.door = Via::http;
-  put.transfer.provider = s3_->provider();
-  put.transfer.fell_back_reason = reason;
+  auto put = s3_->put_part(part);
+  if (!put) return std::unexpected(doubt.about(std::move(put).error()));
+  put->transfer.door = Via::http;
+  put->transfer.provider = s3_->provider();
+  put->transfer.fell_back_reason = reason;
   return put;
 }
 
@@ -65,7 +69,7 @@ Outcome<PutReply> Client::Impl::put_part(const client::UploadPart& part) {
   if (part.stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
   unsigned attempts = 0;
   const auto once = [&] { return put_part_once(part); };
-  auto put = client::with_retries(retry_, true, attempts, once, part.stop);
+  auto put = client::with_retries_of_change(retry_, true, attempts, once, part.stop);
   if (!put && part.stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
   if (!put) return put;
   put->transfer.bytes = part.from.size();
@@ -91,13 +95,19 @@ Outcome<PutReply> Client::Impl::finish_upload(Upload& upload, const PutOptions& 
     parts.push_back(std::move(sent.part));
   }
   unsigned attempts = 0;
-  Outcome<PutReply> done = client::with_retries_of_change(retry_, false, attempts, [&]() -> Outcome<PutReply> {
-    if (upload.failure) return std::unexpected(*upload.failure);
-    return s3_->complete_upload(upload.bucket, upload.key, upload.id, parts, whole, options);
-  });
+  Outcome<PutReply> done = client::with_retries_of_change(
+      retry_, false, attempts,
+      [&]() -> Outcome<PutReply> {
+        if (upload.failure) return std::unexpected(*upload.failure);
+        return s3_->complete_upload(upload.bucket, upload.key, upload.id, parts, whole, options);
+      },
+      upload.stop);
   if (!done) {
+    const bool is_cancelled = upload.stop.stop_requested();
+    if (is_cancelled) done = fault(ErrorCode::cancelled, "cancelled by the caller");
     // Whether the completion happened may be unknown; an abort after it is harmless (no such upload).
-    if (auto aborted = s3_->abort_upload(upload.bucket, upload.key, upload.id); !aborted) {
+    const auto within = is_cancelled ? std::optional(abort_after_cancel) : std::nullopt;
+    if (auto aborted = s3_->abort_upload(upload.bucket, upload.key, upload.id, within); !aborted) {
       done.error().message += " (and the unfinished upload could not be aborted)";
     }
     return done;
@@ -110,7 +120,11 @@ Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std:
                                            const NextPart& next, const PutOptions& options) {
   Upload upload{bucket, key, {}, options.cancel, {}, {}, {}};
   // One too many is an upload that nobody completes.
-  OUT_ASSIGN(upload.id, retried(true, [&] { return s3_->create_upload(bucket, key, options); }));
+  unsigned creations = 0;
+  const auto create = [&] { return s3_->create_upload(bucket, key, options); };
+  auto created = client::with_retries(retry_, true, creations, create, upload.stop);
+  if (!created && upload.stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
+  OUT_ASSIGN(upload.id, std::move(created));
 
   std::mutex source;  // `next` is called by one thread at a time, in order
   int next_number = 1;
@@ -151,7 +165,9 @@ Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std:
                                     .checksum = {Algorithm::crc32c, checksum},
                                     .md5_etag = options.md5_etag,
                                     .stop = upload.stop};
-      auto put = retried(true, [&] { return put_part_once(part); });
+      unsigned attempts = 0;
+      const auto once = [&] { return put_part_once(part); };
+      auto put = client::with_retries_of_change(retry_, true, attempts, once, part.stop);
       if (!put) return fail_upload(std::move(put).error());
       sent.transfer = std::move(put->transfer);
       sent.part = {number, std::move(put->etag), checksum};
@@ -215,6 +231,7 @@ Outcome<PutReply> Client::Impl::put_stream(const std::string& bucket, const std:
   OUT_ASSIGN(const bool ended, read_up_to(from, whole_max, first));
   if (ended) return put(bucket, key, {first, nullptr}, options);
   if (native_only) return fault(ErrorCode::too_large, "the native door takes up to 5 GiB from a stream");
+  if (options.append_at) return fault(ErrorCode::unsupported, "a stream is appended up to multipart_threshold");
   flush_appends(bucket, key);
   if (!options.checksum.empty()) {
     return fault(ErrorCode::unsupported, "a checksum given beforehand is checked of streams up to multipart_threshold");

@@ -32,6 +32,7 @@ struct NativeCall {
   uint64_t received_before = 0;  // the lane's count of messages when this was sent
   Result<void> outcome;
   bool done = false;
+  bool leaving = false;  // it is being written and sent, by the thread that will say how that went: nobody else ends it
   bool asynchronous = false;
   bool patient = false;                // no answer in time says nothing of the server
   std::unique_ptr<fabric::Lent> lent;  // withdrawn when the call is done, before anyone learns of it

@@ -51,7 +51,7 @@ void NativeLane::let_in(Lock& lock) {
 Result<void> NativeLane::run(NativeCall& call, const Prepare& prepare) {
   Lock lock = enter();
   VB_TRY(take_slot(lock, call));
-  if (auto sent = submit(call, prepare); !sent) {
+  if (auto sent = submit(lock, call, prepare); !sent) {
     call.lent.reset();
     if (!call.done) free_slot(call);
     fire(lock);
@@ -66,7 +66,7 @@ Result<void> NativeLane::post(NativeCall& call, const Prepare& prepare, bool pat
   Lock lock = enter();
   if (!patient && free_slots_.empty() && !broken_) return fail(Errc::would_block, "native: no credit");
   VB_TRY(take_slot(lock, call));
-  auto sent = submit(call, prepare);
+  auto sent = submit(lock, call, prepare);
   if (!sent) {
     call.lent.reset();
     if (!call.done) free_slot(call);
@@ -110,7 +110,7 @@ void NativeLane::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) 
   AsyncCall& started = *call.release();
   started.asynchronous = true;
   ++async_in_flight_;
-  if (auto sent = submit(started, prepare); !sent && !started.done) {
+  if (auto sent = submit(lock, started, prepare); !sent && !started.done) {
     started.lent.reset();  // nobody was told of it
     finish(started, sent, Answer::missing);
   }
@@ -120,14 +120,33 @@ void NativeLane::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) 
 }
 
 // With a slot taken, which the call keeps when this fails.
-Result<void> NativeLane::submit(NativeCall& call, const Prepare& prepare) {
+Result<void> NativeLane::submit(Lock& lock, NativeCall& call, const Prepare& prepare) {
+  call.leaving = true;
+  auto sent = take_turn(lock, call);
+  if (sent) sent = write(lock, call, prepare);
+  call.leaving = false;
+  return sent;
+}
+
+// Behind a message that the link does not take.
+Result<void> NativeLane::take_turn(Lock& lock, const NativeCall& call) {
+  while (buffer_waits_ && !broken_) {
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: the link takes no message");
+    buffer_free_.wait_until(lock, std::min(deadline_in(lane_nap), call.deadline));
+  }
+  if (broken_) return fail(Errc::closed, "native: the session is broken");
+  return {};
+}
+
+Result<void> NativeLane::write(Lock& lock, NativeCall& call, const Prepare& prepare) {
   wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
   Body body{out, *link_, staging_};
   auto prepared = prepare(body);
-  if (prepared && !out.ok()) prepared = fail(Errc::request_header_too_large, "native: request exceeds a message");
+  if (prepared && !out.ok()) prepared = fail(Errc::unsupported, "native: request exceeds a message");
   if (prepared) {
     add_trace(call, body);
-    return transmit(call, body.flags, out.size());
+    return transmit(lock, call, body.flags, out.size());
   }
   // Nothing is lent or allocated on a link that is closed: others must learn that it is, and open another.
   if (prepared.error() == Errc::closed) break_off(prepared.error());
@@ -180,7 +199,7 @@ Result<void> NativeLane::take_slot(Lock& lock, NativeCall& call) {
   return {};
 }
 
-Result<void> NativeLane::transmit(NativeCall& call, uint8_t flags, size_t body_size) {
+Result<void> NativeLane::transmit(Lock& lock, NativeCall& call, uint8_t flags, size_t body_size) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - SteadyClock::now()).count();
   const wire::Header header{.type = static_cast<uint8_t>(call.type),
                             .flags = flags,
@@ -190,8 +209,8 @@ Result<void> NativeLane::transmit(NativeCall& call, uint8_t flags, size_t body_s
                             .body_length = static_cast<uint32_t>(body_size),
                             .timeout_ms = static_cast<uint32_t>(std::clamp<int64_t>(left, 1, 0xffffffff))};
   const size_t size = wire::seal(setup_.keys.to_server, header, buffer_);
-  call.received_before = received_;
   for (;;) {
+    call.received_before = received_;
     auto sent = link_->send(Bytes(buffer_).first(size));
     if (sent) return {};
     if (sent.error() != Errc::would_block) {
@@ -199,8 +218,18 @@ Result<void> NativeLane::transmit(NativeCall& call, uint8_t flags, size_t body_s
       return fail(Errc::closed, "native: the link broke", sent.error().sys);
     }
     poll_once();
+    if (!broken_) expire(SteadyClock::now());
     if (broken_) return fail(Errc::closed, "native: the link broke");
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
     if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: the link takes no message");
+    // Others see to their own, and who has been answered goes.
+    buffer_waits_ = true;
+    lock.unlock();
+    sched_yield();
+    lock = enter();
+    buffer_waits_ = false;
+    buffer_free_.notify_one();
+    if (broken_) return fail(Errc::closed, "native: the link broke");
   }
 }
 
@@ -229,17 +258,21 @@ void NativeLane::await(Lock& lock, NativeCall& call) {
 template <class Until>
 void NativeLane::lead(Lock& lock, Until until, Deadline awake_by) {
   last_progress_ = SteadyClock::now();
+  Deadline looked = last_progress_;
   while (!until() && !broken_) {
     const uint64_t before = received_;
     poll_once();
     if (!unwanted_.empty()) [[unlikely]]
-      end_unwanted();
+      end_unwanted(lock);
     if (!finished_.empty()) fire(lock);
-    if (received_ != before) continue;
-    const auto now = SteadyClock::now();
+    // However much comes: others have their deadlines and wishes, and want to be let in.
+    if (received_ != before && last_progress_ - looked < lane_nap) continue;
+    const auto now = looked = SteadyClock::now();
     expire(now);
     if (until() || broken_) break;
-    if (now - last_progress_ > setup_.spin_for) {
+    if (received_ != before) {
+      // More may be there already.
+    } else if (now - last_progress_ > setup_.spin_for) {
       link_waits_ = true;
       if (entering_.load() == 0) link_->wait(std::min(now + lane_nap, awake_by));
       link_waits_ = false;
@@ -280,7 +313,8 @@ void NativeLane::receive(Bytes message) {
     return break_off({.code = Errc::closed, .sys = 0, .context = "native: the server ended the session"});
   }
   const uint64_t slot = header->request & 0xffffffff;
-  if (slot >= slots_.size() || slots_[slot] == nullptr || slots_[slot]->request != header->request) {
+  if (slot >= slots_.size() || slots_[slot] == nullptr || slots_[slot]->request != header->request ||
+      slots_[slot]->leaving) {
     return receive_late(*header, wire::body_of(message));
   }
   NativeCall& call = *slots_[slot];
@@ -305,16 +339,17 @@ void NativeLane::receive_late(const wire::Header& header, Bytes body) {
 }
 
 // Not from inside a poll: while a message waits for its way out, it is in the buffer.
-void NativeLane::end_unwanted() {
+void NativeLane::end_unwanted(Lock& lock) {
+  if (buffer_waits_) return;
   for (const uint64_t watch : std::exchange(unwanted_, {})) {
-    if (broken_) return;
+    if (broken_ || buffer_waits_) return;
     CodeCall end;
     end.type = wire::Type::watch_end;
     end.request = ~uint64_t{0};  // of no slot: the answer is passed over
     end.deadline = deadline_in(end_patience);
     wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
     encode(out, wire::WatchEnd{.watch = watch});
-    (void)transmit(end, 0, out.size());  // it ends by itself, too, when nobody asks
+    (void)transmit(lock, end, 0, out.size());  // it ends by itself, too, when nobody asks
   }
 }
 
@@ -322,7 +357,7 @@ void NativeLane::end_watch(uint64_t watch) {
   Lock lock = enter();
   if (closing_ || broken_) return;
   unwanted_.push_back(watch);
-  end_unwanted();
+  end_unwanted(lock);
   fire(lock);
 }
 
@@ -345,7 +380,7 @@ void NativeLane::finish(NativeCall& call, Result<void> outcome, Answer answer) {
 void NativeLane::expire(Deadline now) {
   bool revoked = false;
   for (NativeCall* call : slots_) {
-    if (call == nullptr) continue;
+    if (call == nullptr || call->leaving) continue;
     if (call->stop.stop_requested()) {
       revoked = revoked || call->lent != nullptr;
       finish(*call, fail(Errc::cancelled, "native: the caller's wish"), Answer::missing);
@@ -365,9 +400,11 @@ void NativeLane::expire(Deadline now) {
 void NativeLane::break_off(Error why) {
   broken_ = true;
   for (NativeCall* call : slots_) {
-    if (call != nullptr) finish(*call, fail(Errc::closed, why.context, why.sys), Answer::missing);
+    if (call == nullptr || call->leaving) continue;
+    finish(*call, fail(Errc::closed, why.context, why.sys), Answer::missing);
   }
   slot_freed_.notify_all();
+  buffer_free_.notify_all();
 }
 
 // Runs the completions of what has finished, outside the lock.
@@ -429,11 +466,11 @@ void NativeLane::close() {
   Lock lock = enter();
   if (closing_) return;
   closing_ = true;
-  if (!broken_) {
+  if (!broken_ && !buffer_waits_) {
     CodeCall bye;
     bye.type = wire::Type::bye;
     bye.deadline = deadline_in(bye_patience);
-    (void)transmit(bye, 0, 0);
+    (void)transmit(lock, bye, 0, 0);
   }
   break_off({.code = Errc::closed, .sys = 0, .context = "native: the session was closed"});
   fire(lock);

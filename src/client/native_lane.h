@@ -74,10 +74,12 @@ class NativeLane {
   using Lock = std::unique_lock<std::mutex>;
   Lock enter();
   void let_in(Lock& lock);
-  Result<void> submit(NativeCall& call, const Prepare& prepare);
+  Result<void> submit(Lock& lock, NativeCall& call, const Prepare& prepare);
+  Result<void> take_turn(Lock& lock, const NativeCall& call);
+  Result<void> write(Lock& lock, NativeCall& call, const Prepare& prepare);
   void free_slot(NativeCall& call);
   std::vector<uint32_t>& free_for(const NativeCall& call);
-  Result<void> transmit(NativeCall& call, uint8_t flags, size_t body_size);
+  Result<void> transmit(Lock& lock, NativeCall& call, uint8_t flags, size_t body_size);
   Result<void> take_slot(Lock& lock, NativeCall& call);
   void add_trace(const NativeCall& call, Body& body) const;
   void await(Lock& lock, NativeCall& call);
@@ -87,7 +89,7 @@ class NativeLane {
   void poll_once();
   void receive(Bytes message);
   void receive_late(const native::wire::Header& header, Bytes body);
-  void end_unwanted();
+  void end_unwanted(Lock& lock);
   enum class Answer { came, missing };
   void finish(NativeCall& call, Result<void> outcome, Answer answer);
   void expire(Deadline now);
@@ -114,6 +116,8 @@ class NativeLane {
   uint32_t generation_ = 0;  // the high half
   std::condition_variable slot_freed_;
   std::vector<std::byte> buffer_;  // of the message being sent
+  bool buffer_waits_ = false;      // with a message that the link does not take yet
+  std::condition_variable buffer_free_;
   // Watches of the server's that nobody here wants, which it is to be told.
   std::vector<uint64_t> unwanted_;
   uint64_t last_sequence_ = 0;

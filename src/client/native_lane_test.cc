@@ -21,6 +21,8 @@ struct Script {
   std::atomic<bool> closed{false};
   bool revoking_closes = false;
   std::vector<std::vector<std::byte>> replies;  // handed over by poll(), one each
+  bool floods = false;                          // poll() then brings a reply to nobody each time
+  uint64_t flooded = 0;
   std::vector<std::vector<std::byte>> sent;
 };
 
@@ -37,6 +39,23 @@ class ScriptedLent final : public fabric::Lent {
   fabric::WindowDescriptor descriptor_{};
 };
 
+constexpr uint64_t scripted_session = 7;
+
+std::vector<std::byte> reply_to(uint64_t request, uint64_t sequence, Errc code) {
+  std::vector<std::byte> reply(wire::frame_size + 2);
+  wire::Writer body(MutableBytes(reply).subspan(wire::header_size, 2));
+  wire::encode_error(body, code);
+  const wire::Header header{.type = static_cast<uint8_t>(wire::Type::get) | wire::reply_bit,
+                            .flags = 0,
+                            .session = scripted_session,
+                            .sequence = sequence,
+                            .request = request,
+                            .body_length = 2,
+                            .timeout_ms = 0};
+  wire::seal(native::wire::LaneKeys{}.to_client, header, reply);
+  return reply;
+}
+
 class ScriptedLink final : public fabric::Link {
  public:
   explicit ScriptedLink(Script& script) : script_(script) {}
@@ -50,6 +69,7 @@ class ScriptedLink final : public fabric::Link {
   }
   Result<size_t> poll(const OnMessage& handler) override {
     if (script_.closed) return fail(Errc::closed, "scripted: closed");
+    if (script_.floods) script_.replies.push_back(reply_to(99, ++script_.flooded, Errc::ok));
     if (script_.replies.empty()) return 0;
     const auto reply = std::move(script_.replies.front());
     script_.replies.erase(script_.replies.begin());
@@ -69,11 +89,10 @@ class ScriptedLink final : public fabric::Link {
 
 class NativeLaneTest : public testing::Test {
  protected:
-  static constexpr uint64_t session = 7;
   NativeLaneTest() {
     NativeLane::Setup setup;
     setup.endpoint.message_size_max = 4096;
-    setup.session = session;
+    setup.session = scripted_session;
     setup.credits = 4;
     setup.trace_context = true;
     lane_ = std::make_unique<NativeLane>(std::make_unique<ScriptedLink>(script_), std::move(setup));
@@ -126,20 +145,61 @@ TEST_F(NativeLaneTest, ALinkThatTakesNoMessageEndsTheCallWithItsDeadline) {
   EXPECT_EQ(error_, Errc::timed_out);
 }
 
+// The others behind it, too.
+TEST_F(NativeLaneTest, ALinkThatTakesNoMessageKeepsNobodyFromHisOwnDeadlineOrWish) {
+  script_.send = fail(Errc::would_block, "scripted: full");
+  std::stop_source stop;
+  std::jthread first([&] {
+    CodeCall call;
+    call.type = wire::Type::get;
+    call.deadline = deadline_in(60s);
+    call.stop = stop.get_token();
+    EXPECT_EQ(lane_->run(call, nothing_to_say).error(), Errc::cancelled);
+  });
+  const auto begun = SteadyClock::now();
+  CodeCall call;
+  call.type = wire::Type::get;
+  call.deadline = deadline_in(50ms);
+  EXPECT_EQ(lane_->run(call, nothing_to_say).error(), Errc::timed_out);
+  stop.request_stop();
+  first.join();
+  EXPECT_LT(SteadyClock::now() - begun, 30s);
+}
+
+TEST_F(NativeLaneTest, AServerThatNeverPausesKeepsNobodyBeyondHisDeadlineOrWish) {
+  script_.floods = true;
+  CodeCall late, cancelled;
+  late.type = cancelled.type = wire::Type::get;
+  late.deadline = deadline_in(50ms);
+  EXPECT_EQ(lane_->run(late, nothing_to_say).error(), Errc::timed_out);
+  std::stop_source stop;
+  cancelled.deadline = deadline_in(60s);
+  cancelled.stop = stop.get_token();
+  stop.request_stop();
+  EXPECT_EQ(lane_->run(cancelled, nothing_to_say).error(), Errc::cancelled);
+}
+
+// docs/native-protocol.md: codes of the house are never sent, and would say what only this end can know.
+TEST_F(NativeLaneTest, ACodeThatNoServerSendsIsMalformed) {
+  uint64_t sequence = 0;
+  for (const Errc code : {Errc::connection_failed, Errc::cancelled, Errc::out_of_memory, Errc::too_large}) {
+    CodeCall call;
+    call.type = wire::Type::get;
+    call.deadline = deadline_in(10s);
+    const auto prepare = [&](NativeLane::Body&) -> Result<void> {
+      script_.replies.push_back(reply_to(call.request, ++sequence, code));
+      return {};
+    };
+    EXPECT_EQ(lane_->run(call, prepare).error(), code == Errc::too_large ? code : Errc::malformed);
+  }
+}
+
 // On tcp, to take back a window whose answer did not come closes the link.
 TEST_F(NativeLaneTest, ALaneWhoseLinkWasClosedByATimeoutIsBrokenAlthoughOtherRepliesHadCome) {
   script_.revoking_closes = true;
   // A reply to nobody's request, which yet says that the server lives.
-  std::vector<std::byte> memory(64), reply(wire::frame_size + 2);
-  const wire::Header header{.type = static_cast<uint8_t>(wire::Type::get) | wire::reply_bit,
-                            .flags = 0,
-                            .session = session,
-                            .sequence = 1,
-                            .request = 99,
-                            .body_length = 2,
-                            .timeout_ms = 0};
-  wire::seal(native::wire::LaneKeys{}.to_client, header, reply);
-  script_.replies.push_back(reply);
+  std::vector<std::byte> memory(64);
+  script_.replies.push_back(reply_to(99, 1, Errc::ok));
   CodeCall call;
   call.type = wire::Type::get;
   call.deadline = deadline_in(50ms);
@@ -179,7 +239,7 @@ TEST_F(NativeLaneTest, AWatchWhoseAnswerCameTooLateIsEnded) {
   encode(body, wire::WatchStarted{.watch = 42});
   const wire::Header header{.type = static_cast<uint8_t>(wire::Type::watch) | wire::reply_bit,
                             .flags = 0,
-                            .session = session,
+                            .session = scripted_session,
                             .sequence = 1,
                             .request = watch.request,
                             .body_length = 10,

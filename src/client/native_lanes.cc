@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "client/native_dial.h"
 #include "client/native_handshake.h"
+#include "client/retry.h"
 
 namespace verbena::client {
 
@@ -36,7 +37,13 @@ Result<std::shared_ptr<NativeLanes>> NativeLanes::open(const NativeOptions& opti
   std::optional<SessionTerms> terms;
   for (const std::string& provider : options.providers) {
     if (!terms) {
-      VB_ASSIGN(terms, request_session(options));
+      auto asked = request_session(options);
+      // However it broke off: what the session was wanted for has not been sent.
+      if (!asked && (may_have_happened(asked.error()) || asked.error() == Errc::too_large)) {
+        return fail(Errc::connection_failed, asked.error().context, asked.error().sys);
+      }
+      if (!asked) return std::unexpected(asked.error());
+      terms = std::move(*asked);
     }
     auto lanes = connect(*terms, options, dial, provider);
     if (!lanes) {

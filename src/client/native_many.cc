@@ -14,10 +14,6 @@ namespace wire = native::wire;
 constexpr size_t in_flight_max = 4;  // messages of one batch on one lane: the next is served while one is answered
 constexpr std::chrono::microseconds short_while{200}, long_while{2000};  // of one lane before the next is looked at
 
-bool leaves_doubt(const Error& error) {
-  return error == Errc::service_unavailable || may_have_happened(from_error(error, ""));
-}
-
 class ManyRun {
  public:
   ManyRun(NativeLanes& lanes, ManyCall& call) : lanes_(lanes), call_(call), deadline_(deadline_in(call.timeout)) {
@@ -77,7 +73,8 @@ class ManyRun {
   // A message failed. Of writes that one is told which may have happened: what was refused could be repeated.
   void note(const Result<void>& failed) {
     const bool writes = call_.type == wire::Type::put_many || call_.type == wire::Type::delete_many;
-    if (outcome_ || (writes && leaves_doubt(failed.error()) && !leaves_doubt(outcome_.error()))) outcome_ = failed;
+    if (outcome_ || (writes && may_have_happened(failed.error()) && !may_have_happened(outcome_.error())))
+      outcome_ = failed;
   }
 
   // For one of the messages. True: something was answered.
@@ -109,9 +106,10 @@ class ManyRun {
       const size_t arrived = message->arrived();
       for (size_t i = 0; i < arrived; ++i) here_[message->item(i)] = 1;
     }
-    const size_t before = leading_;
-    while (leading_ < here_.size() && (here_[leading_] != 0 || call_.answered[leading_] != 0)) ++leading_;
-    if (leading_ != before) call_.in_order(leading_);
+    const size_t before = call_.told;
+    size_t& leading = call_.told;
+    while (leading < here_.size() && (here_[leading] != 0 || call_.answered[leading] != 0)) ++leading;
+    if (leading != before) call_.in_order(leading);
   }
 
   NativeLanes& lanes_;
@@ -121,7 +119,6 @@ class ManyRun {
   std::vector<std::unique_ptr<ManyMessage>> messages_;  // in flight
   size_t next_ = 0;
   std::vector<uint8_t> here_;
-  size_t leading_ = 0;
   Result<void> outcome_;
 };
 

@@ -19,6 +19,9 @@ struct ManyCall {
   bool verify = false;   // whole objects that were read, where the server knows a checksum
   bool checked = false;  // bytes that are written go with their CRC32C
   std::function<void(size_t)> in_order;
+  // How many of the leading items in_order has been told of. Their places are the caller's again: one whose answer has
+  // been lost is asked for once more for its result alone.
+  size_t told = 0;
   std::chrono::milliseconds timeout{30'000};
   // Which items have their result. A call that failed can be made again: it does the others.
   std::vector<uint8_t> answered;

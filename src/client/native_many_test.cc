@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 
+#include "client/native_dial.h"
 #include "client/native_test_server.h"
 
 namespace verbena::client {
@@ -162,6 +163,84 @@ TEST_P(NativeManyTest, SeveralCallersShareTheCredits) {
   }
   callers.clear();
   EXPECT_EQ(good, 4);
+}
+
+// Brings no messages while it is held; meanwhile the server reaches what was lent all the same.
+class HeldLink final : public fabric::Link {
+ public:
+  enum State { open, held, broken };
+  HeldLink(std::unique_ptr<fabric::Link> link, std::shared_ptr<std::atomic<State>> state)
+      : link_(std::move(link)), state_(std::move(state)) {}
+  std::string_view provider() const override { return link_->provider(); }
+  std::string address() const override { return link_->address(); }
+  size_t message_size_max() const override { return link_->message_size_max(); }
+  Result<void> send(Bytes message) override { return link_->send(message); }
+  Result<size_t> poll(const OnMessage& handler) override {
+    if (*state_ == broken) return fail(Errc::closed, "test: broken");
+    return *state_ == held ? Result<size_t>(0) : link_->poll(handler);
+  }
+  void wait(Deadline deadline) override { link_->wait(deadline); }
+  void wake() override { link_->wake(); }
+  Result<std::unique_ptr<fabric::Lent>> lend(MutableBytes memory, fabric::Access access) override {
+    return link_->lend(memory, access);
+  }
+  Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override { return link_->allocate(size); }
+
+ private:
+  std::unique_ptr<fabric::Link> link_;
+  std::shared_ptr<std::atomic<State>> state_;
+};
+
+// A session that breaks is replaced, and what was not answered asked for again.
+TEST(NativeManyInOrder, WhatTheCallerWasToldOfIsHisAlsoWhenTheSessionBreaks) {
+  NativeTestServer server({.cores = 1});
+  NativeOptions options = server.options();
+  options.providers = {"local"};
+  std::vector<std::shared_ptr<std::atomic<HeldLink::State>>> links;
+  options.dial = [&, dial = make_native_dial(options)](
+                     const NativeEndpoint& endpoint,
+                     const SessionTerms& terms) -> Result<std::unique_ptr<fabric::Link>> {
+    VB_ASSIGN(auto link, dial(endpoint, terms));
+    links.push_back(std::make_shared<std::atomic<HeldLink::State>>(HeldLink::open));
+    return std::make_unique<HeldLink>(std::move(link), links.back());
+  };
+  auto session = NativeSession::open(options);
+  ASSERT_TRUE(session) << describe(session.error());
+  constexpr size_t count = 8, size = 1000;
+  std::vector<std::string> keys;
+  for (size_t i = 0; i < count; ++i) keys.push_back("k" + std::to_string(i));
+  std::vector<BatchItem> items;
+  for (size_t i = 0; i < count; ++i) {
+    server.store.put("bucket", keys[i], std::string(size, 's'));
+    items.push_back({.bucket = "bucket", .key = keys[i], .offset = i * size, .size = size});
+  }
+  const auto memory = *(*session)->allocate(count * size);
+  const MutableBytes window = memory->bytes().first(count * size);
+  std::ranges::fill(window, std::byte{0});
+  std::vector<BatchResult> results(count);
+  ManyCall get;
+  get.items = items;
+  get.windows = std::span(&window, 1);
+  get.results = results;
+  size_t told = 0;
+  get.in_order = [&](size_t n) {
+    EXPECT_GT(n, told);
+    EXPECT_EQ(as_text(window.subspan(told * size, (n - told) * size)), std::string((n - told) * size, 's'));
+    std::ranges::fill(window.first(n * size), std::byte{'u'});  // the caller uses them
+    told = n;
+    *links.front() = HeldLink::broken;
+  };
+  *links.front() = HeldLink::held;
+  const auto once = [&](NativeLanes& lanes) { return run_many(lanes, get); };
+  const auto done = (*session)->with_lanes(true, once);
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(links.size(), 2u);
+  EXPECT_EQ(told, count);
+  for (const BatchResult& result : results) {
+    EXPECT_FALSE(result.error);
+    EXPECT_EQ(result.bytes, size);
+  }
+  EXPECT_EQ(as_text(window), std::string(count * size, 'u'));
 }
 
 INSTANTIATE_TEST_SUITE_P(Fabrics, NativeManyTest, testing::Values("local", "tcp"));

@@ -1,10 +1,12 @@
 #include "client/native_session.h"
 
+#include <condition_variable>
 #include <mutex>
 
 #include "client/native_dial.h"
 #include "client/native_lanes.h"
 #include "client/native_request.h"
+#include "client/retry.h"
 
 namespace verbena::client {
 namespace {
@@ -30,16 +32,31 @@ struct NativeSession::State {
     dial = options.dial ? options.dial : make_native_dial(options);
   }
 
-  // The session to use now, opened anew if the last one broke.
+  // The session to use now, opened anew if the last one broke. An attempt that fails while callers wait for it was
+  // theirs, too: else each would wait for all before him.
   Result<std::shared_ptr<NativeLanes>> lanes() {
-    std::lock_guard lock(mutex);
+    std::unique_lock lock(mutex);
+    const uint64_t failures_before = failures;
+    opened.wait(lock, [&] { return !opening || failures != failures_before; });
+    if (failures != failures_before) return std::unexpected(failure);
     if (closed) return fail(Errc::closed, "native: the session was closed");
     if (current == nullptr || current->stale()) {
       // Requests in flight on the old one may still use it. It is let go here, on a caller's thread: its own progress
       // thread could not join itself.
       if (current != nullptr) retired.push_back(std::move(current));
       std::erase_if(retired, [](const auto& old) { return old.use_count() == 1; });
-      VB_ASSIGN(current, NativeLanes::open(options, dial));
+      opening = true;
+      lock.unlock();
+      auto made = NativeLanes::open(options, dial);
+      lock.lock();
+      opening = false;
+      opened.notify_all();
+      if (!made) {
+        ++failures;
+        failure = made.error();
+        return std::unexpected(failure);
+      }
+      current = std::move(*made);
     }
     current->touch();
     return current;
@@ -52,8 +69,9 @@ struct NativeSession::State {
     Result<T> first = once<T>(request);
     if (first || !lost(first.error()) || !repeatable) return first;
     Result<T> second = once<T>(request);
-    const bool nothing = !second && (second.error() == Errc::connection_failed || second.error() == Errc::slow_down);
-    if (changes && nothing) return fail(Errc::closed, second.error().context, second.error().sys);
+    if (changes && !second && nothing_was_done(second.error())) {
+      return fail(Errc::closed, second.error().context, second.error().sys);
+    }
     return second;
   }
   template <class T, class Request>
@@ -72,6 +90,10 @@ struct NativeSession::State {
   std::shared_ptr<NativeLanes> current;
   std::vector<std::shared_ptr<NativeLanes>> retired;
   bool closed = false;
+  bool opening = false;  // a caller does, without the mutex
+  std::condition_variable opened;
+  uint64_t failures = 0;  // of attempts to open one
+  Error failure;          // of the last of them
 };
 
 NativeSession::NativeSession(std::shared_ptr<State> state) : state_(std::move(state)) {}

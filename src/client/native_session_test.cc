@@ -11,6 +11,7 @@
 
 #include "client/native_dial.h"
 #include "client/native_test_server.h"
+#include "client/scripted_server.h"
 
 namespace verbena::client {
 namespace {
@@ -345,6 +346,40 @@ TEST_P(NativeSessionTest, AShortIdleTimeIsNotOneSessionForEachRequest) {
   EXPECT_LT(dialled, 20) << "a few, where the machine stood still in between";
 }
 
+// They stood in line at a host that was gone, and each waited for the time-outs of all before him.
+TEST_P(NativeSessionTest, WhoWaitsForAnAttemptThatFailsTakesItsError) {
+  native::Options door;
+  door.idle_timeout = std::chrono::seconds(1);
+  NativeTestServer server({.provider = GetParam(), .cores = 1, .door = door});
+  NativeOptions options = server.options();
+  options.providers = {GetParam()};
+  std::atomic<int> failed{0};
+  std::atomic<bool> is_gone{false};
+  options.dial = [&, dial = make_native_dial(options)](
+                     const NativeEndpoint& endpoint,
+                     const SessionTerms& terms) -> Result<std::unique_ptr<fabric::Link>> {
+    if (!is_gone) return dial(endpoint, terms);
+    ++failed;
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    return fail(Errc::timed_out, "scripted");
+  };
+  auto opened = NativeSession::open(options);
+  ASSERT_TRUE(opened) << describe(opened.error());
+  is_gone = true;
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // idle for so long, another is opened
+  constexpr int callers = 16;
+  std::latch together(callers);
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < callers; ++i) {
+    threads.emplace_back([&] {
+      together.arrive_and_wait();
+      EXPECT_FALSE((*opened)->ping());
+    });
+  }
+  threads.clear();
+  EXPECT_LT(failed, callers / 2) << "each asks twice";
+}
+
 TEST_P(NativeSessionTest, AServerThatIsGoneIsAnErrorNotAHang) {
   auto server = std::make_unique<NativeTestServer>(NativeTestServer::Setup{.provider = GetParam()});
   NativeOptions options = server->options();
@@ -417,6 +452,36 @@ TEST_P(NativeSessionTest, AClientKilledInMidTransferCostsNoLeaseAndNobodyElse) {
   }
   EXPECT_EQ(server_.door->in_flight(), 0u);
   EXPECT_LE(server_.arena().leased_bytes(), leased);
+}
+
+// Whatever the request was for: nothing of it was sent, and another door may take it.
+TEST(NativeClient, WhateverIsThereInsteadOfANativeDoorIsAFailedConnection) {
+  const std::string replies[] = {"",
+                                 "no http at all\r\n\r\n",
+                                 http_reply(200, "", "no JSON"),
+                                 http_reply(200, "", std::string(2 * MiB, 'x')),
+                                 http_reply(503, "x-verbena-error: 130\r\n", ""),
+                                 http_reply(500, "x-verbena-error: 128\r\n", "")};
+  for (const std::string& reply : replies) {
+    ScriptedServer server([&](const ScriptedRequest&, int) { return reply; });
+    NativeOptions options;
+    options.port = server.port();
+    const auto opened = NativeSession::open(options);
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error(), Errc::connection_failed) << reply.substr(0, 60) << describe(opened.error());
+  }
+  std::atomic<bool> over{false};
+  ScriptedServer silent([&](const ScriptedRequest&, int) {
+    while (!over) std::this_thread::yield();
+    return std::string();
+  });
+  NativeOptions options;
+  options.port = silent.port();
+  options.connect_timeout = std::chrono::milliseconds(100);
+  const auto opened = NativeSession::open(options);
+  over = true;
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error(), Errc::connection_failed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, NativeSessionTest, testing::Values("local", "tcp"),

@@ -142,6 +142,8 @@ Result<NativeNews> NativeWatch::ask(NativeLanes& lanes, Deadline until, const st
 
 Result<NativeNews> NativeWatch::next(Deadline until, const std::stop_token& stop) {
   for (bool again = false;;) {
+    // Also where a server answers at once each time, and nobody waits in the lane.
+    if (stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
     NativeNews news;
     const auto once = [&](NativeLanes& lanes) -> Result<void> {
       VB_ASSIGN(news, ask(lanes, until, stop));

@@ -113,6 +113,7 @@ ErrorCode code_of(Errc code) {
     case Errc::not_modified:
       return ErrorCode::not_modified;
     case Errc::invalid_range:
+    case Errc::invalid_part_number:
       return ErrorCode::invalid_range;
     case Errc::access_denied:
     case Errc::quota_exceeded:
@@ -126,7 +127,7 @@ ErrorCode code_of(Errc code) {
       return ErrorCode::unknown_access_key;
     case Errc::bad_digest:
     case Errc::content_sha256_mismatch:
-    case Errc::corrupt_object:
+    case Errc::invalid_checksum:
       return ErrorCode::checksum_mismatch;
     case Errc::too_large:
       return ErrorCode::buffer_too_small;
@@ -164,12 +165,17 @@ ErrorCode code_of(Errc code) {
     case Errc::cancelled:
       return ErrorCode::outcome_unknown;
     case Errc::malformed:
-    case Errc::malformed_xml:
       return ErrorCode::malformed_reply;
     case Errc::out_of_memory:
       return ErrorCode::local_error;
-    default:
+    // As HTTP has them, whose status says whose fault it is.
+    case Errc::key_unavailable:
+    case Errc::rdma_transfer_failed:
       return ErrorCode::server_error;
+    case Errc::cors_forbidden:
+      return ErrorCode::access_denied;
+    default:
+      return code < Errc::internal ? ErrorCode::invalid_argument : ErrorCode::server_error;
   }
 }
 
@@ -195,6 +201,7 @@ constexpr std::array known_codes = {
     Known{"SignatureDoesNotMatch", ErrorCode::access_denied},
     Known{"RequestTimeTooSkewed", ErrorCode::access_denied},
     Known{"ExpiredToken", ErrorCode::access_denied},
+    Known{"InvalidToken", ErrorCode::access_denied},
     Known{"InvalidAccessKeyId", ErrorCode::unknown_access_key},
     Known{"BadDigest", ErrorCode::checksum_mismatch},
     Known{"XAmzContentSHA256Mismatch", ErrorCode::checksum_mismatch},

@@ -21,13 +21,32 @@ bool may_have_happened(const ClientError& error) {
          error.code == ErrorCode::server_error || error.code == ErrorCode::malformed_reply || is_unsure(error);
 }
 
+bool may_have_happened(const Error& error) {
+  return error == Errc::service_unavailable || may_have_happened(from_error(error, ""));
+}
+
+bool nothing_was_done(const ClientError& error) {
+  switch (error.code) {
+    case ErrorCode::connection_failed:
+    case ErrorCode::slow_down:
+      return !is_unsure(error);
+    case ErrorCode::unsupported:
+    case ErrorCode::local_error:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool nothing_was_done(const Error& error) { return nothing_was_done(from_error(error, "")); }
+
 void Doubt::after(const ClientError& error) {
   if (may_have_happened(error) && earlier_.empty()) earlier_ = error.message.empty() ? "no answer" : error.message;
 }
 
 ClientError Doubt::about(ClientError last) const {
   if (is_unsure(last)) last.code = ErrorCode::outcome_unknown;
-  if (earlier_.empty() || (last.code != ErrorCode::connection_failed && last.code != ErrorCode::slow_down)) return last;
+  if (earlier_.empty() || !nothing_was_done(last)) return last;
   last.code = ErrorCode::outcome_unknown;
   last.message += "; an attempt before it may have happened: " + earlier_;
   return last;

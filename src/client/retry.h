@@ -19,6 +19,11 @@ struct RetryPolicy {
 
 // Of a change that failed so: whether it may have been made all the same.
 bool may_have_happened(const ClientError& error);
+bool may_have_happened(const Error& error);  // as the native door and HTTP have it
+
+// An attempt that failed so has left everything as it was, and another way may do it. An earlier one may have happened.
+bool nothing_was_done(const ClientError& error);
+bool nothing_was_done(const Error& error);
 
 // `idempotent`: doing it twice is as good as once, so it may be repeated although it may have happened. Failures that
 // leave no doubt (nothing was sent, or the server refused the work) are repeated in any case.
@@ -63,14 +68,12 @@ auto with_retries_of_change(const RetryPolicy& policy, bool repeatable, unsigned
   Doubt doubt;
   const auto once = [&] {
     auto outcome = operation();
-    if (!outcome) {
-      ClientError error = doubt.about(outcome.error());
-      doubt.after(outcome.error());
-      outcome = std::unexpected(std::move(error));
-    }
+    if (!outcome) doubt.after(outcome.error());
     return outcome;
   };
-  return with_retries(policy, repeatable, attempts, once, stop);
+  auto last = with_retries(policy, repeatable, attempts, once, stop);
+  if (!last) last = std::unexpected(doubt.about(std::move(last).error()));
+  return last;
 }
 
 }  // namespace verbena::client

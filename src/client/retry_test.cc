@@ -63,6 +63,8 @@ TEST(Retry, OfAChangeAnEarlierAttemptMayHaveHappened) {
   for (const ErrorCode first : {outcome_unknown, timed_out, server_error}) {
     EXPECT_EQ(outcome_of({first, connection_failed, connection_failed}), outcome_unknown);
     EXPECT_EQ(outcome_of({connection_failed, first, slow_down}), outcome_unknown);
+    EXPECT_EQ(outcome_of({first, unsupported}), outcome_unknown);
+    EXPECT_EQ(outcome_of({first, local_error}), outcome_unknown);
     EXPECT_EQ(outcome_of({first, access_denied}), access_denied);
   }
   EXPECT_EQ(outcome_of({connection_failed, slow_down, connection_failed}), connection_failed);

@@ -78,15 +78,6 @@ uint64_t parse_size(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? size : 0;
 }
 
-PutReply put_reply(const HttpReply& reply) {
-  PutReply out;
-  out.etag = object_info(reply, {}).etag;
-  out.version_id = std::string(reply.header("x-amz-version-id").value_or(""));
-  out.object_size = parse_size(reply.header("x-amz-object-size").value_or(""));
-  out.headers = said_headers(reply);
-  return out;
-}
-
 // However steadily a server makes progress, a request ends: after twice the time that it may be without any, and the
 // time that its bytes take over a very slow link.
 Deadline deadline_of(const HttpRequest& request, std::chrono::milliseconds stall) {
@@ -132,6 +123,15 @@ bool ended(const ClientError& error) {
 }
 
 }  // namespace
+
+PutReply put_reply(const HttpReply& reply) {
+  PutReply out;
+  out.etag = object_info(reply, {}).etag;
+  out.version_id = std::string(reply.header("x-amz-version-id").value_or(""));
+  out.object_size = parse_size(reply.header("x-amz-object-size").value_or(""));
+  out.headers = said_headers(reply);
+  return out;
+}
 
 Outcome<auth::Credentials> S3Http::open_session(const std::string& bucket, const std::stop_token& stop) {
   S3Call request{.method = "GET", .bucket = bucket, .query = {{"session", ""}}};
@@ -182,6 +182,7 @@ Outcome<HttpReply> S3Http::call_signed(const S3Call& call, const auth::Credentia
   // Behind the signature: whoever passes it on may make it another one.
   if (const ThreadTrace* trace = thread_trace()) request.headers.emplace_back("traceparent", trace->traceparent);
   request.deadline = deadline_of(request, http_.options().stall_timeout);
+  if (call.within) request.deadline = std::min(*request.deadline, deadline_in(*call.within));
   auto reply = http_.request(request);
   if (!reply) {
     ClientError error = from_error(reply.error(), "http");
@@ -325,6 +326,7 @@ Outcome<std::vector<BucketInfo>> S3Http::buckets() {
 Outcome<std::string> S3Http::create_upload(const std::string& bucket, const std::string& key,
                                            const PutOptions& options) {
   S3Call request{.method = "POST", .bucket = bucket, .key = key, .query = {{"uploads", ""}}, .replayable = false};
+  request.stop = options.cancel;
   PutOptions unconditional = options;  // conditions belong to the completion
   unconditional.if_match.clear();
   unconditional.if_none_match.clear();
@@ -362,7 +364,8 @@ Outcome<PutReply> S3Http::complete_upload(const std::string& bucket, const std::
                  .key = key,
                  .query = {{"uploadId", upload_id}},
                  .body = as_bytes(xml),
-                 .replayable = false};
+                 .replayable = false,
+                 .stop = options.cancel};
   PutOptions conditions;
   conditions.if_match = options.if_match;
   conditions.if_none_match = options.if_none_match;
@@ -376,8 +379,11 @@ Outcome<PutReply> S3Http::complete_upload(const std::string& bucket, const std::
   return out;
 }
 
-Outcome<> S3Http::abort_upload(const std::string& bucket, const std::string& key, const std::string& upload_id) {
-  OUT_TRY(call({.method = "DELETE", .bucket = bucket, .key = key, .query = {{"uploadId", upload_id}}}));
+Outcome<> S3Http::abort_upload(const std::string& bucket, const std::string& key, const std::string& upload_id,
+                               std::optional<std::chrono::milliseconds> within) {
+  S3Call request{.method = "DELETE", .bucket = bucket, .key = key, .query = {{"uploadId", upload_id}}};
+  request.within = within;
+  OUT_TRY(call(request));
   return {};
 }
 

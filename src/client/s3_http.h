@@ -26,6 +26,7 @@ struct S3Call {
   std::optional<MutableBytes> into = {};  // for the body of a 2xx
   bool replayable = true;                 // see HttpRequest::replayable
   std::stop_token stop = {};
+  std::optional<std::chrono::milliseconds> within = {};  // less than such a request may take
 };
 
 // A part (1 to 10,000) of an upload, and a checksum of its bytes.
@@ -38,6 +39,8 @@ struct UploadPart {
   std::stop_token stop = {};
 };
 S3Call part_call(const UploadPart& part);  // without body and checksum
+
+PutReply put_reply(const HttpReply& reply);  // without its transfer
 
 struct S3Options {
   auth::Credentials credentials;
@@ -71,7 +74,8 @@ class S3Http {
   Outcome<PutReply> complete_upload(const std::string& bucket, const std::string& key, const std::string& upload_id,
                                     const std::vector<CompletedPart>& parts, uint32_t whole_crc32c,
                                     const PutOptions& options);
-  Outcome<> abort_upload(const std::string& bucket, const std::string& key, const std::string& upload_id);
+  Outcome<> abort_upload(const std::string& bucket, const std::string& key, const std::string& upload_id,
+                         std::optional<std::chrono::milliseconds> within);
 
   HttpClient& http() { return http_; }
   const S3Options& options() const { return options_; }

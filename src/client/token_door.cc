@@ -201,14 +201,12 @@ Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, const 
     return std::optional<HttpReply>(std::move(*reply));
   }
   if (!said) {
-    knowledge_ = Knowledge::no;  // it may have stored an empty object: the body must follow
-    reason = "the server does not know tokens";
-  } else if (said == "200") {
-    reason = "token: the server did not confirm the checksum";
-  } else {
-    knowledge_ = Knowledge::yes;
-    reason = declined(*reply);
+    knowledge_ = Knowledge::no;
+    return fault(ErrorCode::outcome_unknown, "the server does not know tokens");
   }
+  if (said == "200") return fault(ErrorCode::outcome_unknown, "token: the server did not confirm the checksum");
+  knowledge_ = Knowledge::yes;
+  reason = declined(*reply);
   return std::optional<HttpReply>();
 }
 

@@ -35,8 +35,8 @@ class TokenDoor {
                         const GetOptions& options);
 
   // A PUT or UploadPart prepared by the caller, without a body. Done only when the server says that RDMA carried it and
-  // gives back the same checksum, `from`'s. nullopt and `reason`: it was declined or cannot be trusted; send it
-  // with a body.
+  // gives back the same checksum, `from`'s. nullopt and `reason`: it was declined; send it with a body. outcome_unknown
+  // also of a success that cannot be trusted: a server that does not know tokens has stored what came with it, nothing.
   Outcome<std::optional<HttpReply>> put(S3Call call, Bytes from, const KnownChecksum& checksum, bool md5_etag,
                                         std::string& reason);
 

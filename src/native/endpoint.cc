@@ -138,7 +138,8 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
     default:
       break;
   }
-  if (door_->stopping.load(std::memory_order_relaxed)) return answer(lane, header, Errc::service_unavailable);
+  // Nothing has begun: not service_unavailable, which leaves open whether a change has happened.
+  if (door_->stopping.load(std::memory_order_relaxed)) return answer(lane, header, Errc::slow_down);
   if (!still_known(lane)) return answer(lane, header, Errc::access_denied);
   if (!has_credit(lane, header.type)) {
     metrics.drop(wire::Drop::no_credit);

@@ -76,7 +76,7 @@ class NativeDoor {
   // For the listener on 9100: POST /-/session (signed). Usable on any core. Valid while the door lives.
   http::Handler session_handler();
 
-  // Refuses new sessions and requests (service_unavailable). Any thread.
+  // Refuses new sessions (service_unavailable) and requests (slow_down). Any thread.
   void stop();
   // Requests being served. Any thread.
   size_t in_flight() const;

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "native/wire/batch.h"
+#include "native/wire/bodies.h"
 #include "native/wire/cursor.h"
 
 namespace verbena::native::wire {
@@ -82,7 +83,7 @@ bool read_entry(Reader& in, uint8_t details, bool listing, BatchEntry& entry) {
   entry.code = static_cast<Errc>(in.u16());
   const uint8_t flags = in.u8();
   if ((flags & ~(listing ? entry_listed_alone : entry_partial | entry_inline)) != 0) return false;
-  if (entry.code != Errc::ok) return in.ok() && flags == 0;
+  if (entry.code != Errc::ok) return in.ok() && flags == 0 && is_sent(entry.code);
   entry.partial = (flags & entry_partial) != 0;
   entry.in_reply = (flags & entry_inline) != 0;
   entry.listed_alone = (flags & entry_listed_alone) != 0;

@@ -149,9 +149,10 @@ struct List {
 bool encode(Writer& out, const List& request);
 std::optional<List> decode_list(Bytes body);
 
-// Every reply's body starts with a u16 Errc; an error's body is that alone.
+// Every reply's body starts with a u16 Errc; an error's body is that alone. One that is never sent (is_sent) is none.
 bool encode_error(Writer& out, Errc code);
 std::optional<Errc> decode_error(Bytes body);
+bool is_sent(Errc code);
 
 struct Placed {  // a range as it was resolved
   uint64_t offset, length;

@@ -19,9 +19,12 @@ bool encode_error(Writer& out, Errc code) {
 std::optional<Errc> decode_error(Bytes body) {
   Reader in(body);
   const auto code = static_cast<Errc>(in.u16());
-  if (!in.ok()) return std::nullopt;
+  if (!in.ok() || !is_sent(code)) return std::nullopt;
   return code;
 }
+
+// docs/native-protocol.md, section 4.
+bool is_sent(Errc code) { return code < Errc::would_block || code == Errc::too_large; }
 
 bool encode(Writer& out, const ObjectReply& reply) {
   out.u16(static_cast<uint16_t>(Errc::ok));

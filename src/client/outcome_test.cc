@@ -1,0 +1,25 @@
+#include "client/outcome.h"
+
+#include <gtest/gtest.h>
+
+#include "s3/errors.h"
+
+namespace verbena::client {
+namespace {
+
+// A caller need not know which door answered.
+TEST(OutcomeTest, WhatAServerSaysIsTheSameByBothDoors) {
+  for (unsigned number = 1; number < static_cast<unsigned>(Errc::would_block); ++number) {
+    const auto code = static_cast<Errc>(number);
+    const auto form = s3::error_form(code);
+    // No code, or the house's; what a bucket's documents lack; a body that does not come: all of HTTP alone.
+    if (form.code == "InternalError" && number < static_cast<unsigned>(Errc::internal)) continue;
+    if (form.status == 404 && form.code != "NoSuchKey" && form.code != "NoSuchBucket") continue;
+    if (code == Errc::request_timeout) continue;
+    EXPECT_EQ(from_error({.code = code, .sys = 0, .context = ""}, "").code, code_for(form.code, form.status, true))
+        << form.code;
+  }
+}
+
+}  // namespace
+}  // namespace verbena::client
