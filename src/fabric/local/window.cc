@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <memory>
 
 #include "base/copy.h"
 #include "fabric/local/bus_guard.h"
@@ -50,8 +51,10 @@ using Copy = void (*)(std::byte* to, const std::byte* from, size_t size);
 Copy way_to(const std::byte* client_memory, size_t size) {
   constexpr size_t worth_a_look = 64 * KiB;
   if (size < worth_a_look) return copy_bytes;
-  static thread_local RecentTargets recent;
-  return recent.note(client_memory, size) ? static_cast<Copy>(copy_bytes) : copy_past_caches;
+  // Not itself: this is in the client library, too, whose thread-local bytes have to fit into programs that load it.
+  static thread_local std::unique_ptr<RecentTargets> recent;
+  if (recent == nullptr) recent = std::make_unique<RecentTargets>();
+  return recent->note(client_memory, size) ? static_cast<Copy>(copy_bytes) : copy_past_caches;
 }
 
 }  // namespace
