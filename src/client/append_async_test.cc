@@ -209,17 +209,6 @@ TEST_P(AppendAsync, PutsAndRemovalsInBetweenLeaveWholeRecords) {
   EXPECT_TRUE(whole.ends_with(record(599)));
 }
 
-TEST_P(AppendAsync, ABatchOvertakesNone) {
-  std::vector<Reply> replies;
-  for (size_t i = 0; i < 200; ++i) replies.push_back(append(record(i), append_at_end));
-  const BatchItem item{.bucket = log_bucket, .key = "log"};
-  BatchResult result;
-  ASSERT_TRUE(client_->remove_many(std::span(&item, 1), std::span(&result, 1)));
-  const uint64_t before = messages();
-  for (Reply& reply : replies) EXPECT_TRUE(reply.get());
-  EXPECT_EQ(messages(), before) << "appends that were asked for earlier left after it";
-}
-
 TEST_P(AppendAsync, AClientThatGoesAnswersAll) {
   std::atomic<size_t> answered{0};
   std::atomic<uint64_t> acknowledged{0};
