@@ -65,6 +65,7 @@ class Server:
         """`memory`: without a data directory. The one that is made all the same is for the log beside it.
         `files`: how many it may have open at once."""
         self.files = files
+        self.program = None  # another build's than program()
         self.memory = memory or IN_MEMORY
         self.own_directory = directory is None
         self.directory = str(directory or tempfile.mkdtemp(prefix="verbena-test-"))
@@ -81,7 +82,7 @@ class Server:
     def start(self):
         log = open(self.log_path, "ab")
         self.process = subprocess.Popen(
-            [program(), "server", "--memory" if self.memory else self.directory,
+            [self.program or program(), "server", "--memory" if self.memory else self.directory,
              "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0", *self.args],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self.env,
             preexec_fn=self._limit_files if self.files else None)
