@@ -5,24 +5,39 @@ import time
 from history import ABSENT, UNKNOWN, Call
 
 NOT_SENT = "not sent"
-ITEMS = (96, 256)     # of a batch, of as many keys
-KINDS, WEIGHTS = ("get", "put", "delete"), (9, 4, 1)
+READERS, WRITERS = 3, 2  # threads of each server: changes wait for servers and OSDs that are in trouble, most reads do not
+# Items of a batch, of as many keys: at least, at most. Half as many after one that was not answered, for a machine that has other things to do.
+ITEMS_READ, ITEMS_CHANGED = (32, 1536), (8, 192)
+FAST_S = 1            # a batch that is answered within this is followed by larger ones
+# Where two servers change one key at once, all changes that share its call are made anew. So each server has a share of the keys, another one
+# every few seconds, and leaves it with these batches only.
+MEET, ITEMS_MEET = 0.15, (4, 24)
+SHARE_LASTS_S = 3
+READS_MAX, READS_MAX_LONG = 8, 24  # for each change: more would look at what is the same
+READS_AHEAD = 5_000
 PLACE = 12_200        # for the largest value of such a key
+PLACES_OF_OTHERS = 400_000  # for those of the keys that others work on, too, in batches of changes
 DONE = {"put": 200, "delete": 204}
+
+
+def batch_clients(run, bucket):
+    return [BatchClient(run, server, number, bucket, number < READERS) for number in range(READERS + WRITERS) for server in run.servers]
 
 
 class BatchClient:
     """One thread of one server's clients."""
 
-    def __init__(self, run, server, number, bucket):
-        self.run, self.server, self.bucket = run, server, bucket
+    def __init__(self, run, server, number, bucket, reads):
+        self.run, self.server, self.bucket, self.reads = run, server, bucket, reads
         self.by = f"{run.servers.index(server)}.batch"
-        self.choose = run.random(f"batch.{number}")
+        self.choose = run.random(f"batch.{number}.{self.by}")
+        self.items_min, self.items_max = ITEMS_READ if reads else ITEMS_CHANGED
+        self.items = self.items_max / 2
         self.memory = None
 
     def work(self):
         client, generation = None, 0
-        whole = PLACE * ITEMS[1]
+        whole = PLACE * self.items_max + PLACES_OF_OTHERS
         while not self.run.stop.is_set():
             if client is None or generation != self.server.generation:
                 generation, client = self.server.generation, self.run.connect_or_none(self.server, "native")
@@ -30,22 +45,29 @@ class BatchClient:
                     time.sleep(0.2)
                     continue
                 self.memory = client.allocate(whole)
+            self.run.wait_for_checks()
+            if self.reads and self.are_reads_ahead():
+                time.sleep(0.1)
+                continue
             if not self.batch(client):
                 client = None  # the connection is to be made anew
                 time.sleep(0.3)
 
+    def are_reads_ahead(self):
+        most = READS_MAX_LONG if self.run.is_long else READS_MAX
+        return self.run.counts["reads in batches"] > most * self.run.counts["changes in batches"] + READS_AHEAD
+
     def batch(self, client):
         """False where nothing of it was answered."""
-        kind = self.choose.choices(KINDS, WEIGHTS)[0]
-        # Others' keys have larger values, for which there is no place.
-        things = self.run.many_things(self.choose, self.choose.randint(*ITEMS), others=0 if kind == "get" else 2)
+        kind = "get" if self.reads else self.choose.choice(("put", "delete"))
+        things = self.run.many_things(self.choose, *self.choice())
         calls = [Call(kind, by=self.by) for _ in things]
         if kind == "put":
             for thing, call in zip(things, calls):
                 call.value = self.run.new_value(thing, self.choose, self.by)
-        now = time.monotonic()
+        began = time.monotonic()
         for call in calls:
-            call.began = now
+            call.began = began
         try:
             answers = self.ask(client, kind, things, calls)
         except self.run.failures as error:
@@ -53,8 +75,22 @@ class BatchClient:
         now = time.monotonic()
         for call, answer in zip(calls, answers):
             call.end(answer, now)
-        self.run.done(zip(things, calls))
-        return not all(answer in (UNKNOWN, NOT_SENT) for answer in answers)
+        self.run.done(zip(things, calls), "reads in batches" if self.reads else "changes in batches")
+        answered = not all(answer in (UNKNOWN, NOT_SENT) for answer in answers)
+        if not answered:
+            self.items = max(self.items / 2, self.items_min)
+        elif now - began < FAST_S:
+            self.items = min(self.items * 1.25, self.items_max)
+        return answered
+
+    def choice(self):
+        """How many keys, how many of them that other threads work on all the time, whose share."""
+        count = round(self.items * self.choose.uniform(0.5, 1))
+        if self.reads:  # others' keys have larger values, for which there is no place
+            return count, 0, None
+        if self.choose.random() < MEET:
+            return self.choose.randint(*ITEMS_MEET), 2, None
+        return count, 0, self.run.servers.index(self.server)
 
     def ask(self, client, kind, things, calls):
         """What the items were answered."""
@@ -63,13 +99,22 @@ class BatchClient:
             done = client.get_many([(*name, i * PLACE, PLACE) for i, name in enumerate(names)], self.memory)
             return [self.found(i, call, one) for i, (call, one) in enumerate(zip(calls, done))]
         if kind == "put":
-            done = list(client.put_many([(*name, self.run.body_of(call.value)) for name, call in zip(names, calls)]))
+            done = client.put_many(list(self.placed(names, calls)), self.memory)
             for thing, call, one in zip(things, calls, done):
                 if one.error is None:
                     thing.etags[call.value] = one.etag
         else:
             done = client.remove_many(names)
         return [DONE[kind] if one.error is None else self.run.answer_to(self.server, call, one.error) for call, one in zip(calls, done)]
+
+    def placed(self, names, calls):
+        """One body behind the other."""
+        memory, offset = memoryview(self.memory), 0
+        for name, call in zip(names, calls):
+            body = self.run.body_of(call.value)
+            memory[offset:offset + len(body)] = body
+            yield (*name, offset, len(body))
+            offset += len(body)
 
     def found(self, i, call, one):
         if one.error is not None:

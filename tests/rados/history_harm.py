@@ -2,6 +2,8 @@
 
 Servers have their troubles and OSDs have theirs, at the same time; of each kind one at a time, so that another server and another OSD work.
 """
+import contextlib
+import math
 import random
 import signal
 import threading
@@ -14,17 +16,23 @@ OSDS = 3
 class Harm:
     """When something was done to somebody."""
 
-    def __init__(self):
-        self.times = []  # [from, to], of which the last may have no end yet
+    def __init__(self, whose):
+        self.whose = whose
+        self.times = []  # [from, to, what], of which the last may have no end yet
 
-    def __enter__(self):
-        self.times.append([time.monotonic(), None])
+    @contextlib.contextmanager
+    def of(self, what):
+        self.times.append([time.monotonic(), None, what])
+        try:
+            yield
+        finally:
+            self.times[-1][1] = time.monotonic()
 
-    def __exit__(self, *_):
-        self.times[-1][1] = time.monotonic()
+    def told(self):
+        return [f"[{began:.6f} {ended or math.inf:.6f}] {self.whose} {what}" for began, ended, what in self.times[-50:]]
 
     def was_harmed(self, since, lasts=2):
-        return any(ended is None or ended + lasts > since for _, ended in self.times)
+        return any(ended is None or ended + lasts > since for _, ended, _ in self.times[-3:])
 
 
 class Nemesis:
@@ -49,16 +57,18 @@ class Nemesis:
                 self.run.fail(traceback.format_exc())
 
     def _harm_a_server(self, choose, _):
+        if self.run.upgrade.is_due():
+            self.run.upgrade.do()
         server = choose.choice(self.run.servers)
         if choose.random() < 0.4:
-            with server.harm:
+            with server.harm.of("killed"):
                 server.kill()
                 self.run.stop.wait(1)
                 server.start()
             return "servers killed"
         # Shorter than a lease, longer than one, longer than the duty is waited for.
         seconds = choose.choice((0.5, 3, 3, 11, 18))
-        with server.harm:
+        with server.harm.of(f"frozen for {seconds} s"):
             server.process.send_signal(signal.SIGSTOP)
             self.run.stop.wait(seconds)
             server.process.send_signal(signal.SIGCONT)
@@ -66,13 +76,14 @@ class Nemesis:
 
     def _harm_an_osd(self, choose, turn):
         if turn == 2:
-            with self.run.osds:
+            with self.run.osds.of(f"{self.osds_left - 1} killed"):
                 self.ceph.signal_osd(self.osds_left - 1, signal.SIGKILL)
             self.osds_left -= 1
             return "osds killed"
         number = choose.randrange(self.osds_left)
-        with self.run.osds:
+        seconds = choose.choice((1, 3, 8))
+        with self.run.osds.of(f"{number} frozen for {seconds} s"):
             self.ceph.signal_osd(number, signal.SIGSTOP)
-            self.run.stop.wait(choose.choice((1, 3, 8)))
+            self.run.stop.wait(seconds)
             self.ceph.signal_osd(number, signal.SIGCONT)
         return "osds frozen"

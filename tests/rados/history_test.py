@@ -11,13 +11,14 @@ Planted in a build and caught: see docs/cluster.md.
 
 Found out besides: bytes that are of no write or of two, a 500, and a read that breaks although nothing was done to its server.
 
-usage: history_test.py PYTHON_FOLDER [--operations N] [--seconds N] [--seed N] [--calm]
+usage: history_test.py PYTHON_FOLDER [--operations N] [--seconds N] [--seed N] [--calm] [--then PROGRAM] [--logs FOLDER]
 
-It goes on until both numbers are reached. --calm: nobody is harmed (else: history_harm.py). By hand: history_test.py build/python --operations 10000000
+It goes on until both numbers are reached. --calm: nobody is harmed (else: history_harm.py). --then: an upgrade under load (history_upgrade.py).
+--logs: where those of servers and OSDs go when something is wrong.
+By hand: history_test.py build/python --operations 10000000
 """
 import argparse
 import collections
-import hashlib
 import http.client
 import itertools
 import json
@@ -25,8 +26,7 @@ import multiprocessing
 import os
 import pathlib
 import random
-import socket
-import subprocess
+import shutil
 import sys
 import threading
 import time
@@ -38,125 +38,27 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "lib"), str(TESTS / "express")]
 import history  # noqa: E402
 from history import ABSENT, UNKNOWN, Call  # noqa: E402
-import verbena_server  # noqa: E402
 from ceph_cluster import CephCluster, skip_without_ceph  # noqa: E402
-from history_batches import NOT_SENT, BatchClient  # noqa: E402
+from history_batches import NOT_SENT, SHARE_LASTS_S, batch_clients  # noqa: E402
 from history_harm import OSDS, Harm, Nemesis  # noqa: E402
-from keeps_test import metric  # noqa: E402
+from history_large import LargeObjects  # noqa: E402
+from history_servers import SPLIT_ROWS, SPLIT_ROWS_LONG, TOTALS, Server, memory_of, tablets_of  # noqa: E402
+from history_sweep import Sweep  # noqa: E402
+from history_things import BATCHED_LONG, LIVE, Thing, body_of, check, md5, value_of  # noqa: E402
+from history_upgrade import Upgrade  # noqa: E402
 from express_case import ZONE, Express, make_user  # noqa: E402
 from verbena_server import ACCESS_KEY, SECRET_KEY, boto3_client  # noqa: E402
 
 SERVERS = 3
 DOORS = ("http", "token", "native")
 THREADS = 1          # of each server and door
-BATCH_THREADS = 2    # of each server
 PLAIN, VERSIONED, DIRECTORY, LARGE = "plain", "versioned", f"pairs--{ZONE}--x-s3", "large"
-SIZES = (20, 20, 500, 12_000, 40_000, 200_000)
-SIZES_BATCHED = (20,) * 5 + (500, 500, 2000, 12_000)
-LARGE_SIZE = 32 << 20
-LIVE = {"register": 6, "batched": 800, "versions": 3, "pair": 3, "setting": 1}  # things at a time
-STARTS = {"register": ABSENT, "versions": (), "pair": (ABSENT, ABSENT), "setting": "deny"}
-CALLS = {"register": 60, "batched": 40, "versions": 40, "pair": 60, "setting": 80}
-UNKNOWN_MAX = 6      # of one thing: each makes the search longer
 TIMEOUT_MS = 4000
-SPLIT_ROWS = 150
+CHECKS_MAX = 2000    # that wait: who makes histories faster than they are checked rests
 READS_TO_KEEP = 6    # a server keeps what it has found current four times
-TOTALS = {"verbena_rados_keeps_total": "keys that were kept", "verbena_rados_keepers_told_total": "keepers that were told"}
-OPERATIONS, SECONDS = 100_000, 60
-
-
-class Server(verbena_server.Server):
-    def __init__(self, ceph, first=None):
-        super().__init__()
-        settings = {"conf": ceph.conf, "pool": "data", "index_pool": "index", "timeout": 3, "split_rows": SPLIT_ROWS}
-        self.args = ["--engine", "rados"] + [word for key, value in settings.items() for word in ("--set", f"rados.{key}={value}")]
-        if first:
-            self.args += ["--set", f"encryption.key_file={first.directory}/master.keys"]
-        self.generation = self.late_calls = 0
-        self.harm = Harm()
-        self.totals = collections.Counter()  # of its lives before this one
-
-    def start(self):
-        for attempt in range(5):
-            try:
-                super().start()
-                break
-            except RuntimeError:  # the cluster may be harmed, too
-                if attempt == 4:
-                    raise
-                time.sleep(2)
-        self.generation += 1
-        self.late_calls = 0
-        return self
-
-    def kill(self):
-        if self.http is not None:
-            for name in TOTALS:
-                self.totals[name] += metric(self, name)
-        super().kill()
-
-    def cluster_was_late(self):
-        """Whether calls to the cluster were not answered in time since this was asked last: the machine may have other things to do."""
-        seen, self.late_calls = self.late_calls, metric(self, "verbena_rados_late_calls_total")
-        return self.late_calls > seen
-
-
-def body_of(value):
-    """Bytes that name their write in every line; a value ends in its size."""
-    size = int(value.rsplit(":", 1)[1])
-    line = f"{value}\n".encode()
-    return (line * (size // len(line) + 1))[:max(size, len(line))]
-
-
-def value_of(body):
-    value = body[:100].split(b"\n")[0].decode(errors="replace")
-    try:
-        return value if bytes(body) == body_of(value) else "bytes of no write"
-    except (ValueError, IndexError):
-        return "bytes of no write"
-
-
-def md5(value):
-    return hashlib.md5(body_of(value), usedforsecurity=False).hexdigest()
-
-
-def small_socket(connection):
-    """One that takes little before it is read."""
-    made = socket.socket()
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
-    made.settimeout(connection.timeout)
-    made.connect((connection.host, connection.port))
-    return made
-
-
-class Thing:
-    """`group`: those that are chosen from together. What is batched is a register, too; such keys lie side by side, in tablets that split under
-    them, the others anywhere."""
-
-    def __init__(self, group, serial):
-        self.group = group
-        self.name = f"many/{serial:07d}" if group == "batched" else f"{serial * 7919 % 10007:05d}/{serial}"
-        self.sizes = SIZES_BATCHED if group == "batched" else SIZES
-        self.kind = "register" if group == "batched" else group
-        self.start = STARTS[self.kind]
-        self.lock = threading.Lock()
-        self.calls, self.users, self.unknown, self.over = [], 0, 0, False
-        self.values = []      # that a put was begun of
-        self.etags = {}       # value -> entity tag, where it is known
-        self.version_ids = {}  # value -> id
-
-    def is_full(self):
-        return len(self.calls) >= CALLS[self.group] or self.unknown >= UNKNOWN_MAX
-
-
-def check(kind, name, start, calls):
-    """In another process. None, or what is wrong."""
-    try:
-        if history.linearizable(calls, start, getattr(history, kind)):
-            return None
-    except history.Undecided:
-        return "undecided"
-    return "\n".join([f"{kind} {name} has no order that explains:", *map(repr, sorted(calls, key=lambda call: call.began))])
+# An OSD that was away and has missed more than a hundred changes is written to while it catches up, unless this says otherwise (docs/cluster.md).
+CEPH = ("osd async recovery min cost = 1000000000",)
+OPERATIONS, SECONDS, LONG = 100_000, 100, 1_000_000
 
 
 class Run:
@@ -165,10 +67,13 @@ class Run:
         self.choose = random.Random(arguments.seed)
         self.lock = threading.Lock()
         self.things = collections.defaultdict(list)
-        self.osds = Harm()
+        self.osds = Harm("OSD")
         self.serial, self.value_serial = 0, itertools.count()
         self.counts = collections.Counter()
         self.wrong, self.checks = [], []
+        self.is_long = arguments.operations > LONG
+        self.began = time.monotonic()
+        self.upgrade = Upgrade(self, arguments.then)
         self.stop = threading.Event()
         self.servers = []
         self.failures = (verbena.errors.VerbenaError, OSError, http.client.HTTPException)
@@ -176,11 +81,15 @@ class Run:
     def random(self, name):
         return random.Random(f"{self.arguments.seed}.{name}")
 
+    def progress(self):
+        """Which part of the run is over."""
+        return min(self.counts["operations"] / self.arguments.operations, (time.monotonic() - self.began) / max(1, self.arguments.seconds))
+
     # Things.
 
     def live(self, group):
         live = self.things[group]
-        while len(live) < LIVE[group]:
+        while len(live) < (BATCHED_LONG if self.is_long and group == "batched" else LIVE[group]):
             self.serial += 1
             live.append(Thing(group, self.serial))
         return live
@@ -192,15 +101,22 @@ class Run:
             found.users += 1
             return found
 
-    def many_things(self, choose, count, others):
-        """Likewise: registers, `others` of them of those that other threads work on all the time."""
+    def many_things(self, choose, count, others, share):
+        """Likewise: registers, `others` of them of those that other threads work on all the time; `share`: of one server's, or None."""
         with self.lock:
-            found = choose.sample(self.live("register"), others) + choose.sample(self.live("batched"), count - others)
+            found = self.live("batched")
+            if share is not None:
+                turn = share + int(time.monotonic() / SHARE_LASTS_S)
+                found = [thing for thing in found if (thing.serial + turn) % SERVERS == 0]
+                first = choose.randrange(max(1, len(found) - 2 * count))
+                found = found[first:first + 2 * count]
+            found = choose.sample(self.live("register"), others) + choose.sample(found, min(count - others, len(found)))
             for thing in found:
                 thing.users += 1
             return found
 
-    def done(self, things_and_calls):
+    def done(self, things_and_calls, what="calls by themselves"):
+        noted = 0
         with self.lock:
             for thing, call in things_and_calls:
                 thing.users -= 1
@@ -208,16 +124,23 @@ class Run:
                 if call is not None and call.answer != NOT_SENT and not read_nothing:
                     thing.calls.append(call)
                     thing.unknown += call.answer == UNKNOWN
-                    self.counts["operations"] += 1
+                    noted += 1
                 if not thing.over and thing.is_full():
                     self.things[thing.group].remove(thing)
                     thing.over = True
                 if thing.over and thing.users == 0:
                     self.submit(thing)
+            self.counts["operations"] += noted
+            self.counts[what] += noted
 
     def submit(self, thing):
         self.counts["histories"] += 1
         self.checks.append(self.pool.apply_async(check, (thing.kind, thing.name, thing.start, thing.calls)))
+        self.sweep.take(thing)
+
+    def wait_for_checks(self):
+        while len(self.checks) > CHECKS_MAX and not self.stop.wait(0.1):
+            pass
 
     def fail(self, what):
         with self.lock:
@@ -279,7 +202,7 @@ class Run:
         broken = not status and not isinstance(error, (self.verbena.errors.TimedOut, TimeoutError)) and not code
         broken = broken and not isinstance(error, self.verbena.errors.SlowDown)
         if broken and not server.harm.was_harmed(call.began) and not self.osds.was_harmed(call.began, lasts=10):
-            if server.cluster_was_late():
+            if server.cluster_was_late(call.began):
                 self.counts["broken by a late cluster"] += 1
                 return
             self.fail(f"{call!r}: nothing was done to the server, and yet: {type(error).__name__} {error}")
@@ -469,65 +392,14 @@ class Run:
                     s3.connection.close()
             return bool(thing.values)
 
-    # Large objects.
-
-    def large_writer(self):
-        serial = 0
-        while not self.stop.is_set():
-            server = self.choose.choice(self.servers)
-            serial += 1
-            call = Call("put", f"large.{serial}:{LARGE_SIZE}", by=str(self.servers.index(server)))
-            try:
-                client = self.connect(server, "http")
-            except (self.verbena.errors.VerbenaError, TypeError):
-                time.sleep(0.2)
-                continue
-            self.outcome(server, call, lambda: client.put(LARGE, "k", body_of(call.value)) and 200)
-            self.counts["large puts"] += call.answer == 200
-            client.close()
-            self.stop.wait(1.5)
-
-    def slow_reader(self):
-        """Reads the beginning, waits until it was overwritten and what nobody reads was removed, and reads the rest."""
-        turn = 0
-        while not self.stop.is_set():
-            turn += 1
-            server = self.servers[turn % SERVERS]
-            call = Call("get", by=str(self.servers.index(server)))
-            try:
-                s3 = Express(server.http, service="s3")
-                s3.connection.timeout = 30
-                headers = s3.signed("GET", f"/{LARGE}/k")
-            except Exception:  # noqa: BLE001  it has no address now
-                time.sleep(0.2)
-                continue
-
-            def read():
-                s3.connection.sock = small_socket(s3.connection)  # noqa: B023
-                s3.connection.request("GET", f"/{LARGE}/k", headers=headers)  # noqa: B023
-                reply = s3.connection.getresponse()  # noqa: B023
-                if reply.status == 404:
-                    return 404
-                if reply.status != 200:
-                    raise self.verbena.errors.ServerError("large", "", "", reply.status)
-                first = reply.read(64 << 10)
-                time.sleep(3.5)
-                body = first + reply.read()
-                if len(body) != int(reply.headers["content-length"]):
-                    raise http.client.IncompleteRead(body[:20])
-                return value_of(body)
-            answer = self.outcome(server, call, read)
-            if answer == "bytes of no write":
-                self.fail(f"{call!r}: a large object's bytes")
-            self.counts["slow reads"] += isinstance(answer, str) and answer != UNKNOWN
-            s3.connection.close()
-
     # All of it.
 
     def prepare(self, ceph):
-        self.servers.append(Server(ceph).start())
+        self.sweep = Sweep(self, ceph, {"register": PLAIN, "versions": VERSIONED, "pair": DIRECTORY})
+        rows = SPLIT_ROWS_LONG if self.is_long else SPLIT_ROWS
+        self.servers.append(Server(ceph, 0, rows).start())
         while len(self.servers) < SERVERS:
-            self.servers.append(Server(ceph, self.servers[0]).start())
+            self.servers.append(Server(ceph, len(self.servers), rows, self.servers[0]).start())
         s3 = boto3_client(self.servers[0].http)
         for bucket in (PLAIN, VERSIONED, LARGE):
             s3.create_bucket(Bucket=bucket)
@@ -542,38 +414,54 @@ class Run:
         for i in range(THREADS * SERVERS * len(DOORS)):
             server, door = self.servers[i % SERVERS], DOORS[i // SERVERS % len(DOORS)]
             threads.append(threading.Thread(target=self.guarded, args=(self.worker, i, server, door)))
-        for i in range(BATCH_THREADS * SERVERS):
-            client = BatchClient(self, self.servers[i % SERVERS], i, PLAIN)
+        for client in batch_clients(self, PLAIN):
             threads.append(threading.Thread(target=self.guarded, args=(client.work,)))
-        threads += [threading.Thread(target=self.guarded, args=(work,)) for work in (self.large_writer, self.slow_reader)]
+        large = LargeObjects(self, LARGE)
+        works = [large.write, large.read_slowly, self.sweep.remove_keys, self.sweep.repair]
+        if self.arguments.calm:
+            works.append(self.upgrade.work)
+        threads += [threading.Thread(target=self.guarded, args=(work,)) for work in works]
         if not self.arguments.calm:
             threads += Nemesis(self, ceph).threads()
-        began = told = time.monotonic()
+        self.began = told = time.monotonic()
+        operations = 0
         for thread in threads:
             thread.start()
         while not self.stop.wait(0.5):
             self.take_checks(wait=False)
-            if time.monotonic() > told + 30:
-                told = time.monotonic()
-                print(f"{told - began:6.0f} s: {self.counts['operations']} operations, {self.counts['histories']} histories", flush=True)
-            enough = self.counts["operations"] >= self.arguments.operations
-            if enough and time.monotonic() - began >= self.arguments.seconds:
+            now = time.monotonic()
+            if now > told + 30:
+                self.tell((self.counts["operations"] - operations) / (now - told), ceph)
+                told, operations = now, self.counts["operations"]
+            if self.counts["operations"] >= self.arguments.operations and now - self.began >= self.arguments.seconds:
                 break
         self.stop.set()
         for thread in threads:
             thread.join()
         for name, what in TOTALS.items():
-            self.counts[what] = round(sum(server.totals[name] + metric(server, name) for server in self.servers))
+            self.counts[what] = round(sum(server.total(name) for server in self.servers))
         self.note_processor_time(ceph)
-        self.counts["seconds"] = round(time.monotonic() - began)
+        self.counts["seconds"] = round(time.monotonic() - self.began)
         for things in self.things.values():
             for thing in things:
                 self.submit(thing)
         self.take_checks(wait=True)
 
+    def pids_of_servers(self):
+        return [process.pid for process in [server.process for server in self.servers] if process]
+
+    def tell(self, rate, ceph):
+        """Those who wait."""
+        counts = self.counts
+        print(f"{time.monotonic() - self.began:6.0f} s: {counts['operations']} operations ({rate:.0f}/s; {counts['changes in batches']} changes"
+              f" to {counts['reads in batches']} reads in batches), {counts['histories']} histories"
+              f" ({len(self.checks)} to check); servers killed {counts['servers killed']}, frozen {counts['servers frozen']},"
+              f" OSDs frozen {counts['osds frozen']}; MB here {memory_of([os.getpid()])}, in servers {memory_of(self.pids_of_servers())},"
+              f" in Ceph {memory_of(ceph.pids())}", flush=True)
+
     def note_processor_time(self, ceph):
         """What is told of a busy machine, too."""
-        for who, pids in (("this test", [os.getpid()]), ("servers (those that were killed: from their last start)", [server.process.pid for server in self.servers]),
+        for who, pids in (("this test", [os.getpid()]), ("servers (those that were killed: from their last start)", self.pids_of_servers()),
                           ("Ceph's daemons", ceph.pids())):
             ticks = sum(sum(map(int, pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) for pid in pids)
             self.counts[f"processor seconds of {who}"] = round(ticks / os.sysconf("SC_CLK_TCK"))
@@ -589,16 +477,17 @@ class Run:
             elif said is not None:
                 self.fail(said)
 
+    def keep_logs(self, ceph):
+        """For whoever looks for what went wrong."""
+        folder = pathlib.Path(self.arguments.logs)
+        shutil.copytree(ceph.folder / "log", folder / "ceph", dirs_exist_ok=True)
+        for i, server in enumerate(self.servers):
+            shutil.copy(server.log_path, folder / f"server{i}.log")
+        (folder / "wrong").write_text("\n\n".join(self.wrong))
+
     def report(self):
         for what, count in sorted(self.counts.items()):
             print(f"{count:8d}  {what}")
-
-
-def tablets_of(ceph):
-    """How many there are: that some were split is part of what is tested."""
-    said = subprocess.run([verbena_server.program(), "rados", "status", "--json", "--set", f"rados.conf={ceph.conf}", "--set",
-                           "rados.pool=data", "--set", "rados.index_pool=index"], stdout=subprocess.PIPE, timeout=60, check=True)
-    return json.loads(said.stdout)["tablets"]
 
 
 def main():
@@ -608,6 +497,8 @@ def main():
     parser.add_argument("--seconds", type=int, default=SECONDS)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--calm", action="store_true")
+    parser.add_argument("--logs", metavar="FOLDER")
+    parser.add_argument("--then", metavar="PROGRAM", type=os.path.abspath)
     arguments = parser.parse_args()
     history.check_the_checker()
     print(f"seed {arguments.seed}", flush=True)
@@ -615,20 +506,23 @@ def main():
     with multiprocessing.Pool(1) as pool:  # before there are threads
         import verbena
         run = Run(arguments, verbena, pool)
-        with CephCluster(osds=OSDS) as ceph:
+        with CephCluster(osds=OSDS, more=CEPH) as ceph:
             ceph.pool("index")
             ceph.pool("data")
             try:
                 run.go(ceph)
-                tablets = tablets_of(ceph)
+                tablets = 0 if run.wrong else tablets_of(ceph)
             finally:
                 run.stop.set()
+                if run.wrong and arguments.logs:
+                    run.keep_logs(ceph)
                 for server in run.servers:
                     server.__exit__(ValueError, None, None)
         run.report()
         print(f"{tablets:8d}  tablets at the end")
         if run.wrong:
             print("WRONG:", *run.wrong[:5], sep="\n\n")
+            print("\nWhat was done last:", *run.osds.told(), *(line for server in run.servers for line in server.harm.told()), sep="\n")
             return 1
         assert tablets > 10, "no tablet was split"
         assert run.counts["keys that were kept"] and run.counts["keepers that were told"], "no key was kept, or none was changed"

@@ -1,0 +1,81 @@
+"""The servers of a history (history_test.py), each with what is done to it."""
+import collections
+import json
+import pathlib
+import subprocess
+import time
+
+import verbena_server
+from history_harm import Harm
+from keeps_test import metric
+
+SPLIT_ROWS, SPLIT_ROWS_LONG = 150, 600  # a run of millions of operations would have thousands of tablets
+START_S = 240  # on a machine that has other things to do
+TOTALS = {"verbena_rados_keeps_total": "keys that were kept", "verbena_rados_keepers_told_total": "keepers that were told"}
+
+
+def place(ceph):
+    """Where the objects are."""
+    settings = {"conf": ceph.conf, "pool": "data", "index_pool": "index"}
+    return [word for key, value in settings.items() for word in ("--set", f"rados.{key}={value}")]
+
+
+class Server(verbena_server.Server):
+    def __init__(self, ceph, number, split_rows, first=None):
+        super().__init__()
+        self.args = ["--engine", "rados", *place(ceph), "--set", "rados.timeout=3", "--set", f"rados.split_rows={split_rows}"]
+        if first:
+            self.args += ["--set", f"encryption.key_file={first.directory}/master.keys"]
+        self.generation = self.late_calls = self.late_at = 0
+        self.harm = Harm(f"server {number}")
+        self.totals = collections.Counter()  # of its lives before this one
+
+    def start(self):
+        began = time.monotonic()
+        while True:
+            try:
+                super().start()
+                break
+            except RuntimeError:  # the cluster may be harmed, too
+                if time.monotonic() > began + START_S:
+                    raise
+                time.sleep(2)
+        self.generation += 1
+        self.late_calls = 0
+        return self
+
+    def note_totals(self):
+        for name in TOTALS:
+            self.totals[name] += metric(self, name)
+
+    def kill(self):
+        if self.http is not None:
+            self.note_totals()
+        super().kill()
+
+    def total(self, name):
+        return self.totals[name] + (metric(self, name) if self.http else 0)
+
+    def cluster_was_late(self, since, lasts=10):
+        """Whether calls to the cluster were not answered in time: the machine may have other things to do. Many calls may have failed by that."""
+        seen, self.late_calls = self.late_calls, metric(self, "verbena_rados_late_calls_total")
+        if self.late_calls > seen:
+            self.late_at = time.monotonic()
+        return self.late_at + lasts > since
+
+
+def tablets_of(ceph):
+    """How many there are: that some were split is part of what is tested."""
+    said = subprocess.run([verbena_server.program(), "rados", "status", "--json", *place(ceph)], stdout=subprocess.PIPE, timeout=60, check=True)
+    return json.loads(said.stdout)["tablets"]
+
+
+def memory_of(pids):
+    """What processes that run have in memory, in MB."""
+    total = 0
+    for pid in pids:
+        try:
+            total += int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
+        except OSError:  # it has just gone
+            pass
+    return total * 4096 // 1_000_000

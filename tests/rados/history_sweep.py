@@ -1,0 +1,66 @@
+"""Takes away what a long history (history_test.py) needs no more, or the cluster, which is in memory, would be full: the keys of things
+whose history is over, and, by `verbena rados fsck --repair`, what killed servers have left."""
+import collections
+import subprocess
+import time
+
+import verbena_server
+from history_servers import place
+
+ITEMS = 256        # of a batch
+ATTEMPTS = 3       # at a thing
+REPAIR_EVERY_S = 240
+DAMAGED = 7        # docs/cluster.md: the exit code
+
+
+class Sweep:
+    """`buckets`: kind -> bucket."""
+
+    def __init__(self, run, ceph, buckets):
+        self.run, self.ceph, self.buckets = run, ceph, buckets
+        self.choose = run.random("sweep")
+        self.over = collections.deque()  # (attempt, kind, name, version ids)
+
+    def take(self, thing):
+        """Its history is over. What it was asked and has not answered may still land, and stay; there is little of that."""
+        if thing.kind in self.buckets:
+            self.over.append((1, thing.kind, thing.name, list(thing.version_ids.values())))
+
+    def remove_keys(self):
+        while not self.run.stop.wait(0.2):
+            some = [self.over.popleft() for _ in range(min(ITEMS, len(self.over)))]
+            if not some:
+                continue
+            try:
+                self.remove(self.choose.choice(self.run.servers), some)
+            except (*self.run.failures, TypeError):  # TypeError: the server has no address now
+                self.run.counts["sweeps that broke off"] += 1
+                self.over.extend((attempt + 1, *what) for attempt, *what in some if attempt < ATTEMPTS)
+
+    def remove(self, server, some):
+        names = []
+        for _, kind, name, _ in some:
+            bucket = self.buckets[kind]
+            names += [(bucket, f"{end}{name}") for end in "az"] if kind == "pair" else [(bucket, name)] if kind == "register" else []
+        with self.run.connect(server, "native") as client:
+            client.remove_many(names)
+        with self.run.connect(server, "http") as client:
+            for _, kind, name, ids in some:
+                for version in ids if kind == "versions" else ():
+                    client.delete(self.buckets[kind], name, version_id=version)
+
+    def repair(self):
+        """While everybody goes on. It may give up for want of an answer, but finds nothing damaged."""
+        while not self.run.stop.wait(REPAIR_EVERY_S):
+            began = time.monotonic()
+            try:
+                done = subprocess.run([verbena_server.program(), "rados", "fsck", "--repair", *place(self.ceph), "--set", "rados.timeout=10"],
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False)
+            except subprocess.TimeoutExpired:
+                self.run.counts["repairs that did not end"] += 1
+                continue
+            self.run.counts["repairs" if done.returncode == 0 else "repairs that gave up"] += 1
+            if done.returncode == DAMAGED:
+                self.run.fail(f"a repair that took {time.monotonic() - began:.0f} s found damage:\n{done.stdout[-3000:]}")
+            elif done.returncode != 0:
+                print(f"a repair gave up: {done.stdout.strip()[-300:]}", flush=True)
