@@ -143,6 +143,31 @@ TEST_F(OnRados, ANotifyThatTakesTooLongIsNotWaitedFor) {
   EXPECT_TRUE(eventually([&] { return reply.use_count() == 1; })) << "and lets go of it in the end";
 }
 
+// A splitter that went on with what others had undone copied rows that were being changed, and those changes were lost.
+TEST_F(OnRados, WhoWasAwayWhileOthersUndidWhatHeBeganFindsThatOut) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  const uint64_t id = parts_of(t).buckets.find("b")->id;
+  rados::Registry& registry = parts_of(t).registry;
+  const auto cluster = connect(t.options);
+  ASSERT_NE(cluster, nullptr);
+  rados::Registry theirs(*cluster);
+  for (const rados::Phase phase : {rados::Phase::splitting, rados::Phase::removing}) {
+    Steps steps;
+    auto beginning = steps.begin(registry.set_phase(*t.run(registry.load(id)), phase));
+    steps.io.poll();  // it is sent, and the answer not looked at
+    rados::BucketPtr seen;
+    ASSERT_TRUE(eventually([&] {
+      seen = *t.run(theirs.load(id));
+      return seen->phase == phase;
+    }));
+    ASSERT_TRUE(t.run(theirs.set_phase(seen, rados::Phase::live)));
+    EXPECT_EQ(steps.end(std::move(beginning)).error(), Errc::conditional_conflict);
+  }
+  EXPECT_TRUE(t.put("b", "k", "x"));
+}
+
 TEST_F(OnRados, ALifeBeginsWhenItsFirstSignIsThere) {
   RadosRig t;  // for its name space
   const auto cluster = connect(t.options);

@@ -449,7 +449,6 @@ Task<Result<void>> RadosCatalogue::remove_bucket(Change& change, BucketPtr bucke
   ++coming.epoch;  // the phase has one of its own
   VB_CO_TRY(co_await under_way_.before(making, std::move(coming)));
   VB_CO_ASSIGN(BucketPtr frozen, co_await registry_.set_phase(bucket, Phase::removing));
-  if (frozen->epoch != making.mark.epoch) co_return fail(Errc::conditional_conflict, "rados: removing a bucket");
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
   rows.set_bucket(frozen);
   std::unique_ptr<KeyTransaction> judged;

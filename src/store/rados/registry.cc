@@ -378,7 +378,13 @@ Task<Result<BucketPtr>> Registry::set_phase(BucketPtr from, Phase phase, uint64_
       op.omap_set(row);
     }
   };
-  co_return co_await change(from, std::move(fill));
+  VB_CO_ASSIGN(BucketPtr now, co_await change(from, std::move(fill)));
+  // Whoever was away for long between the call and its answer finds what others have made of it: the phase may be over,
+  // and keys are changed again.
+  if (phase != Phase::live && now->epoch != from->epoch + 1) {
+    co_return fail(Errc::conditional_conflict, "rados: what was begun was undone meanwhile");
+  }
+  co_return now;
 }
 
 Task<Result<bool>> Registry::finish_move(BucketPtr state) {

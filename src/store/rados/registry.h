@@ -108,6 +108,8 @@ class Registry {
   Task<Result<BucketPtr>> change(BucketPtr from, Fill fill);
   // Likewise for what is no matter of the epoch: documents.
   Task<Result<void>> change_rows(BucketPtr from, Fill fill);
+  // The next epoch is this phase's, or there is a conflict: as long as it is, nobody has undone or finished what it is
+  // for.
   Task<Result<BucketPtr>> set_phase(BucketPtr from, Phase phase, uint64_t tablet = 0, std::string more = "");
   // Of a bucket of which a key is being moved, by anybody: to its end if the other tablet has it, else it is undone.
   // Whether it has. conditional_conflict: somebody else does that.

@@ -171,8 +171,10 @@ Task<Result<bool>> Repair::read_frozen(uint64_t id, std::set<uint64_t>& names) {
   const std::vector<Tablet> tablets = state->tablets;
   for (const Tablet& tablet : tablets) {
     const uint64_t epoch = state->epoch;
-    VB_CO_ASSIGN(const BucketPtr frozen, co_await registry_.set_phase(state, Phase::splitting, tablet.number));
-    if (frozen->epoch != epoch + 1) co_return false;
+    const auto begun = co_await registry_.set_phase(state, Phase::splitting, tablet.number);
+    if (!begun && begun.error() == Errc::conditional_conflict) co_return false;
+    if (!begun) co_return std::unexpected(begun.error());
+    const BucketPtr frozen = *begun;
     const std::string object = tablet.object;
     auto read = co_await read_tablet(object, names);
     VB_CO_ASSIGN(state, co_await registry_.set_phase(frozen, Phase::live));
