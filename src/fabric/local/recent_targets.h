@@ -9,9 +9,10 @@ namespace verbena::fabric::local {
 
 class RecentTargets {
  public:
-  // Bytes that a thread writes before what it wrote first is in no cache that is near. (Of copies of 1 MiB each, from
-  // and to as many bytes in all, memcpy was the faster one up to 8 MiB; past the caches it went 1.3 times as fast from
-  // 16 MiB on, and 1.9 times from 32 MiB on. `micro_bench --benchmark_filter=copy_around`.)
+  // Bytes that a thread writes before what it wrote first is in no cache that is near. (Of copies of 1 MiB each, around
+  // so many bytes: memcpy was the faster one of 1 MiB, both were alike from 2 to 32 MiB, and past the caches it went 1.8
+  // times as fast around 64 MiB, 1.6 times around 128; Intel Xeon, virtual. `micro_bench
+  // --benchmark_filter=copy_around`.)
   static constexpr uint64_t window = 12 << 20;
 
   // Whether something of [to, to + size) was written within the last `window` bytes; notes that it is written now.
