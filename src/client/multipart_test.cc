@@ -1,7 +1,7 @@
 // Large PUTs in parts, by HTTP to scripted servers.
 #include <gtest/gtest.h>
 
-#include "client/scripted_server.h"
+#include "client/scripted_client.h"
 #include "verbena/client.h"
 
 namespace verbena::client {
@@ -10,11 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 
 Client client_of_parts(const ScriptedServer& server) {
-  ClientOptions options;
-  options.endpoint = server.url();
-  options.access_key = "AKROOT";
-  options.secret_key = "secret/root";
-  options.via = Via::http;
+  ClientOptions options = http_options(server);
   options.multipart_threshold = options.part_size = 5 * MiB;
   return *Client::connect(options);
 }

@@ -6,7 +6,7 @@
 
 #include "client/native_test_server.h"
 #include "client/s3_xml.h"
-#include "client/scripted_server.h"
+#include "client/scripted_client.h"
 #include "verbena/client.h"
 
 namespace verbena::client {
@@ -124,11 +124,7 @@ std::string in_directory(const ScriptedRequest& request, std::string_view code_o
 }
 
 Client http_client(const ScriptedServer& server) {
-  ClientOptions options;
-  options.endpoint = server.url();
-  options.access_key = "AKROOT";
-  options.secret_key = "secret/root";
-  options.via = Via::http;
+  ClientOptions options = http_options(server);
   options.attempts_max = 1;
   return *Client::connect(options);
 }

@@ -10,8 +10,8 @@ namespace verbena::fabric::local {
 class RecentTargets {
  public:
   // Bytes that a thread writes before what it wrote first is in no cache that is near. (Of copies of 1 MiB each, around
-  // so many bytes: memcpy was the faster one of 1 MiB, both were alike from 2 to 32 MiB, and past the caches it went 1.8
-  // times as fast around 64 MiB, 1.6 times around 128; Intel Xeon, virtual. `micro_bench
+  // so many bytes: memcpy was the faster one of 1 MiB, both were alike from 2 to 32 MiB, and past the caches it
+  // went 1.8 times as fast around 64 MiB, 1.6 times around 128; Intel Xeon, virtual. `micro_bench
   // --benchmark_filter=copy_around`.)
   static constexpr uint64_t window = 12 << 20;
 
