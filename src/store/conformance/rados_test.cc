@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <latch>
 #include <set>
+#include <thread>
 
 #include "base/metrics.h"
 #include "store/conformance/engines.h"
@@ -742,6 +743,27 @@ TEST_F(OnRados, WhatAServerCountedThatIsGoneIsTakenOverOnce) {
   EXPECT_EQ(t.usage("b").value(), (Usage{.objects = 5, .bytes = 25}));
   ASSERT_TRUE(engine.run(engine.book.look(id)));
   EXPECT_EQ(t.engine().usage_now("b")->bucket, (Usage{.objects = 5, .bytes = 25}));
+}
+
+// Found by a history: a change whose server came to doubt its count while it was reading it was acknowledged and not
+// made.
+TEST_F(OnRados, AChangeWhoseCountIsDoubtedAgainWhileItIsReadIsMade) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  auto& engine = parts_of(t);
+  for (int i = 0; i < 100; ++i) {
+    std::jthread doubts([&engine](const std::stop_token& stop) {
+      for (int doubt = 0; doubt < 50 && !stop.stop_requested(); ++doubt) {
+        engine.batcher.recount();
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    });
+    ASSERT_TRUE(t.put("b", key(i), "12345"));
+    doubts = {};
+    ASSERT_EQ(t.get("b", key(i)).value_or("nothing"), "12345");
+  }
+  EXPECT_EQ(t.usage("b").value(), (Usage{.objects = 100, .bytes = 500}));
 }
 
 TEST_F(OnRados, AServerThatWasGivenUpFinishesNothingOfItsEarlierLife) {

@@ -124,8 +124,9 @@ Task<Batcher::Outcome> Batcher::send(std::string tablet, const std::vector<Waiti
   Usage counted;
   for (const Waiting& waiting : batch) counted += waiting.part.counted;
   const bool counts = counted != Usage();
+  // Doubted once more while it was read, it is as good as any: the guard says whether the row is still that one.
   if (tally.stale) outcome.code = co_await read(tablet, tally);
-  if (batch.front().part.guards.empty() || (counts && tally.stale)) co_return outcome;
+  if (batch.front().part.guards.empty() || (counts && outcome.code < 0)) co_return outcome;
   outcome.code = 0;
   commits.add(batch.size());
   const std::string row = counts ? encode(tally.counted + counted) : std::string();
