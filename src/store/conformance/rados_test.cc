@@ -1,112 +1,21 @@
 // What only the engine over RADOS has: tablets that are split, and calls that can be counted. On the cluster that
 // tests/rados starts.
-#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <cerrno>
-#include <latch>
 #include <set>
-#include <thread>
 
 #include "base/metrics.h"
 #include "store/conformance/engines.h"
+#include "store/conformance/on_rados.h"
 #include "store/logic/transfer.h"
 #include "store/rados/engine.h"
 
 namespace verbena::store::conformance {
 namespace {
 
-class OnRados : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!RadosRig::has_cluster()) GTEST_SKIP() << "no cluster: tests/rados/conformance_test.py starts one";
-  }
-  static std::string key(int i) { return "key/" + std::to_string(1000 + i); }
-  // All keys of the bucket, a page after the other.
-  static std::vector<std::string> keys_of(Rig& t, int page) {
-    std::vector<std::string> keys;
-    ListRequest request;
-    request.max_keys = page;
-    for (bool more = true; more;) {
-      auto listed = t.list("b", request);
-      EXPECT_TRUE(listed);
-      if (!listed) break;
-      for (const auto& entry : listed->entries) keys.push_back(entry.key);
-      more = listed->truncated;
-      request.after = listed->next_after;
-    }
-    return keys;
-  }
-};
-
 using rados::Cluster;
-
-// Another one than a store's.
-std::unique_ptr<Cluster> connect(const rados::Options& options) {
-  auto cluster = Cluster::connect({.conf = options.conf,
-                                   .user = options.user,
-                                   .pool = options.pool,
-                                   .index_pool = options.index_pool,
-                                   .name_space = options.name_space});
-  return cluster ? std::move(*cluster) : nullptr;
-}
-
-// For this connection the index pool takes nothing as long as this lives: it looks at a snapshot.
-class NoWrites {
- public:
-  explicit NoWrites(Cluster& cluster) : pool_(cluster.context(Cluster::Pool::index)) { pool_.snap_set_read(1); }
-  ~NoWrites() { pool_.snap_set_read(librados::SNAP_HEAD); }
-
- private:
-  librados::IoCtx& pool_;
-};
-
-// An io_context that a test drives step by step.
-class Steps {
- public:
-  template <class T>
-  std::future<T> begin(Task<T> task) {
-    return boost::asio::co_spawn(io, std::move(task), boost::asio::use_future);
-  }
-  template <class T>
-  T end(std::future<T> future) {
-    while (!is_ready(future)) io.run_one();
-    return future.get();
-  }
-  template <class T>
-  T run(Task<T> task) {
-    return end(begin(std::move(task)));
-  }
-  // Until nothing has happened for a while: all wait for somebody else.
-  void rest() {
-    while (io.run_one_for(std::chrono::milliseconds(500)) != 0) {
-    }
-  }
-  template <class T>
-  static bool is_ready(const std::future<T>& future) {
-    return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  }
-
-  boost::asio::io_context io;
-
- private:
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io.get_executor()};
-};
-
-// The engine's own thread does nothing as long as this lives: no change is sent to the cluster.
-class Stalled {
- public:
-  explicit Stalled(rados::Engine& engine) {
-    boost::asio::post(engine.io, [latch = latch_] { latch->wait(); });
-  }
-  ~Stalled() { latch_->count_down(); }
-
- private:
-  std::shared_ptr<std::latch> latch_ = std::make_shared<std::latch>(1);
-};
-
-rados::Engine& parts_of(RadosRig& t) { return static_cast<rados::Engine&>(*t.store().context()); }
 
 TEST(GuardOnRados, WhoKeepsAKeyIsNoMatterOfWhatAChangeHasLeft) {
   rados::Guard guard{7, 8};
@@ -142,31 +51,6 @@ TEST_F(OnRados, ANotifyThatTakesTooLongIsNotWaitedFor) {
   EXPECT_GT(reply.use_count(), 1) << "librados may still write there";
   EXPECT_EQ(pool.unwatch2(watch), 0);
   EXPECT_TRUE(eventually([&] { return reply.use_count() == 1; })) << "and lets go of it in the end";
-}
-
-// A splitter that went on with what others had undone copied rows that were being changed, and those changes were lost.
-TEST_F(OnRados, WhoWasAwayWhileOthersUndidWhatHeBeganFindsThatOut) {
-  RadosRig t;
-  t.open();
-  t.make_bucket("b");
-  const uint64_t id = parts_of(t).buckets.find("b")->id;
-  rados::Registry& registry = parts_of(t).registry;
-  const auto cluster = connect(t.options);
-  ASSERT_NE(cluster, nullptr);
-  rados::Registry theirs(*cluster);
-  for (const rados::Phase phase : {rados::Phase::splitting, rados::Phase::removing}) {
-    Steps steps;
-    auto beginning = steps.begin(registry.set_phase(*t.run(registry.load(id)), phase));
-    steps.io.poll();  // it is sent, and the answer not looked at
-    rados::BucketPtr seen;
-    ASSERT_TRUE(eventually([&] {
-      seen = *t.run(theirs.load(id));
-      return seen->phase == phase;
-    }));
-    ASSERT_TRUE(t.run(theirs.set_phase(seen, rados::Phase::live)));
-    EXPECT_EQ(steps.end(std::move(beginning)).error(), Errc::conditional_conflict);
-  }
-  EXPECT_TRUE(t.put("b", "k", "x"));
 }
 
 TEST_F(OnRados, ALifeBeginsWhenItsFirstSignIsThere) {
@@ -513,62 +397,6 @@ TEST_F(ChangesLeftOnRados, ABucketWhoseMakingWasGivenUpGetsNoNameLater) {
   EXPECT_EQ(t_->run(other_->bucket("made")).error(), Errc::no_such_bucket);
 }
 
-TEST_F(OnRados, AMarkThatComesTooLateTakesNoOtherChangeAlong) {
-  RadosRig t;
-  t.open();
-  t.make_bucket("b");
-  for (const char* key : {"k", "l"}) ASSERT_TRUE(t.put("b", key, "x"));
-  const uint64_t stamp = (*t.run(t.engine().open("b", "k")))->info().stamp;
-  auto& engine = parts_of(t);
-  const uint64_t id = engine.buckets.find("b")->id;
-  auto& commits = metrics::counter("verbena_rados_commits_total", "Changes of keys");
-  Steps steps;
-  std::future<Result<void>> marking;
-  std::future<Result<Removed>> removing;
-  const uint64_t before = commits.value();
-  {
-    const Stalled stalled(engine);
-    marking = steps.begin(engine.catalogue->keep(id, "k", stamp, /*keeper=*/99));
-    steps.rest();
-    removing = steps.begin(t.engine().remove("b", "l", {}));
-    steps.rest();
-    // As another server's change does.
-    librados::ObjectWriteOperation op;
-    const std::map<std::string, rados::Buffer> rows = {
-        {rados::guard_row("k"), rados::to_buffer(rados::encode(rados::Guard{1, stamp + 1}))}};
-    op.omap_set(rows);
-    ASSERT_EQ(t.run(engine.cluster->write(Cluster::Pool::index, rados::tablet_object(id, 0), std::move(op))), 0);
-  }
-  EXPECT_FALSE(steps.end(std::move(marking)));
-  EXPECT_TRUE(steps.end(std::move(removing)));
-  EXPECT_EQ(commits.value() - before, 2u) << "the removal was made twice, because the mark failed";
-}
-
-TEST_F(OnRados, AMarkWaitsForNoChangeOfItsKey) {
-  RadosRig t;
-  t.open();
-  t.make_bucket("b");
-  ASSERT_TRUE(t.put("b", "k", "x"));
-  const uint64_t stamp = (*t.run(t.engine().open("b", "k")))->info().stamp;
-  auto& engine = parts_of(t);
-  const uint64_t id = engine.buckets.find("b")->id;
-  Steps steps;
-  std::future<Result<Removed>> removing;
-  {
-    const Stalled stalled(engine);
-    removing = steps.begin(t.engine().remove("b", "k", {}));
-    steps.rest();
-    auto marking = steps.begin(engine.catalogue->keep(id, "k", stamp, /*keeper=*/99));
-    steps.rest();
-    const bool is_ready = Steps::is_ready(marking);
-    EXPECT_TRUE(is_ready);
-    if (is_ready) {
-      EXPECT_EQ(marking.get().error(), Errc::slow_down);
-    }
-  }
-  EXPECT_TRUE(steps.end(std::move(removing)));
-}
-
 // Ids of different directories may be the same, and those of one directory must not be.
 TEST_F(OnRados, WhatCameFromTwoDirectoriesUnderOneIdDoesNotGoIntoOne) {
   RadosRig t;
@@ -743,27 +571,6 @@ TEST_F(OnRados, WhatAServerCountedThatIsGoneIsTakenOverOnce) {
   EXPECT_EQ(t.usage("b").value(), (Usage{.objects = 5, .bytes = 25}));
   ASSERT_TRUE(engine.run(engine.book.look(id)));
   EXPECT_EQ(t.engine().usage_now("b")->bucket, (Usage{.objects = 5, .bytes = 25}));
-}
-
-// Found by a history: a change whose server came to doubt its count while it was reading it was acknowledged and not
-// made.
-TEST_F(OnRados, AChangeWhoseCountIsDoubtedAgainWhileItIsReadIsMade) {
-  RadosRig t;
-  t.open();
-  t.make_bucket("b");
-  auto& engine = parts_of(t);
-  for (int i = 0; i < 100; ++i) {
-    std::jthread doubts([&engine](const std::stop_token& stop) {
-      for (int doubt = 0; doubt < 50 && !stop.stop_requested(); ++doubt) {
-        engine.batcher.recount();
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-      }
-    });
-    ASSERT_TRUE(t.put("b", key(i), "12345"));
-    doubts = {};
-    ASSERT_EQ(t.get("b", key(i)).value_or("nothing"), "12345");
-  }
-  EXPECT_EQ(t.usage("b").value(), (Usage{.objects = 100, .bytes = 500}));
 }
 
 TEST_F(OnRados, AServerThatWasGivenUpFinishesNothingOfItsEarlierLife) {

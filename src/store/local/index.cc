@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/local/index_check.h"
+#include "store/local/index_checksum.h"
 
 namespace verbena::store::local {
 namespace {
@@ -271,6 +272,7 @@ Result<std::unique_ptr<Index>> Index::open(const IndexOptions& options) {
   for (size_t i = 0; i < family_count; ++i) index->handles_[i] = handles[i];
   index->read_only_ = options.read_only;
   index->durable_sequence_ = db->GetLatestSequenceNumber();  // what the log had is in tables by now
+  if (!lends_checksum()) log::debug("store: index: RocksDB computes CRC32C by itself");
   return index;
 }
 

@@ -2,11 +2,14 @@
 #include "store/local/index.h"
 
 #include "base/metrics.h"
+#include "store/local/index_checksum.h"
 #include "store/local/seam_env.h"
 #include "store/local/test_store.h"
 
 namespace verbena::store::local {
 namespace {
+
+TEST(IndexTest, RocksDBComputesCrc32cByOurFunction) { EXPECT_TRUE(lends_checksum()); }
 
 // RocksDB opens only a few tables at the start where the number of open ones is bounded. Asked for a key of another one
 // without going to disk it answers "there, and empty".

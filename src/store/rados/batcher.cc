@@ -8,6 +8,7 @@
 
 #include <cerrno>
 
+#include "base/log.h"
 #include "base/metrics.h"
 #include "store/logic/usage.h"
 #include "store/rados/layout.h"
@@ -178,7 +179,14 @@ Task<> Batcher::drain(std::string tablet) {
   for (;;) {
     const std::vector<Waiting> batch = take(tablet);
     if (batch.empty()) co_return;
-    const Outcome outcome = co_await send(tablet, batch, *tally);
+    // Whoever waits is told in any case, and the next ones are sent.
+    Outcome outcome{.code = -EIO, .unsure = true};
+    try {
+      outcome = co_await send(tablet, batch, *tally);
+    } catch (const std::exception& thrown) {
+      log::error("rados: a change threw: {}", thrown.what());
+      tally->stale = true;
+    }
     tally->gone = outcome.code == -ENOENT;
     for (const Waiting& waiting : batch) waiting.done(outcome);
   }

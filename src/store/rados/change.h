@@ -74,6 +74,7 @@ class KeyTransaction final : public Transaction {
   const uint64_t token_ = random_number();
   Usage counted_;
   Written written_[table_count];
+  std::map<std::string, std::string> uploads_;  // rows of open uploads that were looked at
   std::vector<BlobRef> dead_, dead_inline_;
   std::vector<std::function<void()>> effects_;
   std::optional<uint64_t> abandoned_;

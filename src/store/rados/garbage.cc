@@ -227,13 +227,17 @@ Task<Result<void>> Garbage::look_at_signs() {
       least = std::min(least, era);
     }
   }
-  least_ = least;
   for (const auto& [name, value] : silent) {
-    VB_CO_TRY(co_await forget_server(registry_, name, value));
+    VB_CO_ASSIGN(const bool forgotten, co_await forget_server(registry_, name, value));
     signs_.erase(name);
+    if (!forgotten) {  // it has signed since, or another one has forgotten it
+      least = std::min(least, keys::read_number(std::string_view(value).substr(0, 8)));
+      continue;
+    }
     next_round_ = {};  // it may have left something
     if (helpers_.server_gone && helpers_.on_duty && helpers_.on_duty()) helpers_.server_gone();
   }
+  least_ = least;
   co_return Result<void>{};
 }
 

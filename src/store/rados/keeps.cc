@@ -31,7 +31,12 @@ bool has_let_go(librados::IoCtx& context, Buffer& reply) {
   if (reply.length() == 0) return false;
   std::vector<librados::notify_ack_t> answers;
   std::vector<librados::notify_timeout_t> silent;
-  context.decode_notify_response(reply, &answers, &silent);
+  try {
+    context.decode_notify_response(reply, &answers, &silent);
+  } catch (const std::exception& damaged) {
+    log::warn("rados: a keeper's answer: {}", damaged.what());
+    return false;
+  }
   return std::ranges::any_of(answers, [](auto& answer) { return answer.payload_bl.to_str() == let_go_answer; });
 }
 

@@ -536,9 +536,10 @@ void RadosStore::keep(std::string_view bucket, std::string_view key, uint64_t st
     --engine_->being_kept;
     return;
   }
-  auto done = [engine = engine_.get(), kept = std::move(kept), term](const std::exception_ptr&, Result<void> written) {
+  auto done = [engine = engine_.get(), kept = std::move(kept), term](const std::exception_ptr& thrown,
+                                                                     Result<void> written) {
     --engine->being_kept;
-    if (!written) return;
+    if (thrown || !written) return;
     begun.add();
     kept(term);
   };

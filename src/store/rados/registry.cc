@@ -289,11 +289,11 @@ Task<Result<BucketPtr>> Registry::thaw(BucketPtr state) {
   co_return co_await set_phase(state, Phase::live);
 }
 
-Deadline Registry::first_seen(const std::string& phase_text) {
+Deadline Registry::first_seen(const std::string& phase) {
   const std::unique_lock lock(mutex_);
   const auto now = SteadyClock::now();
   std::erase_if(phases_seen_, [now](const auto& seen) { return now - seen.second > phases_kept; });
-  return phases_seen_.try_emplace(phase_text, now).first->second;
+  return phases_seen_.try_emplace(phase, now).first->second;
 }
 
 Task<Result<BucketPtr>> Registry::writable(BucketPtr seen, std::string stored) {
@@ -312,7 +312,8 @@ Task<Result<BucketPtr>> Registry::readable(BucketPtr seen, std::string stored) {
 Task<Result<BucketPtr>> Registry::wait_until(BucketPtr seen, Free free) {
   const auto until = deadline_in(wait_max);
   while (!free(*seen)) {
-    if (SteadyClock::now() - first_seen(seen->phase_text) > left_behind) {
+    // Whoever settles a move begins with the next epoch, and has as long as who began it.
+    if (SteadyClock::now() - first_seen(seen->phase_text + seen->epoch_text) > left_behind) {
       auto thawed = co_await thaw(seen);
       if (!thawed && !(thawed.error() == Errc::conditional_conflict)) co_return thawed;
     } else {
@@ -449,10 +450,15 @@ Task<Result<bool>> Registry::give_name(std::string name, uint64_t bucket) {
 
 Task<Result<void>> Registry::forbid_name(uint64_t bucket) {
   librados::ObjectWriteOperation op;
-  op.omap_rm_keys({unnamed_row(bucket)});
-  const std::string object(root_object);
+  const std::string allowed = unnamed_row(bucket), object(root_object);
+  const std::map<std::string, std::pair<Buffer, int>> guard = {{allowed, {to_buffer("u"), LIBRADOS_CMPXATTR_OP_EQ}}};
+  op.omap_cmp(guard, nullptr);
+  op.omap_rm_keys({allowed});
+  const std::map<std::string, Buffer> set = {{keys::tagged('x', bucket), to_buffer("x")}};
+  op.omap_set(set);
   const int code = co_await cluster_.write(Pool::index, object, std::move(op));
-  if (code < 0) co_return std::unexpected(to_error(code, "rados: root"));
+  // It has the name, or another one has forbidden it.
+  if (code < 0 && code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: root"));
   co_return Result<void>{};
 }
 

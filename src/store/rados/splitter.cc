@@ -68,7 +68,7 @@ Task<Result<void>> Splitter::look_at(Name name) {
   const size_t tablet = find_tablet(*bucket, name.second);
   if (tablet == bucket->tablets.size()) co_return Result<void>{};
   VB_CO_ASSIGN(Found found, co_await survey(bucket, tablet));
-  if (found.left_over) VB_CO_TRY(co_await purge(bucket, tablet));
+  if (found.left_over) VB_CO_TRY(co_await purge(bucket, name.second));
   if (found.rows <= rows_max_ || found.keys.size() < 2) co_return Result<void>{};
   const std::string middle = found.keys[found.keys.size() / 2];
   VB_CO_ASSIGN(bucket, co_await registry_.writable(bucket, ""));
@@ -143,12 +143,34 @@ Task<Result<void>> Splitter::copy(BucketPtr frozen, size_t tablet, std::string k
       if (!more) break;
     }
   }
+  co_return co_await copy_tokens(from, to);
+}
+
+// Which of the two a rename's source lies in the tokens do not say: both have them until they are too old.
+Task<Result<void>> Splitter::copy_tokens(std::string from, std::string to) {
+  for (const char letter : token_letters) {
+    for (std::string after;;) {
+      VB_CO_ASSIGN(auto page, co_await registry_.page(from, after, std::string(1, letter)));
+      if (page->rows.empty()) break;
+      after = page->rows.rbegin()->first;
+      librados::ObjectWriteOperation op;
+      op.assert_exists();
+      op.omap_set(page->rows);
+      const int code = co_await registry_.cluster().write(Pool::index, to, std::move(op), 1 * MiB);
+      if (code < 0) co_return std::unexpected(to_error(code, "rados: new tablet"));
+      if (!page->more) break;
+    }
+  }
   co_return Result<void>{};
 }
 
-// What lies behind the tablet's end is another one's, and there.
-Task<Result<void>> Splitter::purge(BucketPtr bucket, size_t tablet) {
-  const std::string object = bucket->tablets[tablet].object;
+// What lies behind the tablet's end is another one's, and there. Nobody reads it here any more once the tablet has the
+// epoch of now.
+Task<Result<void>> Splitter::purge(BucketPtr bucket, uint64_t number) {
+  const std::string object = tablet_object(bucket->id, number);
+  VB_CO_ASSIGN(bucket, co_await registry_.refresh(bucket, object));
+  const size_t tablet = find_tablet(*bucket, number);
+  if (tablet + 1 >= bucket->tablets.size()) co_return Result<void>{};
   const std::string low = bucket->tablets[tablet + 1].low;
   for (const char letter : tablet_letters) {
     for (;;) {
@@ -157,9 +179,10 @@ Task<Result<void>> Splitter::purge(BucketPtr bucket, size_t tablet) {
       std::set<std::string> gone;
       for (const auto& [row, value] : page->rows) gone.insert(row);
       librados::ObjectWriteOperation op;
-      op.assert_exists();
+      op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(bucket->epoch_text));
       op.omap_rm_keys(gone);
       const int code = co_await registry_.cluster().write(Pool::index, object, std::move(op));
+      if (code == -ECANCELED) co_return Result<void>{};  // whoever looks next goes on
       if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
     }
   }
@@ -193,7 +216,7 @@ Task<Result<void>> Splitter::split(BucketPtr bucket, size_t tablet, std::string 
     if (!named && !(named.error() == Errc::conditional_conflict)) co_return std::unexpected(named.error());
     if (named) {
       splits.add();
-      co_return co_await purge(*named, find_tablet(**named, frozen->tablets[source].number));
+      co_return co_await purge(*named, frozen->tablets[source].number);
     }
     done = std::unexpected(named.error());  // it took so long that somebody has undone it
   }

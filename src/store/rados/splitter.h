@@ -38,7 +38,8 @@ class Splitter {
   Task<Result<Found>> survey(BucketPtr bucket, size_t tablet);
   Task<Result<void>> split(BucketPtr bucket, size_t tablet, std::string key);
   Task<Result<void>> copy(BucketPtr frozen, size_t tablet, std::string key, std::string to);
-  Task<Result<void>> purge(BucketPtr bucket, size_t tablet);
+  Task<Result<void>> copy_tokens(std::string from, std::string to);
+  Task<Result<void>> purge(BucketPtr bucket, uint64_t number);
   // Rows of one letter from a key's on to the tablet's end, a page.
   Task<Result<std::shared_ptr<OmapReply>>> rows_from(std::string object, std::string start, std::string after);
 

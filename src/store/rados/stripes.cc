@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/log.h"
 #include "store/rados/stripe_reader.h"
 
 namespace verbena::store::rados {
@@ -20,6 +21,13 @@ using Pool = Cluster::Pool;
 constexpr size_t stripes_in_flight_max = 4;  // of one writer
 
 }  // namespace
+
+uint64_t BlobSpace::next_blob() {
+  const uint64_t number = next.fetch_add(1, std::memory_order_relaxed);
+  if (number < blobs_max) return garbage->incarnation() << 32 | number;
+  if (number == blobs_max) log::error("rados: this server has written {} objects and has to be started anew", number);
+  return 0;
+}
 
 // Writes under way. Of the writer's core.
 struct StripeWriter::Flights {
@@ -62,6 +70,7 @@ StripeWriter::~StripeWriter() {
 // The chunk's memory goes back at once: what librados is given it may hold for longer than any answer takes.
 Task<Result<void>> StripeWriter::append(memory::Chunk chunk) {
   if (size_ + chunk.bytes.size() > stored_size_max) co_return fail(Errc::entity_too_large);
+  if (id_ == 0) co_return fail(Errc::service_unavailable, "The server has no more numbers for what it writes.");
   if (space_.garbage->full()) co_return std::unexpected(to_error(-ENOSPC, "rados: stripe"));
   if (!flights_) {
     auto executor = co_await boost::asio::this_coro::executor;

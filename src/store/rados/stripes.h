@@ -20,8 +20,9 @@ struct BlobSpace {
   Cluster& cluster;
   std::shared_ptr<Garbage> garbage;
   memory::Arena& arena;
-  // Numbers that no blob had: the process's life, then a count.
-  uint64_t next_blob() { return garbage->incarnation() << 32 | next.fetch_add(1, std::memory_order_relaxed); }
+  // Numbers that no blob had: the process's life, then a count. 0: it has used up its own.
+  uint64_t next_blob();
+  static constexpr uint64_t blobs_max = uint64_t{1} << 32;  // of a life
   std::atomic<uint64_t> next{1};
 };
 

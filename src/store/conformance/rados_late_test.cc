@@ -1,0 +1,196 @@
+// What comes late over RADOS: calls that are made, or whose answers are looked at, when others have changed what they
+// rest on.
+#include <chrono>
+#include <thread>
+
+#include "base/metrics.h"
+#include "store/conformance/on_rados.h"
+
+namespace verbena::store::conformance {
+namespace {
+
+using rados::Cluster;
+
+// A splitter that went on with what others had undone copied rows that were being changed, and those changes were lost.
+TEST_F(OnRados, WhoWasAwayWhileOthersUndidWhatHeBeganFindsThatOut) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  const uint64_t id = parts_of(t).buckets.find("b")->id;
+  rados::Registry& registry = parts_of(t).registry;
+  const auto cluster = connect(t.options);
+  ASSERT_NE(cluster, nullptr);
+  rados::Registry theirs(*cluster);
+  for (const rados::Phase phase : {rados::Phase::splitting, rados::Phase::removing}) {
+    Steps steps;
+    auto beginning = steps.begin(registry.set_phase(*t.run(registry.load(id)), phase));
+    steps.io.poll();  // it is sent, and the answer not looked at
+    rados::BucketPtr seen;
+    ASSERT_TRUE(eventually([&] {
+      seen = *t.run(theirs.load(id));
+      return seen->phase == phase;
+    }));
+    ASSERT_TRUE(t.run(theirs.set_phase(seen, rados::Phase::live)));
+    EXPECT_EQ(steps.end(std::move(beginning)).error(), Errc::conditional_conflict);
+  }
+  EXPECT_TRUE(t.put("b", "k", "x"));
+}
+
+// Found by a history: a change whose server came to doubt its count while it was reading it was acknowledged and not
+// made.
+TEST_F(OnRados, AChangeWhoseCountIsDoubtedAgainWhileItIsReadIsMade) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  auto& engine = parts_of(t);
+  for (int i = 0; i < 100; ++i) {
+    std::jthread doubts([&engine](const std::stop_token& stop) {
+      for (int doubt = 0; doubt < 50 && !stop.stop_requested(); ++doubt) {
+        engine.batcher.recount();
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    });
+    ASSERT_TRUE(t.put("b", key(i), "12345"));
+    doubts = {};
+    ASSERT_EQ(t.get("b", key(i)).value_or("nothing"), "12345");
+  }
+  EXPECT_EQ(t.usage("b").value(), (Usage{.objects = 100, .bytes = 500}));
+}
+
+TEST_F(OnRados, AMarkThatComesTooLateTakesNoOtherChangeAlong) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  for (const char* key : {"k", "l"}) ASSERT_TRUE(t.put("b", key, "x"));
+  const uint64_t stamp = (*t.run(t.engine().open("b", "k")))->info().stamp;
+  auto& engine = parts_of(t);
+  const uint64_t id = engine.buckets.find("b")->id;
+  auto& commits = metrics::counter("verbena_rados_commits_total", "Changes of keys");
+  Steps steps;
+  std::future<Result<void>> marking;
+  std::future<Result<Removed>> removing;
+  const uint64_t before = commits.value();
+  {
+    const Stalled stalled(engine);
+    marking = steps.begin(engine.catalogue->keep(id, "k", stamp, /*keeper=*/99));
+    steps.rest();
+    removing = steps.begin(t.engine().remove("b", "l", {}));
+    steps.rest();
+    // As another server's change does.
+    librados::ObjectWriteOperation op;
+    const std::map<std::string, rados::Buffer> rows = {
+        {rados::guard_row("k"), rados::to_buffer(rados::encode(rados::Guard{1, stamp + 1}))}};
+    op.omap_set(rows);
+    ASSERT_EQ(t.run(engine.cluster->write(Cluster::Pool::index, rados::tablet_object(id, 0), std::move(op))), 0);
+  }
+  EXPECT_FALSE(steps.end(std::move(marking)));
+  EXPECT_TRUE(steps.end(std::move(removing)));
+  EXPECT_EQ(commits.value() - before, 2u) << "the removal was made twice, because the mark failed";
+}
+
+TEST_F(OnRados, AMarkWaitsForNoChangeOfItsKey) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.put("b", "k", "x"));
+  const uint64_t stamp = (*t.run(t.engine().open("b", "k")))->info().stamp;
+  auto& engine = parts_of(t);
+  const uint64_t id = engine.buckets.find("b")->id;
+  Steps steps;
+  std::future<Result<Removed>> removing;
+  {
+    const Stalled stalled(engine);
+    removing = steps.begin(t.engine().remove("b", "k", {}));
+    steps.rest();
+    auto marking = steps.begin(engine.catalogue->keep(id, "k", stamp, /*keeper=*/99));
+    steps.rest();
+    const bool is_ready = Steps::is_ready(marking);
+    EXPECT_TRUE(is_ready);
+    if (is_ready) {
+      EXPECT_EQ(marking.get().error(), Errc::slow_down);
+    }
+  }
+  EXPECT_TRUE(steps.end(std::move(removing)));
+}
+
+// A key without rows has no guard, and had none before: what ends an upload a second time would name bytes, or remove
+// them, that others name by then.
+TEST_F(OnRados, WhatEndsAnUploadThatHasEndedComesTooLate) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  auto other = rados::RadosStore::connect(t.options);
+  ASSERT_TRUE(other) << other.error();
+  const std::string bytes = pattern(200'000, 1);
+  for (const bool aborts : {false, true}) {
+    const auto upload = *t.start_upload("b", "k");
+    const std::vector<PartInfo> parts = {*t.put_part(upload, 1, bytes)};
+    // Who puts the last row of a key and removes it takes its guard along.
+    ASSERT_TRUE(t.put("b", "k", "x"));
+    ASSERT_TRUE(t.remove("b", "k"));
+    Steps steps;
+    std::future<Result<ObjectInfo>> completing;
+    std::future<Result<void>> aborting;
+    ObjectInfo info;
+    info.etag = "multi-1";
+    {
+      const Stalled stalled(parts_of(t));
+      if (aborts) {
+        aborting = steps.begin(t.engine().abort_upload("b", "k", upload.upload_id));
+      } else {
+        completing = steps.begin(t.engine().complete_upload("b", "k", upload.upload_id, parts, info, {}));
+      }
+      steps.rest();
+      // The client repeats it at another server, and goes on.
+      ASSERT_TRUE(t.run((*other)->complete_upload("b", "k", upload.upload_id, parts, info, {})));
+      RenameRequest rename;
+      rename.from = "k";
+      rename.to = "l";
+      ASSERT_TRUE(t.run((*other)->rename("b", rename)));
+    }
+    if (aborts) {
+      EXPECT_EQ(steps.end(std::move(aborting)).error(), Errc::no_such_upload);
+    } else {
+      EXPECT_EQ(steps.end(std::move(completing)).error(), Errc::no_such_upload);
+    }
+    EXPECT_EQ(t.get("b", "k").error(), Errc::no_such_key);
+    EXPECT_EQ(t.get("b", "l").value_or("nothing"), bytes);
+    EXPECT_FALSE(t.leaks());
+    ASSERT_TRUE(t.remove("b", "l"));
+  }
+}
+
+TEST_F(OnRados, ARenamesTokenIsKnownWhenItsTabletHasBeenSplit) {
+  SplittingRadosRig t;
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.put("b", key(900), "x"));
+  RenameRequest rename;
+  rename.from = key(900);
+  rename.to = key(901);
+  rename.token = "token";
+  rename.asked = "900 to 901";
+  ASSERT_TRUE(t.run(t.engine().rename("b", rename)));
+  // Its source lies in a new tablet then.
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(t.put("b", key(i), "x"));
+  ASSERT_TRUE(eventually([&] { return t.store().survey()->tablets >= 3; }));
+  EXPECT_TRUE(t.run(t.engine().rename("b", rename))) << "it was made";
+}
+
+TEST_F(OnRados, ALifeThatHasUsedUpItsNumbersWritesNothingMore) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  const std::string first = pattern(100'000, 1);
+  ASSERT_TRUE(t.put("b", "first", first));
+  parts_of(t).space->next = rados::BlobSpace::blobs_max - 1;
+  EXPECT_TRUE(t.put("b", "last", pattern(100'000, 2)));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(t.put("b", key(i), pattern(100'000, 3)).error(), Errc::service_unavailable);
+  }
+  EXPECT_EQ(t.get("b", "first").value_or("nothing"), first);
+  EXPECT_EQ(t.get("b", "last").value_or("nothing"), pattern(100'000, 2));
+}
+
+}  // namespace
+}  // namespace verbena::store::conformance
