@@ -31,7 +31,9 @@ HOT_KEYS = 64
 ARENA = "256MiB"  # of which half keeps hot objects
 WARM_LARGE = 80   # objects of 4 MiB that fill it
 PAGE = 1000
-IDLE_MAX, SETTLE_S = 10, 600  # operations a second that a server at rest asks for, at most; seconds that are waited for that
+# Operations a second that a server at rest asks for, at most, and for each tablet (whoever asks for metrics asks what buckets hold); seconds that are
+# waited for that.
+IDLE_MAX, IDLE_MAX_OF_TABLET, SETTLE_S = 10, 1, 600
 BUCKET = "bench"
 MARKS = ("<!-- beside the gateway: ./dev bench rados -->", "<!-- end of beside the gateway -->")
 KEYS_ENVIRONMENT = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
@@ -124,11 +126,12 @@ def idle_rate(side, seconds):
     return (side.operations() - before) / (time.monotonic() - began)
 
 
-def settle(side):
+def settle(side, ceph):
     """Until the server asks for little by itself: after many keys were put tablets are split for a while."""
     deadline, quiet = time.monotonic() + SETTLE_S, 0
     while quiet < 3 and time.monotonic() < deadline:
-        quiet = quiet + 1 if idle_rate(side, 1) <= IDLE_MAX else 0
+        most = IDLE_MAX + IDLE_MAX_OF_TABLET * tablets(ceph)
+        quiet = quiet + 1 if idle_rate(side, 1) <= most else 0
 
 
 def counted(side, idle, verb, prefix, count, size=SMALL, **more):
@@ -166,8 +169,8 @@ def count_side(side, unkept=None):
 class Lister:
     """Pages of keys that s3_load made."""
 
-    def __init__(self, side):
-        self.side = side
+    def __init__(self, side, ceph):
+        self.side, self.ceph = side, ceph
         self.host = side.http.split("//")[1]
 
     def page(self, after):
@@ -181,7 +184,7 @@ class Lister:
     def measure(self, keys, pages=20):
         """First, middle and last page: (milliseconds, operations)."""
         found = {}
-        settle(self.side)
+        settle(self.side, self.ceph)
         for name, first in (("first", 0), ("middle", keys // 2), ("last", keys - PAGE)):
             after = f"k{first - 1:010}" if first else "a"
             self.page(after)
@@ -196,17 +199,18 @@ class Lister:
 
 
 def measure_listings(arguments):
-    with make_cluster(arguments) as ceph, Verbena(ceph) as verbena:
+    settings = [f"rados.split_rows={arguments.split_rows}"] if arguments.split_rows else []
+    with make_cluster(arguments) as ceph, Verbena(ceph, settings) as verbena:
         say(f"listing: {arguments.keys} keys")
         boto3_client(verbena.http).create_bucket(Bucket=BUCKET)
         fill = load(verbena, "fill", "k", arguments.keys, 64, native=verbena.native, callers=4)
-        found = {"keys": arguments.keys, "fill_s": fill["seconds"], "verbena": Lister(verbena).measure(arguments.keys),
+        found = {"keys": arguments.keys, "fill_s": fill["seconds"], "verbena": Lister(verbena, ceph).measure(arguments.keys),
                  "tablets": tablets(ceph)}
     with make_cluster(arguments) as ceph, Gateway(ceph) as gateway:
         say(f"listing: {arguments.gateway_keys} keys of the gateway")
         boto3_client(gateway.http).create_bucket(Bucket=BUCKET)
         load(gateway, "put", "k", arguments.gateway_keys, 64)
-        found.update(gateway_keys=arguments.gateway_keys, gateway=Lister(gateway).measure(arguments.gateway_keys, 5))
+        found.update(gateway_keys=arguments.gateway_keys, gateway=Lister(gateway, ceph).measure(arguments.gateway_keys, 5))
     return found
 
 
@@ -322,6 +326,7 @@ def parse():
     parser.add_argument("--rounds", type=int, default=0, help="(default 3, quick 1)")
     parser.add_argument("--keys", type=int, default=0, help="of listings (default 1,000,000, quick 20,000)")
     parser.add_argument("--gateway-keys", type=int, default=0, help="of its listings (default 200,000, quick 20,000)")
+    parser.add_argument("--split-rows", type=int, default=0, help="of the listings' server: rows at which a tablet becomes two")
     parser.add_argument("--only", choices=("speed", "counts", "listings"), help="a part, printed and not written")
     arguments = parser.parse_args()
     quick = arguments.quick
