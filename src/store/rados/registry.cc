@@ -309,18 +309,44 @@ Task<Result<BucketPtr>> Registry::readable(BucketPtr seen, std::string stored) {
   co_return co_await wait_until(std::move(seen), std::move(free));
 }
 
+// Of all that wait for a bucket in this process one looks at a time, and undoes what was left.
+class Registry::Looking {
+ public:
+  Looking(Registry& registry, uint64_t bucket) : registry_(registry), bucket_(bucket) {
+    const std::unique_lock lock(registry_.mutex_);
+    mine_ = registry_.looked_at_.insert(bucket).second;
+  }
+  Looking(const Looking&) = delete;
+  ~Looking() {
+    if (!mine_) return;
+    const std::unique_lock lock(registry_.mutex_);
+    registry_.looked_at_.erase(bucket_);
+  }
+  bool mine() const { return mine_; }
+
+ private:
+  Registry& registry_;
+  const uint64_t bucket_;
+  bool mine_;
+};
+
 Task<Result<BucketPtr>> Registry::wait_until(BucketPtr seen, Free free) {
   const auto until = deadline_in(wait_max);
   while (!free(*seen)) {
+    co_await pause(look_again);
+    if (SteadyClock::now() > until) co_return fail(Errc::slow_down, "rados: the bucket is being changed");
+    const Looking looking(*this, seen->id);
+    const BucketPtr known = looking.mine() ? nullptr : find(seen->id);
+    if (known) {
+      seen = known;
+      continue;
+    }
     // Whoever settles a move begins with the next epoch, and has as long as who began it.
-    if (SteadyClock::now() - first_seen(seen->phase_text + seen->epoch_text) > left_behind) {
+    if (looking.mine() && SteadyClock::now() - first_seen(seen->phase_text + seen->epoch_text) > left_behind) {
       auto thawed = co_await thaw(seen);
       if (!thawed && !(thawed.error() == Errc::conditional_conflict)) co_return thawed;
-    } else {
-      co_await pause(look_again);
     }
     VB_CO_ASSIGN(seen, co_await load(seen->id));
-    if (SteadyClock::now() > until) co_return fail(Errc::slow_down, "rados: the bucket is being changed");
   }
   co_return seen;
 }

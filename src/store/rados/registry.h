@@ -134,14 +134,16 @@ class Registry {
   Task<Result<void>> spread(BucketPtr state);
   Task<Result<void>> raise(std::string tablet, BucketPtr state);
   Task<Result<BucketPtr>> thaw(BucketPtr state);
+  class Looking;
   using Free = std::function<bool(const BucketState&)>;
   Task<Result<BucketPtr>> wait_until(BucketPtr seen, Free free);
-  Deadline first_seen(const std::string& phase_text);
+  Deadline first_seen(const std::string& phase);
 
   Cluster& cluster_;
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, BucketPtr> states_;  // guarded by mutex_, as the next
   std::map<std::string, Deadline> phases_seen_;
+  std::set<uint64_t> looked_at_;  // by one of those that wait for the bucket
 };
 
 Task<> pause(std::chrono::milliseconds time);
