@@ -160,6 +160,50 @@ TEST_F(OnRados, WhatEndsAnUploadThatHasEndedComesTooLate) {
   }
 }
 
+// Likewise: a part that was replaced meanwhile.
+TEST_F(OnRados, WhatAnUploadIsMadeOfIsWhatItHasThen) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  auto other = rados::RadosStore::connect(t.options);
+  ASSERT_TRUE(other) << other.error();
+  const std::string bytes = pattern(200'000, 1);
+  const auto upload = *t.start_upload("b", "k");
+  const std::vector<PartInfo> parts = {*t.put_part(upload, 1, bytes)};
+  ASSERT_TRUE(t.put("b", "k", "x"));
+  ASSERT_TRUE(t.remove("b", "k"));
+  Steps steps;
+  std::future<Result<ObjectInfo>> completing;
+  ObjectInfo info;
+  info.etag = "multi-1";
+  {
+    const Stalled stalled(parts_of(t));
+    completing = steps.begin(t.engine().complete_upload("b", "k", upload.upload_id, parts, info, {}));
+    steps.rest();
+    auto part = t.run((*other)->create_part("b", "k", upload.upload_id, 1, bytes.size()));
+    ASSERT_TRUE(part);
+    ASSERT_TRUE(t.append(**part, bytes));
+    ObjectInfo again;
+    again.size = bytes.size();
+    again.etag = parts.front().etag;
+    ASSERT_TRUE(t.run((*part)->commit(again, {})));
+    part->reset();
+    auto object = t.run((*other)->create("b", "k", std::nullopt));
+    ASSERT_TRUE(object);
+    ASSERT_TRUE(t.append(**object, "x"));
+    ObjectInfo small;
+    small.size = 1;
+    ASSERT_TRUE(t.run((*object)->commit(small, {})));
+    object->reset();
+    ASSERT_TRUE(t.run((*other)->remove("b", "k", {})));
+  }
+  const auto completed = steps.end(std::move(completing));
+  EXPECT_TRUE(completed) << describe(completed.error());
+  EXPECT_TRUE(eventually([&] { return (*other)->settled(); })) << "it has removed the first part 1";
+  EXPECT_FALSE(t.leaks());
+  EXPECT_EQ(t.get("b", "k").value_or("nothing"), bytes);
+}
+
 TEST_F(OnRados, ARenamesTokenIsKnownWhenItsTabletHasBeenSplit) {
   SplittingRadosRig t;
   t.open();

@@ -8,8 +8,6 @@
 namespace verbena::store {
 namespace {
 
-// For so long a request that comes again with its token is known. Clients repeat what got no answer within seconds.
-constexpr int64_t token_life_us = int64_t{3'600} * 1'000'000;
 constexpr size_t tokens_forgotten_at_once = 2;  // for each that comes: so they do not pile up
 
 // A token's row: when it came, and what for.
@@ -18,7 +16,7 @@ Result<bool> was_done(Transaction& transaction, const Renaming& r) {
   VB_ASSIGN(const auto row, find_row(transaction, Table::uploads, keys::rename_token(r.bucket->id, r.request.token)));
   if (!row || row->size() < 8) return false;
   const auto came_us = static_cast<int64_t>(keys::read_number(std::string_view(*row).substr(0, 8)));
-  if (transaction.now_us() - came_us >= token_life_us) return false;
+  if (transaction.now_us() - came_us >= rename_token_life_us) return false;
   if (std::string_view(*row).substr(8) != r.request.asked) return fail(Errc::idempotency_mismatch, "rename: token");
   return true;
 }
@@ -29,7 +27,7 @@ Result<void> forget_old_tokens(Transaction& transaction, uint64_t bucket) {
   for (; by_age->valid() && old.size() < tokens_forgotten_at_once; by_age->next()) {
     const auto age = keys::parse_rename_age(by_age->key());
     if (!age) return fail(Errc::corrupt_object, "index: age of a rename");
-    if (transaction.now_us() - age->first < token_life_us) break;
+    if (transaction.now_us() - age->first < rename_token_life_us) break;
     old.emplace_back(by_age->key());
   }
   VB_TRY(by_age->status());

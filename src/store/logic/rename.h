@@ -9,6 +9,9 @@
 
 namespace verbena::store {
 
+// For so long a request that comes again with its token is known. Clients repeat what got no answer within seconds.
+inline constexpr int64_t rename_token_life_us = int64_t{3'600} * 1'000'000;
+
 struct Renaming {
   std::shared_ptr<const Bucket> bucket;
   RenameRequest request;

@@ -123,6 +123,10 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
     judged.run_effects();
     co_return true;
   }
+  if (judged.needs_guard()) {
+    VB_CO_TRY(co_await give_guard(rows, tablet));
+    co_return false;
+  }
   std::string guard;
   VB_CO_ASSIGN(Part part, judged.part(bucket->record.info.versioning != Versioning::off, guard));
   const StripeWriter* const blob = blob_of(change);
@@ -150,6 +154,24 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   splitter_.count(bucket->id, tablet.number, written);
   judged.run_effects();
   co_return true;
+}
+
+// Of a key whose last object went the guard went along, and uploads of it may still be open. From here on there is one
+// again, and what is judged then is covered by it.
+Task<Result<void>> RadosCatalogue::give_guard(Rows& rows, const Tablet& tablet) {
+  const BucketPtr bucket = rows.bucket();
+  const std::string row = guard_row(rows.place().key);
+  Part part;
+  part.guards.emplace(row, "");
+  part.sets.emplace(row, encode(Guard{.last_id = 0, .token = random_number()}));
+  part.bytes = row.size();
+  Batcher::Target target{tablet.object, bucket->id, bucket->epoch_text};
+  const auto outcome = co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/true);
+  rows.forget();
+  if (outcome.code < 0 && !lost_race(outcome.code)) {
+    co_return std::unexpected(to_error(outcome.code, "rados: a key's guard"));
+  }
+  co_return Result<void>{};
 }
 
 // Nobody answers for the key as it is now when this has returned, unless its guard has become another one: and then the

@@ -63,6 +63,7 @@ class RadosCatalogue final : public Catalogue {
 
  private:
   Task<Result<void>> learn(uint64_t bucket);
+  Task<Result<void>> give_guard(Rows& rows, const Tablet& tablet);
   Task<Result<void>> commit_key(Change& change);
   // False: again. `lost`: how often others were faster.
   Task<Result<bool>> try_key(Change& change, Rows& rows, int& lost);

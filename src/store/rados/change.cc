@@ -88,9 +88,8 @@ uint64_t Ids::next(uint64_t above, int64_t now_us) {
 Result<std::string> KeyTransaction::get(Table table, std::string_view key) {
   const auto found = written(table).find(std::string(key));
   if (found == written(table).end()) {
-    auto value = rows_.get(table, key);
-    if (value && table == Table::uploads && key.starts_with('u')) uploads_.insert_or_assign(std::string(key), *value);
-    return value;
+    rests_on_upload_ |= table == Table::uploads && key.starts_with('u');
+    return rows_.get(table, key);
   }
   if (!found->second) return fail(Errc::not_found, "row");
   return *found->second;
@@ -183,12 +182,6 @@ Result<Part> KeyTransaction::part(bool versioned, std::string& guard) const {
   VB_ASSIGN(Guard next, decode_guard(seen));
   const std::string name = guard_row(place.key);
   part.guards.emplace(name, seen);
-  // A key without rows has no guard, before and after: that an upload of it is still open its own row says.
-  if (seen.empty()) {
-    for (const auto& [key, value] : uploads_) {
-      part.guards.emplace(family(place, Table::uploads, key).to_stored(key), value);
-    }
-  }
   part.counted = counted_;
   if (object_gone && !has_rows && !versioned) {
     guard.clear();

@@ -62,6 +62,8 @@ class KeyTransaction final : public Transaction {
   // Queues that the change leaves events in.
   std::set<std::string> queues() const;
   void run_effects();
+  // What it has seen of an open upload may be another one although the key has no guard, as before.
+  bool needs_guard() const { return rests_on_upload_ && rows_.guard()->empty(); }
 
   // Of a key: the change as its tablet gets it. `versioned`: the key's guard outlives its rows, so that ids go on from
   // there. The guard that the key has afterwards is put into `guard`.
@@ -74,7 +76,7 @@ class KeyTransaction final : public Transaction {
   const uint64_t token_ = random_number();
   Usage counted_;
   Written written_[table_count];
-  std::map<std::string, std::string> uploads_;  // rows of open uploads that were looked at
+  bool rests_on_upload_ = false;
   std::vector<BlobRef> dead_, dead_inline_;
   std::vector<std::function<void()>> effects_;
   std::optional<uint64_t> abandoned_;

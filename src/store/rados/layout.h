@@ -56,7 +56,6 @@ inline constexpr uint64_t stripe_size = 4 * MiB;
 inline constexpr uint64_t block_size = 64 * KiB;
 inline constexpr uint64_t inline_max = 16 * KiB;               // bytes of a blob that lies with the rows
 inline constexpr std::string_view tablet_letters = "ginouvx";  // of rows that belong to a key
-inline constexpr std::string_view token_letters = "ra";        // of renames
 
 std::string bucket_object(uint64_t bucket);
 std::string tablet_object(uint64_t bucket, uint64_t number);

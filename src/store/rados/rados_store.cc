@@ -37,7 +37,7 @@ Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
       keep_rest(options.keep_rest),
       mark_lasts(options.mark_lasts),
       cluster(std::move(connected)),
-      splitter(registry, io, options.split_rows) {}
+      splitter(registry, io, clock_source, options.split_rows) {}
 
 Engine::~Engine() { close(); }
 

@@ -335,12 +335,13 @@ Task<Result<BucketPtr>> Registry::wait_until(BucketPtr seen, Free free) {
   while (!free(*seen)) {
     co_await pause(look_again);
     if (SteadyClock::now() > until) co_return fail(Errc::slow_down, "rados: the bucket is being changed");
-    const Looking looking(*this, seen->id);
-    const BucketPtr known = looking.mine() ? nullptr : find(seen->id);
-    if (known) {
-      seen = known;
+    BucketPtr known = find(seen->id);
+    if (known && known->epoch > seen->epoch) {
+      seen = std::move(known);
       continue;
     }
+    const Looking looking(*this, seen->id);
+    if (!looking.mine() && known) continue;
     // Whoever settles a move begins with the next epoch, and has as long as who began it.
     if (looking.mine() && SteadyClock::now() - first_seen(seen->phase_text + seen->epoch_text) > left_behind) {
       auto thawed = co_await thaw(seen);

@@ -9,14 +9,16 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/logic/keys.h"
+#include "store/logic/rename.h"
 
 namespace verbena::store::rados {
 namespace {
 
 using Pool = Cluster::Pool;
 
-constexpr uint64_t looks_per_size = 4;  // while a tablet fills up
-constexpr size_t keys_kept_max = 1024;  // to choose the middle from
+constexpr uint64_t looks_per_size = 4;   // while a tablet fills up
+constexpr int purge_attempts_max = 100;  // each goes on where the one before ended
+constexpr size_t keys_kept_max = 1024;   // to choose the middle from
 
 size_t find_tablet(const BucketState& bucket, uint64_t number) {
   const auto found = std::ranges::find(bucket.tablets, number, &Tablet::number);
@@ -146,20 +148,28 @@ Task<Result<void>> Splitter::copy(BucketPtr frozen, size_t tablet, std::string k
   co_return co_await copy_tokens(from, to);
 }
 
-// Which of the two a rename's source lies in the tokens do not say: both have them until they are too old.
+// Which of the two a rename's source lies in the tokens do not say: both have those that still mean something.
 Task<Result<void>> Splitter::copy_tokens(std::string from, std::string to) {
-  for (const char letter : token_letters) {
-    for (std::string after;;) {
-      VB_CO_ASSIGN(auto page, co_await registry_.page(from, after, std::string(1, letter)));
-      if (page->rows.empty()) break;
-      after = page->rows.rbegin()->first;
-      librados::ObjectWriteOperation op;
-      op.assert_exists();
-      op.omap_set(page->rows);
-      const int code = co_await registry_.cluster().write(Pool::index, to, std::move(op), 1 * MiB);
-      if (code < 0) co_return std::unexpected(to_error(code, "rados: new tablet"));
-      if (!page->more) break;
-    }
+  const auto since = static_cast<uint64_t>(std::max<int64_t>(clock_.now_us() - rename_token_life_us, 0));
+  for (std::string after = "a" + keys::number(since);;) {
+    VB_CO_ASSIGN(auto page, co_await registry_.page(from, after, "a"));
+    if (page->rows.empty()) break;
+    after = page->rows.rbegin()->first;
+    std::set<std::string> tokens;
+    for (const auto& [row, value] : page->rows) tokens.insert("r" + row.substr(std::min<size_t>(row.size(), 9)));
+    auto found = std::make_shared<OmapReply>();
+    librados::ObjectReadOperation look;
+    look.omap_get_vals_by_keys(tokens, &found->rows, &found->rows_code);
+    const int looked = co_await registry_.cluster().read(Pool::index, from, std::move(look), found);
+    if (looked < 0) co_return std::unexpected(to_error(looked, "rados: tablet"));
+    const bool more = page->more;
+    page->rows.merge(found->rows);
+    librados::ObjectWriteOperation op;
+    op.assert_exists();
+    op.omap_set(page->rows);
+    const int code = co_await registry_.cluster().write(Pool::index, to, std::move(op), 1 * MiB);
+    if (code < 0) co_return std::unexpected(to_error(code, "rados: new tablet"));
+    if (!more) break;
   }
   co_return Result<void>{};
 }
@@ -168,9 +178,22 @@ Task<Result<void>> Splitter::copy_tokens(std::string from, std::string to) {
 // epoch of now.
 Task<Result<void>> Splitter::purge(BucketPtr bucket, uint64_t number) {
   const std::string object = tablet_object(bucket->id, number);
-  VB_CO_ASSIGN(bucket, co_await registry_.refresh(bucket, object));
-  const size_t tablet = find_tablet(*bucket, number);
-  if (tablet + 1 >= bucket->tablets.size()) co_return Result<void>{};
+  for (int attempt = 0; attempt < purge_attempts_max; ++attempt) {
+    VB_CO_ASSIGN(bucket, co_await registry_.refresh(bucket, object));
+    const size_t tablet = find_tablet(*bucket, number);
+    if (tablet + 1 >= bucket->tablets.size()) co_return Result<void>{};
+    VB_CO_ASSIGN(const bool purged, co_await purge_at(bucket, tablet));
+    if (purged) co_return Result<void>{};
+  }
+  // Others change the bucket all the time. The next row that is written here makes it looked at again.
+  const std::lock_guard lock(mutex_);
+  written_[Name(bucket->id, number)] = rows_max_;
+  co_return Result<void>{};
+}
+
+// False: the bucket has another epoch by now.
+Task<Result<bool>> Splitter::purge_at(BucketPtr bucket, size_t tablet) {
+  const std::string object = bucket->tablets[tablet].object;
   const std::string low = bucket->tablets[tablet + 1].low;
   for (const char letter : tablet_letters) {
     for (;;) {
@@ -182,11 +205,11 @@ Task<Result<void>> Splitter::purge(BucketPtr bucket, uint64_t number) {
       op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(bucket->epoch_text));
       op.omap_rm_keys(gone);
       const int code = co_await registry_.cluster().write(Pool::index, object, std::move(op));
-      if (code == -ECANCELED) co_return Result<void>{};  // whoever looks next goes on
+      if (code == -ECANCELED) co_return false;
       if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
     }
   }
-  co_return Result<void>{};
+  co_return true;
 }
 
 Task<Result<void>> Splitter::split(BucketPtr bucket, size_t tablet, std::string key) {

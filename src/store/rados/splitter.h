@@ -12,14 +12,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "store/rados/registry.h"
 
 namespace verbena::store::rados {
 
 class Splitter {
  public:
-  Splitter(Registry& registry, boost::asio::io_context& io, uint64_t rows_max)
-      : registry_(registry), io_(io), rows_max_(rows_max) {}
+  Splitter(Registry& registry, boost::asio::io_context& io, const WallClock& clock, uint64_t rows_max)
+      : registry_(registry), io_(io), clock_(clock), rows_max_(rows_max) {}
 
   // That many rows were written to a tablet. Now and then it is looked how many it has.
   void count(uint64_t bucket, uint64_t tablet, uint64_t rows);
@@ -40,11 +41,13 @@ class Splitter {
   Task<Result<void>> copy(BucketPtr frozen, size_t tablet, std::string key, std::string to);
   Task<Result<void>> copy_tokens(std::string from, std::string to);
   Task<Result<void>> purge(BucketPtr bucket, uint64_t number);
+  Task<Result<bool>> purge_at(BucketPtr bucket, size_t tablet);
   // Rows of one letter from a key's on to the tablet's end, a page.
   Task<Result<std::shared_ptr<OmapReply>>> rows_from(std::string object, std::string start, std::string after);
 
   Registry& registry_;
   boost::asio::io_context& io_;
+  const WallClock& clock_;
   const uint64_t rows_max_;
   std::mutex mutex_;  // of these
   std::map<Name, uint64_t> written_;

@@ -19,11 +19,13 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr size_t stripes_in_flight_max = 4;  // of one writer
+constexpr uint64_t blobs_warned_of = BlobSpace::blobs_max / 4 * 3;
 
 }  // namespace
 
 uint64_t BlobSpace::next_blob() {
   const uint64_t number = next.fetch_add(1, std::memory_order_relaxed);
+  if (number == blobs_warned_of) log::warn("rados: start this server anew: three quarters of its numbers are used up");
   if (number < blobs_max) return garbage->incarnation() << 32 | number;
   if (number == blobs_max) log::error("rados: this server has written {} objects and has to be started anew", number);
   return 0;
@@ -58,7 +60,7 @@ struct StripeWriter::Flights {
   }
 };
 
-StripeWriter::StripeWriter(BlobSpace& space) : space_(space), id_(space.next_blob()), life_(space.garbage->life()) {}
+StripeWriter::StripeWriter(BlobSpace& space) : space_(space), life_(space.garbage->life()) {}
 
 StripeWriter::~StripeWriter() {
   if (!striped_ || kept_ || !flights_) return;
@@ -70,7 +72,9 @@ StripeWriter::~StripeWriter() {
 // The chunk's memory goes back at once: what librados is given it may hold for longer than any answer takes.
 Task<Result<void>> StripeWriter::append(memory::Chunk chunk) {
   if (size_ + chunk.bytes.size() > stored_size_max) co_return fail(Errc::entity_too_large);
-  if (id_ == 0) co_return fail(Errc::service_unavailable, "The server has no more numbers for what it writes.");
+  if (id_ == 0 && !chunk.bytes.empty()) id_ = space_.next_blob();
+  if (id_ == 0 && !chunk.bytes.empty())
+    co_return fail(Errc::service_unavailable, "The server has no more numbers for what it writes.");
   if (space_.garbage->full()) co_return std::unexpected(to_error(-ENOSPC, "rados: stripe"));
   if (!flights_) {
     auto executor = co_await boost::asio::this_coro::executor;

@@ -50,7 +50,8 @@ class StripeWriter final : public BlobWriter {
   Task<Result<void>> wait_for_room(size_t in_flight_max);
 
   BlobSpace& space_;
-  const uint64_t id_, life_;
+  uint64_t id_ = 0;  // from its first byte on
+  const uint64_t life_;
   uint64_t size_ = 0, stripes_ = 0;
   std::string small_;
   bool striped_ = false, kept_ = false;
