@@ -113,6 +113,21 @@ TEST_F(OnRados, AMarkWaitsForNoChangeOfItsKey) {
   EXPECT_TRUE(steps.end(std::move(removing)));
 }
 
+// An upload of "k", to which nothing but its completion is left, and that key has no guard: who removes the last row of
+// a key takes it along.
+struct WithoutGuard {
+  WithoutGuard(RadosRig& t, const std::string& bytes)
+      : upload(t.start_upload("b", "k").value()), parts{t.put_part(upload, 1, bytes).value()} {
+    EXPECT_TRUE(t.put("b", "k", "x"));
+    EXPECT_TRUE(t.remove("b", "k"));
+    info.etag = "multi-1";
+  }
+  const UploadInfo upload;
+  const std::vector<PartInfo> parts;
+  ObjectInfo info;  // of the object
+  auto complete(Store& store) const { return store.complete_upload("b", "k", upload.upload_id, parts, info, {}); }
+};
+
 // A key without rows has no guard, and had none before: what ends an upload a second time would name bytes, or remove
 // them, that others name by then.
 TEST_F(OnRados, WhatEndsAnUploadThatHasEndedComesTooLate) {
@@ -123,26 +138,20 @@ TEST_F(OnRados, WhatEndsAnUploadThatHasEndedComesTooLate) {
   ASSERT_TRUE(other) << other.error();
   const std::string bytes = pattern(200'000, 1);
   for (const bool aborts : {false, true}) {
-    const auto upload = *t.start_upload("b", "k");
-    const std::vector<PartInfo> parts = {*t.put_part(upload, 1, bytes)};
-    // Who puts the last row of a key and removes it takes its guard along.
-    ASSERT_TRUE(t.put("b", "k", "x"));
-    ASSERT_TRUE(t.remove("b", "k"));
+    const WithoutGuard open(t, bytes);
     Steps steps;
     std::future<Result<ObjectInfo>> completing;
     std::future<Result<void>> aborting;
-    ObjectInfo info;
-    info.etag = "multi-1";
     {
       const Stalled stalled(parts_of(t));
       if (aborts) {
-        aborting = steps.begin(t.engine().abort_upload("b", "k", upload.upload_id));
+        aborting = steps.begin(t.engine().abort_upload("b", "k", open.upload.upload_id));
       } else {
-        completing = steps.begin(t.engine().complete_upload("b", "k", upload.upload_id, parts, info, {}));
+        completing = steps.begin(open.complete(t.engine()));
       }
       steps.rest();
       // The client repeats it at another server, and goes on.
-      ASSERT_TRUE(t.run((*other)->complete_upload("b", "k", upload.upload_id, parts, info, {})));
+      ASSERT_TRUE(t.run(open.complete(**other)));
       RenameRequest rename;
       rename.from = "k";
       rename.to = "l";
@@ -168,24 +177,19 @@ TEST_F(OnRados, WhatAnUploadIsMadeOfIsWhatItHasThen) {
   auto other = rados::RadosStore::connect(t.options);
   ASSERT_TRUE(other) << other.error();
   const std::string bytes = pattern(200'000, 1);
-  const auto upload = *t.start_upload("b", "k");
-  const std::vector<PartInfo> parts = {*t.put_part(upload, 1, bytes)};
-  ASSERT_TRUE(t.put("b", "k", "x"));
-  ASSERT_TRUE(t.remove("b", "k"));
+  const WithoutGuard open(t, bytes);
   Steps steps;
   std::future<Result<ObjectInfo>> completing;
-  ObjectInfo info;
-  info.etag = "multi-1";
   {
     const Stalled stalled(parts_of(t));
-    completing = steps.begin(t.engine().complete_upload("b", "k", upload.upload_id, parts, info, {}));
+    completing = steps.begin(open.complete(t.engine()));
     steps.rest();
-    auto part = t.run((*other)->create_part("b", "k", upload.upload_id, 1, bytes.size()));
+    auto part = t.run((*other)->create_part("b", "k", open.upload.upload_id, 1, bytes.size()));
     ASSERT_TRUE(part);
     ASSERT_TRUE(t.append(**part, bytes));
     ObjectInfo again;
     again.size = bytes.size();
-    again.etag = parts.front().etag;
+    again.etag = open.parts.front().etag;
     ASSERT_TRUE(t.run((*part)->commit(again, {})));
     part->reset();
     auto object = t.run((*other)->create("b", "k", std::nullopt));

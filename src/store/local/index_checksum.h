@@ -1,5 +1,5 @@
 // CRC32C for RocksDB, which computes it over all that goes to its log. Debian builds RocksDB for the oldest amd64, and
-// there it does so by tables, a byte at a time or nearly.
+// there it does so by tables.
 //
 // Its function is a symbol of the shared library, which the library itself calls by name: what the program defines
 // comes first (ELF's order of resolution). The values are the same either way; a RocksDB that has another function, or

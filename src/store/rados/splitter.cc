@@ -118,13 +118,28 @@ Task<Result<std::shared_ptr<OmapReply>>> Splitter::rows_from(std::string object,
   if (!after.empty()) co_return co_await registry_.page(object, after, start.substr(0, 1));
   // A page begins behind a row; this one may begin with the row `start`.
   VB_CO_ASSIGN(auto page, co_await registry_.page(object, start, start.substr(0, 1)));
-  auto first = std::make_shared<OmapReply>();
-  librados::ObjectReadOperation op;
-  op.omap_get_vals_by_keys({start}, &first->rows, &first->rows_code);
-  const int code = co_await registry_.cluster().read(Pool::index, object, std::move(op), first);
-  if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
+  std::set<std::string> name(&start, &start + 1);
+  VB_CO_ASSIGN(auto first, co_await rows_named(object, std::move(name)));
   page->rows.merge(first->rows);
   co_return page;
+}
+
+Task<Result<std::shared_ptr<OmapReply>>> Splitter::rows_named(std::string object, std::set<std::string> names) {
+  auto found = std::make_shared<OmapReply>();
+  librados::ObjectReadOperation op;
+  op.omap_get_vals_by_keys(names, &found->rows, &found->rows_code);
+  const int code = co_await registry_.cluster().read(Pool::index, std::move(object), std::move(op), found);
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
+  co_return found;
+}
+
+Task<Result<void>> Splitter::put_rows(std::string to, std::shared_ptr<OmapReply> page) {
+  librados::ObjectWriteOperation op;
+  op.assert_exists();
+  op.omap_set(page->rows);
+  const int code = co_await registry_.cluster().write(Pool::index, std::move(to), std::move(op), 1 * MiB);
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: new tablet"));
+  co_return Result<void>{};
 }
 
 Task<Result<void>> Splitter::copy(BucketPtr frozen, size_t tablet, std::string key, std::string to) {
@@ -137,11 +152,7 @@ Task<Result<void>> Splitter::copy(BucketPtr frozen, size_t tablet, std::string k
       if (more) after = page->rows.rbegin()->first;
       if (end) page->rows.erase(page->rows.lower_bound(*end), page->rows.end());
       if (page->rows.empty()) break;
-      librados::ObjectWriteOperation op;
-      op.assert_exists();
-      op.omap_set(page->rows);
-      const int code = co_await registry_.cluster().write(Pool::index, to, std::move(op), 1 * MiB);
-      if (code < 0) co_return std::unexpected(to_error(code, "rados: new tablet"));
+      VB_CO_TRY(co_await put_rows(to, page));
       if (!more) break;
     }
   }
@@ -157,19 +168,10 @@ Task<Result<void>> Splitter::copy_tokens(std::string from, std::string to) {
     after = page->rows.rbegin()->first;
     std::set<std::string> tokens;
     for (const auto& [row, value] : page->rows) tokens.insert("r" + row.substr(std::min<size_t>(row.size(), 9)));
-    auto found = std::make_shared<OmapReply>();
-    librados::ObjectReadOperation look;
-    look.omap_get_vals_by_keys(tokens, &found->rows, &found->rows_code);
-    const int looked = co_await registry_.cluster().read(Pool::index, from, std::move(look), found);
-    if (looked < 0) co_return std::unexpected(to_error(looked, "rados: tablet"));
-    const bool more = page->more;
+    VB_CO_ASSIGN(auto found, co_await rows_named(from, std::move(tokens)));
     page->rows.merge(found->rows);
-    librados::ObjectWriteOperation op;
-    op.assert_exists();
-    op.omap_set(page->rows);
-    const int code = co_await registry_.cluster().write(Pool::index, to, std::move(op), 1 * MiB);
-    if (code < 0) co_return std::unexpected(to_error(code, "rados: new tablet"));
-    if (!more) break;
+    VB_CO_TRY(co_await put_rows(to, page));
+    if (!page->more) break;
   }
   co_return Result<void>{};
 }

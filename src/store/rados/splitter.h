@@ -44,6 +44,8 @@ class Splitter {
   Task<Result<bool>> purge_at(BucketPtr bucket, size_t tablet);
   // Rows of one letter from a key's on to the tablet's end, a page.
   Task<Result<std::shared_ptr<OmapReply>>> rows_from(std::string object, std::string start, std::string after);
+  Task<Result<std::shared_ptr<OmapReply>>> rows_named(std::string object, std::set<std::string> names);
+  Task<Result<void>> put_rows(std::string to, std::shared_ptr<OmapReply> page);  // into a tablet that has no name yet
 
   Registry& registry_;
   boost::asio::io_context& io_;
