@@ -27,6 +27,13 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(verbena_flags INTERFACE -Wshadow=local -Wno-maybe-uninitialized -Wno-mismatched-new-delete)
   # An eighth of GCC's time goes into collecting garbage of a heap that fits into memory many times.
   target_compile_options(verbena_flags INTERFACE --param=ggc-min-expand=1000 --param=ggc-min-heapsize=1048576)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    # GCC clears and copies what is larger than a few registers by `rep stos` and `rep movs`: tens of cycles to begin, and
+    # who reads a part of it at once waits until it is written, behind every store before it. In a batch's answers, which
+    # are made between copies of objects, that was a sixth of the time.
+    target_compile_options(verbena_flags INTERFACE -mmemset-strategy=vector_loop:512:noalign,libcall:-1:noalign
+      -mmemcpy-strategy=vector_loop:512:noalign,libcall:-1:noalign)
+  endif()
 endif()
 if(VERBENA_SANITIZE)
   target_compile_options(verbena_flags INTERFACE -fsanitize=${VERBENA_SANITIZE} -fno-omit-frame-pointer -g1)

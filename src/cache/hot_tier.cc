@@ -40,18 +40,18 @@ HotTier::HotTier(Options options) : options_(options) { fill_random(secret_); }
 HotTier::~HotTier() { evict_until(0); }
 
 // Keyed: who can choose names must not be able to choose their shard and slot.
-uint64_t HotTier::hash(Key key) const {
-  std::array<std::byte, 1280> text;
-  const size_t bucket = std::min(key.bucket.size(), size_t{128});
-  const size_t name = std::min(key.name.size(), text.size() - 129);
-  std::memcpy(text.data(), key.bucket.data(), bucket);
-  text[bucket] = std::byte{0};
-  std::memcpy(text.data() + bucket + 1, key.name.data(), name);
-  return siphash13(secret_, Bytes(text).first(bucket + 1 + name));
+uint64_t HotTier::salt(std::string_view bucket) const { return siphash13(secret_, as_bytes(bucket)); }
+
+// The salt is half of a key of the bucket's own: whoever asks for many names of one bucket hashes that once.
+uint64_t HotTier::hash(uint64_t salt, std::string_view name) const {
+  std::byte key[sizeof secret_];
+  std::memcpy(key, &salt, sizeof salt);
+  std::memcpy(key + sizeof salt, secret_ + sizeof salt, sizeof secret_ - sizeof salt);
+  return siphash13(key, as_bytes(name));
 }
 
-HotTier::Era HotTier::era_of(std::string_view bucket) const {
-  const auto slot = static_cast<uint16_t>(siphash13(secret_, as_bytes(bucket)) % era_count);
+HotTier::Era HotTier::era_of(uint64_t salt) const {
+  const auto slot = static_cast<uint16_t>(salt % era_count);
   return {slot, eras_[slot].load(std::memory_order_acquire)};
 }
 
@@ -69,8 +69,14 @@ EntryPtr HotTier::find(Key key, uint64_t h) {
 }
 
 void HotTier::find_many(std::span<Lookup> lookups) {
+  std::string_view bucket;
+  uint64_t its_salt = salt(bucket);
   for (Lookup& one : lookups) {
-    one.hash = hash(one.key);
+    if (one.key.bucket.data() != bucket.data() || one.key.bucket.size() != bucket.size()) {
+      bucket = one.key.bucket;
+      its_salt = salt(bucket);
+    }
+    one.hash = hash(its_salt, one.key.name);
     shard(one.hash).index.fetch_ahead(one.hash);
   }
   for (const Lookup& one : lookups) {
@@ -90,8 +96,8 @@ void HotTier::count_hit() { meters().hits.add(); }
 void HotTier::count_miss() { meters().misses.add(); }
 
 HotTier::Ticket HotTier::ticket(Key key) {
-  const uint64_t h = hash(key);
-  const Era era = era_of(key.bucket);
+  const uint64_t its_salt = salt(key.bucket), h = hash(its_salt, key.name);
+  const Era era = era_of(its_salt);
   Shard& s = shard(h);
   const std::lock_guard lock(s.mutex);
   const Slot& state = slot(s, h);
@@ -161,8 +167,9 @@ HotTier::Change HotTier::change(Key key) { return {shared_from_this(), key}; }
 
 void HotTier::begin_change(Key key, Ticket& ticket) {
   Victims victims;
-  ticket.hash = hash(key);
-  ticket.era = era_of(key.bucket);
+  const uint64_t its_salt = salt(key.bucket);
+  ticket.hash = hash(its_salt, key.name);
+  ticket.era = era_of(its_salt);
   Shard& s = shard(ticket.hash);
   const std::lock_guard lock(s.mutex);
   Slot& state = slot(s, ticket.hash);
@@ -284,7 +291,9 @@ void HotTier::drop(Key key) {
   if (const auto* found = s.index.find(h)) remove(s, *found, victims);
 }
 
-void HotTier::forget(std::string_view bucket) { eras_[era_of(bucket).slot].fetch_add(1, std::memory_order_acq_rel); }
+void HotTier::forget(std::string_view bucket) {
+  eras_[era_of(salt(bucket)).slot].fetch_add(1, std::memory_order_acq_rel);
+}
 
 void HotTier::forget_all() {
   for (auto& era : eras_) era.fetch_add(1, std::memory_order_acq_rel);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/quick_mutex.h"
 #include "cache/hash_index.h"
 
 namespace verbena::cache {
@@ -150,7 +151,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     uint32_t changing = 0;
   };
   struct Shard {
-    mutable std::mutex mutex;
+    mutable QuickMutex mutex;
     HashIndex<Queue::iterator, shard_bits> index;
     Queue small, main;  // newest first
     size_t small_bytes = 0, main_bytes = 0;
@@ -162,8 +163,10 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   using Victims = std::vector<EntryPtr>;  // freed when no lock is held
 
   explicit HotTier(Options options);
-  uint64_t hash(Key key) const;
-  Era era_of(std::string_view bucket) const;
+  uint64_t salt(std::string_view bucket) const;
+  uint64_t hash(uint64_t salt, std::string_view name) const;
+  uint64_t hash(Key key) const { return hash(salt(key.bucket), key.name); }
+  Era era_of(uint64_t salt) const;
   bool is_of_now(Era era) const { return eras_[era.slot].load(std::memory_order_acquire) == era.number; }
   EntryPtr find(Key key, uint64_t hash);
   Shard& shard(uint64_t hash) { return shards_[hash % shard_count]; }

@@ -50,7 +50,12 @@ class Window {
   // Transports that move bytes by a plain copy (local) do so at once, without a suspension: for the microsecond path.
   // Others answer unsupported. Meant for up to immediate_size_max() bytes; longer copies hold up the core's loop.
   virtual size_t immediate_size_max() const { return 0; }
-  virtual Result<void> write_now(Bytes /*from*/, uint64_t /*at*/) { return fail(Errc::unsupported, "write_now"); }
+  // Pieces that may lie anywhere, each behind the one before it; at most gathered_max.
+  static constexpr size_t gathered_max = 16;
+  virtual Result<void> gather_now(std::span<const Bytes> /*from*/, uint64_t /*at*/) {
+    return fail(Errc::unsupported, "write_now");
+  }
+  Result<void> write_now(Bytes from, uint64_t at) { return gather_now(std::span(&from, 1), at); }
   virtual Result<void> read_now(MutableBytes /*into*/, uint64_t /*at*/) { return fail(Errc::unsupported, "read_now"); }
 };
 

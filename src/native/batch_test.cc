@@ -426,6 +426,29 @@ TEST_F(BatchTest, WhatNobodyWaitsForAnyMoreIsNotBegun) {
   EXPECT_EQ(store_.count("bucket"), answer.entries.size()) << "what was done is told, and nothing else";
 }
 
+TEST_F(BatchTest, WhatLiesInMemoryGoesOutTogetherAsFarAsPlacesLieSideBySide) {
+  std::vector<Item> items;
+  for (size_t i = 0; i < 16; ++i) {
+    const size_t size = i == 9 ? 120 : 100;  // its place is too small; that of the others is not
+    items.push_back({fmt::format("k{:03}", i), {0, i * 100 + (i < 5 ? 0 : 40), 100}});
+    store_.put("bucket", items.back().key, std::string(size, static_cast<char>('a' + i)));
+  }
+  make_hot();
+  store_.is_hot = [](std::string_view key) { return key != "k012"; };
+  auto head = this->head();
+  head.inline_max = 0;
+  window_.writes = 0;
+  const auto answer = ask(wire::Type::get_many, head, items);
+  ASSERT_EQ(answer.entries.size(), 16u);
+  for (size_t i = 0; i < 16; ++i) {
+    ASSERT_EQ(answer.entries[i].code, i == 9 ? Errc::too_large : Errc::ok) << i;
+    EXPECT_EQ(memory(items[i].place.offset, 100), std::string(100, i == 9 ? '\0' : static_cast<char>('a' + i))) << i;
+  }
+  EXPECT_EQ(memory(500, 40), std::string(40, '\0')) << "between the places";
+  // Up to the gap, and up to what fails; behind that each by itself, as far as they were looked up together.
+  EXPECT_EQ(window_.writes, 2 + 6);
+}
+
 TEST_F(BatchTest, SmallOnesWhosePlacesLieSideBySideAreWrittenTogether) {
   immediate_ = false;
   std::vector<Item> items;

@@ -64,21 +64,102 @@ void ReadBatch::serve_group() {
     const Group::Member& member = group_.members[count];
     lookups[count] = {.bucket = head_.buckets[member.bucket], .key = member.key};
   }
-  op_->endpoint->door().service.store.hot_many(std::span(lookups).first(count));
-  for (size_t i = 0; i < count && moved_ < turn_bytes; ++i) {
-    const store::ObjectReader* const object = lookups[i].found.get();
-    if (object == nullptr || !s3::HotReads::is_sent_as_it_lies(*object)) return;
-    ++group_.next;
-    ++taken_;
-    if (!tell_plain(*object, group_.members[i].bucket, group_.members[i].place)) {
-      --group_.next;
-      --taken_;
-      return;
-    }
-    ++looked_at_;
+  const std::span<store::Store::HotLookup> found = std::span(lookups).first(count);
+  op_->endpoint->door().service.store.hot_many(found);
+  for (size_t i = 0; i < count && moved_ < turn_bytes;) {
+    const size_t told = tell_together(found.subspan(i));
+    if (told == 0) return;
+    i += told;
   }
 }
 
+// Tells of the first of these, as many as go out by one write. How many: 0, the first one goes another way.
+size_t ReadBatch::tell_together(Found found) {
+  Together all;
+  all.before = out_->size();
+  const size_t first = group_.next;
+  for (const store::Store::HotLookup& one : found) {
+    const store::ObjectReader* const object = one.found.get();
+    if (object == nullptr || !s3::HotReads::is_sent_as_it_lies(*object)) break;
+    const size_t before = out_->size();
+    if (!add(all, *object, group_.members[first + all.count].place)) {
+      out_->rewind(before);
+      break;
+    }
+    ++all.count;
+  }
+  if (all.pieces_count != 0 && !all.window->gather_now(std::span(all.pieces).first(all.pieces_count), all.offset)) {
+    out_->rewind(all.before);
+    return 0;
+  }
+  for (size_t i = 0; i < all.count; ++i) {
+    Traffic& traffic = traffic_[group_.members[first + i].bucket];
+    ++traffic.requests;
+    if (is_get()) traffic.bytes += found[i].found->info().size;
+  }
+  inline_bytes_ += all.in_reply;
+  window_bytes_ += all.size;
+  group_.next += all.count;
+  taken_ += all.count;
+  looked_at_ += all.count;
+  count_told(all.count, all.in_reply + all.size);
+  return all.count;
+}
+
+// Writes the answer, and puts the bytes behind it or among those that go together. False: the answer may not stay.
+bool ReadBatch::add(Together& all, const store::ObjectReader& object, const wire::BatchPlace& place) {
+  const store::ObjectInfo& info = object.info();
+  const bool gets = is_get();
+  const bool in_reply = gets && wants_reply(place, info.size);
+  if (!encode_plain(info, in_reply)) return false;
+  if (!gets || info.size == 0) return true;
+  if (!in_reply) {
+    const Bytes bytes = object.view(0, info.size);
+    return bytes.size() == info.size && add_piece(all, bytes, place);
+  }
+  const MutableBytes room = out_->reserve(info.size);
+  if (room.size() != info.size) return false;
+  copy_pieces(object, 0, info.size, room.data());
+  all.in_reply += info.size;
+  return true;
+}
+
+// False: it does not lie right behind those before it, or does not fit.
+bool ReadBatch::add_piece(Together& all, Bytes bytes, const wire::BatchPlace& place) {
+  if (place.window == wire::no_window || place.size < bytes.size()) return false;
+  fabric::Window* const window = windows_[place.window].get();
+  if (all.window == nullptr) {
+    all.window = window;
+    all.offset = place.offset;
+    all.size_max = window->immediate_size_max();
+  } else if (window != all.window || place.offset != all.offset + all.size) {
+    return false;
+  }
+  if (bytes.size() > all.size_max - all.size) return false;
+  all.pieces[all.pieces_count++] = bytes;
+  all.size += bytes.size();
+  return true;
+}
+
+bool ReadBatch::encode_plain(const store::ObjectInfo& info, bool in_reply) {
+  const wire::BatchEntry entry{
+      .length = info.size,
+      .object_size = info.size,
+      .modified_us = info.modified_us,
+      .etag = info.etag,
+      .version = info.version_id,
+      .checksum = (head_.details & wire::detail_checksum) != 0 ? full_checksum(info) : std::nullopt,
+      .in_reply = in_reply};
+  return encode(*out_, entry, head_.details);
+}
+
+void ReadBatch::count_told(size_t items, uint64_t bytes) {
+  moved_ += bytes;
+  told_ += items;
+  if (!failed_) arrived_ += items;
+  arrived_bytes_ += bytes;
+  tell_progress(false);
+}
 // For who may read all of the item's bucket. False: it has to be waited for, as by serve_now(). nullopt: the way of all
 // others knows.
 std::optional<bool> ReadBatch::serve_plain(size_t index) {
@@ -111,16 +192,8 @@ bool ReadBatch::tell_plain(const store::ObjectReader& object, size_t bucket, con
   const store::ObjectInfo& info = object.info();
   const bool gets = is_get();
   const bool in_reply = gets && wants_reply(place, info.size);
-  const wire::BatchEntry entry{
-      .length = info.size,
-      .object_size = info.size,
-      .modified_us = info.modified_us,
-      .etag = info.etag,
-      .version = info.version_id,
-      .checksum = (head_.details & wire::detail_checksum) != 0 ? full_checksum(info) : std::nullopt,
-      .in_reply = in_reply};
   const size_t before = out_->size();
-  if (!encode(*out_, entry, head_.details) || (gets && !write_plain(object, place, in_reply))) {
+  if (!encode_plain(info, in_reply) || (gets && !write_plain(object, place, in_reply))) {
     out_->rewind(before);
     return false;
   }
@@ -128,11 +201,7 @@ bool ReadBatch::tell_plain(const store::ObjectReader& object, size_t bucket, con
   (in_reply ? inline_bytes_ : window_bytes_) += bytes;
   ++traffic_[bucket].requests;
   traffic_[bucket].bytes += bytes;
-  moved_ += bytes;
-  ++told_;
-  if (!failed_) ++arrived_;
-  arrived_bytes_ += bytes;
-  tell_progress(false);
+  count_told(1, bytes);
   return true;
 }
 

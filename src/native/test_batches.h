@@ -46,10 +46,13 @@ class TestWindow final : public fabric::Window {
     std::memcpy(into.data(), memory_.data() + at, into.size());
     return {};
   }
-  Result<void> write_now(Bytes from, uint64_t at) override {
+  Result<void> gather_now(std::span<const Bytes> from, uint64_t at) override {
     ++state_.writes;
     if (state_.broken) return fail(Errc::rdma_transfer_failed, "test");
-    std::memcpy(memory_.data() + at, from.data(), from.size());
+    for (const Bytes& piece : from) {
+      std::memcpy(memory_.data() + at, piece.data(), piece.size());
+      at += piece.size();
+    }
     return {};
   }
 

@@ -40,11 +40,16 @@ void HotObject::keep(uint64_t term, KeptObjects& among) {
 }
 
 HotObject::HotObject(memory::Arena& arena, ObjectInfo info, std::vector<Piece> pieces)
-    : arena_(arena), info_(std::move(info)), pieces_(std::move(pieces)), held_bytes_(overhead) {
+    : first_(pieces.empty() ? Bytes() : pieces.front().bytes),
+      info_(std::move(info)),
+      pieces_(std::move(pieces)),
+      arena_(arena),
+      held_bytes_(overhead) {
   for (const Piece& piece : pieces_) held_bytes_ += piece.lease->capacity();
 }
 
 Bytes HotObject::view(uint64_t offset, uint64_t length) const {
+  if (offset <= first_.size() && length <= first_.size() - offset) return first_.subspan(offset, length);
   const uint64_t size = stored_size(info_);
   if (length == 0 || offset >= size || length > size - offset) return {};
   const Piece& piece = pieces_[offset / piece_size];
@@ -60,15 +65,15 @@ memory::Chunk HotObject::peek(uint64_t offset, uint64_t length) const {
 
 void HotObject::fetch_ahead() const {
   const auto* const begin = reinterpret_cast<const char*>(this);
-  for (size_t at = 0; at < sizeof *this; at += line) __builtin_prefetch(begin + at);
+  const auto* const end = reinterpret_cast<const char*>(&info_.delete_marker);
+  for (const char* at = begin; at < end; at += line) __builtin_prefetch(at);
 }
 
 void HotObject::fetch_ahead_behind() const {
   __builtin_prefetch(info_.etag.data());
-  __builtin_prefetch(pieces_.data());
   // Where a copy of them begins; from there on the processor sees what is coming.
-  const Bytes first = pieces_.front().bytes;
-  for (size_t at = 0; at < std::min(first.size(), 8 * line); at += line) __builtin_prefetch(first.data() + at);
+  const std::byte* const end = first_.data() + std::min(first_.size(), 8 * line);
+  for (const std::byte* at = first_.data(); at < end; at += line) __builtin_prefetch(at);
 }
 
 Task<Result<memory::Chunk>> HotObject::read(uint64_t offset, size_t length) {

@@ -136,8 +136,8 @@ void HotStore::passed(std::string_view bucket, std::string_view key, const std::
                                           "Objects in the hot tier that the engine was asked about before they were "
                                           "answered");
   checked.add();
-  if (object->checks.fetch_add(1, std::memory_order_relaxed) + 1 < options_.keep_after) return;
-  object->checks.store(0, std::memory_order_relaxed);
+  if (object->passed_check() < options_.keep_after) return;
+  object->forget_checks();
   options_.shared->keep(bucket, key, object->info().stamp,
                         [object, among = kept_](uint64_t term) { object->keep(term, *among); });
 }

@@ -87,12 +87,17 @@ struct PartInfo {
 
 // All that is known of an object besides its bytes.
 struct ObjectInfo {
-  uint64_t size = 0;        // bytes
-  std::string etag;         // without quotes; MD5 hex for HTTP PUTs, contains a '-' otherwise
+  // First what most answers tell: it lies side by side.
+  uint64_t size = 0;  // bytes
+  // Bytes that the engine keeps for it, where they are not the object's own (encrypted: the tags come on top); 0:
+  // `size` bytes. Readers and writers count in these. Not told by list().
+  uint64_t stored_size = 0;
   int64_t modified_us = 0;  // set by the engine at commit
+  std::string etag;         // without quotes; MD5 hex for HTTP PUTs, contains a '-' otherwise
   // Set by the engine: empty in a bucket that never had versioning, "null" for what was written without it, else
   // URL-safe and not guessable.
   std::string version_id;
+  Attributes attributes{};
   bool delete_marker = false;  // set by the engine; such a version has no bytes, etag, headers
   // Headers to give back as they came, lower-case names: content-type, cache-control, content-disposition,
   // content-encoding, content-language, expires, x-amz-meta-*, x-amz-storage-class.
@@ -102,10 +107,6 @@ struct ObjectInfo {
   // What Store::update() may change later. A commit without a retention gets the bucket's default one.
   Tags tags;
   ObjectLock lock;
-  Attributes attributes{};
-  // Bytes that the engine keeps for it, where they are not the object's own (encrypted: the tags come on top); 0:
-  // `size` bytes. Readers and writers count in these. Not told by list().
-  uint64_t stored_size = 0;
   // Of an engine whose keys others change, too (shared_keys.h): another number after each change of the key; 0: none is
   // told. Not kept with the object.
   uint64_t stamp = 0;

@@ -59,19 +59,18 @@ Copy way_to(const std::byte* client_memory, size_t size) {
 
 }  // namespace
 
-Result<void> LocalWindow::copy(std::byte* to, const std::byte* from, size_t size) {
+template <class Copying>
+Result<void> LocalWindow::permitted(Copying copy) {
   if (peer_->gone) return fail(Errc::closed, "local: the window's client is gone");
   Permit& permit = peer_->region.permit(key_.slot);
   const uint64_t wanted = uint64_t{key_.generation} << 8 | static_cast<uint8_t>(access_);
-  // What the server reads it looks at next: that is to be in its caches.
-  const Copy copy = access_ == Access::server_writes ? way_to(to, size) : static_cast<Copy>(copy_bytes);
   bool permitted = false;
   const bool whole = survives_bus_error([&] {
     permit.busy.store(1, std::memory_order_relaxed);
     // Either the client's withdrawal is seen here, or `busy` is seen by the client, which then waits for it.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (permit.permit.load(std::memory_order_acquire) == wanted) {
-      copy(to, from, size);
+      copy();
       permitted = true;
     }
     permit.busy.store(0, std::memory_order_release);
@@ -84,21 +83,40 @@ Result<void> LocalWindow::copy(std::byte* to, const std::byte* from, size_t size
   return {};
 }
 
-Result<void> LocalWindow::write_now(Bytes from, uint64_t at) {
-  VB_TRY(check(Access::server_writes, from.size(), at));
-  return from.empty() ? Result<void>{} : copy(data_ + at, from.data(), from.size());
+Result<void> LocalWindow::copy_in(std::span<const Bytes> from, uint64_t at, size_t size) {
+  std::byte* to = data_ + at;
+  const Copy copy = way_to(to, size);
+  return permitted([&] {
+    for (const Bytes& piece : from) {
+      copy(to, piece.data(), piece.size());
+      to += piece.size();
+    }
+  });
+}
+
+// What the server reads it looks at next: that is to be in its caches.
+Result<void> LocalWindow::copy_out(MutableBytes into, uint64_t at) {
+  return permitted([&] { copy_bytes(into.data(), data_ + at, into.size()); });
+}
+
+Result<void> LocalWindow::gather_now(std::span<const Bytes> from, uint64_t at) {
+  size_t size = 0;
+  for (const Bytes& piece : from) size += piece.size();
+  VB_TRY(check(Access::server_writes, size, at));
+  return size == 0 ? Result<void>{} : copy_in(from, at, size);
 }
 
 Result<void> LocalWindow::read_now(MutableBytes into, uint64_t at) {
   VB_TRY(check(Access::server_reads, into.size(), at));
-  return into.empty() ? Result<void>{} : copy(into.data(), data_ + at, into.size());
+  return into.empty() ? Result<void>{} : copy_out(into, at);
 }
 
 Task<Result<void>> LocalWindow::write(Bytes from, uint64_t at, Deadline deadline) {
   VB_CO_TRY(check(Access::server_writes, from.size(), at));
   for (size_t done = 0; done < from.size();) {
     const size_t size = std::min(slice_size, from.size() - done);
-    VB_CO_TRY(copy(data_ + at + done, from.data() + done, size));
+    const Bytes slice = from.subspan(done, size);
+    VB_CO_TRY(copy_in(std::span(&slice, 1), at + done, size));
     done += size;
     if (done == from.size()) break;
     co_await queue_->wait_for_turn();
@@ -111,7 +129,7 @@ Task<Result<void>> LocalWindow::read(MutableBytes into, uint64_t at, Deadline de
   VB_CO_TRY(check(Access::server_reads, into.size(), at));
   for (size_t done = 0; done < into.size();) {
     const size_t size = std::min(slice_size, into.size() - done);
-    VB_CO_TRY(copy(into.data() + done, data_ + at + done, size));
+    VB_CO_TRY(copy_out(into.subspan(done, size), at + done));
     done += size;
     if (done == into.size()) break;
     co_await queue_->wait_for_turn();

@@ -46,13 +46,17 @@ class LocalWindow final : public Window {
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) override;
   Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline deadline) override;
   size_t immediate_size_max() const override { return slice_size; }
-  Result<void> write_now(Bytes from, uint64_t at) override;
+  Result<void> gather_now(std::span<const Bytes> from, uint64_t at) override;
   Result<void> read_now(MutableBytes into, uint64_t at) override;
 
  private:
   Result<void> check(Access wanted, size_t size, uint64_t at) const;
-  // Copies while the permit is there. Both directions; one memcpy.
-  Result<void> copy(std::byte* to, const std::byte* from, size_t size);
+  // Copies while the permit is there, one behind the other into the window.
+  Result<void> copy_in(std::span<const Bytes> from, uint64_t at, size_t size);
+  Result<void> copy_out(MutableBytes into, uint64_t at);
+  // `copy` touches the window's memory.
+  template <class Copying>
+  Result<void> permitted(Copying copy);
 
   std::shared_ptr<PeerMemory> peer_;
   std::shared_ptr<ClientMemory> memory_;

@@ -214,12 +214,11 @@ Result<void> Connection::send(Bytes first, Bytes second) {
   return queue(frame, std::span(pieces).first(second.empty() ? 1 : 2), false);
 }
 
-Result<void> Connection::write_now(Bytes from, uint64_t window, uint64_t at) {
+Result<void> Connection::write_now(std::span<const Bytes> from, size_t size, uint64_t window, uint64_t at) {
   if (!ready_) return fail(Errc::would_block, "tcp: not encrypted yet");
-  const Frame frame{
-      .type = FrameType::write, .payload = static_cast<uint32_t>(from.size()), .id = window, .offset = at};
+  const Frame frame{.type = FrameType::write, .payload = static_cast<uint32_t>(size), .id = window, .offset = at};
   // The reply comes right behind.
-  return queue(frame, std::span(&from, 1), true);
+  return queue(frame, from, true);
 }
 
 void Connection::start(Transfer& write) {

@@ -67,7 +67,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   // What is held back of the port's connections. At the latest when the port has had its turn.
   static void send_held(PortShared& shared);
   bool may_write_now() const { return open_ && outbox_.empty() && !stream_.backlogged() && ready_ && !crowded(); }
-  Result<void> write_now(Bytes from, uint64_t window, uint64_t at);
+  // `size` bytes in as few as one piece and as many as Window::gathered_max.
+  Result<void> write_now(std::span<const Bytes> from, size_t size, uint64_t window, uint64_t at);
 
   // May be done when this returns.
   void start(Transfer& write);

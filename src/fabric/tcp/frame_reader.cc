@@ -9,10 +9,12 @@ namespace verbena::fabric::tcp {
 
 std::span<iovec> FrameReader::targets(MutableBytes scratch) {
   direct_ = 0;
+  // Behind a long frame there may be another one, whose payload is to come where it belongs, too.
+  constexpr size_t room_behind = 4 * KiB, is_long = 16 * KiB;
   if (left_ != 0 && into_ != nullptr) {
     direct_ = left_;
     targets_[0] = {into_, left_};
-    targets_[1] = {scratch.data(), scratch.size()};
+    targets_[1] = {scratch.data(), frame_.payload < is_long ? scratch.size() : room_behind};
     return {targets_, 2};
   }
   // The beginning comes before its rest, so that a frame is looked at in one piece.

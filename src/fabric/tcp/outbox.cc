@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "fabric/fabric.h"
+
 namespace verbena::fabric::tcp {
 namespace {
 
-constexpr size_t pieces_max = 4;
+constexpr size_t pieces_max = Window::gathered_max;
 constexpr size_t small_kept_max = 16 * KiB;  // of capacity, once it is empty
 
 }  // namespace

@@ -58,10 +58,12 @@ size_t TcpWindow::immediate_size_max() const {
   return access_ == Access::server_writes && connection_->may_write_now() ? at_once_max : 0;
 }
 
-Result<void> TcpWindow::write_now(Bytes from, uint64_t at) {
-  VB_TRY(check(Access::server_writes, from.size(), at));
-  if (from.empty()) return {};
-  return connection_->write_now(from, lent_.key, at);
+Result<void> TcpWindow::gather_now(std::span<const Bytes> from, uint64_t at) {
+  size_t size = 0;
+  for (const Bytes& piece : from) size += piece.size();
+  VB_TRY(check(Access::server_writes, size, at));
+  if (size == 0) return {};
+  return connection_->write_now(from, size, lent_.key, at);
 }
 
 }  // namespace verbena::fabric::tcp

@@ -180,6 +180,10 @@ class TestStore : private HasClock, public MemoryStore {
     memory::Chunk peek(uint64_t offset, uint64_t length) const override {
       return {.lease = {}, .bytes = as_bytes(object_->data).subspan(offset, length), .shared = object_, .charge = {}};
     }
+    // Of every other size, so that callers go both ways.
+    Bytes view(uint64_t offset, uint64_t length) const override {
+      return object_->data.size() % 2 == 0 ? as_bytes(object_->data).subspan(offset, length) : Bytes();
+    }
   };
 
   class Writer final : public ObjectWriter {
