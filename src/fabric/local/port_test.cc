@@ -92,6 +92,10 @@ TEST_F(PortTest, SmallCopiesHappenAtOnce) {
   EXPECT_GE(window->immediate_size_max(), 64 * KiB);
   EXPECT_TRUE(server.on_core([&] { return window->write_now(as_bytes("now"), 50); }));
   EXPECT_EQ(as_text(memory->subspan(50, 3)), "now");
+  const Bytes pieces[] = {as_bytes("some"), {}, as_bytes("what")};
+  EXPECT_TRUE(server.on_core([&] { return window->gather_now(pieces, 92); }));
+  EXPECT_EQ(as_text(memory->subspan(92, 8)), "somewhat");
+  EXPECT_EQ(server.on_core([&] { return window->gather_now(pieces, 93); }).error(), Errc::invalid_argument);
   EXPECT_EQ(server.on_core([&] { return window->write_now(as_bytes("now"), 98); }).error(), Errc::invalid_argument);
   EXPECT_EQ(server.on_core([&] { return window->write_now(as_bytes("now"), ~0ull); }).error(), Errc::invalid_argument);
   std::byte into[3];
@@ -328,7 +332,7 @@ TEST_F(PortTest, TheSocketIsOpenToEveryUserAndAStaleOneIsReplaced) {
   }
   ASSERT_TRUE(std::filesystem::exists(path_));
   Server server(path_);
-  struct stat status{};
+  struct stat status {};
   ASSERT_EQ(::stat(path_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0666u);
   auto link = must_connect(path_);
