@@ -238,6 +238,17 @@ Result<void> Committer::recover_index() {
   return {};
 }
 
+// About as many as these make of a batch.
+size_t Committer::batch_bytes(Members members) {
+  constexpr size_t of_rows = 512;  // heads, and what goes for them
+  size_t bytes = 0;
+  for (const Pending& pending : members) {
+    const auto& blob = pending.mutation.blob;
+    bytes += of_rows + (blob ? blob->written().in_index.size() : 0);
+  }
+  return bytes;
+}
+
 // The members from `from` on that hold, in the batch.
 void Committer::apply(const CommitQueue& queue, Group& group, size_t from) {
   IndexTransaction& transaction = group.transaction;
@@ -268,6 +279,7 @@ void Committer::write_piece(const CommitQueue& queue, Group& group, size_t from)
   transaction.forget_bucket_row();  // the index was not locked since the last piece
   group.written = recover_index();
   if (group.written) {
+    transaction.batch().expect(batch_bytes(Members(group.members).subspan(from)));
     apply(queue, group, from);
     transaction.put_usage();
     Batch& batch = transaction.batch();

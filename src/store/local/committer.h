@@ -118,6 +118,7 @@ class Committer {
   void finish(const CommitQueue& queue, Group& group, std::unique_lock<std::mutex>& lock);
   void succeed(const CommitQueue& queue, Group& group);
   void fail_all(Group& group);
+  static size_t batch_bytes(Members members);
   void apply(const CommitQueue& queue, Group& group, size_t from);
   Result<void> recover_index();
 
