@@ -27,7 +27,7 @@ void IndexTransaction::kill(const BlobRef& blob) {
     case BlobKind::empty:
       return;
     case BlobKind::in_index:
-      batch().erase(Family::in_index, keys::in_index(blob.id));
+      batch().erase_unread(Family::in_index, keys::in_index(blob.id));
       return;
     case BlobKind::extents:
       batch().put(Family::meta, keys::dead(blob.id), "");

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "store/catalogue.h"
-#include "store/local/index.h"
+#include "store/local/batch.h"
 #include "store/logic/bucket.h"
 
 namespace verbena::store::local {

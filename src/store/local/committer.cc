@@ -83,8 +83,6 @@ void Committer::enqueue(Pending pending) {
       return;
     }
   }
-  garbage_.reclaim(std::move(pending.mutation.runs));
-  pending.mutation = {};
   pending.outcome = std::unexpected(refusal);
   std::vector<Pending> refused;
   refused.push_back(std::move(pending));
@@ -160,16 +158,17 @@ std::vector<Committer::Pending> Committer::process(CommitQueue& queue) {
   finish(queue, group, lock);
   lock.unlock();
   hand_over(group);
-  for (Pending& pending : group.members) {
-    // Only a refused mutation still has its runs.
-    garbage_.reclaim(std::move(pending.mutation.runs));
-    // What the closures hold goes before the caller hears: it may end the store next.
-    pending.mutation = {};
-  }
   return std::move(group.members);
 }
 
-// One wake-up of an executor for many who wait there, but not for so many at once that others of it had to wait long.
+void Committer::let_go(Mutation& mutation) {
+  garbage_.reclaim(std::move(mutation.runs));  // only a refused one still has them
+  // What the closures hold goes before the caller hears: it may end the store next.
+  mutation = {};
+}
+
+// One wake-up of an executor for many who wait there, but not for so many at once that others of it had to wait long,
+// or that they had to wait for what others' closures hold.
 void Committer::answer(std::vector<Pending> members) {
   constexpr size_t together_max = 32;
   struct Answers {
@@ -178,6 +177,7 @@ void Committer::answer(std::vector<Pending> members) {
   };
   for (size_t i = 0; i < members.size();) {
     if (!members[i].executor) {
+      let_go(members[i].mutation);
       members[i].done(members[i].outcome);
       ++i;
       continue;
@@ -185,6 +185,7 @@ void Committer::answer(std::vector<Pending> members) {
     Answers answers;
     const auto executor = members[i].executor;
     for (; i < members.size() && members[i].executor == executor && answers.all.size() < together_max; ++i) {
+      let_go(members[i].mutation);
       answers.all.emplace_back(std::move(members[i].done), std::move(members[i].outcome));
     }
     boost::asio::post(executor, [answers = std::move(answers)]() mutable {
@@ -238,6 +239,17 @@ Result<void> Committer::recover_index() {
   return {};
 }
 
+// About as many as these make of a batch.
+size_t Committer::batch_bytes(Members members) {
+  constexpr size_t of_rows = 512;  // heads, and what goes for them
+  size_t bytes = 0;
+  for (const Pending& pending : members) {
+    const auto& blob = pending.mutation.blob;
+    bytes += of_rows + (blob ? blob->written().in_index.size() : 0);
+  }
+  return bytes;
+}
+
 // The members from `from` on that hold, in the batch.
 void Committer::apply(const CommitQueue& queue, Group& group, size_t from) {
   IndexTransaction& transaction = group.transaction;
@@ -268,6 +280,7 @@ void Committer::write_piece(const CommitQueue& queue, Group& group, size_t from)
   transaction.forget_bucket_row();  // the index was not locked since the last piece
   group.written = recover_index();
   if (group.written) {
+    transaction.batch().expect(batch_bytes(Members(group.members).subspan(from)));
     apply(queue, group, from);
     transaction.put_usage();
     Batch& batch = transaction.batch();

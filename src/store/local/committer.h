@@ -113,11 +113,13 @@ class Committer {
   void sync_data(Members members);
   void refuse_without_space(Members members);
   void hand_over(Group& group);
-  static void answer(std::vector<Pending> members);
+  void let_go(Mutation& mutation);
+  void answer(std::vector<Pending> members);
   void write_piece(const CommitQueue& queue, Group& group, size_t from);
   void finish(const CommitQueue& queue, Group& group, std::unique_lock<std::mutex>& lock);
   void succeed(const CommitQueue& queue, Group& group);
   void fail_all(Group& group);
+  static size_t batch_bytes(Members members);
   void apply(const CommitQueue& queue, Group& group, size_t from);
   Result<void> recover_index();
 

@@ -3,9 +3,11 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/listener.h>
+#include <rocksdb/slice_transform.h>
 #include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
 #include <rocksdb/utilities/table_properties_collectors.h>
+#include <rocksdb/utilities/write_batch_with_index.h>
 
 #include <algorithm>
 #include <cstdarg>
@@ -16,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "store/local/batch.h"
 #include "store/local/index_check.h"
 #include "store/local/index_checksum.h"
 
@@ -24,8 +27,6 @@ namespace {
 
 constexpr std::array<const char*, family_count> family_names = {"default", "objects",  "uploads", "segments",
                                                                 "extents", "in_index", "versions"};
-
-rocksdb::Slice slice(std::string_view s) { return {s.data(), s.size()}; }
 
 std::unexpected<Error> to_error(const rocksdb::Status& status, const char* context) {
   if (status.IsNotFound()) return fail(Errc::not_found, context);
@@ -99,6 +100,21 @@ constexpr uint64_t removals_in_memory_max = 64 * 1024;  // of a family that is l
 constexpr std::chrono::seconds flush_patience{30};
 constexpr size_t removals_window = 16 * 1024, removals_of_window_max = 8 * 1024;  // more: the table is compacted
 
+// Rows whose keys begin with as many equal bytes often come one beside the other: RocksDB remembers for each such
+// beginning where the last one went in the table in memory, and looks from there for the next one's place. 0: they
+// don't.
+size_t neighbours_prefix(Family family) {
+  switch (family) {
+    case Family::objects:
+    case Family::versions:
+      return 8;  // the bucket: keys of a batch tend to be in order
+    case Family::in_index:
+      return 7;  // of an id: new blobs come at the end, those that they replace go elsewhere
+    default:
+      return 0;
+  }
+}
+
 rocksdb::ColumnFamilyOptions family_options(Family family, const std::shared_ptr<rocksdb::Cache>& cache) {
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = cache;
@@ -107,6 +123,9 @@ rocksdb::ColumnFamilyOptions family_options(Family family, const std::shared_ptr
   rocksdb::ColumnFamilyOptions options;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   options.write_buffer_size = 32 * MiB;
+  if (const size_t prefix = neighbours_prefix(family); prefix != 0) {
+    options.memtable_insert_with_hint_prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(prefix));
+  }
   if (family == Family::objects) {
     // A PUT looks for its key first, and most keys are new: this says so without a walk through the table in memory.
     options.memtable_prefix_bloom_size_ratio = 0.02;
@@ -197,7 +216,7 @@ std::unique_ptr<Cursor::End> Cursor::end_of(std::string_view prefix) {
 }
 
 Cursor::Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, std::string prefix,
-               std::string_view from, std::shared_ptr<const rocksdb::Snapshot> keeps)
+               std::string_view from, std::shared_ptr<const void> keeps)
     : keeps_(std::move(keeps)), end_(std::move(end)), it_(std::move(it)), prefix_(std::move(prefix)) {
   seek(std::max(from, std::string_view(prefix_)));
 }
@@ -205,51 +224,6 @@ Cursor::Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, 
 bool Cursor::valid() const { return it_->Valid() && it_->key().starts_with(prefix_); }
 
 Result<void> Cursor::status() const { return checked(it_->status(), "iterate"); }
-
-Batch::Batch(Index& index) : index_(index), batch_(rocksdb::BytewiseComparator(), 0, /*overwrite_key=*/true) {}
-
-void Batch::put(Family family, std::string_view key, std::string_view value) {
-  (void)batch_.Put(index_.handle(family), slice(key), slice(value));
-  ++changes_;
-}
-
-void Batch::put_unread(Family family, std::string_view key, std::string_view value) {
-  (void)batch_.GetWriteBatch()->Put(index_.handle(family), slice(key), slice(value));
-  ++changes_;
-}
-
-void Batch::erase(Family family, std::string_view key) {
-  (void)batch_.Delete(index_.handle(family), slice(key));
-  ++changes_;
-  ++removals_[static_cast<size_t>(family)];
-}
-
-void Batch::save() {
-  batch_.SetSavePoint();
-  saved_changes_ = changes_;
-}
-
-void Batch::roll_back() {
-  (void)batch_.RollbackToSavePoint();
-  changes_ = saved_changes_;
-}
-
-Result<std::string> Batch::get(Family family, std::string_view key) {
-  std::string value;
-  auto status = batch_.GetFromBatchAndDB(index_.db_.get(), {}, index_.handle(family), slice(key), &value);
-  VB_TRY(checked(status, "get"));
-  return value;
-}
-
-Cursor Batch::cursor(Family family, std::string prefix) {
-  auto* handle = index_.handle(family);
-  auto end = Cursor::end_of(prefix);
-  rocksdb::ReadOptions options;
-  if (end) options.iterate_upper_bound = &end->slice;
-  std::unique_ptr<rocksdb::Iterator> base(index_.db_->NewIterator(options, handle));
-  std::unique_ptr<rocksdb::Iterator> both(batch_.NewIteratorWithBase(handle, base.release(), &options));
-  return {std::move(end), std::move(both), std::move(prefix), {}};
-}
 
 Result<std::unique_ptr<Index>> Index::open(const IndexOptions& options) {
   auto cache = rocksdb::NewLRUCache(options.cache_bytes);
@@ -334,6 +308,16 @@ Cursor Index::cursor_in(Snapshot snapshot, Family family, std::string prefix, st
   return {std::move(end), std::move(it), std::move(prefix), from, std::move(snapshot)};
 }
 
+Cursor Index::cursor_over(std::shared_ptr<rocksdb::WriteBatchWithIndex> changes, Family family, std::string prefix) {
+  if (!changes) return cursor_in(nullptr, family, std::move(prefix), {}, Tier::disk);
+  auto end = Cursor::end_of(prefix);
+  rocksdb::ReadOptions options;
+  if (end) options.iterate_upper_bound = &end->slice;
+  std::unique_ptr<rocksdb::Iterator> base(db_->NewIterator(options, handle(family)));
+  std::unique_ptr<rocksdb::Iterator> both(changes->NewIteratorWithBase(handle(family), base.release(), &options));
+  return {std::move(end), std::move(both), std::move(prefix), {}, std::move(changes)};
+}
+
 // A batch that was hidden after the look at hidings_ may have been seen: then once more, with the snapshot.
 Result<std::string> Index::get(Family family, std::string_view key, Tier tier, Visible visible) {
   for (;;) {
@@ -388,7 +372,7 @@ Result<void> Index::write_locked(Batch& batch) {
   if (failed()) return fail(Errc::io_error, "index: an earlier write failed");
   const std::string mark = log_mark(durable_sequence_.load(std::memory_order_acquire));
   (void)batch.batch_.PutLogData(slice(mark));
-  auto done = checked(db_->Write({}, batch.batch_.GetWriteBatch()), "write");
+  auto done = checked(db_->Write({}, &batch.batch_), "write");
   unsynced_.store(true, std::memory_order_release);  // after it: a sync that runs at the same time need not have it
   if (!done) failed_.store(true, std::memory_order_release);
   if (done) count_removals(batch);
@@ -445,7 +429,7 @@ void Index::give_up(const Hidden& batches) {
 void Index::give_up_locked(const Hidden& batches) {
   failed_.store(true, std::memory_order_release);
   Changed changed;
-  for (Batch* batch : batches) (void)batch->batch_.GetWriteBatch()->Iterate(&changed);
+  for (Batch* batch : batches) (void)batch->batch_.Iterate(&changed);
   to_take_back_ = std::move(changed.keys);
 }
 

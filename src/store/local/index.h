@@ -1,9 +1,8 @@
 // The index: RocksDB behind one wrapper. Knows families and bytes, not what they mean (keys.h and record.h do).
-// Thread-safe, except that a Batch and a Cursor belong to one thread.
+// Thread-safe, except that a Batch (batch.h) and a Cursor belong to one thread.
 #pragma once
 
 #include <rocksdb/db.h>
-#include <rocksdb/utilities/write_batch_with_index.h>
 
 #include <array>
 #include <atomic>
@@ -18,9 +17,15 @@
 #include "base/result.h"
 #include "store/local/keys.h"
 
+namespace rocksdb {
+class WriteBatchWithIndex;
+}
+
 namespace verbena::store::local {
 
-class Index;
+class Batch;
+
+inline rocksdb::Slice slice(std::string_view s) { return {s.data(), s.size()}; }
 
 // How the log is read at the start. What a log holds is judged before (index_check.h); RocksDB is never asked to find
 // out by itself.
@@ -72,7 +77,7 @@ class Cursor final : public store::Cursor {
 
   // On the first key from `from` on, or the first of all. `keeps`: what the iterator reads from.
   Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, std::string prefix, std::string_view from,
-         std::shared_ptr<const rocksdb::Snapshot> keeps = nullptr);
+         std::shared_ptr<const void> keeps = nullptr);
   bool valid() const override;
   std::string_view key() const override { return {it_->key().data(), it_->key().size()}; }
   std::string_view value() const override { return {it_->value().data(), it_->value().size()}; }
@@ -81,33 +86,10 @@ class Cursor final : public store::Cursor {
   Result<void> status() const override;
 
  private:
-  std::shared_ptr<const rocksdb::Snapshot> keeps_;
+  std::shared_ptr<const void> keeps_;
   std::unique_ptr<End> end_;
   std::unique_ptr<rocksdb::Iterator> it_;
   std::string prefix_;
-};
-
-// Changes that become visible together. Reads through it see them.
-class Batch {
- public:
-  explicit Batch(Index& index);
-  void put(Family family, std::string_view key, std::string_view value);
-  // Likewise, of a row that nobody reads through this batch: it costs no place in what reads look through.
-  void put_unread(Family family, std::string_view key, std::string_view value);
-  void erase(Family family, std::string_view key);
-  Result<std::string> get(Family family, std::string_view key);  // not_found
-  Cursor cursor(Family family, std::string prefix);
-  void save();       // start of a part that may be taken back
-  void roll_back();  // to the last save()
-  bool empty() const { return changes_ == 0; }
-  size_t changes() const { return changes_; }
-
- private:
-  friend class Index;
-  Index& index_;
-  rocksdb::WriteBatchWithIndex batch_;
-  size_t changes_ = 0, saved_changes_ = 0;
-  std::array<uint32_t, family_count> removals_{};  // what was taken back included
 };
 
 class Index {
@@ -161,6 +143,8 @@ class Index {
   Snapshot before_hidden();  // null: nothing is hidden
   Result<std::string> get_in(const Snapshot& snapshot, Family family, std::string_view key, Tier tier);
   Cursor cursor_in(Snapshot snapshot, Family family, std::string prefix, std::string_view from, Tier tier);
+  // With these changes as if they had been made; null: none.
+  Cursor cursor_over(std::shared_ptr<rocksdb::WriteBatchWithIndex> changes, Family family, std::string prefix);
   Result<void> take_back();
   Result<void> flush(const std::vector<rocksdb::ColumnFamilyHandle*>& families);
   rocksdb::ColumnFamilyHandle* handle(Family family) const { return handles_[static_cast<size_t>(family)]; }

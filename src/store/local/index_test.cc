@@ -1,5 +1,5 @@
 // The index alone, and objects in it, where RocksDB has more tables than it keeps open.
-#include "store/local/index.h"
+#include "store/local/batch.h"
 
 #include "base/metrics.h"
 #include "store/local/index_checksum.h"

@@ -4,8 +4,8 @@
 #include <future>
 #include <thread>
 
+#include "store/local/batch.h"
 #include "store/local/fsck.h"
-#include "store/local/index.h"
 #include "store/local/seam_env.h"
 #include "store/local/test_store.h"
 #include "store/logic/usage.h"

@@ -1,0 +1,63 @@
+// Changes of the index that become visible together.
+#pragma once
+
+#include <rocksdb/write_batch.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/local/index.h"
+
+namespace verbena::store::local {
+
+// Reads through it see its changes. It belongs to one thread.
+//
+// RocksDB has this, too (WriteBatchWithIndex), but orders all changes, which costs a PUT of a small object as much as
+// writing them; here they are found by their hash, and only those that a cursor is to meet are put in order.
+class Batch {
+ public:
+  explicit Batch(Index& index) : index_(index) {}
+  void put(Family family, std::string_view key, std::string_view value);
+  void erase(Family family, std::string_view key);
+  // Likewise, of rows that nobody reads through this batch: they are not kept a second time for those who look.
+  void put_unread(Family family, std::string_view key, std::string_view value);
+  void erase_unread(Family family, std::string_view key);
+  Result<std::string> get(Family family, std::string_view key);  // not_found
+  Cursor cursor(Family family, std::string prefix);              // does not see what changes after this call
+  void save();                                                   // start of a part that may be taken back
+  void roll_back();                                              // to the last save()
+  // What is going to come, about, so that it need not be moved as it grows. Of an empty batch.
+  void expect(size_t bytes);
+  bool empty() const { return changes_ == 0; }
+  size_t changes() const { return changes_; }
+
+ private:
+  friend class Index;
+  static constexpr uint32_t none = UINT32_MAX;
+  // A change, in the order in which they came. Its key and its value lie in text_, up to where the next row's begin.
+  struct Row {
+    Family family;
+    bool erased;
+    uint32_t hash;
+    uint32_t before;  // the next older row of the same place in newest_
+    size_t key_at, value_at;
+  };
+  void note(Family family, std::string_view key, const std::string_view* value);
+  void link(uint32_t row);
+  const Row* find(Family family, std::string_view key) const;
+  std::string_view key_of(const Row& row) const;
+  std::string_view value_of(const Row& row) const;
+
+  Index& index_;
+  rocksdb::WriteBatch batch_;
+  std::vector<Row> rows_;
+  std::string text_;
+  std::vector<uint32_t> newest_;  // a row for each place, whose number is a hash's lower bits
+  size_t changes_ = 0, saved_changes_ = 0, saved_rows_ = 0;
+  std::array<uint32_t, family_count> removals_{};  // what was taken back included
+};
+
+}  // namespace verbena::store::local
