@@ -21,11 +21,8 @@ class BareWindow final : public fabric::Window {
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline) override { co_return write_now(from, at); }
   Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline) override { co_return read_now(into, at); }
   size_t immediate_size_max() const override { return 256 * KiB; }
-  Result<void> gather_now(std::span<const Bytes> from, uint64_t at) override {
-    for (const Bytes& piece : from) {
-      std::memcpy(memory_.data() + at, piece.data(), piece.size());
-      at += piece.size();
-    }
+  Result<void> write_all_now(std::span<const Write> writes) override {
+    for (const auto& [from, at] : writes) std::memcpy(memory_.data() + at, from.data(), from.size());
     return {};
   }
   Result<void> read_now(MutableBytes into, uint64_t at) override {

@@ -30,11 +30,10 @@ class LentWindow final : public fabric::Window {
     co_return Result<void>{};
   }
   size_t immediate_size_max() const override { return immediate_ ? window_size_max : 0; }
-  Result<void> gather_now(std::span<const Bytes> from, uint64_t at) override {
-    for (const Bytes& piece : from) {
-      if (at > memory_.size() || piece.size() > memory_.size() - at) return fail(Errc::invalid_argument, "window");
-      std::memcpy(memory_.data() + at, piece.data(), piece.size());
-      at += piece.size();
+  Result<void> write_all_now(std::span<const Write> writes) override {
+    for (const auto& [from, at] : writes) {
+      if (at > memory_.size() || from.size() > memory_.size() - at) return fail(Errc::invalid_argument, "window");
+      std::memcpy(memory_.data() + at, from.data(), from.size());
     }
     return {};
   }

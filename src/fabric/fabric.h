@@ -50,12 +50,18 @@ class Window {
   // Transports that move bytes by a plain copy (local) do so at once, without a suspension: for the microsecond path.
   // Others answer unsupported. Meant for up to immediate_size_max() bytes; longer copies hold up the core's loop.
   virtual size_t immediate_size_max() const { return 0; }
-  // Pieces that may lie anywhere, each behind the one before it; at most gathered_max.
-  static constexpr size_t gathered_max = 16;
-  virtual Result<void> gather_now(std::span<const Bytes> /*from*/, uint64_t /*at*/) {
-    return fail(Errc::unsupported, "write_now");
+  // Several writes, at most writes_max: what each costs beside its bytes is paid once. Of what fails some may have been
+  // written.
+  struct Write {
+    Bytes from;
+    uint64_t at = 0;
+  };
+  static constexpr size_t writes_max = 16;
+  virtual Result<void> write_all_now(std::span<const Write> /*writes*/) { return fail(Errc::unsupported, "write_now"); }
+  Result<void> write_now(Bytes from, uint64_t at) {
+    const Write one{from, at};
+    return write_all_now(std::span(&one, 1));
   }
-  Result<void> write_now(Bytes from, uint64_t at) { return gather_now(std::span(&from, 1), at); }
   virtual Result<void> read_now(MutableBytes /*into*/, uint64_t /*at*/) { return fail(Errc::unsupported, "read_now"); }
 };
 

@@ -71,7 +71,7 @@ class ReadBatch {
   using Shared = std::shared_ptr<OpPtr>;
   // Plain items that were read from the message together. Those from `next` on are yet to be served.
   struct Group {
-    static constexpr size_t most = fabric::Window::gathered_max;
+    static constexpr size_t most = fabric::Window::writes_max;
     struct Member {
       uint8_t fields = 0, bucket = 0;
       std::string_view key;
@@ -81,15 +81,15 @@ class ReadBatch {
     std::array<char, 2048> keys;  // of the members, one behind the other
     size_t next = 0, end = 0, keys_size = 0;
   };
-  // Items of a group whose bytes go out by one write, or that have none. Their answers are written already.
+  // Items of a group whose bytes go out by one call, or that have none. Their answers are written already.
   struct Together {
     size_t before = 0;  // what of the reply was there before them
     size_t count = 0;   // of items
-    std::array<Bytes, Group::most> pieces;
-    size_t pieces_count = 0;
+    std::array<fabric::Window::Write, Group::most> writes;
+    size_t writes_count = 0;
     fabric::Window* window = nullptr;
-    uint64_t offset = 0, size = 0, size_max = 0;
-    uint64_t in_reply = 0;  // bytes
+    uint64_t size = 0, size_max = 0;  // of the writes
+    uint64_t in_reply = 0;            // bytes
   };
 
   Step advance(size_t& index);
@@ -107,7 +107,7 @@ class ReadBatch {
   using Found = std::span<const store::Store::HotLookup>;
   size_t tell_together(Found found);
   bool add(Together& all, const store::ObjectReader& object, const wire::BatchPlace& place);
-  bool add_piece(Together& all, Bytes bytes, const wire::BatchPlace& place);
+  bool add_write(Together& all, Bytes bytes, const wire::BatchPlace& place);
   bool encode_plain(const store::ObjectInfo& info, bool in_reply);
   void count_told(size_t items, uint64_t bytes);
   std::optional<bool> serve_plain(size_t index);

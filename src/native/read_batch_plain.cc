@@ -73,7 +73,7 @@ void ReadBatch::serve_group() {
   }
 }
 
-// Tells of the first of these, as many as go out by one write. How many: 0, the first one goes another way.
+// Tells of the first of these, as many as go out by one call. How many: 0, the first one goes another way.
 size_t ReadBatch::tell_together(Found found) {
   Together all;
   all.before = out_->size();
@@ -88,7 +88,7 @@ size_t ReadBatch::tell_together(Found found) {
     }
     ++all.count;
   }
-  if (all.pieces_count != 0 && !all.window->gather_now(std::span(all.pieces).first(all.pieces_count), all.offset)) {
+  if (all.writes_count != 0 && !all.window->write_all_now(std::span(all.writes).first(all.writes_count))) {
     out_->rewind(all.before);
     return 0;
   }
@@ -115,7 +115,7 @@ bool ReadBatch::add(Together& all, const store::ObjectReader& object, const wire
   if (!gets || info.size == 0) return true;
   if (!in_reply) {
     const Bytes bytes = object.view(0, info.size);
-    return bytes.size() == info.size && add_piece(all, bytes, place);
+    return bytes.size() == info.size && add_write(all, bytes, place);
   }
   const MutableBytes room = out_->reserve(info.size);
   if (room.size() != info.size) return false;
@@ -124,19 +124,17 @@ bool ReadBatch::add(Together& all, const store::ObjectReader& object, const wire
   return true;
 }
 
-// False: it does not lie right behind those before it, or does not fit.
-bool ReadBatch::add_piece(Together& all, Bytes bytes, const wire::BatchPlace& place) {
+// False: it goes to another window than those before it, or does not fit.
+bool ReadBatch::add_write(Together& all, Bytes bytes, const wire::BatchPlace& place) {
   if (place.window == wire::no_window || place.size < bytes.size()) return false;
   fabric::Window* const window = windows_[place.window].get();
   if (all.window == nullptr) {
     all.window = window;
-    all.offset = place.offset;
     all.size_max = window->immediate_size_max();
-  } else if (window != all.window || place.offset != all.offset + all.size) {
-    return false;
   }
+  if (window != all.window) return false;
   if (bytes.size() > all.size_max - all.size) return false;
-  all.pieces[all.pieces_count++] = bytes;
+  all.writes[all.writes_count++] = {bytes, place.offset};
   all.size += bytes.size();
   return true;
 }

@@ -46,13 +46,10 @@ class TestWindow final : public fabric::Window {
     std::memcpy(into.data(), memory_.data() + at, into.size());
     return {};
   }
-  Result<void> gather_now(std::span<const Bytes> from, uint64_t at) override {
+  Result<void> write_all_now(std::span<const Write> writes) override {
     ++state_.writes;
     if (state_.broken) return fail(Errc::rdma_transfer_failed, "test");
-    for (const Bytes& piece : from) {
-      std::memcpy(memory_.data() + at, piece.data(), piece.size());
-      at += piece.size();
-    }
+    for (const auto& [from, at] : writes) std::memcpy(memory_.data() + at, from.data(), from.size());
     return {};
   }
 

@@ -92,10 +92,12 @@ TEST_F(PortTest, SmallCopiesHappenAtOnce) {
   EXPECT_GE(window->immediate_size_max(), 64 * KiB);
   EXPECT_TRUE(server.on_core([&] { return window->write_now(as_bytes("now"), 50); }));
   EXPECT_EQ(as_text(memory->subspan(50, 3)), "now");
-  const Bytes pieces[] = {as_bytes("some"), {}, as_bytes("what")};
-  EXPECT_TRUE(server.on_core([&] { return window->gather_now(pieces, 92); }));
+  Window::Write several[] = {{as_bytes("some"), 92}, {{}, 100}, {as_bytes("what"), 96}, {as_bytes("else"), 10}};
+  EXPECT_TRUE(server.on_core([&] { return window->write_all_now(several); }));
   EXPECT_EQ(as_text(memory->subspan(92, 8)), "somewhat");
-  EXPECT_EQ(server.on_core([&] { return window->gather_now(pieces, 93); }).error(), Errc::invalid_argument);
+  EXPECT_EQ(as_text(memory->subspan(10, 4)), "else");
+  several[2].at = 97;
+  EXPECT_EQ(server.on_core([&] { return window->write_all_now(several); }).error(), Errc::invalid_argument);
   EXPECT_EQ(server.on_core([&] { return window->write_now(as_bytes("now"), 98); }).error(), Errc::invalid_argument);
   EXPECT_EQ(server.on_core([&] { return window->write_now(as_bytes("now"), ~0ull); }).error(), Errc::invalid_argument);
   std::byte into[3];

@@ -83,14 +83,10 @@ Result<void> LocalWindow::permitted(Copying copy) {
   return {};
 }
 
-Result<void> LocalWindow::copy_in(std::span<const Bytes> from, uint64_t at, size_t size) {
-  std::byte* to = data_ + at;
-  const Copy copy = way_to(to, size);
+Result<void> LocalWindow::copy_in(std::span<const Write> writes, size_t size) {
+  const Copy copy = way_to(data_ + writes.front().at, size);
   return permitted([&] {
-    for (const Bytes& piece : from) {
-      copy(to, piece.data(), piece.size());
-      to += piece.size();
-    }
+    for (const Write& write : writes) copy(data_ + write.at, write.from.data(), write.from.size());
   });
 }
 
@@ -99,11 +95,13 @@ Result<void> LocalWindow::copy_out(MutableBytes into, uint64_t at) {
   return permitted([&] { copy_bytes(into.data(), data_ + at, into.size()); });
 }
 
-Result<void> LocalWindow::gather_now(std::span<const Bytes> from, uint64_t at) {
+Result<void> LocalWindow::write_all_now(std::span<const Write> writes) {
   size_t size = 0;
-  for (const Bytes& piece : from) size += piece.size();
-  VB_TRY(check(Access::server_writes, size, at));
-  return size == 0 ? Result<void>{} : copy_in(from, at, size);
+  for (const Write& write : writes) {
+    VB_TRY(check(Access::server_writes, write.from.size(), write.at));
+    size += write.from.size();
+  }
+  return size == 0 ? Result<void>{} : copy_in(writes, size);
 }
 
 Result<void> LocalWindow::read_now(MutableBytes into, uint64_t at) {
@@ -115,8 +113,8 @@ Task<Result<void>> LocalWindow::write(Bytes from, uint64_t at, Deadline deadline
   VB_CO_TRY(check(Access::server_writes, from.size(), at));
   for (size_t done = 0; done < from.size();) {
     const size_t size = std::min(slice_size, from.size() - done);
-    const Bytes slice = from.subspan(done, size);
-    VB_CO_TRY(copy_in(std::span(&slice, 1), at + done, size));
+    const Write slice{from.subspan(done, size), at + done};
+    VB_CO_TRY(copy_in(std::span(&slice, 1), size));
     done += size;
     if (done == from.size()) break;
     co_await queue_->wait_for_turn();

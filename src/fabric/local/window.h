@@ -46,13 +46,13 @@ class LocalWindow final : public Window {
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) override;
   Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline deadline) override;
   size_t immediate_size_max() const override { return slice_size; }
-  Result<void> gather_now(std::span<const Bytes> from, uint64_t at) override;
+  Result<void> write_all_now(std::span<const Write> writes) override;
   Result<void> read_now(MutableBytes into, uint64_t at) override;
 
  private:
   Result<void> check(Access wanted, size_t size, uint64_t at) const;
-  // Copies while the permit is there, one behind the other into the window.
-  Result<void> copy_in(std::span<const Bytes> from, uint64_t at, size_t size);
+  // Copies while the permit is there. `size`: of all together.
+  Result<void> copy_in(std::span<const Write> writes, size_t size);
   Result<void> copy_out(MutableBytes into, uint64_t at);
   // `copy` touches the window's memory.
   template <class Copying>

@@ -15,6 +15,10 @@ constexpr size_t messages_per_turn = 64;
 constexpr size_t held_frame_max = 16 * KiB;
 constexpr size_t held_max = 64 * KiB;
 
+Frame write_frame(uint64_t window, uint64_t at, size_t size) {
+  return {.type = FrameType::write, .payload = static_cast<uint32_t>(size), .id = window, .offset = at};
+}
+
 }  // namespace
 
 Connection::Connection(std::shared_ptr<PortShared> shared, PeerId peer, uint64_t session, Fd socket)
@@ -179,7 +183,8 @@ void Connection::send_held(PortShared& shared) {
 Result<void> Connection::send_held() {
   shared_->held_by = nullptr;
   stream_.seal_little(crowded());
-  auto sent = outbox_.send_frames(stream_, shared_->held);
+  const iovec frames{shared_->held.data(), shared_->held.size()};
+  auto sent = outbox_.send_frames(stream_, std::span(&frames, 1));
   shared_->held.clear();
   return was_sent(std::move(sent));
 }
@@ -214,11 +219,45 @@ Result<void> Connection::send(Bytes first, Bytes second) {
   return queue(frame, std::span(pieces).first(second.empty() ? 1 : 2), false);
 }
 
-Result<void> Connection::write_now(std::span<const Bytes> from, size_t size, uint64_t window, uint64_t at) {
+Result<void> Connection::write_now(std::span<const Window::Write> writes, uint64_t window) {
   if (!ready_) return fail(Errc::would_block, "tcp: not encrypted yet");
-  const Frame frame{.type = FrameType::write, .payload = static_cast<uint32_t>(size), .id = window, .offset = at};
-  // The reply comes right behind.
-  return queue(frame, from, true);
+  size_t size = 0;
+  bool none_empty = true;
+  for (const Window::Write& write : writes) {
+    size += write.from.size();
+    none_empty = none_empty && !write.from.empty();
+  }
+  if (size > held_frame_max && writes.size() > 1 && none_empty) return write_together(writes, window);
+  for (const Window::Write& write : writes) {
+    if (write.from.empty()) continue;
+    const Frame frame = write_frame(window, write.at, write.from.size());
+    // The reply comes right behind.
+    VB_TRY(queue(frame, std::span(&write.from, 1), true));
+  }
+  return {};
+}
+
+// As one call, from where the bytes lie. Those that lie side by side in the window are one frame.
+Result<void> Connection::write_together(std::span<const Window::Write> writes, uint64_t window) {
+  if (holds()) VB_TRY(send_held());
+  if (!may_write_now()) return fail(Errc::would_block, "tcp: the peer's queue is full");
+  std::array<FrameHead, Window::writes_max> heads;
+  std::array<iovec, 2 * Window::writes_max> places;
+  size_t frames = 0, count = 0;
+  for (size_t i = 0; i < writes.size();) {
+    const size_t head = count++;
+    const uint64_t at = writes[i].at;
+    uint64_t end = at;
+    for (; i < writes.size() && writes[i].at == end && end - at <= payload_size_max - writes[i].from.size(); ++i) {
+      const Bytes from = writes[i].from;
+      places[count++] = {const_cast<std::byte*>(from.data()), from.size()};
+      end += from.size();
+    }
+    places[head] = {heads[frames].data(), encode(write_frame(window, at, end - at), heads[frames])};
+    ++frames;
+  }
+  stream_.seal_little(crowded());
+  return was_sent(outbox_.send_frames(stream_, std::span(places).first(count), true));
 }
 
 void Connection::start(Transfer& write) {

@@ -67,8 +67,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   // What is held back of the port's connections. At the latest when the port has had its turn.
   static void send_held(PortShared& shared);
   bool may_write_now() const { return open_ && outbox_.empty() && !stream_.backlogged() && ready_ && !crowded(); }
-  // `size` bytes in as few as one piece and as many as Window::gathered_max.
-  Result<void> write_now(std::span<const Bytes> from, size_t size, uint64_t window, uint64_t at);
+  Result<void> write_now(std::span<const Window::Write> writes, uint64_t window);
 
   // May be done when this returns.
   void start(Transfer& write);
@@ -97,6 +96,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   Result<size_t> read();
   Result<void> queue(const Frame& frame, std::span<const Bytes> pieces, bool more);
   bool holds() const { return shared_->held_by == this; }
+  Result<void> write_together(std::span<const Window::Write> writes, uint64_t window);
   bool hold(const Frame& frame, std::span<const Bytes> pieces);
   Result<void> send_held();
   void let_go_of_held();

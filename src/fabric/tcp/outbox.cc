@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "fabric/fabric.h"
-
 namespace verbena::fabric::tcp {
 namespace {
 
-constexpr size_t pieces_max = Window::gathered_max;
+constexpr size_t pieces_max = 4;
 constexpr size_t small_kept_max = 16 * KiB;  // of capacity, once it is empty
 
 }  // namespace
@@ -17,14 +15,18 @@ Result<void> Outbox::send(Stream& stream, const Frame& frame, std::span<const By
   FrameHead head;
   std::array<iovec, 1 + pieces_max> places;
   places[0] = {head.data(), encode(frame, head)};
-  size_t count = 1, size = places[0].iov_len;
+  size_t count = 1;
   for (const Bytes& piece : pieces.first(std::min(pieces.size(), pieces_max))) {
     places[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
-    size += piece.size();
   }
-  size_t sent = 0;
+  return send_frames(stream, std::span(places).first(count), more);
+}
+
+Result<void> Outbox::send_frames(Stream& stream, std::span<const iovec> places, bool more) {
+  size_t size = 0, sent = 0;
+  for (const iovec& place : places) size += place.iov_len;
   if (empty()) {
-    VB_ASSIGN(sent, stream.write(std::span(places).first(count), more));
+    VB_ASSIGN(sent, stream.write(places, more));
     if (sent == size) {
       if (stream.backlogged()) note_progress(true);
       return {};
@@ -33,24 +35,12 @@ Result<void> Outbox::send(Stream& stream, const Frame& frame, std::span<const By
     return fail(Errc::would_block, "tcp: the peer's queue is full");
   }
   // The stream says when it takes more.
-  for (size_t i = 0; i < count; ++i) {
-    const size_t skip = std::min(sent, places[i].iov_len);
+  for (const iovec& place : places) {
+    const size_t skip = std::min(sent, place.iov_len);
     sent -= skip;
-    const auto* from = static_cast<const std::byte*>(places[i].iov_base);
-    small_.insert(small_.end(), from + skip, from + places[i].iov_len);
+    const auto* from = static_cast<const std::byte*>(place.iov_base);
+    small_.insert(small_.end(), from + skip, from + place.iov_len);
   }
-  note_progress(false);
-  return {};
-}
-
-Result<void> Outbox::send_frames(Stream& stream, Bytes frames) {
-  const iovec place{const_cast<std::byte*>(frames.data()), frames.size()};
-  VB_ASSIGN(const size_t sent, stream.write(std::span(&place, 1)));
-  if (sent == frames.size()) {
-    if (stream.backlogged()) note_progress(true);
-    return {};
-  }
-  small_.insert(small_.end(), frames.begin() + static_cast<ptrdiff_t>(sent), frames.end());
   note_progress(false);
   return {};
 }

@@ -33,8 +33,8 @@ class Outbox {
   // One frame whose payload lies in `pieces`. What the stream does not take at once is copied. would_block: too much
   // waits already, nothing of this was sent.
   Result<void> send(Stream& stream, const Frame& frame, std::span<const Bytes> pieces, bool more = false);
-  // Whole frames, of an outbox that is empty. What the stream does not take at once is copied.
-  Result<void> send_frames(Stream& stream, Bytes frames);
+  // Whole frames, likewise.
+  Result<void> send_frames(Stream& stream, std::span<const iovec> places, bool more = false);
   // Payload; flush() brings it out. `outgoing` stays where it is until it is done or cancelled.
   void add(Outgoing& outgoing) {
     waiting_.push_back(&outgoing);

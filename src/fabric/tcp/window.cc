@@ -58,12 +58,9 @@ size_t TcpWindow::immediate_size_max() const {
   return access_ == Access::server_writes && connection_->may_write_now() ? at_once_max : 0;
 }
 
-Result<void> TcpWindow::gather_now(std::span<const Bytes> from, uint64_t at) {
-  size_t size = 0;
-  for (const Bytes& piece : from) size += piece.size();
-  VB_TRY(check(Access::server_writes, size, at));
-  if (size == 0) return {};
-  return connection_->write_now(from, size, lent_.key, at);
+Result<void> TcpWindow::write_all_now(std::span<const Write> writes) {
+  for (const Write& write : writes) VB_TRY(check(Access::server_writes, write.from.size(), write.at));
+  return connection_->write_now(writes, lent_.key);
 }
 
 }  // namespace verbena::fabric::tcp

@@ -21,7 +21,7 @@ class TcpWindow final : public Window {
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) override;
   Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline deadline) override;
   size_t immediate_size_max() const override;
-  Result<void> gather_now(std::span<const Bytes> from, uint64_t at) override;
+  Result<void> write_all_now(std::span<const Write> writes) override;
 
  private:
   Result<void> check(Access wanted, size_t size, uint64_t at) const;
