@@ -73,7 +73,7 @@ void ManyMessage::choose(size_t room) {
   size_t request = 32 + 24 * (call_.windows.size() + 1), reply = 0;
   uint64_t bytes = 0;
   std::string_view before;
-  while (!queue_.items.empty() && items_.size() < wire::batch_items_max) {
+  while (!queue_.items.empty() && items_.size() < queue_.items_max) {
     const uint32_t index = queue_.items.front();
     const BatchItem& item = call_.items[index];
     auto bucket = std::ranges::find(buckets_, item.bucket);

@@ -16,6 +16,7 @@ namespace verbena::client {
 struct ManyQueue {
   NativeLane* lane = nullptr;
   std::deque<uint32_t> items;
+  size_t items_max = native::wire::batch_items_max;  // of one message
   size_t in_flight = 0;
 };
 

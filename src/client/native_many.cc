@@ -12,6 +12,9 @@ namespace {
 namespace wire = native::wire;
 
 constexpr size_t in_flight_max = 4;  // messages of one batch on one lane: the next is served while one is answered
+// Reads that all go to one core go as two messages: while it serves the one, the other is written, and answers are
+// read. Writes share a sync of the log if they come together.
+constexpr size_t half_min = 64;
 constexpr std::chrono::microseconds short_while{200}, long_while{2000};  // of one lane before the next is looked at
 
 class ManyRun {
@@ -47,6 +50,10 @@ class ManyRun {
       }
       queue->items.push_back(i);
     }
+    const bool reads = call_.type == wire::Type::get_many || call_.type == wire::Type::head_many;
+    if (!reads || queues_.size() != 1) return;
+    ManyQueue& queue = queues_.front();
+    queue.items_max = std::clamp((queue.items.size() + 1) / 2, half_min, wire::batch_items_max);
   }
 
   // As many messages as may be in flight. Whoever holds credits must not wait for one: others might do the same.
