@@ -342,7 +342,9 @@ TEST_F(HotObjects, ManyAskedForAtOnceComeInOrder) {
   const std::string whole = pattern(100'000);
   for (int i = 0; i < 40; ++i) {
     EXPECT_TRUE(client_->read().body == whole.substr(static_cast<size_t>(i))) << i;
-    if (i % 8 == 3) EXPECT_EQ(client_->read().status, 200);
+    if (i % 8 == 3) {
+      EXPECT_EQ(client_->read().status, 200);
+    }
   }
   sender.join();
 }
