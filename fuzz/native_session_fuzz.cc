@@ -99,7 +99,7 @@ struct Server {
     auth::sign(root, "us-east-1", "s3", system_clock(), "POST", "/-/session", "",
                to_hex(as_bytes(sha256(as_bytes(body)))), exchange.request_headers);
     const auto handler = door.session_handler();
-    boost::asio::co_spawn(core.io(), handler(exchange), boost::asio::detached);
+    boost::asio::co_spawn(core.io(), http::serve_whole(handler, exchange), boost::asio::detached);
     for (int i = 0; i < 20 && exchange.response.body.empty(); ++i) turn();
     if (exchange.response.status != 200) std::abort();
     const auto answer = nlohmann::json::parse(exchange.response.body);

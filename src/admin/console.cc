@@ -110,7 +110,7 @@ Task<void> Console::answer(const std::string& entrance, const http::Handler& oth
   s3::Response response;
   if (!is_for_page(exchange) || (!path.starts_with(root) && !(entering && is_navigation(exchange)))) {
     Sandboxed sandboxed(exchange);
-    co_await otherwise(sandboxed);
+    co_await http::serve_whole(otherwise, sandboxed);
     co_return;
   }
   if (entering) {

@@ -27,7 +27,7 @@ class ConsoleTest : public testing::Test {
     exchange.request_headers = std::move(headers);
     if (exchange.request_headers.empty()) exchange.request_headers = {{"host", "server:9001"}};
     boost::asio::io_context loop;
-    boost::asio::co_spawn(loop, handler(exchange), boost::asio::detached);
+    boost::asio::co_spawn(loop, http::serve_whole(handler, exchange), boost::asio::detached);
     loop.run();
     return exchange.response;
   }
@@ -67,7 +67,7 @@ TEST_F(ConsoleTest, ThePageMayAskTheProviderByWhichPeopleSignInAndNobodyElse) {
   http::FakeExchange exchange("GET", "/-/console/sign-in.json", "");
   exchange.request_headers = {{"host", "server:9001"}};
   boost::asio::io_context loop;
-  boost::asio::co_spawn(loop, handler(exchange), boost::asio::detached);
+  boost::asio::co_spawn(loop, http::serve_whole(handler, exchange), boost::asio::detached);
   loop.run();
   EXPECT_EQ(exchange.response.body, R"({"client":"console","directory":true,"directory_role":true,)"
                                     R"("issuer":"https://id.example.com:8443/realm","role":"r"})");

@@ -37,7 +37,7 @@ Task<void> Pages::answer(const http::Handler& otherwise, Metrics metrics, http::
   const bool served = co_await serve(metrics, exchange);
   if (served) co_return;
   if (otherwise) {
-    co_await otherwise(exchange);
+    co_await http::serve_whole(otherwise, exchange);
   } else {
     const Error unknown{Errc::method_not_allowed, 0, "admin: no such page"};
     co_await refuse(exchange, unknown);

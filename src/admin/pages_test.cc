@@ -27,7 +27,7 @@ class PagesTest : public testing::Test {
                  exchange.request_headers);
     }
     boost::asio::io_context loop;
-    boost::asio::co_spawn(loop, handler(exchange), boost::asio::detached);
+    boost::asio::co_spawn(loop, http::serve_whole(handler, exchange), boost::asio::detached);
     loop.run();
     return exchange.response;
   }

@@ -243,6 +243,11 @@ Result<Identity> Verifier::verify_form(const FormClaim& form) const {
 }
 
 Result<Verified> Verifier::verify(const RequestView& request) const {
+  // Every signature is in the query or in that header.
+  const auto is_authorization = [](const HeaderView& header) {
+    return equal_ignoring_case(header.name, "authorization");
+  };
+  if (request.query.empty() && std::ranges::none_of(request.headers, is_authorization)) return anonymous(request);
   const auto arguments = parse_query(request.query);
   if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
   VB_ASSIGN(const std::optional<Version2Claim> version2, parse_version2(request, *arguments));

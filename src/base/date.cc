@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 
 namespace verbena {
 namespace {
@@ -158,9 +159,9 @@ bool read_zone(Cursor& in, int64_t& east) {
 std::string format_http_date(int64_t seconds) {
   const Civil c = to_civil(seconds);
   std::string text = "Sun, 00 Jan 0000 00:00:00 GMT";
-  text.replace(0, 3, day_names[c.weekday]);
+  std::memcpy(text.data(), day_names[c.weekday].data(), 3);
   two(text, 5, c.day);
-  text.replace(8, 3, month_names[static_cast<size_t>(c.month - 1)]);
+  std::memcpy(text.data() + 8, month_names[static_cast<size_t>(c.month - 1)].data(), 3);
   four(text, 12, c.year);
   two(text, 17, c.hour);
   two(text, 20, c.minute);

@@ -49,78 +49,119 @@ Connection::Connection(std::shared_ptr<ListenerState> listener, Wire::tcp::socke
 
 Connection::~Connection() { listener_->remove(place_); }
 
+Task<void> serve_whole(const Handler& handler, Exchange& exchange) {
+  if (auto rest = handler(exchange)) co_await std::move(*rest);
+}
+
 Task<void> Connection::serve(std::shared_ptr<Connection> self) {
   self->wire_.set_owner(std::static_pointer_cast<void>(self));
   if (self->secure()) {
     if (!co_await self->wire_.handshake(self->listener_->limits().header_timeout)) co_return;
   }
-  Next next = Next::keep;
-  while (next == Next::keep && !self->listener_->stopping()) {
-    next = co_await self->exchange();
-    note_socket_event();  // pipelined requests need no read
-  }
-  if (next == Next::linger) co_await self->linger();
+  const Next last = co_await self->exchanges();
+  if (last == Next::linger) co_await self->linger();
   self->wire_.close();
 }
 
-Task<int> Connection::read_head() {
-  const Limits& limits = listener_->limits();
-  HeadScanner scanner;
-  std::optional<Deadline> head_deadline;
-  ClientCounts::Hold large;
-  bool first = true;
-  for (;;) {
-    if (first) {
-      // Some clients end a body with a line too many (RFC 9112 section 2.2: ignore it).
-      while (input_.view().starts_with("\r\n")) input_.consume(2);
-      first = input_.empty() || input_.view() == "\r";
-    }
-    if (!first) {
-      const auto status = scanner.scan(input_.view());
-      if (status == HeadScanner::Status::complete && scanner.size() <= limits.header_bytes_max) break;
-      if (status == HeadScanner::Status::bad) co_return 400;
-      if (input_.view().size() >= limits.header_bytes_max) co_return 431;
-      if (!head_deadline) head_deadline = deadline_in(limits.header_timeout);
-      if (input_.view().size() >= ListenerState::usual_head_bytes && large == nullptr) {
-        large = listener_->large_head(peer_address_);
-        if (large == nullptr) co_return 503;
+// What is served from memory takes no coroutine but this one, which waits for the next request.
+Task<Connection::Next> Connection::exchanges() {
+  Next next = Next::keep;
+  while (next == Next::keep && !listener_->stopping()) {
+    begin_exchange();
+    auto head = look_for_head();
+    while (!head) {
+      const MutableBytes room = input_.room(listener_->limits().header_bytes_max);
+      if (room.empty()) {
+        head = 431;
+        break;
       }
+      const auto timeout = head_timeout();
+      idle_ = input_.empty();
+      const Wire::Read read = co_await wire_.start_read(room, timeout);
+      idle_ = false;
+      head = came(wire_.end_read(read));
     }
-    idle_ = input_.empty();
-    const auto timeout = head_deadline
-                             ? *head_deadline - SteadyClock::now()
-                             : std::chrono::nanoseconds(input_.empty() ? limits.idle_timeout : limits.header_timeout);
-    const MutableBytes room = input_.room(limits.header_bytes_max);
-    if (room.empty()) co_return 431;
-    auto n = co_await wire_.read_some(room, timeout);
-    if (n) input_.added(*n);
-    idle_ = false;
-    if (!n && n.error() == Errc::timed_out && !input_.empty()) co_return 408;
-    if (!n || *n == 0) co_return -1;
+    reading_.large.reset();
+    if (*head == nobody) co_return Next::close;
+    std::optional<Task<Next>> rest = *head == 0 ? exchange() : refuse(*head);
+    if (rest) next = co_await std::move(*rest);
+    note_socket_event();  // pipelined requests need no read
   }
-  const int status = parse_head(input_.view().substr(0, scanner.size()), head_);
-  if (status == 0) input_.consume(scanner.size());
-  co_return status;
+  co_return next;
 }
 
-Task<Connection::Next> Connection::exchange() {
+void Connection::begin_exchange() {
   response_ = nullptr;
   declared_ = bytes_out_ = 0;
   begun_ = finished_ = close_requested_ = keep_alive_ = false;
+  reading_ = {};
   wire_.hold_to_rate(0, {});
-  if (const int status = co_await read_head(); status != 0) {
-    if (status < 0) co_return Next::close;
-    co_return co_await refuse(status);
+}
+
+std::optional<int> Connection::look_for_head() {
+  const Limits& limits = listener_->limits();
+  if (reading_.nothing_yet) {
+    // Some clients end a body with a line too many (RFC 9112 section 2.2: ignore it).
+    while (input_.view().starts_with("\r\n")) input_.consume(2);
+    reading_.nothing_yet = input_.empty() || input_.view() == "\r";
+    if (reading_.nothing_yet) return std::nullopt;
   }
+  HeadScanner& scanner = reading_.scanner;
+  const auto status = scanner.scan(input_.view());
+  if (status == HeadScanner::Status::complete && scanner.size() <= limits.header_bytes_max) {
+    const int refusal = parse_head(input_.view().substr(0, scanner.size()), head_);
+    if (refusal == 0) input_.consume(scanner.size());
+    return refusal;
+  }
+  if (status == HeadScanner::Status::bad) return 400;
+  if (input_.view().size() >= limits.header_bytes_max) return 431;
+  if (!reading_.deadline) reading_.deadline = deadline_in(limits.header_timeout);
+  if (input_.view().size() >= ListenerState::usual_head_bytes && reading_.large == nullptr) {
+    reading_.large = listener_->large_head(peer_address_);
+    if (reading_.large == nullptr) return 503;
+  }
+  return std::nullopt;
+}
+
+std::chrono::nanoseconds Connection::head_timeout() const {
+  if (reading_.deadline) return *reading_.deadline - SteadyClock::now();
+  const Limits& limits = listener_->limits();
+  return input_.empty() ? limits.idle_timeout : limits.header_timeout;
+}
+
+std::optional<int> Connection::came(const Result<size_t>& n) {
+  if (n) input_.added(*n);
+  if (!n && n.error() == Errc::timed_out && !input_.empty()) return 408;
+  if (!n || *n == 0) return nobody;
+  return look_for_head();
+}
+
+std::optional<Task<Connection::Next>> Connection::exchange() {
   const Limits& limits = listener_->limits();
   wire_.hold_to_rate(limits.body_rate_min, limits.body_stall_timeout);
   body_.start(head_, limits.body_stall_timeout, &begun_);
+  std::optional<Task<void>> rest;
   bool ran = false;
   try {
-    co_await listener_->handler()(*this);
+    rest = listener_->handler()(*this);
     ran = true;
   } catch (const std::exception& e) {
     log::error("http: a handler threw: {}", e.what());
+  }
+  if (rest || !finished_ || !keep_alive_ || !body_.complete()) return go_on(std::move(rest), ran);
+  input_.shrink();
+  return std::nullopt;
+}
+
+Task<Connection::Next> Connection::go_on(std::optional<Task<void>> rest, bool ran) {
+  if (rest) {
+    ran = false;
+    try {
+      co_await std::move(*rest);
+      ran = true;
+    } catch (const std::exception& e) {
+      log::error("http: a handler threw: {}", e.what());
+    }
   }
   if (begun_ && !finished_) co_return Next::close;  // cut: what was promised did not come
   if (!begun_) {

@@ -56,8 +56,18 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   };
   enum class Next { keep, close, linger };
 
-  Task<Next> exchange();
-  Task<int> read_head();  // 0: parsed; -1: nobody there any more; else the status to refuse it with
+  static constexpr int nobody = -1;
+
+  Task<Next> exchanges();
+  void begin_exchange();
+  // 0: the head is there, and parsed; nobody: there is none any more; else the status to refuse it with. nullopt: more
+  // of it has to be read, for so long.
+  std::optional<int> look_for_head();
+  std::optional<int> came(const Result<size_t>& read);
+  std::chrono::nanoseconds head_timeout() const;
+  // nullopt: the request is served, and the next one may come. The task is what there was to wait for.
+  std::optional<Task<Next>> exchange();
+  Task<Next> go_on(std::optional<Task<void>> rest, bool ran);
   Task<Next> refuse(int status);
   Task<void> linger();
   void write_head(s3::Response& response, std::optional<uint64_t> content_length);
@@ -71,6 +81,14 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   ResponseSink sink_;
   RequestHead head_;
   std::string peer_address_;
+
+  // Of the head that is being read:
+  struct {
+    HeadScanner scanner;
+    std::optional<Deadline> deadline;
+    ClientCounts::Hold large;
+    bool nothing_yet = true;
+  } reading_;
 
   // Of the exchange in progress:
   s3::Response* response_ = nullptr;

@@ -257,6 +257,43 @@ TEST(Hostile, OneThatKeepsTheRateIsServedHoweverLongItTakes) {
   EXPECT_EQ(client.read().body, body);
 }
 
+// Heads with nothing odd in them have a reader of their own; a tab is odd enough for the other one.
+TEST(HeadParser, APlainHeadReadsAsAnyOther) {
+  constexpr std::string_view lines[] = {
+      "GET /a%20b?x=1 HTTP/1.1\r\nHost: h:9000\r\nX-Amz-Date:  20260102T030405Z \r\nEmpty:\r\n",
+      "HEAD /~!$&'()*+,;=:@\"<>[]\\^`{|} HTTP/1.1\r\nhost: h\r\nConnection: Keep-Alive\r\n!#$%&'*+-.^_`|~9z: a:b\r\n",
+      "PUT http://other/k HTTP/1.1\r\nhost: h\r\ncontent-length: 12\r\nexpect: 100-continue\r\n",
+      "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n",
+      "GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\nExpect: 100-Continue\r\n",
+      "GET / HTTP/1.0\r\nconnection: keep-alive\r\n",
+      "get / HTTP/1.1\r\nhost: h\r\nupgrade: h2c\r\n",
+      "GET / HTTP/1.1\r\n",
+      "GET / HTTP/1.1\r\nhost: h\r\nrange: bytes=0-1\r\nrange: bytes=2-3\r\n",
+      "GET /#x HTTP/1.1\r\nhost: h\r\n",
+      "GET / HTTP/1.2\r\nhost: h\r\n",
+      "GET / HTTP/1.1\r\nhost: h\r\nbad name: x\r\n",
+      "GET / HTTP/1.1\r\nhost: h\r\nno colon\r\n",
+      "GET /a b HTTP/1.1\r\nhost: h\r\n",
+  };
+  RequestHead plain, odd;
+  for (const auto text : lines) {
+    const std::string head(text);
+    ASSERT_EQ(parse_head(head + "\r\n", plain), parse_head(head + "odd: a\tb\r\n\r\n", odd)) << head;
+    if (parse_head(head + "\r\n", plain) != 0) continue;
+    ASSERT_EQ(odd.headers.back().first, "odd");
+    odd.headers.pop_back();
+    EXPECT_EQ(plain.method, odd.method);
+    EXPECT_EQ(plain.path, odd.path);
+    EXPECT_EQ(plain.query, odd.query);
+    EXPECT_EQ(plain.headers, odd.headers) << head;
+    EXPECT_EQ(plain.content_length, odd.content_length) << head;
+    EXPECT_EQ(plain.chunked, odd.chunked) << head;
+    EXPECT_EQ(plain.keep_alive, odd.keep_alive) << head;
+    EXPECT_EQ(plain.expect_continue, odd.expect_continue) << head;
+    EXPECT_EQ(plain.http_1_0, odd.http_1_0) << head;
+  }
+}
+
 TEST(HeadScanner, FindsTheEndHoweverTheBytesArrive) {
   const std::string_view head = "GET / HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n";
   for (size_t step = 1; step <= head.size(); ++step) {

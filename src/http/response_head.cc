@@ -47,9 +47,17 @@ char* write_value(char* to, std::string_view value) {
     std::memcpy(&bytes, value.data() + i, 8);
     plain = plain && !any_control(bytes);
   }
+  if (i != value.size() && i != 0) {  // the last eight: some are looked at twice
+    uint64_t bytes;
+    std::memcpy(&bytes, value.data() + value.size() - 8, 8);
+    plain = plain && !any_control(bytes);
+    i = value.size();
+  }
   for (; i < value.size(); ++i) plain = plain && safe(value[i]);
   char* const end = write_text(to, value);
-  if (!plain) std::replace_if(to, end, [](char c) { return !safe(c); }, ' ');
+  if (!plain)
+    std::replace_if(
+        to, end, [](char c) { return !safe(c); }, ' ');
   return end;
 }
 

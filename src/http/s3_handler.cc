@@ -306,11 +306,26 @@ bool may_be_form(const Exchange& exchange) {
   return exchange.method() == "POST" && lower(header_of(exchange, "content-type")).starts_with("multipart/form-data");
 }
 
+// A request and its answer, from the head to the log.
+struct Serving {
+  SteadyClock::time_point started = SteadyClock::now();
+  Noted noted{};
+  std::string request_id = make_request_id();
+  s3::Response response{};
+  std::optional<Result<auth::Verified>> verified{};  // once that was looked at
+};
+
+void note(Context& context, const Exchange& exchange, const auth::Identity& who, const Serving& serving) {
+  note(context, exchange, who, serving.response, serving.request_id, serving.noted,
+       SteadyClock::now() - serving.started);
+}
+
 // Returns who signed, for the log.
-Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::string& request_id, Way* way,
-                              s3::Response& response) {
-  OnTheWay reads(way, Leg::read);
-  auto verified = authenticate(context, exchange);
+Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, Serving& serving) {
+  const std::string& request_id = serving.request_id;
+  s3::Response& response = serving.response;
+  OnTheWay reads(serving.noted.way(), Leg::read);
+  auto verified = serving.verified ? *std::exchange(serving.verified, {}) : authenticate(context, exchange);
   const bool form = context.guesses != nullptr && may_be_form(exchange);
   if (verified && form) {
     const auto checked = context.guesses->check_form(exchange.peer_address());
@@ -327,7 +342,7 @@ Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::s
   }
   s3::Request request = make_request(exchange, std::move(verified->identity), request_id, payload.length());
   reads.end();
-  const WayOfRequest here(way, request_id);
+  const WayOfRequest here(serving.noted.way(), request_id);
   auto trailing = [&payload] { return payload.trailers(); };
   const bool whole =
       co_await context.router.handle(request, payload.source(), std::move(trailing), response, exchange.sink(response));
@@ -344,28 +359,84 @@ Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, const std::s
   co_return std::move(request.caller.identity);
 }
 
-Task<void> handle(std::shared_ptr<Context> context, Exchange& exchange) {
-  const auto started = SteadyClock::now();
-  Noted noted;
-  noted.time_us = context->clock.now_us();
-  if (observe::requests_are_observed()) begin_noting(*context, exchange, noted);
-  const std::string request_id = make_request_id();
-  s3::Response response;
-  auth::Identity who;
-
+Task<void> serve(std::shared_ptr<Context> context, Exchange& exchange, Serving serving) {
   if (asks_health(exchange.method(), exchange.path()) && !in_bucket_host(*context, exchange)) {
-    answer_health(exchange.method(), context->stopping != nullptr && *context->stopping, response);
-    (void)co_await exchange.reply(response);
+    answer_health(exchange.method(), context->stopping != nullptr && *context->stopping, serving.response);
+    (void)co_await exchange.reply(serving.response);
     co_return;  // no access
   }
   const iam::Api api = api_of(*context, exchange);
+  auth::Identity who;
   if (api != iam::Api::none) {
-    who = co_await serve_call(*context, api, exchange, request_id, response);
+    who = co_await serve_call(*context, api, exchange, serving.request_id, serving.response);
   } else {
-    who = co_await serve_s3(*context, exchange, request_id, noted.way(), response);
+    who = co_await serve_s3(*context, exchange, serving);
   }
-  const std::chrono::nanoseconds taken = SteadyClock::now() - started;
-  note(*context, exchange, who, response, request_id, noted, taken);
+  note(*context, exchange, who, serving);
+}
+
+// A GET that was not out at once.
+Task<void> finish(std::shared_ptr<Context> context, Exchange& exchange, Serving serving, Task<Result<void>> rest) {
+  s3::Response& response = serving.response;
+  exchange.sink(response);  // where it is now
+  const WayOfRequest here(serving.noted.way(), serving.request_id);
+  const Result<void> sent = co_await std::move(rest);
+  if (!sent && exchange.progress().begun) {
+    exchange.close_after();
+  } else if (!sent) {
+    s3::Headers fields;
+    if (sent.error() == Errc::corrupt_object) fields.emplace_back("Key", response.key);
+    s3::fill_error_with(response, sent.error(), exchange.path(), serving.request_id, fields);
+    (void)co_await exchange.reply(response);
+  }
+  note(*context, exchange, (*serving.verified)->identity, serving);
+}
+
+// Whether the request has a body that nobody needs to look at, because there is none.
+bool has_no_payload(Exchange& exchange, const auth::Verified& verified) {
+  using auth::Payload;
+  if (verified.payload != Payload::none && verified.payload != Payload::unsigned_payload &&
+      verified.payload != Payload::sha256) {
+    return false;
+  }
+  return PayloadSource().open(exchange, verified).has_value();
+}
+
+std::optional<s3::Router::Sent> get_now(Context& context, Exchange& exchange, s3::Request& request, Serving& serving) {
+  const WayOfRequest here(serving.noted.way(), request.caller.request_id);
+  return context.router.get_now(request, exchange.body(), serving.response, exchange.sink(serving.response));
+}
+
+// A GET of what lies in memory is served here; all else is left to serve(), with what was found out already.
+std::optional<Task<void>> begin(const std::shared_ptr<Context>& context, Exchange& exchange) {
+  Serving serving;
+  Noted& noted = serving.noted;
+  if (observe::requests_are_observed()) {
+    noted.time_us = context->clock.now_us();
+    begin_noting(*context, exchange, noted);
+  }
+  const bool plain = exchange.method() == "GET" && exchange.query().empty() && !exchange.path().starts_with("/-/");
+  if (!plain) return serve(context, exchange, std::move(serving));
+  OnTheWay reads(noted.way(), Leg::read);
+  auto verified = authenticate(*context, exchange);
+  if (!verified || !has_no_payload(exchange, *verified)) {
+    serving.verified = std::move(verified);
+    return serve(context, exchange, std::move(serving));
+  }
+  s3::Request request =
+      make_request(exchange, std::move(verified->identity), std::move(serving.request_id), std::nullopt);
+  reads.end();
+  auto sent = get_now(*context, exchange, request, serving);
+  serving.request_id = std::move(request.caller.request_id);
+  verified->identity = std::move(request.caller.identity);
+  if (sent && !sent->rest) {
+    if (!sent->whole) exchange.close_after();
+    note(*context, exchange, verified->identity, serving);
+    return std::nullopt;
+  }
+  serving.verified = std::move(verified);
+  if (!sent) return serve(context, exchange, std::move(serving));
+  return finish(context, exchange, std::move(serving), std::move(*sent->rest));
 }
 
 }  // namespace
@@ -384,7 +455,7 @@ Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3Ha
                                                    options.guesses,
                                                    options.stopping,
                                                    {}});
-  return [context = std::move(context)](Exchange& exchange) { return handle(context, exchange); };
+  return [context = std::move(context)](Exchange& exchange) { return begin(context, exchange); };
 }
 
 }  // namespace verbena::http

@@ -231,5 +231,194 @@ TEST_F(S3Handler, AnEmptyObjectByTokenIsLoggedAndCountedAsTheTokenDoors) {
       << log;
 }
 
+// What lies in memory is served without a coroutine, by another way through handler and router.
+class HotObjects : public S3Handler {
+ protected:
+  HotObjects() {
+    store_.is_hot = [this](std::string_view) { return hot_.load(); };
+    ask("PUT", "/bucket");
+    ask("PUT", "/bucket/key", pattern(100'000));
+  }
+  void hot(bool is) { hot_ = is; }
+  // Its lines but for those that are of one request alone.
+  static std::string lasting(const Answer& answer) {
+    std::istringstream lines(answer.head);
+    std::string out;
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("Date: ") && !line.starts_with("x-amz-request-id: ")) out += line + "\n";
+    }
+    return out;
+  }
+
+ private:
+  std::atomic<bool> hot_ = true;
+};
+
+TEST_F(HotObjects, AnswersAreThoseOfColdObjects) {
+  using Headers = std::vector<std::pair<std::string, std::string>>;
+  const std::string etag = ask("HEAD", "/bucket/key").header("etag");
+  const std::vector<Headers> all{{},
+                                 {{"range", "bytes=10-19"}},
+                                 {{"range", "bytes=-7"}},
+                                 {{"range", "bytes=200000-"}},
+                                 {{"range", "nonsense"}},
+                                 {{"if-none-match", etag}},
+                                 {{"if-match", "\"other\""}},
+                                 {{"x-amz-checksum-mode", "ENABLED"}},
+                                 {{"x-amz-server-side-encryption", "AES256"}},
+                                 {{"x-amz-expected-bucket-owner", "nobody"}},
+                                 {{"x-amz-rdma-token", "x"}},
+                                 {{"origin", "http://example.com"}},
+                                 {{"x-amz-website-redirect-location", "/"}}};
+  for (const Headers& headers : all) {
+    for (const char* target : {"/bucket/key", "/bucket/key?x=1", "/bucket/none", "/none/key", "/bucket/%ff"}) {
+      const std::string name = std::string(target) + " " + (headers.empty() ? "" : headers[0].first);
+      hot(false);
+      const Answer cold = ask("GET", target, {}, "UNSIGNED-PAYLOAD", headers);
+      hot(true);
+      const Answer at_once = ask("GET", target, {}, "UNSIGNED-PAYLOAD", headers);
+      EXPECT_EQ(lasting(at_once), lasting(cold)) << name;
+      EXPECT_EQ(at_once.header("x-amz-request-id").size(), 16u) << name;
+      EXPECT_TRUE(cold.status >= 400 || at_once.body == cold.body) << name;
+    }
+  }
+}
+
+TEST_F(HotObjects, WhoMayNotHasNoByteOfThem) {
+  EXPECT_EQ(ask("GET", "/bucket/key", {}, "").status, 403);
+  EXPECT_EQ(ask("GET", "/bucket/key", {}, to_hex(as_bytes(sha256(as_bytes("x"))))).status, 400) << "of no body";
+  std::string forged = request("GET", "/bucket/key", "UNSIGNED-PAYLOAD");
+  const size_t at = forged.find("Signature=") + 10;
+  forged[at] = forged[at] == '0' ? '1' : '0';
+  const Answer refused = client_->ask(forged);
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_NE(refused.body.find("SignatureDoesNotMatch"), std::string::npos);
+  EXPECT_EQ(ask("GET", "/bucket/key").status, 200) << "the connection lives on";
+}
+
+TEST_F(HotObjects, EverybodyReadsThemAsLongAsThePolicySaysSo) {
+  ask("PUT", "/bucket/other", "x");
+  const auto status = [this](const char* path, const char* more = "") {
+    return client_->ask("GET " + std::string(path) + " HTTP/1.1\r\nhost: h\r\n" + more + "\r\n").status;
+  };
+  const auto set_policy = [this](std::string_view resource, std::string_view more, std::string_view other = "") {
+    const std::string text = R"({"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*",)"
+                             R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::)" +
+                             std::string(resource) + "\"" + std::string(more) + "}" + std::string(other) + "]}";
+    EXPECT_EQ(ask("PUT", "/bucket?policy", text).status, 204);
+  };
+  ask("DELETE", "/bucket?publicAccessBlock");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(status("/bucket/key"), 403);
+  set_policy("bucket/*", "");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(status("/bucket/key"), 200);
+  EXPECT_EQ(status("/bucket/other"), 200);
+  set_policy("bucket/k*", "");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(status("/bucket/key"), 200);
+    EXPECT_EQ(status("/bucket/other"), 403);
+  }
+  set_policy("bucket/*", R"(,"Condition":{"StringEquals":{"aws:UserAgent":"me"}})");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(status("/bucket/key", "user-agent: me\r\n"), 200);
+    EXPECT_EQ(status("/bucket/key", "user-agent: you\r\n"), 403);
+  }
+  set_policy("bucket/*", "",
+             R"(,{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":"arn:aws:s3:::bucket/key"})");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(status("/bucket/key"), 403);
+    EXPECT_EQ(status("/bucket/other"), 200);
+  }
+  EXPECT_EQ(ask("DELETE", "/bucket?policy").status, 204);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(status("/bucket/other"), 403);
+}
+
+TEST_F(HotObjects, ManyAskedForAtOnceComeInOrder) {
+  std::string requests;
+  for (int i = 0; i < 40; ++i) {
+    requests += request("GET", "/bucket/key", "UNSIGNED-PAYLOAD", {{"range", "bytes=" + std::to_string(i) + "-99999"}});
+    if (i % 8 == 3) requests += request("PUT", "/bucket/other", "UNSIGNED-PAYLOAD", {}, "body");
+  }
+  std::thread sender([&] { EXPECT_TRUE(client_->send(requests)); });
+  const std::string whole = pattern(100'000);
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_TRUE(client_->read().body == whole.substr(static_cast<size_t>(i))) << i;
+    if (i % 8 == 3) {
+      EXPECT_EQ(client_->read().status, 200);
+    }
+  }
+  sender.join();
+}
+
+TEST_F(HotObjects, ASlowReaderGetsAllOfThemAndTheLogSaysSo) {
+  const std::string body = pattern(20'000'000);
+  ASSERT_EQ(ask("PUT", "/bucket/large", body).status, 200);
+  TestClient slow(server_->port());
+  ASSERT_TRUE(slow.send(request("GET", "/bucket/large", "UNSIGNED-PAYLOAD")));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_TRUE(slow.read().body == body);
+  {
+    TestClient gone(server_->port());
+    ASSERT_TRUE(gone.send(request("GET", "/bucket/large", "UNSIGNED-PAYLOAD")));
+    char some[1000];
+    ASSERT_GT(::recv(gone.fd(), some, sizeof some, 0), 0);
+  }
+  EXPECT_TRUE(server_->wait_for_connections(2));
+  ask("GET", "/bucket/key");
+  const std::string log = read_log();
+  EXPECT_NE(log.find(R"("key":"large","status":200,"bytes_in":0,"bytes_out":20000000,)"), std::string::npos) << log;
+  EXPECT_NE(
+      log.find(R"("action":"GET object","bucket":"bucket","key":"key","status":200,"bytes_in":0,"bytes_out":100000)"),
+      std::string::npos)
+      << log;
+}
+
+TEST_F(HotObjects, AnEmptyOneIsAHeadAlone) {
+  ask("PUT", "/bucket/empty");
+  for (int i = 0; i < 2; ++i) {
+    const Answer empty = ask("GET", "/bucket/empty");
+    EXPECT_EQ(empty.status, 200);
+    EXPECT_EQ(empty.header("Content-Length"), "0");
+  }
+}
+
+// Objects in memory in no one piece, whose pieces cannot be read.
+class RottenStore final : public store::in_memory::TestStore {
+ public:
+  using TestStore::TestStore;
+  std::shared_ptr<store::ObjectReader> hot(std::string_view bucket, std::string_view key) override {
+    const auto found = TestStore::hot(bucket, key);
+    return found == nullptr ? nullptr : std::make_shared<Rotten>(found->info());
+  }
+
+ private:
+  class Rotten final : public store::ObjectReader {
+   public:
+    explicit Rotten(store::ObjectInfo info) : info_(std::move(info)) {}
+    const store::ObjectInfo& info() const override { return info_; }
+    Task<Result<memory::Chunk>> read(uint64_t, size_t) override { co_return fail(Errc::corrupt_object, "rotten"); }
+
+   private:
+    const store::ObjectInfo info_;
+  };
+};
+
+TEST_F(S3Handler, AHotObjectThatCannotBeSentIsRefusedAndTheConnectionLivesOn) {
+  RottenStore store(test_arena());
+  store.is_hot = [](std::string_view) { return true; };
+  s3::Service service{store, test_arena(), system_clock()};
+  s3::Router router(service, nullptr, {});
+  server_ = std::make_unique<TestServer>(Limits{}, std::nullopt, make_s3_handler(verifier_, router));
+  client_ = std::make_unique<TestClient>(server_->port());
+  EXPECT_EQ(ask("PUT", "/bucket").status, 200);
+  EXPECT_EQ(ask("PUT", "/bucket/key", "body").status, 200);
+  for (int i = 0; i < 2; ++i) {
+    const Answer refused = ask("GET", "/bucket/key");
+    EXPECT_EQ(refused.status, 500);
+    EXPECT_NE(refused.body.find("<Key>key</Key>"), std::string::npos) << refused.body;
+  }
+  EXPECT_EQ(server_->listener().connections(), 1u);
+  server_->stop();
+}
+
 }  // namespace
 }  // namespace verbena::http

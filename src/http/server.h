@@ -60,7 +60,11 @@ class Exchange {
   virtual Progress progress() const = 0;
 };
 
-using Handler = std::function<Task<void>(Exchange&)>;
+// Serves an exchange: at once as far as nothing has to be waited for, and the rest, where there is one, in the task
+// that it returns. A coroutine is one that leaves all of it to its task.
+using Handler = std::function<std::optional<Task<void>>(Exchange&)>;
+// All of it, for who waits for that.
+Task<void> serve_whole(const Handler& handler, Exchange& exchange);
 
 struct TlsFiles {
   std::string certificate_path, key_path;  // PEM

@@ -24,6 +24,9 @@ metrics::Counter& too_slow_counter() {
   return counter;
 }
 
+// Of a connection on which nothing is read any more.
+Task<Wire::Read> no_read() { co_return Wire::Read{asio::error::operation_aborted, 0}; }
+
 }  // namespace
 
 Wire::Wire(tcp::socket socket, asio::ssl::context* tls) : socket_(std::move(socket)), waiter_(socket_.get_executor()) {
@@ -47,27 +50,31 @@ Task<Result<void>> Wire::handshake(std::chrono::nanoseconds timeout) {
 }
 
 Task<Result<size_t>> Wire::read_some(MutableBytes into, std::chrono::nanoseconds timeout) {
-  if (cancelled_) co_return fail(Errc::cancelled, "connection is closing");
+  const Read read = co_await start_read(into, timeout);
+  co_return end_read(read);
+}
+
+Task<Wire::Read> Wire::start_read(MutableBytes into, std::chrono::nanoseconds timeout) {
   timed_out_ = false;  // a wait that ran out is the error of that wait: what is left of the stream is still read
+  if (cancelled_) return no_read();
   deadline_ = deadline_in(timeout);
   const auto buffer = asio::buffer(into.data(), into.size());
-  boost::system::error_code ec;
-  size_t n = 0;
-  if (tls_) {
-    tls_records_.count = 0;
-    std::tie(ec, n) = co_await tls_->async_read_some(buffer, use_tuple);
-  } else {
-    std::tie(ec, n) = co_await socket_.async_read_some(buffer, use_tuple);
-  }
+  if (!tls_) return socket_.async_read_some(buffer, use_tuple);
+  tls_records_.count = 0;
+  return tls_->async_read_some(buffer, use_tuple);
+}
+
+Result<size_t> Wire::end_read(const Read& read) {
+  const auto& [ec, n] = read;
   deadline_ = Deadline::max();
   moved_ += n;
   note_socket_event();
-  if (!ec || n != 0) co_return n;
-  if (timed_out_) co_return fail(Errc::timed_out, "connection timed out");
-  if (cancelled_) co_return fail(Errc::cancelled, "connection is closing");
+  if (!ec || n != 0) return n;
+  if (timed_out_) return fail(Errc::timed_out, "connection timed out");
+  if (cancelled_) return fail(Errc::cancelled, "connection is closing");
   // A peer that closes TCP without TLS's close_notify ends the stream too: lengths tell whether a body was cut.
-  if (ec == asio::error::eof || ec == asio::ssl::error::stream_truncated) co_return size_t{0};
-  co_return fail(Errc::closed, "connection: read", ec.value());
+  if (ec == asio::error::eof || ec == asio::ssl::error::stream_truncated) return size_t{0};
+  return fail(Errc::closed, "connection: read", ec.value());
 }
 
 Task<Result<void>> Wire::send(memory::Chunk chunk, std::chrono::nanoseconds timeout) {

@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/clock.h"
@@ -39,6 +40,10 @@ class Wire {
 
   // At least one byte, or 0 at the end of the stream. timed_out, closed.
   Task<Result<size_t>> read_some(MutableBytes into, std::chrono::nanoseconds timeout);
+  // The same in two halves, without a coroutine for it: what start_read() gives is awaited and goes to end_read().
+  using Read = std::tuple<boost::system::error_code, size_t>;
+  Task<Read> start_read(MutableBytes into, std::chrono::nanoseconds timeout);
+  Result<size_t> end_read(const Read& read);
 
   // Bytes that go out before the next chunk, in the same write where possible. Append, then send() or flush().
   std::string& head() { return head_; }

@@ -147,7 +147,7 @@ class DoorTest : public testing::Test {
   }
   void serve(http::Exchange& exchange) {
     auto handler = door_->session_handler();
-    boost::asio::co_spawn(core_.io(), handler(exchange), boost::asio::detached);
+    boost::asio::co_spawn(core_.io(), http::serve_whole(handler, exchange), boost::asio::detached);
     run();
   }
   static std::string wanted(const wire::Nonce& nonce, unsigned version_max = 1) {

@@ -3,6 +3,7 @@
 #include "memory/whole_body.h"
 #include "s3/access/authorize.h"
 #include "s3/objects/checksums.h"
+#include "s3/workers/request_log.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {
@@ -64,6 +65,21 @@ Task<Result<void>> reserve_answer(Context& context, size_t bytes) {
   VB_CO_ASSIGN(memory::Charge charge, co_await share.take_whole(bytes));
   context.response.charged = std::make_shared<const memory::Charge>(std::move(charge));
   co_return Result<void>();
+}
+
+void note_target(Context& context) {
+  Response& response = context.response;
+  response.bucket = std::move(context.bucket);
+  response.key = std::move(context.key);
+  response.version_id = context.query.get_or_empty("versionId");
+  for (const auto& [name, value] : response.headers) {
+    if (name == "x-amz-version-id") {
+      if (response.version_id.empty()) response.version_id = value;
+      if (response.log) response.log->record.version_id = value;
+    } else if (name == "x-amz-id-2" && response.log) {
+      response.log->record.host_id = value;
+    }
+  }
 }
 
 void reply_no_content(Context& context) {

@@ -85,6 +85,9 @@ struct Context {
 // turn; slow_down: for too long.
 Task<Result<void>> reserve_answer(Context& context, size_t bytes);
 
+// What the logs say of a request beyond what the door knows. Takes the names out of the context.
+void note_target(Context& context);
+
 // 204 and no body.
 void reply_no_content(Context& context);
 

@@ -361,22 +361,6 @@ Task<> begin_log(Context& context, const Operation* operation) {
   context.response.log = std::move(entry);
 }
 
-// What the logs say of a request beyond what the door knows.
-void note_target(Context& context) {
-  Response& response = context.response;
-  response.bucket = std::move(context.bucket);
-  response.key = std::move(context.key);
-  response.version_id = context.query.get_or_empty("versionId");
-  for (const auto& [name, value] : response.headers) {
-    if (name == "x-amz-version-id") {
-      if (response.version_id.empty()) response.version_id = value;
-      if (response.log) response.log->record.version_id = value;
-    } else if (name == "x-amz-id-2" && response.log) {
-      response.log->record.host_id = value;
-    }
-  }
-}
-
 // Whether callers and bucket have requests left of this second.
 Task<Result<void>> count_request(Context& context) {
   uint64_t wait_ns = 0;

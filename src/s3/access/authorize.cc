@@ -202,7 +202,8 @@ auth::Decision ask(const Service& service, const Caller& caller, const BucketAcc
     return auth::Decision::allowed;
   }
   std::optional<Acl> list;
-  if (asked.object != nullptr) list = object_acl(access, *asked.object);
+  // Where lists do not count, each object is its bucket's owner's.
+  if (asked.object != nullptr && access.lists_count()) list = object_acl(access, *asked.object);
   const std::string arn = arn_of(access.name, asked);
   const RequestFacts facts(service, caller, access.owner_id, asked);
   const auth::Question question{principal, name_of(asked), arn, &facts};

@@ -1,13 +1,18 @@
 // GET and HEAD of an object, as its HTTP and token forms share them.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
+
 #include "base/date.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/door_metrics.h"
+#include "s3/errors.h"
 #include "s3/headers.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
+#include "s3/objects/get_now.h"
 #include "s3/objects/open.h"
 #include "s3/objects/range.h"
 #include "s3/objects/send.h"
@@ -122,6 +127,52 @@ Task<Result<void>> serve_get_object(Context& context) {
   }
   count_bytes(Door::http, Direction::out, object->length);
   co_return Result<void>();
+}
+
+bool asks_for_bytes_alone(HeaderSpan headers) {
+  constexpr auto said_of_the_caller =
+      std::to_array<std::string_view>({"x-amz-date", "x-amz-content-sha256", "x-amz-security-token",
+                                       "x-amz-s3session-token", "x-amz-user-agent", "x-amz-checksum-mode"});
+  return std::ranges::all_of(headers, [&](const auto& header) {
+    const std::string_view name = header.first;
+    switch (header.first[0]) {
+      case 'c':
+        return name != "content-length";
+      case 'e':
+        return name != "expect";
+      case 'i':
+        return !name.starts_with("if-");
+      case 'o':
+        return name != "origin";
+      case 't':
+        return name != "transfer-encoding";
+      case 'x':
+        return !name.starts_with("x-amz-") || std::ranges::find(said_of_the_caller, name) != said_of_the_caller.end();
+      default:
+        return true;
+    }
+  });
+}
+
+std::optional<Given> get_object_now(Context& context) {
+  GetRequest request;
+  request.bucket = context.bucket;
+  request.key = context.key;
+  if (const auto header = context.request.header("range")) request.range = parse_range(*header);
+  Way* const way = way_of(context.caller().request_id);
+  OnTheWay opens(way, Leg::open);
+  Opening opening(context.service, context.caller(), request);
+  auto opened = opening.now();
+  opens.end();
+  if (!opened || !*opened) return std::nullopt;
+  Given given{.object = std::move(**opened)};
+  const OpenObject& object = given.object;
+  add_request_ids(context.response, context.caller().request_id);
+  const Extent extent{object.offset, object.length, object.partial};
+  if (!fill_object_response(context, object.info(), extent, request)) return std::nullopt;
+  const OnTheWay sends(way, Leg::wire);
+  given.sent = send_now(object, context.sink);
+  return given;
 }
 
 Task<Result<void>> serve_head_object(Context& context) {

@@ -1,0 +1,73 @@
+// Most requests of a busy server are GETs of what lies in memory. They take this way through the router.
+#include "s3/objects/get_now.h"
+#include "auth/limits.h"
+#include "base/way.h"
+#include "s3/access/access.h"
+#include "s3/address.h"
+#include "s3/door_metrics.h"
+#include "s3/errors.h"
+#include "s3/express/directory.h"
+#include "s3/names.h"
+#include "s3/objects/send.h"
+#include "s3/router.h"
+#include "s3/workers/request_log.h"
+
+namespace verbena::s3 {
+namespace {
+
+// False: answer() has to look at it, which also says what is wrong.
+bool name_object(Context& context) {
+  auto address = resolve_address(context.request.host, context.request.raw_path, context.options.domain);
+  if (!address || address->key.empty() || !check_key(address->key)) return false;
+  context.bucket = std::move(address->bucket);
+  context.key = std::move(address->key);
+  // A bucket that there is has a name that may be. What is encrypted, or may expire, has more to be looked up.
+  const BucketAccess* const access = cached_access(context.service, context.bucket);
+  if (access == nullptr || access->encrypts || access->lifecycle != nullptr) return false;
+  if (!is_directory_bucket(context.bucket)) return !context.caller().identity.express;
+  return !context.key.starts_with('/') && check_directory_request(context, "");
+}
+
+// What of the object is not out yet.
+Task<Result<void>> send_rest(Service& service, Given given, memory::Sink& sink, Way* way) {
+  const auto out = given.sent ? co_await sink.finish() : co_await send_object(service, given.object, sink, way);
+  if (out) count_bytes(Door::http, Direction::out, given.object.length);
+  co_return out;
+}
+
+}  // namespace
+
+std::optional<Router::Sent> Router::get_now(Request& request, memory::Source& body, Response& response,
+                                            memory::Sink& sink) {
+  const bool logs = service_.request_log != nullptr && service_.request_log->in_use();
+  if (!request.raw_query.empty() || !asks_for_bytes_alone(request.headers)) return std::nullopt;
+  if (logs || auth::rates_are_in_use()) return std::nullopt;
+  static const std::function<Headers()> no_trailers;
+  Context context{.service = service_,
+                  .windows = windows_,
+                  .options = options_,
+                  .request = request,
+                  .trailing = no_trailers,
+                  .body = body,
+                  .response = response,
+                  .sink = WatchedSink(sink)};
+  if (!name_object(context)) return std::nullopt;
+  request.caller.http = &context;
+  auto given = get_object_now(context);
+  request.caller.http = nullptr;
+  if (!given) {
+    response = Response();
+    return std::nullopt;
+  }
+  response.action = "GET object";
+  note_target(context);
+  if (given->sent && !*given->sent) return Sent{.whole = false};
+  const uint64_t bytes = given->object.length;
+  if (!given->sent || !**given->sent) {
+    return Sent{.rest = send_rest(service_, std::move(*given), sink, way_of(request.caller.request_id))};
+  }
+  count_bytes(Door::http, Direction::out, bytes);
+  return Sent();
+}
+
+}  // namespace verbena::s3
