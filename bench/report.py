@@ -51,9 +51,9 @@ def merged(document, section, marks):
     return document.replace(old, section) if old else document.rstrip("\n") + "\n\n" + section
 
 
-def bench(program, *arguments):
-    """Rows of one `verbena bench`."""
-    return rows_of([program, "bench", "--json", *arguments])
+def bench(program, *arguments, cores=None):
+    """Rows of one `verbena bench`, whose server has so many cores; None: one a CPU."""
+    return rows_of([program, "bench", "--json", *arguments], {"VERBENA_CORES": str(cores)} if cores else {})
 
 
 def yardsticks(program, *arguments):
@@ -61,9 +61,9 @@ def yardsticks(program, *arguments):
     return rows_of([str(pathlib.Path(program).resolve().parent / "bin" / "yardsticks"), "--json", *arguments])
 
 
-def rows_of(command):
+def rows_of(command, settings=None):
     # What it is held against (libfabric's tests, nginx without TLS) encrypts nothing either.
-    environment = dict(os.environ, VERBENA_RDMA_TCP_ENCRYPTION="off")
+    environment = dict(os.environ, VERBENA_RDMA_TCP_ENCRYPTION="off") | (settings or {})
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800, check=False)
     rows = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     if run.returncode != 0 or not rows:

@@ -57,8 +57,7 @@ bool encode(Writer& out, const ObjectReply& reply) {
 
 std::optional<ObjectReply> decode_object_reply(Bytes body) {
   Reader in(body);
-  std::optional<ObjectReply> result(std::in_place);
-  ObjectReply& reply = *result;
+  ObjectReply reply;  // made in an optional it would be cleared first, with all its room for headers
   if (in.u16() != static_cast<uint16_t>(Errc::ok)) return std::nullopt;
   const uint8_t flags = in.u8();
   if ((flags & ~reply_partial) != 0) return std::nullopt;
@@ -90,7 +89,7 @@ std::optional<ObjectReply> decode_object_reply(Bytes body) {
   }
   if (!in.ok() || in.left() != reply.inline_size) return std::nullopt;
   reply.inline_bytes = in.bytes(in.left());
-  return result;
+  return reply;
 }
 
 void encode_list_head(Writer& out, bool truncated, uint32_t count) {

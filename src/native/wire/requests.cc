@@ -65,8 +65,7 @@ bool encode(Writer& out, const Get& get) {
 
 std::optional<Get> decode_get(Bytes body) {
   Reader in(body);
-  std::optional<Get> result(std::in_place);
-  Get& get = *result;
+  Get get;  // made in an optional it would be cleared first, with all its room for ranges and tags
   get.window = get_descriptor(in);
   get.inline_max = in.u32();
   get.part_number = in.u16();
@@ -83,7 +82,7 @@ std::optional<Get> decode_get(Bytes body) {
   get_etags(in, get.if_match);
   get_etags(in, get.if_none_match);
   if (!in.complete()) return std::nullopt;
-  return result;
+  return get;
 }
 
 bool encode(Writer& out, const Put& put) {
@@ -150,9 +149,9 @@ bool read_put(Reader& in, bool has_window, Put& put) {
 
 std::optional<Put> decode_put(Bytes body, bool has_window) {
   Reader in(body);
-  std::optional<Put> result(std::in_place);
-  if (!read_put(in, has_window, *result)) return std::nullopt;
-  return result;
+  Put put;  // as in decode_get()
+  if (!read_put(in, has_window, put)) return std::nullopt;
+  return put;
 }
 
 bool encode(Writer& out, const Append& append) {
@@ -162,10 +161,10 @@ bool encode(Writer& out, const Append& append) {
 
 std::optional<Append> decode_append(Bytes body, bool has_window) {
   Reader in(body);
-  std::optional<Append> result(std::in_place);
-  result->offset = in.u64();
-  if (!read_put(in, has_window, result->put)) return std::nullopt;
-  return result;
+  Append append;  // as in decode_get()
+  append.offset = in.u64();
+  if (!read_put(in, has_window, append.put)) return std::nullopt;
+  return append;
 }
 
 bool encode(Writer& out, const Rename& rename) {
