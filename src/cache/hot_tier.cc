@@ -70,10 +70,11 @@ EntryPtr HotTier::find(Key key, uint64_t h) {
 
 void HotTier::find_many(std::span<Lookup> lookups) {
   std::string_view bucket;
-  uint64_t its_salt = salt(bucket);
+  uint64_t its_salt = 0;
   for (Lookup& one : lookups) {
-    if (one.key.bucket.data() != bucket.data() || one.key.bucket.size() != bucket.size()) {
-      bucket = one.key.bucket;
+    const std::string_view its = one.key.bucket;
+    if (&one == lookups.data() || its.data() != bucket.data() || its.size() != bucket.size()) {
+      bucket = its;
       its_salt = salt(bucket);
     }
     one.hash = hash(its_salt, one.key.name);

@@ -53,7 +53,7 @@ class ManyRun {
     const bool reads = call_.type == wire::Type::get_many || call_.type == wire::Type::head_many;
     if (!reads || queues_.size() != 1) return;
     ManyQueue& queue = queues_.front();
-    queue.items_max = std::clamp((queue.items.size() + 1) / 2, half_min, wire::batch_items_max);
+    if (queue.items.size() >= 2 * half_min) queue.items_max = (queue.items.size() + 1) / 2;
   }
 
   // As many messages as may be in flight. Whoever holds credits must not wait for one: others might do the same.

@@ -158,6 +158,7 @@ void ReadBatch::count_told(size_t items, uint64_t bytes) {
   arrived_bytes_ += bytes;
   tell_progress(false);
 }
+
 // For who may read all of the item's bucket. False: it has to be waited for, as by serve_now(). nullopt: the way of all
 // others knows.
 std::optional<bool> ReadBatch::serve_plain(size_t index) {

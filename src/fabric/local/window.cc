@@ -1,6 +1,7 @@
 #include "fabric/local/window.h"
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <memory>
@@ -83,10 +84,14 @@ Result<void> LocalWindow::permitted(Copying copy) {
   return {};
 }
 
-Result<void> LocalWindow::copy_in(std::span<const Write> writes, size_t size) {
-  const Copy copy = way_to(data_ + writes.front().at, size);
+Result<void> LocalWindow::copy_in(std::span<const Write> writes) {
+  std::array<Copy, writes_max> ways;
+  for (size_t i = 0; i < writes.size(); ++i) ways[i] = way_to(data_ + writes[i].at, writes[i].from.size());
   return permitted([&] {
-    for (const Write& write : writes) copy(data_ + write.at, write.from.data(), write.from.size());
+    for (size_t i = 0; i < writes.size(); ++i) {
+      const auto& [from, at] = writes[i];
+      ways[i](data_ + at, from.data(), from.size());
+    }
   });
 }
 
@@ -96,12 +101,13 @@ Result<void> LocalWindow::copy_out(MutableBytes into, uint64_t at) {
 }
 
 Result<void> LocalWindow::write_all_now(std::span<const Write> writes) {
+  if (writes.size() > writes_max) return fail(Errc::invalid_argument, "local: too many writes at once");
   size_t size = 0;
   for (const Write& write : writes) {
     VB_TRY(check(Access::server_writes, write.from.size(), write.at));
     size += write.from.size();
   }
-  return size == 0 ? Result<void>{} : copy_in(writes, size);
+  return size == 0 ? Result<void>{} : copy_in(writes);
 }
 
 Result<void> LocalWindow::read_now(MutableBytes into, uint64_t at) {
@@ -114,7 +120,7 @@ Task<Result<void>> LocalWindow::write(Bytes from, uint64_t at, Deadline deadline
   for (size_t done = 0; done < from.size();) {
     const size_t size = std::min(slice_size, from.size() - done);
     const Write slice{from.subspan(done, size), at + done};
-    VB_CO_TRY(copy_in(std::span(&slice, 1), size));
+    VB_CO_TRY(copy_in(std::span(&slice, 1)));
     done += size;
     if (done == from.size()) break;
     co_await queue_->wait_for_turn();

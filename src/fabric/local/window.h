@@ -51,8 +51,8 @@ class LocalWindow final : public Window {
 
  private:
   Result<void> check(Access wanted, size_t size, uint64_t at) const;
-  // Copies while the permit is there. `size`: of all together.
-  Result<void> copy_in(std::span<const Write> writes, size_t size);
+  // Copies while the permit is there.
+  Result<void> copy_in(std::span<const Write> writes);
   Result<void> copy_out(MutableBytes into, uint64_t at);
   // `copy` touches the window's memory.
   template <class Copying>

@@ -10,7 +10,7 @@ namespace verbena::fabric::tcp {
 std::span<iovec> FrameReader::targets(MutableBytes scratch) {
   direct_ = 0;
   // Behind a long frame there may be another one, whose payload is to come where it belongs, too.
-  constexpr size_t room_behind = 4 * KiB, is_long = 16 * KiB;
+  constexpr size_t room_behind = 4 * KiB, is_long = 64 * KiB;
   if (left_ != 0 && into_ != nullptr) {
     direct_ = left_;
     targets_[0] = {into_, left_};

@@ -59,6 +59,7 @@ size_t TcpWindow::immediate_size_max() const {
 }
 
 Result<void> TcpWindow::write_all_now(std::span<const Write> writes) {
+  if (writes.size() > writes_max) return fail(Errc::invalid_argument, "tcp: too many writes at once");
   for (const Write& write : writes) VB_TRY(check(Access::server_writes, write.from.size(), write.at));
   return connection_->write_now(writes, lent_.key);
 }

@@ -1,7 +1,5 @@
 #include "store/local/batch.h"
 
-#include <rocksdb/utilities/write_batch_with_index.h>
-
 #include <functional>
 
 namespace verbena::store::local {
@@ -90,6 +88,9 @@ void Batch::roll_back() {
     text_.resize(row.key_at);
     rows_.pop_back();
   }
+  for (Ordered& ordered : ordered_) {
+    if (ordered.seen > rows_.size()) ordered = {};
+  }
 }
 
 void Batch::expect(size_t bytes) {
@@ -103,22 +104,26 @@ Result<std::string> Batch::get(Family family, std::string_view key) {
   return std::string(value_of(*row));
 }
 
+// Cursors of one batch come one after the other: each finds in order what the one before it did, and adds what is new.
 Cursor Batch::cursor(Family family, std::string prefix) {
   auto* const handle = index_.handle(family);
-  std::shared_ptr<rocksdb::WriteBatchWithIndex> changed;
-  for (const Row& row : rows_) {
-    if (row.family != family || !key_of(row).starts_with(prefix)) continue;
-    if (!changed) {
-      changed = std::make_shared<rocksdb::WriteBatchWithIndex>(rocksdb::BytewiseComparator(), 0,
-                                                               /*overwrite_key=*/true);
+  Ordered& ordered = ordered_[static_cast<size_t>(family)];
+  // Somebody still goes by what was there.
+  if (ordered.seen != rows_.size() && ordered.rows.use_count() > 1) ordered = {};
+  for (; ordered.seen != rows_.size(); ++ordered.seen) {
+    const Row& row = rows_[ordered.seen];
+    if (row.family != family) continue;
+    if (!ordered.rows) {
+      ordered.rows = std::make_shared<rocksdb::WriteBatchWithIndex>(rocksdb::BytewiseComparator(), 0,
+                                                                    /*overwrite_key=*/true);
     }
     if (row.erased) {
-      (void)changed->Delete(handle, slice(key_of(row)));
+      (void)ordered.rows->Delete(handle, slice(key_of(row)));
     } else {
-      (void)changed->Put(handle, slice(key_of(row)), slice(value_of(row)));
+      (void)ordered.rows->Put(handle, slice(key_of(row)), slice(value_of(row)));
     }
   }
-  return index_.cursor_over(std::move(changed), family, std::move(prefix));
+  return index_.cursor_over(ordered.rows, family, std::move(prefix));
 }
 
 }  // namespace verbena::store::local

@@ -1,9 +1,11 @@
 // Changes of the index that become visible together.
 #pragma once
 
+#include <rocksdb/utilities/write_batch_with_index.h>
 #include <rocksdb/write_batch.h>
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,7 +18,7 @@ namespace verbena::store::local {
 // Reads through it see its changes. It belongs to one thread.
 //
 // RocksDB has this, too (WriteBatchWithIndex), but orders all changes, which costs a PUT of a small object as much as
-// writing them; here they are found by their hash, and only those that a cursor is to meet are put in order.
+// writing them; here they are found by their hash, and put in order when a cursor is to meet them.
 class Batch {
  public:
   explicit Batch(Index& index) : index_(index) {}
@@ -51,10 +53,17 @@ class Batch {
   std::string_view key_of(const Row& row) const;
   std::string_view value_of(const Row& row) const;
 
+  // The rows of one family in order, up to one.
+  struct Ordered {
+    std::shared_ptr<rocksdb::WriteBatchWithIndex> rows;
+    size_t seen = 0;  // of rows_
+  };
+
   Index& index_;
   rocksdb::WriteBatch batch_;
   std::vector<Row> rows_;
   std::string text_;
+  std::array<Ordered, family_count> ordered_;
   std::vector<uint32_t> newest_;  // a row for each place, whose number is a hash's lower bits
   size_t changes_ = 0, saved_changes_ = 0, saved_rows_ = 0;
   std::array<uint32_t, family_count> removals_{};  // what was taken back included

@@ -84,6 +84,24 @@ TEST_F(BatchTest, ShowsWhatWasChangedAndNotWhatWasTakenBack) {
   }
 }
 
+TEST_F(BatchTest, ACursorGoesByWhatWasThereWhenItWasMade) {
+  Batch batch(*index_);
+  batch.put(Family::objects, "k1", "1");
+  batch.put(Family::objects, "k3", "3");
+  Cursor before = batch.cursor(Family::objects, "k");
+  batch.put(Family::objects, "k2", "2");
+  batch.erase(Family::objects, "k3");
+  const Rows now{{"k1", "1"}, {"k2", "2"}};
+  EXPECT_EQ(rows_of(batch.cursor(Family::objects, "k")), now);
+  const Rows then{{"k1", "1"}, {"k3", "3"}};
+  EXPECT_EQ(rows_of(std::move(before)), then);
+  batch.save();
+  batch.put(Family::objects, "k0", "0");
+  EXPECT_EQ(rows_of(batch.cursor(Family::objects, "k")).size(), 3u);
+  batch.roll_back();
+  EXPECT_EQ(rows_of(batch.cursor(Family::objects, "k")), now);
+}
+
 TEST_F(BatchTest, RowsThatNobodyReadsAreWrittenAndErasedLikeOthers) {
   Batch first(*index_);
   first.put_unread(Family::in_index, "kept", "1");
