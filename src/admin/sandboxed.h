@@ -22,7 +22,7 @@ class Sandboxed final : public http::Exchange {
   void close_after() override { exchange_.close_after(); }
   Progress progress() const override { return exchange_.progress(); }
 
-  // Before anything else is in it: an object's bytes go out as soon as its own headers are there.
+  // At the latest when its own headers are there: an object's bytes go out at once then.
   memory::Sink& sink(s3::Response& response) override {
     add(response);
     return exchange_.sink(response);

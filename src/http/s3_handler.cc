@@ -313,6 +313,7 @@ struct Serving {
   std::string request_id = make_request_id();
   s3::Response response{};
   std::optional<Result<auth::Verified>> verified{};  // once that was looked at
+  std::shared_ptr<store::ObjectReader> found{};      // s3::Request::found
 };
 
 void note(Context& context, const Exchange& exchange, const auth::Identity& who, const Serving& serving) {
@@ -341,6 +342,7 @@ Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, Serving& ser
     co_return std::move(verified->identity);
   }
   s3::Request request = make_request(exchange, std::move(verified->identity), request_id, payload.length());
+  request.found = std::move(serving.found);
   reads.end();
   const WayOfRequest here(serving.noted.way(), request_id);
   auto trailing = [&payload] { return payload.trailers(); };
@@ -428,6 +430,7 @@ std::optional<Task<void>> begin(const std::shared_ptr<Context>& context, Exchang
   reads.end();
   auto sent = get_now(*context, exchange, request, serving);
   serving.request_id = std::move(request.caller.request_id);
+  serving.found = std::move(request.found);
   verified->identity = std::move(request.caller.identity);
   if (sent && !sent->rest) {
     if (!sent->whole) exchange.close_after();

@@ -235,11 +235,16 @@ TEST_F(S3Handler, AnEmptyObjectByTokenIsLoggedAndCountedAsTheTokenDoors) {
 class HotObjects : public S3Handler {
  protected:
   HotObjects() {
-    store_.is_hot = [this](std::string_view) { return hot_.load(); };
+    store_.is_hot = [this](std::string_view) {
+      ++looks_;
+      return hot_.load();
+    };
     ask("PUT", "/bucket");
     ask("PUT", "/bucket/key", pattern(100'000));
   }
   void hot(bool is) { hot_ = is; }
+  // How often was looked in memory since this was last asked.
+  int looks() { return looks_.exchange(0); }
   // Its lines but for those that are of one request alone.
   static std::string lasting(const Answer& answer) {
     std::istringstream lines(answer.head);
@@ -252,7 +257,18 @@ class HotObjects : public S3Handler {
 
  private:
   std::atomic<bool> hot_ = true;
+  std::atomic<int> looks_ = 0;
 };
+
+TEST_F(HotObjects, AreLookedUpOnceWhateverBecomesOfTheRequest) {
+  (void)looks();
+  EXPECT_EQ(ask("GET", "/bucket/key").status, 200);
+  EXPECT_EQ(looks(), 1);
+  EXPECT_EQ(ask("GET", "/bucket/key", {}, "UNSIGNED-PAYLOAD", {{"range", "bytes=200000-"}}).status, 416);
+  EXPECT_EQ(looks(), 1) << "the range is none of its";
+  EXPECT_EQ(client_->ask("GET /bucket/key HTTP/1.1\r\nhost: h\r\n\r\n").status, 403);
+  EXPECT_EQ(looks(), 1) << "nobody may read it";
+}
 
 TEST_F(HotObjects, AnswersAreThoseOfColdObjects) {
   using Headers = std::vector<std::pair<std::string, std::string>>;

@@ -53,7 +53,7 @@ std::optional<Router::Sent> Router::get_now(Request& request, memory::Source& bo
                   .sink = WatchedSink(sink)};
   if (!name_object(context)) return std::nullopt;
   request.caller.http = &context;
-  auto given = get_object_now(context);
+  auto given = get_object_now(context, request.found);
   request.caller.http = nullptr;
   if (!given) {
     response = Response();

@@ -14,6 +14,10 @@
 #include "memory/stream.h"
 #include "s3/reply_headers.h"
 
+namespace verbena::store {
+class ObjectReader;
+}
+
 namespace verbena::s3 {
 
 struct LogEntry;
@@ -46,6 +50,8 @@ struct Request {
   std::string_view raw_query;
   HeaderSpan headers;                      // names lower case; values trimmed
   std::optional<uint64_t> content_length;  // of the decoded payload; nullopt when not declared
+  // Of a GET that get_now() could not end: what it found in memory under this name.
+  std::shared_ptr<store::ObjectReader> found{};
 
   // The value of the first header of that (lower-case) name.
   std::optional<std::string_view> header(std::string_view name) const;

@@ -100,7 +100,7 @@ Task<Result<void>> serve_get_object(Context& context) {
   VB_CO_ASSIGN(const auto token, read_token(context));
   Way* const way = way_of(context.caller().request_id);
   OnTheWay opens(way, Leg::open);
-  Opening opening(context.service, context.caller(), request);
+  Opening opening(context.service, context.caller(), request, context.request.found);
   auto opened = opening.now();
   if (!opened) opened = co_await opening.wait();
   opens.end();
@@ -154,7 +154,7 @@ bool asks_for_bytes_alone(HeaderSpan headers) {
   });
 }
 
-std::optional<Given> get_object_now(Context& context) {
+std::optional<Given> get_object_now(Context& context, std::shared_ptr<store::ObjectReader>& found) {
   GetRequest request;
   request.bucket = context.bucket;
   request.key = context.key;
@@ -164,12 +164,18 @@ std::optional<Given> get_object_now(Context& context) {
   Opening opening(context.service, context.caller(), request);
   auto opened = opening.now();
   opens.end();
-  if (!opened || !*opened) return std::nullopt;
+  if (!opened || !*opened) {
+    found = opening.found();
+    return std::nullopt;
+  }
   Given given{.object = std::move(**opened)};
   const OpenObject& object = given.object;
   add_request_ids(context.response, context.caller().request_id);
   const Extent extent{object.offset, object.length, object.partial};
-  if (!fill_object_response(context, object.info(), extent, request)) return std::nullopt;
+  if (!fill_object_response(context, object.info(), extent, request)) {
+    found = object.reader;
+    return std::nullopt;
+  }
   const OnTheWay sends(way, Leg::wire);
   given.sent = send_now(object, context.sink);
   return given;

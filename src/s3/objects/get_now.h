@@ -13,11 +13,12 @@ bool asks_for_bytes_alone(HeaderSpan headers);
 
 // Of such a request without a query, its bucket and key set, where the object is in memory. nullopt: it has to be
 // served by serve_get_object(), which also says what is wrong with it; nothing was sent, and the response may have
-// headers. Else the response is filled, and of the object is sent what send_now() says.
+// headers; `found` has what lies in memory of it, if anything. Else the response is filled, and of the object is sent
+// what send_now() says.
 struct Given {
   OpenObject object{};
   std::optional<Result<bool>> sent{};
 };
-std::optional<Given> get_object_now(Context& context);
+std::optional<Given> get_object_now(Context& context, std::shared_ptr<store::ObjectReader>& found);
 
 }  // namespace verbena::s3

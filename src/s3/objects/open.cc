@@ -79,7 +79,7 @@ std::optional<Result<OpenObject>> Opening::now() {
   const BucketAccess* const access = cached_access(service_, request_.bucket);
   if (access == nullptr) return std::nullopt;
   if (auto sound = check_key(request_.key); !sound) return std::unexpected(sound.error());
-  reader_ = service_.store.hot(request_.bucket, request_.key);
+  if (reader_ == nullptr) reader_ = service_.store.hot(request_.bucket, request_.key);
   if (reader_ == nullptr) return std::nullopt;
   // Encrypted objects are cached encrypted: wait() opens the seal.
   if (is_sealed(reader_->info()) || reader_->info().stored_size != 0) return std::nullopt;

@@ -14,8 +14,10 @@ struct BucketAccess;
 // range, in this order. Arguments outlive it.
 class Opening {
  public:
-  Opening(Service& service, const Caller& caller, const GetRequest& request)
-      : service_(service), caller_(caller), request_(request) {}
+  // `found`: what another one found for the same request (found()); null: nothing.
+  Opening(Service& service, const Caller& caller, const GetRequest& request,
+          std::shared_ptr<store::ObjectReader> found = nullptr)
+      : service_(service), caller_(caller), request_(request), reader_(std::move(found)) {}
 
   // When the object lies in memory and nothing has to be waited for; nothing otherwise, and then wait() is the next
   // call. The reader that it gives answers peek() for every byte.
@@ -23,6 +25,8 @@ class Opening {
   // Whatever it takes; what now() has found is not looked up again. Errors: no_such_bucket, no_such_key,
   // precondition_failed, not_modified, invalid_range, access_denied, ...
   Task<Result<OpenObject>> wait();
+  // What now() has found where it did not end in an object.
+  const std::shared_ptr<store::ObjectReader>& found() const { return reader_; }
   // Of the object whose conditions or range refused the request: valid as long as this. nullptr: it did not come to it.
   const store::ObjectInfo* refused() const { return refused_ ? &reader_->info() : nullptr; }
 
