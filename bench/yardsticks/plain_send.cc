@@ -175,8 +175,7 @@ Outcome<BenchRow> measure_one(uint64_t size, unsigned concurrency, const BenchPl
     }});
     OUT_TRY(callers.back().op());
   }
-  OUT_TRY(cli::run_callers(
-      callers, plan, [&] { return sender.cpu_seconds(); }, row));
+  OUT_TRY(cli::run_callers(callers, plan, [&] { return sender.cpu_seconds(); }, row));
   return row;
 }
 

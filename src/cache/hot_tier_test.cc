@@ -88,7 +88,9 @@ TEST(HotTier, AChangeDropsTheEntryAtOnceAndKeepsTheNewOne) {
     change.publish(entry(100, 2));
   }
   EXPECT_EQ(value(tier->find({"b", "k"})), 2);
-  { auto failed = tier->change({"b", "k"}); }
+  {
+    auto failed = tier->change({"b", "k"});
+  }
   EXPECT_EQ(tier->find({"b", "k"}), nullptr);
   EXPECT_EQ(tier->bytes(), 0u);
 }
@@ -97,7 +99,9 @@ TEST(HotTier, WhatWasReadBeforeAChangeDoesNotComeInAfterIt) {
   auto tier = HotTier::create({.capacity = 1 * MiB});
   const Key key{"b", "k"};
   const auto before = tier->ticket(key);
-  { auto change = tier->change(key); }
+  {
+    auto change = tier->change(key);
+  }
   tier->insert(before, key, entry(100, 1));
   EXPECT_EQ(tier->find(key), nullptr);
   auto change = tier->change(key);

@@ -55,8 +55,7 @@ TEST(Multipart, AStreamThatIsTooLongForOneAppendIsRefused) {
   const Client client = client_of_parts(server);
   PutOptions options;
   options.append_at = 7;
-  const auto put = client.put_stream(
-      "b", "k", [](std::span<std::byte> into) { return into.size(); }, options);
+  const auto put = client.put_stream("b", "k", [](std::span<std::byte> into) { return into.size(); }, options);
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, ErrorCode::unsupported) << put.error().message;
   EXPECT_TRUE(server.requests().empty());

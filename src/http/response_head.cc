@@ -55,9 +55,7 @@ char* write_value(char* to, std::string_view value) {
   }
   for (; i < value.size(); ++i) plain = plain && safe(value[i]);
   char* const end = write_text(to, value);
-  if (!plain)
-    std::replace_if(
-        to, end, [](char c) { return !safe(c); }, ' ');
+  if (!plain) std::replace_if(to, end, [](char c) { return !safe(c); }, ' ');
   return end;
 }
 

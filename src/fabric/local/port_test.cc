@@ -334,7 +334,7 @@ TEST_F(PortTest, TheSocketIsOpenToEveryUserAndAStaleOneIsReplaced) {
   }
   ASSERT_TRUE(std::filesystem::exists(path_));
   Server server(path_);
-  struct stat status {};
+  struct stat status{};
   ASSERT_EQ(::stat(path_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0666u);
   auto link = must_connect(path_);

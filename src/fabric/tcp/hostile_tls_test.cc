@@ -377,9 +377,8 @@ TEST(TcpHostile, PeersThatTakeNothingHoldLittleTogether) {
     std::vector<std::unique_ptr<Window>> windows;
     std::vector<std::future<Result<void>>> writes;
     for (const PeerId id : server.call([&] { return ids; })) {
-      windows.push_back(*server.call([&] {
-        return server.port->open_window(id, {0, 64 * MiB, 1}, Access::server_writes);
-      }));
+      windows.push_back(
+          *server.call([&] { return server.port->open_window(id, {0, 64 * MiB, 1}, Access::server_writes); }));
       server.call([&] {
         // Until its socket is full.
         for (int i = 0; i < 100 && windows.back()->immediate_size_max() != 0; ++i) {

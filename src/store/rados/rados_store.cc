@@ -115,8 +115,7 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   space.emplace(*cluster, garbage, arena);
   striped.emplace(*space);
   make_neighbours();
-  keeps = std::make_shared<Keeps>(
-      registry, io, [this] { return duty->holds(); }, keep_rest);
+  keeps = std::make_shared<Keeps>(registry, io, [this] { return duty->holds(); }, keep_rest);
   fresh = [this] { return neighbours->fresh(); };
   is_sure = [this](std::string_view name) { return under_way->is_sure(name); };
   settle = [this](std::string name) { return under_way->settle(std::move(name)); };
