@@ -96,13 +96,19 @@ void HotTier::count_hit() { meters().hits.add(); }
 
 void HotTier::count_miss() { meters().misses.add(); }
 
+HotTier::Ticket HotTier::ticket_of(Key key) const {
+  const uint64_t its_salt = salt(key.bucket);
+  return {.hash = hash(its_salt, key.name), .era = era_of(its_salt)};
+}
+
 HotTier::Ticket HotTier::ticket(Key key) {
-  const uint64_t its_salt = salt(key.bucket), h = hash(its_salt, key.name);
-  const Era era = era_of(its_salt);
-  Shard& s = shard(h);
+  Ticket ticket = ticket_of(key);
+  Shard& s = shard(ticket.hash);
   const std::lock_guard lock(s.mutex);
-  const Slot& state = slot(s, h);
-  return {h, era, state.epoch, state.changing == 0};
+  const Slot& state = slot(s, ticket.hash);
+  ticket.epoch = state.epoch;
+  ticket.valid = state.changing == 0;
+  return ticket;
 }
 
 void HotTier::insert(const Ticket& ticket, Key key, EntryPtr entry) {
@@ -168,9 +174,7 @@ HotTier::Change HotTier::change(Key key) { return {shared_from_this(), key}; }
 
 void HotTier::begin_change(Key key, Ticket& ticket) {
   Victims victims;
-  const uint64_t its_salt = salt(key.bucket);
-  ticket.hash = hash(its_salt, key.name);
-  ticket.era = era_of(its_salt);
+  ticket = ticket_of(key);
   Shard& s = shard(ticket.hash);
   const std::lock_guard lock(s.mutex);
   Slot& state = slot(s, ticket.hash);

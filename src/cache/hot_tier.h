@@ -167,6 +167,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   uint64_t hash(uint64_t salt, std::string_view name) const;
   uint64_t hash(Key key) const { return hash(salt(key.bucket), key.name); }
   Era era_of(uint64_t salt) const;
+  Ticket ticket_of(Key key) const;  // without what its slot says
   bool is_of_now(Era era) const { return eras_[era.slot].load(std::memory_order_acquire) == era.number; }
   EntryPtr find(Key key, uint64_t hash);
   Shard& shard(uint64_t hash) { return shards_[hash % shard_count]; }

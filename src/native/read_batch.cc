@@ -267,7 +267,7 @@ bool ReadBatch::deliver_now(size_t index) {
       waiting_bytes_ += slot.length;
       copy_pieces(*slot.opened, slot.bytes.data());
     }
-  } else if (slot.place.window == wire::no_window || slot.place.size < slot.length) {
+  } else if (!slot.place.holds(slot.length)) {
     slot.code = Errc::too_large;
   } else if (slot.length != 0) {
     auto written = write_now(*slot.opened->reader, slot.opened->offset, slot.length, slot.place);
@@ -350,7 +350,7 @@ Task<Result<void>> ReadBatch::deliver(Slot& slot) {
     InlineSink sink(slot.bytes);
     co_return co_await s3::send_object(service, *slot.opened, sink);
   }
-  if (slot.place.window == wire::no_window || slot.place.size < slot.length) {
+  if (!slot.place.holds(slot.length)) {
     co_return fail(Errc::too_large, "native: neither place nor reply holds the bytes");
   }
   if (slot.length == 0) co_return Result<void>{};

@@ -109,6 +109,7 @@ class ReadBatch {
   bool add(Together& all, const store::ObjectReader& object, const wire::BatchPlace& place);
   bool add_write(Together& all, Bytes bytes, const wire::BatchPlace& place);
   bool encode_plain(const store::ObjectInfo& info, bool in_reply);
+  bool put_in_reply(const store::ObjectReader& object);
   void count_told(size_t items, uint64_t bytes);
   std::optional<bool> serve_plain(size_t index);
   bool tell_plain(const store::ObjectReader& object, size_t bucket, const wire::BatchPlace& place);

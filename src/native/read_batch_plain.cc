@@ -117,16 +117,14 @@ bool ReadBatch::add(Together& all, const store::ObjectReader& object, const wire
     const Bytes bytes = object.view(0, info.size);
     return bytes.size() == info.size && add_write(all, bytes, place);
   }
-  const MutableBytes room = out_->reserve(info.size);
-  if (room.size() != info.size) return false;
-  copy_pieces(object, 0, info.size, room.data());
+  if (!put_in_reply(object)) return false;
   all.in_reply += info.size;
   return true;
 }
 
 // False: it goes to another window than those before it, or does not fit.
 bool ReadBatch::add_write(Together& all, Bytes bytes, const wire::BatchPlace& place) {
-  if (place.window == wire::no_window || place.size < bytes.size()) return false;
+  if (!place.holds(bytes.size())) return false;
   fabric::Window* const window = windows_[place.window].get();
   if (all.window == nullptr) {
     all.window = window;
@@ -149,6 +147,15 @@ bool ReadBatch::encode_plain(const store::ObjectInfo& info, bool in_reply) {
       .checksum = (head_.details & wire::detail_checksum) != 0 ? full_checksum(info) : std::nullopt,
       .in_reply = in_reply};
   return encode(*out_, entry, head_.details);
+}
+
+// Behind its answer; it is not empty. False: it does not fit.
+bool ReadBatch::put_in_reply(const store::ObjectReader& object) {
+  const uint64_t size = object.info().size;
+  const MutableBytes room = out_->reserve(size);
+  if (room.size() != size) return false;
+  copy_pieces(object, 0, size, room.data());
+  return true;
 }
 
 void ReadBatch::count_told(size_t items, uint64_t bytes) {
@@ -207,13 +214,8 @@ bool ReadBatch::tell_plain(const store::ObjectReader& object, size_t bucket, con
 bool ReadBatch::write_plain(const store::ObjectReader& object, const wire::BatchPlace& place, bool in_reply) {
   const uint64_t size = object.info().size;
   if (size == 0) return true;
-  if (in_reply) {
-    const MutableBytes room = out_->reserve(size);
-    if (room.empty()) return false;
-    copy_pieces(object, 0, size, room.data());
-    return true;
-  }
-  if (place.window == wire::no_window || place.size < size) return false;
+  if (in_reply) return put_in_reply(object);
+  if (!place.holds(size)) return false;
   const auto written = write_now(object, 0, size, place);
   return written && *written;
 }

@@ -42,15 +42,7 @@ std::optional<Router::Sent> Router::get_now(Request& request, memory::Source& bo
   const bool logs = service_.request_log != nullptr && service_.request_log->in_use();
   if (!request.raw_query.empty() || !asks_for_bytes_alone(request.headers)) return std::nullopt;
   if (logs || auth::rates_are_in_use()) return std::nullopt;
-  static const std::function<Headers()> no_trailers;
-  Context context{.service = service_,
-                  .windows = windows_,
-                  .options = options_,
-                  .request = request,
-                  .trailing = no_trailers,
-                  .body = body,
-                  .response = response,
-                  .sink = WatchedSink(sink)};
+  Context context = context_of(request, no_trailers, body, response, sink);
   if (!name_object(context)) return std::nullopt;
   request.caller.http = &context;
   auto given = get_object_now(context, request.found);

@@ -398,17 +398,24 @@ Router::Router(Service& service, rdma::TokenWindows* windows, Options options)
   register_door_metrics();
 }
 
+const std::function<Headers()> Router::no_trailers;
+
+Context Router::context_of(Request& request, const std::function<Headers()>& trailing, memory::Source& body,
+                           Response& response, memory::Sink& sink) {
+  return {.service = service_,
+          .windows = windows_,
+          .options = options_,
+          .request = request,
+          .trailing = trailing,
+          .body = body,
+          .response = response,
+          .sink = WatchedSink(sink)};
+}
+
 Task<bool> Router::handle(Request& request, memory::Source& body, std::function<Headers()> trailing, Response& response,
                           memory::Sink& sink) {
-  Context context{.service = service_,
-                  .windows = windows_,
-                  .options = options_,
-                  .request = request,
-                  .trailing = trailing,
-                  .body = body,
-                  .response = response,
-                  .sink = WatchedSink(sink),
-                  .arrived_us = service_.clock.now_us()};
+  Context context = context_of(request, trailing, body, response, sink);
+  context.arrived_us = service_.clock.now_us();
   request.caller.http = &context;
   add_request_ids(response, request.caller.request_id);
   const bool whole = co_await answer(context);
@@ -418,15 +425,7 @@ Task<bool> Router::handle(Request& request, memory::Source& body, std::function<
 }
 
 Task<void> Router::refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink) {
-  const std::function<Headers()> no_trailers;
-  Context context{.service = service_,
-                  .windows = windows_,
-                  .options = options_,
-                  .request = request,
-                  .trailing = no_trailers,
-                  .body = body,
-                  .response = response,
-                  .sink = WatchedSink(sink)};
+  Context context = context_of(request, no_trailers, body, response, sink);
   const auto address = resolve_address(request.host, request.raw_path, options_.domain);
   if (address && check_bucket_name(address->bucket)) {
     context.bucket = address->bucket;

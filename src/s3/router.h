@@ -48,6 +48,10 @@ class Router {
   Task<void> refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink);
 
  private:
+  static const std::function<Headers()> no_trailers;
+  Context context_of(Request& request, const std::function<Headers()>& trailing, memory::Source& body,
+                     Response& response, memory::Sink& sink);
+
   Service& service_;
   rdma::TokenWindows* windows_;
   Options options_;

@@ -47,6 +47,9 @@ uint8_t batch_fields(Type type);
 struct BatchPlace {
   uint8_t window = no_window;
   uint64_t offset = 0, size = 0;
+
+  // Whether there is a place, and so many bytes fit it.
+  bool holds(uint64_t bytes) const { return window != no_window && size >= bytes; }
 };
 
 struct BatchHead {
