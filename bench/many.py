@@ -173,8 +173,8 @@ WHAT_BOUNDS_THEM = [
     "of 1 MiB reaches (the table above) their copies alone are more than a third of the time.",
     "- **PUT `sync`**: what is left is RocksDB's work for an object (a look-up and an insertion among the rows in memory, the bytes of the log) "
     "beside the one sync of a log that is 256 times as long as that of a single PUT.",
-    "- **Instructions without transport**: a single GET has become cheap, too; of what an item costs, a sixth is the MAC over its "
-    "part of the messages and as much the copy.",
+    "- **Instructions without transport**: a single GET has become cheap, too; what is left of an item is the MAC over its "
+    "part of the messages, the look-up of its key and the copy.",
 ]
 
 
