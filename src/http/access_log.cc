@@ -30,6 +30,7 @@ void append_line(std::string& out, const AccessLine& line) {
     observe::append_json_text(out, value);
   };
   text("door", line.door);
+  text("transport", line.transport);
   text("peer", line.peer);
   text("principal", line.principal);
   text("access_key", line.access_key);

@@ -2,16 +2,15 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "call/account.h"
 #include "http/health.h"
 #include "http/payload.h"
 #include "http/request_id.h"
 #include "http/request_metrics.h"
 #include "memory/budget.h"
 #include "memory/whole_body.h"
-#include "s3/bucket_traffic.h"
 #include "s3/errors.h"
 #include "s3/router.h"
-#include "s3/workers/request_log.h"
 
 namespace verbena::http {
 namespace {
@@ -210,18 +209,6 @@ Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchan
   co_return who;
 }
 
-void count_for_bucket(const s3::Response& response, const Exchange::Progress& progress) {
-  if (response.bucket.empty() || response.status >= 400) return;
-  switch (s3::verb_of(response.action)) {
-    case s3::Verb::get:
-      return s3::count_traffic(response.bucket, s3::Traffic::get, 0, progress.bytes_out + response.rdma_bytes);
-    case s3::Verb::put:
-      return s3::count_traffic(response.bucket, s3::Traffic::put, progress.bytes_in + response.rdma_bytes, 0);
-    default:
-      return s3::count_traffic(response.bucket, s3::Traffic::other, 0, 0);
-  }
-}
-
 // What is remembered of a request for those who observe them all.
 struct Noted {
   struct Observed {
@@ -245,60 +232,60 @@ void begin_noting(const Context& context, const Exchange& exchange, Noted& noted
 // Of who watches: else each look would be something new to see.
 bool is_a_look(std::string_view call) { return call == "admin:trace" || call == "admin:top" || call == "admin:logs"; }
 
-// For those who observe requests.
-void tell(Context& context, const Exchange& exchange, const auth::Identity& who, const s3::Response& response,
-          std::string_view request_id, const Noted& noted, int64_t duration_us) {
-  const bool token_door = response.by_token;
-  const auto progress = exchange.progress();
-  AccessLine line;
-  line.time_us = noted.time_us;
-  line.peer = exchange.peer_address();
-  line.access_key = who.access_key;
-  if (who.principal != nullptr) line.principal = who.principal->arn;
-  if (!response.form_access_key.empty()) line.access_key = response.form_access_key;
-  line.action = response.call.empty() ? response.action : std::string_view(response.call);
-  if (line.action.empty()) {  // refused before anybody looked what it asks for
-    line.action = exchange.method();
-    line.path = exchange.path();
-  }
-  line.bucket = response.bucket;
-  line.key = response.key;
-  line.version = response.version_id;
-  line.door = token_door ? "token" : "http";
-  line.status = response.status;
-  line.error_code = response.error_code;
-  line.bytes_in = progress.bytes_in;
-  line.bytes_out = progress.bytes_out;
-  line.rdma_bytes = response.rdma_bytes;
-  line.duration_us = duration_us;
-  line.request_id = request_id;
-  observe::tell_way(line, noted.observed->way);
-  if (context.access_log != nullptr) context.access_log->write(line);
-  const observe::Traced& traced = noted.observed->traced;
-  if (traced.wanted) context.tracer->end(traced, line, noted.observed->way);
-  if (context.watch != nullptr && !is_a_look(response.call)) context.watch->tell(line);
+call::Answered answered_by(const s3::Response& response, const Exchange::Progress& progress) {
+  const bool by_token = response.by_token;
+  call::Answered answered{.door = by_token ? s3::Door::token : s3::Door::http,
+                          .transport = by_token ? response.token_transport : rdma::Transport::http,
+                          .verb = s3::verb_of(response.action),
+                          .bucket = response.bucket,
+                          .status = response.status};
+  if (response.status >= 400) return answered;
+  answered.in = response.payload_in;
+  // Of an answer that was cut, what is out of it.
+  answered.out = by_token ? response.payload_out : std::min(response.payload_out, progress.bytes_out);
+  return answered;
 }
 
 void note(Context& context, const Exchange& exchange, const auth::Identity& who, const s3::Response& response,
           std::string_view request_id, const Noted& noted, std::chrono::nanoseconds taken) {
-  const bool token_door = response.by_token;
   const auto progress = exchange.progress();
-  const int64_t duration_us = taken.count() / 1000;
-  context.metrics.note({.token_door = token_door,
+  const call::Answered answered = answered_by(response, progress);
+  context.metrics.note({.token_door = response.by_token,
                         .method = exchange.method(),
-                        .action = response.action,
+                        .verb = answered.verb,
                         .request_id = request_id,
                         .status = response.status,
                         .bytes_in = progress.bytes_in,
                         .bytes_out = progress.bytes_out,
                         .rdma_bytes = response.rdma_bytes,
                         .duration_ns = static_cast<uint64_t>(taken.count())});
-  count_for_bucket(response, progress);
-  if (response.log) {
-    const s3::LogOutcome outcome{response.status, response.error_code, progress.bytes_out, duration_us};
-    s3::finish_log(*response.log, outcome);
+  call::count(answered);
+  if (!response.log && !noted.observed) return;
+  const bool token_in = response.by_token && response.payload_in != 0;
+  call::Details details{.who = &who,
+                        .access_key = response.form_access_key,
+                        .peer = exchange.peer_address(),
+                        .action = response.call.empty() ? response.action : std::string_view(response.call),
+                        .key = response.key,
+                        .version = response.version_id,
+                        .error_code = response.error_code,
+                        .bytes_in = progress.bytes_in + (token_in ? response.rdma_bytes : 0),
+                        .bytes_out = progress.bytes_out + (token_in ? 0 : response.rdma_bytes),
+                        .time_us = noted.time_us,
+                        .duration_us = taken.count() / 1000,
+                        .request_id = request_id};
+  if (details.action.empty()) {  // refused before anybody looked what it asks for
+    details.action = exchange.method();
+    details.path = exchange.path();
   }
-  if (noted.observed) tell(context, exchange, who, response, request_id, noted, duration_us);
+  if (response.log) call::finish(*response.log, answered, details);
+  if (!noted.observed) return;
+  details.way = &noted.observed->way;
+  const observe::Line line = call::line_of(answered, details);
+  if (context.access_log != nullptr) context.access_log->write(line);
+  const observe::Traced& traced = noted.observed->traced;
+  if (traced.wanted) context.tracer->end(traced, line, noted.observed->way);
+  if (context.watch != nullptr && !is_a_look(response.call)) context.watch->tell(line);
 }
 
 // A browser's form, whose signature its verb verifies.

@@ -3,6 +3,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include "call/account.h"
 #include "memory/budget.h"
 #include "native/batch_check.h"
 #include "native/endpoint.h"
@@ -10,8 +11,6 @@
 #include "native/range_fan_out.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
-#include "s3/bucket_traffic.h"
-#include "s3/door_metrics.h"
 #include "s3/objects/open.h"
 #include "s3/objects/send.h"
 
@@ -190,17 +189,17 @@ void ReadBatch::take_listed(Slot& slot) {
 void ReadBatch::clear(Slot& slot) {
   slot.opened.reset();
   slot.bytes.clear();
-  slot.done = slot.partial = slot.in_reply = slot.listed_alone = false;
+  slot.done = slot.partial = slot.in_reply = slot.listed_alone = slot.charged = false;
   slot.code = Errc::ok;
   slot.length = 0;
-  slot.bucket = listing_ ? std::string_view(op_->bucket) : head_.buckets[item_.bucket];
+  slot.bucket = listing_ ? 0 : item_.bucket;
 }
 
-void ReadBatch::count_traffic() {
-  for (size_t i = 0; i < head_.buckets.count; ++i) {
+void ReadBatch::account() {
+  for (size_t i = 0; i < traffic_.size(); ++i) {
     const auto [requests, bytes] = std::exchange(traffic_[i], {});
     if (requests == 0) continue;
-    s3::count_traffic(head_.buckets[i], is_get() ? s3::Traffic::get : s3::Traffic::other, 0, bytes, requests);
+    op_->endpoint->account(*op_, {.bucket = i, .bucket_name = bucket_name(i), .out = bytes, .requests = requests});
   }
 }
 
@@ -338,6 +337,7 @@ Task<Result<void>> ReadBatch::serve(Slot& slot) {
     slot.length = slot.opened->length;
     slot.partial = slot.opened->partial;
   }
+  slot.charged = true;
   co_return co_await deliver(slot);
 }
 
@@ -421,11 +421,23 @@ void ReadBatch::told(Slot& slot) {
   const bool ok = slot.code == Errc::ok;
   const uint64_t bytes = ok && is_get() ? slot.length : 0;
   (slot.in_reply ? inline_bytes_ : window_bytes_) += bytes;
-  if (ok && !slot.listed_alone) {
-    s3::count_traffic(slot.bucket, is_get() ? s3::Traffic::get : s3::Traffic::other, 0, bytes);
-  }
-  if (op_->is_noted() && !slot.listed_alone) {
-    op_->endpoint->note_item(*op_, slot.request, slot.code, bytes, slot.in_reply ? 0 : bytes);
+  op_->moved.out += bytes;
+  if (bytes != 0 && !slot.charged) s3::charge_sent(*slot.opened);
+  if (op_->is_told() && !slot.listed_alone) {
+    const store::ObjectInfo* const info = !ok ? nullptr : slot.opened ? &slot.opened->info() : &slot.info;
+    Endpoint::Item item{.bucket = slot.bucket,
+                        .bucket_name = bucket_name(slot.bucket),
+                        .key = slot.request.key,
+                        .version = slot.request.version_id,
+                        .outcome = slot.code,
+                        .partial = slot.partial,
+                        .out = bytes};
+    if (info != nullptr) item.object_size = info->size;
+    if (info != nullptr && !info->version_id.empty()) item.version = info->version_id;
+    op_->endpoint->account(*op_, item);
+  } else if (!slot.listed_alone && (ok || call::status_of(s3::Verb::get, slot.code, false) < 400)) {
+    ++traffic_[slot.bucket].requests;
+    traffic_[slot.bucket].bytes += bytes;
   }
   failed_ = failed_ || !ok;
   if (!failed_) ++arrived_;
@@ -437,7 +449,7 @@ void ReadBatch::told(Slot& slot) {
 
 void ReadBatch::finish() {
   tell_progress(true);
-  count_traffic();
+  account();
   const size_t head_size = listing_ ? wire::list_values_head_size : wire::batch_reply_head_size;
   wire::Writer head(op_->body_space().first(head_size));
   const auto answered = static_cast<uint16_t>(told_);
@@ -452,7 +464,6 @@ void ReadBatch::finish() {
   metrics.inline_out.add(inline_bytes_);
   metrics.window_out.add(window_bytes_);
   metrics.batch_items.add(told_);
-  s3::count_bytes(s3::Door::native, s3::Direction::out, inline_bytes_ + window_bytes_);
   end();
 }
 

@@ -40,14 +40,15 @@ class ReadBatch {
   static constexpr uint64_t progress_bytes = 64 * KiB;      // between two tellings of the progress
 
   struct Slot {
-    s3::GetRequest request;   // not of a plain item
-    std::string_view bucket;  // lives as long as the batch does
+    s3::GetRequest request;  // not of a plain item
+    size_t bucket = 0;       // its place in the head
     wire::BatchPlace place;
     std::optional<s3::OpenObject> opened;
     store::ObjectInfo info;  // of a HEAD of what is not in memory
     Errc code = Errc::ok;
     bool done = false, partial = false, in_reply = false;
     bool listed_alone = false;  // and `info` is what the listing said
+    bool charged = false;       // rates were, by who sent the bytes
     uint64_t length = 0;
     std::vector<std::byte> bytes;  // of the reply, while it waits
   };
@@ -134,7 +135,10 @@ class ReadBatch {
   void told(Slot& slot);
   void finish();
 
-  void count_traffic();
+  void account();
+  std::string_view bucket_name(size_t bucket) const {
+    return listing_ ? std::string_view(op_->bucket) : head_.buckets[bucket];
+  }
   void tell_progress(bool all);
   Task<void> write_progress(Shared shared);
   static Task<void> work(Shared shared, std::optional<size_t> first, bool helps);
@@ -171,7 +175,7 @@ class ReadBatch {
   uint64_t arrived_ = 0, published_ = 0, arrived_bytes_ = 0;
   bool failed_ = false, publishing_ = false;
   uint64_t inline_bytes_ = 0, window_bytes_ = 0;  // for the counters
-  // What tell_plain() told of each bucket, and nobody has counted yet.
+  // Answers of each bucket that wait for account(): those that no log is told of.
   struct Traffic {
     uint64_t requests = 0, bytes = 0;
   };

@@ -7,7 +7,7 @@
 
 namespace verbena::native {
 
-bool ReadBatch::may_be_plain() const { return !listing_ && !op_->is_noted(); }
+bool ReadBatch::may_be_plain() const { return !listing_ && !op_->is_told(); }
 
 // The item says nothing but a name and a place, and nobody wants to know of it.
 bool ReadBatch::is_plain(const wire::BatchItem& item) const {
@@ -102,6 +102,7 @@ size_t ReadBatch::tell_together(Found found) {
   group_.next += all.count;
   taken_ += all.count;
   looked_at_ += all.count;
+  op_->moved.out += all.in_reply + all.size;
   count_told(all.count, all.in_reply + all.size);
   return all.count;
 }
@@ -207,6 +208,7 @@ bool ReadBatch::tell_plain(const store::ObjectReader& object, size_t bucket, con
   (in_reply ? inline_bytes_ : window_bytes_) += bytes;
   ++traffic_[bucket].requests;
   traffic_[bucket].bytes += bytes;
+  op_->moved.out += bytes;
   count_told(1, bytes);
   return true;
 }

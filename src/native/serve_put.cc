@@ -3,7 +3,6 @@
 #include "native/object_reply.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
-#include "s3/door_metrics.h"
 #include "s3/objects/said.h"
 
 namespace verbena::native {
@@ -38,9 +37,8 @@ Task<Result<void>> put(Op& op) {
   }
   if (!stored) co_return std::unexpected(stored.error());
   (from_window ? endpoint.door().metrics.window_in : endpoint.door().metrics.inline_in).add(op.put_size);
-  s3::count_bytes(s3::Door::native, s3::Direction::in, op.put_size);
-  op.noted.bytes_in = op.put_size;
-  if (from_window) op.noted.rdma_bytes = op.put_size;
+  op.moved.in = stored->received;
+  op.answers(stored->info, false);
   ObjectAnswer answer;
   answer.length = added;
   if (op.has(wire::flag_said_headers)) {

@@ -147,6 +147,7 @@ void note_session(DoorState& door, const http::Exchange& exchange, const s3::Res
   line.duration_us = taken.count();
   line.time_us = door.service.clock.now_us() - line.duration_us;
   line.door = "native";
+  line.transport = "http";
   line.peer = exchange.peer_address();
   line.access_key = who.access_key;
   if (who.principal != nullptr) line.principal = who.principal->arn;

@@ -88,7 +88,7 @@ class WriteBatch {
   // What a PUT came to. `window_bytes`: of its place; 0: it came inline.
   void stored(size_t index, Result<store::ObjectInfo> info, std::string_view bucket, std::string_view key,
               uint64_t window_bytes);
-  void complete(size_t index, Written written, std::string_view bucket, std::string_view key, uint64_t bytes);
+  void complete(size_t index, Written written, std::string_view bucket, std::string_view key);
   void tell(const Written& written);
   void finish();
   bool is_put() const;

@@ -19,9 +19,11 @@ struct Line {
   std::string_view path = {};        // as sent, percent-encoded: where there is no action and nothing better is known
   std::string_view bucket = {}, key = {}, version = {};
   std::string_view door = {};
+  std::string_view transport = {};  // what carried the bytes: http, tcp, shared_memory, rdma
   int status = 0;
-  std::string_view error_code = {};  // empty: none
-  uint64_t bytes_in = 0, bytes_out = 0, rdma_bytes = 0;
+  std::string_view error_code = {};      // empty: none
+  uint64_t bytes_in = 0, bytes_out = 0;  // of objects and documents, by whatever way
+  uint64_t rdma_bytes = 0;               // of them, objects' bytes that an RDMA device moved
   int64_t duration_us = 0;
   // Of it: waits for memory and for the store, and the payload on its way. For those who watch; no log has them.
   int64_t wait_us = 0, disk_us = 0, wire_us = 0;

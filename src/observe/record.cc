@@ -13,9 +13,9 @@ namespace {
 
 constexpr size_t text_max = 1100;  // of one field: a key has at most 1024 bytes
 
-constexpr std::string_view Line::* texts[] = {&Line::peer,   &Line::principal,  &Line::access_key, &Line::action,
-                                              &Line::bucket, &Line::path,       &Line::key,        &Line::version,
-                                              &Line::door,   &Line::error_code, &Line::request_id};
+constexpr std::string_view Line::* texts[] = {&Line::peer,   &Line::principal, &Line::access_key, &Line::action,
+                                              &Line::bucket, &Line::path,      &Line::key,        &Line::version,
+                                              &Line::door,   &Line::transport, &Line::error_code, &Line::request_id};
 constexpr size_t text_count = std::size(texts);
 
 // A line as a core queues it for the writer: this record, then its texts one after the other.

@@ -121,7 +121,7 @@ Result<Headers> read_object_headers(const Context& context) {
         if (auto kept = without_aws_chunked(value); !kept.empty()) add(headers, name, kept);
       } else if (is_system_header(name) || name.starts_with(user_prefix)) {
         add(headers, name, value);
-      } else if (name == storage_class_header && value != "STANDARD" && value != express_class) {
+      } else if (name == storage_class_header) {
         headers.emplace_back(name, value);
       }
     }
@@ -142,7 +142,7 @@ Result<void> check_object_headers(const Headers& headers) {
       }
       user_bytes += name.size() - user_prefix.size() + value.size();
     } else if (name == storage_class_header) {
-      if (std::ranges::find(storage_classes, value) == storage_classes.end()) {
+      if (value != express_class && std::ranges::find(storage_classes, value) == storage_classes.end()) {
         return fail(Errc::invalid_storage_class, "x-amz-storage-class");
       }
     } else if (is_system_header(name)) {
@@ -195,8 +195,20 @@ void set_storage_class(Headers& headers, std::string_view name) {
   if (name != "STANDARD") headers.emplace_back(storage_class_header, name);
 }
 
-void settle_storage_class(Headers& headers, std::string_view bucket) {
-  if (is_directory_bucket(bucket)) set_storage_class(headers, express_class);
+Result<void> settle_storage_class(Headers& headers, std::string_view bucket) {
+  const bool directory = is_directory_bucket(bucket);
+  for (const auto& [name, value] : headers) {
+    if (name != storage_class_header || (value == express_class) == directory) continue;
+    return fail(Errc::invalid_storage_class, "x-amz-storage-class");
+  }
+  if (directory) {
+    set_storage_class(headers, express_class);
+  } else {
+    std::erase_if(headers, [](const auto& header) {
+      return header.first == storage_class_header && header.second == "STANDARD";
+    });
+  }
+  return {};
 }
 
 void add_object_headers(Response& response, const store::ObjectInfo& info) {

@@ -19,8 +19,9 @@ Result<void> check_object_headers(const Headers& headers);
 // Of an object or upload with these headers; "STANDARD" is not kept among them.
 std::string storage_class(const Headers& headers);
 void set_storage_class(Headers& headers, std::string_view name);
-// What is in a directory bucket is of the class EXPRESS_ONEZONE.
-void settle_storage_class(Headers& headers, std::string_view bucket);
+// The storage class of a new object, for every door: EXPRESS_ONEZONE in directory buckets and nowhere else
+// (invalid_storage_class), and STANDARD is what an object without a class has.
+Result<void> settle_storage_class(Headers& headers, std::string_view bucket);
 
 // invalid_argument, invalid_storage_class and access_denied for values that are wrong anywhere; not_implemented for
 // headers that ask for what does not exist here: an encryption context, ACLs, grants, other storage classes, ... A

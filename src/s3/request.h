@@ -12,6 +12,7 @@
 
 #include "auth/auth.h"
 #include "memory/stream.h"
+#include "rdma/transport.h"
 #include "s3/reply_headers.h"
 
 namespace verbena::store {
@@ -64,9 +65,11 @@ struct Response {
   bool no_body = false;  // HEAD, 204, 304: headers only. `content_length` then says what a GET would have
   std::optional<uint64_t> content_length;
   // For the access log and metrics.
-  bool by_token = false;    // served as a token asked, which moves no byte of an empty object
-  uint64_t rdma_bytes = 0;  // moved by one-sided operations
-  std::string error_code;   // S3's code, empty on success
+  uint64_t payload_in = 0, payload_out = 0;  // bytes of objects, in the request's body and of this answer
+  bool by_token = false;                     // served as a token asked, which moves no byte of an empty object
+  uint64_t rdma_bytes = 0;                   // moved by one-sided operations on the token's window
+  rdma::Transport token_transport = rdma::Transport::tcp;  // which carried those
+  std::string error_code;                                  // S3's code, empty on success
   // For the bucket's own log, where it has one: the door finishes it (finish_log()) when the answer is out.
   std::shared_ptr<LogEntry> log;
   std::string_view action;  // what was asked for, as docs/s3.md names it; empty when nobody knows such a request

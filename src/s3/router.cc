@@ -326,9 +326,7 @@ void fill_context_error(Context& context, const Error& error) {
 // How the request proved who sends it.
 void describe_signature(const Context& context, LogRecord& record) {
   if (context.caller().identity.anonymous) return;
-  const auth::Principal* const principal = principal_of(context.caller());
-  const bool root = principal->kind == auth::Principal::Kind::account_root;
-  record.requester = root ? principal->account->canonical_id : principal->arn;
+  name_requester(context.caller(), record);
   const auto authorization = context.request.header("authorization");
   record.auth_type = authorization ? "AuthHeader" : "QueryString";
   const bool version4 = authorization ? authorization->starts_with("AWS4-") : context.query.has("X-Amz-Signature");

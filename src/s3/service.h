@@ -25,6 +25,7 @@ std::shared_ptr<AccessGeneration> make_access_generation();
 class RequestLog;
 class EventQueues;
 class BucketLimits;
+class ByteCharge;
 std::shared_ptr<BucketLimits> make_bucket_limits();
 
 // A key that comes with a request (SSE-C) and goes with it.
@@ -107,6 +108,9 @@ struct OpenObject {
   uint64_t length = 0;    // bytes to send
   bool partial = false;   // 206
   std::string peer = {};  // the client's address: its memory is charged in this name
+  // What rates are charged for the bytes that are sent of it; null: nothing. Shared by copies, which are parts of one
+  // request.
+  std::shared_ptr<ByteCharge> charge{};
   const store::ObjectInfo& info() const { return reader->info(); }
 };
 
@@ -139,6 +143,7 @@ struct PutRequest {
 };
 struct PutReply {
   store::ObjectInfo info;
+  uint64_t received = 0;  // bytes that came; of an append less than the object has
 };
 Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutRequest request, memory::Source& body);
 

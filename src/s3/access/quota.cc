@@ -14,6 +14,17 @@ metrics::Counter& refused_by_quota(const char* why) {
   return metrics::counter("verbena_quota_refusals_total", "Requests that a quota refused", {{"quota", why}});
 }
 
+metrics::Counter& charged_bytes() {
+  static auto& counter = metrics::counter("verbena_quota_charged_bytes_total",
+                                          "Bytes of objects that rates of callers and buckets paid for");
+  return counter;
+}
+metrics::Counter& charged_requests() {
+  static auto& counter =
+      metrics::counter("verbena_quota_charged_requests_total", "Requests that rates of callers and buckets paid for");
+  return counter;
+}
+
 int64_t steady_ns() { return std::chrono::nanoseconds(SteadyClock::now().time_since_epoch()).count(); }
 
 auth::LimitsPtr if_of_sizes(const auth::LimitsPtr& limits) {
@@ -136,28 +147,67 @@ Task<Result<void>> admit_requests(Service& service, const Caller& caller, const 
   const int64_t now_ns = steady_ns();
   uint64_t wait = 0;
   const char* why = "caller_rate";
+  bool limited = false;
   for_each_of_caller(caller, [&](const auth::Limits& limits) {
+    limited = true;
     if (wait == 0) wait = limits.admit(requests, now_ns);
   });
   if (wait == 0 && !bucket.empty()) {
     const auto access = co_await bucket_access(service, bucket);  // without one the verb says why
     if (access && (*access)->limits != nullptr) {
+      limited = true;
       const uint64_t counted = counted_requests(service, caller, **access, requests);
       if (counted != 0) wait = (*access)->limits->admit(counted, now_ns);
       why = "bucket_rate";
     }
   }
-  if (wait == 0) co_return Result<void>();
+  if (wait == 0) {
+    if (limited) charged_requests().add(requests);
+    co_return Result<void>();
+  }
   refused_by_quota(why).add();
   if (wait_ns != nullptr) *wait_ns = wait;
   co_return fail(Errc::slow_down, "More requests or bytes came than the quota allows in a second.");
 }
 
-void charge_moved(const Caller& caller, const BucketAccess& access, uint64_t bytes) {
-  if (bytes == 0 || is_superuser(caller)) return;
+ByteCharge::ByteCharge(const Caller& caller, const BucketAccess& access) {
+  if (is_superuser(caller)) return;
+  if (const auth::Principal* const principal = principal_of(caller); principal != nullptr) {
+    all_[0].limits = principal->limits;
+    all_[1].limits = principal->account_limits;
+  }
+  all_[2].limits = access.limits;
+}
+
+std::shared_ptr<ByteCharge> ByteCharge::make_where_limited(const Caller& caller, const BucketAccess& access) {
+  auto made = std::make_shared<ByteCharge>(caller, access);
+  const auto has_rate = [](const Charged& one) { return one.limits != nullptr && one.limits->quota().bytes_per_s; };
+  return std::ranges::any_of(made->all_, has_rate) ? made : nullptr;
+}
+
+void ByteCharge::charge(uint64_t bytes) {
+  if (bytes == 0) return;
   const int64_t now_ns = steady_ns();
-  for_each_of_caller(caller, [&](const auth::Limits& limits) { limits.charge(bytes, now_ns); });
-  if (access.limits != nullptr) access.limits->charge(bytes, now_ns);
+  for (Charged& one : all_) {
+    if (one.limits != nullptr) one.paid_ns = one.limits->charge(bytes, now_ns);
+  }
+  charged_ += bytes;
+}
+
+void ByteCharge::begin(uint64_t bytes) { charge(bytes); }
+
+void ByteCharge::moved(uint64_t bytes) {
+  moved_ += bytes;
+  if (moved_ > charged_) charge(moved_ - charged_);
+}
+
+ByteCharge::~ByteCharge() {
+  charged_bytes().add(moved_);
+  if (moved_ == charged_) return;
+  const int64_t now_ns = steady_ns();
+  for (const Charged& one : all_) {
+    if (one.limits != nullptr) one.limits->give_back(charged_ - moved_, one.paid_ns, now_ns);
+  }
 }
 
 }  // namespace verbena::s3

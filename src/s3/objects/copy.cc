@@ -96,24 +96,32 @@ Task<Result<void>> authorize_tags(Context& context, const CopySource& source, co
 }
 
 Task<Result<void>> copy_bytes(Context& context, std::shared_ptr<store::ObjectReader> reader, const Extent& extent,
-                              store::ObjectWriter& writer, BodyDigests& digests) {
+                              store::ObjectWriter& writer, BodyDigests& digests, ByteCharge* charge) {
   auto executor = co_await boost::asio::this_coro::executor;
   ReadAhead chunks(executor, context.service.arena, context.caller().peer_address, std::move(reader), extent.offset,
                    extent.length);
   while (!chunks.done()) {
     VB_CO_ASSIGN(memory::Chunk chunk, co_await chunks.next());
     digests.update(chunk.bytes);
+    if (charge != nullptr) charge->moved(chunk.bytes.size());
     VB_CO_TRY(co_await writer.append(std::move(chunk)));
   }
   digests.finish();
   co_return Result<void>();
 }
 
-Task<Result<Reservation>> reserve_copy(Context& context, uint64_t bytes, uint64_t objects) {
+// Room for a copy, and what rates are charged for it (null: nothing). Bytes that the server copies move once.
+struct CopyCosts {
+  Reservation room;
+  std::shared_ptr<ByteCharge> charge;
+};
+Task<Result<CopyCosts>> reserve_copy(Context& context, uint64_t bytes, uint64_t objects) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
-  VB_CO_ASSIGN(Reservation room, Reservation::make(context.service, *access, bytes, objects));
-  charge_bytes(context.caller(), *access, bytes);
-  co_return room;
+  CopyCosts costs;
+  VB_CO_ASSIGN(costs.room, Reservation::make(context.service, *access, bytes, objects));
+  costs.charge = ByteCharge::make(context.caller(), *access);
+  if (costs.charge) costs.charge->begin(bytes);
+  co_return std::move(costs);
 }
 
 bool is_md5(std::string_view etag) { return etag.size() == 32 && is_lower_hex(etag); }
@@ -225,7 +233,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   } else {
     set_storage_class(info.headers, wanted_class.value_or("STANDARD"));  // never the source's (S3)
   }
-  settle_storage_class(info.headers, context.bucket);
+  VB_CO_TRY(settle_storage_class(info.headers, context.bucket));
   info.tags = from.tags;
   if (replace_tags) {
     VB_CO_ASSIGN(info.tags, read_tagging_header(context));
@@ -239,12 +247,12 @@ Task<Result<void>> serve_copy_object(Context& context) {
   const bool keep_etag = is_md5(from.etag) && !seal.opaque_etag();
   if (!keep_etag && !seal.opaque_etag()) digests.want(Algorithm::md5);
 
-  VB_CO_ASSIGN(const Reservation room, co_await reserve_copy(context, from.size, 1));
+  VB_CO_ASSIGN(const CopyCosts costs, co_await reserve_copy(context, from.size, 1));
   VB_CO_ASSIGN(auto writer,
                co_await context.service.store.create(context.bucket, context.key, seal.stored_size(from.size)));
   writer = seal.writer(context.service, std::move(writer), from.size);
   const Extent whole{0, from.size, false};
-  VB_CO_TRY(co_await copy_bytes(context, reader, whole, *writer, digests));
+  VB_CO_TRY(co_await copy_bytes(context, reader, whole, *writer, digests, costs.charge.get()));
   info.etag = keep_etag ? from.etag : seal.opaque_etag() ? random_etag() : to_hex(as_bytes(digests.md5()));
   seal.mark_object(context.service, context.bucket, context.key, info);
   for (const auto& checksum : digests.checksums()) info.checksums.push_back(checksum);
@@ -286,11 +294,11 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   BodyDigests digests;
   digests.want(Algorithm::md5);
   digests.want(upload.checksum_algorithm.value_or(default_checksum));
-  VB_CO_ASSIGN(const Reservation room, co_await reserve_copy(context, extent.length, 0));
+  VB_CO_ASSIGN(const CopyCosts costs, co_await reserve_copy(context, extent.length, 0));
   VB_CO_ASSIGN(auto writer, co_await context.service.store.create_part(context.bucket, context.key, upload_id, number,
                                                                        seal.stored_size(extent.length)));
   writer = seal.writer(context.service, std::move(writer), extent.length);
-  VB_CO_TRY(co_await copy_bytes(context, reader, extent, *writer, digests));
+  VB_CO_TRY(co_await copy_bytes(context, reader, extent, *writer, digests, costs.charge.get()));
   store::ObjectInfo part;
   part.size = extent.length;
   part.etag = to_hex(as_bytes(digests.md5()));

@@ -6,7 +6,6 @@
 
 #include "base/date.h"
 #include "s3/buckets/lifecycle.h"
-#include "s3/door_metrics.h"
 #include "s3/errors.h"
 #include "s3/headers.h"
 #include "s3/objects/checksums.h"
@@ -117,6 +116,7 @@ Task<Result<void>> serve_get_object(Context& context) {
     VB_CO_ASSIGN(const TokenOutcome outcome, co_await push_by_token(context, *object, *token));
     if (outcome == TokenOutcome::done) co_return Result<void>();
   }
+  context.response.payload_out = object->length;
   OnTheWay sends(way, Leg::wire);
   if (auto sent = send_now(*object, context.sink)) {
     VB_CO_TRY(*sent);
@@ -125,7 +125,6 @@ Task<Result<void>> serve_get_object(Context& context) {
     sends.end();
     VB_CO_TRY(co_await send_object(context.service, *object, context.sink, way));
   }
-  count_bytes(Door::http, Direction::out, object->length);
   co_return Result<void>();
 }
 

@@ -2,7 +2,6 @@
 #include "s3/objects/multipart.h"
 
 #include "s3/access/authorize.h"
-#include "s3/door_metrics.h"
 #include "s3/express/directory.h"
 #include "s3/headers.h"
 #include "s3/names.h"
@@ -90,7 +89,7 @@ Task<Result<void>> serve_create_upload(Context& context) {
   upload.key = context.key;
   upload.owner = owner_of(context.caller());
   VB_CO_ASSIGN(upload.headers, read_object_headers(context));
-  settle_storage_class(upload.headers, context.bucket);
+  VB_CO_TRY(settle_storage_class(upload.headers, context.bucket));
   VB_CO_ASSIGN(upload.tags, read_tagging_header(context));
   VB_CO_ASSIGN(upload.lock, read_lock_headers(context));
   VB_CO_TRY(read_upload_checksum(context, upload));
@@ -141,13 +140,14 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
   VB_CO_TRY(match_upload_checksum(upload, put));
   VB_CO_ASSIGN(const Seal seal, part_seal(service, upload, put.encryption.customer));
   VB_CO_ASSIGN(Reservation room, Reservation::make(service, *access, size.value_or(0), 0));
-  charge_bytes(caller, *access, size.value_or(0));
+  const std::shared_ptr<ByteCharge> charge = ByteCharge::make(caller, *access);
+  if (charge) charge->begin(size.value_or(0));
 
   VB_CO_ASSIGN(auto writer, co_await service.store.create_part(put.bucket, put.key, request.upload_id,
                                                                request.part_number, seal.stored_size(size)));
   writer = seal.writer(service, std::move(writer), size);
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body, room));
-  if (!size) charge_bytes(caller, *access, info.size);
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body, room, charge.get()));
+  const uint64_t received = info.size;
   if (may_have_changed(service, caller, generation)) {
     VB_CO_ASSIGN(const Caller now, caller_now(service, caller));
     VB_CO_ASSIGN(const BucketAccessPtr access_now, co_await same_bucket_access(service, *access));
@@ -158,7 +158,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
   store::CommitConditions none;
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(none)));
   info.attributes = encryption_attributes(upload.attributes);  // what the reply says of it
-  co_return PutReply{std::move(info)};
+  co_return PutReply{std::move(info), received};
 }
 
 Task<Result<void>> serve_upload_part(Context& context) {
@@ -176,7 +176,7 @@ Task<Result<void>> serve_upload_part(Context& context) {
   VB_CO_ASSIGN(const PutReply reply,
                co_await upload_part(context.service, context.caller(), std::move(part), context.body));
   fill_put_response(context, reply.info);
-  count_bytes(Door::http, Direction::in, reply.info.size);
+  context.response.payload_in = reply.received;
   co_return Result<void>();
 }
 

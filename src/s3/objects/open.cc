@@ -108,8 +108,12 @@ Result<OpenObject> Opening::select(const BucketAccess& access) {
   const auto extent = select_extent(reader_->info(), request_);
   refused_ = !extent;
   if (!extent) return std::unexpected(extent.error());
-  charge_bytes(caller_, access, extent->length);
-  return OpenObject{std::move(reader_), extent->offset, extent->length, extent->partial, caller_.peer_address};
+  return OpenObject{.reader = std::move(reader_),
+                    .offset = extent->offset,
+                    .length = extent->length,
+                    .partial = extent->partial,
+                    .peer = caller_.peer_address,
+                    .charge = ByteCharge::make(caller_, access)};
 }
 
 Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request) {

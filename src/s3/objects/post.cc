@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "memory/budget.h"
 #include "s3/access/authorize.h"
-#include "s3/door_metrics.h"
 #include "s3/headers.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
@@ -189,7 +188,7 @@ Task<Result<void>> serve_post_object(Context& context) {
   VB_CO_ASSIGN(PutRequest put, read_put_request(put_context, true));
   if (policy) limit_size(*policy, reader, put);
   VB_CO_ASSIGN(const PutReply reply, co_await put_object(context.service, as_put.caller, std::move(put), reader));
-  count_bytes(Door::http, Direction::in, reply.info.size);
+  context.response.payload_in = reply.received;
   reply_to_form(context, form, reply.info);
   co_return Result<void>();
 }

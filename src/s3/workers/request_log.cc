@@ -156,7 +156,7 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   PutRequest request;
   request.md5_etag = !seal.opaque_etag();
   Reservation no_quota;  // the server's own
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service_, caller, *writer, request, source, no_quota));
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service_, caller, *writer, request, source, no_quota, nullptr));
   seal.mark_object(service_, rule.target_bucket, key, info);
   info.headers.emplace_back("content-type", "text/plain");
   Acl acl = private_acl(access->owner);
@@ -214,6 +214,13 @@ Task<> RequestLog::loop() {
     co_await deliver(stop_);
   }
   co_await deliver(true);
+}
+
+void name_requester(const Caller& caller, LogRecord& record) {
+  const auth::Principal* const principal = principal_of(caller);
+  if (caller.identity.anonymous || principal == nullptr) return;
+  const bool root = principal->kind == auth::Principal::Kind::account_root;
+  record.requester = root ? principal->account->canonical_id : principal->arn;
 }
 
 void finish_log(LogEntry& entry, const LogOutcome& outcome) {

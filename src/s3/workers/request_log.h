@@ -97,6 +97,9 @@ class RequestLog {
   std::thread thread_;
 };
 
+// Who asks, as records name it. An anonymous caller has no name.
+void name_requester(const Caller& caller, LogRecord& record);
+
 // What the door knows when the answer is out.
 struct LogOutcome {
   int status = 0;
