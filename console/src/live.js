@@ -1,15 +1,13 @@
 // What the server is doing now, from its metrics.
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { quantile, rate, read } from './metrics.js'
+import { carried, quantile, rate, read, transports } from './metrics.js'
 import { count, seconds, shown, size } from './text.js'
 import { Button, Loading, Problem } from './ui.js'
 
 const everyMs = 3000
 const keptMs = 5 * 60 * 1000
 const doors = [['native', 'Native'], ['token', 'S3 by token'], ['http', 'HTTP']]
-// What carried the bytes: only a device's transfers are RDMA.
-const transports = [['rdma', 'RDMA device'], ['shared_memory', 'shared memory'], ['tcp', 'TCP'], ['http', 'HTTP']]
 
 function useReadings(session) {
   const [state, set] = useState({ list: [] })
@@ -55,13 +53,6 @@ export function Live({ session }) {
 
 const before = (list) => list.at(-Math.min(list.length, 6))
 const both = (direction) => (reading, door) => reading.sum('verbena_door_bytes_total', { door, ...(direction && { direction }) })
-
-// The share of objects' bytes that RDMA devices moved, in percent, and what carried the others.
-export function carried(reading) {
-  const all = transports.map(([transport, name]) => ({ transport, name, bytes: reading.sum('verbena_transport_bytes_total', { transport }) }))
-  const sum = all.reduce((total, one) => total + one.bytes, 0)
-  return { sum, share: sum ? (all[0].bytes / sum) * 100 : 0, ways: all.filter((one) => one.bytes > 0) }
-}
 
 // The first question: did the bytes go by RDMA?
 function Doors({ list }) {

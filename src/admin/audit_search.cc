@@ -40,8 +40,8 @@ constexpr size_t first_line_max = 1024;  // of a file's first line, by which it 
 constexpr std::string_view line_begin = "{\"time\":\"";
 constexpr size_t time_chars = 24;
 
-constexpr const char* texts[] = {"door",   "peer", "principal", "access_key", "action", "path",
-                                 "bucket", "key",  "version",   "error",      "id"};
+constexpr const char* texts[] = {"door", "transport", "peer", "principal", "access_key", "action",
+                                 "path", "bucket",    "key",  "version",   "error",      "id"};
 constexpr const char* numbers[] = {"status", "bytes_in", "bytes_out", "rdma_bytes", "duration_us"};
 
 std::string_view text_of(const Json& line, const char* name) {

@@ -233,6 +233,51 @@ TEST_F(QuotaTest, AGetPaysForItsBytes) {
   EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 503);
 }
 
+TEST_F(QuotaTest, WhatDidNotMoveIsNotPaidFor) {
+  put_as_alice("big", 100 * 1024);
+  set_bucket_quota({.bytes_per_s = 1024});
+  EXPECT_EQ(as(alice_, "HEAD", "/bucket/big").status, 200);
+  EXPECT_EQ(as(alice_, "GET", "/bucket/none").status, 404);
+  Call c;
+  c.method = "PUT";
+  c.target = "/bucket/promised";
+  c.body = pattern(100 * 1024);
+  c.principal = alice_;
+  c.source_error = Errc::incomplete_body;
+  EXPECT_EQ(call(std::move(c)).status, 400);
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 200) << "four bytes";
+  EXPECT_EQ(as(alice_, "GET", "/bucket/big").status, 200);
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 503);
+}
+
+// The next request waits, although nothing of the first has moved yet.
+TEST_F(QuotaTest, ATransferIsChargedWhenItBegins) {
+  set_bucket_quota({.bytes_per_s = 1024});
+  int meanwhile = 0;
+  Call c;
+  c.method = "PUT";
+  c.target = "/bucket/big";
+  c.body = pattern(100 * 1024);
+  c.principal = alice_;
+  c.meanwhile = [&]() -> Task<> {
+    Request request;
+    request.caller.identity.principal = alice_;
+    request.caller.identity.anonymous = false;
+    request.method = "GET";
+    request.host = "127.0.0.1";
+    request.raw_path = "/bucket/key";
+    TextSource source("", 0);
+    TextSink sink;
+    Response response;
+    Router router(service, windows, options);
+    std::function<Headers()> none = [] { return Headers(); };
+    (void)co_await router.handle(request, source, none, response, sink);
+    meanwhile = response.status;
+  };
+  EXPECT_EQ(call(std::move(c)).status, 200);
+  EXPECT_EQ(meanwhile, 503);
+}
+
 TEST_F(QuotaTest, RequestsASecondAreTheCallersAndTheRootKeysAreNotCounted) {
   auth::Principal limited = *alice_;
   limited.limits = auth::make_limits({.requests_per_s = 1});
