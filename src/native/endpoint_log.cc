@@ -211,6 +211,7 @@ void Endpoint::account(const Op& op) const {
   const wire::Type type = type_of(op);
   const bool batch = wire::is_batch(type);
   if (batch && op.outcome == Errc::ok) return;  // its items were accounted for
+  const Op::Moved moved = type == wire::Type::list_values ? Op::Moved() : op.moved;  // likewise, but for the listing
   const s3::Verb verb = verb_of(type);
   const Target target = target_of(op);
   const call::Answered answered{.door = s3::Door::native,
@@ -218,16 +219,16 @@ void Endpoint::account(const Op& op) const {
                                 .verb = verb,
                                 .bucket = target.bucket,
                                 .status = call::status_of(verb, op.outcome, op.partial),
-                                .in = op.moved.in,
-                                .out = op.moved.out};
+                                .in = moved.in,
+                                .out = moved.out};
   call::count(answered);
   if (!op.is_told() || action_of(type).empty()) return;
   call::Details details = details_of(op, type);
   details.key = target.key;
   details.version = op.version;
   details.error_code = error_code_of(op.outcome);
-  details.bytes_in = op.moved.in;
-  details.bytes_out = op.moved.out;
+  details.bytes_in = moved.in;
+  details.bytes_out = moved.out;
   for (const auto& entry : op.logs) {
     if (entry != nullptr) log(*entry, op, type, answered, details, op.object_size);
   }
