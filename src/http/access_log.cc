@@ -30,7 +30,6 @@ void append_line(std::string& out, const AccessLine& line) {
     observe::append_json_text(out, value);
   };
   text("door", line.door);
-  text("transport", line.transport);
   text("peer", line.peer);
   text("principal", line.principal);
   text("access_key", line.access_key);
@@ -43,6 +42,7 @@ void append_line(std::string& out, const AccessLine& line) {
   text("error", line.error_code);
   fmt::format_to(std::back_inserter(out), ",\"bytes_in\":{},\"bytes_out\":{},\"rdma_bytes\":{},\"duration_us\":{}",
                  line.bytes_in, line.bytes_out, line.rdma_bytes, line.duration_us);
+  text("transport", line.transport);
   text("id", line.request_id);
   out += "}\n";
 }

@@ -30,10 +30,10 @@ TEST(AccessLog, ALineSaysWhoAskedForWhatAndHowItWent) {
                   .request_id = "0123456789ABCDEF"};
   EXPECT_EQ(
       format_access_line(line),
-      R"({"time":"2026-01-02T03:04:05.678Z","door":"token","transport":"rdma","peer":"127.0.0.1",)"
+      R"({"time":"2026-01-02T03:04:05.678Z","door":"token","peer":"127.0.0.1",)"
       R"("principal":"arn:aws:iam::000000000000:user/alice","access_key":"AKID","action":"GET object","bucket":"b",)"
       R"("key":"k","version":"v1","status":403,"error":"AccessDenied","bytes_in":1,"bytes_out":2,"rdma_bytes":3,)"
-      R"("duration_us":4,"id":"0123456789ABCDEF"})"
+      R"("duration_us":4,"transport":"rdma","id":"0123456789ABCDEF"})"
       "\n");
 }
 
