@@ -189,6 +189,10 @@ Task<Result<void>> serve_post_object(Context& context) {
   if (policy) limit_size(*policy, reader, put);
   VB_CO_ASSIGN(const PutReply reply, co_await put_object(context.service, as_put.caller, std::move(put), reader));
   context.response.payload_in = reply.received;
+  if (context.response.log) {  // begun before the form was read
+    context.response.log->record.key = context.key;
+    context.response.log->record.object_size = reply.info.size;
+  }
   reply_to_form(context, form, reply.info);
   co_return Result<void>();
 }
