@@ -63,18 +63,50 @@ class Cursor {
   virtual Result<void> status() const = 0;      // look here when valid() says no
 };
 
-// Rows as they are. What one look found and a later one finds may differ; a Transaction's may not.
+class Moment;
+
+// Rows as they are now: what one get() or cursor found and what the next one finds may be of different moments. What
+// concludes something from more than one row, or from two tables, looks through a Moment.
 class View {
  public:
   virtual ~View() = default;
   virtual Result<std::string> get(Table table, std::string_view key) = 0;  // not_found, would_block
   // On the first row from `from` on, or the first of all. Never null.
   virtual std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from = {}) = 0;
+  // Never null. No longer used than the view.
+  virtual std::unique_ptr<Moment> moment() = 0;
 };
 
-// A view whose looks see the changes made so far and are what the commit depends on. Of one run of a judge.
+// Rows as they all were at one moment, not before moment() was called. Cursors of it may be used as long as it lives.
+class Moment : public View {
+ public:
+  // An engine that fetches its rows in several calls cannot always hold on to the moment of the first: yes from the run
+  // of the look on that would meet rows of another one. Nothing of this moment is to be had then, and all that it told
+  // before is still right. The look ends with that, or opens another moment and begins anew.
+  virtual bool lost() const { return false; }
+  std::unique_ptr<Moment> moment() override;
+};
+
+// Another view that is of one moment as it is.
+class SameMoment final : public Moment {
+ public:
+  explicit SameMoment(View& rows) : rows_(rows) {}
+  Result<std::string> get(Table table, std::string_view key) override { return rows_.get(table, key); }
+  std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
+    return rows_.cursor(table, std::move(prefix), from);
+  }
+
+ private:
+  View& rows_;
+};
+
+inline std::unique_ptr<Moment> Moment::moment() { return std::make_unique<SameMoment>(*this); }
+
+// A view whose looks see the changes made so far and are what the commit depends on. Of one run of a judge, and of one
+// moment: that of the commit.
 class Transaction : public View {
  public:
+  std::unique_ptr<Moment> moment() override { return std::make_unique<SameMoment>(*this); }
   virtual void put(Table table, std::string_view key, std::string_view value) = 0;
   virtual void erase(Table table, std::string_view key) = 0;
   // The blob is no longer named: its bytes go when no reader holds them.

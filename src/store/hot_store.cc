@@ -362,8 +362,9 @@ Task<Result<PartPage>> HotStore::list_parts(std::string_view bucket, std::string
 Task<Result<UploadPage>> HotStore::list_uploads(std::string_view bucket, ListUploadsRequest request) {
   return below_.list_uploads(bucket, std::move(request));
 }
-Task<Result<void>> HotStore::abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) {
-  return below_.abort_upload(bucket, key, upload_id);
+Task<Result<void>> HotStore::abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                          RemovalGroundsPtr grounds) {
+  return below_.abort_upload(bucket, key, upload_id, std::move(grounds));
 }
 
 }  // namespace verbena::store

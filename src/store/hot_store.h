@@ -90,7 +90,8 @@ class HotStore final : public Store, private SharedKeys::Listener {
   Task<Result<PartPage>> list_parts(std::string_view bucket, std::string_view key, std::string_view upload_id,
                                     int after_part, int max_parts) override;
   Task<Result<UploadPage>> list_uploads(std::string_view bucket, ListUploadsRequest request) override;
-  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
+  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                  RemovalGroundsPtr grounds = {}) override;
 
  private:
   void let_go(std::string_view bucket, std::string_view key) override;

@@ -150,10 +150,15 @@ struct CommitConditions {
   bool any() const { return if_match || if_none_match || if_modified_s || if_modified_us || if_size; }
 };
 
+// What a rule's removal was judged by (removal_grounds.h); null: a caller asked for it.
+struct RemovalGrounds;
+using RemovalGroundsPtr = std::shared_ptr<const RemovalGrounds>;
+
 struct RemoveRequest {
   std::string version_id{};  // empty: the key's current object, of which a versioned bucket keeps the versions
   CommitConditions conditions{};
   bool bypass_governance = false;  // the caller may and wants to remove what is under governance
+  RemovalGroundsPtr grounds{};     // precondition_failed where they no longer hold
 };
 struct Removed {
   std::string version_id;      // of the delete marker that was made, or of the version that went; as in ObjectInfo
@@ -452,8 +457,8 @@ class Store {
   virtual Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key,
                                                    std::string_view upload_id, std::vector<PartInfo> parts,
                                                    ObjectInfo info, CommitConditions conditions) = 0;
-  virtual Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key,
-                                          std::string_view upload_id) = 0;
+  virtual Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                          RemovalGroundsPtr grounds = {}) = 0;
 };
 
 }  // namespace verbena::store

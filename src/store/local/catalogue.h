@@ -16,6 +16,24 @@ namespace verbena::store::local {
 class Committer;
 struct Engine;
 
+// The index as it was when the snapshot was taken. Thread-safe.
+class IndexMoment final : public Moment {
+ public:
+  IndexMoment(Index& index, Index::Snapshot snapshot, Tier tier)
+      : index_(index), snapshot_(std::move(snapshot)), tier_(tier) {}
+  Result<std::string> get(Table table, std::string_view key) override {
+    return index_.get_of(snapshot_, family(table), key, tier_);
+  }
+  std::unique_ptr<store::Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
+    return std::make_unique<Cursor>(index_.cursor_of(snapshot_, family(table), std::move(prefix), from, tier_));
+  }
+
+ private:
+  Index& index_;
+  const Index::Snapshot snapshot_;
+  const Tier tier_;
+};
+
 // Reads what is in the index now. Thread-safe.
 class IndexView final : public View {
  public:
@@ -27,6 +45,9 @@ class IndexView final : public View {
   }
   std::unique_ptr<store::Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
     return std::make_unique<Cursor>(index_.cursor(family(table), std::move(prefix), from, tier_, visible_));
+  }
+  std::unique_ptr<Moment> moment() override {
+    return std::make_unique<IndexMoment>(index_, index_.snapshot(visible_), tier_);
   }
 
  private:

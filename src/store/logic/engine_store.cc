@@ -419,9 +419,11 @@ Task<Result<PartPage>> EngineStore::list_parts(std::string_view bucket, std::str
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
   const auto name = own(key, upload_id);
+  // The upload and its parts at one moment: completed in between, it would have none.
   auto look = [found, name, after_part, max_parts](View& rows) -> Result<PartPage> {
-    VB_ASSIGN(UploadRecord upload, find_upload(rows, *found, name->key, name->version_id));
-    return store::list_parts(rows, upload, after_part, max_parts);
+    const auto moment = rows.moment();
+    VB_ASSIGN(UploadRecord upload, find_upload(*moment, *found, name->key, name->version_id));
+    return store::list_parts(*moment, upload, after_part, max_parts);
   };
   co_return co_await look_up(*context->rows, "part list", place_of(*found, name->key), std::move(look));
 }
@@ -448,11 +450,12 @@ Task<Result<ObjectInfo>> EngineStore::complete_upload(std::string_view bucket, s
   co_return std::move(completion->stored);
 }
 
-Task<Result<void>> EngineStore::abort_upload(std::string_view bucket, std::string_view key,
-                                             std::string_view upload_id) {
+Task<Result<void>> EngineStore::abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                             RemovalGroundsPtr grounds) {
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
-  co_return co_await context->rows->commit(abort_upload_change(found, std::string(key), std::string(upload_id)));
+  co_return co_await context->rows->commit(
+      abort_upload_change(found, std::string(key), std::string(upload_id), std::move(grounds)));
 }
 
 }  // namespace verbena::store

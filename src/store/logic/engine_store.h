@@ -69,7 +69,8 @@ class EngineStore : public Store, public ChangeFeeds {
   Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
                                            std::vector<PartInfo> parts, ObjectInfo info,
                                            CommitConditions conditions) override;
-  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
+  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                  RemovalGroundsPtr grounds = {}) override;
 
   // What another front of the same store needs.
   const std::shared_ptr<Context>& context() const { return context_; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "store/logic/events.h"
+#include "store/logic/grounds.h"
 #include "store/logic/usage.h"
 #include "store/logic/versions.h"
 
@@ -236,13 +237,20 @@ Change create_upload_change(std::shared_ptr<const Bucket> bucket, std::shared_pt
   return {.judge = std::move(judge), .bucket = bucket, .place = {bucket->id, info->key}, .takes_space = true};
 }
 
-Change abort_upload_change(std::shared_ptr<const Bucket> bucket, std::string key, std::string upload_id) {
+Change abort_upload_change(std::shared_ptr<const Bucket> bucket, std::string key, std::string upload_id,
+                           RemovalGroundsPtr grounds) {
   struct Abort {
     std::shared_ptr<const Bucket> bucket;
     std::string key, upload_id;
+    RemovalGroundsPtr grounds;
   };
-  const auto abort = std::make_shared<const Abort>(Abort{std::move(bucket), std::move(key), std::move(upload_id)});
+  const auto abort =
+      std::make_shared<const Abort>(Abort{std::move(bucket), std::move(key), std::move(upload_id), std::move(grounds)});
   auto judge = [abort](Transaction& transaction) -> Result<void> {
+    if (abort->grounds) {
+      VB_ASSIGN(const BucketRecord now, check_bucket(transaction, *abort->bucket));
+      VB_TRY(check_rules(transaction, now, *abort->grounds));
+    }
     VB_ASSIGN(UploadRecord upload, upload_in(transaction, *abort->bucket, abort->key, abort->upload_id));
     VB_ASSIGN(auto parts, stored_parts(transaction, upload));
     for (const StoredPart& part : parts) transaction.kill(part.blob);

@@ -1,6 +1,7 @@
 #include "store/logic/remove.h"
 
 #include "store/logic/events.h"
+#include "store/logic/grounds.h"
 #include "store/logic/object_ops.h"
 #include "store/logic/usage.h"
 #include "store/logic/versions.h"
@@ -27,6 +28,7 @@ Result<void> check_remove(const std::optional<Version>& version, const CommitCon
 Result<void> remove_one_version(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
   VB_ASSIGN(auto version, find_version(transaction, r.bucket->id, r.key, r.request.version_id));
   r.removed.version_id = r.request.version_id;
+  if (r.request.grounds) VB_TRY(check_grounds(transaction, bucket, r.key, version, *r.request.grounds));
   if (!version) return {};
   VB_TRY(check_remove(version, r.request.conditions));
   VB_TRY(check_lock(version->record.info.lock, transaction.now_us(), r.request.bypass_governance));
@@ -55,6 +57,7 @@ Result<void> put_delete_marker(Transaction& transaction, Removal& r, const Bucke
 
 Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
   VB_ASSIGN(auto newest, find_newest(transaction, bucket.id, r.key));
+  if (r.request.grounds) VB_TRY(check_grounds(transaction, bucket, r.key, newest, *r.request.grounds));
   VB_TRY(check_remove(newest, r.request.conditions));
   // What was to be removed only as it was known is not there: no marker either.
   if (!newest && r.request.conditions.any()) return {};

@@ -7,7 +7,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <shared_mutex>
 #include <string>
 #include <string_view>
@@ -34,17 +36,27 @@ class Tables {
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t count() const { return count_.load(std::memory_order_relaxed); }
 
+  // What rows were at the moment that began it, of those that have changed since; nullopt: there was none.
+  using Before = std::array<std::map<std::string, std::optional<std::string>, std::less<>>, table_count>;
+  // From the first of these calls to the second set() notes there what it changes.
+  void begin_moment(Before& before) const;
+  void end_moment(Before& before) const;
+
  private:
   mutable std::shared_mutex mutex_;
   std::array<Rows, table_count> tables_;
+  // Of those who look. Changed by who holds both mutexes, the tables' shared; read by who holds that alone.
+  mutable std::mutex moments_mutex_;
+  mutable std::set<Before*> moments_;
   std::atomic<uint64_t> bytes_{0}, count_{0};
 };
 
 // Stands on a copy of its row, so that rows may come and go under it.
 class TableCursor final : public Cursor {
  public:
-  // `locks`: the caller does not hold the mutex.
-  TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from, bool locks);
+  // `locks`: the caller does not hold the mutex. `before`: the moment whose rows it walks; null: that of each step.
+  TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from, bool locks,
+              const Tables::Before* before = nullptr);
   bool valid() const override { return row_.has_value(); }
   std::string_view key() const override { return row_->first; }
   std::string_view value() const override { return row_->second; }
@@ -53,13 +65,14 @@ class TableCursor final : public Cursor {
   Result<void> status() const override { return {}; }
 
  private:
-  void stand(const Tables::Rows& rows, Tables::Rows::const_iterator at);
+  void stand(std::string_view from, bool behind);  // on the first row from there on, or behind there
   std::shared_lock<std::shared_mutex> lock() const;
 
   const Tables& tables_;
   const Table table_;
   const std::string prefix_;
   const bool locks_;
+  const Tables::Before* const before_;
   std::optional<std::pair<std::string, std::string>> row_;
 };
 
@@ -68,9 +81,24 @@ class TablesView final : public View {
   explicit TablesView(const Tables& tables) : tables_(tables) {}
   Result<std::string> get(Table table, std::string_view key) override;
   std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
+  std::unique_ptr<Moment> moment() override;
 
  private:
   const Tables& tables_;
+};
+
+// Rows as they were when it was made: those that change are copied for it first.
+class TablesMoment final : public Moment {
+ public:
+  explicit TablesMoment(const Tables& tables) : tables_(tables) { tables_.begin_moment(before_); }
+  ~TablesMoment() override { tables_.end_moment(before_); }
+  TablesMoment(const TablesMoment&) = delete;
+  Result<std::string> get(Table table, std::string_view key) override;
+  std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
+
+ private:
+  const Tables& tables_;
+  Tables::Before before_;  // guarded by the tables' mutex
 };
 
 // Changes the rows in place and can take all of it back. Of one that holds the mutex for itself alone.
