@@ -156,7 +156,7 @@ struct PutOptions {
   // The object's ETag is the MD5 of its bytes whichever way they go (of parts: as S3 makes it of their MD5s). Over HTTP
   // it is that anyway; by RDMA the server computes an MD5 only when asked to.
   bool md5_etag = false;
-  // "CRC32:yZRlqg==", CRC32C, CRC64NVME, SHA1 or SHA256: what the bytes must have, else checksum_mismatch and nothing
+  // "CRC32:yZRlqg==", or another algorithm of S3's: what the bytes must have, else checksum_mismatch and nothing
   // is stored.
   std::string checksum = {};
   // The bytes go to the end of the object, which must have this size, or append_at_end: whatever it has. 0 makes an

@@ -90,6 +90,7 @@ struct Op {
   bool is_noted() const { return noted.of == began; }
   // Where it notes how long it stays; null where nobody wants to know.
   Way* way() { return is_noted() ? &noted.way : nullptr; }
+  unsigned version() const { return lane->session->version; }  // of the protocol
   bool has(wire::Flags flag) const { return (header.flags & flag) != 0; }
   // Space for a reply's body, MAC left out.
   MutableBytes body_space() {

@@ -390,7 +390,8 @@ bool ReadBatch::tell(Slot& slot, bool first) {
     entry.version = info.version_id;
     entry.in_reply = slot.in_reply;
     entry.listed_alone = slot.listed_alone;
-    if ((head_.details & wire::detail_checksum) != 0 && !slot.partial) entry.checksum = full_checksum(info);
+    if ((head_.details & wire::detail_checksum) != 0 && !slot.partial)
+      entry.checksum = full_checksum(info, op_->version());
   }
   const size_t before = out_->size();
   const bool fits = write_entry(slot, entry);

@@ -146,6 +146,21 @@ std::string_view action_name(const Operation& operation) {
   return names[static_cast<size_t>(&operation - operations.data())];
 }
 
+// Whose headers a request may have. A PUT that names a source is a copy.
+RequestKind kind_of(const Context& context, const Operation& operation) {
+  static const auto all = [] {
+    std::array<RequestKind, operations.size()> made;
+    for (size_t i = 0; i < made.size(); ++i) {
+      const Operation& one = operations[i];
+      made[i] = request_kind(one.scope != Scope::service, one.scope == Scope::object, one.method, one.selector);
+    }
+    return made;
+  }();
+  const RequestKind kind = all[static_cast<size_t>(&operation - operations.data())];
+  const bool may_copy = kind == RequestKind::put_object || kind == RequestKind::upload_part;
+  return may_copy && context.header("x-amz-copy-source") ? copying(kind) : kind;
+}
+
 bool is_ascii_prefix(std::string_view text, std::string_view lower_prefix) {
   return text.size() >= lower_prefix.size() && std::equal(lower_prefix.begin(), lower_prefix.end(), text.begin(),
                                                           [](char p, char c) { return p == lower(c); });
@@ -173,6 +188,12 @@ bool takes(const Operation& operation, const std::string& parameter) {
   return !is_sub_resource(parameter);
 }
 
+std::unexpected<Error> misplaced_part_number(Context& context, std::string_view value) {
+  context.error_fields.emplace_back("ArgumentName", "partNumber");
+  context.error_fields.emplace_back("ArgumentValue", value);
+  return fail(Errc::invalid_argument, "This operation does not accept partNumber without uploadId.");
+}
+
 Result<const Operation*> find_operation(Scope scope, Context& context) {
   const std::string_view method = context.request.method;
   bool other_method = true;
@@ -184,6 +205,8 @@ Result<const Operation*> find_operation(Scope scope, Context& context) {
       if (!operation.selector.empty() && !context.query.has(operation.selector)) continue;
       for (const auto& [name, value] : context.query.items()) {
         if (takes(operation, name)) continue;
+        // It numbers a part, of which there is none without an upload.
+        if (name == "partNumber") return misplaced_part_number(context, value);
         context.error_fields.emplace_back("Query", name);
         return fail(Errc::not_implemented, "query parameter");
       }
@@ -211,7 +234,10 @@ Headers hoisted_headers(const Request& request, const Query& query) {
     if (!is_ascii_prefix(name, "x-amz-")) continue;
     std::string header = lower(name);
     const auto auth = [&](std::string_view prefix) { return header.starts_with(prefix); };
-    const bool wanted = header == "x-amz-checksum-mode" || std::ranges::none_of(left_out, auth);
+    // Of checksums, what is asked for and is none itself.
+    const bool asks = header == "x-amz-checksum-mode" || header == "x-amz-checksum-algorithm" ||
+                      header == "x-amz-checksum-type";
+    const bool wanted = asks || std::ranges::none_of(left_out, auth);
     if (wanted && !request.header(header)) hoisted.emplace_back(std::move(header), value);
   }
   return hoisted;
@@ -272,7 +298,7 @@ Result<const Operation*> resolve(Context& context) {
   if (scope != Scope::service && !known) VB_TRY(check_bucket_name(context.bucket));
   if (scope == Scope::object) VB_TRY(check_key(context.key));
   VB_TRY(check_express(context, *operation));
-  VB_TRY(refuse_unimplemented_headers(context));
+  VB_TRY(check_request_headers(context, kind_of(context, *operation)));
   return operation;
 }
 

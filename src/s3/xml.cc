@@ -57,7 +57,7 @@ Result<CompletePart> parse_part(const pugi::xml_node& node) {
       part.etag = strip_quotes(trimmed_text(child));
     } else if (name.starts_with("Checksum") && name != "ChecksumType") {
       const auto algorithm = parse_algorithm(name.substr(8));
-      if (!algorithm || *algorithm == Algorithm::md5) return fail(Errc::malformed_xml, "xml: Checksum");
+      if (!algorithm) return fail(Errc::malformed_xml, "xml: Checksum");
       auto checksum = parse_checksum(*algorithm, trimmed_text(child));
       // A malformed checksum cannot be that of a stored part.
       if (!checksum) return fail(Errc::invalid_part, "xml: Checksum");

@@ -13,6 +13,7 @@ from s3_case import S3Case, quote  # noqa: E402
 MIB = 1024 * 1024
 PAST = "Sat, 29 Oct 1994 19:43:31 GMT"
 FUTURE = "Sat, 29 Oct 2095 19:43:31 GMT"
+XXHASHS_OF_DATA = {"xxhash64": "b7119b48552d1da3", "xxhash3": "e4b7943fd57d5d1e", "xxhash128": "c044be4073bb71f1340036b3f23aa86d"}
 
 
 def b64(raw):
@@ -153,8 +154,11 @@ class Writes(S3Case):
             self.assertEqual(self.put({"content-md5": bad}).code, "InvalidDigest", bad)
 
     def test_checksums_in_headers(self):
+        # The XXHASHs as xxhsum prints them.
         sums = {"crc32": crc32(b"data"), "sha1": b64(hashlib.sha1(b"data").digest()),
-                "sha256": b64(hashlib.sha256(b"data").digest())}
+                "sha256": b64(hashlib.sha256(b"data").digest()), "sha512": b64(hashlib.sha512(b"data").digest()),
+                "md5": b64(hashlib.md5(b"data").digest())}
+        sums |= {name: b64(bytes.fromhex(value)) for name, value in XXHASHS_OF_DATA.items()}
         for name, value in sums.items():
             header = f"x-amz-checksum-{name}"
             reply = self.put({header: value, "x-amz-sdk-checksum-algorithm": name.upper()})

@@ -26,7 +26,7 @@ _PART = _PASSED | _SUMMED
 _REST_S = 10  # before tokens are tried again
 _UNSIGNED = {"authorization", "content-length", "amz-sdk-invocation-id", "amz-sdk-request"}  # or added after it was signed
 _LATER = "verbena-later"  # where a Content-MD5 will be
-_CHECKSUMS = ("CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256")
+_CHECKSUMS = ("CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256", "SHA512", "MD5", "XXHASH64", "XXHASH3", "XXHASH128")
 
 
 class Acceleration:

@@ -160,7 +160,6 @@ TEST_F(Buckets, HeadersThatAskForWhatDoesNotExistAreRefused) {
   make_bucket();
   const Headers refused = {{"x-amz-server-side-encryption-context", "e30="},
                            {"x-amz-storage-class", "GLACIER"},
-                           {"x-amz-website-redirect-location", "/x"},
                            {"x-amz-write-offset-bytes", "0"}};
   for (const auto& header : refused) {
     const Reply r = put("k", "x", {header});

@@ -147,11 +147,8 @@ Result<std::vector<store::Checksum>> plan_copy_checksums(const Context& context,
       digests.want(checksum.algorithm);
     }
   }
-  if (const auto named = context.header("x-amz-checksum-algorithm")) {
-    const auto algorithm = parse_algorithm(*named);
-    if (!algorithm || *algorithm == Algorithm::md5) {
-      return fail(Errc::invalid_request, "Checksum algorithm provided is unsupported.");
-    }
+  VB_ASSIGN(const auto algorithm, read_checksum_algorithm(context));
+  if (algorithm) {
     const auto same = [&](const store::Checksum& c) { return c.algorithm == *algorithm; };
     const bool have = std::ranges::any_of(kept, same);
     std::erase_if(kept, [&](const store::Checksum& c) { return c.algorithm != *algorithm; });
@@ -162,12 +159,14 @@ Result<std::vector<store::Checksum>> plan_copy_checksums(const Context& context,
   return kept;
 }
 
-std::string copy_result_xml(std::string_view root, const std::string& etag, int64_t modified_us,
+// A part's checksum has no type of its own, so only an object's is told.
+std::string copy_result_xml(bool part, const std::string& etag, int64_t modified_us,
                             const std::vector<store::Checksum>& checksums) {
-  XmlWriter xml(root);
+  XmlWriter xml(part ? "CopyPartResult" : "CopyObjectResult");
   xml.element("LastModified", format_iso8601(modified_us));
   xml.quoted("ETag", etag);
   for (const auto& checksum : checksums) xml.element(checksum_element(checksum.algorithm), format_checksum(checksum));
+  if (!part && !checksums.empty()) xml.element("ChecksumType", "FULL_OBJECT");  // a copy is one body
   return xml.finish();
 }
 
@@ -196,13 +195,14 @@ Task<Result<void>> serve_copy_object(Context& context) {
   VB_CO_ASSIGN(const bool replace, replaces_metadata(context));
   VB_CO_ASSIGN(const bool replace_tags, replaces_tags(context));
   const auto wanted_class = context.header("x-amz-storage-class");
+  const auto redirect = context.header(redirect_header);
   const bool onto_itself = source.bucket == context.bucket && source.key == context.key && source.version_id.empty();
   VB_CO_ASSIGN(EncryptionWish wish, read_encryption(context));
   VB_CO_ASSIGN(wish, session_encryption(context.caller(), std::move(wish)));
   // Taking a customer's key off is a change of encryption, too, although the request asks for no other method.
   const bool re_encrypts = wish.method != Encryption::none ||
                            context.header("x-amz-copy-source-server-side-encryption-customer-algorithm").has_value();
-  if (!replace && !replace_tags && !wanted_class && !re_encrypts && onto_itself) {
+  if (!replace && !replace_tags && !wanted_class && !redirect && !re_encrypts && onto_itself) {
     co_return fail(Errc::invalid_request,
                    "This copy request is illegal because it is trying to copy an object to itself without changing the "
                    "object's metadata, storage class, website redirect location or encryption attributes.");
@@ -224,6 +224,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
     VB_CO_ASSIGN(info.headers, read_object_headers(context));
   } else {
     set_storage_class(info.headers, wanted_class.value_or("STANDARD"));  // never the source's (S3)
+    VB_CO_TRY(set_redirect(info.headers, redirect));                     // neither is this
   }
   settle_storage_class(info.headers, context.bucket);
   info.tags = from.tags;
@@ -237,7 +238,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   // The bytes are the same, so is their MD5; a multipart or RDMA entity tag says nothing of a single-part copy.
   VB_CO_ASSIGN(const Seal seal, co_await plan_seal(context.service, context.bucket, context.key, std::move(wish)));
   const bool keep_etag = is_md5(from.etag) && !seal.opaque_etag();
-  if (!keep_etag && !seal.opaque_etag()) digests.want(Algorithm::md5);
+  if (!keep_etag && !seal.opaque_etag()) digests.want_md5();
 
   VB_CO_ASSIGN(const Reservation room, co_await reserve_copy(context, from.size, 1));
   VB_CO_ASSIGN(auto writer,
@@ -255,7 +256,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   add_source_version(context, from);
   add_encryption_headers(context, info.attributes);
   if (may_expire(context)) co_await add_expiration_header(context, info);
-  context.reply_xml(copy_result_xml("CopyObjectResult", info.etag, info.modified_us, info.checksums));
+  context.reply_xml(copy_result_xml(/*part=*/false, info.etag, info.modified_us, info.checksums));
   co_return Result<void>();
 }
 
@@ -284,7 +285,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, own_key_prefix));
   VB_CO_ASSIGN(const Seal seal, part_seal(context.service, upload, customer));
   BodyDigests digests;
-  digests.want(Algorithm::md5);
+  digests.want_md5();
   digests.want(upload.checksum_algorithm.value_or(default_checksum));
   VB_CO_ASSIGN(const Reservation room, co_await reserve_copy(context, extent.length, 0));
   VB_CO_ASSIGN(auto writer, co_await context.service.store.create_part(context.bucket, context.key, upload_id, number,
@@ -301,7 +302,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   VB_CO_ASSIGN(part, co_await writer->commit(std::move(part), std::move(none)));
   add_source_version(context, reader->info());
   add_encryption_headers(context, encryption_attributes(upload.attributes));
-  context.reply_xml(copy_result_xml("CopyPartResult", part.etag, part.modified_us, part.checksums));
+  context.reply_xml(copy_result_xml(/*part=*/true, part.etag, part.modified_us, part.checksums));
   co_return Result<void>();
 }
 

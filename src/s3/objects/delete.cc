@@ -83,7 +83,6 @@ void note_deletion(LogEntry& log, const DeleteTarget& target, const Result<store
 // If-Match, x-amz-if-match-last-modified-time and x-amz-if-match-size.
 Result<store::CommitConditions> read_remove_conditions(const Context& context) {
   VB_ASSIGN(store::CommitConditions conditions, read_commit_conditions(context));
-  if (conditions.if_none_match) return fail(Errc::not_implemented, "If-None-Match is not implemented for deletes.");
   if (const auto header = context.header("x-amz-if-match-last-modified-time")) {
     conditions.if_modified_s = parse_http_date(*header);
     if (!conditions.if_modified_s) return fail(Errc::invalid_argument, "A condition on time is not a date.");

@@ -147,6 +147,7 @@ bool asks_for_bytes_alone(HeaderSpan headers) {
       case 't':
         return name != "transfer-encoding";
       case 'x':
+        if (name.starts_with("x-verbena-")) return false;
         return !name.starts_with("x-amz-") || std::ranges::find(said_of_the_caller, name) != said_of_the_caller.end();
       default:
         return true;

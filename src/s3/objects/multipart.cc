@@ -1,12 +1,14 @@
 // Multipart uploads: create, upload a part, abort.
 #include "s3/objects/multipart.h"
 
+#include "base/date.h"
 #include "s3/access/authorize.h"
 #include "s3/door_metrics.h"
 #include "s3/express/directory.h"
 #include "s3/headers.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
+#include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/lock.h"
 #include "s3/objects/put.h"
@@ -20,31 +22,23 @@ namespace {
 
 constexpr const char* bad_part_number = "Part number must be an integer between 1 and 10000, inclusive.";
 
-bool is_crc(Algorithm algorithm) {
-  return algorithm == Algorithm::crc32 || algorithm == Algorithm::crc32c || algorithm == Algorithm::crc64nvme;
-}
-
 // x-amz-checksum-algorithm and x-amz-checksum-type. Only CRCs can be combined into a full object's checksum, and
-// CRC64NVME has no composite form (AWS, "Checking object integrity").
+// CRC64NVME has no composite form: SHA, MD5 and XXHASH are COMPOSITE (AWS, "Checking object integrity").
 Result<void> read_upload_checksum(const Context& context, store::UploadInfo& upload) {
-  const auto named = context.header("x-amz-checksum-algorithm");
   const auto type = context.header("x-amz-checksum-type");
-  if (!named) {
+  VB_ASSIGN(const auto algorithm, read_checksum_algorithm(context));
+  if (!algorithm) {
     if (type) {
       return fail(Errc::invalid_request, "x-amz-checksum-type needs x-amz-checksum-algorithm.");
     }
     return {};
-  }
-  const auto algorithm = parse_algorithm(*named);
-  if (!algorithm || *algorithm == Algorithm::md5) {
-    return fail(Errc::invalid_request, "Checksum algorithm provided is unsupported.");
   }
   if (type && *type != "FULL_OBJECT" && *type != "COMPOSITE") {
     return fail(Errc::invalid_request, "Value for x-amz-checksum-type header is invalid.");
   }
   upload.checksum_algorithm = algorithm;
   upload.checksum_full_object = type ? *type == "FULL_OBJECT" : *algorithm == Algorithm::crc64nvme;
-  if (upload.checksum_full_object && !is_crc(*algorithm)) {
+  if (upload.checksum_full_object && !can_be_combined(*algorithm)) {
     return fail(Errc::invalid_request, "The FULL_OBJECT checksum type cannot be used with this checksum algorithm.");
   }
   if (!upload.checksum_full_object && *algorithm == Algorithm::crc64nvme) {
@@ -67,6 +61,43 @@ Result<void> match_upload_checksum(const store::UploadInfo& upload, PutRequest& 
   if (put.compute && differs(*put.compute)) return fail(Errc::invalid_request, "Checksum Type mismatch occurred.");
   put.compute = upload.checksum_algorithm;
   return {};
+}
+
+// x-amz-if-match-initiated-time of AbortMultipartUpload. False: the upload is gone, which is as good (S3). What is read
+// here holds when the upload goes: an upload's id is given once, and its time never changes.
+Task<Result<bool>> check_initiated(Context& context, const std::string& upload_id) {
+  const auto header = context.header("x-amz-if-match-initiated-time");
+  if (!header) co_return true;
+  const auto time_s = parse_http_date(*header);
+  if (!time_s) co_return fail(Errc::invalid_argument, "A condition on time is not a date.");
+  const auto upload = co_await context.service.store.upload(context.bucket, context.key, upload_id);
+  if (!upload && upload.error() == Errc::no_such_upload) co_return false;
+  VB_CO_TRY(upload);
+  if (upload->created_us / 1'000'000 == *time_s) co_return true;
+  context.error_fields.emplace_back("Condition", "x-amz-if-match-initiated-time");
+  co_return fail(Errc::precondition_failed, "abort: initiated time");
+}
+
+// If-Match and If-None-Match of CreateMultipartUpload, as minio-go sends them: they are judged when the upload is
+// begun, so that no part is sent in vain, and kept with it for when it is completed, which is when they count.
+Task<Result<void>> read_begin_conditions(Context& context, const BucketAccess& access, store::Attributes& kept) {
+  VB_CO_ASSIGN(const store::CommitConditions conditions, read_commit_conditions(context));
+  if (!conditions.if_match && !conditions.if_none_match) co_return Result<void>();
+  const ObjectName name{context.key, {}};
+  VB_CO_TRY(co_await authorize_conditions(context.service, context.caller(), access, name, conditions));
+  const auto there = co_await context.service.store.stat(context.bucket, context.key, "");
+  if (!there && there.error() != Errc::no_such_key) co_return std::unexpected(there.error());
+  const auto matches = [&](const std::string& tag) { return there && (tag == "*" || tag == there->etag); };
+  if (conditions.if_match && !matches(*conditions.if_match)) {
+    if (!there) co_return std::unexpected(there.error());
+    co_return fail(Errc::precondition_failed, "If-Match");
+  }
+  if (conditions.if_none_match && matches(*conditions.if_none_match)) {
+    co_return fail(Errc::precondition_failed, "If-None-Match");
+  }
+  if (conditions.if_match) kept.emplace_back(begun_if_match, *conditions.if_match);
+  if (conditions.if_none_match) kept.emplace_back(begun_if_none_match, *conditions.if_none_match);
+  co_return Result<void>();
 }
 
 }  // namespace
@@ -102,6 +133,7 @@ Task<Result<void>> serve_create_upload(Context& context) {
                     .lock = &upload.lock,
                     .headers = &upload.headers};
   VB_CO_ASSIGN(upload.attributes, authorize_new_object(context.service, context.caller(), *access, asked, wish));
+  VB_CO_TRY(co_await read_begin_conditions(context, *access, upload.attributes));
   VB_CO_ASSIGN(EncryptionWish encryption, read_encryption(context));
   VB_CO_ASSIGN(encryption, session_encryption(context.caller(), std::move(encryption)));
   VB_CO_ASSIGN(store::Attributes sealed,
@@ -181,9 +213,10 @@ Task<Result<void>> serve_upload_part(Context& context) {
 }
 
 Task<Result<void>> serve_abort_upload(Context& context) {
-  const auto upload_id = context.query.get_or_empty("uploadId");
+  const std::string upload_id(context.query.get_or_empty("uploadId"));
   VB_CO_TRY(co_await authorize_upload(context, action::abort_upload));
-  VB_CO_TRY(co_await context.service.store.abort_upload(context.bucket, context.key, upload_id));
+  VB_CO_ASSIGN(const bool there, co_await check_initiated(context, upload_id));
+  if (there) VB_CO_TRY(co_await context.service.store.abort_upload(context.bucket, context.key, upload_id));
   reply_no_content(context);
   co_return Result<void>();
 }

@@ -169,6 +169,19 @@ Task<Result<store::ObjectInfo>> completed_before(Context& context, const std::st
   co_return fail(Errc::no_such_upload, "complete");
 }
 
+// Conditions under which the upload was begun, where the request has none of its own. They are taken out of `made`,
+// which would else be the object's.
+void add_begun_conditions(const store::UploadInfo& upload, store::CommitConditions& conditions,
+                          store::Attributes& made) {
+  for (const auto& [name, condition] :
+       {std::pair(begun_if_match, &conditions.if_match), std::pair(begun_if_none_match, &conditions.if_none_match)}) {
+    const std::string* kept = store::find_attribute(upload.attributes, name);
+    if (kept == nullptr) continue;
+    if (!*condition) *condition = *kept;
+    made.emplace_back(name, "");
+  }
+}
+
 Result<void> reply_completed(Context& context, const store::ObjectInfo& info) {
   add_new_version_id(context.response, info.version_id);
   add_encryption_headers(context, info.attributes);
@@ -207,6 +220,7 @@ Task<Result<void>> serve_complete_upload(Context& context) {
   info.headers = upload->headers;
   info.attributes = completed_attributes(context.service, *upload, parts);
   info.attributes.emplace_back(upload_attribute, upload_id);
+  add_begun_conditions(*upload, conditions, info.attributes);
   VB_CO_ASSIGN(info.checksums, object_checksums(context, *upload, parts));
   VB_CO_ASSIGN(conditions.announcement, co_await announce_now(context.service, context.bucket, context.caller(),
                                                               EventCause::complete_upload, context.key));

@@ -183,7 +183,7 @@ Task<Result<void>> serve_post_object(Context& context) {
                       .form_signature = form_signature(form),
                       .arrived_us = context.arrived_us};
   as_put.caller.http = &put_context;
-  const auto refused = refuse_unimplemented_headers(put_context);
+  const auto refused = check_request_headers(put_context, RequestKind::post_object);
   context.error_fields = put_context.error_fields;
   VB_CO_TRY(refused);
   VB_CO_ASSIGN(PutRequest put, read_put_request(put_context, true));

@@ -1,6 +1,7 @@
 #include "s3/test_rig.h"
 
 #include "base/checksum.h"
+#include "base/text.h"
 
 namespace verbena::s3::test {
 namespace {
@@ -75,6 +76,31 @@ TEST_F(PostTest, AFormWithAFittingPolicyStoresItsFile) {
   EXPECT_EQ(got.body, "content");
   EXPECT_EQ(got.header("content-type"), "text/plain");
   EXPECT_EQ(got.header("x-amz-meta-colour"), "red");
+}
+
+TEST_F(PostTest, AFormsChecksumsAndRedirectAreThoseOfItsFile) {
+  for (const Algorithm algorithm : all_algorithms) {
+    const std::string name = "x-amz-checksum-" + lower(to_string(algorithm));
+    EXPECT_EQ(post_signed({{"key", "user/a"}, {name, base64_digest(algorithm, "other")}}).code, "BadDigest") << name;
+    const Reply r = post_signed({{"key", "user/a"}, {name, base64_digest(algorithm, "content")}});
+    EXPECT_EQ(r.status, 204) << name << r.body;
+    EXPECT_EQ(r.header(name), base64_digest(algorithm, "content"));
+  }
+  EXPECT_EQ(post_signed({{"key", "user/a"}, {"x-amz-checksum-crc16", "AAA="}}).code, "InvalidRequest");
+  Policy policy;
+  policy.conditions +=
+      R"(, ["starts-with", "$x-amz-website-redirect-location", ""], ["starts-with", "$x-amz-foo", ""])";
+  EXPECT_EQ(post_signed({{"key", "user/a"}, {"x-amz-website-redirect-location", "/there"}}, policy).status, 204);
+  EXPECT_EQ(call("HEAD", "/bucket/user/a").header("x-amz-website-redirect-location"), "/there");
+  EXPECT_EQ(post_signed({{"key", "user/b"}, {"x-amz-foo", "1"}}, policy).status, 501);
+  // What a form says stands in its fields: in the head it would not be looked at.
+  Headers fields = {{"key", "user/b"}};
+  for (auto& field : sign(document({}))) fields.push_back(field);
+  for (const Headers& head : {Headers{{"x-amz-checksum-sha256", base64_digest(Algorithm::sha256, "other")}},
+                              Headers{{"if-none-match", "*"}}, Headers{{"x-amz-acl", "private"}}}) {
+    EXPECT_EQ(post(body(fields), "multipart/form-data; boundary=XX", head).status, 501) << head.front().first;
+  }
+  EXPECT_EQ(call("HEAD", "/bucket/user/b").status, 404);
 }
 
 TEST_F(PostTest, TagsComeAsADocument) {

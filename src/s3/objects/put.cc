@@ -200,7 +200,7 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
                                        const PutRequest& request, memory::Source& body, Reservation& room) {
   Way* const way = way_of(caller.request_id);
   BodyDigests digests;
-  if (request.md5_etag || request.content_md5) digests.want(Algorithm::md5);
+  if (request.md5_etag || request.content_md5) digests.want_md5();
   for (const auto& checksum : request.expected) digests.want(checksum.algorithm);
   if (request.compute) digests.want(*request.compute);
   for (const Algorithm algorithm : request.continues) digests.want(algorithm);
