@@ -149,6 +149,23 @@ TEST_F(Buckets, AParameterThatNobodyKnowsIsIgnored) {
   EXPECT_EQ(call("DELETE", "/bucket/k?bucket=b&key=k&etag=%22e%22").status, 204);
 }
 
+TEST_F(Buckets, ANewBucketMayHaveTags) {
+  const auto document = [](const std::string& tags) {
+    return "<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">" + tags +
+           "</CreateBucketConfiguration>";
+  };
+  const std::string tags = "<Tags><Tag><Key>a</Key><Value>1</Value></Tag><Tag><Key>b</Key><Value/></Tag></Tags>";
+  EXPECT_EQ(call("PUT", "/one", {}, document(tags)).status, 200);
+  EXPECT_EQ(call("GET", "/one?tagging").count("<Tag>"), 2u);
+  EXPECT_EQ(call("PUT", "/two", {}, document("<Tags/>")).status, 200);
+  EXPECT_EQ(call("GET", "/two?tagging").code, "NoSuchTagSet");
+  EXPECT_EQ(call("PUT", "/three", {}, document("<Tags><Tag><Key>aws:a</Key><Value/></Tag></Tags>")).code, "InvalidTag");
+  EXPECT_EQ(call("HEAD", "/three").status, 404);
+  // Made again by its owner: what the document asks for is done.
+  EXPECT_EQ(call("PUT", "/two", {}, document(tags)).status, 200);
+  EXPECT_EQ(call("GET", "/two?tagging").element("Key"), "a");
+}
+
 TEST_F(Buckets, TagsAreSetWithoutAnAnswer) {
   make_bucket();
   const std::string tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
