@@ -13,6 +13,7 @@
 #include "s3/buckets/preflight.h"
 #include "s3/context.h"
 #include "s3/door_metrics.h"
+#include "s3/error_details.h"
 #include "s3/errors.h"
 #include "s3/express/directory.h"
 #include "s3/headers.h"
@@ -319,38 +320,6 @@ Result<const Operation*> resolve(Context& context) {
   return operation;
 }
 
-// Elements that AWS adds by code.
-void add_standard_fields(Context& context, Errc code) {
-  auto& fields = context.error_fields;
-  switch (code) {
-    case Errc::no_such_bucket:
-    case Errc::invalid_bucket_name:
-    case Errc::bucket_already_exists:
-    case Errc::bucket_already_owned_by_you:
-    case Errc::bucket_not_empty:
-      fields.emplace_back("BucketName", context.bucket);
-      break;
-    case Errc::precondition_failed:
-      if (fields.empty()) fields.emplace_back("Condition", context.header("if-match") ? "If-Match" : "If-None-Match");
-      break;
-    case Errc::no_such_key:
-    case Errc::corrupt_object:
-      fields.emplace_back("Key", context.key);
-      break;
-    case Errc::no_such_upload:
-      fields.emplace_back("UploadId", context.query.get_or_empty("uploadId"));
-      break;
-    case Errc::no_such_version:
-      fields.emplace_back("VersionId", context.query.get_or_empty("versionId"));
-      break;
-    case Errc::invalid_access_key_id:
-      fields.emplace_back("AWSAccessKeyId", context.caller().identity.access_key);
-      break;
-    default:
-      break;
-  }
-}
-
 // An error of a HEAD has no body to name the bucket's region in.
 void say_region_of_head(Context& context) {
   context.response.body.clear();
@@ -359,7 +328,7 @@ void say_region_of_head(Context& context) {
 }
 
 void fill_context_error(Context& context, const Error& error) {
-  add_standard_fields(context, error.code);
+  add_error_details(context, error.code);
   fill_error_with(context.response, error, context.request.raw_path, context.caller().request_id, context.error_fields);
   if (context.control) {
     context.response.body = control_error_xml(error, context.caller().request_id, context.error_fields);
@@ -481,8 +450,9 @@ Task<void> Router::refuse(Request& request, Error error, memory::Source& body, R
     context.bucket = address->bucket;
     co_await add_cors_headers(context);
   }
-  fill_error(response, error, request.raw_path, request.caller.request_id);
-  if (context.control) response.body = control_error_xml(error, request.caller.request_id, {});
+  const Headers details = refusal_details(request, error, service_.clock.now_s());
+  fill_error_with(response, error, request.raw_path, request.caller.request_id, details);
+  if (context.control) response.body = control_error_xml(error, request.caller.request_id, details);
   for (auto& header : context.error_headers) response.headers.push_back(std::move(header));
   if (request.method == "HEAD") say_region_of_head(context);
 }
