@@ -124,9 +124,12 @@ constexpr std::string_view express_actions[] = {
     "GetEncryptionConfiguration",
     "GetLifecycleConfiguration",
     "ListAllMyDirectoryBuckets",
+    "ListTagsForResource",
     "PutBucketPolicy",
     "PutEncryptionConfiguration",
     "PutLifecycleConfiguration",
+    "TagResource",
+    "UntagResource",
 };
 
 // In lower case. What Verbena has no value for counts as absent, as it does in AWS where the fact does not apply.

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "auth/claim.h"
+#include "auth/host.h"
 #include "base/date.h"
 #include "base/text.h"
 
@@ -22,7 +23,8 @@ constexpr std::string_view covered_arguments =
     "legal-hold lifecycle location logging metrics notification object-lock ownershipControls partNumber policy "
     "policyStatus position publicAccessBlock renameObject replication requestPayment response-cache-control "
     "response-content-disposition response-content-encoding response-content-language response-content-type "
-    "response-expires restore retention select session tagging torrent uploadId uploads versionId versioning versions "
+    "response-expires restore retention select session tagKeys tagging torrent uploadId uploads versionId versioning "
+    "versions "
     "website ";
 
 bool is_covered(const std::string& name) {
@@ -113,9 +115,7 @@ std::string amz_lines(const RequestView& request, std::span<const QueryArgument>
 }
 
 std::string bucket_of_host(const RequestView& request, std::string_view domain) {
-  std::string host = lower(header_or_argument(request, {}, false, "host"));
-  const size_t colon = host.rfind(':');
-  if (colon != std::string::npos && host.find(']', colon) == std::string::npos) host.resize(colon);
+  const std::string host = host_name(header_or_argument(request, {}, false, "host"));
   return std::string(virtual_bucket(host, domain));
 }
 

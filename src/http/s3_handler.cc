@@ -1,5 +1,6 @@
 #include "http/s3_handler.h"
 
+#include "auth/host.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "http/health.h"
@@ -38,15 +39,9 @@ std::string_view header_of(const Exchange& exchange, std::string_view wanted) {
   return {};
 }
 
-// "Bucket.S3.Example.com:9000" -> "bucket.s3.example.com"; "[::1]:9000" -> "[::1]".
 std::string host_of(const s3::Headers& headers) {
   for (const auto& [name, value] : headers) {
-    if (name != "host") continue;
-    std::string_view host = value;
-    const size_t colon = host.rfind(':');
-    const size_t bracket = host.rfind(']');
-    if (colon != std::string::npos && (bracket == std::string::npos || colon > bracket)) host = host.substr(0, colon);
-    return lower(host);
+    if (name == "host") return auth::host_name(value);
   }
   return {};
 }

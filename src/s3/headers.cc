@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/date.h"
+#include "base/text.h"
 #include "s3/names.h"
 
 namespace verbena::s3 {
@@ -85,16 +86,16 @@ Result<void> check_value(Context& context, RequestKind kind, std::string_view na
 
 bool is_system_header(std::string_view name) { return std::ranges::find(system_headers, name) != system_headers.end(); }
 
+// Codings have no case (RFC 9110 section 8.4.1); those that stay are kept as they came.
 std::string without_aws_chunked(std::string_view encodings) {
-  if (encodings.find("aws-chunked") == std::string_view::npos) return std::string(encodings);
+  constexpr std::string_view chunked = "aws-chunked";
+  if (lower(encodings).find(chunked) == std::string::npos) return std::string(encodings);
   std::string kept;
   while (!encodings.empty()) {
     const size_t cut = std::min(encodings.find(','), encodings.size());
-    std::string_view one = encodings.substr(0, cut);
+    const std::string_view one = trim(encodings.substr(0, cut));
     encodings.remove_prefix(std::min(cut + 1, encodings.size()));
-    while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
-    while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
-    if (one.empty() || one == "aws-chunked") continue;
+    if (one.empty() || lower(one) == chunked) continue;
     if (!kept.empty()) kept += ',';
     kept += one;
   }

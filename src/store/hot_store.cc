@@ -340,6 +340,12 @@ Task<Result<BucketAndDocuments>> HotStore::bucket_and_documents(std::string_view
 Task<Result<void>> HotStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
   return below_.set_document(bucket, name, std::move(bytes));
 }
+
+Task<Result<void>> HotStore::replace_document(std::string_view bucket, std::string_view name, Document was,
+                                              std::string bytes) {
+  return below_.replace_document(bucket, name, std::move(was), std::move(bytes));
+}
+
 Task<Result<void>> HotStore::remove_document(std::string_view bucket, std::string_view name) {
   return below_.remove_document(bucket, name);
 }

@@ -390,6 +390,10 @@ class Store {
   // invalid_argument (name, or one document too many), too_large; limit_exceeded: the owner's buckets have documents of
   // documents_bytes_max together.
   virtual Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) = 0;
+  // The same where the document is still `was` (null: there is none of that name), for a change of what was read;
+  // precondition_failed where it is another by now.
+  virtual Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
+                                              std::string bytes) = 0;
   // Succeeds for a document that does not exist.
   virtual Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) = 0;
 

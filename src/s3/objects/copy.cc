@@ -58,8 +58,21 @@ Result<CopySource> parse_copy_source(std::string_view text) {
   return source;
 }
 
+// An error about the source names the source, not the object that the request would have made.
+void describe_source(Context& context, const CopySource& source, const Error& error) {
+  auto& fields = context.error_fields;
+  if (error == Errc::no_such_bucket || error == Errc::invalid_bucket_name) {
+    fields.emplace_back("BucketName", source.bucket);
+  } else if (error == Errc::no_such_key || error == Errc::corrupt_object) {
+    fields.emplace_back("Key", source.key);
+  } else if (error == Errc::no_such_version) {
+    fields.emplace_back("Key", source.key);
+    fields.emplace_back("VersionId", source.version_id);
+  }
+}
+
 // The source with its conditions met. A copy that must not happen is 412 whichever condition says so.
-Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context, const CopySource& source) {
+Task<Result<std::shared_ptr<store::ObjectReader>>> find_source(Context& context, const CopySource& source) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
   if (const auto expected = context.header("x-amz-source-expected-bucket-owner")) {
     VB_CO_TRY(co_await check_expected_owner(context.service, source.bucket, *expected));
@@ -84,6 +97,12 @@ Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context,
     co_return fail(Errc::precondition_failed, met.error().context);
   }
   co_return reader;
+}
+
+Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context, const CopySource& source) {
+  auto opened = co_await find_source(context, source);
+  if (!opened) describe_source(context, source, opened.error());
+  co_return opened;
 }
 
 // A copy shows the tags that it takes along.

@@ -85,7 +85,8 @@ Result<void> fill_object_response(Context& context, const store::ObjectInfo& inf
   if (context.header("x-amz-checksum-mode") == "ENABLED") {
     // Of the bytes that go out: a whole object or a whole part. A range has none.
     if (request.part_number && parts) {
-      add_part_checksum_headers(context.response, info, static_cast<size_t>(*request.part_number) - 1);
+      const auto part = std::ranges::find(info.parts, *request.part_number, &store::PartInfo::number);
+      add_part_checksum_headers(context.response, info, static_cast<size_t>(part - info.parts.begin()));
     } else if (!extent.partial || extent.length == info.size) {
       add_checksum_headers(context.response, info.checksums);
     }

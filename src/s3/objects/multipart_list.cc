@@ -76,7 +76,8 @@ Task<Result<void>> serve_list_parts(Context& context) {
   xml.element("StorageClass", storage_class(upload.headers));
   write_checksum_kind(xml, upload);
   xml.element("PartNumberMarker", marker);
-  if (page.truncated) xml.element("NextPartNumberMarker", page.next_part_number_marker);
+  // The last part told, whether or not there are more; 0 where none was.
+  xml.element("NextPartNumberMarker", page.parts.empty() ? 0 : page.parts.back().number);
   xml.element("MaxParts", max_parts);
   xml.element("IsTruncated", page.truncated);
   for (const auto& part : page.parts) write_part(xml, part);

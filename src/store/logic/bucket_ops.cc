@@ -71,9 +71,15 @@ Change remove_bucket_change(Buckets& buckets, std::shared_ptr<const Bucket> buck
   return {.judge = std::move(judge), .bucket = nullptr, .place = {bucket->id}};
 }
 
-Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string name, Document document) {
-  auto judge = [bucket, name, document](Transaction& transaction) -> Result<void> {
+Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string name, Document document,
+                           std::optional<Document> was) {
+  auto judge = [bucket, name, document, was](Transaction& transaction) -> Result<void> {
     VB_ASSIGN(const BucketRecord record, check_bucket(transaction, *bucket));
+    if (was) {
+      VB_ASSIGN(const auto now, find_row(transaction, Table::meta, keys::document(bucket->id, name)));
+      const bool same = *was == nullptr ? !now : now && *now == **was;
+      if (!same) return fail(Errc::precondition_failed, "document: another one by now");
+    }
     if (!bucket->documents.has_room(name)) return fail(Errc::invalid_argument, "document: too many in this bucket");
     transaction.put(Table::meta, keys::document(bucket->id, name), *document);
     fence_rules(transaction, record, name);

@@ -226,8 +226,11 @@ Task<Result<BucketAndDocuments>> EngineStore::bucket_and_documents(std::string_v
   co_return all;
 }
 
-Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
-  auto context = context_;
+namespace {
+
+// `was`: what the document must still be; nullopt: it may be anything.
+Task<Result<void>> write_document(std::shared_ptr<Context> context, std::string_view bucket, std::string_view name,
+                                  std::optional<Document> was, std::string bytes) {
   VB_CO_TRY(check_document(name, bytes));
   VB_CO_BUCKET(auto found, context, bucket);
   const DocumentRoom room(found->documents, name, bytes.size());
@@ -235,7 +238,19 @@ Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::strin
     co_return fail(Errc::limit_exceeded, "The configurations of all your buckets together are too large.");
   }
   auto document = std::make_shared<const std::string>(std::move(bytes));
-  co_return co_await context->rows->commit(set_document_change(found, std::string(name), std::move(document)));
+  co_return co_await context->rows->commit(
+      set_document_change(found, std::string(name), std::move(document), std::move(was)));
+}
+
+}  // namespace
+
+Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
+  return write_document(context_, bucket, name, std::nullopt, std::move(bytes));
+}
+
+Task<Result<void>> EngineStore::replace_document(std::string_view bucket, std::string_view name, Document was,
+                                                 std::string bytes) {
+  return write_document(context_, bucket, name, std::move(was), std::move(bytes));
 }
 
 Task<Result<void>> EngineStore::remove_document(std::string_view bucket, std::string_view name) {

@@ -38,6 +38,8 @@ class EngineStore : public Store, public ChangeFeeds {
   Task<Result<BucketAndDocuments>> bucket_and_documents(std::string_view bucket,
                                                         std::span<const std::string_view> names) override;
   Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
+  Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
+                                      std::string bytes) override;
   Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                    std::string_view version_id = {}) override;

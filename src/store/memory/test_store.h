@@ -43,6 +43,9 @@ class TestStore : private HasClock, public MemoryStore {
   std::function<bool(std::string_view)> is_hot;  // which keys' objects lie in memory; empty: none
   std::atomic<size_t> writers_made{0};           // of objects, by create()
   std::function<Task<>()> before_update;         // happens once, between the request for a change and the change
+  // Likewise, of an upload: before its parts are looked at, and before it is completed.
+  std::function<void()> before_parts, before_completion;
+  std::function<void()> before_replacement;  // likewise, of a document that is to be still the same
   int64_t now_us() const { return clock.now_us(); }
 
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
@@ -93,10 +96,21 @@ class TestStore : private HasClock, public MemoryStore {
   Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
                                            std::vector<PartInfo> parts, ObjectInfo info,
                                            CommitConditions conditions) override {
+    if (const auto happens = std::exchange(before_completion, nullptr)) happens();
     clock.step();
     replaced(Name{bucket, key});
     return MemoryStore::complete_upload(bucket, key, upload_id, std::move(parts), std::move(info),
                                         std::move(conditions));
+  }
+  Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
+                                      std::string bytes) override {
+    if (const auto happens = std::exchange(before_replacement, nullptr)) happens();
+    return MemoryStore::replace_document(bucket, name, std::move(was), std::move(bytes));
+  }
+  Task<Result<PartPage>> list_parts(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                    int after_part, int max_parts) override {
+    if (const auto happens = std::exchange(before_parts, nullptr)) happens();
+    return MemoryStore::list_parts(bucket, key, upload_id, after_part, max_parts);
   }
   Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
                                   ObjectChange change) override {

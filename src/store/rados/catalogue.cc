@@ -446,7 +446,14 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, UnderWay::Making& 
       gone.insert(name);
     }
   }
-  Registry::Fill fill = [&sets, &gone](librados::ObjectWriteOperation& op) {
+  // Documents change without the epoch, so those that the judge looked at are compared; for omap_cmp none is an empty
+  // one.
+  std::map<std::string, std::pair<Buffer, int>> seen;
+  for (const auto& [name, row] : rows.documents()) {
+    seen.emplace(name, std::pair(to_buffer(row.value_or("")), LIBRADOS_CMPXATTR_OP_EQ));
+  }
+  Registry::Fill fill = [&sets, &gone, &seen](librados::ObjectWriteOperation& op) {
+    if (!seen.empty()) op.omap_cmp(seen, nullptr);
     if (!gone.empty()) op.omap_rm_keys(gone);
     if (!sets.empty()) op.omap_set(sets);
   };

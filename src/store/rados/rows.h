@@ -36,6 +36,8 @@ class Rows final : public View {
   void ask_guard() { guard_asked_ = true; }
   // The key's guard as it is stored, empty where there is none; nullopt: not fetched.
   const std::optional<std::string>& guard() const { return guard_; }
+  // The bucket's documents that were asked for, as they are stored; nullopt: there is none of that name.
+  const std::map<std::string, std::optional<std::string>>& documents() const { return documents_; }
   void forget();  // all but which bucket
 
   const Place& place() const { return place_; }
