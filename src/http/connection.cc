@@ -83,6 +83,7 @@ Task<Connection::Next> Connection::exchanges() {
     }
     reading_.large.reset();
     if (*head == nobody) co_return Next::close;
+    exchanging_ = *head == 0;
     std::optional<Task<Next>> rest = *head == 0 ? exchange() : refuse(*head);
     if (rest) next = co_await std::move(*rest);
     note_socket_event();  // pipelined requests need no read
@@ -94,6 +95,8 @@ void Connection::begin_exchange() {
   response_ = nullptr;
   declared_ = bytes_out_ = 0;
   begun_ = finished_ = close_requested_ = keep_alive_ = false;
+  served_ = served_ || exchanging_;
+  exchanging_ = false;
   reading_ = {};
   wire_.hold_to_rate(0, {});
 }
@@ -194,7 +197,27 @@ Task<Connection::Next> Connection::refuse(int status) {
   co_return Next::linger;
 }
 
+// A wait for the client says by its deadline when it began.
+Connection::Standing Connection::standing() const {
+  if (leaving_) return {Shown::signed_busy, arrived_};
+  if (lingers_) return {Shown::nothing, arrived_};
+  if (exchanging_) return {signed_ ? Shown::signed_busy : Shown::busy, arrived_};
+  const Limits& limits = listener_->limits();
+  if (!served_) return {Shown::nothing, reading_.deadline ? *reading_.deadline - limits.header_timeout : arrived_};
+  const Deadline until = wire_.deadline();
+  const Deadline since = until == Deadline::max() ? arrived_ : until - limits.idle_timeout;
+  if (signed_) return {Shown::signed_idle, since};
+  if (reading_.deadline) return {Shown::nothing, *reading_.deadline - limits.header_timeout};
+  return {Shown::idle, since};
+}
+
+void Connection::leave() {
+  leaving_ = true;
+  wire_.cancel();
+}
+
 Task<void> Connection::linger() {
+  lingers_ = true;
   wire_.shutdown_send();
   wire_.hold_to_rate(0, {});  // it may be here because it was slow
   const Deadline end = deadline_in(linger_total);
