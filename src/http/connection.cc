@@ -16,6 +16,7 @@ namespace {
 // for a while after the answer (RFC 9112 section 9.6).
 constexpr std::chrono::seconds linger_total{30};
 constexpr std::chrono::seconds linger_silence{5};
+constexpr std::chrono::seconds fresh_for{1};
 
 Errc code_of(int status) {
   switch (status) {
@@ -198,17 +199,24 @@ Task<Connection::Next> Connection::refuse(int status) {
 }
 
 // A wait for the client says by its deadline when it began.
-Connection::Standing Connection::standing() const {
+Connection::Standing Connection::standing(Deadline now) const {
   if (leaving_) return {Shown::signed_busy, arrived_};
   if (lingers_) return {Shown::nothing, arrived_};
   if (exchanging_) return {signed_ ? Shown::signed_busy : Shown::busy, arrived_};
   const Limits& limits = listener_->limits();
-  if (!served_) return {Shown::nothing, reading_.deadline ? *reading_.deadline - limits.header_timeout : arrived_};
-  const Deadline until = wire_.deadline();
-  const Deadline since = until == Deadline::max() ? arrived_ : until - limits.idle_timeout;
-  if (signed_) return {Shown::signed_idle, since};
-  if (reading_.deadline) return {Shown::nothing, *reading_.deadline - limits.header_timeout};
-  return {Shown::idle, since};
+  Standing standing{Shown::nothing, arrived_};
+  if (reading_.deadline) {
+    standing.since = *reading_.deadline - limits.header_timeout;
+  } else if (served_) {
+    if (const Deadline until = wire_.deadline(); until != Deadline::max()) standing.since = until - limits.idle_timeout;
+    standing.shown = Shown::idle;
+  }
+  if (signed_) {
+    standing.shown = Shown::signed_idle;
+  } else if (now - standing.since < fresh_for) {
+    standing.shown = Shown::fresh;
+  }
+  return standing;
 }
 
 void Connection::leave() {

@@ -31,6 +31,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   enum class Shown : uint8_t {
     nothing,      // not a whole request head yet; or what is left is to read what nobody wants
     idle,         // after requests that nobody has signed
+    fresh,        // one of these two for less than a second: who means it has shown more by then
     busy,         // a request that nobody has signed (yet) is served
     signed_idle,  // after requests of which one was signed
     signed_busy,  // one of those is served, or the connection goes already
@@ -40,7 +41,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
     Deadline since{};
     auto operator<=>(const Standing&) const = default;
   };
-  Standing standing() const;
+  Standing standing(Deadline now) const;
   void leave();  // for another to get in
 
   // Exchange

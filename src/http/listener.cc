@@ -239,9 +239,10 @@ void ListenerState::yield(size_t count, ConnectionRoom::Need need) {
   std::vector<Candidate> candidates;
   const auto furthest = need == ConnectionRoom::Need::full ? Connection::Shown::signed_idle : Connection::Shown::idle;
   const size_t looks = std::min(connections_.size(), looks_at_once);
+  const Deadline now = SteadyClock::now();
   auto end = connections_.begin();
   for (size_t i = 0; i < looks; ++i, ++end) {
-    const auto standing = (*end)->standing();
+    const auto standing = (*end)->standing(now);
     if (standing.shown <= furthest) candidates.push_back({standing, *end});
   }
   connections_.splice(connections_.end(), connections_, connections_.begin(), end);
