@@ -21,6 +21,7 @@
 #include "base/date.h"
 #include "base/fd.h"
 #include "base/text.h"
+#include "http/access_log_history.h"
 #include "observe/request_watch.h"
 
 namespace verbena::admin {
@@ -42,7 +43,7 @@ constexpr size_t time_chars = 24;
 
 constexpr const char* texts[] = {"door",   "peer", "principal", "access_key", "action", "path",
                                  "bucket", "key",  "version",   "error",      "id"};
-constexpr const char* numbers[] = {"status", "bytes_in", "bytes_out", "rdma_bytes", "duration_us"};
+constexpr const char* numbers[] = {"status", "bytes_in", "bytes_out", "rdma_bytes", "duration_us", "items", "of_items"};
 
 std::string_view text_of(const Json& line, const char* name) {
   const auto found = line.find(name);
@@ -299,8 +300,8 @@ Result<AuditPage> search_audit(const std::string& path, unsigned files_max, cons
   Search search(filter, bounds, stopping);
   // Files may move on by a name while they are read: none is looked at twice.
   std::set<FileId> seen;
-  for (unsigned n = 0; n <= files_max; ++n) {
-    const std::string name = n == 0 ? path : path + "." + std::to_string(n);
+  for (unsigned n = 0; n <= files_max + 1; ++n) {
+    const std::string name = n == 0 ? path : n <= files_max ? path + "." + std::to_string(n) : http::kept_path(path);
     struct stat status{};
     const Fd fd = open_log(name, status, search.page.problems);
     if (!fd) continue;

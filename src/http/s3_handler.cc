@@ -54,23 +54,25 @@ auth::RequestView view_of(const Exchange& exchange) {
   return {exchange.method(), exchange.path(), exchange.query(), views};
 }
 
-Result<auth::Verified> authenticate(const Context& context, const Exchange& exchange) {
+Result<auth::Verified> authenticate(const Context& context, Exchange& exchange) {
   // Browsers ask before a presigned request by its URL, whose signature is of another method: a preflight has no
   // caller.
   if (exchange.method() == "OPTIONS") return auth::Verified();
   const auth::RequestView view = view_of(exchange);
   if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
   auto verified = context.verifier.verify(view);
+  if (verified && !verified->identity.anonymous) exchange.vouch();
   if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
   return verified;
 }
 
 // IAM and STS sign the body of a call, so it has to be read whole before the signature can be checked.
-Result<auth::Verified> authenticate_call(const Context& context, const Exchange& exchange, std::string_view body) {
+Result<auth::Verified> authenticate_call(const Context& context, Exchange& exchange, std::string_view body) {
   const std::string hash = to_hex(as_bytes(sha256(as_bytes(body))));
   const auth::RequestView view = view_of(exchange);
   if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
   auto verified = context.verifier.verify_call(view, hash);
+  if (verified) exchange.vouch();
   if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
   return verified;
 }

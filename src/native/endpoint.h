@@ -70,9 +70,9 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   }
   void begin_read_ahead(ClientLoad& client) { ++readers_, ++client.readers; }
   void end_read_ahead(ClientLoad& client) { --readers_, --client.readers; }
-  // One item of a batch, for the access log.
-  void note_item(const Op& op, const s3::GetRequest& request, Errc code, uint64_t bytes, uint64_t rdma_bytes) const;
-  void note_write(const Op& op, std::string_view bucket, std::string_view key, std::string_view version, Errc code,
+  // One item of a batch, for the access log. Items that the caller has no right to are summed up when it ends.
+  void note_item(Op& op, const s3::GetRequest& request, Errc code, uint64_t bytes, uint64_t rdma_bytes) const;
+  void note_write(Op& op, std::string_view bucket, std::string_view key, std::string_view version, Errc code,
                   uint64_t bytes, uint64_t rdma_bytes) const;
 
   size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }  // any thread

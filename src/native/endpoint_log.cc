@@ -82,6 +82,17 @@ s3::Verb verb_of(wire::Type type) {
   }
 }
 
+// Counts the item. True: it is refused, and has its place in the batch's own line.
+bool sums_up(Op& op, std::string_view bucket, std::string_view key, Errc code) {
+  Op::Noted& noted = op.noted;
+  ++noted.items;
+  if (code != Errc::access_denied) return false;
+  if (noted.refused++ != 0) return true;
+  noted.bucket = bucket;
+  noted.key = key;
+  return true;
+}
+
 }  // namespace
 
 void Endpoint::measure(const Op& op) const {
@@ -111,6 +122,7 @@ void Endpoint::begin_note(Op& op) const {
   const bool alone = !wire::is_batch(static_cast<wire::Type>(op.header.type));
   noted.traced = tracer != nullptr && alone ? tracer->begin(of_caller, op.began) : observe::Traced();
   noted.rdma_bytes = 0;
+  noted.items = noted.refused = 0;
   noted.version.clear();
   switch (static_cast<wire::Type>(op.header.type)) {
     case wire::Type::get:
@@ -144,18 +156,26 @@ void Endpoint::begin_note(Op& op) const {
 void Endpoint::note(const Op& op) const {
   http::AccessLine line;
   if (action_of(op.header).empty()) return;  // of the session's own making
-  // Of a batch, the items have been noted; without any, this is a refusal.
-  if (wire::is_batch(static_cast<wire::Type>(op.header.type)) && op.outcome == Errc::ok) return;
+  // Of a batch, the items have been noted, but for those that were refused; without any, this is a refusal.
+  const bool batch = wire::is_batch(static_cast<wire::Type>(op.header.type));
+  const bool sum = batch && op.noted.refused != 0;
+  if (batch && !sum && op.outcome == Errc::ok) return;
   tell_caller(line, op.caller);
-  tell_outcome(line, op.outcome);
+  tell_outcome(line, sum ? Errc::access_denied : op.outcome);
+  if (sum) {
+    line.items = op.noted.refused;
+    line.of_items = op.noted.items;
+  }
   line.time_us = op.noted.time_us;
   line.action = action_of(op.header);
   line.bucket = op.noted.bucket;
   line.key = op.noted.key;
   line.version = op.noted.version;
-  line.bytes_in = op.noted.bytes_in;
-  line.bytes_out = op.noted.bytes_out;
-  line.rdma_bytes = op.noted.rdma_bytes;
+  if (!sum) {  // what others of the batch have moved stands in their lines
+    line.bytes_in = op.noted.bytes_in;
+    line.bytes_out = op.noted.bytes_out;
+    line.rdma_bytes = op.noted.rdma_bytes;
+  }
   const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - op.noted.began);
   line.duration_us = taken.count();
   observe::tell_way(line, op.noted.way);
@@ -173,16 +193,17 @@ void Endpoint::note_refusal(const Lane& lane, const wire::Header& header, Errc c
   door_->tell(line);
 }
 
-void Endpoint::note_item(const Op& op, const s3::GetRequest& request, Errc code, uint64_t bytes,
-                         uint64_t rdma_bytes) const {
+void Endpoint::note_item(Op& op, const s3::GetRequest& request, Errc code, uint64_t bytes, uint64_t rdma_bytes) const {
+  if (sums_up(op, request.bucket, request.key, code)) return;
   http::AccessLine line;
   line.bytes_out = bytes;
   line.rdma_bytes = rdma_bytes;
   note_line(op, line, request.bucket, request.key, request.version_id, code);
 }
 
-void Endpoint::note_write(const Op& op, std::string_view bucket, std::string_view key, std::string_view version,
-                          Errc code, uint64_t bytes, uint64_t rdma_bytes) const {
+void Endpoint::note_write(Op& op, std::string_view bucket, std::string_view key, std::string_view version, Errc code,
+                          uint64_t bytes, uint64_t rdma_bytes) const {
+  if (sums_up(op, bucket, key, code)) return;
   http::AccessLine line;
   line.bytes_in = bytes;
   line.rdma_bytes = rdma_bytes;

@@ -85,6 +85,7 @@ struct Op {
     SteadyClock::time_point began;
     std::string bucket, key, version;
     uint64_t bytes_in = 0, bytes_out = 0, rdma_bytes = 0;
+    uint32_t items = 0, refused = 0;  // of a batch, so far; the refused ones share a line that names their first
   } noted;
 
   bool is_noted() const { return noted.of == began; }

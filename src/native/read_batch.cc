@@ -3,6 +3,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include "base/ticks.h"
 #include "memory/budget.h"
 #include "native/batch_check.h"
 #include "native/endpoint.h"
@@ -78,7 +79,7 @@ void ReadBatch::reset(Op& op, size_t reply_head_size) {
   full_ = late_ = failed_ = publishing_ = false;
   const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
   until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
-  taken_ = told_ = running_ = looked_at_ = clock_seen_at_ = 0;
+  taken_ = told_ = running_ = looked_at_ = 0;
   group_.next = group_.end = 0;
   has_ahead_ = false;
   traffic_.fill({});
@@ -129,15 +130,10 @@ bool ReadBatch::still_allowed() {
 }
 
 bool ReadBatch::has_had_its_turn() {
-  constexpr size_t between_looks = 7;  // at the clock
   if (moved_ >= turn_bytes || looked_at_ >= turn_items) return true;
-  if (looked_at_ == 0) {
-    turn_until_ = deadline_in(turn_time);
-    clock_seen_at_ = 0;
-  }
-  if (looked_at_ - clock_seen_at_ < between_looks) return false;
-  clock_seen_at_ = looked_at_;
-  return SteadyClock::now() >= turn_until_;
+  if (looked_at_ == 0) turn_began_ = ticks();
+  constexpr auto turn_ns = static_cast<uint64_t>(std::chrono::nanoseconds(turn_time).count());
+  return ns_between(turn_began_, ticks()) >= turn_ns;
 }
 
 // Goes on until something has to be waited for: an item (its index), or the turn of others.

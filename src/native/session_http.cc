@@ -92,6 +92,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   // The body is hashed into the signature, so that the nonce and the wishes are the signer's own.
   VB_CO_ASSIGN(const auto verified, http::verify_signed(door.verifier, exchange, door.options.guesses));
   who = verified.identity;
+  exchange.vouch();
   if (verified.payload != auth::Payload::sha256) {
     co_return fail(Errc::missing_signed_header, "native: a session request needs x-amz-content-sha256 of its body");
   }

@@ -159,6 +159,9 @@ struct RemoveRequest {
   CommitConditions conditions{};
   bool bypass_governance = false;  // the caller may and wants to remove what is under governance
   RemovalGroundsPtr grounds{};     // precondition_failed where they no longer hold
+  // A delete marker may be added where no object is hidden by it, so that the bucket holds one row more and nothing
+  // less. False: quota_exceeded in that case, whatever else is removed as always.
+  bool may_add_marker = true;
 };
 struct Removed {
   std::string version_id;      // of the delete marker that was made, or of the version that went; as in ObjectInfo

@@ -4,6 +4,8 @@
 #include "base/date.h"
 #include "base/turns.h"
 #include "s3/access/authorize.h"
+#include "s3/access/quota.h"
+#include "s3/document_reading.h"
 #include "s3/errors.h"
 #include "s3/events/announce.h"
 #include "s3/names.h"
@@ -31,8 +33,21 @@ store::CommitConditions conditions_of(const DeleteTarget& target) {
   return conditions;
 }
 
+// The one way to a removal, of every door. A removal without a version may make a delete marker.
+Task<Result<store::Removed>> remove_with_room(Service& service, BucketAccessPtr access, std::string key,
+                                              store::RemoveRequest request) {
+  MarkerRoom room;
+  if (request.version_id.empty() && access->has_quota()) {
+    VB_CO_ASSIGN(room, co_await reserve_marker(service, *access));
+    request.may_add_marker = room.may_add;
+  }
+  auto removed = co_await service.store.remove(access->name, key, std::move(request));
+  if (!removed && removed.error() == Errc::quota_exceeded) count_marker_refusal();
+  co_return removed;
+}
+
 // Owns its target: it may outlive the request that started it, which has authorized it.
-Task<Result<store::Removed>> delete_target(Service& service, std::string bucket, DeleteTarget target,
+Task<Result<store::Removed>> delete_target(Service& service, BucketAccessPtr access, DeleteTarget target,
                                            Result<bool> bypass_governance, store::AnnouncementPtr announcement) {
   VB_CO_TRY(bypass_governance);
   VB_CO_TRY(check_key(target.key));
@@ -41,7 +56,7 @@ Task<Result<store::Removed>> delete_target(Service& service, std::string bucket,
   request.bypass_governance = *bypass_governance;
   request.conditions = conditions_of(target);
   request.conditions.announcement = std::move(announcement);
-  co_return co_await service.store.remove(bucket, target.key, std::move(request));
+  co_return co_await remove_with_room(service, std::move(access), std::move(target.key), std::move(request));
 }
 
 // Whether the removal may go on, and whether past a retention under governance when that is wanted.
@@ -69,7 +84,8 @@ void write_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<stor
 }
 
 void note_deletion(LogEntry& log, const DeleteTarget& target, const Result<store::Removed>& outcome) {
-  LogEntry::Deletion deletion{target.key, target.version_id.value_or(""), {}};
+  LogDeletion deletion{.key = target.key, .version_id = {}, .error_code = {}};
+  if (target.version_id) deletion.version_id = *target.version_id;
   if (!outcome) {
     const auto form = error_form(outcome.error().code);
     deletion.error_code = form.code;
@@ -77,7 +93,7 @@ void note_deletion(LogEntry& log, const DeleteTarget& target, const Result<store
   } else if (outcome->delete_marker) {
     deletion.version_id = outcome->version_id;
   }
-  log.deletions.push_back(std::move(deletion));
+  log.log.add_deletion(log, deletion);
 }
 
 // If-Match, x-amz-if-match-last-modified-time and x-amz-if-match-size.
@@ -106,7 +122,7 @@ Task<Result<store::Removed>> delete_object(Service& service, const Caller& calle
   const ObjectName name{key, request.version_id};
   VB_CO_TRY(co_await authorize_conditions(service, caller, *access, name, request.conditions));
   request.conditions.announcement = announce(service, *access, caller, EventCause::remove, key);
-  co_return co_await service.store.remove(bucket, key, std::move(request));
+  co_return co_await remove_with_room(service, access, key, std::move(request));
 }
 
 Task<Result<void>> serve_delete_object(Context& context) {
@@ -130,7 +146,7 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   VB_CO_TRY(co_await could_act_on_some(context, action::delete_object));
   VB_CO_TRY(require_digest(context));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
-  VB_CO_ASSIGN(const DeleteDocument document, parse_delete(text));
+  VB_CO_ASSIGN(const DeleteDocument document, co_await read_beside(text, parse_delete));
   // The answer names every key again.
   VB_CO_TRY(co_await reserve_answer(context, text.size() + document.targets.size() * outcome_bytes));
   VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));  // it may have taken a while
@@ -156,11 +172,12 @@ Task<Result<void>> serve_delete_objects(Context& context) {
         if (!met) may = std::unexpected(met.error());
       }
       auto told = announce(context.service, *access, context.caller(), EventCause::remove, target.key);
-      pending.emplace_back(executor, delete_target(context.service, context.bucket, target, may, std::move(told)));
+      pending.emplace_back(executor, delete_target(context.service, access, target, may, std::move(told)));
     }
     Pending<store::Removed> first = std::move(pending.front());
     pending.pop_front();
     const auto outcome = co_await first.wait();
+    if (turns.due()) co_await turns.pass();
     write_outcome(xml, document.targets[i], outcome, document.quiet);
     if (context.response.log) note_deletion(*context.response.log, document.targets[i], outcome);
   }

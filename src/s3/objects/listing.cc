@@ -5,6 +5,7 @@
 
 #include "auth/auth.h"
 #include "base/bytes.h"
+#include "base/turns.h"
 #include "s3/access/authorize.h"
 
 namespace verbena::s3 {
@@ -50,8 +51,11 @@ Task<Result<BucketAccessPtr>> admit_listing(Context& context, const Action& acti
   }
 }
 
-void write_prefixes(XmlWriter& xml, const NameEncoder& encode, const std::vector<std::string>& prefixes) {
+Task<void> write_prefixes(XmlWriter& xml, const NameEncoder& encode, const std::vector<std::string>& prefixes) {
+  Turns turns;
+  size_t written = 0;
   for (const auto& prefix : prefixes) {
+    if (++written % entries_between_looks == 0 && turns.due()) co_await turns.pass();
     xml.open("CommonPrefixes");
     xml.element("Prefix", encode(prefix));
     xml.close();

@@ -6,6 +6,7 @@
 
 #include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
+#include "s3/document_reading.h"
 #include "s3/events/announce.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
@@ -144,6 +145,22 @@ Result<std::vector<store::Checksum>> object_checksums(const Context& context, co
   return checksums;
 }
 
+// What the object is known by. Of ten thousand parts that takes milliseconds.
+Result<void> sum_up(const Context& context, const store::UploadInfo& upload, const std::vector<store::PartInfo>& parts,
+                    store::ObjectInfo& info) {
+  info.etag = multipart_etag(parts);
+  VB_ASSIGN(info.checksums, object_checksums(context, upload, parts));
+  return {};
+}
+
+Task<Result<void>> sum_up_beside(const Context& context, const store::UploadInfo& upload,
+                                 const std::vector<store::PartInfo>& parts, store::ObjectInfo& info) {
+  constexpr size_t parts_at_once = 256;
+  if (parts.size() <= parts_at_once) co_return sum_up(context, upload, parts, info);
+  const auto work = [&] { return sum_up(context, upload, parts, info); };
+  co_return co_await beside_loop("parts", work);
+}
+
 std::string result_xml(const Context& context, const store::ObjectInfo& info) {
   XmlWriter xml("CompleteMultipartUploadResult");
   xml.element("Location",
@@ -211,12 +228,11 @@ Task<Result<store::ObjectInfo>> complete_upload(Context& context, const std::str
   VB_CO_TRY(check_object_size(context, parts));
 
   store::ObjectInfo info;
-  info.etag = multipart_etag(parts);
   info.headers = upload.headers;
   info.attributes = completed_attributes(context.service, upload, parts);
   info.attributes.emplace_back(upload_attribute, upload_id);
   add_begun_conditions(upload, conditions, info.attributes);
-  VB_CO_ASSIGN(info.checksums, object_checksums(context, upload, parts));
+  VB_CO_TRY(co_await sum_up_beside(context, upload, parts, info));
   VB_CO_ASSIGN(conditions.announcement, co_await announce_now(context.service, context.bucket, context.caller(),
                                                               EventCause::complete_upload, context.key));
   co_return co_await context.service.store.complete_upload(context.bucket, context.key, upload_id, std::move(parts),
@@ -242,7 +258,7 @@ Task<Result<void>> serve_complete_upload(Context& context) {
   VB_CO_TRY(co_await authorize_completion(context, conditions));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
   VB_CO_TRY(co_await authorize_completion(context, conditions));  // again: the body may have taken its time
-  VB_CO_ASSIGN(const auto wanted, parse_complete(text));
+  VB_CO_ASSIGN(const auto wanted, co_await read_beside(text, parse_complete));
   const std::string upload_id(context.query.get_or_empty("uploadId"));
   auto made = co_await complete_upload(context, upload_id, wanted, std::move(conditions));
   if (!made) made = co_await settle_completion(context, upload_id, wanted, made.error());

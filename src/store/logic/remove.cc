@@ -55,6 +55,16 @@ Result<void> put_delete_marker(Transaction& transaction, Removal& r, const Bucke
   return {};
 }
 
+// A marker that hides no object is one row more. In a bucket of suspended versioning it takes the place of the key's
+// null version, where that is: then the bucket holds no more than before.
+Result<void> check_marker_replaces(Transaction& transaction, const BucketRecord& bucket, std::string_view key) {
+  if (bucket.info.versioning == Versioning::suspended) {
+    VB_ASSIGN(const bool replaced, has_older_null_version(transaction, bucket.id, key));
+    if (replaced) return {};
+  }
+  return fail(Errc::quota_exceeded, "The quota is used up: there is no object to remove, and no room for a marker.");
+}
+
 Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
   VB_ASSIGN(auto newest, find_newest(transaction, bucket.id, r.key));
   if (r.request.grounds) VB_TRY(check_grounds(transaction, bucket, r.key, newest, *r.request.grounds));
@@ -64,6 +74,7 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
   std::optional<ObjectRecord> current;
   if (newest && newest->current) current = std::move(newest->record);
   if (bucket.info.versioning == Versioning::off && !current) return {};
+  if (!current && !r.request.may_add_marker) VB_TRY(check_marker_replaces(transaction, bucket, r.key));
   VB_TRY(step_aside(transaction, *r.bucket, bucket, r.key, current));
   if (current) transaction.erase(Table::objects, keys::object(bucket.id, r.key));
   r.happened = true;
