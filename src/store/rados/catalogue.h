@@ -68,11 +68,14 @@ class RadosCatalogue final : public Catalogue {
   // False: again. `lost`: how often others were faster.
   Task<Result<bool>> try_key(Change& change, Rows& rows, int& lost);
   Task<Result<void>> tell_keepers(const Rows& rows);
-  Task<Result<bool>> settle(Change& change, Rows& rows, Batcher::Outcome outcome, std::string guard);
+  static Result<bool> settle(Change& change, Rows& rows, Batcher::Outcome outcome);
   struct Pair {
     Pair(Registry& registry, uint64_t bucket, const std::string& source, const std::string& target)
         : from(registry, {bucket, source}, nullptr, /*with_bytes=*/false),
-          to(registry, {bucket, target}, nullptr, /*with_bytes=*/false) {}
+          to(registry, {bucket, target}, nullptr, /*with_bytes=*/false) {
+      from.ask_fence();
+      to.ask_fence();
+    }
     void forget(const BucketPtr& now) {
       for (Rows* rows : {&from, &to}) {
         rows->forget();
@@ -95,6 +98,7 @@ class RadosCatalogue final : public Catalogue {
   struct NewBucket {
     uint64_t id = 0;
     bool made = false;  // its objects are there, and nothing names them
+    std::optional<std::string> fence{};  // of names, since before the name was looked for
     UnderWay::Making making{};
   };
   Task<Result<void>> make_bucket(Change& change, NewBucket& bucket);

@@ -33,7 +33,13 @@ class Rows final : public View {
   void ask_guard() { guard_asked_ = true; }
   // The key's guard as it is stored, empty where there is none; nullopt: not fetched.
   const std::optional<std::string>& guard() const { return guard_; }
-  void forget();  // all but which bucket
+  // For a change, which compares it where there is no guard: the tablet's fence comes with the guard. Before the first
+  // fetch().
+  void ask_fence() { fence_asked_ = true; }
+  const std::string& fence() const { return fence_; }
+  Result<Guard> decoded_guard() const;   // of the guard that was fetched
+  Result<uint64_t> greatest_id() const;  // that the key ever had, or that and more: likewise
+  void forget();                         // all but which bucket
 
   const Place& place() const { return place_; }
   const BucketPtr& bucket() const { return bucket_; }
@@ -73,8 +79,9 @@ class Rows final : public View {
   std::map<PageName, PagePtr> pages_;
   std::set<std::string> asked_, root_asked_, documents_asked_;
   std::map<PageName, uint64_t> pages_asked_;
-  bool guard_asked_ = false;
+  bool guard_asked_ = false, fence_asked_ = false;
   std::optional<std::string> guard_;
+  std::string fence_;
 };
 
 }  // namespace verbena::store::rados
