@@ -3,17 +3,23 @@
 // message that has them is
 //   held: it and all that follows on its connection stay here, as behind a cut, until they are let go;
 //   made and not answered: it goes out, and of its connection nothing is read any more, until that is cut.
-// One at a time. src/store/conformance/wire.h is the test's side.
+// One at a time. src/store/conformance/wire.h is the test's side where that is in the process; of another process it is
+// the file $VERBENA_WIRE: while it is there, the message that has its text is held.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <thread>
+
+extern "C" void verbena_wire_go();
 
 namespace {
 
@@ -48,6 +54,33 @@ void arm(Mode what, const char* bytes, int pass) {
   held.clear();
   victim = -1;
   deaf = cut = false;
+}
+
+// The text of a file; empty: it is not there.
+std::string text_of(const char* path) {
+  char text[256];
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  const ssize_t size = ::read(fd, text, sizeof text);
+  ::close(fd);
+  return size > 0 ? std::string(text, static_cast<size_t>(size)) : std::string();
+}
+
+void follow(const char* path) {
+  for (bool armed = false;; usleep(10'000)) {
+    const std::string text = text_of(path);
+    if (text.empty() == !armed) continue;
+    armed = !text.empty();
+    if (armed) {
+      arm(Mode::hold, text.c_str(), 0);
+    } else {
+      verbena_wire_go();
+    }
+  }
+}
+
+[[gnu::constructor]] void begin() {
+  if (const char* path = getenv("VERBENA_WIRE")) std::thread(follow, path).detach();
 }
 
 }  // namespace

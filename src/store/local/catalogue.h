@@ -39,7 +39,8 @@ class IndexView final : public View {
 // Batches as the transaction of one change after the other. Of the committer's.
 class IndexTransaction final : public Transaction {
  public:
-  IndexTransaction(Index& index, LeftTimes& left, const std::function<uint64_t()>& next_id, int64_t now_us)
+  // Without `left` no key's object goes.
+  IndexTransaction(Index& index, const std::function<uint64_t()>& next_id, int64_t now_us, LeftTimes* left = nullptr)
       : index_(index), left_(left), next_id_(next_id), now_us_(now_us) {
     batches_.emplace_back(index);
   }
@@ -61,8 +62,12 @@ class IndexTransaction final : public Transaction {
   void complete_count() { completes_ = true; }
   Result<uint64_t> next_id() override { return next_id_(); }
   int64_t now_us() const override { return now_us_; }
-  Result<int64_t> left_us(uint64_t bucket, std::string_view key) override { return left_.of(bucket, key); }
-  void leave_us(uint64_t bucket, std::string_view key, int64_t us) override { left_.leave(bucket, key, us); }
+  Result<int64_t> left_us(uint64_t bucket, std::string_view key) override {
+    return left_ == nullptr ? 0 : left_->of(bucket, key);
+  }
+  void leave_us(uint64_t bucket, std::string_view key, int64_t us) override {
+    if (left_ != nullptr) left_->leave(bucket, key, us);
+  }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
   // What was changed since the last next_batch().
@@ -91,7 +96,7 @@ class IndexTransaction final : public Transaction {
   void kill_named(const BlobRef& blob) override;
 
   Index& index_;
-  LeftTimes& left_;
+  LeftTimes* const left_;
   std::deque<Batch> batches_;
   // The last row of meta that was looked up: of changes that come together most are of one bucket, which each asks for.
   std::string bucket_row_key_, bucket_row_;

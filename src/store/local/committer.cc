@@ -102,7 +102,7 @@ void Committer::loop(CommitQueue& queue) {
 }
 
 Committer::Group::Group(Committer& committer)
-    : transaction(committer.index_, committer.left_, committer.options_.next_id, committer.options_.clock->now_us()),
+    : transaction(committer.index_, committer.options_.next_id, committer.options_.clock->now_us(), &committer.left_),
       until(SteadyClock::now() + committer.options_.gather_max) {}
 
 // What waits, as far as the group has room. False: none came, and it is complete.

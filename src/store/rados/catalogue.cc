@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "base/log.h"
 #include "base/metrics.h"
 #include "store/logic/keys.h"
 #include "store/logic/open.h"
@@ -149,7 +150,7 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   const auto outcome =
       co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/lost >= lost_together_max);
   if (lost_race(outcome.code)) ++lost;
-  VB_CO_ASSIGN(const bool done, settle(change, rows, outcome));
+  VB_CO_ASSIGN(const bool done, co_await settle(change, rows, outcome));
   if (!done) co_return false;
   for (const std::string& queue : judged.queues()) events_.left(queue, bucket->id);
   garbage_.add(tablet.object, judged.dead());
@@ -234,17 +235,52 @@ Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64
 }
 
 // What became of the change. False: nothing, and it is to be judged anew.
-Result<bool> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::Outcome outcome) {
+Task<Result<bool>> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::Outcome outcome) {
   const bool made = outcome.code >= 0;
-  // What nobody knows may still happen, or have happened and been overwritten: its bytes stay.
+  // What is not known may still happen, or have happened and been overwritten: its bytes stay.
   if (StripeWriter* const blob = blob_of(change); blob != nullptr && (made || outcome.unsure)) blob->keep();
-  if (made) return true;
+  if (made) co_return true;
   rows.forget();
   if (outcome.unsure) {
-    return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
+    co_await bar_late_calls(rows.place().bucket);
+    co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
   }
-  if (lost_race(outcome.code)) return false;
-  return std::unexpected(to_error(outcome.code, "rados: commit"));
+  if (lost_race(outcome.code)) co_return false;
+  co_return std::unexpected(to_error(outcome.code, "rados: commit"));
+}
+
+// Before it is said that a change is of unknown outcome all servers go on to another epoch of the bucket. The first
+// call of any of them on the tablet takes that there, and ends the call of before: what is said of the key from then on
+// does not change by that call, whether it was made or not. A server that reaches the bucket's object no more can
+// promise nothing; its call still finds no guard as it was where anything of the key was changed.
+Task<> RadosCatalogue::bar_late_calls(uint64_t bucket) {
+  const uint64_t came = ++turns_;
+  KeyLocks::Name name(bucket, "");  // of no key
+  const auto held = co_await locks_.take(std::move(name));
+  if (!held || !fresh_()) co_return;
+  {
+    // One that begins now is for all that have come so far, also where it fails.
+    const std::lock_guard lock(barred_mutex_);
+    uint64_t& begun = barred_[bucket];
+    if (begun > came) co_return;
+    begun = ++turns_;
+  }
+  UnderWay::Making making;
+  auto raised = co_await raise_epoch(bucket, making);
+  raised = co_await under_way_.after(making, std::move(raised));
+  if (!raised) log::warn("rados: a change that was not answered may still come: {}", describe(raised.error()));
+}
+
+Task<Result<void>> RadosCatalogue::raise_epoch(uint64_t bucket, UnderWay::Making& making) {
+  VB_CO_ASSIGN(BucketPtr state, co_await registry_.load(bucket));
+  VB_CO_ASSIGN(state, co_await registry_.writable(state, ""));
+  UnderWay::Coming coming = coming_of(*state);
+  VB_CO_TRY(co_await under_way_.before(making, std::move(coming)));
+  making.unsure = true;
+  Registry::Fill nothing = [](librados::ObjectWriteOperation&) {};
+  auto raised = co_await registry_.change_object(state, std::move(nothing));
+  making.unsure = !is_certain(raised);
+  co_return raised;
 }
 
 Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, std::string to) {
@@ -338,7 +374,7 @@ Task<Result<bool>> RadosCatalogue::commit_together(Change& change, Pair& pair, P
   const auto outcome =
       co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/lost >= lost_together_max);
   if (lost_race(outcome.code)) ++lost;
-  VB_CO_ASSIGN(const bool done, settle(change, pair.to, outcome));
+  VB_CO_ASSIGN(const bool done, co_await settle(change, pair.to, outcome));
   if (!done) pair.from.forget();
   if (done) splitter_.count(bucket->id, tablet.number, written);
   co_return done;

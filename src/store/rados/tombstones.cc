@@ -97,6 +97,7 @@ Task<Result<bool>> sweep_page(Registry& registry, BucketPtr bucket, size_t table
 }
 
 Task<Result<void>> sweep_receipts(Registry& registry, BucketPtr bucket, size_t tablet, std::set<uint64_t> living) {
+  if (living.empty()) co_return Result<void>{};
   const std::string object = bucket->tablets[tablet].object;
   VB_CO_ASSIGN(auto page, co_await registry.page(object, "", "w"));
   SweptRows gone;
