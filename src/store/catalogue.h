@@ -24,13 +24,16 @@
 #include <string_view>
 
 #include "base/task.h"
+#include "store/blob_ref.h"
 #include "store/store.h"
 
 namespace verbena::store {
 
 class BlobWriter;
-struct BlobRef;
 struct Bucket;
+
+class Transaction;
+using Judge = std::function<Result<void>(Transaction&)>;
 
 // Rows are ordered by their keys' bytes within a table (logic/keys.h).
 enum class Table : uint8_t {
@@ -110,7 +113,13 @@ class Transaction : public View {
   virtual void put(Table table, std::string_view key, std::string_view value) = 0;
   virtual void erase(Table table, std::string_view key) = 0;
   // The blob is no longer named: its bytes go when no reader holds them.
-  virtual void kill(const BlobRef& blob) = 0;
+  void kill(const BlobRef& blob) {
+    if (blob.size != 0 && blob.id == brought_) {
+      contradicts_ = true;
+    } else {
+      kill_named(blob);
+    }
+  }
   // The bucket's record goes with this change. What nothing finds without it (its uploads, their parts) the engine
   // takes away piece by piece (logic/bucket_sweep.h), beside other changes and after a restart, too.
   virtual void abandon(uint64_t bucket) = 0;
@@ -124,15 +133,30 @@ class Transaction : public View {
   // told when all have come.
   virtual void take_id(uint64_t /*id*/) {}
   virtual int64_t now_us() const = 0;
+  // Times of a key grow, whatever the clock does, over removals too (time_after() in logic/object_ops.h). A key whose
+  // current object goes leaves the time of that; whoever puts one there later asks for it. 0: the engine knows of none.
+  virtual Result<int64_t> left_us(uint64_t /*bucket*/, std::string_view /*key*/) { return 0; }
+  virtual void leave_us(uint64_t /*bucket*/, std::string_view /*key*/, int64_t /*us*/) {}
   virtual uint64_t stamp() { return 0; }  // ObjectInfo's, that the key has after this change
   // Runs after the change is in the catalogue, before the answer.
   virtual void on_commit(std::function<void()> effect) = 0;
+
+  // How an engine runs a judge; `blob`: Change::blob. internal: the change kills the blob that it brings, so that a row
+  // would name bytes that go. No engine makes such a change, whatever its judge saw.
+  Result<void> run(const Judge& judge, const BlobWriter* blob);
+  bool contradicts() const { return contradicts_; }  // that is what the last run ended with
+
+ protected:
+  virtual void kill_named(const BlobRef& blob) = 0;
+
+ private:
+  uint64_t brought_ = 0;
+  bool contradicts_ = false;
 };
 
 using Committed = std::move_only_function<void(Result<void>)>;
 
 using Look = std::function<Result<void>(View&)>;
-using Judge = std::function<Result<void>(Transaction&)>;
 
 struct Change {
   Judge judge;  // nothing that it did is kept when it fails

@@ -99,16 +99,19 @@ class FarTransaction final : public Transaction {
   }
   void put(Table table, std::string_view key, std::string_view value) override { near_.put(table, key, value); }
   void erase(Table table, std::string_view key) override { near_.erase(table, key); }
-  void kill(const BlobRef& blob) override { near_.kill(blob); }
   void abandon(uint64_t bucket) override { near_.abandon(bucket); }
   void count(const Usage& change) override { near_.count(change); }
   void count_from_zero(uint64_t bucket) override { near_.count_from_zero(bucket); }
   Result<uint64_t> next_id() override { return near_.next_id(); }
   void take_id(uint64_t id) override { near_.take_id(id); }
   int64_t now_us() const override { return near_.now_us(); }
+  Result<int64_t> left_us(uint64_t bucket, std::string_view key) override { return near_.left_us(bucket, key); }
+  void leave_us(uint64_t bucket, std::string_view key, int64_t us) override { near_.leave_us(bucket, key, us); }
   void on_commit(std::function<void()> effect) override { near_.on_commit(std::move(effect)); }
 
  private:
+  void kill_named(const BlobRef& blob) override { near_.kill(blob); }
+
   Transaction& near_;
   FarView view_;
 };

@@ -10,6 +10,7 @@
 #include "store/catalogue.h"
 #include "store/local/batch.h"
 #include "store/logic/bucket.h"
+#include "store/logic/left_times.h"
 
 namespace verbena::store::local {
 
@@ -59,8 +60,9 @@ class IndexView final : public View {
 // Batches as the transaction of one change after the other. Of the committer's.
 class IndexTransaction final : public Transaction {
  public:
-  IndexTransaction(Index& index, const std::function<uint64_t()>& next_id, int64_t now_us)
-      : index_(index), next_id_(next_id), now_us_(now_us) {
+  // Without `left` no key's object goes.
+  IndexTransaction(Index& index, const std::function<uint64_t()>& next_id, int64_t now_us, LeftTimes* left = nullptr)
+      : index_(index), left_(left), next_id_(next_id), now_us_(now_us) {
     batches_.emplace_back(index);
   }
 
@@ -74,7 +76,6 @@ class IndexTransaction final : public Transaction {
     if (table == Table::meta) forget_bucket_row();
     batch().erase(family(table), key);
   }
-  void kill(const BlobRef& blob) override;
   void abandon(uint64_t bucket) override;
   void count(const Usage& change) override { counted_ += change; }
   void count_from_zero(uint64_t bucket) override;
@@ -82,6 +83,12 @@ class IndexTransaction final : public Transaction {
   void complete_count() { completes_ = true; }
   Result<uint64_t> next_id() override { return next_id_(); }
   int64_t now_us() const override { return now_us_; }
+  Result<int64_t> left_us(uint64_t bucket, std::string_view key) override {
+    return left_ == nullptr ? 0 : left_->of(bucket, key);
+  }
+  void leave_us(uint64_t bucket, std::string_view key, int64_t us) override {
+    if (left_ != nullptr) left_->leave(bucket, key, us);
+  }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
   // What was changed since the last next_batch().
@@ -107,8 +114,10 @@ class IndexTransaction final : public Transaction {
   }
   void roll_back();
   void forget_bucket_row() { bucket_row_key_.clear(); }
+  void kill_named(const BlobRef& blob) override;
 
   Index& index_;
+  LeftTimes* const left_;
   std::deque<Batch> batches_;
   // The last row of meta that was looked up: of changes that come together most are of one bucket, which each asks for.
   std::string bucket_row_key_, bucket_row_;

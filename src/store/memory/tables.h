@@ -18,6 +18,7 @@
 
 #include "store/blobs.h"
 #include "store/catalogue.h"
+#include "store/logic/left_times.h"
 
 namespace verbena::store::in_memory {
 
@@ -104,19 +105,20 @@ class TablesMoment final : public Moment {
 // Changes the rows in place and can take all of it back. Of one that holds the mutex for itself alone.
 class TablesTransaction final : public Transaction {
  public:
-  TablesTransaction(Tables& tables, uint64_t& last_id, int64_t now_us)
-      : tables_(tables), last_id_(last_id), now_us_(now_us) {}
+  TablesTransaction(Tables& tables, LeftTimes& left, uint64_t& last_id, int64_t now_us)
+      : tables_(tables), left_(left), last_id_(last_id), now_us_(now_us) {}
 
   Result<std::string> get(Table table, std::string_view key) override;
   std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
   void put(Table table, std::string_view key, std::string_view value) override;
   void erase(Table table, std::string_view key) override;
-  void kill(const BlobRef& blob) override { dead_.push_back(blob.id); }
   void abandon(uint64_t bucket) override { abandoned_.push_back(bucket); }
   Result<uint64_t> next_id() override { return ++last_id_; }
   void take_id(uint64_t id) override { last_id_ = std::max(last_id_, id); }
   void count(const Usage& change) override { counted_ += change; }
   int64_t now_us() const override { return now_us_; }
+  Result<int64_t> left_us(uint64_t bucket, std::string_view key) override { return left_.of(bucket, key); }
+  void leave_us(uint64_t bucket, std::string_view key, int64_t us) override { left_.leave(bucket, key, us); }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
   void take_back();
@@ -132,8 +134,10 @@ class TablesTransaction final : public Transaction {
     std::optional<std::string> value;
   };
   void set(Table table, std::string_view key, std::optional<std::string> value);
+  void kill_named(const BlobRef& blob) override { dead_.push_back(blob.id); }
 
   Tables& tables_;
+  LeftTimes& left_;
   uint64_t& last_id_;
   const int64_t now_us_;
   std::vector<Before> before_;

@@ -142,6 +142,15 @@ void Rows::forget() {
   guard_.reset();
 }
 
+Result<Guard> Rows::decoded_guard() const { return decode_guard(*guard_); }
+
+Result<uint64_t> Rows::greatest_id() const {
+  VB_ASSIGN(const Guard guard, decode_guard(*guard_));
+  if (!guard_->empty()) return guard.last_id;
+  VB_ASSIGN(const Fence fence, decode_fence(fence_));
+  return fence.last_id;
+}
+
 Result<std::string> Rows::stored(const std::string& row) {
   const auto found = rows_.find(row);
   if (found == rows_.end()) {
@@ -244,6 +253,7 @@ std::map<size_t, Rows::Wanted> Rows::sort() const {
   Wanted& mine = by_tablet[bucket_->tablet_of(guard_row(key_))];
   mine.guard = true;
   mine.rows.insert(guard_row(key_));
+  if (fence_asked_) mine.rows.insert(fence_row);
   return by_tablet;
 }
 
@@ -313,13 +323,16 @@ Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
     const std::string name = guard_row(key_);
     const auto found = reply->rows.find(name);
     std::string now = found == reply->rows.end() ? "" : to_text(found->second);
-    if (guard_ && *guard_ != now) {
-      forget();
-      guard_ = std::move(now);
-      co_return false;
-    }
+    const auto barred = reply->rows.find(fence_row);
+    std::string fence = barred == reply->rows.end() ? "" : to_text(barred->second);
+    // Without a guard twice, and one that was swept in between, if the fence is another one.
+    const bool is_other = guard_ && (*guard_ != now || (now.empty() && fence_ != fence));
+    if (is_other) forget();
     guard_ = std::move(now);
+    fence_ = std::move(fence);
+    if (is_other) co_return false;
     wanted.rows.erase(name);
+    wanted.rows.erase(fence_row);
   }
   if (holds_moment_) co_await hold_moment(object, reply->version, reply->tells());
   for (const std::string& row : wanted.rows) {

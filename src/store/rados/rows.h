@@ -39,6 +39,13 @@ class Rows final : public View {
   // The bucket's documents that were asked for, as they are stored; nullopt: there is none of that name.
   const std::map<std::string, std::optional<std::string>>& documents() const { return documents_; }
   void forget();  // all but which bucket
+  // For a change, which compares it where there is no guard: the tablet's fence comes with the guard. Before the first
+  // fetch().
+  void ask_fence() { fence_asked_ = true; }
+  const std::string& fence() const { return fence_; }
+  Result<Guard> decoded_guard() const;   // of the guard that was fetched
+  Result<uint64_t> greatest_id() const;  // that the key ever had, or that and more: likewise
+  void forget();                         // all but which bucket
 
   const Place& place() const { return place_; }
   const BucketPtr& bucket() const { return bucket_; }
@@ -83,7 +90,7 @@ class Rows final : public View {
   std::map<PageName, PagePtr> pages_;
   std::set<std::string> asked_, root_asked_, documents_asked_;
   std::map<PageName, uint64_t> pages_asked_;
-  bool guard_asked_ = false;
+  bool guard_asked_ = false, fence_asked_ = false;
   std::optional<std::string> guard_;
   // Of a Moment. Tablets that were read, by their objects.
   struct Read {
@@ -93,6 +100,7 @@ class Rows final : public View {
   bool holds_moment_ = false;
   uint64_t moment_ = 0;  // counts those that were lost
   std::map<std::string, Read> read_;
+  std::string fence_;
 };
 
 }  // namespace verbena::store::rados
