@@ -247,7 +247,8 @@ struct BatchResult {
 struct BatchOptions {
   // get: called with how many of the leading items have arrived, each time that there are more, while the others are on
   // their way; never twice at once. Must not call the client. Items that failed count when the server has said so. What
-  // it was told of is not written any more.
+  // it was told of is not written any more. Results come later: where a session that breaks takes one along, the item
+  // is connection_failed, unless it names its bytes by a version or an ETag and can be asked for again.
   std::function<void(size_t)> in_order = {};
 };
 

@@ -7,7 +7,7 @@
 //                becomes free. Every server watches it.
 //   servers      omap: "era" -> the era; "s" server -> the oldest era that it has readers of (garbage.h); "duty" -> who
 //                does what is done once, and its last sign of life (duty.h); "k" keeper -> whether it still is one
-//                (keeps.h)
+//                (keeps.h); "master" -> ids of the servers' master keys (key_ids.h)
 //   k.KEEPER     watched by the server that is this keeper: it is told here of what it has to let go. xattr "n": how
 //   many
 //                objects it keeps, as it was some seconds ago

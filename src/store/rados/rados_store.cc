@@ -18,6 +18,7 @@
 #include "store/logic/rename.h"
 #include "store/rados/engine.h"
 #include "store/rados/fate.h"
+#include "store/rados/key_ids.h"
 #include "store/rados/survey.h"
 #include "store/rados/tombstones.h"
 
@@ -585,11 +586,17 @@ void RadosStore::listen(Listener* listener) { engine_->keeps->listen(listener); 
 
 bool RadosStore::may_keep(std::string_view bucket) const { return engine_->under_way->is_sure(bucket); }
 
-bool RadosStore::on_duty() const { return engine_->duty->holds(); }
+uint64_t RadosStore::on_duty() const { return engine_->duty->term(); }
 
 Result<std::optional<std::string>> RadosStore::read_accounts() { return engine_->run(engine_->read_accounts()); }
 Result<bool> RadosStore::replace_accounts(const std::optional<std::string>& before, const std::string& text) {
   return engine_->run(engine_->replace_accounts(before, text));
+}
+Result<std::optional<std::string>> RadosStore::read_key_ids() {
+  return engine_->run(rados::read_key_ids(engine_->registry));
+}
+Result<bool> RadosStore::replace_key_ids(const std::optional<std::string>& before, const std::string& text) {
+  return engine_->run(rados::replace_key_ids(engine_->registry, before, text));
 }
 Result<Survey> RadosStore::survey() { return survey_store(*engine_); }
 bool RadosStore::settled() const { return engine_->garbage->settled(); }
