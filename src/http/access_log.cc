@@ -38,6 +38,7 @@ void append_line(std::string& out, const AccessLine& line) {
   text("bucket", line.bucket);
   text("key", line.key);
   text("version", line.version);
+  text("source", line.source);
   fmt::format_to(std::back_inserter(out), ",\"status\":{}", line.status);
   text("error", line.error_code);
   fmt::format_to(std::back_inserter(out), ",\"bytes_in\":{},\"bytes_out\":{},\"rdma_bytes\":{},\"duration_us\":{}",

@@ -113,7 +113,11 @@ Result<void> charge_answer(const Context& context, const Exchange& exchange, s3:
 Task<void> refuse(Context& context, Exchange& exchange, const Error& error, const std::string& request_id,
                   s3::Response& response) {
   s3::Request request = make_request(exchange, auth::Identity(), request_id, std::nullopt);
-  co_await context.router.refuse(request, error, exchange.body(), response, exchange.sink(response));
+  s3::Headers fields;
+  if (error == Errc::missing_signed_header) {
+    fields.emplace_back("HeadersNotSigned", auth::Verifier::headers_not_signed(view_of(exchange)));
+  }
+  co_await context.router.refuse(request, error, exchange.body(), response, exchange.sink(response), std::move(fields));
   (void)co_await exchange.reply(response);
 }
 
@@ -245,6 +249,21 @@ void begin_noting(const Context& context, const Exchange& exchange, Noted& noted
 // Of who watches: else each look would be something new to see.
 bool is_a_look(std::string_view call) { return call == "admin:trace" || call == "admin:top" || call == "admin:logs"; }
 
+// A line for each key of a DeleteObjects, behind the request's own: as the native door has one for each item.
+void tell_deletions(AccessLog& log, const AccessLine& of_request, const s3::Response& response) {
+  if (response.deletions.empty()) return;
+  AccessLine line = of_request;
+  line.action = "DELETE object";
+  line.bytes_in = line.bytes_out = line.rdma_bytes = 0;
+  for (const s3::Deletion& deletion : response.deletions) {
+    line.key = deletion.key;
+    line.version = deletion.version_id;
+    line.status = deletion.status;
+    line.error_code = deletion.error_code;
+    log.write(line);
+  }
+}
+
 // For those who observe requests.
 void tell(Context& context, const Exchange& exchange, const auth::Identity& who, const s3::Response& response,
           std::string_view request_id, const Noted& noted, int64_t duration_us) {
@@ -264,6 +283,7 @@ void tell(Context& context, const Exchange& exchange, const auth::Identity& who,
   line.bucket = response.bucket;
   line.key = response.key;
   line.version = response.version_id;
+  line.source = response.source;
   line.door = token_door ? "token" : "http";
   line.status = response.status;
   line.error_code = response.error_code;
@@ -273,7 +293,10 @@ void tell(Context& context, const Exchange& exchange, const auth::Identity& who,
   line.duration_us = duration_us;
   line.request_id = request_id;
   observe::tell_way(line, noted.observed->way);
-  if (context.access_log != nullptr) context.access_log->write(line);
+  if (context.access_log != nullptr) {
+    context.access_log->write(line);
+    tell_deletions(*context.access_log, line, response);
+  }
   const observe::Traced& traced = noted.observed->traced;
   if (traced.wanted) context.tracer->end(traced, line, noted.observed->way);
   if (context.watch != nullptr && !is_a_look(response.call)) context.watch->tell(line);

@@ -112,6 +112,7 @@ void Endpoint::begin_note(Op& op) const {
   noted.traced = tracer != nullptr && alone ? tracer->begin(of_caller, op.began) : observe::Traced();
   noted.rdma_bytes = 0;
   noted.version.clear();
+  noted.source.clear();
   switch (static_cast<wire::Type>(op.header.type)) {
     case wire::Type::get:
     case wire::Type::head:
@@ -122,6 +123,7 @@ void Endpoint::begin_note(Op& op) const {
     case wire::Type::rename:
       noted.bucket = op.rename.bucket;
       noted.key = op.rename.to;
+      noted.source.assign(op.rename.bucket).append("/").append(op.rename.from);
       break;
     case wire::Type::put:
     case wire::Type::append:
@@ -153,6 +155,7 @@ void Endpoint::note(const Op& op) const {
   line.bucket = op.noted.bucket;
   line.key = op.noted.key;
   line.version = op.noted.version;
+  line.source = op.noted.source;
   line.bytes_in = op.noted.bytes_in;
   line.bytes_out = op.noted.bytes_out;
   line.rdma_bytes = op.noted.rdma_bytes;

@@ -11,11 +11,11 @@
 namespace verbena::observe {
 namespace {
 
-constexpr size_t text_max = 1100;  // of one field: a key has at most 1024 bytes
+constexpr size_t text_max = 1200;  // of one field: a bucket's name, a key of 1024 bytes and a version's id
 
 constexpr std::string_view Line::* texts[] = {&Line::peer,   &Line::principal,  &Line::access_key, &Line::action,
                                               &Line::bucket, &Line::path,       &Line::key,        &Line::version,
-                                              &Line::door,   &Line::error_code, &Line::request_id};
+                                              &Line::door,   &Line::error_code, &Line::request_id, &Line::source};
 constexpr size_t text_count = std::size(texts);
 
 // A line as a core queues it for the writer: this record, then its texts one after the other.

@@ -72,6 +72,7 @@ void note_target(Context& context) {
   response.bucket = std::move(context.bucket);
   response.key = std::move(context.key);
   response.version_id = context.query.get_or_empty("versionId");
+  if (response.log) response.log->deletions = response.deletions;
   for (const auto& [name, value] : response.headers) {
     if (name == "x-amz-version-id") {
       if (response.version_id.empty()) response.version_id = value;

@@ -246,7 +246,12 @@ bool asks_first(const Context& context, const Operation& operation) {
 Task<Result<void>> admit(Context& context, const Operation& operation) {
   if (operation.scope == Scope::service) co_return Result<void>();
   if (operation.action != nullptr) {
-    VB_CO_TRY(co_await authorize_bucket(context.service, context.caller(), context.bucket, *operation.action));
+    const auto may = co_await authorize_bucket(context.service, context.caller(), context.bucket, *operation.action);
+    if (!may && may.error() == Errc::method_not_allowed) {
+      context.error_fields.emplace_back("Method", context.request.method);
+      context.error_fields.emplace_back("ResourceType", "BUCKETPOLICY");
+    }
+    VB_CO_TRY(may);
     context.action = operation.action;
   }
   if (const auto expected = context.header("x-amz-expected-bucket-owner")) {
@@ -424,14 +429,15 @@ Task<bool> Router::handle(Request& request, memory::Source& body, std::function<
   co_return whole;
 }
 
-Task<void> Router::refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink) {
+Task<void> Router::refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink,
+                          Headers fields) {
   Context context = context_of(request, no_trailers, body, response, sink);
   const auto address = resolve_address(request.host, request.raw_path, options_.domain);
   if (address && check_bucket_name(address->bucket)) {
     context.bucket = address->bucket;
     co_await add_cors_headers(context);
   }
-  fill_error(response, error, request.raw_path, request.caller.request_id);
+  fill_error_with(response, error, request.raw_path, request.caller.request_id, fields);
   for (auto& header : context.error_headers) response.headers.push_back(std::move(header));
   if (request.method == "HEAD") response.no_body = true;
 }

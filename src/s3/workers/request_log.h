@@ -29,13 +29,8 @@ struct LogEntry {
   RequestLog& log;
   LoggingRule rule;
   LogRecord record;
-  std::string account{};  // that the bucket belongs to: 12 digits
-  // Keys that a DeleteObjects names: each gets a record of its own.
-  struct Deletion {
-    std::string key, version_id, error_code;
-    int status = 204;
-  };
-  std::vector<Deletion> deletions{};
+  std::string account{};              // that the bucket belongs to: 12 digits
+  std::vector<Deletion> deletions{};  // of a DeleteObjects: each key gets a record of its own
 };
 
 class RequestLog {

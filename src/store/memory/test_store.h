@@ -43,6 +43,8 @@ class TestStore : private HasClock, public MemoryStore {
   std::function<bool(std::string_view)> is_hot;  // which keys' objects lie in memory; empty: none
   std::atomic<size_t> writers_made{0};           // of objects, by create()
   std::function<Task<>()> before_update;         // happens once, between the request for a change and the change
+  std::function<void()> while_written;           // happens once, when an object's or a part's bytes come
+  std::function<void()> while_removed;           // happens once, when an object is removed
   int64_t now_us() const { return clock.now_us(); }
 
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
@@ -86,6 +88,7 @@ class TestStore : private HasClock, public MemoryStore {
     co_return faulty;
   }
   Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override {
+    if (const auto happens = std::exchange(while_removed, nullptr)) happens();
     clock.step();
     replaced(Name{bucket, key});
     return MemoryStore::remove(bucket, key, std::move(request));
@@ -192,6 +195,7 @@ class TestStore : private HasClock, public MemoryStore {
     Writer(TestStore& store, std::unique_ptr<ObjectWriter> writer, std::optional<Name> name)
         : store_(store), writer_(std::move(writer)), name_(std::move(name)) {}
     Task<Result<void>> append(memory::Chunk chunk) override {
+      if (const auto happens = std::exchange(store_.while_written, nullptr)) happens();
       if (store_.append_error) co_return fail(*std::exchange(store_.append_error, std::nullopt), "append");
       co_return co_await writer_->append(std::move(chunk));
     }
