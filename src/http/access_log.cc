@@ -56,6 +56,7 @@ void append_line(std::string& out, const AccessLine& line) {
   text("bucket", line.bucket);
   text("key", line.key);
   text("version", line.version);
+  text("source", line.source);
   fmt::format_to(std::back_inserter(out), ",\"status\":{}", line.status);
   text("error", line.error_code);
   if (line.items != 0) fmt::format_to(std::back_inserter(out), ",\"items\":{}", line.items);

@@ -110,7 +110,11 @@ Result<void> charge_answer(const Context& context, const Exchange& exchange, s3:
 Task<void> refuse(Context& context, Exchange& exchange, const Error& error, const std::string& request_id,
                   s3::Response& response) {
   s3::Request request = make_request(exchange, auth::Identity(), request_id, std::nullopt);
-  co_await context.router.refuse(request, error, exchange.body(), response, exchange.sink(response));
+  s3::Headers fields;
+  if (error == Errc::missing_signed_header) {
+    fields.emplace_back("HeadersNotSigned", auth::Verifier::headers_not_signed(view_of(exchange)));
+  }
+  co_await context.router.refuse(request, error, exchange.body(), response, exchange.sink(response), std::move(fields));
   (void)co_await exchange.reply(response);
 }
 
@@ -242,6 +246,35 @@ void begin_noting(const Context& context, const Exchange& exchange, Noted& noted
 // Of who watches: else each look would be something new to see.
 bool is_a_look(std::string_view call) { return call == "admin:trace" || call == "admin:top" || call == "admin:logs"; }
 
+// Lines for the keys of a DeleteObjects, behind the request's own, as the native door has them for the items of a batch:
+// one for each key, and one for all keys that the caller has no right to.
+void tell_deletions(AccessLog& log, const AccessLine& of_request, const s3::Response& response) {
+  if (response.deletions.empty()) return;
+  AccessLine line = of_request;
+  line.action = "DELETE object";
+  line.bytes_in = line.bytes_out = line.rdma_bytes = 0;
+  const auto tell = [&](const s3::Deletion& deletion) {
+    line.key = deletion.key;
+    line.version = deletion.version_id;
+    line.status = deletion.status;
+    line.error_code = deletion.error_code;
+    log.write(line);
+  };
+  const s3::Deletion* first_refused = nullptr;
+  uint32_t refused = 0;
+  for (const s3::Deletion& deletion : response.deletions) {
+    if (deletion.status != 403) {
+      tell(deletion);
+    } else if (refused++ == 0) {
+      first_refused = &deletion;
+    }
+  }
+  if (first_refused == nullptr) return;
+  line.items = refused;
+  line.of_items = static_cast<uint32_t>(response.deletions.size());
+  tell(*first_refused);
+}
+
 // For those who observe requests.
 void tell(Context& context, const Exchange& exchange, const auth::Identity& who, const s3::Response& response,
           std::string_view request_id, const Noted& noted, int64_t duration_us) {
@@ -261,6 +294,7 @@ void tell(Context& context, const Exchange& exchange, const auth::Identity& who,
   line.bucket = response.bucket;
   line.key = response.key;
   line.version = response.version_id;
+  line.source = response.source;
   line.door = token_door ? "token" : "http";
   line.status = response.status;
   line.error_code = response.error_code;
@@ -270,7 +304,10 @@ void tell(Context& context, const Exchange& exchange, const auth::Identity& who,
   line.duration_us = duration_us;
   line.request_id = request_id;
   observe::tell_way(line, noted.observed->way);
-  if (context.access_log != nullptr) context.access_log->write(line);
+  if (context.access_log != nullptr) {
+    context.access_log->write(line);
+    tell_deletions(*context.access_log, line, response);
+  }
   const observe::Traced& traced = noted.observed->traced;
   if (traced.wanted) context.tracer->end(traced, line, noted.observed->way);
   if (context.watch != nullptr && !is_a_look(response.call)) context.watch->tell(line);

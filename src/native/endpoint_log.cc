@@ -124,6 +124,7 @@ void Endpoint::begin_note(Op& op) const {
   noted.rdma_bytes = 0;
   noted.items = noted.refused = 0;
   noted.version.clear();
+  noted.source.clear();
   switch (static_cast<wire::Type>(op.header.type)) {
     case wire::Type::get:
     case wire::Type::head:
@@ -134,6 +135,7 @@ void Endpoint::begin_note(Op& op) const {
     case wire::Type::rename:
       noted.bucket = op.rename.bucket;
       noted.key = op.rename.to;
+      noted.source.assign(op.rename.bucket).append("/").append(op.rename.from);
       break;
     case wire::Type::put:
     case wire::Type::append:
@@ -171,6 +173,7 @@ void Endpoint::note(const Op& op) const {
   line.bucket = op.noted.bucket;
   line.key = op.noted.key;
   line.version = op.noted.version;
+  line.source = op.noted.source;
   if (!sum) {  // what others of the batch have moved stands in their lines
     line.bytes_in = op.noted.bytes_in;
     line.bytes_out = op.noted.bytes_out;

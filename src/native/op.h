@@ -83,7 +83,7 @@ struct Op {
     observe::Traced traced;
     int64_t time_us = 0;
     SteadyClock::time_point began;
-    std::string bucket, key, version;
+    std::string bucket, key, version, source;
     uint64_t bytes_in = 0, bytes_out = 0, rdma_bytes = 0;
     uint32_t items = 0, refused = 0;  // of a batch, so far; the refused ones share a line that names their first
   } noted;

@@ -18,6 +18,7 @@ struct Line {
   std::string_view action = {};      // as docs/s3.md names it: "GET object?tagging"; else the method
   std::string_view path = {};        // as sent, percent-encoded: where there is no action and nothing better is known
   std::string_view bucket = {}, key = {}, version = {};
+  std::string_view source = {};  // of a copy or a rename: "bucket/key", perhaps with "?versionId="
   std::string_view door = {};
   int status = 0;
   std::string_view error_code = {};  // empty: none

@@ -11,12 +11,12 @@
 namespace verbena::observe {
 namespace {
 
-constexpr size_t text_max = 1100;         // of one field: a key has at most 1024 bytes
-constexpr size_t refused_text_max = 160;  // of what somebody wanted who may not: enough to know it by
+constexpr size_t text_max = 1200;  // of one field: a bucket's name, a key of 1024 bytes and a version's id
+constexpr size_t refused_text_max = 160;  // of what the caller has no right to: enough to know it by
 
 constexpr std::string_view Line::* texts[] = {&Line::peer,   &Line::principal,  &Line::access_key, &Line::action,
                                               &Line::bucket, &Line::path,       &Line::key,        &Line::version,
-                                              &Line::door,   &Line::error_code, &Line::request_id};
+                                              &Line::door,   &Line::error_code, &Line::request_id, &Line::source};
 constexpr size_t text_count = std::size(texts);
 
 // A line as a core queues it for the writer: this record, then its texts one after the other.

@@ -292,7 +292,12 @@ bool asks_first(const Context& context, const Operation& operation) {
 Task<Result<void>> admit(Context& context, const Operation& operation) {
   if (operation.scope == Scope::service) co_return Result<void>();
   if (operation.action != nullptr) {
-    VB_CO_TRY(co_await authorize_bucket(context.service, context.caller(), context.bucket, *operation.action));
+    const auto may = co_await authorize_bucket(context.service, context.caller(), context.bucket, *operation.action);
+    if (!may && may.error() == Errc::method_not_allowed) {
+      context.error_fields.emplace_back("Method", context.request.method);
+      context.error_fields.emplace_back("ResourceType", "BUCKETPOLICY");
+    }
+    VB_CO_TRY(may);
     context.action = operation.action;
   }
   if (context.control) co_return co_await check_control_account(context);
@@ -468,7 +473,8 @@ Task<bool> Router::handle(Request& request, memory::Source& body, std::function<
   co_return whole;
 }
 
-Task<void> Router::refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink) {
+Task<void> Router::refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink,
+                          Headers fields) {
   Context context = context_of(request, no_trailers, body, response, sink);
   context.control = is_control_request(request, options_.domain);
   const auto address = resolve_address(request.host, request.raw_path, options_.domain);
@@ -476,7 +482,8 @@ Task<void> Router::refuse(Request& request, Error error, memory::Source& body, R
     context.bucket = address->bucket;
     co_await add_cors_headers(context);
   }
-  const Headers details = refusal_details(request, error, service_.clock.now_s());
+  Headers details = refusal_details(request, error, service_.clock.now_s());
+  details.insert(details.end(), fields.begin(), fields.end());
   fill_error_with(response, error, request.raw_path, request.caller.request_id, details);
   if (context.control) response.body = control_error_xml(error, request.caller.request_id, details);
   for (auto& header : context.error_headers) response.headers.push_back(std::move(header));

@@ -30,8 +30,7 @@ void for_each_of_caller(const Caller& caller, F f) {
 }
 
 bool is_superuser(const Caller& caller) {
-  const auth::Principal* const principal = principal_of(caller);
-  return principal != nullptr && principal->superuser;
+  return auth::is_unlimited_root(principal_of(caller), caller.identity.key.get());
 }
 
 }  // namespace

@@ -69,10 +69,14 @@ Result<NewBucketAccess> read_new_bucket_access(const Context& context) {
   return wanted;
 }
 
-// What a new bucket is to have beyond its name takes the rights to give it that, as at AWS.
-Result<void> authorize_new_bucket(const Context& context, const NewBucketAccess& wanted) {
+// What a new bucket is to have beyond its name takes the rights to give it that, as at AWS. `location`: as the document
+// names it; nullptr: that has not come yet, and conditions may look at it.
+Result<void> authorize_new_bucket(const Context& context, const NewBucketAccess& wanted, const std::string* location) {
   const auto may = [&](const Action& action) {
-    return authorize_service(context.service, context.caller(), action, context.bucket);
+    if (location == nullptr) {
+      return could_authorize_service(context.service, context.caller(), action, context.bucket);
+    }
+    return authorize_service(context.service, context.caller(), action, context.bucket, *location);
   };
   VB_TRY(may(action::create_bucket));
   if (wanted.acl.any()) VB_TRY(may(action::put_bucket_acl));
@@ -139,22 +143,17 @@ Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted
   co_return co_await keep_bucket_access(context, wanted, acl);
 }
 
-// The document of CreateBucket, if there is one. A directory bucket's must say that it is one, and where. Returns the
-// tags that it names.
-Result<store::Tags> check_new_bucket(Context& context, const std::string& text) {
-  NewBucketDocument document;
-  if (!text.empty()) {
-    VB_ASSIGN(document, parse_create_bucket(text));
-  }
+// The document of CreateBucket, if there is one. A directory bucket's must say that it is one, and where.
+Result<void> check_new_bucket(Context& context, const NewBucketDocument& document) {
   if (document.directory != is_directory_bucket(context.bucket)) {
     return fail(Errc::invalid_bucket_name, "The bucket's name and the type in its configuration do not fit.");
   }
   if (document.directory) {
     VB_TRY(check_zone(context.service, context.bucket));
-    if (document.zone == context.service.express.zone) return std::move(document.tags);
+    if (document.zone == context.service.express.zone) return {};
     return fail(Errc::invalid_request, "The location's name is not a zone of this server.");
   }
-  if (document.region.empty() || document.region == context.service.region) return std::move(document.tags);
+  if (document.region.empty() || document.region == context.service.region) return {};
   context.error_fields.emplace_back("LocationConstraint", document.region);
   return fail(Errc::invalid_location_constraint, "create bucket");
 }
@@ -162,8 +161,8 @@ Result<store::Tags> check_new_bucket(Context& context, const std::string& text) 
 }  // namespace
 
 Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
-                                 store::Durability durability, bool object_lock) {
-  VB_CO_TRY(authorize_service(service, caller, action::create_bucket, bucket));
+                                 store::Durability durability, bool object_lock, std::string_view location) {
+  VB_CO_TRY(authorize_service(service, caller, action::create_bucket, bucket, location));
   VB_CO_TRY(check_bucket_name(bucket));
   if (is_directory_bucket(bucket)) VB_CO_TRY(check_zone(service, bucket));
   store::BucketInfo info;
@@ -208,14 +207,20 @@ Task<Result<void>> serve_create_bucket(Context& context) {
   VB_CO_ASSIGN(const auto durability, read_durability(context));
   VB_CO_ASSIGN(const auto appends, read_append_setting(context));
   VB_CO_ASSIGN(NewBucketAccess wanted_access, read_new_bucket_access(context));
-  VB_CO_TRY(authorize_new_bucket(context, wanted_access));
+  VB_CO_TRY(authorize_new_bucket(context, wanted_access, nullptr));
   VB_CO_ASSIGN(const std::string text, co_await read_text(context, create_document_max));
   VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
-  VB_CO_ASSIGN(wanted_access.tags, check_new_bucket(context, text));
+  NewBucketDocument document;
+  if (!text.empty()) {
+    VB_CO_ASSIGN(document, parse_create_bucket(text));
+  }
+  VB_CO_TRY(check_new_bucket(context, document));
+  wanted_access.tags = std::move(document.tags);
   const auto wanted = durability.value_or(store::Durability::sync);
-  VB_CO_TRY(authorize_new_bucket(context, wanted_access));
-  auto created =
-      co_await create_bucket(context.service, context.caller(), context.bucket, wanted, wanted_access.object_lock);
+  const std::string location = document.directory ? document.zone : document.region;
+  VB_CO_TRY(authorize_new_bucket(context, wanted_access, &location));
+  auto created = co_await create_bucket(context.service, context.caller(), context.bucket, wanted,
+                                        wanted_access.object_lock, location);
   // In us-east-1 AWS answers the owner's second CreateBucket with 200, elsewhere with 409.
   if (!created && created.error() == Errc::bucket_already_owned_by_you && context.service.region == "us-east-1") {
     VB_CO_TRY(co_await change_bucket(context, wanted_access, durability));

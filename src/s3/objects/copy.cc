@@ -9,6 +9,7 @@
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
 #include "s3/buckets/lifecycle.h"
+#include "s3/copy_source.h"
 #include "s3/events/announce.h"
 #include "s3/express/directory.h"
 #include "s3/headers.h"
@@ -30,33 +31,6 @@ namespace verbena::s3 {
 namespace {
 
 constexpr uint64_t copy_size_max = 5 * GiB;
-
-struct CopySource {
-  std::string bucket, key, version_id;
-};
-
-// "bucket/key" or "/bucket/key", percent-encoded, perhaps with "?versionId=".
-Result<CopySource> parse_copy_source(std::string_view text) {
-  std::string_view version_id;
-  if (const size_t mark = text.find("?versionId="); mark != std::string_view::npos) {
-    version_id = text.substr(mark + 11);
-    if (version_id.empty()) return fail(Errc::invalid_argument, "Version id cannot be the empty string.");
-    text = text.substr(0, mark);
-  }
-  if (text.starts_with("arn:")) return fail(Errc::not_implemented, "Access point ARNs are not implemented.");
-  auto decoded = auth::uri_decode(text);
-  if (!decoded) return fail(Errc::invalid_copy_source, "copy source: percent escape");
-  std::string_view path = *decoded;
-  if (path.starts_with('/')) path.remove_prefix(1);
-  const size_t slash = path.find('/');
-  if (slash == std::string_view::npos || slash == 0 || slash + 1 == path.size()) {
-    return fail(Errc::invalid_copy_source, "copy source: shape");
-  }
-  CopySource source{std::string(path.substr(0, slash)), std::string(path.substr(slash + 1)), std::string(version_id)};
-  VB_TRY(check_bucket_name(source.bucket));
-  VB_TRY(check_key(source.key));
-  return source;
-}
 
 // An error about the source names the source, not the object that the request would have made.
 void describe_source(Context& context, const CopySource& source, const Error& error) {
@@ -112,6 +86,12 @@ Task<Result<void>> authorize_tags(Context& context, const CopySource& source, co
   const Asked asked{
       .action = action::get_object_tagging, .key = source.key, .version_id = source.version_id, .object = &from};
   co_return authorize(context.service, context.caller(), *access, asked);
+}
+
+// Whether the copy may have the tags that it takes along: as authorize_new_object() asks for those of a request.
+Result<void> authorize_copied_tags(const Context& context, const BucketAccess& access, const store::Tags& tags) {
+  const Asked asked{.action = action::put_object_tagging, .key = context.key, .tags = &tags};
+  return authorize_besides(context.service, context.caller(), access, asked);
 }
 
 Task<Result<void>> copy_bytes(Context& context, std::shared_ptr<store::ObjectReader> reader, const Extent& extent,
@@ -189,21 +169,41 @@ std::string copy_result_xml(bool part, const std::string& etag, int64_t modified
   return xml.finish();
 }
 
-// The right to write the copy, and whose it is. An object's list is not copied (S3).
-Task<Result<store::Attributes>> authorize_copy(Context& context, const store::ObjectInfo& info,
+// The right to write the copy, and whose it is. An object's list is not copied (S3). `own_tags`: that the request gives
+// the copy. Those of the source go along by the right to tag: they are no facts of the request.
+Task<Result<store::Attributes>> authorize_copy(Context& context, const store::ObjectInfo& info, bool own_tags,
                                                const store::CommitConditions& conditions) {
   VB_CO_ASSIGN(const AclWish wish, read_acl_headers(context));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
   const Asked asked{.action = action::put_object,
                     .key = context.key,
-                    .tags = &info.tags,
+                    .tags = own_tags ? &info.tags : nullptr,
                     .lock = &info.lock,
-                    .headers = &info.headers};
+                    .conditions = &conditions,
+                    .creates = true};
   VB_CO_ASSIGN(store::Attributes attributes,
                authorize_new_object(context.service, context.caller(), *access, asked, wish));
+  if (!own_tags && !info.tags.empty()) {
+    VB_CO_TRY(authorize_copied_tags(context, *access, info.tags));
+  }
   const ObjectName name{context.key, {}};
   VB_CO_TRY(co_await authorize_conditions(context.service, context.caller(), *access, name, conditions));
   co_return attributes;
+}
+
+// Bytes take their time: before the commit all is asked again where any key, policy or document has changed since
+// `generation`, which is from before the first question. True: of the caller as it is now, who may still read the
+// source; the right to write is the next question.
+Task<Result<bool>> renew_copy(Context& context, const CopySource& source, const store::ObjectInfo& from,
+                              const BucketAccess& target, uint64_t generation) {
+  if (!may_have_changed(context.service, context.caller(), generation)) co_return false;
+  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
+  VB_CO_TRY(co_await same_bucket_access(context.service, target));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
+  const Asked reading{
+      .action = action::get_object, .key = source.key, .version_id = source.version_id, .object = &from};
+  VB_CO_TRY(authorize(context.service, context.caller(), *access, reading));
+  co_return true;
 }
 
 }  // namespace
@@ -211,6 +211,8 @@ Task<Result<store::Attributes>> authorize_copy(Context& context, const store::Ob
 Task<Result<void>> serve_copy_object(Context& context) {
   VB_CO_TRY(check_new_key(context.key));
   VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
+  context.response.source = source.text();
+  const uint64_t generation = context.service.access->now();
   VB_CO_ASSIGN(const bool replace, replaces_metadata(context));
   VB_CO_ASSIGN(const bool replace_tags, replaces_tags(context));
   const auto wanted_class = context.header("x-amz-storage-class");
@@ -251,7 +253,8 @@ Task<Result<void>> serve_copy_object(Context& context) {
     VB_CO_ASSIGN(info.tags, read_tagging_header(context));
   }
   VB_CO_ASSIGN(info.lock, read_lock_headers(context));
-  VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info, conditions));
+  VB_CO_ASSIGN(const BucketAccessPtr target, co_await bucket_access(context.service, context.bucket));
+  VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info, replace_tags, conditions));
   BodyDigests digests;
   VB_CO_ASSIGN(info.checksums, plan_copy_checksums(context, from, digests));
   // The bytes are the same, so is their MD5; a multipart or RDMA entity tag says nothing of a single-part copy.
@@ -265,6 +268,11 @@ Task<Result<void>> serve_copy_object(Context& context) {
   writer = seal.writer(context.service, std::move(writer), from.size);
   const Extent whole{0, from.size, false};
   VB_CO_TRY(co_await copy_bytes(context, reader, whole, *writer, digests));
+  VB_CO_ASSIGN(const bool again, co_await renew_copy(context, source, from, *target, generation));
+  if (again) {
+    if (!replace_tags) VB_CO_TRY(co_await authorize_tags(context, source, from));
+    VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info, replace_tags, conditions));
+  }
   info.etag = keep_etag ? from.etag : seal.opaque_etag() ? random_etag() : to_hex(as_bytes(digests.md5()));
   seal.mark_object(context.service, context.bucket, context.key, info);
   for (const auto& checksum : digests.checksums()) info.checksums.push_back(checksum);
@@ -282,11 +290,14 @@ Task<Result<void>> serve_copy_object(Context& context) {
 Task<Result<void>> serve_upload_part_copy(Context& context) {
   VB_CO_ASSIGN(const int number, read_part_number(context));
   VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
+  context.response.source = source.text();
+  const uint64_t generation = context.service.access->now();
   std::optional<ByteRange> range;
   if (const auto header = context.header("x-amz-copy-source-range")) {
     VB_CO_ASSIGN(range, parse_copy_range(*header));
   }
   const std::string upload_id(context.query.get_or_empty("uploadId"));
+  VB_CO_ASSIGN(const BucketAccessPtr target, co_await bucket_access(context.service, context.bucket));
   VB_CO_TRY(co_await authorize_upload(context, action::put_object));
   VB_CO_ASSIGN(const store::UploadInfo upload,
                co_await context.service.store.upload(context.bucket, context.key, upload_id));
@@ -311,6 +322,8 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
                                                                        seal.stored_size(extent.length)));
   writer = seal.writer(context.service, std::move(writer), extent.length);
   VB_CO_TRY(co_await copy_bytes(context, reader, extent, *writer, digests));
+  VB_CO_ASSIGN(const bool again, co_await renew_copy(context, source, reader->info(), *target, generation));
+  if (again) VB_CO_TRY(co_await authorize_upload(context, action::put_object));
   store::ObjectInfo part;
   part.size = extent.length;
   part.etag = to_hex(as_bytes(digests.md5()));

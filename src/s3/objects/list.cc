@@ -89,7 +89,8 @@ Task<Result<store::ListPage>> list_objects(Service& service, const Caller& calle
                                            store::ListRequest request) {
   VB_CO_TRY(check_bucket_name(bucket));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
-  const Asked asked{.action = action::list, .list = &request};
+  const Listing listing = listing_of(caller, request);
+  const Asked asked{.action = action::list, .list = &listing};
   VB_CO_TRY(authorize(service, caller, *access, asked));
   if (request.max_keys < 0) co_return fail(Errc::invalid_argument, bad_max_keys);
   if (request.max_keys == 0) {

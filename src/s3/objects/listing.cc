@@ -42,7 +42,8 @@ Task<Result<void>> reserve_page(Context& context, int entries) {
 }
 
 Task<Result<BucketAccessPtr>> admit_listing(Context& context, const Action& action, const store::ListRequest& request) {
-  const Asked asked{.action = action, .list = &request};
+  const Listing listing = listing_of(context.caller(), request);
+  const Asked asked{.action = action, .list = &listing};
   for (bool reserved = false;; reserved = true) {
     VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
     VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));

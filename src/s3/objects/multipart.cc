@@ -110,7 +110,7 @@ Result<int> read_part_number(const Context& context) {
 
 Task<Result<void>> authorize_upload(Context& context, const Action& action) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
-  const Asked asked{.action = action, .key = context.key};
+  const Asked asked{.action = action, .key = context.key, .creates = false};
   co_return authorize(context.service, context.caller(), *access, asked);
 }
 
@@ -131,7 +131,8 @@ Task<Result<void>> serve_create_upload(Context& context) {
                     .key = context.key,
                     .tags = &upload.tags,
                     .lock = &upload.lock,
-                    .headers = &upload.headers};
+                    .headers = &upload.headers,
+                    .creates = false};
   VB_CO_ASSIGN(upload.attributes, authorize_new_object(context.service, context.caller(), *access, asked, wish));
   VB_CO_TRY(co_await read_begin_conditions(context, *access, upload.attributes));
   VB_CO_ASSIGN(EncryptionWish encryption, read_encryption(context));
@@ -162,7 +163,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
   VB_CO_TRY(check_key(put.key));
   const uint64_t generation = service.access->now();
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, put.bucket));
-  const Asked asked{.action = action::put_object, .key = put.key};
+  const Asked asked{.action = action::put_object, .key = put.key, .creates = false};
   VB_CO_TRY(authorize(service, caller, *access, asked));
   if (request.part_number < 1 || request.part_number > store::part_number_max) {
     co_return fail(Errc::invalid_argument, bad_part_number);

@@ -212,8 +212,9 @@ Task<void> reply_completed(Context& context, const store::ObjectInfo& info) {
 }
 
 Task<Result<void>> authorize_completion(Context& context, const store::CommitConditions& conditions) {
-  VB_CO_TRY(co_await authorize_upload(context, action::put_object));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  const Asked asked{.action = action::put_object, .key = context.key, .conditions = &conditions, .creates = true};
+  VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
   const ObjectName name{context.key, {}};
   co_return co_await authorize_conditions(context.service, context.caller(), *access, name, conditions);
 }

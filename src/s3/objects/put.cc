@@ -261,7 +261,9 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
                     .key = request.key,
                     .tags = &request.tags,
                     .lock = &request.lock,
-                    .headers = &request.headers};
+                    .headers = &request.headers,
+                    .conditions = &request.conditions,
+                    .creates = true};
   VB_CO_ASSIGN(store::Attributes attributes, authorize_new_object(service, caller, *access, asked, request.acl));
   const ObjectName name{request.key, {}};
   VB_CO_TRY(co_await authorize_conditions(service, caller, *access, name, request.conditions));

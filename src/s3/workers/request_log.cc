@@ -181,6 +181,7 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service_, rule.target_bucket));
   // The target bucket may have been removed and made again by somebody else since the record was queued.
   if (access->owner != batch.owner) co_return fail(Errc::access_denied, "log delivery");
+  VB_CO_ASSIGN(const Acl acl, log_object_acl(*access, rule));
   const std::string key = log_object_key(rule, batch.source, service_.clock.now_us() / 1'000'000, unique_text());
   EncryptionWish wish;
   VB_CO_ASSIGN(const Seal seal, co_await plan_seal(service_, rule.target_bucket, key, std::move(wish)));
@@ -198,8 +199,6 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service_, caller, *writer, request, source, none));
   seal.mark_object(service_, rule.target_bucket, key, info);
   info.headers.emplace_back("content-type", "text/plain");
-  Acl acl = private_acl(access->owner);
-  acl.grants.insert(acl.grants.end(), rule.grants.begin(), rule.grants.end());
   store::change_attributes(info.attributes, acl_attributes(*access, acl));
   store::CommitConditions conditions;
   conditions.announcement = announce(service_, *access, caller, EventCause::put, key);

@@ -31,11 +31,6 @@ struct LogEntry {
   LogRecord record;
   std::string account{};  // that the bucket belongs to: 12 digits
 };
-
-// One key of a DeleteObjects, which gets a record of its own.
-struct LogDeletion {
-  std::string_view key, version_id, error_code;
-  int status = 204;
 };
 
 class RequestLog {
@@ -64,7 +59,7 @@ class RequestLog {
   void add(const LogEntry& entry);
   // When the key's turn is over: what a record of each of a thousand costs is spread over the request. It has the
   // request's id and not its long texts, which stand in the request's own record.
-  void add_deletion(const LogEntry& entry, const LogDeletion& deletion);
+  void add_deletion(const LogEntry& entry, const Deletion& deletion);
   // Delivers batches that are due; `all`: every one. For the thread, and for tests.
   Task<> deliver(bool all);
   uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }  // for what is due, so far

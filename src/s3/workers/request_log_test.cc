@@ -299,6 +299,47 @@ TEST_F(BucketLogs, WhoNamesATargetMayWriteThere) {
   EXPECT_EQ(call(c).status, 200);
 }
 
+// A user without the right to set lists made log objects that anybody could read.
+TEST_F(BucketLogs, WhoGivesGrantsMaySetListsThere) {
+  auth::Principal user = *auth::superuser();
+  user.superuser = false;
+  user.kind = auth::Principal::Kind::user;
+  user.arn = "arn:aws:iam::000000000000:user/u";
+  const auto may = [&](const char* actions) {
+    const std::string policy =
+        R"({"Statement":{"Effect":"Allow","Action":)" + std::string(actions) + R"(,"Resource":"*"}})";
+    user.policies = {auth::parse_policy(policy, auth::PolicyKind::identity).value()};
+    Call c{.method = "PUT",
+           .target = "/bucket?logging",
+           .body = enabled(to_logs + "<TargetGrants>" + grant_to_all("READ") + "</TargetGrants>")};
+    c.principal = std::make_shared<auth::Principal>(user);
+    return call(c);
+  };
+  EXPECT_EQ(may(R"(["s3:PutBucketLogging","s3:PutObject"])").code, "AccessDenied");
+  EXPECT_EQ(may(R"(["s3:PutBucketLogging","s3:PutObject","s3:PutObjectAcl"])").status, 200);
+}
+
+// Public log objects were delivered into a bucket that blocks public lists.
+TEST_F(BucketLogs, ABucketThatBlocksPublicListsGetsNoPublicLogObjects) {
+  const std::string grants = "<TargetGrants>" + grant_to_all("READ") + "</TargetGrants>";
+  const auto block = [&](const char* acls) {
+    return call("PUT", "/logs?publicAccessBlock", {},
+                "<PublicAccessBlockConfiguration><BlockPublicAcls>" + std::string(acls) +
+                    "</BlockPublicAcls></PublicAccessBlockConfiguration>")
+        .status;
+  };
+  ASSERT_EQ(block("true"), 200);
+  EXPECT_EQ(configure(enabled(to_logs + grants)).code, "AccessDenied");
+  ASSERT_EQ(block("false"), 200);
+  ASSERT_EQ(configure(enabled(to_logs + grants)).status, 200);
+  put("k", "12345");
+  ASSERT_EQ(block("true"), 200);  // set between the record and its delivery
+  EXPECT_EQ(delivered(), "");
+  ASSERT_EQ(configure(enabled(to_logs)).status, 200);
+  put("k", "12345");
+  EXPECT_NE(delivered(), "");
+}
+
 TEST_F(BucketLogs, TellWhetherAListWasNeeded) {
   ASSERT_EQ(configure(enabled(to_logs)).status, 200);
   put("k", "12345", {{"x-amz-acl", "public-read"}});

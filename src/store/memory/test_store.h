@@ -46,6 +46,8 @@ class TestStore : private HasClock, public MemoryStore {
   // Likewise, of an upload: before its parts are looked at, and before it is completed.
   std::function<void()> before_parts, before_completion;
   std::function<void()> before_replacement;  // likewise, of a document that is to be still the same
+  std::function<void()> while_written;           // happens once, when an object's or a part's bytes come
+  std::function<void()> while_removed;           // happens once, when an object is removed
   int64_t now_us() const { return clock.now_us(); }
 
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
@@ -89,6 +91,7 @@ class TestStore : private HasClock, public MemoryStore {
     co_return faulty;
   }
   Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override {
+    if (const auto happens = std::exchange(while_removed, nullptr)) happens();
     clock.step();
     replaced(Name{bucket, key});
     return MemoryStore::remove(bucket, key, std::move(request));
@@ -206,6 +209,7 @@ class TestStore : private HasClock, public MemoryStore {
     Writer(TestStore& store, std::unique_ptr<ObjectWriter> writer, std::optional<Name> name)
         : store_(store), writer_(std::move(writer)), name_(std::move(name)) {}
     Task<Result<void>> append(memory::Chunk chunk) override {
+      if (const auto happens = std::exchange(store_.while_written, nullptr)) happens();
       if (store_.append_error) co_return fail(*std::exchange(store_.append_error, std::nullopt), "append");
       co_return co_await writer_->append(std::move(chunk));
     }
