@@ -90,7 +90,7 @@ bool RequestLog::fits(const LogRecord& record, const std::string& client, size_t
 
 void RequestLog::add(const LogEntry& entry) { queue(entry, entry.record); }
 
-void RequestLog::add_deletion(const LogEntry& entry, const LogDeletion& deletion) {
+void RequestLog::add_deletion(const LogEntry& entry, const Deletion& deletion) {
   const LogRecord& of = entry.record;
   LogRecord record;
   record.bucket_owner = of.bucket_owner;
