@@ -165,6 +165,7 @@ Json line_json(const http::AccessLine& line) {
   text("bucket", line.bucket);
   text("key", line.key);
   text("version", line.version);
+  text("source", line.source);
   text("error", line.error_code);
   text("id", line.request_id);
   return out;

@@ -45,6 +45,7 @@ observe::Line line_of(const Answered& answered, const Details& details) {
   line.bucket = answered.bucket;
   line.key = details.key;
   line.version = details.version;
+  line.source = details.source;
   line.door = door_names[static_cast<size_t>(answered.door)];
   line.transport = to_string(answered.transport);
   line.status = answered.status;

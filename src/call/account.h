@@ -38,6 +38,7 @@ struct Details {
   std::string_view action = {};  // as docs/s3.md names it
   std::string_view path = {};    // where there is no action
   std::string_view key = {}, version = {};
+  std::string_view source = {};  // of a copy or a rename
   std::string_view error_code = {};
   uint64_t bytes_in = 0, bytes_out = 0;  // beside objects' bytes, those of documents
   int64_t time_us = 0;                   // when it came; 0 where no line is wanted

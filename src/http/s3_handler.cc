@@ -1,5 +1,6 @@
 #include "http/s3_handler.h"
 
+#include "auth/host.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "call/account.h"
@@ -37,15 +38,9 @@ std::string_view header_of(const Exchange& exchange, std::string_view wanted) {
   return {};
 }
 
-// "Bucket.S3.Example.com:9000" -> "bucket.s3.example.com"; "[::1]:9000" -> "[::1]".
 std::string host_of(const s3::Headers& headers) {
   for (const auto& [name, value] : headers) {
-    if (name != "host") continue;
-    std::string_view host = value;
-    const size_t colon = host.rfind(':');
-    const size_t bracket = host.rfind(']');
-    if (colon != std::string::npos && (bracket == std::string::npos || colon > bracket)) host = host.substr(0, colon);
-    return lower(host);
+    if (name == "host") return auth::host_name(value);
   }
   return {};
 }
@@ -58,23 +53,25 @@ auth::RequestView view_of(const Exchange& exchange) {
   return {exchange.method(), exchange.path(), exchange.query(), views};
 }
 
-Result<auth::Verified> authenticate(const Context& context, const Exchange& exchange) {
+Result<auth::Verified> authenticate(const Context& context, Exchange& exchange) {
   // Browsers ask before a presigned request by its URL, whose signature is of another method: a preflight has no
   // caller.
   if (exchange.method() == "OPTIONS") return auth::Verified();
   const auth::RequestView view = view_of(exchange);
   if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
   auto verified = context.verifier.verify(view);
+  if (verified && !verified->identity.anonymous) exchange.vouch();
   if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
   return verified;
 }
 
 // IAM and STS sign the body of a call, so it has to be read whole before the signature can be checked.
-Result<auth::Verified> authenticate_call(const Context& context, const Exchange& exchange, std::string_view body) {
+Result<auth::Verified> authenticate_call(const Context& context, Exchange& exchange, std::string_view body) {
   const std::string hash = to_hex(as_bytes(sha256(as_bytes(body))));
   const auth::RequestView view = view_of(exchange);
   if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
   auto verified = context.verifier.verify_call(view, hash);
+  if (verified) exchange.vouch();
   if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
   return verified;
 }
@@ -112,7 +109,11 @@ Result<void> charge_answer(const Context& context, const Exchange& exchange, s3:
 Task<void> refuse(Context& context, Exchange& exchange, const Error& error, const std::string& request_id,
                   s3::Response& response) {
   s3::Request request = make_request(exchange, auth::Identity(), request_id, std::nullopt);
-  co_await context.router.refuse(request, error, exchange.body(), response, exchange.sink(response));
+  s3::Headers fields;
+  if (error == Errc::missing_signed_header) {
+    fields.emplace_back("HeadersNotSigned", auth::Verifier::headers_not_signed(view_of(exchange)));
+  }
+  co_await context.router.refuse(request, error, exchange.body(), response, exchange.sink(response), std::move(fields));
   (void)co_await exchange.reply(response);
 }
 
@@ -232,6 +233,35 @@ void begin_noting(const Context& context, const Exchange& exchange, Noted& noted
 // Of who watches: else each look would be something new to see.
 bool is_a_look(std::string_view call) { return call == "admin:trace" || call == "admin:top" || call == "admin:logs"; }
 
+// Lines for the keys of a DeleteObjects, behind the request's own, as the native door has them for the items of a
+// batch: one for each key, and one for all keys that the caller has no right to.
+void tell_deletions(AccessLog& log, const AccessLine& of_request, const s3::Response& response) {
+  if (response.deletions.empty()) return;
+  AccessLine line = of_request;
+  line.action = "DELETE object";
+  line.bytes_in = line.bytes_out = line.rdma_bytes = 0;
+  const auto tell = [&](const s3::Deletion& deletion) {
+    line.key = deletion.key;
+    line.version = deletion.version_id;
+    line.status = deletion.status;
+    line.error_code = deletion.error_code;
+    log.write(line);
+  };
+  const s3::Deletion* first_refused = nullptr;
+  uint32_t refused = 0;
+  for (const s3::Deletion& deletion : response.deletions) {
+    if (deletion.status != 403) {
+      tell(deletion);
+    } else if (refused++ == 0) {
+      first_refused = &deletion;
+    }
+  }
+  if (first_refused == nullptr) return;
+  line.items = refused;
+  line.of_items = static_cast<uint32_t>(response.deletions.size());
+  tell(*first_refused);
+}
+
 call::Answered answered_by(const s3::Response& response, const Exchange::Progress& progress) {
   const bool by_token = response.by_token;
   call::Answered answered{.door = by_token ? s3::Door::token : s3::Door::http,
@@ -268,6 +298,7 @@ void note(Context& context, const Exchange& exchange, const auth::Identity& who,
                         .action = response.call.empty() ? response.action : std::string_view(response.call),
                         .key = response.key,
                         .version = response.version_id,
+                        .source = response.source,
                         .error_code = response.error_code,
                         .bytes_in = progress.bytes_in + (token_in ? response.rdma_bytes : 0),
                         .bytes_out = progress.bytes_out + (token_in ? 0 : response.rdma_bytes),
@@ -282,7 +313,10 @@ void note(Context& context, const Exchange& exchange, const auth::Identity& who,
   if (!noted.observed) return;
   details.way = &noted.observed->way;
   const observe::Line line = call::line_of(answered, details);
-  if (context.access_log != nullptr) context.access_log->write(line);
+  if (context.access_log != nullptr) {
+    context.access_log->write(line);
+    tell_deletions(*context.access_log, line, response);
+  }
   const observe::Traced& traced = noted.observed->traced;
   if (traced.wanted) context.tracer->end(traced, line, noted.observed->way);
   if (context.watch != nullptr && !is_a_look(response.call)) context.watch->tell(line);

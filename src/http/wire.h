@@ -61,6 +61,8 @@ class Wire {
     rate_window_ = window;
     start_window();
   }
+  // Of the wait that is under way; max(): nothing is waited for.
+  Deadline deadline() const { return deadline_; }
   // Lets go of whoever waits, if the deadline has passed or the peer is too slow. For the listener's sweep.
   void sweep(Deadline now);
   // Every wait from now on fails.

@@ -334,7 +334,7 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   op->began = received_;
   op->moved = {};
   op->partial = false;
-  if (!op->version.empty()) op->version.clear();
+  if (!op->object_version.empty()) op->object_version.clear();
   op->object_size.reset();
   if (op->reply.size() < lane.message_size_max) op->reply.resize(lane.message_size_max);
   op->caller = lane.caller;

@@ -70,7 +70,8 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   }
   void begin_read_ahead(ClientLoad& client) { ++readers_, ++client.readers; }
   void end_read_ahead(ClientLoad& client) { --readers_, --client.readers; }
-  // One item of a batch, as a request of its own; or several alike that nobody is told of, by how many there are.
+  // One item of a batch, as a request of its own; or several alike of which no log is told, by how many there are.
+  // Lines of those that the caller has no right to are summed up when the batch ends.
   struct Item {
     size_t bucket = 0;  // its place in the batch
     std::string_view bucket_name, key = {}, version = {};
@@ -80,7 +81,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
     std::optional<uint64_t> object_size = {};
     uint64_t requests = 1;
   };
-  void account(const Op& op, const Item& item) const;
+  void account(Op& op, const Item& item) const;
 
   size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }  // any thread
   NativeDoor::Moved moved() const;                                                 // likewise
@@ -108,6 +109,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   void measure(const Op& op) const;  // once its reply is out
   void begin_note(Op& op) const;
   void account(const Op& op) const;
+  void note_refused_items(const Op& op) const;
   void note_refusal(const Lane& lane, const wire::Header& header, Errc code) const;
   bool buckets_have_logs() const;
   static Task<void> begin_logs(Op& op, const Requests& requests);

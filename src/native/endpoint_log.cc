@@ -133,7 +133,18 @@ std::string request_line(const Op& op, wire::Type type, std::string_view method,
   if (type == wire::Type::list || type == wire::Type::list_values) query = "?list-type=2";
   if (type == wire::Type::watch) query = "?watch";
   if (type == wire::Type::rename) query = "?renameObject";
-  return fmt::format("{} {}{} VERBENA/{}", method, path, query, op.lane->session->version);
+  return fmt::format("{} {}{} VERBENA/{}", method, path, query, op.version());
+}
+
+// Counts an item for the access log. True: the caller has no right to it, and it has its place in the batch's own line.
+bool sums_up(Op& op, const Endpoint::Item& item) {
+  Op::Noted& noted = op.noted;
+  ++noted.items;
+  if (item.outcome != Errc::access_denied) return false;
+  if (noted.refused++ != 0) return true;
+  noted.refused_bucket = item.bucket_name;
+  noted.refused_key = item.key;
+  return true;
 }
 
 // Into the log of its bucket: a request, or an item of one. `entry` is the request's and used for each of its items.
@@ -176,6 +187,9 @@ void Endpoint::begin_note(Op& op) const {
   observe::Tracer* const tracer = door_->options.tracer;
   const bool alone = !wire::is_batch(type_of(op));
   noted.traced = tracer != nullptr && alone ? tracer->begin(of_caller, op.began) : observe::Traced();
+  noted.items = noted.refused = 0;
+  noted.source.clear();
+  if (type_of(op) == wire::Type::rename) noted.source.assign(op.bucket).append("/").append(op.rename.from);
 }
 
 bool Endpoint::buckets_have_logs() const {
@@ -199,6 +213,7 @@ Task<void> Endpoint::begin_logs(Op& op, const Requests& requests) {
       record.request_id = op.caller.request_id;
       record.signature = "SigV4";  // of the request that opened the session
       record.auth_type = "AuthHeader";
+      if (op.caller.user_agent != nullptr) record.user_agent = *op.caller.user_agent;
       s3::name_requester(op.caller, record);
     }
     any = any || entry != nullptr;
@@ -209,8 +224,8 @@ Task<void> Endpoint::begin_logs(Op& op, const Requests& requests) {
 
 void Endpoint::account(const Op& op) const {
   const wire::Type type = type_of(op);
-  const bool batch = wire::is_batch(type);
-  if (batch && op.outcome == Errc::ok) return;  // its items were accounted for
+  if (op.is_noted() && op.noted.refused != 0) note_refused_items(op);
+  if (wire::is_batch(type) && op.outcome == Errc::ok) return;                        // its items were accounted for
   const Op::Moved moved = type == wire::Type::list_values ? Op::Moved() : op.moved;  // likewise, but for the listing
   const s3::Verb verb = verb_of(type);
   const Target target = target_of(op);
@@ -225,7 +240,8 @@ void Endpoint::account(const Op& op) const {
   if (!op.is_told() || action_of(type).empty()) return;
   call::Details details = details_of(op, type);
   details.key = target.key;
-  details.version = op.version;
+  details.version = op.object_version;
+  details.source = op.noted.source;
   details.error_code = error_code_of(op.outcome);
   details.bytes_in = moved.in;
   details.bytes_out = moved.out;
@@ -239,7 +255,25 @@ void Endpoint::account(const Op& op) const {
   door_->tell(line);
 }
 
-void Endpoint::account(const Op& op, const Item& item) const {
+// One line for all items of a batch that its caller has no right to.
+void Endpoint::note_refused_items(const Op& op) const {
+  const wire::Type type = item_type(type_of(op));
+  const s3::Verb verb = verb_of(type);
+  const call::Answered answered{.door = s3::Door::native,
+                                .transport = info().transport,
+                                .verb = verb,
+                                .bucket = op.noted.refused_bucket,
+                                .status = call::status_of(verb, Errc::access_denied, false)};
+  call::Details details = details_of(op, type);
+  details.key = op.noted.refused_key;
+  details.error_code = error_code_of(Errc::access_denied);
+  observe::Line line = call::line_of(answered, details);
+  line.items = op.noted.refused;
+  line.of_items = op.noted.items;
+  door_->tell(line);
+}
+
+void Endpoint::account(Op& op, const Item& item) const {
   const wire::Type type = item_type(type_of(op));
   const s3::Verb verb = verb_of(type);
   const call::Answered answered{.door = s3::Door::native,
@@ -261,7 +295,7 @@ void Endpoint::account(const Op& op, const Item& item) const {
   if (!op.logs.empty() && op.logs[item.bucket] != nullptr) {
     log(*op.logs[item.bucket], op, type, answered, details, item.object_size);
   }
-  if (op.is_noted()) door_->tell(call::line_of(answered, details));
+  if (op.is_noted() && !sums_up(op, item)) door_->tell(call::line_of(answered, details));
 }
 
 void Endpoint::note_refusal(const Lane& lane, const wire::Header& header, Errc code) const {

@@ -89,6 +89,39 @@ TEST_F(EndpointTest, AnObjectOfTheStandardClassHasNone) {
   EXPECT_EQ(classes("dir--local1-az1--x-s3"), "EXPRESS_ONEZONE");
 }
 
+// A client from before SHA512 takes a reply that names it for malformed.
+TEST_F(EndpointTest, AnOldSessionIsNotToldOfChecksumsThatItDoesNotKnow) {
+  FakePeer now = hello(1, wire::version_of_new_checksums);
+  const std::string digest = [] {
+    Digest sha512(Algorithm::sha512);
+    sha512.update(as_bytes("hello"));
+    return sha512.finish();
+  }();
+  wire::Put put;
+  put.bucket = "bucket";
+  put.key = "a";
+  put.size = 5;
+  put.expected.add({Algorithm::sha512, 0, digest});
+  deliver(now, now.seal(wire::Type::put, 2, put, 0, "hello"));
+  auto body = reply_body(now);
+  const auto stored = wire::decode_object_reply(body);
+  ASSERT_TRUE(stored);
+  ASSERT_EQ(stored->checksums.count, 1u);
+  EXPECT_EQ(stored->checksums[0].value, digest);
+  deliver(now, now.seal(wire::Type::put, 3, put, 0, "jello"));
+  EXPECT_EQ(reply_code(now), Errc::bad_digest);
+
+  for (const unsigned version : {1u, 4u, 5u}) {
+    FakePeer peer = hello(1 + version, version);
+    deliver(peer, peer.seal(wire::Type::get, 2, get_of("a")));
+    body = reply_body(peer);
+    const auto got = wire::decode_object_reply(body);
+    ASSERT_TRUE(got);
+    EXPECT_EQ(as_text(got->inline_bytes), "hello");
+    EXPECT_EQ(got->checksums.count, version < 5 ? 0u : 1u) << version;
+  }
+}
+
 TEST_F(EndpointTest, ThePutsEtagIsAnMd5WhereTheClientAsksForIt) {
   FakePeer peer = hello();
   wire::Put put;

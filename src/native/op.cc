@@ -33,7 +33,7 @@ void Op::fail(Errc code) {
 void Op::answers(const store::ObjectInfo& info, bool is_range) {
   partial = is_range;
   if (!is_told()) return;
-  version.assign(info.version_id);
+  object_version.assign(info.version_id);
   object_size = info.size;
 }
 

@@ -88,9 +88,12 @@ struct Op {
     std::optional<observe::TraceContext> of_caller;  // as its message has it
     observe::Traced traced;
     int64_t time_us = 0;
+    std::string source;               // of a RENAME
+    uint32_t items = 0, refused = 0;  // of a batch, so far; the refused ones share a line that names their first
+    std::string refused_bucket, refused_key;
   } noted;
   // Of the object that was answered, where is_told().
-  std::string version;
+  std::string object_version;
   std::optional<uint64_t> object_size;
   // Records of the buckets that have a log of their own, by the buckets' places in a batch; empty: none has.
   std::vector<std::shared_ptr<s3::LogEntry>> logs;
@@ -102,6 +105,7 @@ struct Op {
   void answers(const store::ObjectInfo& info, bool is_range);
   // Where it notes how long it stays; null where nobody wants to know.
   Way* way() { return is_noted() ? &noted.way : nullptr; }
+  unsigned version() const { return lane->session->version; }  // of the protocol
   bool has(wire::Flags flag) const { return (header.flags & flag) != 0; }
   // Space for a reply's body, MAC left out.
   MutableBytes body_space() {

@@ -3,6 +3,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include "base/ticks.h"
 #include "call/account.h"
 #include "memory/budget.h"
 #include "native/batch_check.h"
@@ -77,7 +78,7 @@ void ReadBatch::reset(Op& op, size_t reply_head_size) {
   full_ = late_ = failed_ = publishing_ = false;
   const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
   until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
-  taken_ = told_ = running_ = looked_at_ = clock_seen_at_ = 0;
+  taken_ = told_ = running_ = looked_at_ = 0;
   group_.next = group_.end = 0;
   has_ahead_ = false;
   traffic_.fill({});
@@ -128,15 +129,10 @@ bool ReadBatch::still_allowed() {
 }
 
 bool ReadBatch::has_had_its_turn() {
-  constexpr size_t between_looks = 7;  // at the clock
   if (moved_ >= turn_bytes || looked_at_ >= turn_items) return true;
-  if (looked_at_ == 0) {
-    turn_until_ = deadline_in(turn_time);
-    clock_seen_at_ = 0;
-  }
-  if (looked_at_ - clock_seen_at_ < between_looks) return false;
-  clock_seen_at_ = looked_at_;
-  return SteadyClock::now() >= turn_until_;
+  if (looked_at_ == 0) turn_began_ = ticks();
+  constexpr auto turn_ns = static_cast<uint64_t>(std::chrono::nanoseconds(turn_time).count());
+  return ns_between(turn_began_, ticks()) >= turn_ns;
 }
 
 // Goes on until something has to be waited for: an item (its index), or the turn of others.
@@ -390,7 +386,8 @@ bool ReadBatch::tell(Slot& slot, bool first) {
     entry.version = info.version_id;
     entry.in_reply = slot.in_reply;
     entry.listed_alone = slot.listed_alone;
-    if ((head_.details & wire::detail_checksum) != 0 && !slot.partial) entry.checksum = full_checksum(info);
+    if ((head_.details & wire::detail_checksum) != 0 && !slot.partial)
+      entry.checksum = full_checksum(info, op_->version());
   }
   const size_t before = out_->size();
   const bool fits = write_entry(slot, entry);

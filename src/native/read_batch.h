@@ -36,7 +36,7 @@ class ReadBatch {
   // Moved, or looked at, before others have a turn.
   static constexpr uint64_t turn_bytes = 256 * KiB;
   static constexpr size_t turn_items = 256;
-  static constexpr std::chrono::milliseconds turn_time{2};  // what an item's policy costs is up to who wrote it
+  static constexpr std::chrono::milliseconds turn_time{1};  // what an item's policy costs is up to its author
   static constexpr uint64_t progress_bytes = 64 * KiB;      // between two tellings of the progress
 
   struct Slot {
@@ -168,8 +168,8 @@ class ReadBatch {
   uint64_t waiting_bytes_ = 0;  // of the reply, in slots
   size_t running_ = 0;
   uint64_t moved_ = 0;  // since the last turn
-  size_t looked_at_ = 0, clock_seen_at_ = 0;
-  Deadline turn_until_;
+  size_t looked_at_ = 0;
+  uint64_t turn_began_ = 0;  // ticks()
   std::weak_ptr<OpPtr> shared_;
   // How many leading items have arrived, up to the first that failed.
   uint64_t arrived_ = 0, published_ = 0, arrived_bytes_ = 0;

@@ -145,7 +145,7 @@ bool ReadBatch::encode_plain(const store::ObjectInfo& info, bool in_reply) {
       .modified_us = info.modified_us,
       .etag = info.etag,
       .version = info.version_id,
-      .checksum = (head_.details & wire::detail_checksum) != 0 ? full_checksum(info) : std::nullopt,
+      .checksum = (head_.details & wire::detail_checksum) != 0 ? full_checksum(info, op_->version()) : std::nullopt,
       .in_reply = in_reply};
   return encode(*out_, entry, head_.details);
 }

@@ -32,7 +32,8 @@ std::optional<MutableBytes> place_inside(const Op& op, wire::Writer& out, const 
   const uint64_t total = answer.length;
   if (total > op.inline_max || total > op.endpoint->info().inline_max_bytes) return std::nullopt;
   const bool full = op.has(wire::flag_full_headers);
-  if (!encode_answer(out, object.info(), answer, static_cast<uint32_t>(total), full, op.said) || out.left() < total) {
+  if (!encode_answer(out, object.info(), answer, op.version(), static_cast<uint32_t>(total), full, op.said) ||
+      out.left() < total) {
     out.rewind(0);
     return std::nullopt;
   }
@@ -61,7 +62,7 @@ Result<void> finish_inside(Op& op, const wire::Writer& out, const s3::OpenObject
   return {};
 }
 Result<void> finish_window(Op& op, wire::Writer& out, const s3::OpenObject& object, const ObjectAnswer& answer) {
-  if (!encode_answer(out, object.info(), answer, 0, op.has(wire::flag_full_headers), op.said)) {
+  if (!encode_answer(out, object.info(), answer, op.version(), 0, op.has(wire::flag_full_headers), op.said)) {
     return fail(Errc::metadata_too_large, "native: headers exceed a message");
   }
   op.body_size = out.size();
@@ -167,7 +168,7 @@ Task<Result<void>> head(Op& op) {
   VB_CO_ASSIGN(const s3::HeadReply found, co_await s3::head_object(op.endpoint->door().service, op.caller, op.get));
   if (op.has(wire::flag_said_headers)) co_await note_said(op, found.info);
   wire::Writer out(op.body_space());
-  if (!encode_answer(out, found.info, one_range(found), 0, op.has(wire::flag_full_headers), op.said)) {
+  if (!encode_answer(out, found.info, one_range(found), op.version(), 0, op.has(wire::flag_full_headers), op.said)) {
     co_return fail(Errc::metadata_too_large, "native: headers exceed a message");
   }
   op.body_size = out.size();

@@ -47,11 +47,11 @@ Task<Result<void>> put(Op& op) {
   }
   wire::Writer out(op.body_space());
   // The object is committed: what cannot be told of it must not turn success into an error.
-  if (!encode_answer(out, stored->info, answer, 0, false, op.said)) {
+  if (!encode_answer(out, stored->info, answer, op.version(), 0, false, op.said)) {
     out.rewind(0);
     stored->info.checksums.clear();
     op.said.clear();
-    encode_answer(out, stored->info, answer, 0, false, op.said);
+    encode_answer(out, stored->info, answer, op.version(), 0, false, op.said);
   }
   op.body_size = out.size();
   co_return Result<void>{};

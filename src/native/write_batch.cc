@@ -301,8 +301,10 @@ Task<void> WriteBatch::dispatch(Shared shared) {
   // Whatever is before it has its turn first.
   if (!endpoint->may_serve_at_once()) co_await endpoint->turn();
   endpoint->took_turn(turn_items * 16, 0);  // a write costs about as much as that many looks
+  Deadline turn_until = deadline_in(turn_time);
   // A client that is gone, or waits no longer, gets no more done: what has begun ends by itself.
-  while (batch.reader_->left() != 0 && !batch.op_->lane->closed && SteadyClock::now() < batch.until_) {
+  for (auto now = SteadyClock::now(); batch.reader_->left() != 0 && !batch.op_->lane->closed && now < batch.until_;
+       now = SteadyClock::now()) {
     if (!batch.may_begin()) {
       batch.fetch_run(shared);
       if (batch.running_ != 0) {
@@ -312,10 +314,11 @@ Task<void> WriteBatch::dispatch(Shared shared) {
     }
     batch.begin_next(shared);
     bytes += std::max<uint64_t>(batch.item_.place.size, batch.item_.inline_bytes.size());
-    if (++begun == turn_items || bytes >= turn_bytes) {
+    if (++begun == turn_items || bytes >= turn_bytes || now >= turn_until) {
       begun = 0;
       bytes = 0;
       co_await endpoint->turn();
+      turn_until = deadline_in(turn_time);
     }
   }
   batch.fetch_run(shared);

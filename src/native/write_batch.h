@@ -32,6 +32,7 @@ class WriteBatch {
   // Begun before others have a turn.
   static constexpr size_t turn_items = 8;
   static constexpr uint64_t turn_bytes = 256 * KiB;
+  static constexpr std::chrono::microseconds turn_time{500};  // what an item's policy costs is up to its author
 
   struct Written {
     bool done = false;

@@ -36,6 +36,15 @@ struct Caller {
   std::string request_id;    // 16 upper-case hex digits, unique per request
   // The HTTP request while it is served, for conditions of policies; null at the native door.
   const Context* http = nullptr;
+  // At the native door: what the client said of itself when it signed in. Belongs to its session, which outlives the
+  // request. null: nothing, or not the native door.
+  const std::string* user_agent = nullptr;
+};
+
+// One key of a DeleteObjects, as logs tell it.
+struct Deletion {
+  std::string key, version_id, error_code;
+  int status = 204;
 };
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -75,6 +84,8 @@ struct Response {
   std::string_view action;  // what was asked for, as docs/s3.md names it; empty when nobody knows such a request
   std::string call;         // of another API than S3's: "iam:CreateUser"
   std::string bucket, key, version_id;
+  std::string source;                   // of a copy or a rename: "bucket/key", perhaps with "?versionId="
+  std::vector<Deletion> deletions;      // of a DeleteObjects that a log is to tell of
   std::string form_access_key;          // who signed a browser's form, which names them in its body
   std::shared_ptr<const void> charged;  // what the peer was charged for the body: kept until it is sent
 };

@@ -170,9 +170,10 @@ Task<Result<store::Removed>> delete_object(Service& service, const Caller& calle
 Task<Result<store::ListPage>> list_objects(Service& service, const Caller& caller, const std::string& bucket,
                                            store::ListRequest request);
 
-// `object_lock`: with versioning and object lock from the start.
+// `object_lock`: with versioning and object lock from the start. `location`: the region or zone that the request names.
 Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
-                                 store::Durability durability, bool object_lock = false);
+                                 store::Durability durability, bool object_lock = false,
+                                 std::string_view location = {});
 Task<Result<store::BucketInfo>> head_bucket(Service& service, const Caller& caller, const std::string& bucket);
 Task<Result<void>> delete_bucket(Service& service, const Caller& caller, const std::string& bucket);
 Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Caller& caller);

@@ -207,17 +207,22 @@ Task<Result<PutReply>> store_body(Context& context, UploadPartRequest& part, mem
 }
 
 // Serving a token makes the server connect to the client, so the right to write is checked before.
-Task<Result<void>> may_write(Context& context, const PutRequest& put) {
+Task<Result<void>> may_write(Context& context, const PutRequest& put, bool whole_object) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, put.bucket));
-  const Asked asked{
-      .action = action::put_object, .key = put.key, .tags = &put.tags, .lock = &put.lock, .headers = &put.headers};
+  const Asked asked{.action = action::put_object,
+                    .key = put.key,
+                    .tags = &put.tags,
+                    .lock = &put.lock,
+                    .headers = &put.headers,
+                    .conditions = &put.conditions,
+                    .creates = whole_object};
   co_return authorize(context.service, context.caller(), *access, asked);
 }
 
 // `part.part_number` 0: a whole object.
 Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token, UploadPartRequest part) {
   VB_CO_TRY(check_put_framing(context));
-  VB_CO_TRY(co_await may_write(context, part.put));
+  VB_CO_TRY(co_await may_write(context, part.put, part.part_number == 0));
   if (const auto refusal = refuse_window(context, token)) co_return decline_put(context, token, *refusal);
   VB_CO_ASSIGN(const uint64_t size, put_size(context, token));
   VB_CO_ASSIGN(part.put.md5_etag, wants_md5(context));

@@ -41,8 +41,7 @@ void for_each_of_caller(const Caller& caller, F f) {
 }
 
 bool is_superuser(const Caller& caller) {
-  const auth::Principal* const principal = principal_of(caller);
-  return principal != nullptr && principal->superuser;
+  return auth::is_unlimited_root(principal_of(caller), caller.identity.key.get());
 }
 
 }  // namespace
@@ -78,6 +77,16 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
 }
 
 Result<Reservation> Reservation::make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects) {
+  return make(service, access, bytes, objects, /*optional=*/false);
+}
+
+Result<Reservation> Reservation::try_make(Service& service, const BucketAccess& access, uint64_t bytes,
+                                          uint64_t objects) {
+  return make(service, access, bytes, objects, /*optional=*/true);
+}
+
+Result<Reservation> Reservation::make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects,
+                                      bool optional) {
   Reservation reservation;
   if (!access.has_quota()) return reservation;
   reservation.of_bucket_ = if_of_sizes(access.limits);
@@ -85,14 +94,14 @@ Result<Reservation> Reservation::make(Service& service, const BucketAccess& acce
   if (reservation.of_bucket_ == nullptr && reservation.of_owner_ == nullptr) return reservation;
   reservation.store_ = &service.store;
   reservation.bucket_ = access.name;
-  VB_TRY(reservation.add(bytes, objects));
+  VB_TRY(reservation.add(bytes, objects, optional));
   return reservation;
 }
 
-Result<void> Reservation::grow(uint64_t bytes) { return store_ == nullptr ? Result<void>() : add(bytes, 0); }
+Result<void> Reservation::grow(uint64_t bytes) { return store_ == nullptr ? Result<void>() : add(bytes, 0, false); }
 
 // What an older server left counts when it has been counted; until then what has come since does.
-Result<void> Reservation::add(uint64_t bytes, uint64_t objects) {
+Result<void> Reservation::add(uint64_t bytes, uint64_t objects, bool optional) {
   VB_ASSIGN(const store::UsageNow now, store_->usage_now(bucket_));
   const auto fits = [&](const auth::LimitsPtr& limits, const store::Usage& held, bool counted) {
     if (limits == nullptr) return true;
@@ -100,12 +109,12 @@ Result<void> Reservation::add(uint64_t bytes, uint64_t objects) {
                    : limits->reserve(bytes, objects, 0, 0);
   };
   if (!fits(of_bucket_, now.bucket, now.bucket_counted)) {
-    refused_by_quota("bucket").add();
+    if (!optional) refused_by_quota("bucket").add();
     return fail(Errc::quota_exceeded, "The bucket's quota is used up: the request would exceed it.");
   }
   if (!fits(of_owner_, now.owner, now.owner_counted)) {
     if (of_bucket_ != nullptr) of_bucket_->release(bytes, objects);
-    refused_by_quota("account").add();
+    if (!optional) refused_by_quota("account").add();
     return fail(Errc::quota_exceeded, "The quota of the bucket's account is used up: the request would exceed it.");
   }
   bytes_ += bytes;
@@ -120,6 +129,21 @@ void Reservation::release() {
   store_ = nullptr;
   bytes_ = objects_ = 0;
 }
+
+// Whether the bucket is versioned is read before the removal: one that becomes versioned in between makes at most the
+// markers of the requests that are under way then, and it cannot go back.
+Task<Result<MarkerRoom>> reserve_marker(Service& service, const BucketAccess& access) {
+  MarkerRoom room;
+  if (if_of_sizes(access.limits) == nullptr && if_of_sizes(access.owner_limits) == nullptr) co_return std::move(room);
+  VB_CO_ASSIGN(const store::BucketInfo bucket, co_await service.store.bucket(access.name));
+  if (bucket.versioning == store::Versioning::off) co_return std::move(room);
+  auto held = Reservation::try_make(service, access, 0, 1);
+  room.may_add = held.has_value();
+  if (held) room.held = std::move(*held);
+  co_return std::move(room);
+}
+
+void count_marker_refusal() { refused_by_quota("marker").add(); }
 
 Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& access, const std::string& key,
                                          uint64_t bytes) {

@@ -45,10 +45,14 @@ class Reservation {
 
   // quota_exceeded. Costs nothing where neither bucket nor owner has a quota.
   static Result<Reservation> make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects);
+  // The same for what goes on without: nothing is counted as refused.
+  static Result<Reservation> try_make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects);
   Result<void> grow(uint64_t bytes);  // for bodies whose length nobody has declared
 
  private:
-  Result<void> add(uint64_t bytes, uint64_t objects);
+  static Result<Reservation> make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects,
+                                  bool optional);
+  Result<void> add(uint64_t bytes, uint64_t objects, bool optional);
   void release();
 
   store::Store* store_ = nullptr;
@@ -56,6 +60,15 @@ class Reservation {
   auth::LimitsPtr of_bucket_, of_owner_;
   uint64_t bytes_ = 0, objects_ = 0;
 };
+
+// Room for the delete marker that a removal in a versioned bucket may make. Removing is never refused, so there is an
+// answer where there is no room, too: such a removal must not make a marker that hides nothing.
+struct MarkerRoom {
+  bool may_add = true;  // store::RemoveRequest::may_add_marker
+  Reservation held{};   // until the removal is counted
+};
+Task<Result<MarkerRoom>> reserve_marker(Service& service, const BucketAccess& access);
+void count_marker_refusal();  // a removal that would have made one without room
 
 // Of an append, which makes an object only where there is none.
 Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& access, const std::string& key,

@@ -17,6 +17,11 @@ namespace verbena::s3 {
 namespace {
 
 constexpr size_t lifecycle_document_max = 512 * KiB;
+// What PutBucketLifecycleConfiguration says beside its document. It is kept with the document, in one change, as a
+// comment behind it, which readers of rules pass over.
+constexpr std::string_view minimum_header = "x-amz-transition-default-minimum-object-size";
+constexpr std::string_view minimum_of_all = "all_storage_classes_128K", minimum_varies = "varies_by_storage_class";
+constexpr std::string_view varies_note = "<!-- transition-default-minimum-object-size: varies_by_storage_class -->";
 using Rules = std::shared_ptr<const std::vector<LifecycleRule>>;
 
 // Parsed documents, by their digest: a large one is another copy each time that the store reads it. Thread-safe.
@@ -88,16 +93,22 @@ Task<> add_expiration_header(Context& context, const store::ObjectInfo& info) {
 Task<Result<void>> serve_bucket_lifecycle(Context& context) {
   VB_CO_ASSIGN(const auto document,
                co_await read_bucket_document(context, lifecycle_document, Errc::no_such_lifecycle));
-  context.reply_header("x-amz-transition-default-minimum-object-size", "all_storage_classes_128K");
-  context.reply_xml(*document);
+  const bool varies = document->ends_with(varies_note);
+  context.reply_header(minimum_header, varies ? minimum_varies : minimum_of_all);
+  context.reply_xml(document->substr(0, document->size() - (varies ? varies_note.size() : 0)));
   co_return Result<void>();
 }
 
 Task<Result<void>> serve_put_bucket_lifecycle(Context& context) {
+  const std::string_view minimum = context.header(minimum_header).value_or(minimum_of_all);
+  if (minimum != minimum_of_all && minimum != minimum_varies) {
+    co_return fail(Errc::invalid_argument, "The default minimum object size of transitions is not one of S3's.");
+  }
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lifecycle_document_max));
   VB_CO_ASSIGN(const auto rules, parse_lifecycle(text));
   std::string document = lifecycle_xml(rules);
-  context.reply_header("x-amz-transition-default-minimum-object-size", "all_storage_classes_128K");
+  if (minimum == minimum_varies) document += varies_note;
+  context.reply_header(minimum_header, minimum);
   co_return co_await keep_document(context.service, context.bucket, lifecycle_document, std::move(document));
 }
 

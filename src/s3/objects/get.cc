@@ -84,7 +84,8 @@ Result<void> fill_object_response(Context& context, const store::ObjectInfo& inf
   if (context.header("x-amz-checksum-mode") == "ENABLED") {
     // Of the bytes that go out: a whole object or a whole part. A range has none.
     if (request.part_number && parts) {
-      add_part_checksum_headers(context.response, info, static_cast<size_t>(*request.part_number) - 1);
+      const auto part = std::ranges::find(info.parts, *request.part_number, &store::PartInfo::number);
+      add_part_checksum_headers(context.response, info, static_cast<size_t>(part - info.parts.begin()));
     } else if (!extent.partial || extent.length == info.size) {
       add_checksum_headers(context.response, info.checksums);
     }
@@ -146,6 +147,7 @@ bool asks_for_bytes_alone(HeaderSpan headers) {
       case 't':
         return name != "transfer-encoding";
       case 'x':
+        if (name.starts_with("x-verbena-")) return false;
         return !name.starts_with("x-amz-") || std::ranges::find(said_of_the_caller, name) != said_of_the_caller.end();
       default:
         return true;

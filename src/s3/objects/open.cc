@@ -26,11 +26,10 @@ Result<Extent> part_extent(const store::ObjectInfo& info, int number) {
     if (number == 1) return Extent{0, info.size, info.size > 0};
     return fail(Errc::invalid_part_number, "part number");
   }
-  // Parts are counted, not named: a completed object's part 2 is its second part, whatever number it was uploaded as.
+  // By the numbers that they were uploaded with, which may leave some out.
   uint64_t offset = 0;
-  int index = 0;
   for (const auto& part : info.parts) {
-    if (++index == number) return Extent{offset, part.size, part.size > 0};
+    if (part.number == number) return Extent{offset, part.size, part.size > 0};
     offset += part.size;
   }
   return fail(Errc::invalid_part_number, "part number");

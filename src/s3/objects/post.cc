@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "memory/budget.h"
 #include "s3/access/authorize.h"
+#include "s3/error_details.h"
 #include "s3/headers.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
@@ -182,10 +183,16 @@ Task<Result<void>> serve_post_object(Context& context) {
                       .form_signature = form_signature(form),
                       .arrived_us = context.arrived_us};
   as_put.caller.http = &put_context;
-  const auto refused = refuse_unimplemented_headers(put_context);
+  const auto refused = check_request_headers(put_context, RequestKind::post_object);
   context.error_fields = put_context.error_fields;
   VB_CO_TRY(refused);
-  VB_CO_ASSIGN(PutRequest put, read_put_request(put_context, true));
+  auto read = read_put_request(put_context, true);
+  if (!read) {
+    add_error_details(put_context, read.error().code);
+    context.error_fields = put_context.error_fields;
+    co_return std::unexpected(read.error());
+  }
+  PutRequest put = std::move(*read);
   if (policy) limit_size(*policy, reader, put);
   VB_CO_ASSIGN(const PutReply reply, co_await put_object(context.service, as_put.caller, std::move(put), reader));
   context.response.payload_in = reply.received;

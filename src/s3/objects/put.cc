@@ -200,7 +200,7 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
                                        ByteCharge* charge) {
   Way* const way = way_of(caller.request_id);
   BodyDigests digests;
-  if (request.md5_etag || request.content_md5) digests.want(Algorithm::md5);
+  if (request.md5_etag || request.content_md5) digests.want_md5();
   for (const auto& checksum : request.expected) digests.want(checksum.algorithm);
   if (request.compute) digests.want(*request.compute);
   for (const Algorithm algorithm : request.continues) digests.want(algorithm);
@@ -262,7 +262,9 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
                     .key = request.key,
                     .tags = &request.tags,
                     .lock = &request.lock,
-                    .headers = &request.headers};
+                    .headers = &request.headers,
+                    .conditions = &request.conditions,
+                    .creates = true};
   VB_CO_ASSIGN(store::Attributes attributes, authorize_new_object(service, caller, *access, asked, request.acl));
   const ObjectName name{request.key, {}};
   VB_CO_TRY(co_await authorize_conditions(service, caller, *access, name, request.conditions));

@@ -38,8 +38,12 @@ bool put_now(Service& service, const Caller& caller, PutNow& put) {
   if (!settle_storage_class(put.headers, put.bucket)) return false;
   static const store::Tags no_tags;
   static const store::ObjectLock no_lock;
-  const Asked asked{
-      .action = action::put_object, .key = put.key, .tags = &no_tags, .lock = &no_lock, .headers = &put.headers};
+  const Asked asked{.action = action::put_object,
+                    .key = put.key,
+                    .tags = &no_tags,
+                    .lock = &no_lock,
+                    .headers = &put.headers,
+                    .creates = true};
   auto attributes = authorize_new_object(service, caller, *access, asked, {});
   if (!attributes) return false;
 

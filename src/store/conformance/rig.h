@@ -32,6 +32,7 @@ inline std::string pattern(size_t size, uint64_t seed) {
 class TestClock final : public WallClock {
  public:
   int64_t now_us() const override { return now_.fetch_add(1'000'000) + 1'700'000'000'000'000; }
+  void step(std::chrono::microseconds by) { now_ += by.count(); }
 
  private:
   mutable std::atomic<int64_t> now_{0};
@@ -59,6 +60,7 @@ class Rig {
   virtual void vary(uint64_t /*seed*/) {}
 
   const WallClock& clock() const { return clock_; }
+  virtual void step_clock(std::chrono::microseconds by) { clock_.step(by); }
   // Runs a task to its end on this thread.
   template <class T>
   T run(Task<T> task) {

@@ -55,6 +55,30 @@ TEST_P(VersionStore, WithoutVersioningNothingHasAVersion) {
   EXPECT_EQ(history(), List{});
 }
 
+TEST_P(VersionStore, AMarkerThatHidesNothingIsMadeOnlyWhereThereMayBeOneMore) {
+  const auto remove = [&](const std::string& key) {
+    RemoveRequest request;
+    request.may_add_marker = false;
+    return t.run(t.engine().remove("b", key, std::move(request)));
+  };
+  EXPECT_TRUE(remove("none")) << "no marker without versioning";
+  put("null", "old");
+  ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  put("one");
+  for (const char* key : {"k", "old"}) {
+    const auto removed = remove(key);
+    ASSERT_TRUE(removed) << key;
+    EXPECT_TRUE(removed->delete_marker);
+    EXPECT_EQ(remove(key).error(), Errc::quota_exceeded) << "there is a marker, and nothing to hide";
+  }
+  EXPECT_EQ(remove("none").error(), Errc::quota_exceeded);
+  EXPECT_EQ(history("none"), List{});
+  ASSERT_TRUE(t.set_versioning("b", Versioning::suspended));
+  EXPECT_TRUE(remove("old")) << "takes the place of the null version";
+  EXPECT_EQ(remove("k").error(), Errc::quota_exceeded);
+  EXPECT_EQ(remove("none").error(), Errc::quota_exceeded);
+}
+
 TEST_P(VersionStore, EveryVersionCanBeReadUntilItIsRemoved) {
   std::string null = put("before");
   ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
