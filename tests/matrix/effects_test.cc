@@ -263,8 +263,7 @@ class Effects : public testing::TestWithParam<Setting> {
         if (!only.empty() && reading.labels.at("bucket") != only) continue;
         const std::string label = by == nullptr ? "" : reading.labels.at(by);
         const std::string direction = reading.labels.contains("direction") ? reading.labels.at("direction") : "";
-        all[fmt::format("{}/{}/{}", name, label, by == direction ? "" : direction)] +=
-            static_cast<uint64_t>(reading.value);
+        all[fmt::format("{}/{}/{}", name, label, direction)] += static_cast<uint64_t>(reading.value);
       }
     };
     read("verbena_door_bytes_total", "door");
