@@ -31,7 +31,6 @@ struct LogEntry {
   LogRecord record;
   std::string account{};  // that the bucket belongs to: 12 digits
 };
-};
 
 class RequestLog {
  public:
