@@ -236,12 +236,14 @@ RequestKind kind_of_object(std::string_view method, std::string_view selector) {
 }  // namespace
 
 RequestKind request_kind(bool bucket, bool object, std::string_view method, std::string_view selector) {
+  using enum RequestKind;
   if (method == "OPTIONS") return preflight;
   if (object) return kind_of_object(method, selector);
   return bucket ? kind_of_bucket(method, selector) : list_buckets;
 }
 
 RequestKind copying(RequestKind kind) {
+  using enum RequestKind;
   if (kind == put_object) return copy_object;
   return kind == upload_part ? upload_part_copy : kind;
 }
@@ -249,6 +251,7 @@ RequestKind copying(RequestKind kind) {
 std::span<const HeaderRule> header_table() { return table; }
 
 bool may_have_header(RequestKind kind, bool directory, std::string_view name, std::string_view value) {
+  using enum RequestKind;
   // What a preflight asks for stands in headers of its own; metadata is taken with all that may have some, and says
   // nothing elsewhere.
   if (kind == preflight || name.starts_with("x-amz-meta-")) return true;

@@ -196,7 +196,8 @@ bool is_read(std::string_view method) { return method == "GET" || method == "HEA
 // Whether a parameter says what is asked for. One that only shapes an answer is no loss when ignored, and `list-type`
 // is a listing's own matter.
 bool is_sub_resource(const std::string& parameter) {
-  if (parameter.empty() || parameter.find(' ') != std::string::npos || parameter == "list-type") return false;
+  const bool spaced = std::ranges::find(parameter, ' ') != parameter.end();
+  if (parameter.empty() || spaced || parameter == "list-type") return false;
   const auto selects = [&](const Operation& one) { return one.scope != Scope::control && one.selector == parameter; };
   return std::ranges::any_of(operations, selects) || not_served.find(" " + parameter + " ") != std::string_view::npos;
 }

@@ -48,9 +48,9 @@ class Doors(S3Case):
         worker = root.open_session(bucket, "ReadOnly")
         # By a name that is not loopback's, so that the signature is what counts.
         signed = worker.signed("GET", "/-/metrics", host="server.example")
-        self.assertEqual(self.ask_admin({**signed, "Host": "server.example"}).status, 403)
+        self.assertEqual(self.ask_admin(signed).status, 403)
         signed = self.sign("GET", "/-/metrics", {"host": "server.example"})
-        self.assertEqual(self.ask_admin({**signed, "Host": "server.example"}).status, 200)
+        self.assertEqual(self.ask_admin(signed).status, 200)
 
     def test_a_page_whose_name_leads_here_gets_no_metrics(self):
         port = self.admin.split(":")[1]

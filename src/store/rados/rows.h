@@ -38,7 +38,6 @@ class Rows final : public View {
   const std::optional<std::string>& guard() const { return guard_; }
   // The bucket's documents that were asked for, as they are stored; nullopt: there is none of that name.
   const std::map<std::string, std::optional<std::string>>& documents() const { return documents_; }
-  void forget();  // all but which bucket
   // For a change, which compares it where there is no guard: the tablet's fence comes with the guard. Before the first
   // fetch().
   void ask_fence() { fence_asked_ = true; }
