@@ -1,4 +1,5 @@
 #include "s3/workers/request_log.h"
+#include "s3/access/access.h"
 
 #include <boost/asio/detached.hpp>
 
