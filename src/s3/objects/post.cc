@@ -16,6 +16,7 @@
 #include "s3/objects/post_policy.h"
 #include "s3/objects/put.h"
 #include "s3/verbs.h"
+#include "s3/workers/request_log.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {
