@@ -50,12 +50,6 @@ TEST_P(Order, TimesOfAKeyGrowWhenTheClockGoesBack) {
   ASSERT_TRUE(t.run((*writer)->commit(more, {})));
   writer->reset();
   expect_later("appended to");
-  ASSERT_TRUE(t.put("b", "l", "six"));
-  RenameRequest rename;
-  rename.from = "l";
-  rename.to = "k";
-  ASSERT_TRUE(t.run(t.engine().rename("b", rename)));
-  expect_later("another one was renamed to it");
 }
 
 TEST_P(Order, TimesOfVersionsGrowWhenTheClockGoesBack) {

@@ -24,38 +24,44 @@ class TombstonesOnRados : public OnRados {
   void SetUp() override {
     OnRados::SetUp();
     if (!RadosRig::has_cluster()) return;
-    t_.options.clock = &ahead_;
-    t_.open();
-    t_.make_bucket("b");
-    rados::Options options = t_.options;
+    rig_.emplace();
+    rig_->options.clock = &ahead_;
+    rig_->open();
+    rig_->make_bucket("b");
+    rados::Options options = rig_->options;
     options.clock = &behind_;
     auto other = rados::RadosStore::connect(options);
     ASSERT_TRUE(other) << other.error();
     other_ = std::move(*other);
   }
-  void TearDown() override { other_.reset(); }
+  void TearDown() override {
+    other_.reset();
+    rig_.reset();
+  }
 
-  rados::Registry& registry() { return parts_of(t_).registry; }
-  rados::BucketPtr state() { return *t_.run(registry().load(parts_of(t_).buckets.find("b")->id)); }
+  rados::Registry& registry() { return parts_of(*rig_).registry; }
+  rados::BucketPtr state() { return *rig_->run(registry().load(parts_of(*rig_).buckets.find("b")->id)); }
   std::string guard(const std::string& key) {
-    return *t_.run(registry().row(state()->tablets[0].object, rados::guard_row(key)));
+    return *rig_->run(registry().row(state()->tablets[0].object, rados::guard_row(key)));
   }
   uint64_t last_id(const std::string& key) { return rados::decode_guard(guard(key))->last_id; }
-  size_t rows(const std::string& letter) { return t_.run(registry().all(state()->tablets[0].object, letter))->size(); }
+  size_t rows(const std::string& letter) {
+    return rig_->run(registry().all(state()->tablets[0].object, letter))->size();
+  }
   Result<ObjectInfo> put_by_other(const std::string& key) {
-    VB_ASSIGN(auto writer, t_.run(other_->create("b", key, std::nullopt)));
-    VB_TRY(t_.append(*writer, "x"));
+    VB_ASSIGN(auto writer, rig_->run(other_->create("b", key, std::nullopt)));
+    VB_TRY(rig_->append(*writer, "x"));
     ObjectInfo info;
     info.size = 1;
-    return t_.run(writer->commit(info, {}));
+    return rig_->run(writer->commit(info, {}));
   }
   void sweep(int64_t now_us = INT64_MAX) {
-    const std::set<uint64_t> living = {UINT64_MAX, parts_of(t_).garbage->incarnation()};
-    ASSERT_TRUE(t_.run(rados::sweep_tablet(registry(), state(), 0, now_us, living)));
+    const std::set<uint64_t> living = {UINT64_MAX, parts_of(*rig_).garbage->incarnation()};
+    ASSERT_TRUE(rig_->run(rados::sweep_tablet(registry(), state(), 0, now_us, living)));
   }
 
   OffClock ahead_{std::chrono::seconds(2)}, behind_{std::chrono::seconds(-2)};
-  RadosRig t_;
+  std::optional<RadosRig> rig_;
   std::unique_ptr<rados::RadosStore> other_;
 };
 
@@ -109,10 +115,10 @@ TEST_F(TombstonesOnRados, IdsAndTimesOfAKeyGrowWhateverTheClocksSay) {
     us = info->modified_us;
   };
   for (const bool swept : {false, true}) {
-    expect_newer(t_.put("b", "k", "x"), "by the one that is ahead");
+    expect_newer(rig_->put("b", "k", "x"), "by the one that is ahead");
     expect_newer(put_by_other("k"), "overwritten by the one behind");
-    expect_newer(t_.put("b", "k", "x"), "again");
-    ASSERT_TRUE(t_.remove("b", "k"));
+    expect_newer(rig_->put("b", "k", "x"), "again");
+    ASSERT_TRUE(rig_->remove("b", "k"));
     expect_later("removed");
     if (swept) {
       sweep();
@@ -120,14 +126,14 @@ TEST_F(TombstonesOnRados, IdsAndTimesOfAKeyGrowWhateverTheClocksSay) {
       us = 0;  // for so long clocks do not differ
     }
     expect_newer(put_by_other("k"), swept ? "in a place that was swept" : "in the place of what was removed");
-    ASSERT_TRUE(t_.remove("b", "k"));
+    ASSERT_TRUE(rig_->remove("b", "k"));
   }
 }
 
 TEST_F(TombstonesOnRados, TheyAreSweptWhenTheyAreOldAndNotBefore) {
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(t_.put("b", key(i), "x"));
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(t_.remove("b", key(i)));
-  ASSERT_TRUE(t_.put("b", key(1), "again"));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(rig_->put("b", key(i), "x"));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(rig_->remove("b", key(i)));
+  ASSERT_TRUE(rig_->put("b", key(1), "again"));
   EXPECT_EQ(rows("z"), 3u);
   EXPECT_EQ(rows("g"), 3u);
   sweep(ahead_.now_us());
@@ -135,9 +141,9 @@ TEST_F(TombstonesOnRados, TheyAreSweptWhenTheyAreOldAndNotBefore) {
   sweep();
   EXPECT_EQ(rows("z"), 0u);
   EXPECT_EQ(rows("g"), 1u) << "of the one that is there again";
-  EXPECT_EQ(*t_.get("b", key(1)), "again");
-  EXPECT_TRUE(t_.put("b", key(0), "x"));
-  EXPECT_FALSE(t_.leaks());
+  EXPECT_EQ(*rig_->get("b", key(1)), "again");
+  EXPECT_TRUE(rig_->put("b", key(0), "x"));
+  EXPECT_FALSE(rig_->leaks());
 }
 
 // Sent when there was no guard, and made when there was none again.
@@ -145,39 +151,39 @@ TEST_F(TombstonesOnRados, AChangeThatWasJudgedBeforeASweepIsJudgedAgain) {
   CommitConditions absent;
   absent.if_none_match = "*";
   Steps steps;
-  auto writer = t_.run(t_.engine().create("b", "k", std::nullopt));
+  auto writer = rig_->run(rig_->engine().create("b", "k", std::nullopt));
   ASSERT_TRUE(writer);
-  ASSERT_TRUE(t_.append(**writer, "x"));
+  ASSERT_TRUE(rig_->append(**writer, "x"));
   ObjectInfo info;
   info.size = 1;
   std::future<Result<ObjectInfo>> putting;
   {
-    const Stalled stalled(parts_of(t_));
+    const Stalled stalled(parts_of(*rig_));
     putting = steps.begin((*writer)->commit(info, absent));
     steps.rest();
     ASSERT_TRUE(put_by_other("k"));
-    ASSERT_TRUE(t_.run(other_->remove("b", "k", {})));
+    ASSERT_TRUE(rig_->run(other_->remove("b", "k", {})));
     rados::Registry& theirs = static_cast<rados::Engine&>(*other_->context()).registry;
-    const auto now = t_.run(theirs.load(state()->id));
-    ASSERT_TRUE(t_.run(rados::sweep_tablet(theirs, *now, 0, INT64_MAX, {UINT64_MAX})));
+    const auto now = rig_->run(theirs.load(state()->id));
+    ASSERT_TRUE(rig_->run(rados::sweep_tablet(theirs, *now, 0, INT64_MAX, {UINT64_MAX})));
     ASSERT_EQ(guard("k"), "");
     ASSERT_TRUE(put_by_other("k"));
-    ASSERT_TRUE(t_.run(other_->remove("b", "k", {})));
-    ASSERT_TRUE(t_.run(rados::sweep_tablet(theirs, *now, 0, INT64_MAX, {UINT64_MAX})));
+    ASSERT_TRUE(rig_->run(other_->remove("b", "k", {})));
+    ASSERT_TRUE(rig_->run(rados::sweep_tablet(theirs, *now, 0, INT64_MAX, {UINT64_MAX})));
   }
-  const uint64_t before = rados::decode_fence(*t_.run(registry().row(state()->tablets[0].object, "f")))->last_id;
+  const uint64_t before = rados::decode_fence(*rig_->run(registry().row(state()->tablets[0].object, "f")))->last_id;
   EXPECT_TRUE(steps.end(std::move(putting)));
   EXPECT_GT(last_id("k"), before) << "it went by a fence that was raised since";
 }
 
 TEST_F(TombstonesOnRados, ReceiptsOfServersThatHaveGoneAreSwept) {
-  ASSERT_TRUE(t_.put("b", "k", "x"));
+  ASSERT_TRUE(rig_->put("b", "k", "x"));
   ASSERT_TRUE(put_by_other("l"));
   EXPECT_EQ(rows("w"), 2u);
   sweep();
   EXPECT_EQ(rows("w"), 1u) << "one was said to live";
   EXPECT_TRUE(put_by_other("l"));
-  EXPECT_TRUE(t_.put("b", "k", "y"));
+  EXPECT_TRUE(rig_->put("b", "k", "y"));
   EXPECT_EQ(rows("w"), 2u);
 }
 

@@ -176,6 +176,28 @@ TEST_F(OnRadosWire, WhatIsMadeTwiceChangesABucketOnce) {
                          std::string(rados::accounts_object)));
 }
 
+// A server that has just begun has left nothing in the tablet, and receipts of those that are gone are swept then.
+TEST_F(OnRadosWire, AFirstCallThatMeetsASweepIsMadeAfterIt) {
+  RadosRig t;
+  open(t);
+  ASSERT_TRUE(t.put("b", "k", "x"));
+  auto& theirs = engine_of(*other_);
+  Wire::hold("mark-first");
+  auto putting = steps_.begin(put(t, *other_, "b", "first", "x", "mark-first"));
+  ASSERT_TRUE(eventually([&] {
+    steps_.io.poll();
+    return Wire::caught();
+  }));
+  auto& registry = parts_of(t).registry;
+  const auto state = t.run(registry.load(parts_of(t).buckets.find("b")->id));
+  ASSERT_TRUE(state);
+  const std::set<uint64_t> living = {theirs.garbage->incarnation(), UINT64_MAX};
+  EXPECT_TRUE(t.run(rados::sweep_tablet(registry, *state, 0, 0, living)));
+  Wire::go();
+  const auto done = steps_.end(std::move(putting));
+  EXPECT_TRUE(done) << describe(done.error());
+}
+
 // L10: the bucket was swept.
 TEST_F(OnRadosWire, ABucketWhoseNameIsGivenTwiceStays) {
   RadosRig t;

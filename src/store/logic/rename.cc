@@ -1,6 +1,5 @@
 #include "store/logic/rename.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "store/logic/object_ops.h"
@@ -82,9 +81,6 @@ Result<void> judge_rename(Transaction& transaction, Renaming& r) {
   r.gone = {};
   VB_ASSIGN(r.gone.modified_us, time_after(transaction, bucket.id, r.request.from, source, transaction.now_us()));
   transaction.leave_us(bucket.id, r.request.from, r.gone.modified_us);
-  // Its own time, but later than that of what it replaces: who asks by time is told that there is another object.
-  if (target) r.info.modified_us = std::max(r.info.modified_us, target->info.modified_us + 1);
-  source->info.modified_us = r.info.modified_us;
   source->info.attributes = r.info.attributes;
   transaction.erase(Table::objects, keys::object(bucket.id, r.request.from));
   // Under its old id: what it names by that (its list of parts) need not be touched.

@@ -106,7 +106,7 @@ Task<int> Batcher::read(std::string tablet, Tally& tally) {
   auto reply = std::make_shared<Reply>();
   const std::string name = usage_row(incarnation_), receipt = receipt_row(incarnation_);
   librados::ObjectReadOperation op;
-  op.omap_get_vals_by_keys({name, receipt, fence_row}, &reply->rows, &reply->code);
+  op.omap_get_vals_by_keys({name, receipt}, &reply->rows, &reply->code);
   const int code = co_await cluster_.read(Cluster::Pool::index, std::move(tablet), std::move(op), reply);
   if (code < 0 && code != -ENOENT) {
     tally.stale = true;
@@ -122,9 +122,27 @@ Task<int> Batcher::read(std::string tablet, Tally& tally) {
   tally.row = std::move(row);
   tally.counted = *counted;
   tally.receipt = reply->take(receipt);
-  tally.fence = reply->take(fence_row);
   if (change != Usage()) count_(tally.bucket, change);
   co_return 0;
+}
+
+// Before the first call of this process on a tablet, and after its receipt was swept there: then one that is missing
+// later has been swept since, and never means that no call was made.
+Task<int> Batcher::begin_receipt(std::string tablet, std::string epoch, Tally& tally) {
+  const std::string name = receipt_row(incarnation_), receipt = keys::number(random_number());
+  librados::ObjectWriteOperation op;
+  op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(epoch));
+  const std::map<std::string, std::pair<Buffer, int>> none = {{name, {Buffer(), LIBRADOS_CMPXATTR_OP_EQ}}};
+  op.omap_cmp(none, nullptr);
+  const std::map<std::string, Buffer> set = {{name, to_buffer(receipt)}};
+  op.omap_set(set);
+  const int code = co_await cluster_.write(Cluster::Pool::index, std::move(tablet), std::move(op));
+  if (code >= 0) {
+    tally.receipt = receipt;
+  } else {
+    tally.stale = true;  // it may be there all the same
+  }
+  co_return code;
 }
 
 // What all attempts of one call are made of.
@@ -169,6 +187,11 @@ Task<Batcher::Outcome> Batcher::send(std::string tablet, const std::vector<Waiti
   // Doubted once more while it was read, it is as good as any: the guard says whether the row is still that one.
   if (tally.stale) outcome.code = co_await read(tablet, tally);
   if (batch.front().part.guards.empty() || outcome.code < 0) co_return outcome;
+  if (tally.receipt.empty()) {
+    std::string epoch = batch.front().epoch;
+    outcome.code = co_await begin_receipt(tablet, std::move(epoch), tally);
+    if (outcome.code < 0) co_return outcome;  // and nothing was sent of the changes
+  }
   commits.add(batch.size());
   Usage counted;
   for (const Waiting& waiting : batch) counted += waiting.part.counted;
@@ -203,11 +226,10 @@ Task<Batcher::Outcome> Batcher::send(std::string tablet, const std::vector<Waiti
 // believes to have counted.
 Task<Batcher::Outcome> Batcher::settle(std::string tablet, Tally& tally, uint64_t token, Outcome outcome) {
   if (outcome.code != -ECANCELED && !outcome.unsure) co_return outcome;
-  const std::string seen = tally.receipt, fence = tally.fence;
+  const std::string seen = tally.receipt;
   const int code = co_await read(std::move(tablet), tally);
-  Fate fate = code < 0 ? Fate::unknown : fate_of(tally.receipt, token, seen, /*list_max=*/1);
-  // Receipts of servers that were taken for dead are swept with their tablet's fence (tombstones.h).
-  if (seen.empty() && tally.receipt.empty() && fence != tally.fence) fate = Fate::unknown;
+  // Without a receipt it is unknown: this server was taken for dead, and it was swept (tombstones.h).
+  const Fate fate = code < 0 ? Fate::unknown : fate_of(tally.receipt, token, seen, /*list_max=*/1);
   if (fate == Fate::made) co_return Outcome{};
   // Without an answer it may still come.
   if (fate == Fate::not_made && outcome.code == -ECANCELED) co_return Outcome{.code = -ECANCELED};

@@ -72,15 +72,16 @@ class Batcher {
     explicit Tally(uint64_t of) : bucket(of) {}
     const uint64_t bucket;
     Usage counted{};
-    std::string row{}, receipt{}, fence{};  // as they are stored
-    bool gone = false;                      // the tablet
-    std::atomic<bool> stale{true};          // to be read before it is used
+    std::string row{}, receipt{};   // as they are stored
+    bool gone = false;              // the tablet
+    std::atomic<bool> stale{true};  // to be read before it is used
   };
   void add(const Target& target, Waiting waiting);
   std::vector<Waiting> take(const std::string& tablet);
   std::shared_ptr<Tally> tally_of(const std::string& tablet);
   Task<> drain(std::string tablet);
   Task<int> read(std::string tablet, Tally& tally);
+  Task<int> begin_receipt(std::string tablet, std::string epoch, Tally& tally);
   struct Call;
   static librados::ObjectWriteOperation make_op(const Call& call, size_t& bytes);
   Task<Outcome> send(std::string tablet, const std::vector<Waiting>& batch, Tally& tally);
