@@ -141,7 +141,11 @@ TEST_F(SharedKeyRingTest, ARotationIsKnownToAllServersBeforeItIsUsed) {
   ASSERT_TRUE(KeyRing::rotate(key_file("a")));
   ASSERT_TRUE((*first)->reload());
   const std::string sealed = (*first)->seal(as_bytes("new"), "c");
-  EXPECT_TRUE((*second)->reload()) << "a server that runs goes on with what it has";
+  const std::string own = (*second)->seal(as_bytes("own"), "c");
+  const auto told = (*second)->reload();
+  ASSERT_FALSE(told);
+  EXPECT_NE(told.error().find("copy the key file"), std::string::npos) << told.error();
+  EXPECT_EQ(opened(**second, own, "c"), "own") << "a server that runs goes on with what it has";
   EXPECT_FALSE(join("b")) << "and does not start without the new key";
   copy_keys("a", "b");
   ASSERT_TRUE((*second)->reload());
