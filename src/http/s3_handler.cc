@@ -109,11 +109,7 @@ Result<void> charge_answer(const Context& context, const Exchange& exchange, s3:
 Task<void> refuse(Context& context, Exchange& exchange, const Error& error, const std::string& request_id,
                   s3::Response& response) {
   s3::Request request = make_request(exchange, auth::Identity(), request_id, std::nullopt);
-  s3::Headers fields;
-  if (error == Errc::missing_signed_header) {
-    fields.emplace_back("HeadersNotSigned", auth::Verifier::headers_not_signed(view_of(exchange)));
-  }
-  co_await context.router.refuse(request, error, exchange.body(), response, exchange.sink(response), std::move(fields));
+  co_await context.router.refuse(request, error, exchange.body(), response, exchange.sink(response));
   (void)co_await exchange.reply(response);
 }
 

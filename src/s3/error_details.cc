@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "auth/auth.h"
 #include "base/date.h"
 #include "s3/query.h"
 
@@ -43,6 +44,13 @@ SignatureClaim signature_claim(const Request& request) {
   };
   const std::string credential = either("X-Amz-Credential", "AWSAccessKeyId");
   return {credential.substr(0, credential.find('/')), either("X-Amz-Signature", "Signature")};
+}
+
+std::string headers_not_signed(const Request& request) {
+  std::vector<auth::HeaderView> headers;
+  headers.reserve(request.headers.size());
+  for (const auto& [name, value] : request.headers) headers.push_back({name, value});
+  return auth::Verifier::headers_not_signed({request.method, request.raw_path, request.raw_query, headers});
 }
 
 // Of errors that say no more than what the request itself does.
@@ -114,6 +122,8 @@ Headers refusal_details(const Request& request, const Error& error, int64_t now_
     add_header_detail(fields, "RequestTime", request, request.header("x-amz-date") ? "x-amz-date" : "date");
     add_detail(fields, "ServerTime", format_iso8601(now_s * 1'000'000));
     add_detail(fields, "MaxAllowedSkewMilliseconds", std::to_string(skew_max_ms));
+  } else if (error == Errc::missing_signed_header) {
+    add_detail(fields, "HeadersNotSigned", headers_not_signed(request));
   } else {
     add_request_details(fields, request, error.code);
   }

@@ -41,7 +41,7 @@ constexpr auto table = std::to_array<HeaderRule>({
     {"x-amz-user-agent", 0, every, all, "it says who asks"},
     {"x-amz-te", 0, every, all, "it offers a digest behind an answer, which none has to send"},
     {"x-amz-cf-id", 0, every, all, "it is the id that a proxy gave the request"},
-    {"x-amz-account-id", 0, every, all, "the key that signs says which account asks"},
+    {"x-amz-account-id", 0, every, all, "S3 Control looks at it; else the signature says who asks"},
     {"x-amz-request-payer", 0, every, all, "the bucket's owner pays, which is what it has to say yes to"},
     {"x-amz-expected-bucket-owner", every},
     {"x-amz-algorithm", kinds(post_object)},

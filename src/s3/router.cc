@@ -172,7 +172,9 @@ RequestKind kind_of(const Context& context, const Operation& operation) {
     std::array<RequestKind, operations.size()> made;
     for (size_t i = 0; i < made.size(); ++i) {
       const Operation& one = operations[i];
-      made[i] = request_kind(one.scope != Scope::service, one.scope == Scope::object, one.method, one.selector);
+      const bool tags = one.scope == Scope::control && one.method == "POST";  // the document of a bucket, as a PUT's
+      made[i] = request_kind(one.scope != Scope::service, one.scope == Scope::object, tags ? "PUT" : one.method,
+                             one.selector);
     }
     return made;
   }();
@@ -256,8 +258,8 @@ Headers hoisted_headers(const Request& request, const Query& query) {
     std::string header = lower(name);
     const auto auth = [&](std::string_view prefix) { return header.starts_with(prefix); };
     // Of checksums, what is asked for and is none itself.
-    const bool asks = header == "x-amz-checksum-mode" || header == "x-amz-checksum-algorithm" ||
-                      header == "x-amz-checksum-type";
+    const bool asks =
+        header == "x-amz-checksum-mode" || header == "x-amz-checksum-algorithm" || header == "x-amz-checksum-type";
     const bool wanted = asks || std::ranges::none_of(left_out, auth);
     if (wanted && !request.header(header)) hoisted.emplace_back(std::move(header), value);
   }
@@ -301,7 +303,7 @@ Task<Result<void>> admit(Context& context, const Operation& operation) {
     VB_CO_TRY(may);
     context.action = operation.action;
   }
-  if (context.control) co_return co_await check_control_account(context);
+  if (context.control) VB_CO_TRY(co_await check_control_account(context));
   if (const auto expected = context.header("x-amz-expected-bucket-owner")) {
     VB_CO_TRY(co_await check_expected_owner(context.service, context.bucket, *expected));
   }
@@ -327,6 +329,7 @@ Result<const Operation*> resolve_control(Context& context) {
   if (is_directory_bucket(context.bucket) && !context.service.express.enabled) {
     return fail(Errc::invalid_bucket_name, "directory buckets are turned off");
   }
+  VB_TRY(check_request_headers(context, kind_of(context, *operation)));
   return &*operation;
 }
 
@@ -472,8 +475,7 @@ Task<bool> Router::handle(Request& request, memory::Source& body, std::function<
   co_return whole;
 }
 
-Task<void> Router::refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink,
-                          Headers fields) {
+Task<void> Router::refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink) {
   Context context = context_of(request, no_trailers, body, response, sink);
   context.control = is_control_request(request, options_.domain);
   const auto address = resolve_address(request.host, request.raw_path, options_.domain);
@@ -481,8 +483,7 @@ Task<void> Router::refuse(Request& request, Error error, memory::Source& body, R
     context.bucket = address->bucket;
     co_await add_cors_headers(context);
   }
-  Headers details = refusal_details(request, error, service_.clock.now_s());
-  details.insert(details.end(), fields.begin(), fields.end());
+  const Headers details = refusal_details(request, error, service_.clock.now_s());
   fill_error_with(response, error, request.raw_path, request.caller.request_id, details);
   if (context.control) response.body = control_error_xml(error, request.caller.request_id, details);
   for (auto& header : context.error_headers) response.headers.push_back(std::move(header));

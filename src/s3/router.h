@@ -44,9 +44,8 @@ class Router {
   std::optional<Sent> get_now(Request& request, memory::Source& body, Response& response, memory::Sink& sink);
 
   // Fills `response` with the error of a request that is not served (its signature, the framing of its body), with what
-  // lets a browser of an allowed origin read it. `fields`: extra elements of <Error>. `body` and `sink` are left alone.
-  Task<void> refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink,
-                    Headers fields = {});
+  // lets a browser of an allowed origin read it. `body` and `sink` are left alone.
+  Task<void> refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink);
 
  private:
   static const std::function<Headers()> no_trailers;

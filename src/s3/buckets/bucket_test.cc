@@ -232,6 +232,10 @@ TEST_F(Buckets, ARefusedSignatureSaysWhoseItWasAndAHeadTheRegion) {
   EXPECT_EQ(r.element("RequestTime"), "20260102T000000Z");
   EXPECT_EQ(r.element("MaxAllowedSkewMilliseconds"), "900000");
   EXPECT_TRUE(r.element("ServerTime").ends_with("Z"));
+  Headers more = v4;
+  more.insert(more.end(), {{"x-amz-acl", "public-read"}, {"x-verbena-append", "enabled"}, {"range", "bytes=0-1"}});
+  EXPECT_EQ(refused("PUT", Errc::missing_signed_header, more).element("HeadersNotSigned"),
+            "x-amz-acl, x-verbena-append");
   for (const char* odd : {"AWS ", "AWS :", "AWS", "Credential=", ""}) {
     EXPECT_EQ(refused("GET", Errc::signature_does_not_match, {{"authorization", odd}}).status, 403) << odd;
   }

@@ -127,6 +127,25 @@ TEST_F(ControlTest, EachCallHasARightOfItsOwn) {
   EXPECT_EQ(control("GET", resource_, "", root_of(alice), "222222222222").status, 403) << "another account is meant";
 }
 
+TEST_F(ControlTest, AHeaderThatIsNotObeyedIsRefused) {
+  const auto with = [&](const std::string& method, const std::string& header, const std::string& value) {
+    Call c;
+    c.method = method;
+    c.target = "/v20180820/" + resource_ + (method == "DELETE" ? "?tagKeys=a" : "");
+    c.headers = {{"x-amz-account-id", "111111111111"}, {header, value}};
+    c.body = method == "POST" ? tags({{"a", "1"}}) : "";
+    c.principal = root_of(alice);
+    return call(std::move(c));
+  };
+  for (const char* method : {"GET", "POST", "DELETE"}) {
+    EXPECT_EQ(with(method, "x-amz-foo", "1").code, "NotImplemented") << method;
+    EXPECT_EQ(with(method, "if-match", "*").code, "NotImplemented") << method;
+    EXPECT_EQ(with(method, "x-amz-expected-bucket-owner", "222222222222").code, "AccessDenied") << method;
+    EXPECT_LT(with(method, "x-amz-expected-bucket-owner", "111111111111").status, 300) << method;
+  }
+  EXPECT_EQ(with("POST", "x-amz-checksum-md5", "AAAAAAAAAAAAAAAAAAAAAA==").code, "BadDigest");
+}
+
 // Another request changes the tags between reading and writing them.
 TEST_F(ControlTest, NoTagOfAnotherRequestIsLost) {
   store.before_replacement = [&] { EXPECT_EQ(control("POST", resource_, tags({{"theirs", "1"}})).status, 204); };
