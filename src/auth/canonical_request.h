@@ -35,7 +35,8 @@ std::optional<std::vector<QueryArgument>> parse_query(std::string_view query);
 std::string canonical_query(std::span<const QueryArgument> arguments, std::string_view leave_out = {});
 
 // The canonical query has arguments of one name in the order of their values, whatever order they came in, and what
-// acts upon a request takes the first: with two of them one signature would be that of two requests. access_denied.
+// acts upon a request takes the first: with two of them one signature would be that of two requests. Of `tagKeys`
+// (UntagResource) all count, in any order. access_denied.
 Result<void> check_one_reading(std::span<const QueryArgument> arguments);
 
 // S3 does not normalise a path and encodes it once. nullopt for a broken percent sequence.

@@ -255,6 +255,7 @@ TEST_F(VerifierTest, AnArgumentThatIsThereTwiceIsRefused) {
   EXPECT_EQ(signed_query("versionId=a&versionId=b"), Errc::access_denied);
   EXPECT_EQ(signed_query("x-amz-acl=private&X-Amz-Acl=public-read"), Errc::access_denied);
   EXPECT_EQ(signed_query("prefix=a&prefix=a"), Errc::access_denied);
+  EXPECT_EQ(signed_query("tagKeys=a&tagKeys=b"), Errc::ok) << "a set";
   EXPECT_EQ(signed_query("a=1&A=2&b=1"), Errc::ok);
   EXPECT_EQ(error_of(host_, "GET", "/bucket/key", "versionId=a&versionId=b"), Errc::ok) << "nobody signed";
 }
