@@ -81,6 +81,7 @@ class SharedKeyRingTest : public KeyRingTest {
   std::filesystem::path key_file(const std::string& server) const { return folder_ / server / "master.keys"; }
   std::filesystem::path id_file(const std::string& server) const { return folder_ / server / "master.ids"; }
   void copy_keys(const std::string& from, const std::string& to) {
+    std::filesystem::create_directory(folder_ / to);
     std::filesystem::copy_file(key_file(from), key_file(to), std::filesystem::copy_options::overwrite_existing);
   }
   SharedIds ids_;
