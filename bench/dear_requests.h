@@ -30,6 +30,7 @@ class House {
   virtual ~House() = default;
   virtual Cost ask(const std::string& request, bool bodyless = false) = 0;
   virtual Cost batch(std::string_view type, size_t key_bytes) = 0;  // to the bucket `policied`
+  virtual Cost native_list(std::string_view bucket) = 0;
   virtual std::string sign(const Ask& ask) = 0;
   virtual uint16_t port() const = 0;
   virtual const auth::Credentials& keys() const = 0;
@@ -38,7 +39,8 @@ class House {
 
 struct Dear {
   std::string name, what;
-  std::function<void(House&)> prepare;  // may be empty
+  int status = 200;                     // another one is a row that measures something else
+  std::function<void(House&)> prepare;  // what it needs, and the rows before it may have left
   std::function<Cost(House&)> serve;
 };
 std::vector<Dear> dearest();

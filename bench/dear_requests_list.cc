@@ -6,6 +6,8 @@
 #include "auth/signing_key.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/clock.h"
+#include "base/date.h"
 #include "base/hex.h"
 #include "base/text.h"
 #include "dear_requests.h"
@@ -93,6 +95,8 @@ void logged_bucket(House& house) {
 }
 
 void policied_bucket(House& house) {
+  static bool there = false;
+  if (std::exchange(there, true)) return;
   bucket(house, "policied");
   must_be(put(house, "/policied/key", "x"), 200, "key");
   must_be(put(house, "/policied", costly_policy("policied"), "policy="), 204, "policy");
@@ -107,6 +111,7 @@ std::string upload(House& house, const std::string& path) {
 
 std::string parts_upload, parts_document;
 void ten_thousand_parts(House& house) {
+  if (!parts_document.empty()) return;
   bucket(house, "parts");
   parts_upload = upload(house, "/parts/key");
   parts_document = "<CompleteMultipartUpload>";
@@ -122,8 +127,18 @@ void ten_thousand_parts(House& house) {
   }
   parts_document += "</CompleteMultipartUpload>";
 }
+Cost complete_parts(House& house) {
+  return house.send(
+      {.method = "POST", .path = "/parts/key", .query = "uploadId=" + parts_upload, .body = parts_document});
+}
+void completed_parts(House& house) {
+  ten_thousand_parts(house);
+  must_be(complete_parts(house), 200, "complete");
+}
 
 void thousand_keys(House& house) {
+  static bool there = false;
+  if (std::exchange(there, true)) return;
   bucket(house, "listed");
   for (size_t i = 0; i < 1000; ++i) must_be(put(house, "/listed/" + escaped_key(i), "x"), 200, "key");
 }
@@ -154,6 +169,66 @@ std::string signed_chunks(House& house, size_t bytes) {
   return head + body;
 }
 
+Cost put_large(House& house) {
+  std::string body(32 * MiB, 'x');
+  const std::string md5 = md5_of(body);
+  return house.send({.method = "PUT",
+                     .path = "/plain/large",
+                     .body = std::move(body),
+                     .headers = {{"content-md5", md5}, {"x-amz-meta-a", "b"}}});
+}
+void large_object(House& house) {
+  static bool there = false;
+  if (std::exchange(there, true)) return;
+  bucket(house, "plain");
+  must_be(put_large(house), 200, "large object");
+}
+
+// A browser's form with as many fields and conditions as there may be, signed by version 4.
+Cost form(House& house) {
+  const std::string credential = house.keys().access_key + "/20260102/us-east-1/s3/aws4_request";
+  Pairs fields{{"key", "form"},
+               {"bucket", "plain"},
+               {"x-amz-algorithm", "AWS4-HMAC-SHA256"},
+               {"x-amz-credential", credential},
+               {"x-amz-date", "20260102T000000Z"}};
+  for (int i = 0; i < 80; ++i) fields.emplace_back(fmt::format("x-ignore-{}", i), "v");
+  std::string conditions;
+  for (const auto& [name, value] : fields) conditions += fmt::format(R"({{"{}":"{}"}},)", name, value);
+  for (int i = 0; i < 160; ++i) conditions += fmt::format(R"(["starts-with","$x-ignore-{}","v"],)", i % 80);
+  conditions.pop_back();
+  const std::string policy =
+      to_base64(as_bytes(R"({"expiration":"2099-01-01T00:00:00.000Z","conditions":[)" + conditions + "]}"));
+  const auto key = auth::signing_key(house.keys().secret_key, "20260102", "us-east-1", "s3");
+  fields.emplace_back("policy", policy);
+  fields.emplace_back("x-amz-signature", to_hex(as_bytes(hmac_sha256(Bytes(key), as_bytes(policy)))));
+  std::string body;
+  for (const auto& [name, value] : fields) {
+    body += fmt::format("--b\r\nContent-Disposition: form-data; name=\"{}\"\r\n\r\n{}\r\n", name, value);
+  }
+  body += "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n--b--\r\n";
+  return house.ask(
+      fmt::format("POST /plain HTTP/1.1\r\nhost: h\r\ncontent-type: multipart/form-data; boundary=b\r\n"
+                  "content-length: {}\r\n\r\n{}",
+                  body.size(), body));
+}
+
+// Signed by version 2, with as much metadata as an object may have.
+Cost version2(House& house) {
+  const std::string date = format_http_date(system_clock().now_s());
+  std::string headers, text = "PUT\n\n\n" + date + "\n";
+  for (int i = 0; i < 200; ++i) {
+    headers += fmt::format("x-amz-meta-{:03}: vvvvvvv\r\n", i);
+    text += fmt::format("x-amz-meta-{:03}:vvvvvvv\n", i);
+  }
+  text += "/plain/two";
+  const std::string mac = to_base64(as_bytes(hmac_sha1(as_bytes(house.keys().secret_key), as_bytes(text))));
+  return house.ask(
+      fmt::format("PUT /plain/two HTTP/1.1\r\nhost: 127.0.0.1\r\ndate: {}\r\nauthorization: AWS {}:{}\r\n"
+                  "{}content-length: 1\r\n\r\nx",
+                  date, house.keys().access_key, mac, headers));
+}
+
 std::string rules(size_t count) {
   return "<LifecycleConfiguration>" +
          many(count,
@@ -171,8 +246,8 @@ std::string rules(size_t count) {
 std::vector<Dear> dearest() {
   std::vector<Dear> all;
   const auto add = [&](std::string name, std::string what, std::function<void(House&)> prepare,
-                       std::function<Cost(House&)> serve) {
-    all.push_back({std::move(name), std::move(what), std::move(prepare), std::move(serve)});
+                       std::function<Cost(House&)> serve, int status = 200) {
+    all.push_back({std::move(name), std::move(what), status, std::move(prepare), std::move(serve)});
   };
   const auto plain = [](House& house) {
     bucket(house, "plain");
@@ -194,11 +269,14 @@ std::vector<Dear> dearest() {
     return house.send({.path = "/plain/key",
                        .headers = {{"if-none-match", many(15'000, [](size_t) { return std::string("\"a\","); })}}});
   });
-  add("xml_markup", "DeleteObjects of 4 MiB of markup", plain, [](House& house) {
-    return delete_objects(house, "plain",
-                          "<Delete>" + many(99'000, [](size_t) { return std::string("<Object></Object>"); }) +
-                              std::string(2 * MiB, ' ') + "</Delete>");
-  });
+  add(
+      "xml_markup", "DeleteObjects of 4 MiB of markup", plain,
+      [](House& house) {
+        return delete_objects(house, "plain",
+                              "<Delete>" + many(99'000, [](size_t) { return std::string("<Object></Object>"); }) +
+                                  std::string(2 * MiB, ' ') + "</Delete>");
+      },
+      400);
   add("xml_entities", "DeleteObjects of one key of 4 MiB of entities", plain, [](House& house) {
     return delete_objects(house, "plain", "<Delete><Object><Key>" + many(800'000, [](size_t) {
                                             return std::string("&amp;");
@@ -213,14 +291,23 @@ std::vector<Dear> dearest() {
       });
   add("delete_policied", "the same under a policy of 20 KiB of wildcards", policied_bucket,
       [](House& house) { return delete_objects(house, "policied", delete_body(1000)); });
-  add("policy_put", "PutBucketPolicy of 20 KiB of wildcards", policied_bucket,
-      [](House& house) { return put(house, "/policied", costly_policy("policied"), "policy="); });
-  add("policy_get", "GET under it, User-Agent of 30 KiB", policied_bucket, [](House& house) {
-    return house.send({.path = "/policied/key", .headers = {{"user-agent", std::string(30'000, 'a')}}});
-  });
-  add("lifecycle_put", "PutBucketLifecycle of 1,000 rules", plain,
-      [](House& house) { return put(house, "/plain", rules(450), "lifecycle="); });
-  add("lifecycle_get", "GET in that bucket", plain, [](House& house) { return house.send({.path = "/plain/key"}); });
+  add(
+      "policy_put", "PutBucketPolicy of 20 KiB of wildcards", policied_bucket,
+      [](House& house) { return put(house, "/policied", costly_policy("policied"), "policy="); }, 204);
+  add(
+      "policy_get", "GET under it, User-Agent of 30 KiB", policied_bucket,
+      [](House& house) {
+        return house.send({.path = "/policied/key", .headers = {{"user-agent", std::string(30'000, 'a')}}});
+      },
+      403);
+  const auto ruled = [](House& house) {
+    bucket(house, "ruled");
+    must_be(put(house, "/ruled/key", "x"), 200, "key");
+    must_be(put(house, "/ruled", rules(1000), "lifecycle="), 200, "lifecycle");
+  };
+  add("lifecycle_put", "PutBucketLifecycle of 1,000 rules", ruled,
+      [](House& house) { return put(house, "/ruled", rules(1000), "lifecycle="); });
+  add("lifecycle_get", "GET in that bucket", ruled, [](House& house) { return house.send({.path = "/ruled/key"}); });
   add(
       "cors", "preflight of 30 KiB of headers under 100 rules",
       [](House& house) {
@@ -243,7 +330,8 @@ std::vector<Dear> dearest() {
         return house.ask("OPTIONS /shared/key HTTP/1.1\r\nhost: h\r\norigin: http://" + std::string(8000, 'a') +
                          "99\r\naccess-control-request-method: GET\r\naccess-control-request-headers: " + names +
                          "\r\n\r\n");
-      });
+      },
+      403);
   add("tagging", "PutObjectTagging of 10 tags of the longest names", plain, [](House& house) {
     return put(house, "/plain/key",
                "<Tagging><TagSet>" +
@@ -255,63 +343,52 @@ std::vector<Dear> dearest() {
                    "</TagSet></Tagging>",
                "tagging=");
   });
-  add("form", "POST of a form of 20,000 bytes of fields", plain, [](House& house) {
-    std::string body = many(250, [](size_t i) {
-      return fmt::format("--b\r\nContent-Disposition: form-data; name=\"x-ignore-{}\"\r\n\r\nv\r\n", i);
-    });
-    body +=
-        "--b\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\nk\r\n--b\r\nContent-Disposition: form-data; "
-        "name=\"file\"\r\n\r\nx\r\n--b--\r\n";
-    return house.ask(
-        fmt::format("POST /plain HTTP/1.1\r\nhost: h\r\ncontent-type: multipart/form-data; boundary=b\r\n"
-                    "content-length: {}\r\n\r\n{}",
-                    body.size(), body));
-  });
+  add("form", "POST of a form of 87 fields under 245 conditions", plain, form, 204);
+  add("version2", "PUT signed by version 2, with 200 headers of metadata", plain, version2);
   add(
       "chunks", "PUT of 256 KiB in signed chunks of one byte", [](House& house) { bucket(house, "chunked"); },
       [](House& house) { return house.ask(signed_chunks(house, 256 * KiB)); });
-  add("put_large", "PUT of 32 MiB with Content-MD5 and a signed SHA-256", plain, [](House& house) {
-    std::string body(32 * MiB, 'x');
-    const std::string md5 = md5_of(body);
-    return house.send({.method = "PUT",
-                       .path = "/plain/large",
-                       .body = std::move(body),
-                       .headers = {{"content-md5", md5}, {"x-amz-meta-a", "b"}}});
-  });
-  add("get_large", "GET of it", {}, [](House& house) { return house.send({.path = "/plain/large"}); });
-  add("copy_large", "CopyObject of it", {}, [](House& house) {
+  add("put_large", "PUT of 32 MiB with Content-MD5 and a signed SHA-256", large_object, put_large);
+  add("get_large", "GET of it", large_object, [](House& house) { return house.send({.path = "/plain/large"}); });
+  add("copy_large", "CopyObject of it", large_object, [](House& house) {
     return house.send({.method = "PUT", .path = "/plain/copy", .headers = {{"x-amz-copy-source", "/plain/large"}}});
   });
   add("list", "ListObjectsV2 of 1,000 keys of 1,014 control characters", thousand_keys,
       [](House& house) { return house.send({.path = "/listed", .query = "list-type=2"}); });
-  add("list_url", "the same with encoding-type=url", {},
+  add("list_url", "the same with encoding-type=url", thousand_keys,
       [](House& house) { return house.send({.path = "/listed", .query = "encoding-type=url&list-type=2"}); });
-  add("list_delimited", "the same with a delimiter", {},
+  add("list_delimited", "the same with a delimiter", thousand_keys,
       [](House& house) { return house.send({.path = "/listed", .query = "delimiter=0&list-type=2"}); });
-  add("list_versions", "ListObjectVersions of them", {},
+  add("list_versions", "ListObjectVersions of them", thousand_keys,
       [](House& house) { return house.send({.path = "/listed", .query = "versions="}); });
-  add("complete", "CompleteMultipartUpload of 10,000 parts (told wrong at the end)", ten_thousand_parts,
+  add(
+      "complete", "CompleteMultipartUpload of 10,000 parts (told wrong at the end)", ten_thousand_parts,
       [](House& house) {
         std::string body = parts_document;
         body.replace(body.rfind("<ETag>"), 8, "<ETag>\"z");
         return house.send({.method = "POST", .path = "/parts/key", .query = "uploadId=" + parts_upload, .body = body});
-      });
-  add("list_parts", "ListParts of 1,000 of them", {},
+      },
+      400);
+  add("list_parts", "ListParts of 1,000 of them", ten_thousand_parts,
       [](House& house) { return house.send({.path = "/parts/key", .query = "uploadId=" + parts_upload}); });
-  add("complete_whole", "CompleteMultipartUpload of them (once), then the same again", {}, [](House& house) {
-    return house.send(
-        {.method = "POST", .path = "/parts/key", .query = "uploadId=" + parts_upload, .body = parts_document});
-  });
-  add("attributes", "GetObjectAttributes of 1,000 parts", {}, [](House& house) {
+  add("complete_whole", "CompleteMultipartUpload of them (once), then the same again", ten_thousand_parts,
+      complete_parts);
+  add("attributes", "GetObjectAttributes of 1,000 parts", completed_parts, [](House& house) {
     return house.send(
         {.path = "/parts/key", .query = "attributes=", .headers = {{"x-amz-object-attributes", "ObjectParts,ETag"}}});
   });
-  add("get_parts", "GET of an object of 10,000 parts of a byte", {},
+  add("get_parts", "GET of an object of 10,000 parts of a byte", completed_parts,
       [](House& house) { return house.send({.path = "/parts/key"}); });
   add("head_many", "native HEAD_MANY of as many keys of 1,000 bytes as a message has room for", policied_bucket,
       [](House& house) { return house.batch("HEAD_MANY", 1000); });
-  add("put_many", "native PUT_MANY of them", {}, [](House& house) { return house.batch("PUT_MANY", 1000); });
-  add("delete_many", "native DELETE_MANY of them", {}, [](House& house) { return house.batch("DELETE_MANY", 1000); });
+  add("get_many", "native GET_MANY of them", policied_bucket,
+      [](House& house) { return house.batch("GET_MANY", 1000); });
+  add("put_many", "native PUT_MANY of them", policied_bucket,
+      [](House& house) { return house.batch("PUT_MANY", 1000); });
+  add("delete_many", "native DELETE_MANY of them", policied_bucket,
+      [](House& house) { return house.batch("DELETE_MANY", 1000); });
+  add("native_list", "native LIST of 1,000 keys of 1,014 bytes", thousand_keys,
+      [](House& house) { return house.native_list("listed"); });
   return all;
 }
 
