@@ -86,7 +86,7 @@ class Wire {
   void start_tls();
   void on_ready(const boost::system::error_code& ec);
   void on_tls_written(const boost::system::error_code& ec, size_t n);
-  bool write_plain();  // false: the kernel takes no more for now
+  bool write_plain();  // false: the kernel takes no more for now, or others have their turn first
   void advance(size_t n);
   void fail_with(Errc code, int sys);
   void wake();

@@ -11,6 +11,7 @@
 #include "base/date.h"
 #include "s3/access/access.h"
 #include "s3/buckets/bucket_document.h"
+#include "s3/document_reading.h"
 #include "s3/verbs.h"
 
 namespace verbena::s3 {
@@ -53,6 +54,15 @@ class RulesCache {
 RulesCache& rules_cache() {
   static RulesCache cache;
   return cache;
+}
+
+// A request's document as it is kept. Its rules are in the cache then, so that the first look at them is a short one.
+Result<std::string> kept_rules(std::string_view text, bool varies) {
+  VB_ASSIGN(const auto rules, parse_lifecycle(text));
+  std::string document = lifecycle_xml(rules);
+  if (varies) document += varies_note;
+  VB_TRY(rules_cache().get(document));
+  return document;
 }
 
 }  // namespace
@@ -105,11 +115,16 @@ Task<Result<void>> serve_put_bucket_lifecycle(Context& context) {
     co_return fail(Errc::invalid_argument, "The default minimum object size of transitions is not one of S3's.");
   }
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lifecycle_document_max));
-  VB_CO_ASSIGN(const auto rules, parse_lifecycle(text));
-  std::string document = lifecycle_xml(rules);
-  if (minimum == minimum_varies) document += varies_note;
+  const auto work = [&] { return kept_rules(text, minimum == minimum_varies); };
+  Result<std::string> document;
+  if (text.size() > read_at_once_bytes) {
+    document = co_await beside_loop("document", work);
+  } else {
+    document = work();
+  }
+  VB_CO_TRY(document);
   context.reply_header(minimum_header, minimum);
-  co_return co_await keep_document(context.service, context.bucket, lifecycle_document, std::move(document));
+  co_return co_await keep_document(context.service, context.bucket, lifecycle_document, std::move(*document));
 }
 
 Task<Result<void>> serve_delete_bucket_lifecycle(Context& context) {
