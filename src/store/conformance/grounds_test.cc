@@ -27,7 +27,7 @@ class Grounds : public OnEngine {
     const auto all = listed();
     return all.empty() ? ObjectInfo{} : all.front().info;
   }
-  std::vector<VersionEntry> listed() { return t.list_versions("b").value_or(VersionPage{}).versions; }
+  std::vector<VersionEntry> listed() { return t.all_versions("b").value_or(std::vector<VersionEntry>{}); }
 
   // What a pass gives along for the version, which has the successor above it in the listing.
   RemoveRequest request(Of of, const ObjectInfo& info, const ObjectInfo* successor = nullptr, uint32_t newer_min = 0) {

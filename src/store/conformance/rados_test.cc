@@ -446,7 +446,7 @@ TEST_F(OnRados, ATabletIsSplitWhileKeysAreWrittenAndEveryOneIsThere) {
   }
   EXPECT_GE(tablets, 3u);
   for (const int page : {7, 1000}) EXPECT_EQ(keys_of(t, page), wanted);
-  EXPECT_EQ(t.list_versions("b")->versions.size(), 240u);
+  EXPECT_EQ(t.all_versions("b")->size(), 240u);
   t.reopen();
   EXPECT_EQ(keys_of(t, 1000), wanted);
   for (int i = 0; i < 120; ++i) {

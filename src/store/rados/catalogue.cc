@@ -478,8 +478,8 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, UnderWay::Making& 
       gone.insert(name);
     }
   }
-  // Documents change without the epoch, so those that the judge looked at are compared; for omap_cmp none is an empty
-  // one.
+  // Servers of before change documents without the epoch, so those that the judge looked at are compared, too; for
+  // omap_cmp none is an empty one.
   std::map<std::string, std::pair<Buffer, int>> seen;
   for (const auto& [name, row] : rows.documents()) {
     seen.emplace(name, std::pair(to_buffer(row.value_or("")), LIBRADOS_CMPXATTR_OP_EQ));
