@@ -39,6 +39,7 @@ constexpr auto table = std::to_array<HeaderRule>({
     {"x-amz-trailer", every},
     {"x-amz-sdk-checksum-algorithm", every},
     {"x-amz-user-agent", 0, every, all, "it says who asks"},
+    {"x-amz-api-version", 0, every, all, "there is one version of the API, which the AWS SDK for C++ always names"},
     {"x-amz-te", 0, every, all, "it offers a digest behind an answer, which none has to send"},
     {"x-amz-cf-id", 0, every, all, "it is the id that a proxy gave the request"},
     {"x-amz-account-id", 0, every, all, "S3 Control looks at it; else the signature says who asks"},

@@ -102,6 +102,7 @@ TEST_F(RequestHeaders, WhatSdksSayOnEveryRequestIsTaken) {
                   {"x-amz-user-agent", "aws-sdk-js/3"},
                   {"x-amzn-trace-id", "Root=1"},
                   {"amz-sdk-invocation-id", "1"},
+                  {"x-amz-api-version", "2006-03-01"},
                   {"x-amz-te", "append-md5"},
                   {"x-amz-request-payer", "requester"},
                   {"x-amz-meta-a", "b"},
