@@ -78,7 +78,7 @@ Result<void> check_value(Context& context, RequestKind kind, std::string_view na
     return fail(Errc::invalid_argument, "x-amz-bucket-namespace must be global or account-regional.");
   }
   const bool one_body = kind == RequestKind::put_object || kind == RequestKind::upload_part;
-  if (one_body && name == "x-amz-checksum-type" && value != "FULL_OBJECT") {
+  if (name == "x-amz-checksum-type" && value != "FULL_OBJECT" && (one_body || value != "COMPOSITE")) {
     return fail(Errc::invalid_request, "Value for x-amz-checksum-type header is invalid.");
   }
   return {};

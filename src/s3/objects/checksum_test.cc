@@ -172,6 +172,10 @@ TEST_F(Checksums, AreMadeWithTheAlgorithmThatAPutNames) {
                            {"x-amz-checksum-algorithm", "SHA512"}};
   EXPECT_EQ(put("k", "data", differs).code, "InvalidRequest");
   EXPECT_EQ(put("k", "data", {{"x-amz-checksum-type", "COMPOSITE"}}).code, "InvalidRequest");
+  for (const char* target : {"/bucket/k?uploads", "/bucket/k?uploadId=x"}) {
+    EXPECT_EQ(call("POST", target, {{"x-amz-checksum-algorithm", "CRC32"}, {"x-amz-checksum-type", "WHOLE"}}).code,
+              "InvalidRequest");
+  }
 }
 
 // The entity tag of a body is an MD5, too: one hash, told twice.

@@ -32,9 +32,6 @@ Result<void> read_upload_checksum(const Context& context, store::UploadInfo& upl
     }
     return {};
   }
-  if (type && *type != "FULL_OBJECT" && *type != "COMPOSITE") {
-    return fail(Errc::invalid_request, "Value for x-amz-checksum-type header is invalid.");
-  }
   upload.checksum_algorithm = algorithm;
   upload.checksum_full_object = type ? *type == "FULL_OBJECT" : *algorithm == Algorithm::crc64nvme;
   if (upload.checksum_full_object && !can_be_combined(*algorithm)) {
