@@ -125,6 +125,13 @@ void reply_to_form(Context& context, const Form& form, const store::ObjectInfo& 
   context.response.no_body = true;
 }
 
+// What the bucket's log says of a form, whose record was begun before the form was read.
+void name_sender(const Form& form, const Caller& caller, const std::string& key, LogRecord& record) {
+  record.key = key;
+  name_requester(caller, record);
+  if (form.get("policy")) record.signature = is_version4(form) ? "SigV4" : "SigV2";
+}
+
 // The size that the policy allows, checked while the file passes and once it has ended.
 void limit_size(const PostPolicy& policy, FormReader& reader, PutRequest& put) {
   reader.limit(policy.length_max);
@@ -170,6 +177,7 @@ Task<Result<void>> serve_post_object(Context& context) {
   as_put.method = "PUT";
   as_put.headers = headers;
   as_put.caller.identity = std::move(identity);
+  if (context.response.log) name_sender(form, as_put.caller, context.key, context.response.log->record);
   Context put_context{.service = context.service,
                       .windows = context.windows,
                       .options = context.options,
@@ -197,10 +205,7 @@ Task<Result<void>> serve_post_object(Context& context) {
   if (policy) limit_size(*policy, reader, put);
   VB_CO_ASSIGN(const PutReply reply, co_await put_object(context.service, as_put.caller, std::move(put), reader));
   context.response.payload_in = reply.received;
-  if (context.response.log) {  // begun before the form was read
-    context.response.log->record.key = context.key;
-    context.response.log->record.object_size = reply.info.size;
-  }
+  if (context.response.log) context.response.log->record.object_size = reply.info.size;
   reply_to_form(context, form, reply.info);
   co_return Result<void>();
 }
