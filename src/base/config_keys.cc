@@ -330,7 +330,8 @@ const std::array keys{
 
     ConfigKey{"admin.enabled", "true", "health, metrics and the console on a listener of their own",
               [](C& c, S& t) { return parse_bool(c.admin.enabled, t); }},
-    ConfigKey{"admin.address", "127.0.0.1", "where it listens; metrics want the superuser's signature but on loopback",
+    ConfigKey{"admin.address", "127.0.0.1",
+              "where it listens; metrics want the superuser's signature, but on loopback by a name of it",
               [](C& c, S& t) { return parse_text(c.admin.address, t); }},
     ConfigKey{"admin.port", "", "its port; 0: any free one; empty: 9001, or a free one where that is taken",
               [](C& c, S& t) { return parse_optional(c.admin.port, t, 0, 65535); }},
