@@ -257,9 +257,9 @@ Headers hoisted_headers(const Request& request, const Query& query) {
     if (!is_ascii_prefix(name, "x-amz-")) continue;
     std::string header = lower(name);
     const auto auth = [&](std::string_view prefix) { return header.starts_with(prefix); };
-    // Of checksums, what is asked for and is none itself.
-    const bool asks =
-        header == "x-amz-checksum-mode" || header == "x-amz-checksum-algorithm" || header == "x-amz-checksum-type";
+    // Of checksums, what is asked for and is none itself, and those that are refused since S3 has no such algorithm.
+    const bool asks = header == "x-amz-checksum-mode" || header == "x-amz-checksum-algorithm" ||
+                      header == "x-amz-checksum-type" || is_unknown_checksum(header);
     const bool wanted = asks || std::ranges::none_of(left_out, auth);
     if (wanted && !request.header(header)) hoisted.emplace_back(std::move(header), value);
   }

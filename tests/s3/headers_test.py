@@ -198,6 +198,13 @@ class Requests(S3Case):
             self.assertEqual((read.body, read.headers.get(header)), (b"data", value), name)
         self.assertEqual(self.chunked(b"data", "x-amz-checksum-crc16", "AAA=").code, "InvalidRequest")
 
+    def test_an_unknown_checksum_in_a_query_is_refused_too(self):
+        """SDKs hoist the checksum of the body that they had when they signed a URL, which says nothing of the one that comes;
+        those that S3 knows are passed over there."""
+        for name, code in (("crc16", "InvalidRequest"), ("", "InvalidRequest"), ("CRC32", None), ("sha512", None)):
+            url = self.presign("PUT", f"/headers/hoisted?X-Amz-Checksum-{name}=AAAA", 60)
+            self.assertEqual(self.request("PUT", url, {}, b"data", signed=False).code, code, name)
+
     def test_a_client_that_knows_them_verifies_what_it_reads(self):
         if "SHA512" not in model()["shapes"]["ChecksumAlgorithm"]["enum"] or os.environ.get("BOTOCORE_S3_MODEL"):
             self.skipTest("this botocore knows no SHA512")
