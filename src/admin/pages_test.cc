@@ -93,7 +93,8 @@ TEST_F(PagesTest, ASessionOfTheRootThatIsLimitedGetsNoMetrics) {
     auth::sign(key.credentials, "us-east-1", service, system_clock(), "GET", "/-/metrics", "",
                to_hex(as_bytes(sha256(as_bytes("")))), exchange.request_headers);
     boost::asio::io_context loop;
-    boost::asio::co_spawn(loop, http::serve_whole(pages.handler(), exchange), boost::asio::detached);
+    const auto handler = pages.handler();  // there until the loop has ended
+    boost::asio::co_spawn(loop, http::serve_whole(handler, exchange), boost::asio::detached);
     loop.run();
     return exchange.response.status;
   };

@@ -30,6 +30,7 @@ constexpr std::chrono::milliseconds sweep_every{250};
 constexpr std::chrono::milliseconds accept_again_after{20};
 constexpr std::chrono::seconds complain_every{10};
 constexpr std::chrono::milliseconds places_after{1};
+constexpr int looks_for_place = 3;  // longer together than the room waits between two times that it asks
 constexpr size_t looks_at_once = 2048;
 
 // The ports that this process listens on, with how many listeners each: SO_REUSEPORT would let another process of the
@@ -208,11 +209,13 @@ Task<void> ListenerState::admit(tcp::socket socket) {
   if (ec) co_return;
   const std::string address = address_of(peer);
   room_->ask_for_places();
-  if (room_->need() == ConnectionRoom::Need::full) {
-    // Those that are asked to go are gone in a moment.
+  // Those that are asked to go are gone in a moment. Where others were asked just before, and their places are taken
+  // again, the next ones are asked after it.
+  for (int looks = 0; looks < looks_for_place && room_->need() == ConnectionRoom::Need::full; ++looks) {
     asio::steady_timer moment(core_.io(), places_after);
     co_await moment.async_wait(with_tuple);
     if (stopping_) co_return;
+    room_->ask_for_places();
   }
   auto place = room_->enter(address);
   if (place == nullptr) {
