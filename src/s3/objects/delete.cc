@@ -4,6 +4,7 @@
 #include "base/date.h"
 #include "base/turns.h"
 #include "base/way.h"
+#include "base/xml_escape.h"
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
 #include "s3/document_reading.h"
@@ -70,10 +71,20 @@ Result<bool> authorize_delete(const Service& service, const Caller& caller, cons
   return wants_bypass && authorize(service, caller, access, {.action = action::bypass_governance, .key = key});
 }
 
-void write_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store::Removed>& outcome, bool quiet) {
-  if (outcome && quiet) return;
-  xml.open(outcome ? "Deleted" : "Error");
-  xml.element("Key", target.key);
+// Of a request, which may name a key of megabytes: longer than any that is there, and told as it came.
+Task<void> write_long_key(XmlWriter& xml, std::string_view key, Turns& turns) {
+  constexpr size_t piece_bytes = 16 * KiB;
+  std::string scratch;
+  xml.raw({"<Key>"});
+  for (; !key.empty(); key.remove_prefix(std::min(piece_bytes, key.size()))) {
+    if (turns.due()) co_await turns.pass();
+    xml.raw({xml_escaped(key.substr(0, piece_bytes), scratch)});
+  }
+  xml.raw({"</Key>"});
+}
+
+// An element whose key is written already; closes it.
+void end_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store::Removed>& outcome) {
   if (target.version_id) xml.element("VersionId", *target.version_id);
   if (outcome && outcome->delete_marker) {
     xml.element("DeleteMarker", true);
@@ -200,8 +211,17 @@ Task<Result<void>> serve_delete_objects(Context& context) {
     pending.pop_front();
     const auto outcome = co_await first.wait();
     if (turns.due()) co_await turns.pass();
-    write_outcome(xml, document.targets[i], outcome, document.quiet);
-    if (observed || context.response.log) note_deletion(context.response, observed, document.targets[i], outcome);
+    const DeleteTarget& target = document.targets[i];
+    if (!outcome || !document.quiet) {
+      xml.open(outcome ? "Deleted" : "Error");
+      if (target.key.size() > store::key_size_max) {
+        co_await write_long_key(xml, target.key, turns);
+      } else {
+        xml.element("Key", target.key);
+      }
+      end_outcome(xml, target, outcome);
+    }
+    if (observed || context.response.log) note_deletion(context.response, observed, target, outcome);
   }
   context.reply_xml(xml.finish());
   co_return Result<void>();
