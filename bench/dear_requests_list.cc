@@ -127,14 +127,6 @@ void ten_thousand_parts(House& house) {
   }
   parts_document += "</CompleteMultipartUpload>";
 }
-Cost complete_parts(House& house) {
-  return house.send(
-      {.method = "POST", .path = "/parts/key", .query = "uploadId=" + parts_upload, .body = parts_document});
-}
-void completed_parts(House& house) {
-  ten_thousand_parts(house);
-  must_be(complete_parts(house), 200, "complete");
-}
 
 void thousand_keys(House& house) {
   static bool there = false;
@@ -371,14 +363,6 @@ std::vector<Dear> dearest() {
       400);
   add("list_parts", "ListParts of 1,000 of them", ten_thousand_parts,
       [](House& house) { return house.send({.path = "/parts/key", .query = "uploadId=" + parts_upload}); });
-  add("complete_whole", "CompleteMultipartUpload of them (once), then the same again", ten_thousand_parts,
-      complete_parts);
-  add("attributes", "GetObjectAttributes of 1,000 parts", completed_parts, [](House& house) {
-    return house.send(
-        {.path = "/parts/key", .query = "attributes=", .headers = {{"x-amz-object-attributes", "ObjectParts,ETag"}}});
-  });
-  add("get_parts", "GET of an object of 10,000 parts of a byte", completed_parts,
-      [](House& house) { return house.send({.path = "/parts/key"}); });
   add("head_many", "native HEAD_MANY of as many keys of 1,000 bytes as a message has room for", policied_bucket,
       [](House& house) { return house.batch("HEAD_MANY", 1000); });
   add("get_many", "native GET_MANY of them", policied_bucket,
