@@ -1,6 +1,8 @@
 // What servers that share a store leave for one deliverer: changes that are committed late, and a duty that is lost.
 #include <gtest/gtest.h>
 
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
 #include <stdlib.h>
 
 #include <boost/asio/ip/tcp.hpp>
@@ -232,6 +234,46 @@ TEST(TargetGate, NothingIsSentToAWebhook) {
   boost::system::error_code ended;
   EXPECT_EQ(connection.read_some(asio::buffer(&byte, 1), ended), 0u);
   EXPECT_TRUE(ended) << "closed without a word";
+}
+
+// Its library sends on a thread of its own, and later: here when its broker is there again.
+TEST(TargetGate, WhatKafkasLibraryHasNotSentIsTakenFromIt) {
+  char wrong[256];
+  rd_kafka_conf_t* conf = rd_kafka_conf_new();
+  ASSERT_EQ(rd_kafka_conf_set(conf, "test.mock.num.brokers", "1", wrong, sizeof wrong), RD_KAFKA_CONF_OK) << wrong;
+  rd_kafka_conf_set_log_cb(conf, [](const rd_kafka_t*, int, const char*, const char*) {});
+  const std::unique_ptr<rd_kafka_t, decltype(&rd_kafka_destroy)> client(
+      rd_kafka_new(RD_KAFKA_PRODUCER, conf, wrong, sizeof wrong), rd_kafka_destroy);
+  ASSERT_NE(client, nullptr) << wrong;
+  rd_kafka_mock_cluster_t* cluster = rd_kafka_handle_mock_cluster(client.get());
+  ASSERT_EQ(rd_kafka_mock_topic_create(cluster, "objects", 1, 1), RD_KAFKA_RESP_ERR_NO_ERROR);
+  const std::string broker = rd_kafka_mock_cluster_bootstraps(cluster);
+  TargetSettings settings{.name = "k", .type = TargetType::kafka, .host = "127.0.0.1", .path = "objects"};
+  settings.port = static_cast<uint16_t>(std::stoul(broker.substr(broker.rfind(':') + 1)));
+  settings.timeout = 30s;
+  settings.allow_private = true;
+  asio::io_context io;
+  const auto topic = make_target(io, settings);
+  ASSERT_TRUE(topic);
+  size_t asked = 0, delivered = 0;
+  const auto event = [](const std::string& key) {
+    return R"({"Records":[{"s3":{"bucket":{"name":"b"},"object":{"key":")" + key + R"("}}}]})";
+  };
+  const std::vector<std::string> frozen{event("frozen")}, next{event("next")};
+  ASSERT_EQ(rd_kafka_mock_broker_set_down(cluster, 1), RD_KAFKA_RESP_ERR_NO_ERROR);
+  (*topic)->ask_before_each([&] { return ++asked < 5; });
+  const auto refused = run_task(io, (*topic)->deliver(frozen, delivered));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::cancelled);
+  EXPECT_EQ(delivered, 0u);
+  ASSERT_EQ(rd_kafka_mock_broker_set_up(cluster, 1), RD_KAFKA_RESP_ERR_NO_ERROR);
+  (*topic)->ask_before_each([] { return true; });
+  ASSERT_TRUE(run_task(io, (*topic)->deliver(next, delivered)));
+  EXPECT_EQ(delivered, 1u);
+  int64_t first = 0, behind = 0;
+  ASSERT_EQ(rd_kafka_query_watermark_offsets(client.get(), "objects", 0, &first, &behind, 30'000),
+            RD_KAFKA_RESP_ERR_NO_ERROR);
+  EXPECT_EQ(behind - first, 1) << "the frozen server's message came when the broker was there again";
 }
 
 }  // namespace
