@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """A server that no longer reaches the OSD of one tablet, and reaches the others: what it was asked to change there is answered 503, and does
-not come when it reaches that OSD again, whatever was said of the key meanwhile. $VERBENA_TEST_WIRE: wire.cc, compiled."""
+not come when it reaches that OSD again, whatever was said of the key meanwhile. $TEST_VERBENA_WIRE: wire.cc, compiled."""
 import json
 import os
 import pathlib
@@ -40,8 +40,8 @@ class Late(unittest.TestCase):
                           if len({self.osd_of(one, name) for one in ("root", "servers", "accounts", "events")}) == 1)
         self.flag = self.ceph.folder / "wire"
         first = self.start()
-        second = self.start(f"{first.directory}/master.keys", {"LD_PRELOAD": os.environ["VERBENA_TEST_WIRE"],
-                                                               "VERBENA_WIRE": str(self.flag)}, timeout=2)
+        second = self.start(f"{first.directory}/master.keys", {"LD_PRELOAD": os.environ["TEST_VERBENA_WIRE"],
+                                                               "WIRE_FLAG": str(self.flag)}, timeout=2)
         self.others, self.cut = (verbena_server.boto3_client(one.http, read_timeout=120) for one in (first, second))
         self.bucket = self.bucket_of_two_osds()
 
@@ -94,7 +94,7 @@ class Late(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if "VERBENA_TEST_WIRE" not in os.environ:
-        print("skipped: $VERBENA_TEST_WIRE is not set")
+    if "TEST_VERBENA_WIRE" not in os.environ:
+        print("skipped: $TEST_VERBENA_WIRE is not set")
         sys.exit(77)
     unittest.main()

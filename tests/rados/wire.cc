@@ -4,7 +4,7 @@
 //   held: it and all that follows on its connection stay here, as behind a cut, until they are let go;
 //   made and not answered: it goes out, and of its connection nothing is read any more, until that is cut.
 // One at a time. src/store/conformance/wire.h is the test's side where that is in the process; of another process it is
-// the file $VERBENA_WIRE: while it is there, the message that has its text is held.
+// the file $WIRE_FLAG: while it is there, the message that has its text is held.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -80,7 +80,7 @@ void follow(const char* path) {
 }
 
 [[gnu::constructor]] void begin() {
-  if (const char* path = getenv("VERBENA_WIRE")) std::thread(follow, path).detach();
+  if (const char* path = getenv("WIRE_FLAG")) std::thread(follow, path).detach();
 }
 
 }  // namespace
