@@ -159,8 +159,9 @@ class Rights(S3Case):
                                  self.server.native)
         self.assertEqual(moved.returncode, 0, moved.stderr)
         renamed = self.lines(2, bucket=directory, action="PUT object?renameObject")
-        self.assertEqual([(line["door"], line["source"], line["key"]) for line in renamed],
-                         [("http", f"{directory}/old", "new"), ("native", f"{directory}/new", "newer")])
+        # Lines of two connections may change places: each core writes its own in bursts.
+        self.assertEqual({(line["door"], line["source"], line["key"]) for line in renamed},
+                         {("http", f"{directory}/old", "new"), ("native", f"{directory}/new", "newer")})
 
 
 if __name__ == "__main__":
