@@ -219,7 +219,7 @@ TEST_F(VerifierTest, AnAmzHeaderThatIsNotSignedIsRefused) {
             Errc::missing_signed_header);
 }
 
-// Whoever was on the way of a request, or held a presigned one, made its bucket forget `sync`.
+// A header added to a request on its way, or to a presigned one, made its bucket forget `sync`.
 TEST_F(VerifierTest, AHeaderOfOurOwnThatIsNotSignedIsRefused) {
   auto headers = signed_headers();
   headers.emplace_back("X-Verbena-Durability", "memory");
@@ -227,7 +227,7 @@ TEST_F(VerifierTest, AHeaderOfOurOwnThatIsNotSignedIsRefused) {
   EXPECT_EQ(error_of({{"host", "localhost:9000"}, {"x-verbena-append", "enabled"}}, "GET", "/bucket/key", presigned()),
             Errc::missing_signed_header);
   EXPECT_EQ(error_of(signed_headers("GET", "/bucket/key", "", {{"host", "h"}, {"x-verbena-etag", "MD5"}})), Errc::ok);
-  EXPECT_EQ(error_of({{"host", "h"}, {"x-verbena-durability", "memory"}}), Errc::ok) << "nobody signed";
+  EXPECT_EQ(error_of({{"host", "h"}, {"x-verbena-durability", "memory"}}), Errc::ok) << "unsigned";
 }
 
 TEST_F(VerifierTest, TheHeadersThatAreNotSignedAreNamed) {
@@ -257,7 +257,7 @@ TEST_F(VerifierTest, AnArgumentThatIsThereTwiceIsRefused) {
   EXPECT_EQ(signed_query("prefix=a&prefix=a"), Errc::access_denied);
   EXPECT_EQ(signed_query("tagKeys=a&tagKeys=b"), Errc::ok) << "a set";
   EXPECT_EQ(signed_query("a=1&A=2&b=1"), Errc::ok);
-  EXPECT_EQ(error_of(host_, "GET", "/bucket/key", "versionId=a&versionId=b"), Errc::ok) << "nobody signed";
+  EXPECT_EQ(error_of(host_, "GET", "/bucket/key", "versionId=a&versionId=b"), Errc::ok) << "unsigned";
 }
 
 TEST_F(VerifierTest, ASignedHeaderThatIsNotThereDoesNotMatch) {

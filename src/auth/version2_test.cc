@@ -174,7 +174,7 @@ TEST_F(Version2Test, ATextThatIsThatOfTwoRequestsIsRefused) {
   EXPECT_EQ(error("x-amz-meta-a:b\nx-amz-meta-c:d\n", "", "x-amz-meta-a=b&x-amz-meta-c=d"), Errc::ok);
 }
 
-// Whoever was on the way of a request made its bucket forget `sync`.
+// A header added to a request on its way made its bucket forget `sync`.
 TEST_F(Version2Test, AHeaderThatIsNoneOfAwssIsRefusedWhereItIsActedUpon) {
   EXPECT_EQ(error_of({.headers = {host_, date_, signed_get_, {"X-Verbena-Durability", "memory"}}}),
             Errc::missing_signed_header);

@@ -41,7 +41,7 @@ ConnectionRoom::Yielding ConnectionRoom::add(Yield yield) {
   });
 }
 
-// What they do takes a moment: whoever comes meanwhile does not ask again.
+// Places come free a moment later: a connection that arrives meanwhile does not ask again.
 void ConnectionRoom::ask_for_places() {
   constexpr std::chrono::milliseconds moment{2};
   const Need need = this->need();

@@ -291,7 +291,7 @@ TEST_F(LateOnRadosWire, AChangeOfAKeyFindsNothingAsItWasWhenItsKeyHasGoneSince) 
   for (const char* bucket : {"new", "lock", "swept"}) {
     EXPECT_EQ(t.run(other_->stat(bucket, "k")).error(), Errc::no_such_key) << bucket;
   }
-  EXPECT_TRUE(t.run(other_->list_uploads("upload", {}))->uploads.empty()) << "an upload that nobody knows";
+  EXPECT_TRUE(t.run(other_->list_uploads("upload", {}))->uploads.empty()) << "an upload that no request began";
 }
 
 TEST_F(LateOnRadosWire, ADocumentIsNotSetOverALaterOne) {

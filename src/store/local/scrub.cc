@@ -151,7 +151,8 @@ Result<bool> Scrub::step_segment(Position& at, Pace pace, ScrubReport& report) {
   }
   at.blob = blob;
   at.segment = number + 1;
-  // What is being collected is nobody's any more; what is pinned stays, and its segment is read again under the pin.
+  // What is being collected is named by no row any more; what is pinned stays, and its segment is read again under the
+  // pin.
   if (!engine_.garbage->pin(blob)) return true;
   auto checked = check_segment(blob, number, pace, report);
   engine_.garbage->unpin(blob);

@@ -361,7 +361,7 @@ Task<Result<BucketPtr>> Registry::wait_until(BucketPtr seen, Free free) {
 
 Task<Result<void>> Registry::make(uint64_t bucket, std::string row) {
   // The tablet first: a bucket's object says that it is all there. What is there already is the work of this very call,
-  // made before: nobody else has the number. A late one finds the objects in use, and changes nothing.
+  // made before: no other server has the number. A late one finds the objects in use, and changes nothing.
   librados::ObjectWriteOperation tablet;
   tablet.create(true);
   tablet.setxattr(epoch_attribute, to_buffer("1"));
@@ -446,7 +446,8 @@ Task<Result<bool>> Registry::finish_move(BucketPtr state) {
   const std::string object = tablet_object(state->id, state->phase_tablet);
   const int code = co_await cluster_.write(Pool::index, object, std::move(op));
   if (code == -ECANCELED) {
-    // The guard that the move gives the source says that it was made. Nobody changes that key before the phase is over.
+    // The guard that the move gives the source says that it was made. No server changes that key before the phase is
+    // over.
     const auto given = move.sets.find(move.guard_row);
     std::string name = move.guard_row;
     VB_CO_ASSIGN(const std::string now, co_await row(object, std::move(name)));
