@@ -37,7 +37,7 @@ def main():
     rows = json.loads(subprocess.run([program, "--json"], check=True, capture_output=True, text=True).stdout)
     path = ROOT / "docs/security.md"
     where = report.machine()
-    text = section(rows, f"{where['machine']}; commit {where['commit']}, `release` preset")
+    text = section(rows, f"{where['machine']}; load {where['load']}; commit {where['commit']}, `release` preset")
     path.write_text(report.merged(path.read_text(encoding="utf-8"), text, MARKS), encoding="utf-8")
     for row in rows:
         over = "  over" if row["held_ms"] > HELD_MAX_MS else ""
