@@ -36,7 +36,7 @@ class Operator(InBrowser):
             window.asked = []
             window.fetch = (url, how) => { if (url.startsWith('/-/admin/')) asked.push(url + ' ' + how.body); return real(url, how) } })()""")
         browser.click("Live")
-        browser.wait("Array.from(document.querySelectorAll('.hero tbody tr td:nth-child(3)')).every((e) => e.innerText !== '–')", "rates")
+        browser.wait("((rates) => rates.length > 0 && rates.every((e) => e.innerText !== '–'))(Array.from(document.querySelectorAll('.hero tbody tr td:nth-child(3)')))", "rates")
         self.assertEqual(browser.run("document.querySelector('.hero b').innerText"), "0 %", "the server has no RDMA device")
         self.assertRegex(browser.run("document.querySelector('.hero .hint').innerText"), "by shared memory.*by HTTP")
         browser.sees("busy")
