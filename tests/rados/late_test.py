@@ -41,7 +41,7 @@ class Late(unittest.TestCase):
         self.flag = self.ceph.folder / "wire"
         first = self.start()
         second = self.start(f"{first.directory}/master.keys", {"LD_PRELOAD": os.environ["TEST_VERBENA_WIRE"],
-                                                               "WIRE_FLAG": str(self.flag)}, timeout=2)
+                                                               "WIRE_FLAG": str(self.flag)}, timeout=3)
         self.others, self.cut = (verbena_server.boto3_client(one.http, read_timeout=120) for one in (first, second))
         self.bucket = self.bucket_of_two_osds()
 
@@ -72,12 +72,19 @@ class Late(unittest.TestCase):
             self.cut.put_object(Bucket=self.bucket, Key=key, Body=MARK.encode())
         self.assertEqual(failed.exception.response["ResponseMetadata"]["HTTPStatusCode"], 503)
 
+    def wait_until(self, holds, seconds=60):
+        deadline = time.monotonic() + seconds
+        while not holds():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
     def exists(self, client, key):
         return "Contents" in client.list_objects_v2(Bucket=self.bucket, Prefix=key)
 
     def test_what_was_removed_after_a_503_stays_removed(self):
         self.cut.put_object(Bucket=self.bucket, Key="before", Body=b"x")  # it knows the bucket
         self.flag.write_text(MARK)
+        self.wait_until(pathlib.Path(f"{self.flag}.armed").exists)
         self.fails_late("nothing")
         self.others.delete_object(Bucket=self.bucket, Key="nothing")  # there was nothing
         self.flag.unlink()

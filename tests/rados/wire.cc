@@ -4,7 +4,8 @@
 //   held: it and all that follows on its connection stay here, as behind a cut, until they are let go;
 //   made and not answered: it goes out, and of its connection nothing is read any more, until that is cut.
 // One at a time. src/store/conformance/wire.h is the test's side where that is in the process; of another process it is
-// the file $WIRE_FLAG: while it is there, the message that has its text is held.
+// the file $WIRE_FLAG: while it is there, the message that has its text is held. From when on it is, a file with
+// `.armed` behind its name says.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -67,14 +68,17 @@ std::string text_of(const char* path) {
 }
 
 void follow(const char* path) {
+  const std::string answer = std::string(path) + ".armed";
   for (bool armed = false;; usleep(10'000)) {
     const std::string text = text_of(path);
     if (text.empty() == !armed) continue;
     armed = !text.empty();
     if (armed) {
       arm(Mode::hold, text.c_str(), 0);
+      ::close(open(answer.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     } else {
       verbena_wire_go();
+      unlink(answer.c_str());
     }
   }
 }
