@@ -11,6 +11,17 @@ namespace {
 
 constexpr ErrorForm internal_error = {"InternalError", 500, "We encountered an internal error. Please try again."};
 
+// Characters that XML 1.0 has not, as keys in requests may have them, would make an error that no client can read.
+std::string readable(std::string_view value) {
+  constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD
+  std::string out;
+  for (const char c : value) {
+    const bool control = static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
+    out += control ? replacement : std::string_view(&c, 1);
+  }
+  return out;
+}
+
 }  // namespace
 
 ErrorForm error_form(Errc code) {
@@ -307,7 +318,7 @@ std::string error_xml(const Error& error, std::string_view resource, std::string
   XmlWriter xml("Error", XmlWriter::plain);
   xml.element("Code", error_form(error.code).code);
   xml.element("Message", error_message(error));
-  for (const auto& [name, value] : fields) xml.element(name, value);
+  for (const auto& [name, value] : fields) xml.element(name, readable(value));
   xml.element("Resource", resource);
   xml.element("RequestId", request_id);
   xml.element("HostId", host_id);

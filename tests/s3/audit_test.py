@@ -108,7 +108,7 @@ class Audit(unittest.TestCase):
                 s3.list_buckets()
             server.process.send_signal(signal.SIGHUP)
         names = sorted(os.listdir(self.folder))
-        self.assertEqual([n for n in names if n.startswith("access")], ["access.log", "access.log.1", "access.log.2"])
+        self.assertEqual([n for n in names if n.startswith("access")], ["access.log", "access.log.1", "access.log.2", "access.log.kept"])
         for end in (".1", ".2"):
             aside = self.path.with_name(self.path.name + end)
             self.assertTrue(self.lines(aside))

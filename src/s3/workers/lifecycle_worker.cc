@@ -242,8 +242,8 @@ Task<LifecyclePass::Outcome> LifecyclePass::remove(const Ground& ground, const s
       co_return Outcome::stayed;
     }
     request.conditions.announcement = std::move(*told);
+    if (ends()) co_return Outcome::stayed;  // to announce may have taken its time
   }
-  if (ends()) co_return Outcome::stayed;  // to announce may have taken its time
   const auto removed = co_await store_.remove(ground.bucket, entry.key, std::move(request));
   if (removed) {
     removals().add();
