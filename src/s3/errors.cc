@@ -1,6 +1,7 @@
 #include "s3/errors.h"
 
 #include "base/bytes.h"
+#include "s3/names.h"
 #include "s3/router.h"
 #include "s3/xml.h"
 
@@ -11,13 +12,16 @@ namespace {
 
 constexpr ErrorForm internal_error = {"InternalError", 500, "We encountered an internal error. Please try again."};
 
-// Characters that XML 1.0 has not, as keys in requests may have them, would make an error that no client can read.
+// What XML 1.0 has not, and a request may have in a name or a header (control characters, bytes that are no UTF-8),
+// would make an error that no client can read.
 std::string readable(std::string_view value) {
   constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD
+  const bool text = valid_utf8(value);
   std::string out;
   for (const char c : value) {
-    const bool control = static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
-    out += control ? replacement : std::string_view(&c, 1);
+    const auto byte = static_cast<unsigned char>(c);
+    const bool control = byte < 0x20 && c != '\t' && c != '\n' && c != '\r';
+    out += control || (byte >= 0x80 && !text) ? replacement : std::string_view(&c, 1);
   }
   return out;
 }
